@@ -1,0 +1,52 @@
+# Thin: every target is one command of the grader's. `make` alone explains itself.
+P ?=
+SUBMISSION ?=
+CASE ?=
+DEVICE ?=
+SEED ?=
+OUT ?=
+PIP_ARGS ?=
+PYTHON ?=
+export PIP_ARGS
+
+# PYTHON=python3 uses that interpreter as it is; otherwise .venv is made and kept whole.
+PY := $(if $(PYTHON),$(PYTHON),.venv/bin/python)
+SETUP := $(if $(PYTHON),,setup)
+ARGS = $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(P),--problems "$(P)") $(if $(CASE),--case "$(CASE)") \
+       $(if $(DEVICE),--device "$(DEVICE)") $(if $(SEED),--seed "$(SEED)") $(if $(OUT),--out "$(OUT)")
+
+.DEFAULT_GOAL := help
+.PHONY: help setup grade test skeletons lint
+
+help:
+	@echo "make grade       grade problems/; everything it needs is set up first"
+	@echo "make test        the repository's own tests: the grader graded"
+	@echo "make setup       only set up .venv"
+	@echo "make skeletons   problems/ from solutions/; files you have edited are kept"
+	@echo "make lint        ruff, as the maintainers run it"
+	@echo
+	@echo "Options of make grade:"
+	@echo "  P=3 or P=3,5-7          only these problems"
+	@echo "  CASE=\"ragged tail\"      only the cases with this name"
+	@echo "  SUBMISSION=path         a folder holding some or all of the seven modules"
+	@echo "  DEVICE=cpu or cuda      where to run (a GPU if there is one)"
+	@echo "  SEED=1                  other inputs of the same kind"
+	@echo "  OUT=folder              where results.json goes"
+	@echo "Options of every target:"
+	@echo "  PYTHON=python3          use this interpreter as it is, install nothing"
+	@echo "  PIP_ARGS=\"...\"          passed to pip (README.md: saving gigabytes on a machine without a GPU)"
+
+setup:
+	@python3 grader/environment.py
+
+grade: $(SETUP)
+	@$(PY) -m grader $(ARGS)
+
+test: $(SETUP)
+	@$(PY) -m pytest grader/tests -q -n auto
+
+skeletons: $(SETUP)
+	@$(PY) -m grader.skeletons
+
+lint: $(SETUP)
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check .

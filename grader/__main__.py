@@ -1,0 +1,128 @@
+"""The command behind `make grade`: python -m grader. Exit status 0 all passed, 1 not all, 2 a fault of ours or of the
+arguments."""
+
+import argparse
+import difflib
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class BadArguments(Exception):
+    """An argument that cannot be used; the text is one sentence for the person who typed it."""
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise BadArguments(f"{message}; `python -m grader --help` lists the options")
+
+
+def parse(argv):
+    parser = Parser(prog="python -m grader", description="Grade a folder of submissions.", allow_abbrev=False)
+    parser.add_argument("--submission", type=Path, help="folder with some or all of the modules (default: problems/)")
+    parser.add_argument("--problems", default="", metavar="LIST", help="like 3 or 3,5-7 (default: all)")
+    parser.add_argument("--case", metavar="NAME", help='only the cases with this name, like "ragged tail"')
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="where to run (default: a GPU if there is one)")
+    parser.add_argument("--seed", type=int, default=0, help="other inputs of the same kind (default: 0)")
+    parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="where results.json goes")
+    return parser.parse_args(argv)
+
+
+def choose_problems(text, problems):
+    """`3,5-7` -> the Problems p3, p5, p6 and p7; raises BadArguments."""
+    known = f"the problems are {', '.join(p.number for p in problems.values())}"
+    chosen = []
+    for part in text.replace(" ", "").lower().split(","):
+        low, dash, high = part.replace("p", "").partition("-")
+        if not low.isdigit() or (dash and not high.isdigit()):
+            raise BadArguments(f"{part!r} is no problem or range of problems; {known}, as in P=3 or P=3,5-7")
+        if dash and int(high) < int(low):
+            raise BadArguments(f"{part!r} runs backwards; write P={high}-{low}")
+        for number in range(int(low), int(high or low) + 1):
+            if f"p{number}" not in problems:
+                raise BadArguments(f"there is no problem {number}; {known}")
+            chosen.append(problems[f"p{number}"])
+    return tuple(dict.fromkeys(chosen))
+
+
+def choose_device(asked):
+    import torch
+
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise BadArguments("DEVICE=cuda, but PyTorch sees no GPU here; leave DEVICE out to run in the interpreter")
+    return asked or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def build_request(options):
+    """The checked Request; raises BadArguments."""
+    from grader.assignment import PROBLEMS
+    from grader.grading import Request
+
+    submission = options.submission or ROOT / "problems"
+    if not submission.is_dir():
+        what = "is a file, not a folder" if submission.exists() else "does not exist"
+        raise BadArguments(f"the submission folder {submission} {what}")
+    problems = choose_problems(options.problems, PROBLEMS) if options.problems else tuple(PROBLEMS.values())
+    modules = [problem.module for problem in problems]
+    if not any((submission / module).is_file() for module in modules):
+        raise BadArguments(f"{submission} holds none of {', '.join(modules)}")
+    device = choose_device(options.device)
+    default = submission.resolve() == (ROOT / "problems").resolve()
+    request = Request(submission.resolve(), problems, options.case, device, options.seed, default)
+    if options.case is not None:
+        having = tuple(problem for problem in problems if request.cases(problem))
+        if not having:
+            raise BadArguments(unknown_case(options.case, request))
+        request = replace(request, problems=having)
+    if not options.out.is_dir():
+        raise BadArguments(f"the folder {options.out} for results.json does not exist")
+    return request
+
+
+def unknown_case(name, request):
+    every = replace(request, case=None)
+    names = list(dict.fromkeys(case.name for problem in request.problems for case in every.cases(problem)))
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"no case is named {name!r}; {hint}The cases are: {'; '.join(names)}"
+
+
+def main(argv=None):
+    try:
+        options = parse(argv)
+        request = build_request(options)
+    except BadArguments as error:
+        print(f"grader: {error}", file=sys.stderr)
+        return 2
+    from grader import score
+    from grader.grading import grade
+    from grader.render import gradescope, terminal
+    from grader.result import Outcome
+
+    console = terminal.make_console()
+    total = sum(len(request.cases(p)) + bool(p.speed_case and request.case is None) for p in request.problems)
+    lanes = 1 if request.device == "cuda" else max(1, min(os.cpu_count() or 1, len(request.problems)))
+    started = time.perf_counter()
+    with terminal.make_progress(console, total) as progress:
+
+        def on_result(result):
+            progress.update(progress.task_ids[0], advance=1, description=f"{result.problem} {result.case}")
+
+        results = grade(request, lanes, on_result)
+    terminal.show(console, results, request, time.perf_counter() - started)
+    if request.case is None:
+        gradescope.write(results, options.out / "results.json")
+    if any(result.outcome is Outcome.GRADER_FAULT for result in results):
+        return 2
+    return 0 if score.passed(results) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("\nstopped")

@@ -1,0 +1,52 @@
+"""Got and expected -> the facts of a mismatch, as plain data."""
+
+import torch
+
+UNWRITTEN_BITS = {2: -1, 4: -1}  # what allocations.py fills new memory with, as an integer of that many bytes
+
+
+def mismatch(got, expected, allowed):
+    """The facts of how `got` differs from `expected`, or None where every element is within `allowed`.
+
+    got: (B, H, N, D) or (B, H, N) in the kernel's dtype; expected, allowed: the same shape in float64.
+    """
+    integers = got.view({2: torch.int16, 4: torch.int32}[got.element_size()])
+    unwritten = integers == UNWRITTEN_BITS[got.element_size()]
+    error = (got.double() - expected).abs()
+    wrong = ~(error <= allowed)  # NaN is wrong
+    if not wrong.any():
+        return None
+    first = tuple(wrong.nonzero()[0].tolist())
+    rows = wrong if wrong.dim() == 3 else wrong.any(-1)
+    excess = torch.where(wrong & error.isfinite(), error / allowed, 0.0)
+    worst = tuple(int(i) for i in torch.unravel_index(excess.argmax(), excess.shape))
+    return {
+        "wrong": int(wrong.sum()),
+        "total": wrong.numel(),
+        "nan": int((got.isnan() & ~unwritten).sum()),
+        "inf": int(got.isinf().sum()),
+        "unwritten": int(unwritten.sum()),
+        "first": first,
+        "first_got": got[first].item(),
+        "first_expected": expected[first].item(),
+        "first_allowed": allowed[first].item(),
+        "worst": worst,
+        "worst_excess": excess[worst].item(),
+        "heads": [tuple(pair) for pair in rows.any(-1).nonzero().tolist()],
+        "num_heads": rows.shape[0] * rows.shape[1],
+        "row_ranges": ranges(rows.any(dim=0).any(dim=0).nonzero().flatten().tolist()),
+        "num_rows": rows.shape[2],
+        "columns": ranges(wrong.flatten(0, 2).any(0).nonzero().flatten().tolist()) if wrong.dim() == 4 else None,
+        "num_columns": wrong.shape[3] if wrong.dim() == 4 else None,
+    }
+
+
+def ranges(numbers):
+    """[3, 4, 5, 9] -> [(3, 5), (9, 9)]"""
+    found = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return [tuple(pair) for pair in found]

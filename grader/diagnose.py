@@ -1,0 +1,163 @@
+"""Facts -> one sentence for the student: where, and what the output equals if that can be told."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from grader import oracle
+from grader.visibility import Visibility
+
+MAX_TOKENS = 1024  # the oracle is asked many times over; longer sequences get the facts alone
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the oracle is asked: the inputs and rules of one case. A what-if is a Question with one thing changed."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    mask: Callable
+    scale: float
+    kv_heads: torch.Tensor
+
+
+def what_ifs(case, asked):
+    """(what the output equals, a hint, the changed question): each a single plausible mistake for this case."""
+    D, keys, group = asked.q.shape[3], asked.k.shape[2], case.Hq // case.kv_heads
+    heads = torch.arange(case.Hq)
+
+    def masked(mask):
+        return replace(asked, mask=mask)
+
+    yield "attention without a scale", "where does 1 / sqrt(D) go?", replace(asked, scale=1.0)
+    yield "attention scaled by 1 / D", "look at the square root", replace(asked, scale=1.0 / D)
+    ln2 = math.log(2.0)
+    yield "attention with log2(e) missing from the scale", "exp2 is not exp", replace(asked, scale=ln2 / math.sqrt(D))
+    for tile in (16, 32, 64, 128):
+        if keys % tile and not case.causal:
+            pad = torch.zeros(*asked.k.shape[:2], -keys % tile, D, dtype=asked.k.dtype)
+            padded = replace(asked, k=torch.cat([asked.k, pad], 2), v=torch.cat([asked.v, pad], 2))
+            yield (
+                f"attention over {keys + -keys % tile} keys, the last {-keys % tile} of them zeros",
+                "a key past the end is loaded as zeros: what is its score?",
+                padded,
+            )
+        if keys > tile and not case.causal:
+            kept = (keys - 1) // tile * tile
+            short = replace(asked, k=asked.k[:, :, :kept], v=asked.v[:, :, :kept])
+            yield f"attention over the first {kept} keys only", "does your loop reach the last tile?", short
+    if case.causal:
+        yield from what_if_masks(case, masked)
+    if group > 1:
+        yield (
+            "kv head = head % Hkv",
+            "neighbouring query heads share a kv head",
+            replace(asked, kv_heads=heads % case.kv_heads),
+        )
+    if case.kv_heads > 1:
+        yield "kv head 0 for every query head", "K and V move with their head too", replace(asked, kv_heads=heads * 0)
+    if case.B > 1:
+        first_batch = replace(asked, k=asked.k[:1].expand_as(asked.k), v=asked.v[:1].expand_as(asked.v))
+        yield "attention to the keys of batch 0 in every batch", "K and V move with their batch too", first_batch
+
+
+def what_if_masks(case, masked):
+    """The what-ifs that change who sees whom; all of them causal in the question."""
+    seen = Visibility(case.causal, case.window, case.sinks or 0)
+    full = Visibility()
+    yield "attention without a mask", "is the mask applied to the scores before their maximum?", masked(full.mask)
+    yield (
+        "a causal mask that hides the query's own key", "check `<` against `<=`",
+        masked(lambda q, k: seen.mask(q, k) & (q[:, None] != k[None, :])),
+    )  # fmt: skip
+    yield (
+        "a causal mask that shows one key too many", "check `<` against `<=`",
+        masked(lambda q, k: seen.mask(q, k) | (k[None, :] == q[:, None] + 1)),
+    )  # fmt: skip
+    if case.window is None:
+        return
+    for off in (-1, 1):
+        if case.window + off > 0:
+            other = replace(seen, window=case.window + off)
+            yield f"a window of {other.window}", "check `<` against `<=`", masked(other.mask)
+    yield "a causal mask without a window", "which keys are too old?", masked(Visibility(causal=True).mask)
+    for off in (-1, 1) if case.sinks else ():
+        other = replace(seen, sinks=case.sinks + off)
+        yield f"{other.sinks} sinks", "check `<` against `<=`", masked(other.mask)
+    if case.sinks:
+        yield "a window without sinks", "do your phases reach the first tiles?", masked(replace(seen, sinks=0).mask)
+        sinks = case.sinks
+        yield (
+            "sinks that are visible to queries before them", "are the sinks causal?",
+            masked(lambda q, k: seen.mask(q, k) | (k[None, :] < sinks).expand(len(q), -1)),
+        )  # fmt: skip
+
+
+def name_the_mistake(case, q, k, v, got, expected):
+    """`Your output equals ...: hint` for each what-if that gives this output within rounding, else an empty string."""
+    if max(case.N, case.num_keys) > MAX_TOKENS:
+        return ""
+    heads = torch.arange(case.Hq) // (case.Hq // case.kv_heads)
+    asked = Question(q, k, v, case.visibility.mask, 1.0 / math.sqrt(case.D), heads)
+    fits = {}
+    for equals, hint, changed in what_ifs(case, asked):
+        o, _, size = oracle.attention(changed.q, changed.k, changed.v, changed.mask, changed.scale, changed.kv_heads)
+        near = (got.double() - o).abs() <= 2 * expected.relative * size + 1e-6
+        near |= size == 0  # a row that sees no key: whatever the kernel made of 0 / 0
+        different = (o - expected.o).abs() > expected.allowed_o
+        if different.any() and near.all():
+            fits[equals] = hint
+    if not fits:
+        return ""
+    hints = "; ".join(dict.fromkeys(fits.values()))
+    return f" Your output equals {' and also '.join(fits)}: {hints}."
+
+
+def name_lse(got, expected):
+    """What an lse equals instead of the natural logarithm of the sum, if that can be told."""
+    got = got.double()
+    if torch.allclose(got, expected / math.log(2.0), rtol=1e-5, atol=1e-5):
+        return " Your lse equals the right one in base 2: multiply by ln 2 where it is needed."
+    if torch.allclose(got, expected * math.log(2.0), rtol=1e-5, atol=1e-5):
+        return " Your lse equals the right one times ln 2: it was in natural logarithms already."
+    return ""
+
+
+def locate(facts):
+    """Where the wrong elements are: `first wrong row 32; rows before it agree.` and what else the facts show."""
+    first_row = facts["row_ranges"][0][0]
+    said = []
+    if facts["unwritten"]:
+        said.append(f"{facts['unwritten']} of {facts['total']} elements of the output were never written")
+    if facts["row_ranges"] == [(0, facts["num_rows"] - 1)]:
+        where = "every row has wrong elements" if facts["num_rows"] > 1 else "the only row is wrong"
+    elif len(facts["row_ranges"]) == 1 and facts["row_ranges"][0][1] < facts["num_rows"] - 1:
+        where = f"only rows {show(facts['row_ranges'])} of {facts['num_rows']} are wrong"
+    elif len(facts["row_ranges"]) > 1:
+        where = f"wrong rows {show(facts['row_ranges'])} of {facts['num_rows']}"
+    else:
+        where = f"first wrong row {first_row}; rows before it agree"
+    said.append(where)
+    if len(facts["heads"]) < facts["num_heads"]:
+        some = ", ".join(f"({b}, {h})" for b, h in facts["heads"][:6])
+        more = f" and {len(facts['heads']) - 6} more" if len(facts["heads"]) > 6 else ""
+        said.append(f"only (batch, head) {some}{more} of {facts['num_heads']}")
+    if facts["columns"] and facts["columns"] != [(0, facts["num_columns"] - 1)] and facts["num_columns"] > 1:
+        said.append(f"columns {show(facts['columns'])} of {facts['num_columns']}")
+    if facts["nan"] or facts["inf"]:
+        said.append(f"{facts['nan']} NaN and {facts['inf']} infinite values")
+    at = ", ".join(map(str, facts["first"]))
+    said.append(
+        f"at ({at}) got {facts['first_got']:.6g}, expected {facts['first_expected']:.6g} "
+        f"within {facts['first_allowed']:.1e}"
+    )
+    return "; ".join(said) + "."
+
+
+def show(ranges):
+    """[(0, 3), (9, 9)] -> `0-3, 9`"""
+    shown = [f"{a}-{b}" if a != b else f"{a}" for a, b in ranges[:4]]
+    return ", ".join(shown) + (", ..." if len(ranges) > 4 else "")

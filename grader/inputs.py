@@ -1,0 +1,87 @@
+"""Case and seed -> tensors: which values, and how they lie in memory."""
+
+import math
+import zlib
+from dataclasses import dataclass
+
+import torch
+
+POISON_ROWS = 128  # past the end of each head: as many as the largest tile would read too far
+HUGE = 30000.0  # still finite in float16
+OFFSET = 300.0  # 300 keys of this size add up past float16's 65504 when they are not divided yet
+SLOPE = 3.0  # scores per key: 30 keys later, exp of the difference is past float32
+
+
+@dataclass
+class Placed:
+    """A tensor and the buffer that it lies in: base (1-D), then shape, strides and offset in elements."""
+
+    base: torch.Tensor
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    @property
+    def tensor(self):
+        return self.base.as_strided(self.shape, self.strides, self.offset)
+
+
+def make(case, seed):
+    """q, k, v of `case` as Placed tensors on the CPU; the same case and seed always give the same numbers."""
+    generator = torch.Generator().manual_seed(zlib.crc32(f"{seed} {case}".encode()))
+    q, k, v = VALUES[case.values](case, generator)
+    dtype = getattr(torch, case.dtype)
+    return tuple(place(values.to(dtype), case.layout, which) for which, values in (("q", q), ("k", k), ("v", v)))
+
+
+# Values: float32 q (B, Hq, N, D), k and v (B, Hkv, Nk, D) ------------------------------------------------------------
+
+
+def normal(case, generator):
+    """Independent standard normal numbers, so that no two heads, batches or rows agree by chance."""
+    q = torch.randn(case.B, case.Hq, case.N, case.D, generator=generator)
+    k = torch.randn(case.B, case.kv_heads, case.num_keys, case.D, generator=generator)
+    v = torch.randn(case.B, case.kv_heads, case.num_keys, case.D, generator=generator)
+    return q, k, v
+
+
+def sloped(sign):
+    """Scores that rise or fall by about SLOPE with every key, over hundreds in all, around zero."""
+
+    def values(case, generator):
+        q, k, v = normal(case, generator)
+        position = torch.arange(case.num_keys) - (case.num_keys - 1) / 2
+        q = 4.0 + 0.5 * q
+        k = (sign * SLOPE * position / (4.0 * math.sqrt(case.D)))[:, None] + 0.3 * k
+        return q, k, v
+
+    return values
+
+
+def offset(case, generator):
+    """Nearly equal scores and values around OFFSET: sums over keys grow large before they are divided."""
+    q, k, v = normal(case, generator)
+    return 0.1 * q, k, OFFSET + v
+
+
+VALUES = {"normal": normal, "falling": sloped(-1), "rising": sloped(+1), "offset": offset}
+
+# Layouts: the last stride is 1 and rows start at multiples of 16 bytes, as tensor descriptors demand ----------------
+
+
+def place(values, layout, which):
+    """`values` (B, H, N, D) in a buffer of their own, laid out as `layout` says; what is left over is poison."""
+    if layout == "mixed":
+        layout = {"q": "contiguous", "k": "interleaved", "v": "tokens first"}[which]
+    B, H, N, D = values.shape
+    fill, size, window = {
+        "contiguous": (0.0, (B, H, N, D), lambda t: t),
+        "interleaved": (0.0, (B, N, H, D), lambda t: t.transpose(1, 2)),
+        "tokens first": (0.0, (N, B, H, D), lambda t: t.permute(1, 2, 0, 3)),
+        "slice": (HUGE, (B + 1, H + 1, N + 5, D + 16), lambda t: t[1:, 1:, 3 : 3 + N, 16:]),
+        "poisoned tail": (math.nan, (B, H, N + POISON_ROWS, D), lambda t: t[:, :, :N]),
+    }[layout]
+    base = torch.full(size, fill, dtype=values.dtype)
+    view = window(base)
+    view.copy_(values)
+    return Placed(base.reshape(-1), tuple(view.shape), view.stride(), view.storage_offset())

@@ -1,0 +1,107 @@
+"""What is right, in float64, and how far a careful kernel may be from it."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+CHUNK = 512  # queries at a time, so that long sequences fit in memory
+
+# The careful kernels that the allowance is measured on: tile of keys, exp or exp2, direction. They differ in
+# everything that a correct kernel is free to choose.
+CAREFUL = ((32, "exp2", 1), (64, "exp", -1), (128, "exp2", -1), (1 << 30, "exp", 1))
+
+
+@dataclass
+class Expected:
+    """The right answer and the allowed distance from it, all float64.
+
+    o, allowed_o: (B, Hq, Nq, D). lse, allowed_lse: (B, Hq, Nq). relative: allowed_o over the size of what was added up.
+    """
+
+    o: torch.Tensor
+    lse: torch.Tensor
+    allowed_o: torch.Tensor
+    allowed_lse: torch.Tensor
+    relative: float
+
+
+def attention(q, k, v, mask, scale=None, kv_heads=None):
+    """Attention in float64.
+
+    q: (B, Hq, Nq, D). k, v: (B, Hkv, Nk, D). mask(q_pos, k_pos) -> bool (Nq, Nk), True where visible.
+    kv_heads: for each query head the head of k and v that it reads; head // (Hq // Hkv) by default.
+    Returns o, lse (natural logarithm) and size, the sum over keys of p * |v|: what o is rounded against.
+    Method: Vaswani et al., 2017, section 3.2.1.
+    """
+    Hq, D = q.shape[1], q.shape[3]
+    if kv_heads is None:
+        kv_heads = torch.arange(Hq, device=q.device) // (Hq // k.shape[1])
+    q, k, v = q.double(), k.double()[:, kv_heads], v.double()[:, kv_heads]
+    scale = 1.0 / math.sqrt(D) if scale is None else scale
+    k_pos = torch.arange(k.shape[2], device=q.device)
+    parts = []
+    for start in range(0, q.shape[2], CHUNK):
+        rows = q[:, :, start : start + CHUNK]
+        q_pos = torch.arange(start, start + rows.shape[2], device=q.device)
+        scores = (rows @ k.mT * scale).masked_fill(~mask(q_pos, k_pos), -math.inf)
+        lse = scores.logsumexp(-1)
+        p = torch.exp(scores - torch.where(lse.isinf(), 0.0, lse)[..., None])
+        parts.append((p @ v, lse, p @ v.abs()))
+    return tuple(torch.cat(part, dim=2) for part in zip(*parts, strict=True))
+
+
+def careful(q, k, v, mask, tile, exp, direction, tf32):
+    """A careful kernel in the dtype of q: dots of dtype inputs added up in float32, statistics in float32.
+
+    Returns o in float64, rounded to the dtype as a kernel would store it, and lse in float32.
+    tf32: round the inputs of float32 dots to tf32's 10 bits, as Triton's dots on a GPU do by default.
+    Method: Dao, "FlashAttention-2", 2023, algorithm 1.
+    """
+    dtype = q.dtype
+    group = q.shape[1] // k.shape[1]
+    dot_input = drop_to_tf32 if tf32 and dtype == torch.float32 else (lambda x: x)
+    q, k, v = (dot_input(x.float()) for x in (q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)))
+    base = math.log2(math.e) if exp == "exp2" else 1.0
+    power = torch.exp2 if exp == "exp2" else torch.exp
+    scale = base / math.sqrt(q.shape[-1])
+    q_pos = torch.arange(q.shape[2], device=q.device)
+    row_max = torch.full((*q.shape[:3], 1), -math.inf, device=q.device)
+    row_sum, acc = torch.zeros_like(row_max), torch.zeros_like(q)
+    for start in range(0, k.shape[2], tile)[::direction]:
+        k_tile, v_tile = k[:, :, start : start + tile], v[:, :, start : start + tile]
+        k_pos = torch.arange(start, start + k_tile.shape[2], device=q.device)
+        scores = (q @ k_tile.mT * scale).masked_fill(~mask(q_pos, k_pos), -math.inf)
+        new_max = torch.maximum(row_max, scores.amax(-1, keepdim=True))
+        pivot = new_max.masked_fill(new_max == -math.inf, 0.0)
+        alpha, p = power(row_max - pivot), power(scores - pivot)
+        row_sum = row_sum * alpha + p.sum(-1, keepdim=True)
+        acc = acc * alpha + dot_input(p.to(dtype).float()) @ v_tile
+        row_max = new_max
+    o = (acc / row_sum).to(dtype).double()
+    return o, (row_max / base + row_sum.log()).squeeze(-1)
+
+
+def drop_to_tf32(x):
+    """float32 with the 13 low bits of the mantissa dropped: what the tensor core reads of a float32."""
+    return (x.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+
+def expect(q, k, v, visibility, tf32=False):
+    """Expected for tensors in the input's dtype.
+
+    The allowance is twice the error that careful kernels make on these very inputs, relative to the size of what is
+    added up (the sum of p * |v|), and never below twice the dtype's rounding of it: p is rounded once, o once.
+    lse is computed in float32 whatever the dtype, and is allowed twice the error of the careful kernels' lse.
+    """
+    o, lse, size = attention(q, k, v, visibility.mask)
+    error_o = error_lse = 0.0
+    lse_size = lse.abs().clamp(min=1.0)
+    for tile, exp, direction in CAREFUL:
+        near_o, near_lse = careful(q, k, v, visibility.mask, tile, exp, direction, tf32)
+        error_o = max(error_o, ((near_o - o).abs() / size.clamp(min=1e-300)).max().item())
+        error_lse = max(error_lse, ((near_lse.double() - lse).abs() / lse_size).max().item())
+    info = torch.finfo(q.dtype)
+    relative = 2 * max(error_o, info.eps / 2)
+    relative_lse = 2 * max(error_lse, torch.finfo(torch.float32).eps)
+    return Expected(o, lse, relative * size + info.smallest_normal * info.eps, relative_lse * lse_size, relative)

@@ -1,0 +1,1 @@
+"""Faces of the one result model; none of them decides anything."""

@@ -1,0 +1,46 @@
+"""Results -> results.json in Gradescope's format.
+
+Source: Gradescope, "Autograder specifications", section "Output format".
+"""
+
+import json
+
+from grader import score
+from grader.result import Outcome
+
+
+def render(results):
+    """The document as plain data: score, tests[] with name, score, max_score, status, output and extra_data."""
+    tests = []
+    for group in score.by_problem(results).values():
+        for result, got, most in zip(group, score.earned(group), score.max_points(group), strict=True):
+            tests.append(
+                {
+                    "name": f"{result.problem} {result.case} ({result.aspect.value})",
+                    "score": round(float(got), 4),
+                    "max_score": round(float(most), 4),
+                    "status": "passed" if got == most else "failed",
+                    "output": output(result),
+                    "extra_data": {
+                        "problem": result.problem,
+                        "case": result.case,
+                        "aspect": result.aspect.value,
+                        "outcome": result.outcome.value,
+                    },
+                }
+            )
+    return {"score": round(float(score.total(results)[0]), 2), "tests": tests}
+
+
+def output(result):
+    lines = [f"{result.outcome.value}: {result.description}", result.sentence]
+    lines += [f"again: {result.again}"] if result.outcome is not Outcome.PASSED and result.again else []
+    lines += [f"printed:\n{result.printed}"] if result.printed else []
+    return "\n".join(line for line in lines if line)
+
+
+def write(results, path):
+    """Write the document so that a stop halfway leaves the old file or the new one, never half of one."""
+    part = path.with_suffix(".json.part")
+    part.write_text(json.dumps(render(results), indent=1) + "\n")
+    part.replace(path)

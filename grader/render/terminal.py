@@ -1,0 +1,124 @@
+"""Results -> the terminal: a progress line while it runs, details of each failure, and a table."""
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from grader import score
+from grader.assignment import PROBLEMS
+from grader.result import Aspect, Outcome
+
+STYLE = {Outcome.PASSED: "green", Outcome.UNFINISHED: "yellow", Outcome.NOT_RUN: "dim", Outcome.GRADER_FAULT: "magenta"}
+PLAIN_WIDTH = 120  # where output is not a terminal
+FAILURES_SHOWN = 3  # of one problem; the rest is in results.json
+PRINTED_LINES = 8
+
+
+def make_console():
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=PLAIN_WIDTH, no_color=True)
+    return console
+
+
+def make_progress(console, total):
+    """A line that moves while grading runs; nothing at all where the output is not a terminal."""
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+    )  # fmt: skip
+    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    progress.add_task("starting", total=total)
+    return progress
+
+
+def show(console, results, request, seconds):
+    """Everything a student sees at the end."""
+    for group in score.by_problem(results).values():
+        show_failures(console, group)
+    console.print(summary_table(console, results, whole=request.case is None))
+    earned, possible = score.total(results)
+    points = f"{float(earned):g} of {float(possible):g} points, " if request.case is None else ""
+    where = "Triton's interpreter on the CPU" if request.device == "cpu" else "the GPU"
+    console.print(
+        f"{points}{seconds:.0f} s in {where}" if request.device == "cpu" else f"{points}{seconds:.0f} s on {where}"
+    )
+
+
+def show_failures(console, group):
+    """Each failing case in the form that DESIGN.md shows; the same sentence again is counted, not repeated."""
+    failures = [r for r in group if r.outcome not in (Outcome.PASSED, Outcome.NOT_RUN) and r.sentence]
+    failures += [r for r in group if r.outcome is Outcome.NOT_RUN and r.aspect is not Aspect.SPEED and r.sentence]
+    if group[0].outcome is Outcome.UNFINISHED and all(r.sentence == group[0].sentence for r in failures):
+        return  # nothing but the first gap to speak of: the table names it
+    alike = {}
+    for result in failures:
+        alike.setdefault((result.outcome, result.sentence), []).append(result)
+    for (outcome, sentence), same in list(alike.items())[:FAILURES_SHOWN]:
+        first = same[0]
+        head = Text(f'{first.problem} "{first.case}" ({first.description}): ')
+        console.print(head + Text(outcome.value, style=STYLE.get(outcome, "red")), soft_wrap=True)
+        console.print(Text(f"  {sentence}"), soft_wrap=True)
+        if len(same) > 1:
+            console.print(f"  the same in {len(same) - 1} more case{'s' * (len(same) > 2)}", markup=False)
+        show_printed(console, first.printed)
+        if outcome is not Outcome.NOT_RUN:
+            console.print(f"  again: {first.again}", markup=False, soft_wrap=True)
+        console.print()
+    if len(alike) > FAILURES_SHOWN:
+        more = sum(len(same) for same in list(alike.values())[FAILURES_SHOWN:])
+        console.print(f"  {group[0].problem}: {more} more failing cases, all in results.json\n", markup=False)
+
+
+def show_printed(console, printed):
+    if not printed:
+        return
+    lines = printed.splitlines()
+    console.print("  it printed:", markup=False)
+    for line in lines[:PRINTED_LINES]:
+        console.print(f"    {line}", markup=False, soft_wrap=True)
+    if len(lines) > PRINTED_LINES:
+        console.print(f"    ... {len(lines) - PRINTED_LINES} more lines", markup=False)
+
+
+def summary_table(console, results, whole):
+    """One line a problem: outcome, points, cases passed, time, and the first failure's sentence."""
+    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.ASCII2, pad_edge=False)
+    for name, options in (
+        ("problem", {"no_wrap": True}),
+        ("outcome", {"no_wrap": True}),
+        ("points", {"justify": "right", "no_wrap": True}),
+        ("cases", {"justify": "right", "no_wrap": True}),
+        ("time", {"justify": "right", "no_wrap": True}),
+        ("first failure, or speed", {"ratio": 1}),
+    ):  # fmt: skip
+        table.add_column(name, **options)
+    for id, group in score.by_problem(results).items():
+        outcome, first = verdict(group)
+        earned, possible = sum(score.earned(group)), sum(score.max_points(group))
+        cases = [r for r in group if r.aspect is not Aspect.SPEED]
+        good = sum(r.outcome is Outcome.PASSED for r in cases)
+        table.add_row(
+            f"{id} {PROBLEMS[id].title}",
+            Text(outcome.value, style=STYLE.get(outcome, "red")),
+            f"{float(earned):.3g}/{float(possible):g}" if whole else "-",
+            f"{good}/{len(cases)}",
+            f"{sum(r.seconds for r in group):.1f} s",
+            Text(first),
+        )
+    return table
+
+
+def verdict(group):
+    """(outcome, sentence) of a problem: that of its first failure, else passed and what is known of its speed."""
+    for result in group:
+        if result.outcome is not Outcome.PASSED and (result.aspect is not Aspect.SPEED or score.counts(result)):
+            text = result.sentence if len(result.sentence) <= 140 else result.sentence[:137] + "..."
+            if result.outcome not in (Outcome.UNFINISHED, Outcome.NOT_RUN):
+                text = f'"{result.case}": {text}'
+            return result.outcome, text
+    speed = [r for r in group if r.aspect is Aspect.SPEED]
+    return Outcome.PASSED, f"speed {speed[0].sentence}" if speed and speed[0].outcome is Outcome.NOT_RUN else "".join(
+        r.sentence for r in speed
+    )

@@ -1,0 +1,44 @@
+"""One result model: every face renders it and decides nothing."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Outcome(str, Enum):
+    PASSED = "passed"
+    WRONG = "wrong"
+    UNSAFE = "unsafe"
+    WASTEFUL = "wasteful"
+    SLOW = "slow"
+    UNFINISHED = "unfinished"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed out"
+    NOT_RUN = "not run"
+    GRADER_FAULT = "grader fault"
+
+
+class Aspect(str, Enum):
+    CORRECT = "correct"
+    SAFE = "safe"
+    WORK = "work"
+    SPEED = "speed"
+
+
+@dataclass
+class Result:
+    """What became of one case of one problem under one aspect.
+
+    sentence: for the student, one sentence. facts: what it rests on, plain data. again: how to run this case alone.
+    printed: what the student's code printed. seconds: wall clock of the case, its inputs and comparison included.
+    """
+
+    problem: str
+    case: str
+    aspect: Aspect
+    outcome: Outcome
+    sentence: str = ""
+    facts: dict = field(default_factory=dict)
+    description: str = ""
+    again: str = ""
+    printed: str = ""
+    seconds: float = 0.0

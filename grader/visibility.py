@@ -1,0 +1,26 @@
+"""Who sees whom: the one definition of every mask in the course."""
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Visibility:
+    """Which keys a query sees, by token position.
+
+    causal: only keys at or before the query. window: of those, the last `window` tokens, the query's own included.
+    sinks: the first `sinks` tokens stay visible beside the window. A window or sinks imply causal.
+    Source: Beltagy et al., "Longformer", 2020, section 3.1; Xiao et al., "Attention Sinks", 2023, section 3.
+    """
+
+    causal: bool = False
+    window: int | None = None
+    sinks: int = 0
+
+    def mask(self, q_pos: torch.Tensor, k_pos: torch.Tensor) -> torch.Tensor:
+        """Booleans (len(q_pos), len(k_pos)): True where the query at that position sees the key at that position."""
+        age = q_pos[:, None] - k_pos[None, :]
+        if self.window is None:
+            return age >= 0 if self.causal else torch.ones_like(age, dtype=torch.bool)
+        return (age >= 0) & ((age < self.window) | (k_pos[None, :] < self.sinks))

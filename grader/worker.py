@@ -1,0 +1,226 @@
+"""Inside the child: load one module, run cases on it, hand raw tensors back. Knows no answers.
+
+Started as `python -I worker.py CHANNEL` by sandbox.py. Requests come as JSON lines on standard input, replies leave as
+JSON lines on the descriptor CHANNEL; tensors travel as raw bytes in files of the scratch folder, the current folder.
+"""
+
+import importlib.util
+import inspect
+import json
+import linecache
+import os
+import re
+import sys
+import time
+import traceback
+
+
+def main():
+    channel = os.fdopen(int(sys.argv[1]), "w", buffering=1)
+    requests = os.fdopen(os.dup(0), "r")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a submission that reads standard input reads nothing
+    setup = json.loads(requests.readline())
+    sys.path[:] = [setup["here"], *setup["sys_path"], setup["submission"]]
+
+    def reply(**message):
+        channel.write(json.dumps(message) + "\n")
+        channel.flush()
+
+    try:
+        import numpy  # noqa: F401
+        import torch
+
+        if setup["uses_triton"]:
+            import triton.language  # noqa: F401
+        import allocations  # noqa: F401
+
+        sys.path.remove(setup["here"])
+        torch.set_num_threads(setup["threads"])
+    except Exception as error:
+        return reply(status="broken", error=f"{type(error).__name__}: {error}")
+    reply(status="ready")
+
+    try:
+        function = load(setup["module"], setup["entry_point"], setup["arguments"])
+    except BaseException as error:
+        return reply(status="raised", **describe(error, setup["module"]))
+    reply(status="loaded")
+
+    for line in requests:
+        request = json.loads(line)
+        job = {"run": run, "time": measure}[request["op"]]
+        try:
+            message = {"status": "returned", **job(function, request, setup["device"])}
+        except BaseException as error:
+            message = {"status": "raised", **describe(error, setup["module"]), "broken": not device_answers(setup)}
+        sys.stdout.flush()
+        sys.stderr.flush()
+        reply(**message)
+
+
+class BadModule(Exception):
+    """The module has no entry point of the right form; the text is a sentence for the student."""
+
+
+def load(path, entry_point, arguments):
+    """The entry point of the module at `path`; BadModule where it is missing or cannot be called as it will be."""
+    name = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    function = getattr(module, entry_point, None)
+    if not callable(function):
+        raise BadModule(f"{os.path.basename(path)} has no function named {entry_point}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return function
+    try:
+        signature.bind(None, None, None, **dict.fromkeys(arguments))
+    except TypeError as error:
+        call = ", ".join(["q, k, v", *(f"{argument}=..." for argument in arguments)])
+        raise BadModule(f"{entry_point}{signature} cannot be called as {entry_point}({call}): {error}") from None
+    return function
+
+
+def run(function, request, device):
+    """Call the function once on the tensors of the request; returns what came back, described, its bytes in a file."""
+    import torch
+    from allocations import Allocations
+
+    buffers, tensors = read_inputs(request["inputs"], device)
+    watch = Allocations(count=request["count"])
+    started = time.perf_counter()
+    with watch, torch.no_grad():
+        out = function(*tensors, **request["arguments"])
+    if device == "cuda":
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - started
+
+    outputs = out if isinstance(out, tuple | list) else [out]
+    described = []
+    with open("outputs.bin", "wb") as file:
+        for tensor in outputs:
+            described.append(describe_output(tensor))
+            if described[-1]["plain"]:
+                file.write(raw_bytes(tensor.detach().contiguous()))
+        for tensor, placed in zip(buffers, request["inputs"], strict=True):
+            file.write(raw_bytes(tensor[: placed["elements"]]))
+    return {
+        "seconds": seconds,
+        "several": isinstance(out, tuple | list),
+        "outputs": described,
+        "broken_fences": watch.broken_fences(),
+        "largest": watch.largest,
+        "peak": watch.peak,
+    }
+
+
+def read_inputs(placed_inputs, device):
+    """The fenced base buffers and the q, k, v that lie in them."""
+    import torch
+    from allocations import fenced
+
+    buffers, tensors = [], []
+    with open("inputs.bin", "rb") as file:
+        for placed in placed_inputs:
+            dtype = getattr(torch, placed["dtype"])
+            size = placed["elements"] * torch.empty(0, dtype=dtype).element_size()
+            values = torch.frombuffer(bytearray(file.read(size)), dtype=dtype)
+            _, base = fenced((placed["elements"],), (1,), dtype, device)
+            base.copy_(values)
+            buffers.append(base)
+            start = base.storage_offset() + placed["offset"]
+            tensors.append(base.as_strided(placed["shape"], placed["strides"], start))
+    return buffers, tensors
+
+
+def describe_output(tensor):
+    import torch
+
+    if not isinstance(tensor, torch.Tensor):
+        return {"plain": False, "type": type(tensor).__name__}
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
+    return {
+        "plain": plain,
+        "type": type(tensor).__name__,
+        "shape": list(tensor.shape),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "device": tensor.device.type,
+    }
+
+
+def raw_bytes(tensor):
+    import torch
+
+    return tensor.cpu().view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+
+
+def measure(function, request, device):
+    """Milliseconds of `samples` calls on fresh random inputs, the L2 cache flushed before each; and peak memory.
+
+    Warm-up calls come first and are not counted. Times are CUDA events around one call.
+    """
+    import torch
+
+    shapes, dtype = request["shapes"], getattr(torch, request["dtype"])
+    generator = torch.Generator(device=device).manual_seed(request["seed"])
+    inputs = [torch.randn(shape, generator=generator, device=device, dtype=dtype) for shape in shapes]
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device=device)
+    times = []
+    with torch.no_grad():
+        for _ in range(request["warm_up"]):
+            function(*inputs, **request["arguments"])
+        torch.cuda.synchronize()
+        held = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        for _ in range(request["samples"]):
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            flush.zero_()
+            start.record()
+            function(*inputs, **request["arguments"])
+            end.record()
+            torch.cuda.synchronize()
+            times.append(start.elapsed_time(end))
+    return {"ms": times, "peak_bytes": torch.cuda.max_memory_allocated() - held}
+
+
+def device_answers(setup):
+    """False once an illegal access has poisoned the CUDA context: the next case then needs a fresh process."""
+    if setup["device"] != "cuda":
+        return True
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+        return True
+    except Exception:
+        return False
+
+
+def describe(error, module):
+    """An exception as plain data: the root cause, the student's line where it arose, and a gap's name if it is one."""
+    chain = [error]
+    while chain[-1].__cause__ or (chain[-1].__context__ and not chain[-1].__suppress_context__):
+        chain.append(chain[-1].__cause__ or chain[-1].__context__)
+        if len(chain) > 50:
+            break
+    root = chain[-1]
+    text = "\n".join(str(link) for link in reversed(chain))
+    todo = re.search(r"TODO \d+: [^\"\n]+", text)
+    frames = [frame for link in chain for frame in traceback.extract_tb(link.__traceback__) if frame.filename == module]
+    line = frames[-1].lineno if frames else getattr(root, "lineno", None)
+    return {
+        "exception": type(root).__name__,
+        "text": str(root)[:2000],
+        "todo": todo.group(0).strip() if todo else None,
+        "unfinished": bool(todo) or any(isinstance(link, NotImplementedError) for link in chain),
+        "bad_module": isinstance(root, BadModule),
+        "line": line,
+        "source": linecache.getline(module, line).strip() if line else "",
+    }
+
+
+if __name__ == "__main__":
+    main()

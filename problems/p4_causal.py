@@ -1,0 +1,173 @@
+"""P4: causal FlashAttention.
+
+What to build
+    P3's kernel for causal attention, where query i sees the keys 0 to i. Half of the tiles hold nothing that any of
+    their queries may see: they are never loaded. Of the rest, only those that the diagonal cuts need a mask.
+
+    So one program runs two phases:
+      - phase 1, the tiles wholly below the diagonal: no mask, the same cheap step as in P3;
+      - phase 2, the tiles that the diagonal cuts: masked by position.
+
+Shapes
+    q, k, v and o (B, H, N, D) as in P3. is_causal=False gives full attention: phase 1 is then all whole tiles and
+    phase 2 the ragged tail.
+
+The tiles of three programs, BLOCK_Q = 2 * BLOCK_K: '>' no mask, 'D' masked, '.' never loaded
+
+                  key tile 0 1 2 3 4 5
+        query tile 0       D D . . . .
+        query tile 1       > > D D . .
+        query tile 2       > > > > D D
+
+Given: the checks, the launch, the pointers, the loads. Asked: four gaps, marked TODO: where the phases begin and end,
+the mask, the online softmax (yours from P3), the finish.
+
+Questions that catch most mistakes
+    - Does a query see itself?
+    - The phases are cut in tiles of keys, the diagonal in tokens. What if BLOCK_Q and BLOCK_K differ?
+    - Where does phase 2 end when the last tile of queries is ragged?
+    - A hidden key has the score -inf. Can a tile hide every key of a row here, before the row has seen any other?
+
+Source: Dao, "FlashAttention-2", 2023, section 3.1.1 (causal masking).
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+HEAD_DIMS = (16, 32, 64, 128, 256)
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+LOG2_E = 1.4426950408889634
+
+
+@triton.jit
+def attend_tile(
+    acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, qk_scale,
+    D: tl.constexpr, BLOCK_K: tl.constexpr, MASKED: tl.constexpr, IS_CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """One step of the online softmax: the keys [k_start, k_start + BLOCK_K), masked by position if MASKED."""
+    k_pos = k_start + tl.arange(0, BLOCK_K)
+    d = tl.arange(0, D)
+    in_bounds = k_pos[:, None] < N
+    k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
+    v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]  # (BLOCK_K, D)
+    if MASKED:
+        k = tl.load(k_ptrs, mask=in_bounds, other=0.0)
+    else:
+        k = tl.load(k_ptrs)
+    # TODO 2: the scores of this tile and their mask (about 6 lines)
+    #   `scores` = q k^T, not yet scaled (BLOCK_Q, BLOCK_K); if MASKED, the keys past the end hidden and, if
+    #   IS_CAUSAL, those after the query
+    tl.static_assert(False, "TODO 2: the scores of this tile and their mask")
+
+    if MASKED:
+        v = tl.load(v_ptrs, mask=in_bounds, other=0.0)
+    else:
+        v = tl.load(v_ptrs)
+    # TODO 3: the online softmax (about 5 lines)
+    #   `new_max`, then `row_sum` and `acc` with this tile added; in base 2
+    tl.static_assert(False, "TODO 3: the online softmax")
+    return acc, new_max, row_sum
+
+
+@triton.jit
+def flash_attention_kernel(
+    Q, K, V, O,
+    stride_qb, stride_qh, stride_qn,
+    stride_kb, stride_kh, stride_kn,
+    stride_vb, stride_vh, stride_vn,
+    stride_ob, stride_oh, stride_on,
+    N, qk_scale,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """One program: BLOCK_Q queries of one head. Grid: (query tiles, H, B)."""
+    q_start = tl.program_id(0) * BLOCK_Q
+    # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
+    head = tl.program_id(1).to(tl.int64)
+    batch = tl.program_id(2).to(tl.int64)
+    Q += batch * stride_qb + head * stride_qh
+    K += batch * stride_kb + head * stride_kh
+    V += batch * stride_vb + head * stride_vh
+    O += batch * stride_ob + head * stride_oh
+
+    q_pos = q_start + tl.arange(0, BLOCK_Q)
+    d = tl.arange(0, D)
+    q_ptrs = Q + q_pos.to(tl.int64)[:, None] * stride_qn + d[None, :]  # (BLOCK_Q, D)
+    q = tl.load(q_ptrs, mask=q_pos[:, None] < N, other=0.0)
+
+    row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)  # the paper's m, in base 2
+    row_sum = tl.zeros([BLOCK_Q], tl.float32)  # the paper's l
+    acc = tl.zeros([BLOCK_Q, D], tl.float32)
+
+    # TODO 1: where the two phases begin and end (about 6 lines)
+    #   `masked_start`, where phase 1 ends and phase 2 begins, a multiple of BLOCK_K; `k_end`, where phase 2 ends
+    tl.static_assert(False, "TODO 1: where the two phases begin and end")
+    # Phase 1: every query of this tile sees every key; no mask.
+    for k_start in range(0, masked_start, BLOCK_K):
+        acc, row_max, row_sum = attend_tile(
+            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, qk_scale,
+            D, BLOCK_K, False, IS_CAUSAL,
+        )  # fmt: skip
+    # Phase 2: the diagonal, or the ragged tail.
+    for k_start in range(masked_start, k_end, BLOCK_K):
+        acc, row_max, row_sum = attend_tile(
+            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, qk_scale,
+            D, BLOCK_K, True, IS_CAUSAL,
+        )  # fmt: skip
+
+    # TODO 4: the finish (about 3 lines)
+    #   divide once, and write the rows of `O` that exist
+    tl.static_assert(False, "TODO 4: the finish")
+
+
+# BLOCK_Q, BLOCK_K, num_warps, num_stages by head dim, for 2-byte dtypes on a GPU.
+TILES = {16: (128, 64, 4, 3), 32: (128, 64, 4, 3), 64: (128, 64, 4, 3), 128: (128, 64, 8, 3), 256: (128, 64, 8, 2)}
+TILES_FLOAT32 = {16: (64, 64, 4, 2), 32: (64, 64, 4, 2), 64: (64, 32, 4, 2), 128: (64, 32, 8, 2), 256: (32, 16, 4, 2)}
+TILES_INTERPRETER = (32, 32, 4, 1)
+
+
+def choose_tiles(q):
+    """BLOCK_Q, BLOCK_K, num_warps, num_stages for q: small tiles in the interpreter, where only their number costs."""
+    if not q.is_cuda:
+        return TILES_INTERPRETER
+    return (TILES_FLOAT32 if q.dtype == torch.float32 else TILES)[q.shape[-1]]
+
+
+def check_arguments(q, k, v):
+    """Raise ValueError, with the offending values in the text, unless the arguments are legal self-attention."""
+    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    if not q.dim() == k.dim() == v.dim() == 4 or 0 in (*q.shape, *k.shape, *v.shape):
+        raise ValueError(f"q, k and v must be (B, H, N, D) with no empty dimension; got {shapes}")
+    if not q.shape == k.shape == v.shape:
+        raise ValueError(f"q, k and v must have one shape; got {shapes}")
+    if q.shape[3] not in HEAD_DIMS:
+        raise ValueError(f"head dim must be one of {HEAD_DIMS}; got D={q.shape[3]}")
+    if not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES:
+        raise ValueError(f"q, k and v must share one dtype of {DTYPES}; got {q.dtype}, {k.dtype}, {v.dtype}")
+    if not q.device == k.device == v.device:
+        raise ValueError(f"q, k and v must be on one device; got {q.device}, {k.device}, {v.device}")
+    if not q.stride(3) == k.stride(3) == v.stride(3) == 1:
+        raise ValueError(f"the last stride must be 1; got q {q.stride()}, k {k.stride()}, v {v.stride()}")
+
+
+def flash_attention_forward(q, k, v, is_causal=True):
+    """Causal (or full) attention in one kernel launch; tiles above the diagonal are never loaded.
+
+    q, k, v: (B, H, N, D), last stride 1. One dtype: float16, bfloat16 or float32. Returns o (B, H, N, D), same dtype.
+    Raises ValueError for shapes, dtypes, devices or strides that do not fit.
+    Method: "FlashAttention-2" (Dao, 2023), algorithm 1 and section 3.1.1.
+    """
+    check_arguments(q, k, v)
+    B, H, N, D = q.shape
+    o = torch.empty_like(q)
+    BLOCK_Q, BLOCK_K, num_warps, num_stages = choose_tiles(q)
+    grid = (triton.cdiv(N, BLOCK_Q), H, B)
+    flash_attention_kernel[grid](
+        q, k, v, o,
+        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
+        N, LOG2_E / math.sqrt(D),
+        D, BLOCK_Q, BLOCK_K, is_causal, num_warps=num_warps, num_stages=num_stages,
+    )  # fmt: skip
+    return o

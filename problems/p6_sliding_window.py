@@ -1,0 +1,189 @@
+"""P6: sliding-window attention.
+
+What to build
+    P5's kernel for a window: query i sees key j when 0 <= i - j < window_size, itself and the window_size - 1 tokens
+    before it. The cost of a long sequence is N x window, not N^2: tiles left of the window are never loaded.
+
+    One program runs up to three phases over its tiles of keys:
+      - the window's edge, where the tile holds keys too old for some of the queries: masked;
+      - the inside, where every query sees every key: no mask;
+      - the diagonal: masked.
+
+Shapes
+    q and o (B, Hq, N, D); k and v (B, Hkv, N, D); Hq a multiple of Hkv; window_size >= 1, also wider than N.
+
+The tiles of some programs, BLOCK_Q = BLOCK_K = 4, window_size = 10: 'E' edge, '>' no mask, 'D' diagonal, '.' not loaded
+
+                  key tile 0 1 2 3 4
+        query tile 0       D . . . .
+        query tile 2       E > D . .        query 11 sees keys 2 to 11: tile 0 is cut by its window
+        query tile 4       . E E > D        query 16 sees keys from 7 on, query 19 only from 10 on
+
+Given: the checks, the launch, the heads, the loads, the three loops. Asked: four gaps, marked TODO.
+
+Questions that catch most mistakes
+    - The first tile is a token position, rounded down to a tile. Whose position: which query of the tile looks back
+      furthest, and to which token?
+    - Which query decides that a tile is wholly inside the window, the oldest or the youngest?
+    - A window may lie inside one tile. What happens to your phases when the edge and the diagonal are the same tile?
+    - An edge tile can hide every key of a row that has seen nothing yet. What is -inf - (-inf)?
+
+Source: Beltagy et al., "Longformer", 2020, section 3.1; Jiang et al., "Mistral 7B", 2023, section 2.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+HEAD_DIMS = (16, 32, 64, 128, 256)
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+LOG2_E = 1.4426950408889634
+
+
+@triton.jit
+def attend_tile(
+    acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, qk_scale,
+    D: tl.constexpr, BLOCK_K: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """One step of the online softmax: the keys [k_start, k_start + BLOCK_K), masked by position if MASKED."""
+    k_pos = k_start + tl.arange(0, BLOCK_K)
+    d = tl.arange(0, D)
+    in_bounds = k_pos[:, None] < N
+    k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
+    v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]  # (BLOCK_K, D)
+    if MASKED:
+        k = tl.load(k_ptrs, mask=in_bounds, other=0.0)
+    else:
+        k = tl.load(k_ptrs)
+    if MASKED:
+        v = tl.load(v_ptrs, mask=in_bounds, other=0.0)
+    else:
+        v = tl.load(v_ptrs)
+
+    # TODO 3: one step of the online softmax, with this mask (about 11 lines)
+    #   `new_max`, and `row_sum` and `acc` with this tile added
+    tl.static_assert(False, "TODO 3: one step of the online softmax, with this mask")
+    return acc, new_max, row_sum
+
+
+@triton.jit
+def flash_attention_kernel(
+    Q, K, V, O,
+    stride_qb, stride_qh, stride_qn,
+    stride_kb, stride_kh, stride_kn,
+    stride_vb, stride_vh, stride_vn,
+    stride_ob, stride_oh, stride_on,
+    N, group, window_size, qk_scale,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B)."""
+    q_start = tl.program_id(0) * BLOCK_Q
+    # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
+    head = tl.program_id(1).to(tl.int64)
+    batch = tl.program_id(2).to(tl.int64)
+    kv_head = head // group
+    Q += batch * stride_qb + head * stride_qh
+    K += batch * stride_kb + kv_head * stride_kh
+    V += batch * stride_vb + kv_head * stride_vh
+    O += batch * stride_ob + head * stride_oh
+
+    q_pos = q_start + tl.arange(0, BLOCK_Q)
+    d = tl.arange(0, D)
+    q_ptrs = Q + q_pos.to(tl.int64)[:, None] * stride_qn + d[None, :]  # (BLOCK_Q, D)
+    q = tl.load(q_ptrs, mask=q_pos[:, None] < N, other=0.0)
+
+    row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)  # the paper's m, in base 2
+    row_sum = tl.zeros([BLOCK_Q], tl.float32)  # the paper's l
+    acc = tl.zeros([BLOCK_Q, D], tl.float32)
+
+    # TODO 1: the first tile and the end (about 2 lines)
+    #   `first`, a multiple of BLOCK_K: where the first tile begins that any query of this program sees; `k_end`, one
+    #   past the last key that any of them sees
+    tl.static_assert(False, "TODO 1: the first tile and the end")
+    # TODO 2: where the phases meet (about 3 lines)
+    #   `inside`, where the tiles begin that every query sees whole, and `diagonal`, where those begin that the
+    #   diagonal cuts; both multiples of BLOCK_K, first <= inside <= diagonal
+    tl.static_assert(False, "TODO 2: where the phases meet")
+    # Phase 1: the window's edge.
+    for k_start in range(first, inside, BLOCK_K):
+        acc, row_max, row_sum = attend_tile(
+            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, qk_scale,
+            D, BLOCK_K, True,
+        )  # fmt: skip
+    # Phase 2: inside the window and below the diagonal; no mask.
+    for k_start in range(inside, diagonal, BLOCK_K):
+        acc, row_max, row_sum = attend_tile(
+            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, qk_scale,
+            D, BLOCK_K, False,
+        )  # fmt: skip
+    # Phase 3: the diagonal.
+    for k_start in range(diagonal, k_end, BLOCK_K):
+        acc, row_max, row_sum = attend_tile(
+            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, qk_scale,
+            D, BLOCK_K, True,
+        )  # fmt: skip
+
+    # TODO 4: the finish (about 3 lines)
+    #   divide once, and write the rows of `O` that exist
+    tl.static_assert(False, "TODO 4: the finish")
+
+
+# BLOCK_Q, BLOCK_K, num_warps, num_stages by head dim, for 2-byte dtypes on a GPU.
+TILES = {16: (128, 64, 4, 3), 32: (128, 64, 4, 3), 64: (128, 64, 4, 3), 128: (128, 64, 8, 3), 256: (128, 64, 8, 2)}
+TILES_FLOAT32 = {16: (64, 64, 4, 2), 32: (64, 64, 4, 2), 64: (64, 32, 4, 2), 128: (64, 32, 8, 2), 256: (32, 16, 4, 2)}
+TILES_INTERPRETER = (32, 32, 4, 1)
+
+
+def choose_tiles(q):
+    """BLOCK_Q, BLOCK_K, num_warps, num_stages for q: small tiles in the interpreter, where only their number costs."""
+    if not q.is_cuda:
+        return TILES_INTERPRETER
+    return (TILES_FLOAT32 if q.dtype == torch.float32 else TILES)[q.shape[-1]]
+
+
+def check_arguments(q, k, v, is_causal, window_size):
+    """Raise ValueError, with the offending values in the text, unless the arguments are legal."""
+    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    if not q.dim() == k.dim() == v.dim() == 4 or 0 in (*q.shape, *k.shape, *v.shape):
+        raise ValueError(f"q, k and v must be (B, H, N, D) with no empty dimension; got {shapes}")
+    if k.shape != v.shape or (q.shape[0], *q.shape[2:]) != (k.shape[0], *k.shape[2:]):
+        raise ValueError(f"k and v must have one shape, and B, N and D of q; got {shapes}")
+    if q.shape[1] % k.shape[1]:
+        raise ValueError(f"Hq must be a multiple of Hkv; got Hq={q.shape[1]}, Hkv={k.shape[1]}")
+    if q.shape[3] not in HEAD_DIMS:
+        raise ValueError(f"head dim must be one of {HEAD_DIMS}; got D={q.shape[3]}")
+    if not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES:
+        raise ValueError(f"q, k and v must share one dtype of {DTYPES}; got {q.dtype}, {k.dtype}, {v.dtype}")
+    if not q.device == k.device == v.device:
+        raise ValueError(f"q, k and v must be on one device; got {q.device}, {k.device}, {v.device}")
+    if not q.stride(3) == k.stride(3) == v.stride(3) == 1:
+        raise ValueError(f"the last stride must be 1; got q {q.stride()}, k {k.stride()}, v {v.stride()}")
+    if not is_causal:
+        raise ValueError(f"a sliding window looks back only; got is_causal={is_causal}")
+    if window_size < 1:
+        raise ValueError(f"window_size must be at least 1; got window_size={window_size}")
+
+
+def flash_attention_forward(q, k, v, is_causal=True, window_size=128):
+    """Sliding-window attention in one kernel launch; the cost is O(N x window_size).
+
+    q: (B, Hq, N, D). k, v: (B, Hkv, N, D). Last stride 1; one dtype: float16, bfloat16 or float32.
+    window_size: in tokens, the query's own included. Returns o (B, Hq, N, D), same dtype.
+    Raises ValueError for arguments that do not fit, is_causal=False and window_size < 1 among them.
+    Method: "FlashAttention-2" (Dao, 2023), section 3.1, over the window of "Longformer" (Beltagy et al., 2020).
+    """
+    check_arguments(q, k, v, is_causal, window_size)
+    B, Hq, N, D = q.shape
+    window_size = min(window_size, N)  # the same mask, and no overflow for a window of "everything"
+    o = torch.empty_like(q)
+    BLOCK_Q, BLOCK_K, num_warps, num_stages = choose_tiles(q)
+    grid = (triton.cdiv(N, BLOCK_Q), Hq, B)
+    flash_attention_kernel[grid](
+        q, k, v, o,
+        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
+        N, Hq // k.shape[1], window_size, LOG2_E / math.sqrt(D),
+        D, BLOCK_Q, BLOCK_K, num_warps=num_warps, num_stages=num_stages,
+    )  # fmt: skip
+    return o
