@@ -72,7 +72,8 @@ def build_request(options):
         raise BadArguments(f"{submission} holds none of {', '.join(modules)}")
     device = choose_device(options.device)
     default = submission.resolve() == (ROOT / "problems").resolve()
-    request = Request(submission.resolve(), problems, options.case, device, options.seed, default)
+    names = None if options.case is None else frozenset([options.case])
+    request = Request(submission.resolve(), problems, names, device, options.seed, default)
     if options.case is not None:
         having = tuple(problem for problem in problems if request.cases(problem))
         if not having:
@@ -84,7 +85,7 @@ def build_request(options):
 
 
 def unknown_case(name, request):
-    every = replace(request, case=None)
+    every = replace(request, names=None)
     names = list(dict.fromkeys(case.name for problem in request.problems for case in every.cases(problem)))
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
@@ -104,7 +105,7 @@ def main(argv=None):
     from grader.result import Outcome
 
     console = terminal.make_console()
-    total = sum(len(request.cases(p)) + bool(p.speed_case and request.case is None) for p in request.problems)
+    total = sum(len(request.cases(p)) + bool(p.speed_case and request.names is None) for p in request.problems)
     lanes = 1 if request.device == "cuda" else max(1, min(os.cpu_count() or 1, len(request.problems)))
     started = time.perf_counter()
     with terminal.make_progress(console, total) as progress:
@@ -114,7 +115,7 @@ def main(argv=None):
 
         results = grade(request, lanes, on_result)
     terminal.show(console, results, request, time.perf_counter() - started)
-    if request.case is None:
+    if request.names is None:
         gradescope.write(results, options.out / "results.json")
     if any(result.outcome is Outcome.GRADER_FAULT for result in results):
         return 2
@@ -125,4 +126,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        sys.exit("\nstopped")
+        print("\nstopped; nothing was graded", flush=True)
+        os._exit(130)  # the threads that waited for the children have nothing more to do

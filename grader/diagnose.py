@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
 from grader import oracle
 from grader.visibility import Visibility
 
+TILES = (16, 32, 64, 128)
 MAX_TOKENS = 1024  # the oracle is asked many times over; longer sequences get the facts alone
 
 
@@ -36,7 +38,7 @@ def what_ifs(case, asked):
     yield "attention scaled by 1 / D", "look at the square root", replace(asked, scale=1.0 / D)
     ln2 = math.log(2.0)
     yield "attention with log2(e) missing from the scale", "exp2 is not exp", replace(asked, scale=ln2 / math.sqrt(D))
-    for tile in (16, 32, 64, 128):
+    for tile in TILES:
         if keys % tile and not case.causal:
             pad = torch.zeros(*asked.k.shape[:2], -keys % tile, D, dtype=asked.k.dtype)
             padded = replace(asked, k=torch.cat([asked.k, pad], 2), v=torch.cat([asked.v, pad], 2))
@@ -77,6 +79,16 @@ def what_if_masks(case, masked):
         "a causal mask that shows one key too many", "check `<` against `<=`",
         masked(lambda q, k: seen.mask(q, k) | (k[None, :] == q[:, None] + 1)),
     )  # fmt: skip
+    for tile in TILES:
+        same_tile = partial(in_same_tile, tile)
+        yield (
+            f"a causal mask that shows one key too many inside tiles of {tile}", "check `<` against `<=`",
+            masked(lambda q, k, t=same_tile: seen.mask(q, k) | (t(q, k) & (k[None, :] == q[:, None] + 1))),
+        )  # fmt: skip
+        yield (
+            f"a causal mask by tiles of {tile}", "tiles on the diagonal need a mask by position",
+            masked(lambda q, k, t=same_tile: seen.mask(q, k) | (t(q, k) & (k[None, :] > q[:, None]))),
+        )  # fmt: skip
     if case.window is None:
         return
     for off in (-1, 1):
@@ -86,14 +98,25 @@ def what_if_masks(case, masked):
     yield "a causal mask without a window", "which keys are too old?", masked(Visibility(causal=True).mask)
     for off in (-1, 1) if case.sinks else ():
         other = replace(seen, sinks=case.sinks + off)
-        yield f"{other.sinks} sinks", "check `<` against `<=`", masked(other.mask)
+        if other.sinks:
+            yield f"{other.sinks} sinks", "check `<` against `<=`", masked(other.mask)
     if case.sinks:
         yield "a window without sinks", "do your phases reach the first tiles?", masked(replace(seen, sinks=0).mask)
         sinks = case.sinks
         yield (
             "sinks that are visible to queries before them", "are the sinks causal?",
-            masked(lambda q, k: seen.mask(q, k) | (k[None, :] < sinks).expand(len(q), -1)),
+            masked(lambda q, k: seen.mask(q, k) | (k[None, :] < sinks)),
         )  # fmt: skip
+        for tile in TILES:
+            same_tile = partial(in_same_tile, tile)
+            yield (
+                f"sinks that are visible to queries before them, inside tiles of {tile}", "are the sinks causal?",
+                masked(lambda q, k, t=same_tile: seen.mask(q, k) | ((k[None, :] < sinks) & t(q, k))),
+            )  # fmt: skip
+
+
+def in_same_tile(tile, q_pos, k_pos):
+    return q_pos[:, None] // tile == k_pos[None, :] // tile
 
 
 def name_the_mistake(case, q, k, v, got, expected):
@@ -106,14 +129,15 @@ def name_the_mistake(case, q, k, v, got, expected):
     for equals, hint, changed in what_ifs(case, asked):
         o, _, size = oracle.attention(changed.q, changed.k, changed.v, changed.mask, changed.scale, changed.kv_heads)
         near = (got.double() - o).abs() <= 2 * expected.relative * size + 1e-6
-        near |= size == 0  # a row that sees no key: whatever the kernel made of 0 / 0
+        near |= (size == 0) & ~got.isfinite()  # a row that sees no key: the kernel's 0 / 0
         different = (o - expected.o).abs() > expected.allowed_o
         if different.any() and near.all():
             fits[equals] = hint
     if not fits:
         return ""
     hints = "; ".join(dict.fromkeys(fits.values()))
-    return f" Your output equals {' and also '.join(fits)}: {hints}."
+    end = "" if hints.endswith("?") else "."
+    return f" Your output equals {' and also '.join(fits)}: {hints}{end}"
 
 
 def name_lse(got, expected):
@@ -136,6 +160,9 @@ def locate(facts):
         where = "every row has wrong elements" if facts["num_rows"] > 1 else "the only row is wrong"
     elif len(facts["row_ranges"]) == 1 and facts["row_ranges"][0][1] < facts["num_rows"] - 1:
         where = f"only rows {show(facts['row_ranges'])} of {facts['num_rows']} are wrong"
+    elif len(facts["row_ranges"]) > 4:
+        count = sum(last - first + 1 for first, last in facts["row_ranges"])
+        where = f"{count} of {facts['num_rows']} rows are wrong, the first is row {first_row}"
     elif len(facts["row_ranges"]) > 1:
         where = f"wrong rows {show(facts['row_ranges'])} of {facts['num_rows']}"
     else:

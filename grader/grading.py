@@ -8,18 +8,18 @@ from pathlib import Path
 
 import torch
 
-from grader import assignment, compare, diagnose, inputs, oracle, timing
+from grader import assignment, compare, diagnose, inputs, oracle, sandbox, timing
 from grader.result import Aspect, Outcome, Result
 from grader.sandbox import Child, ChildFailed, WorkerBroken
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to grade: a folder, the problems, the case's name or None for all, where, and with which inputs."""
+    """What to grade: a folder, the problems, the names of the cases or None for all, where, and with which inputs."""
 
     submission: Path
     problems: tuple[assignment.Problem, ...]
-    case: str | None
+    names: frozenset[str] | None
     device: str
     seed: int
     default_submission: bool = True
@@ -27,7 +27,9 @@ class Request:
     def cases(self, problem):
         """The cases of `problem` that run on this device and have the name that was asked for."""
         every = problem.cases if problem.memory_case is None else (*problem.cases, problem.memory_case)
-        return [c for c in every if (self.device == "cuda" or not c.gpu) and self.case in (None, c.name)]
+        return [
+            c for c in every if (self.device == "cuda" or not c.gpu) and (self.names is None or c.name in self.names)
+        ]
 
     def again(self, problem, case_name):
         """The command that runs one case again."""
@@ -50,8 +52,15 @@ def grade(request, lanes, on_result=lambda result: None):
         ProblemGrader(request, problem, keep).run()
         return results
 
-    with ThreadPoolExecutor(lanes) as pool:
+    pool = ThreadPoolExecutor(lanes)
+    try:
         return [result for results in pool.map(one, request.problems) for result in results]
+    except BaseException:  # Ctrl-C: the threads wait for children, so the children go first
+        pool.shutdown(wait=False, cancel_futures=True)
+        sandbox.close_all()
+        raise
+    finally:
+        pool.shutdown(wait=False)
 
 
 class ProblemGrader:
@@ -70,7 +79,7 @@ class ProblemGrader:
             outcomes = [self.verdict(case, verdict) for case in cases]
         finally:
             self.close()
-        if self.problem.speed_case and self.request.case is None:
+        if self.problem.speed_case and self.request.names is None:
             self.speed(outcomes)
 
     def verdict(self, case, given):
@@ -82,7 +91,6 @@ class ProblemGrader:
             self.fault = grader_fault(broken)  # the next case would fare no better
             result = self.result(case, *self.fault)
         except Exception as error:  # ours, whatever it is: it must not cost a point, nor the other cases
-            self.close()
             result = self.result(case, *grader_fault(error))
         result.seconds = time.perf_counter() - started
         self.keep(result)
@@ -171,6 +179,14 @@ class ProblemGrader:
                 f"Your code wrote into its input {', '.join(changed)}: inputs must stay as they were.",
                 printed=printed,
             )  # fmt: skip
+        if reply["broken_fences"]:
+            shapes = " and ".join(str(tuple(shape)) for shape in reply["broken_fences"])
+            return self.result(
+                case, Outcome.UNSAFE,
+                f"Your code wrote past the end (or before the beginning) of the tensor of shape {shapes} that it "
+                "allocated: is every store masked where rows may not exist, and does it use the output's own strides?",
+                printed=printed,
+            )  # fmt: skip
         q, k, v = (t.tensor for t in placed)
         answer = self.expect(q, k, v, case)
         facts = compare.mismatch(outputs[0], answer.o, answer.allowed_o)
@@ -184,12 +200,6 @@ class ProblemGrader:
                     f"o is right, lse is not: {diagnose.locate(facts)}{diagnose.name_lse(outputs[1], answer.lse)}"
                 )
                 return self.result(case, Outcome.WRONG, sentence, facts, printed)
-        if reply["broken_fences"]:
-            shapes = " and ".join(str(tuple(shape)) for shape in reply["broken_fences"])
-            return self.result(
-                case, Outcome.UNSAFE, f"Your code wrote outside the tensor of shape {shapes} that it allocated: "
-                "is every store masked where rows may not exist?", printed=printed,
-            )  # fmt: skip
         if case is self.problem.memory_case:
             return self.judge_memory(case, reply, printed)
         return self.result(case, Outcome.PASSED, printed=printed)
@@ -200,8 +210,8 @@ class ProblemGrader:
         sentence = ""
         if reply["largest"] >= limit:
             sentence = (
-                f"A tensor of {reply['largest']} elements was made; the whole score matrix, {case.N} x {case.num_keys}, "
-                f"has {limit}. Keep one tile of it at a time."
+                f"A tensor of {reply['largest']} elements was made; the whole score matrix has {limit} "
+                f"({case.N} x {case.num_keys}). Keep one tile of it at a time."
             )
         elif reply["peak"] >= limit:
             sentence = (

@@ -20,6 +20,9 @@ INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CC"
 INHERITED_PREFIXES = ("CUDA_", "NVIDIA_", "TRITON_CACHE", "HIP_", "ROCR_")
 
 
+LIVE = set()  # children that run now: what Ctrl-C must not leave behind
+
+
 class ChildFailed(Exception):
     """The child gave no reply: `how` is "timed out" or "died", the text a sentence about it."""
 
@@ -51,6 +54,7 @@ class Child:
         os.close(channel)
         self.channel, self.pending = receive, b""
         self.output = Output(self.process.stdout)
+        LIVE.add(self)
         try:
             self._send(
                 here=str(WORKER.parent), sys_path=[p for p in sys.path if p and Path(p) != WORKER.parent.parent],
@@ -106,6 +110,7 @@ class Child:
 
     def close(self):
         """Kill the whole process group and remove the scratch folder."""
+        LIVE.discard(self)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -120,6 +125,12 @@ class Child:
 
     def __exit__(self, *exc):
         self.close()
+
+
+def close_all():
+    """Close every child that is still alive."""
+    for child in list(LIVE):
+        child.close()
 
 
 class Output:

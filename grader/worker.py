@@ -103,8 +103,8 @@ def run(function, request, device):
     with open("outputs.bin", "wb") as file:
         for tensor in outputs:
             described.append(describe_output(tensor))
-            if described[-1]["plain"]:
-                file.write(raw_bytes(tensor.detach().contiguous()))
+            if described[-1]["plain"] and described[-1]["device"] == device:
+                file.write(raw_bytes(tensor.detach()))
         for tensor, placed in zip(buffers, request["inputs"], strict=True):
             file.write(raw_bytes(tensor[: placed["elements"]]))
     return {
@@ -154,7 +154,9 @@ def describe_output(tensor):
 def raw_bytes(tensor):
     import torch
 
-    return tensor.cpu().view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+    flat = torch.empty(tensor.numel(), dtype=tensor.dtype)  # one row of stride 1, whatever the tensor's strides are
+    flat.copy_(tensor.reshape(-1))
+    return flat.view(torch.uint8).numpy().tobytes()
 
 
 def measure(function, request, device):
@@ -215,11 +217,17 @@ def describe(error, module):
         "exception": type(root).__name__,
         "text": str(root)[:2000],
         "todo": todo.group(0).strip() if todo else None,
-        "unfinished": bool(todo) or any(isinstance(link, NotImplementedError) for link in chain),
+        "unfinished": bool(todo) or (isinstance(root, NotImplementedError) and raised_in(root, module)),
         "bad_module": isinstance(root, BadModule),
         "line": line,
         "source": linecache.getline(module, line).strip() if line else "",
     }
+
+
+def raised_in(error, module):
+    """True where the module itself raised the error, and not a library that it called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and frames[-1].filename == module
 
 
 if __name__ == "__main__":

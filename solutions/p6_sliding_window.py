@@ -150,17 +150,35 @@ def flash_attention_kernel(
     # end gap
 
 
-# BLOCK_Q, BLOCK_K, num_warps, num_stages by head dim, for 2-byte dtypes on a GPU.
-TILES = {16: (128, 64, 4, 3), 32: (128, 64, 4, 3), 64: (128, 64, 4, 3), 128: (128, 64, 8, 3), 256: (128, 64, 8, 2)}
-TILES_FLOAT32 = {16: (64, 64, 4, 2), 32: (64, 64, 4, 2), 64: (64, 32, 4, 2), 128: (64, 32, 8, 2), 256: (32, 16, 4, 2)}
+# (BLOCK_Q, BLOCK_K, num_warps, num_stages) by head dim, the fastest first; the first whose tiles fit is taken.
+TILES = {
+    16: [(64, 64, 4, 3)],
+    32: [(64, 64, 4, 3)],
+    64: [(64, 64, 4, 3)],
+    128: [(64, 64, 4, 3), (64, 64, 4, 2)],
+    256: [(128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2)],
+}
+TILES_FLOAT32 = {
+    16: [(128, 32, 4, 2)],
+    32: [(128, 32, 4, 2)],
+    64: [(128, 32, 4, 2)],
+    128: [(128, 64, 8, 2), (128, 32, 4, 2), (32, 32, 4, 2)],
+    256: [(32, 32, 4, 2), (32, 16, 4, 2)],
+}
 TILES_INTERPRETER = (32, 32, 4, 1)
 
 
 def choose_tiles(q):
-    """BLOCK_Q, BLOCK_K, num_warps, num_stages for q: small tiles in the interpreter, where only their number costs."""
+    """BLOCK_Q, BLOCK_K, num_warps, num_stages for q: what fits into shared memory; small tiles in the interpreter."""
     if not q.is_cuda:
         return TILES_INTERPRETER
-    return (TILES_FLOAT32 if q.dtype == torch.float32 else TILES)[q.shape[-1]]
+    D = q.shape[-1]
+    limit = torch.cuda.get_device_properties(q.device).shared_memory_per_block_optin
+    for tiles in (TILES_FLOAT32 if q.dtype == torch.float32 else TILES)[D]:
+        BLOCK_Q, BLOCK_K, _, num_stages = tiles
+        if q.element_size() * D * (BLOCK_Q + 2 * BLOCK_K * num_stages) <= limit:  # Q once, K and V for each stage
+            break
+    return tiles
 
 
 def check_arguments(q, k, v, is_causal, window_size):

@@ -37,9 +37,9 @@ def show(console, results, request, seconds):
     """Everything a student sees at the end."""
     for group in score.by_problem(results).values():
         show_failures(console, group)
-    console.print(summary_table(console, results, whole=request.case is None))
+    console.print(summary_table(console, results, whole=request.names is None))
     earned, possible = score.total(results)
-    points = f"{float(earned):g} of {float(possible):g} points, " if request.case is None else ""
+    points = f"{float(earned):g} of {float(possible):g} points, " if request.names is None else ""
     where = "Triton's interpreter on the CPU" if request.device == "cpu" else "the GPU"
     console.print(
         f"{points}{seconds:.0f} s in {where}" if request.device == "cpu" else f"{points}{seconds:.0f} s on {where}"

@@ -1,0 +1,62 @@
+"""The pytest face: one test for each problem, case and aspect, over the same results as every other face.
+
+pytest grader --submission DIR -k "p4 and ragged"
+"""
+
+import pytest
+import torch
+
+from grader.assignment import PROBLEMS
+from grader.grading import Request, grade
+from grader.result import Aspect, Outcome
+
+
+def every_test():
+    on_gpu = torch.cuda.is_available()
+    for problem in PROBLEMS.values():
+        for case in problem.cases:
+            if on_gpu or not case.gpu:
+                yield problem, case, Aspect.CORRECT
+        if problem.memory_case:
+            yield problem, problem.memory_case, Aspect.WORK
+        if problem.speed_case:
+            yield problem, problem.speed_case, Aspect.SPEED
+
+
+TESTS = list(every_test())
+
+
+@pytest.fixture(scope="session")
+def results(request):
+    """{(problem, case, aspect): Result}, filled one problem at a time with the cases that were selected."""
+    return {}
+
+
+def grade_selected(results, session, problem):
+    """Grade the cases of `problem` that this session selected; its speed too, if that was selected."""
+    chosen = [item.callspec.params for item in session.items if item.callspec.params["problem"] is problem]
+    timed = any(params["aspect"] is Aspect.SPEED for params in chosen)
+    names = frozenset(params["case"].name for params in chosen)
+    options = session.config.option
+    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    request = Request(options.submission.resolve(), (problem,), None if timed else names, device, options.seed, False)
+    for result in grade(request, lanes=1):
+        results[result.problem, result.case, result.aspect] = result
+
+
+@pytest.mark.parametrize(
+    ("problem", "case", "aspect"), TESTS, ids=[f"{p.id}-{case.name}-{aspect.value}" for p, case, aspect in TESTS]
+)
+def test_submission(problem, case, aspect, results, request):
+    key = problem.id, case.name, aspect
+    if key not in results:
+        grade_selected(results, request.session, problem)
+    if key not in results:
+        pytest.skip("needs a GPU")
+    result = results[key]
+    if aspect is Aspect.SPEED and result.outcome is Outcome.NOT_RUN:
+        pytest.skip(result.sentence)
+    if result.outcome is not Outcome.PASSED:
+        printed = f"\n  it printed:\n{result.printed}" if result.printed else ""
+        head = f'{result.problem} "{result.case}" ({result.description}): {result.outcome.value}'
+        pytest.fail(f"{head}\n  {result.sentence}\n  again: {result.again}{printed}", pytrace=False)

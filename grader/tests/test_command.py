@@ -1,0 +1,116 @@
+"""The command: bad input gets one sentence and exit status 2; verdicts get 0 or 1; nothing of ours is a traceback."""
+
+import subprocess
+import sys
+
+import pytest
+
+from grader.assignment import PROBLEMS
+from grader.tests.support import ROOT, SOLUTIONS, solution
+
+
+def run(*arguments, cwd=ROOT):
+    command = [sys.executable, "-m", "grader", *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+    assert "Traceback" not in done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--submission", "no/such/folder"], "the submission folder no/such/folder does not exist"),
+        (["--submission", "README.md"], "is a file, not a folder"),
+        (["--submission", "grader/render"], "holds none of p1_naive_attention.py"),
+        (["--problems", "9"], "there is no problem 9; the problems are 1, 2, 3, 4, 5, 6, 7"),
+        (["--problems", "three"], "'three' is no problem or range of problems"),
+        (["--problems", "7-5"], "'7-5' runs backwards; write P=5-7"),
+        (["--problems", "3,,5"], "'' is no problem"),
+        (["--case", "raged tail"], "no case is named 'raged tail'; did you mean 'ragged tail'?"),
+        (["--problems", "3", "--case", "one sink"], "no case is named 'one sink'"),
+        (["--seed", "x"], "invalid int value: 'x'"),
+        (["--device", "tpu"], "invalid choice: 'tpu'"),
+        (["--colour"], "unrecognized arguments: --colour"),
+        (["--out", "no/such/folder"], "the folder no/such/folder for results.json does not exist"),
+    ],
+)
+def test_bad_input(arguments, words):
+    done = run(*arguments)
+    assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_cuda_without_a_gpu_says_so():
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    done = run("--device", "cuda")
+    assert done.returncode == 2 and "sees no GPU" in done.stderr
+
+
+def test_a_module_that_does_not_import_and_one_that_passes(tmp_path):
+    (tmp_path / PROBLEMS["p1"].module).write_text("import no_such_module\n")
+    (tmp_path / PROBLEMS["p2"].module).write_text(solution("p2"))
+    done = run("--submission", tmp_path, "--problems", "1-2", "--out", tmp_path)
+    assert done.returncode == 1
+    assert "No module named 'no_such_module'" in done.stdout and "15 of 25 points" in done.stdout
+    assert (tmp_path / "results.json").exists()
+
+
+def test_one_case_of_one_problem(tmp_path):
+    done = run("--submission", SOLUTIONS, "--problems", "p2", "--case", "ragged tail", "--out", tmp_path)
+    assert done.returncode == 0 and "1/1" in done.stdout
+    assert not (tmp_path / "results.json").exists()  # a selection is no grade
+
+
+def test_wrong_answer_names_the_window(tmp_path):
+    source = solution("p6").replace("age < window_size", "age <= window_size")
+    (tmp_path / PROBLEMS["p6"].module).write_text(source)
+    done = run("--submission", tmp_path, "--problems", "6", "--case", "ragged tail", "--seed", "3")
+    assert done.returncode == 1
+    head = 'p6 "ragged tail" (B=2 Hq=2 Hkv=1 N=129 D=64 window=32, float16, seed 3): wrong'
+    assert head in done.stdout
+    assert "first wrong row 32; rows before it agree" in done.stdout
+    assert "Your output equals a window of 33: check `<` against `<=`" in done.stdout
+    assert 'again: make grade P=6 CASE="ragged tail" SUBMISSION="' in done.stdout
+
+
+@pytest.mark.parametrize("jobs", [[], ["-p", "no:xdist"]])
+def test_the_pytest_face(tmp_path, jobs):
+    (tmp_path / PROBLEMS["p4"].module).write_text(solution("p4"))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "grader",
+        "--submission",
+        str(tmp_path),
+        "-k",
+        "p4 and ragged",
+        "-q",
+        *jobs,
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
+
+
+def test_the_pytest_face_fails_with_the_sentence(tmp_path):
+    (tmp_path / PROBLEMS["p4"].module).write_text((ROOT / "problems" / PROBLEMS["p4"].module).read_text())
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "grader",
+        "--submission",
+        str(tmp_path),
+        "-k",
+        "p4 and (ragged or speed)",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "unfinished" in done.stdout and "TODO 1" in done.stdout, done.stdout
+
+
+def test_the_pytest_face_without_a_folder():
+    command = [sys.executable, "-m", "pytest", "grader", "--submission", "no/such/folder"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 4 and "does not exist" in done.stderr

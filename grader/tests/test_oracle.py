@@ -1,0 +1,124 @@
+"""The oracle is right, and its allowance lets careful kernels pass and stops careless ones."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from grader import compare, inputs, oracle
+from grader.assignment import PROBLEMS, Case
+from grader.visibility import Visibility
+
+CASES = [c for p in PROBLEMS.values() for c in p.cases if c.N <= 400 and not c.gpu]
+
+
+def tensors(case, seed=0):
+    return tuple(placed.tensor for placed in inputs.make(case, seed))
+
+
+@pytest.mark.parametrize("seen", [Visibility(), Visibility(causal=True), Visibility(True, 5), Visibility(True, 5, 3)])
+def test_visibility_is_what_the_ladder_says(seen):
+    mask = seen.mask(torch.arange(20), torch.arange(20))
+    for i in range(20):
+        for j in range(20):
+            want = True if not seen.causal else j <= i
+            if seen.window:
+                want = j <= i and (i - j < seen.window or j < seen.sinks)
+            assert bool(mask[i, j]) == want
+
+
+@pytest.mark.parametrize("seen", [Visibility(), Visibility(causal=True), Visibility(True, 7, 2)])
+def test_attention_equals_pytorch(seen):
+    q, k, v = (torch.randn(2, h, 50, 16, dtype=torch.float64) for h in (4, 2, 2))
+    mask = seen.mask(torch.arange(50), torch.arange(50))
+    want = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+    o, lse, size = oracle.attention(q, k, v, seen.mask)
+    assert torch.allclose(o, want, atol=1e-12)
+    scores = (q @ k.repeat_interleave(2, 1).mT / math.sqrt(16)).masked_fill(~mask, -math.inf)
+    assert torch.allclose(lse, scores.logsumexp(-1), atol=1e-12)
+    assert (size >= o.abs() - 1e-12).all()
+
+
+def kernel(q, k, v, mask, tile, order, power, acc_dtype=torch.float32, keep_maximum=True):
+    """An online softmax written apart from oracle.careful, with the freedoms and the vices of students' kernels."""
+    group = q.shape[1] // k.shape[1]
+    dtype, scale = q.dtype, power[1] / math.sqrt(q.shape[-1])
+    q, k, v = q.float(), k.float().repeat_interleave(group, 1), v.float().repeat_interleave(group, 1)
+    m = torch.full(q.shape[:3], -math.inf)
+    l, acc = torch.zeros_like(m), torch.zeros(q.shape, dtype=acc_dtype)
+    starts = list(range(0, k.shape[2], tile))
+    for start in [starts[i] for i in order(len(starts))]:
+        s = torch.einsum("bhqd,bhkd->bhqk", q * scale, k[:, :, start : start + tile])
+        seen = mask(torch.arange(q.shape[2]), torch.arange(start, min(start + tile, k.shape[2])))
+        s = torch.where(seen, s, torch.tensor(-math.inf))
+        here = s.max(-1).values
+        new = torch.maximum(m, here) if keep_maximum else here
+        pivot = torch.where(new.isinf(), 0.0, new)
+        p, alpha = power[0](s - pivot[..., None]), power[0](m - pivot)
+        l = l * alpha + p.sum(-1)
+        part = torch.einsum("bhqk,bhkd->bhqd", p.to(dtype).float(), v[:, :, start : start + tile])
+        acc = (acc.float() * alpha[..., None] + part).to(acc_dtype)
+        m = new
+    return (acc.float() * (1.0 / l)[..., None]).to(dtype)
+
+
+EXP, EXP2 = (torch.exp, 1.0), (torch.exp2, math.log2(math.e))
+FORWARD, BACKWARD = range, lambda n: range(n - 1, -1, -1)
+FREEDOMS = [(16, FORWARD, EXP2), (16, BACKWARD, EXP), (48, FORWARD, EXP), (128, BACKWARD, EXP2), (100, FORWARD, EXP2)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_correct_kernel_is_rejected(seed):
+    closest = 0.0
+    for case in CASES:
+        q, k, v = tensors(case, seed)
+        want = oracle.expect(q, k, v, case.visibility)
+        for freedom in FREEDOMS:
+            got = kernel(q, k, v, case.visibility.mask, *freedom)
+            closest = max(closest, ((got.double() - want.o).abs() / want.allowed_o).max().item())
+    assert closest < 0.9  # there is room left
+
+
+@pytest.mark.parametrize("id", ["p3", "p4", "p6"])
+@pytest.mark.parametrize("tile", [16, 64, 128])
+def test_a_float16_accumulator_is_rejected(id, tile):
+    case = next(c for c in PROBLEMS[id].cases if c.values == "offset")
+    q, k, v = tensors(case)
+    want = oracle.expect(q, k, v, case.visibility)
+    got = kernel(q, k, v, case.visibility.mask, tile, FORWARD, EXP2, acc_dtype=torch.float16)
+    assert compare.mismatch(got, want.o, want.allowed_o)
+
+
+@pytest.mark.parametrize("id", ["p3", "p4", "p6", "p7"])
+@pytest.mark.parametrize("tile", [16, 32, 64])
+def test_a_replaced_maximum_is_rejected(id, tile):
+    case = next(c for c in PROBLEMS[id].cases if c.values == "falling")
+    q, k, v = tensors(case)
+    want = oracle.expect(q, k, v, case.visibility)
+    got = kernel(q, k, v, case.visibility.mask, tile, FORWARD, EXP2, keep_maximum=False)
+    assert compare.mismatch(got, want.o, want.allowed_o)
+
+
+def test_rows_that_see_nothing_are_zero_and_minus_infinity():
+    q, k, v = (torch.randn(1, 1, 4, 16) for _ in range(3))
+    o, lse, _ = oracle.attention(q, k, v, lambda i, j: i[:, None] > j[None, :])
+    assert (o[0, 0, 0] == 0).all() and lse[0, 0, 0] == -math.inf and o.isfinite().all()
+
+
+def test_tf32_widens_the_allowance_of_float32_only():
+    case = Case("x", N=100, D=64, dtype="float32")
+    q, k, v = tensors(case)
+    plain, tf32 = oracle.expect(q, k, v, case.visibility), oracle.expect(q, k, v, case.visibility, tf32=True)
+    assert tf32.relative > 20 * plain.relative
+    half = Case("x", N=100, D=64)
+    q, k, v = tensors(half)
+    assert oracle.expect(q, k, v, half.visibility, True).relative == oracle.expect(q, k, v, half.visibility).relative
+
+
+def test_long_sequences_in_chunks(monkeypatch):
+    q, k, v = (torch.randn(1, 2, 90, 16) for _ in range(3))
+    whole = oracle.attention(q, k, v, Visibility(True, 9, 2).mask)
+    monkeypatch.setattr(oracle, "CHUNK", 17)
+    for a, b in zip(whole, oracle.attention(q, k, v, Visibility(True, 9, 2).mask), strict=True):
+        assert torch.allclose(a, b, atol=1e-12)

@@ -1,0 +1,187 @@
+"""What a submission does to its own process harms nobody else, and the student is told what happened."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from grader import assignment, sandbox
+from grader.assignment import PROBLEMS
+from grader.grading import Request, grade
+from grader.result import Outcome
+from grader.tests.support import ROOT, grade_text, solution
+
+BODY = "def naive_attention(q, k, v, is_causal=False):\n    {}\n"
+CASE = ["one token"]
+
+
+def verdict(tmp_path, source, names=CASE, problem="p1"):
+    (result,) = grade_text(tmp_path, problem, source, names=names)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("statement", "outcome", "words"),
+    [
+        ("import os; os._exit(7)", Outcome.CRASHED, "exit status 7"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", Outcome.CRASHED, "SIGSEGV"),
+        ("raise SystemExit(0)", Outcome.CRASHED, "SystemExit at p1_naive_attention.py:2"),
+        ("raise KeyError('row_max')", Outcome.CRASHED, "KeyError at p1_naive_attention.py:2 in `raise KeyError"),
+        ("return undefined_name", Outcome.CRASHED, "name 'undefined_name' is not defined"),
+        ("raise NotImplementedError('TODO 2: hide the future')", Outcome.UNFINISHED, "TODO 2: hide the future"),
+        ("raise NotImplementedError", Outcome.UNFINISHED, "NotImplementedError at p1_naive_attention.py:2"),
+        ("return None", Outcome.WRONG, "must return o and lse; it returned one NoneType"),
+        ("return q", Outcome.WRONG, "must return o and lse; it returned one Tensor"),
+        ("return q, q, q", Outcome.WRONG, "it returned 3 values"),
+        ("return q, 1.0", Outcome.WRONG, "lse must be a plain torch.Tensor; it is a float"),
+        ("return q[0], q[..., 0].float()", Outcome.WRONG, "o has the shape (1, 1, 32); it must be (1, 1, 1, 32)"),
+        ("return q.double(), q[..., 0].float()", Outcome.WRONG, "o is float64; it must be float16"),
+        ("return q, q[..., 0]", Outcome.WRONG, "lse is float16; it must be float32"),
+        ("return q.to('meta'), q[..., 0].float()", Outcome.WRONG, "o is on meta; the inputs are on cpu"),
+        ("return q.to_sparse(), q[..., 0].float()", Outcome.WRONG, "o must be a plain torch.Tensor"),
+    ],
+)
+def test_what_a_submission_does_wrong(statement, outcome, words, tmp_path):
+    result = verdict(tmp_path, BODY.format(statement))
+    assert (result.outcome, words in result.sentence) == (outcome, True), result
+
+
+def test_a_crash_costs_one_case_only(tmp_path):
+    source = solution("p1").replace(
+        "    check_arguments(q, k, v, is_causal)\n", "    import os\n    if q.shape[2] == 7: os._exit(1)\n"
+    )
+    results = grade_text(tmp_path, "p1", source)
+    failed = [r.case for r in results if r.outcome is not Outcome.PASSED]
+    assert failed == ["fewer tokens than a tile"]
+
+
+def test_a_hang_is_stopped_and_the_rest_given_up(tmp_path, monkeypatch):
+    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 1.0)
+    started = time.perf_counter()
+    results = grade_text(tmp_path, "p1", BODY.format("while True: pass"))
+    assert time.perf_counter() - started < 30
+    outcomes = [r.outcome for r in results]
+    assert outcomes[:2] == [Outcome.TIMED_OUT] * 2
+    assert set(outcomes[2:]) == {Outcome.NOT_RUN}
+    assert "no result within 1 s" in results[0].sentence and "timed out before" in results[2].sentence
+
+
+def test_a_hang_while_loading(tmp_path, monkeypatch):
+    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 1.0)
+    assert verdict(tmp_path, "while True: pass\n").outcome is Outcome.TIMED_OUT
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def naive_attention(q, k, v:\n", "SyntaxError at p1_naive_attention.py:1"),
+        ("import no_such_module\n", "No module named 'no_such_module'"),
+        ("raise SystemExit('bye')\n", "SystemExit"),
+        ("import os; os._exit(3)\n", "exit status 3"),
+        ("x = 1\n", "has no function named naive_attention. It must be naive_attention(q, k, v, is_causal=False)"),
+        ("def naive_attention(q, k):\n    pass\n", "naive_attention(q, k) cannot be called as"),
+        ("def naive_attention(q, k, v):\n    pass\n", "unexpected keyword argument 'is_causal'"),
+        ("", "has no function named naive_attention"),
+    ],
+)
+def test_modules_that_cannot_be_used(source, words, tmp_path):
+    result = verdict(tmp_path, source)
+    assert result.outcome is Outcome.CRASHED and words in result.sentence, result.sentence
+
+
+def test_what_it_printed_is_kept_and_cut(tmp_path):
+    result = verdict(tmp_path, BODY.format("print('row_max is', 3); raise ValueError('no')"))
+    assert result.printed == "row_max is 3"
+    flood = verdict(tmp_path, BODY.format("print('x' * 10_000_000); raise ValueError('no')"))
+    assert len(flood.printed) < 2 * sandbox.PRINTED_LIMIT and "more bytes not shown" in flood.printed
+
+
+def test_standard_input_is_empty(tmp_path):
+    assert "EOF" in verdict(tmp_path, BODY.format("input()")).sentence
+
+
+def test_closing_every_descriptor_is_a_crash(tmp_path):
+    result = verdict(tmp_path, BODY.format("import os; os.closerange(0, 256); return q, q"))
+    assert result.outcome is Outcome.CRASHED
+
+
+def test_a_child_of_the_child_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 2.0)
+    marker = tmp_path / "pid"
+    statement = (
+        "import subprocess; p = subprocess.Popen(['sleep', '600']); "
+        f"open({str(marker)!r}, 'w').write(str(p.pid)); p.wait()"
+    )
+    verdict(tmp_path, BODY.format(statement))
+    pid = int(marker.read_text())
+    for _ in range(50):
+        if not is_running(pid):
+            return
+        time.sleep(0.1)
+    pytest.fail("the grandchild outlived its case")
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().split()[2] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_the_child_knows_no_answers(tmp_path):
+    """Neither the grader nor the solutions can be imported, and the environment is small."""
+    statement = (
+        "import os, importlib.util as u; raise ValueError([n for n in ('grader', 'solutions', 'p3_flash_attention')"
+        " if u.find_spec(n)], 'SECRET' in os.environ, os.environ.get('TRITON_INTERPRET'))"
+    )
+    os.environ["SECRET"] = "1"
+    try:
+        assert "([], False, '1')" in verdict(tmp_path, BODY.format(statement)).sentence
+    finally:
+        del os.environ["SECRET"]
+
+
+def test_a_broken_worker_is_the_graders_fault(tmp_path, monkeypatch):
+    from grader import score
+
+    broken = tmp_path / "worker.py"
+    broken.write_text("raise RuntimeError('our own mistake')\n")
+    monkeypatch.setattr(sandbox, "WORKER", broken)
+    results = grade_text(tmp_path, "p1", solution("p1"))
+    assert {r.outcome for r in results} == {Outcome.GRADER_FAULT}
+    assert "our own mistake" in results[0].sentence and "no points are taken" in results[0].sentence
+    earned, possible = score.total(results)
+    assert earned == possible
+
+
+def test_an_error_in_our_own_comparison_costs_that_case_no_point(tmp_path, monkeypatch):
+    from grader import compare
+
+    def fail(*_):
+        raise RuntimeError("bug")
+
+    monkeypatch.setattr(compare, "mismatch", fail)
+    results = grade_text(tmp_path, "p1", solution("p1"))
+    assert {r.outcome for r in results} == {Outcome.GRADER_FAULT} and len(results) == 17
+
+
+def test_other_problems_are_graded_beside_a_bad_one(tmp_path):
+    (tmp_path / PROBLEMS["p1"].module).write_text("import os; os._exit(1)\n")
+    (tmp_path / PROBLEMS["p2"].module).write_text(solution("p2"))
+    problems = (PROBLEMS["p1"], PROBLEMS["p2"], PROBLEMS["p3"])
+    results = grade(Request(tmp_path, problems, frozenset(CASE), "cpu", 0), lanes=2)
+    assert [r.outcome for r in results] == [Outcome.CRASHED, Outcome.PASSED, Outcome.NOT_RUN]
+    assert "There is no p3_flash_attention.py" in results[2].sentence
+
+
+def test_ctrl_c_leaves_no_child_behind(tmp_path):
+    (tmp_path / PROBLEMS["p1"].module).write_text(BODY.format("while True: pass"))
+    command = [sys.executable, "-m", "grader", "--submission", str(tmp_path), "--problems", "1", "--out", str(tmp_path)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    time.sleep(8)
+    process.send_signal(2)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 130 and "stopped" in out and "Traceback" not in out

@@ -1,0 +1,83 @@
+"""Points and the faces that show them."""
+
+import io
+import json
+from fractions import Fraction
+
+from rich.console import Console
+
+from grader import score
+from grader.assignment import POINTS
+from grader.grading import Request
+from grader.render import gradescope, terminal
+from grader.result import Aspect, Outcome, Result
+
+
+def result(problem, case, outcome, aspect=Aspect.CORRECT, sentence="", **rest):
+    return Result(problem, case, aspect, outcome, sentence, description="N=1", again="make grade P=3", **rest)
+
+
+NO_GPU = result("p3", "speed", Outcome.NOT_RUN, Aspect.SPEED, "not run: needs a GPU")
+
+
+def test_points_are_a_hundred():
+    assert sum(POINTS.values()) == 100
+
+
+def test_each_case_earns_its_share_and_a_missing_gpu_costs_nothing():
+    group = [result("p3", "a", Outcome.PASSED), result("p3", "b", Outcome.WRONG), NO_GPU]
+    assert score.earned(group) == [Fraction(15, 2), 0, 0]
+    assert score.total(group) == (Fraction(15, 2), 15)
+    assert score.passed([group[0], NO_GPU]) and not score.passed(group)
+
+
+def test_a_grader_fault_costs_no_point_but_is_not_a_pass():
+    group = [result("p3", "a", Outcome.PASSED), result("p3", "b", Outcome.GRADER_FAULT)]
+    assert score.total(group) == (15, 15)
+    assert not score.passed(group)
+
+
+def test_on_a_gpu_speed_has_its_share():
+    group = [result("p3", "a", Outcome.PASSED), result("p3", "speed", Outcome.SLOW, Aspect.SPEED)]
+    assert score.total(group) == (12, 15)
+    fast = [group[0], result("p3", "speed", Outcome.PASSED, Aspect.SPEED)]
+    assert score.total(fast) == (15, 15)
+    unearned = result("p3", "speed", Outcome.NOT_RUN, Aspect.SPEED, facts={"earned": False})
+    assert score.total([result("p3", "a", Outcome.WRONG), unearned]) == (0, 15)
+
+
+def test_gradescope_document(tmp_path):
+    group = [result("p3", "a", Outcome.PASSED), result("p3", "b", Outcome.WRONG, sentence="off by one", printed="hi")]
+    gradescope.write([*group, NO_GPU], tmp_path / "results.json")
+    document = json.loads((tmp_path / "results.json").read_text())
+    assert document["score"] == 7.5 == sum(test["score"] for test in document["tests"])
+    assert [test["status"] for test in document["tests"]] == ["passed", "failed", "passed"]
+    assert sum(test["max_score"] for test in document["tests"]) == 15
+    wrong = document["tests"][1]
+    assert wrong["extra_data"] == {"problem": "p3", "case": "b", "aspect": "correct", "outcome": "wrong"}
+    assert "off by one" in wrong["output"] and "again: make grade P=3" in wrong["output"] and "hi" in wrong["output"]
+
+
+def show(results, tmp_path):
+    console = Console(width=100, record=True, file=io.StringIO(), highlight=False)
+    terminal.show(console, results, Request(tmp_path, (), None, "cpu", 0), 3.0)
+    return console.export_text()
+
+
+def test_terminal_names_the_case_the_sentence_and_the_way_back(tmp_path):
+    text = show(
+        [result("p3", "ragged [tail]", Outcome.WRONG, sentence="row 3 [of 4]", printed="[x]"), NO_GPU], tmp_path
+    )
+    assert 'p3 "ragged [tail]" (N=1): wrong' in text
+    assert "  row 3 [of 4]" in text and "[x]" in text and "again: make grade P=3" in text
+
+
+def test_terminal_counts_what_is_the_same(tmp_path):
+    results = [result("p3", f"case {i}", Outcome.CRASHED, sentence="KeyError") for i in range(4)]
+    text = show(results, tmp_path)
+    assert text.count("KeyError") == 2 and "the same in 3 more cases" in text
+
+
+def test_terminal_keeps_an_unfinished_problem_to_one_line(tmp_path):
+    results = [result("p3", f"case {i}", Outcome.UNFINISHED, sentence="TODO 1: the loads") for i in range(4)]
+    assert show(results, tmp_path).count("TODO 1") == 1

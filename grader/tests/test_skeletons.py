@@ -1,0 +1,107 @@
+"""Skeletons: generated, unfinished by the name of the first gap, and never written over a student's work."""
+
+import re
+
+import pytest
+
+from grader import skeletons
+from grader.assignment import PROBLEMS
+from grader.result import Outcome
+from grader.tests.support import ROOT, grade_text, solution
+
+
+def test_problems_are_what_solutions_give():
+    drifted = skeletons.check(skeletons.generate(), ROOT / "problems")
+    assert not drifted, (
+        f"{drifted} differ from what solutions/ gives: `make skeletons` writes them anew. (Students: this is the "
+        "repository's own test; `make grade` is yours.)"
+    )
+
+
+@pytest.mark.parametrize("id", list(PROBLEMS))
+def test_the_untouched_skeleton_is_unfinished_by_its_first_gap(id, tmp_path):
+    text = skeletons.skeleton(solution(id), id)
+    first = re.search(r"TODO 1: [^\n\"(]+[^\n\"( ]", text).group(0)
+    results = grade_text(tmp_path, id, text)
+    assert {r.outcome for r in results} == {Outcome.UNFINISHED}
+    assert {r.sentence for r in results} == {first}
+
+
+@pytest.mark.parametrize("id", list(PROBLEMS))
+def test_a_skeleton_leaves_two_to_five_gaps_each_with_its_size(id):
+    text = skeletons.skeleton(solution(id), id)
+    comments = re.findall(r"# TODO (\d+): (.+) \(about \d+ lines?\)\n", text)
+    failures = re.findall(r'(?:static_assert\(False, |NotImplementedError\()"TODO (\d+): (.+)"\)\n', text)
+    assert 2 <= len(comments) <= 5 and comments == failures
+    assert all(len(line) <= 120 for line in text.splitlines())
+    assert "gap" not in text.replace("gaps, marked TODO", "")
+
+
+SOURCE = """\
+@triton.jit
+def kernel(x):
+    # gap 1: the loads
+    #   `q` (BLOCK_Q, D)
+    q = load(x)
+
+    # a comment
+    k = load(x)
+    # end gap
+
+
+def wrapper():
+    # gap 2: it's the grid
+    grid = 1
+    # end gap
+    return grid
+"""
+
+
+def test_a_gap_becomes_a_failure_of_the_same_name():
+    assert (
+        skeletons.skeleton(SOURCE, "x.py")
+        == """\
+@triton.jit
+def kernel(x):
+    # TODO 1: the loads (about 2 lines)
+    #   `q` (BLOCK_Q, D)
+    tl.static_assert(False, "TODO 1: the loads")
+
+
+def wrapper():
+    # TODO 2: it's the grid (about 1 line)
+    raise NotImplementedError("TODO 2: it's the grid")
+    return grid
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("    # end gap\n    return grid\n", ""), "gap 2 has no `# end gap`"),
+        (("    return grid\n", "    # end gap\n"), "x.py:16: `# end gap` without a gap"),
+        (("gap 2", "gap 3"), "gaps are numbered [1, 3]"),
+        (("    grid = 1\n", "    # gap 3: inner\n"), "gap 2 has no `# end gap`"),
+    ],
+)
+def test_gaps_that_are_not_well_formed(change, words):
+    with pytest.raises(skeletons.BadGap) as error:
+        skeletons.skeleton(SOURCE.replace(*change), "x.py")
+    assert words in str(error.value)
+
+
+def test_an_edited_file_is_kept_and_an_untouched_one_renewed(tmp_path):
+    assert skeletons.write({"a.py": "1\n", "b.py": "1\n"}, tmp_path) == []
+    (tmp_path / "a.py").write_text("my own work\n")
+    assert skeletons.write({"a.py": "2\n", "b.py": "2\n"}, tmp_path) == ["a.py"]
+    assert (tmp_path / "a.py").read_text() == "my own work\n" and (tmp_path / "b.py").read_text() == "2\n"
+    assert skeletons.check({"a.py": "2\n", "b.py": "2\n"}, tmp_path) == ["a.py"]
+    (tmp_path / "a.py").unlink()
+    assert skeletons.write({"a.py": "2\n", "b.py": "2\n"}, tmp_path) == []
+    assert skeletons.check({"a.py": "2\n", "b.py": "2\n"}, tmp_path) == []
+
+
+def test_a_file_without_a_manifest_is_somebodys_work(tmp_path):
+    (tmp_path / "a.py").write_text("copied from elsewhere\n")
+    assert skeletons.write({"a.py": "1\n"}, tmp_path) == ["a.py"]
