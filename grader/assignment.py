@@ -69,7 +69,7 @@ class Case:
 class Problem:
     """A numbered problem: where its module lies, what is called, and what it is asked.
 
-    memory_case: the case in which no tensor of Nq x Nk elements may exist (P2).
+    memory_cases: those in which no tensor of Nq x Nk elements may exist at any time (P2).
     """
 
     id: str
@@ -80,7 +80,7 @@ class Problem:
     cases: tuple[Case, ...]
     uses_triton: bool = True
     returns_lse: bool = False
-    memory_case: Case | None = None
+    memory_cases: tuple[Case, ...] = ()
     speed_case: Case | None = None
 
     @property
@@ -177,7 +177,10 @@ SINKS = (
     Case("sinks overlapping the window", N=150, D=16, dtype="float32", causal=True, window=60, sinks=70),
     Case("window and sinks of one", Hq=2, Hkv=1, N=70, D=16, causal=True, window=1, sinks=1),
 )
-WHOLE_MATRIX = Case("never the whole score matrix", N=1024, D=16, dtype="float32")
+WHOLE_MATRIX = (
+    Case("never the whole score matrix", N=1024, D=16, dtype="float32"),
+    Case("never the whole causal mask", N=1024, D=16, dtype="float32", causal=True),
+)
 SPEED_SHAPE = Case("speed", B=4, Hq=16, N=4096, D=128, gpu=True)
 
 
@@ -202,7 +205,7 @@ PROBLEMS = {
             "p2", "online softmax", "p2_online_softmax.py", "flash_attention_forward",
             "flash_attention_forward(q, k, v, is_causal=False) -> (o, lse)",
             (*common_cases(), *TWO_LENGTHS, *CAUSAL, *gpu_cases()), uses_triton=False, returns_lse=True,
-            memory_case=WHOLE_MATRIX,
+            memory_cases=WHOLE_MATRIX,
         ),
         Problem(
             "p3", "FlashAttention", "p3_flash_attention.py", "flash_attention_forward",

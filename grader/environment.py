@@ -20,7 +20,10 @@ PROBE = """
 import importlib.metadata, importlib.util, sys
 for pin in sys.argv[1:]:
     name, version = pin.split("==")
-    found = importlib.metadata.version(name).split("+")[0]
+    try:
+        found = importlib.metadata.version(name).split("+")[0]
+    except importlib.metadata.PackageNotFoundError:
+        sys.exit(f"{name} is missing")
     if found != version:
         sys.exit(f"{name} is {found}, not {version}")
 for name in ("torch", "numpy", "pytest", "rich"):

@@ -26,7 +26,7 @@ class Request:
 
     def cases(self, problem):
         """The cases of `problem` that run on this device and have the name that was asked for."""
-        every = problem.cases if problem.memory_case is None else (*problem.cases, problem.memory_case)
+        every = (*problem.cases, *problem.memory_cases)
         return [
             c for c in every if (self.device == "cuda" or not c.gpu) and (self.names is None or c.name in self.names)
         ]
@@ -108,7 +108,7 @@ class ProblemGrader:
         return None
 
     def result(self, case, outcome, sentence="", facts=None, printed="", aspect=None):
-        aspect = aspect or (Aspect.WORK if case is self.problem.memory_case else Aspect.CORRECT)
+        aspect = aspect or (Aspect.WORK if case in self.problem.memory_cases else Aspect.CORRECT)
         return Result(
             self.problem.id, case.name, aspect, outcome, sentence, facts or {},
             case.describe(self.request.seed), self.request.again(self.problem, case.name), printed,
@@ -151,7 +151,7 @@ class ProblemGrader:
             for t in placed
         ]  # fmt: skip
         request = {"op": "run", "inputs": described, "arguments": case.arguments}
-        return self.child.call({**request, "count": case is self.problem.memory_case}, self.seconds)
+        return self.child.call({**request, "count": case in self.problem.memory_cases}, self.seconds)
 
     def child_failed(self, case, failure):
         printed = self.child.output.take() if self.child else ""
@@ -200,7 +200,7 @@ class ProblemGrader:
                     f"o is right, lse is not: {diagnose.locate(facts)}{diagnose.name_lse(outputs[1], answer.lse)}"
                 )
                 return self.result(case, Outcome.WRONG, sentence, facts, printed)
-        if case is self.problem.memory_case:
+        if case in self.problem.memory_cases:
             return self.judge_memory(case, reply, printed)
         return self.result(case, Outcome.PASSED, printed=printed)
 

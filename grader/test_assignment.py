@@ -17,8 +17,8 @@ def every_test():
         for case in problem.cases:
             if on_gpu or not case.gpu:
                 yield problem, case, Aspect.CORRECT
-        if problem.memory_case:
-            yield problem, problem.memory_case, Aspect.WORK
+        for case in problem.memory_cases:
+            yield problem, case, Aspect.WORK
         if problem.speed_case:
             yield problem, problem.speed_case, Aspect.SPEED
 

@@ -37,6 +37,10 @@ def show(console, results, request, seconds):
     """Everything a student sees at the end."""
     for group in score.by_problem(results).values():
         show_failures(console, group)
+        if request.names is not None:  # one case was asked for: what it printed matters, passed or not
+            for result in (r for r in group if r.outcome is Outcome.PASSED and r.printed):
+                console.print(f'{result.problem} "{result.case}":', markup=False)
+                show_printed(console, result.printed)
     console.print(summary_table(console, results, whole=request.names is None))
     earned, possible = score.total(results)
     points = f"{float(earned):g} of {float(possible):g} points, " if request.names is None else ""

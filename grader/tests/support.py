@@ -19,7 +19,7 @@ def grade_text(folder, problem_id, source, names=None, seed=0, cases=None):
 
     problem = PROBLEMS[problem_id]
     if cases is not None:
-        problem = replace(problem, cases=tuple(cases), memory_case=None)
+        problem = replace(problem, cases=tuple(cases), memory_cases=())
     (folder / problem.module).write_text(source)
     names = None if names is None else frozenset(names)
     results = grade(Request(folder, (problem,), names, "cpu", seed), lanes=1)

@@ -131,6 +131,15 @@ P2 = (
     ),
     mistake(
         "p2",
+        "the whole mask",
+        "    for q_start in range",
+        "    seen = torch.ones(Nq, Nk, dtype=torch.bool).tril() if is_causal else None\n    for q_start in range",
+        "never the whole causal mask",
+        outcome=Outcome.WASTEFUL,
+        because="whole score matrix",
+    ),
+    mistake(
+        "p2",
         "all tiles kept",
         ("    for q_start in range", "            # gap 3: the online update"),
         ("    kept = []\n    for q_start in range", "            kept.append(scores)"),
