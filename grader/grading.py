@@ -134,10 +134,8 @@ class ProblemGrader:
     def ask(self, case, placed):
         """The child's reply; the module is loaded first where no child is alive."""
         if self.child is None:
-            self.child = Child(
-                self.path, self.problem.entry_point, self.problem.cases[0].arguments, self.request.device,
-                self.problem.uses_triton, self.seconds,
-            )  # fmt: skip
+            arguments = self.problem.cases[0].arguments
+            self.child = Child(self.path, self.problem.entry_point, arguments, self.request.device, self.seconds)
         if self.child.loading:
             return self.child.loading
         with open(self.child.folder / "inputs.bin", "wb") as file:
@@ -154,7 +152,7 @@ class ProblemGrader:
         return self.child.call({**request, "count": case in self.problem.memory_cases}, self.seconds)
 
     def child_failed(self, case, failure):
-        printed = self.child.output.take() if self.child else ""
+        printed = self.child.output.take() if self.child else failure.printed
         self.close()
         if failure.how == "timed out":
             self.timeouts += 1

@@ -5,30 +5,27 @@ import json
 import os
 import select
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
-WORKER = Path(__file__).with_name("worker.py")
-START_SECONDS = 120.0  # to import torch and triton: slow only on a cold, busy disk
+from grader.nursery import WORKER, NurseryFailed, nursery
+
 PRINTED_LIMIT = 4000  # characters kept of what a submission prints in one case
-# What a child may inherit: enough to find programs, libraries and GPUs.
-INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CC", "VIRTUAL_ENV")
-INHERITED_PREFIXES = ("CUDA_", "NVIDIA_", "TRITON_CACHE", "HIP_", "ROCR_")
-
-
 LIVE = set()  # children that run now: what Ctrl-C must not leave behind
 
 
 class ChildFailed(Exception):
-    """The child gave no reply: `how` is "timed out" or "died", the text a sentence about it."""
+    """The child gave no reply: `how` is "timed out" or "died", the text a sentence about it.
+
+    printed: what it had printed, where it failed before there was a Child to ask.
+    """
 
     def __init__(self, how, text):
         super().__init__(text)
-        self.how = how
+        self.how, self.printed = how, ""
 
 
 class WorkerBroken(Exception):
@@ -42,39 +39,38 @@ class Child:
     Raises WorkerBroken when the grader's own part fails, ChildFailed when the module hangs or dies while it loads.
     """
 
-    def __init__(self, module, entry_point, arguments, device, uses_triton, load_seconds, threads=1):
+    def __init__(self, module, entry_point, arguments, device, load_seconds):
         self.scratch = tempfile.TemporaryDirectory(prefix="grade-")
         self.folder = Path(self.scratch.name)
-        receive, channel = os.pipe()
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", str(WORKER), str(channel)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            pass_fds=(channel,), cwd=self.folder, env=environment(device), start_new_session=True,
-        )  # fmt: skip
-        os.close(channel)
-        self.channel, self.pending = receive, b""
-        self.output = Output(self.process.stdout)
+        their_input, self.requests = os.pipe()
+        printed, their_output = os.pipe()
+        self.channel, their_channel = os.pipe()
+        theirs = [their_input, their_output, their_channel]
+        setup = {
+            "module": str(module), "entry_point": entry_point, "arguments": list(arguments), "device": device,
+            "folder": str(self.folder), "submission": str(Path(module).parent), "sys_path": outside_paths(),
+        }  # fmt: skip
+        try:
+            self.nursery = nursery(device)
+            self.pid = self.nursery.fork(setup, theirs)
+        except (NurseryFailed, OSError) as failure:
+            for descriptor in (self.requests, printed, self.channel):
+                os.close(descriptor)
+            self.scratch.cleanup()
+            raise WorkerBroken(str(failure)) from None
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        self.pending = b""
+        self.output = Output(os.fdopen(printed, "rb", buffering=0))
         LIVE.add(self)
         try:
-            self._send(
-                here=str(WORKER.parent), sys_path=[p for p in sys.path if p and Path(p) != WORKER.parent.parent],
-                submission=str(Path(module).parent), module=str(module), entry_point=entry_point,
-                arguments=list(arguments), device=device, uses_triton=uses_triton, threads=threads,
-            )  # fmt: skip
-            self._await_ready()
             reply = self._receive(load_seconds)
             self.loading = None if reply["status"] == "loaded" else reply
-        except BaseException:
+        except ChildFailed as failure:
+            failure.printed = self.output.take()
             self.close()
             raise
-
-    def _await_ready(self):
-        try:
-            reply = self._receive(START_SECONDS)
-        except ChildFailed as failure:
-            raise WorkerBroken(f"{failure}; it said: {self.output.take() or 'nothing'}") from None
-        if reply["status"] == "broken":
-            raise WorkerBroken(reply["error"])
 
     def call(self, request, seconds):
         """The reply to one request; raises ChildFailed when none comes within `seconds` or the child dies."""
@@ -83,8 +79,9 @@ class Child:
 
     def _send(self, **message):
         with contextlib.suppress(BrokenPipeError):  # a dead child is noticed when its reply is awaited
-            self.process.stdin.write(json.dumps(message).encode() + b"\n")
-            self.process.stdin.flush()
+            data = json.dumps(message).encode() + b"\n"
+            while data:
+                data = data[os.write(self.requests, data) :]
 
     def _receive(self, seconds):
         deadline = time.monotonic() + seconds
@@ -100,23 +97,26 @@ class Child:
         return json.loads(line)
 
     def _how_it_ended(self):
-        try:
-            code = self.process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
+        for _ in range(50):
+            status = self.nursery.how_it_ended(self.pid)
+            if status is not None:
+                break
+            time.sleep(0.02)
+        if status is None:
             return "the process closed its channel to the grader"
-        if code < 0:
-            return f"the process was killed by {signal.Signals(-code).name}"
-        return f"the process ended itself with exit status {code}"
+        if status < 0:
+            return f"the process was killed by {signal.Signals(-status).name}"
+        return f"the process ended itself with exit status {status}"
 
     def close(self):
         """Kill the whole process group and remove the scratch folder."""
+        if self not in LIVE:
+            return
         LIVE.discard(self)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
+            os.killpg(self.pid, signal.SIGKILL)
         self.output.stop()
+        os.close(self.requests)
         os.close(self.channel)
         self.scratch.cleanup()
 
@@ -142,7 +142,7 @@ class Output:
         self.thread.start()
 
     def _drain(self):
-        while chunk := self.stream.read1(1 << 16):
+        while chunk := self.stream.read(1 << 16):
             with self.lock:
                 room = max(0, PRINTED_LIMIT - len(self.kept))
                 self.kept += chunk[:room]
@@ -163,12 +163,7 @@ class Output:
             self.stream.close()
 
 
-def environment(device):
-    """The child's environment: little is inherited; TRITON_INTERPRET must stand before triton is imported."""
-    kept = {
-        name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(INHERITED_PREFIXES)
-    }
-    kept |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
-    if device == "cpu":
-        kept |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return kept
+def outside_paths():
+    """Where the child finds torch and triton: this process's path without the grader's own root."""
+    root = WORKER.parent.parent
+    return [entry for entry in sys.path if entry and Path(entry).resolve() != root]

@@ -56,7 +56,7 @@ def run_arms(modules, case, seed):
     limit = SECONDS_PER_CASE["cuda"]
     try:
         for name, (module, entry_point) in modules.items():
-            children[name] = Child(module, entry_point, case.arguments, "cuda", True, limit)
+            children[name] = Child(module, entry_point, case.arguments, "cuda", limit)
             rounds[name], peaks[name] = [], 0
         for turn in range(ROUNDS):
             for name in list(rounds):

@@ -1,7 +1,8 @@
 """Inside the child: load one module, run cases on it, hand raw tensors back. Knows no answers.
 
-Started as `python -I worker.py CHANNEL` by sandbox.py. Requests come as JSON lines on standard input, replies leave as
-JSON lines on the descriptor CHANNEL; tensors travel as raw bytes in files of the scratch folder, the current folder.
+Started as `python -I worker.py SOCKET` by nursery.py: imports what every submission needs, then forks a child for each
+module that it is asked to serve. A child gets its requests as JSON lines on standard input and replies with JSON lines
+on a descriptor of its own; tensors travel as raw bytes in files of its scratch folder, the current folder.
 """
 
 import importlib.util
@@ -10,42 +11,96 @@ import json
 import linecache
 import os
 import re
+import socket
 import sys
 import time
 import traceback
 
 
-def main():
-    channel = os.fdopen(int(sys.argv[1]), "w", buffering=1)
-    requests = os.fdopen(os.dup(0), "r")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a submission that reads standard input reads nothing
-    setup = json.loads(requests.readline())
-    sys.path[:] = [setup["here"], *setup["sys_path"], setup["submission"]]
-
-    def reply(**message):
-        channel.write(json.dumps(message) + "\n")
-        channel.flush()
-
+def nursery(control):
+    """Import once, then fork on request; ends when the grader closes its end of the socket."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, here)
     try:
         import numpy  # noqa: F401
         import torch
 
-        if setup["uses_triton"]:
+        if importlib.util.find_spec("triton"):
             import triton.language  # noqa: F401
-        import allocations  # noqa: F401
+        from allocations import Allocations
 
-        sys.path.remove(setup["here"])
-        torch.set_num_threads(setup["threads"])
+        with Allocations():  # the first use imports another second's worth of torch
+            torch.empty(1)
     except Exception as error:
-        return reply(status="broken", error=f"{type(error).__name__}: {error}")
-    reply(status="ready")
+        control.send(json.dumps({"status": "broken", "error": f"{type(error).__name__}: {error}"}).encode())
+        return
+    sys.path.remove(here)
+    torch.set_num_threads(1)
+    control.send(json.dumps({"status": "ready"}).encode())
+    ended = {}
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 3)
+        if not message:
+            return
+        request = json.loads(message)
+        reap(ended)
+        if request["op"] == "status":
+            control.send(json.dumps({"status": ended.get(request["pid"])}).encode())
+            continue
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            become_child(request, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.send(json.dumps({"pid": pid}).encode())
+
+
+def reap(ended):
+    """Note how the children ended that have ended: {process number: exit status, negative for a signal}."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        ended[pid] = os.waitstatus_to_exitcode(status)
+
+
+def become_child(setup, descriptors):
+    """In the forked process: its own group, its own folder and descriptors; serves one module, and never returns."""
+    status = 1
+    try:
+        os.setsid()
+        os.chdir(setup["folder"])
+        requests, output, channel = descriptors
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        serve(setup, os.fdopen(requests, "r"), os.fdopen(channel, "w", buffering=1))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def serve(setup, requests, channel):
+    """Load the module, then answer requests until there are no more."""
+    sys.path[:] = [*setup["sys_path"], setup["submission"]]
+
+    def reply(**message):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        channel.write(json.dumps(message) + "\n")
+        channel.flush()
 
     try:
         function = load(setup["module"], setup["entry_point"], setup["arguments"])
     except BaseException as error:
         return reply(status="raised", **describe(error, setup["module"]))
     reply(status="loaded")
-
     for line in requests:
         request = json.loads(line)
         job = {"run": run, "time": measure}[request["op"]]
@@ -53,8 +108,6 @@ def main():
             message = {"status": "returned", **job(function, request, setup["device"])}
         except BaseException as error:
             message = {"status": "raised", **describe(error, setup["module"]), "broken": not device_answers(setup)}
-        sys.stdout.flush()
-        sys.stderr.flush()
         reply(**message)
 
 
@@ -231,4 +284,4 @@ def raised_in(error, module):
 
 
 if __name__ == "__main__":
-    main()
+    nursery(socket.socket(fileno=int(sys.argv[1])))
