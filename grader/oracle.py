@@ -7,9 +7,19 @@ import torch
 
 CHUNK = 512  # queries at a time, so that long sequences fit in memory
 
-# The careful kernels that the allowance is measured on: tile of keys, exp or exp2, direction. They differ in
-# everything that a correct kernel is free to choose.
-CAREFUL = ((32, "exp2", 1), (64, "exp", -1), (128, "exp2", -1), (1 << 30, "exp", 1))
+# The careful kernels that the allowance is measured on: tile of keys, exp or exp2, direction, and whether the scale
+# goes into q before the dot, in the dtype, as in early Triton kernels. They differ in what a correct kernel may choose.
+CAREFUL = (
+    (32, "exp2", 1, False),
+    (64, "exp", -1, False),
+    (128, "exp2", -1, False),
+    (64, "exp2", 1, True),
+    (1 << 30, "exp", 1, False),
+)
+MERGED_TILE = 64
+FLOAT32_STEPS = (
+    8  # roundings on the way from a score to o that every kernel has: scale, exp, rescale, sum, division ...
+)
 
 
 @dataclass
@@ -51,20 +61,28 @@ def attention(q, k, v, mask, scale=None, kv_heads=None):
     return tuple(torch.cat(part, dim=2) for part in zip(*parts, strict=True))
 
 
-def careful(q, k, v, mask, tile, exp, direction, tf32):
-    """A careful kernel in the dtype of q: dots of dtype inputs added up in float32, statistics in float32.
+def careful(q, k, v, mask, tile, exp, direction, scale_q, tf32):
+    """A careful kernel in the dtype of q: o rounded to it, as a kernel would store it, then float64; lse float32."""
+    o, lse = unrounded(q, k, v, mask, tile, exp, direction, scale_q, tf32)
+    return o.to(q.dtype).double(), lse
 
-    Returns o in float64, rounded to the dtype as a kernel would store it, and lse in float32.
+
+def unrounded(q, k, v, mask, tile, exp, direction, scale_q, tf32):
+    """The online softmax: dots of dtype inputs added up in float32, statistics in float32; o and lse in float32.
+
+    Rows that see no key get o = 0 and lse = -inf.
     tf32: round the inputs of float32 dots to tf32's 10 bits, as Triton's dots on a GPU do by default.
     Method: Dao, "FlashAttention-2", 2023, algorithm 1.
     """
     dtype = q.dtype
     group = q.shape[1] // k.shape[1]
     dot_input = drop_to_tf32 if tf32 and dtype == torch.float32 else (lambda x: x)
-    q, k, v = (dot_input(x.float()) for x in (q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)))
     base = math.log2(math.e) if exp == "exp2" else 1.0
     power = torch.exp2 if exp == "exp2" else torch.exp
     scale = base / math.sqrt(q.shape[-1])
+    if scale_q:
+        q, scale = (q.float() * scale).to(dtype), 1.0
+    q, k, v = (dot_input(x.float()) for x in (q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)))
     q_pos = torch.arange(q.shape[2], device=q.device)
     row_max = torch.full((*q.shape[:3], 1), -math.inf, device=q.device)
     row_sum, acc = torch.zeros_like(row_max), torch.zeros_like(q)
@@ -78,8 +96,30 @@ def careful(q, k, v, mask, tile, exp, direction, tf32):
         row_sum = row_sum * alpha + p.sum(-1, keepdim=True)
         acc = acc * alpha + dot_input(p.to(dtype).float()) @ v_tile
         row_max = new_max
-    o = (acc / row_sum).to(dtype).double()
+    o = acc / row_sum.masked_fill(row_sum == 0.0, 1.0)
     return o, (row_max / base + row_sum.log()).squeeze(-1)
+
+
+def merged(q, k, v, mask, tile, tf32):
+    """A careful kernel that finishes every tile by itself and merges the parts through their lse, as split-K does.
+
+    Takes and returns what `careful` does. Method: Dao et al., "Flash-Decoding for long-context inference", 2023.
+    """
+    parts = []
+    for start in range(0, k.shape[2], tile):
+        k_tile, v_tile = k[:, :, start : start + tile], v[:, :, start : start + tile]
+
+        def shifted(q_pos, k_pos, start=start):
+            return mask(q_pos, k_pos + start)
+
+        parts.append(unrounded(q, k_tile, v_tile, shifted, tile, "exp", 1, False, tf32))
+    o, lse = parts[0]
+    for o_part, lse_part in parts[1:]:
+        both = torch.logaddexp(lse, lse_part)
+        pivot = both.masked_fill(both == -math.inf, 0.0)
+        o = torch.exp(lse - pivot)[..., None] * o + torch.exp(lse_part - pivot)[..., None] * o_part
+        lse = both
+    return o.to(q.dtype).double(), lse
 
 
 def drop_to_tf32(x):
@@ -91,17 +131,23 @@ def expect(q, k, v, visibility, tf32=False):
     """Expected for tensors in the input's dtype.
 
     The allowance is twice the error that careful kernels make on these very inputs, relative to the size of what is
-    added up (the sum of p * |v|), and never below twice the dtype's rounding of it: p is rounded once, o once.
-    lse is computed in float32 whatever the dtype, and is allowed twice the error of the careful kernels' lse.
+    added up (the sum of p * |v|), and never below twice the dtype's rounding of it and the few float32 roundings that
+    every kernel has: with few elements, chance alone would make the measured error too small. lse is
+    computed in float32 whatever the dtype, and is allowed twice the error of the careful kernels' lse.
     """
     o, lse, size = attention(q, k, v, visibility.mask)
     error_o = error_lse = 0.0
     lse_size = lse.abs().clamp(min=1.0)
-    for tile, exp, direction in CAREFUL:
-        near_o, near_lse = careful(q, k, v, visibility.mask, tile, exp, direction, tf32)
+    for choices in (*CAREFUL, None):
+        if choices is None:
+            near_o, near_lse = merged(q, k, v, visibility.mask, MERGED_TILE, tf32)
+        else:
+            near_o, near_lse = careful(q, k, v, visibility.mask, *choices, tf32)
         error_o = max(error_o, ((near_o - o).abs() / size.clamp(min=1e-300)).max().item())
-        error_lse = max(error_lse, ((near_lse.double() - lse).abs() / lse_size).max().item())
+        if choices is None or not choices[3]:  # lse is asked in float32: nothing on its way is rounded to the dtype
+            error_lse = max(error_lse, ((near_lse.double() - lse).abs() / lse_size).max().item())
     info = torch.finfo(q.dtype)
-    relative = 2 * max(error_o, info.eps / 2)
-    relative_lse = 2 * max(error_lse, torch.finfo(torch.float32).eps)
+    statistics = FLOAT32_STEPS * torch.finfo(torch.float32).eps / 2
+    relative = 2 * max(error_o, info.eps / 2 + statistics)
+    relative_lse = 2 * max(error_lse, statistics)
     return Expected(o, lse, relative * size + info.smallest_normal * info.eps, relative_lse * lse_size, relative)

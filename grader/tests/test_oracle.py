@@ -10,7 +10,7 @@ from grader import compare, inputs, oracle
 from grader.assignment import PROBLEMS, Case
 from grader.visibility import Visibility
 
-CASES = [c for p in PROBLEMS.values() for c in p.cases if c.N <= 400 and not c.gpu]
+CASES = list(dict.fromkeys(c for p in PROBLEMS.values() for c in p.cases if not c.gpu))
 
 
 def tensors(case, seed=0):
@@ -68,7 +68,7 @@ FORWARD, BACKWARD = range, lambda n: range(n - 1, -1, -1)
 FREEDOMS = [(16, FORWARD, EXP2), (16, BACKWARD, EXP), (48, FORWARD, EXP), (128, BACKWARD, EXP2), (100, FORWARD, EXP2)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_correct_kernel_is_rejected(seed):
     closest = 0.0
     for case in CASES:
