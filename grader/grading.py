@@ -1,6 +1,6 @@
-"""One case's way from the question to the verdict: inputs, child, comparison, diagnosis, result."""
+"""One case's way from the request to the result: inputs, child, verdict; a new child where one was lost."""
 
-import math
+import importlib.util
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from grader import assignment, compare, diagnose, inputs, oracle, sandbox, timing
+from grader import assignment, inputs, sandbox, timing, verdict
 from grader.result import Aspect, Outcome, Result
 from grader.sandbox import Child, ChildFailed, WorkerBroken
 
@@ -74,15 +74,15 @@ class ProblemGrader:
 
     def run(self):
         cases = self.request.cases(self.problem)
-        verdict = self.cannot_run()
+        given = self.cannot_run()
         try:
-            outcomes = [self.verdict(case, verdict) for case in cases]
+            outcomes = [self.graded(case, given) for case in cases]
         finally:
             self.close()
         if self.problem.speed_case and self.request.names is None:
             self.speed(outcomes)
 
-    def verdict(self, case, given):
+    def graded(self, case, given):
         """Grade one case, or give it the verdict that holds for all; returns the outcome."""
         started = time.perf_counter()
         try:
@@ -128,8 +128,10 @@ class ProblemGrader:
         if reply["status"] == "raised":
             if reply.get("broken") or self.child.loading:
                 self.close()
-            return self.result(case, *explain_exception(reply, self.problem), printed=printed)
-        return self.judge(case, placed, reply, printed)
+            return self.result(case, *verdict.of_exception(reply, self.problem), printed=printed)
+        outputs = self.child.folder / "outputs.bin"
+        judged = verdict.of_reply(self.problem, case, placed, reply, outputs, self.request.device)
+        return self.result(case, *judged, printed=printed)
 
     def ask(self, case, placed):
         """The child's reply; the module is loaded first where no child is alive."""
@@ -161,71 +163,6 @@ class ProblemGrader:
                 printed=printed,
             )  # fmt: skip
         return self.result(case, Outcome.CRASHED, f"Your code did not return: {failure}.", printed=printed)
-
-    def judge(self, case, placed, reply, printed):
-        """The verdict on what came back: form, safety, memory, values, in this order."""
-        form = wrong_form(self.problem, case, reply, self.request.device)
-        if form:
-            return self.result(case, Outcome.WRONG, form, printed=printed)
-        outputs, bases_after = read_outputs(self.child.folder / "outputs.bin", reply, placed)
-        changed = [
-            name for name, t, after in zip("qkv", placed, bases_after, strict=True) if not same_bits(t.base, after)
-        ]
-        if changed:
-            return self.result(
-                case, Outcome.UNSAFE,
-                f"Your code wrote into its input {', '.join(changed)}: inputs must stay as they were.",
-                printed=printed,
-            )  # fmt: skip
-        if reply["broken_fences"]:
-            shapes = " and ".join(str(tuple(shape)) for shape in reply["broken_fences"])
-            return self.result(
-                case, Outcome.UNSAFE,
-                f"Your code wrote past the end (or before the beginning) of the tensor of shape {shapes} that it "
-                "allocated: is every store masked where rows may not exist, and does it use the output's own strides?",
-                printed=printed,
-            )  # fmt: skip
-        q, k, v = (t.tensor for t in placed)
-        answer = self.expect(q, k, v, case)
-        facts = compare.mismatch(outputs[0], answer.o, answer.allowed_o)
-        if facts:
-            sentence = diagnose.locate(facts) + diagnose.name_the_mistake(case, q, k, v, outputs[0], answer)
-            return self.result(case, Outcome.WRONG, sentence, facts, printed)
-        if self.problem.returns_lse:
-            facts = compare.mismatch(outputs[1], answer.lse, answer.allowed_lse)
-            if facts:
-                sentence = (
-                    f"o is right, lse is not: {diagnose.locate(facts)}{diagnose.name_lse(outputs[1], answer.lse)}"
-                )
-                return self.result(case, Outcome.WRONG, sentence, facts, printed)
-        if case in self.problem.memory_cases:
-            return self.judge_memory(case, reply, printed)
-        return self.result(case, Outcome.PASSED, printed=printed)
-
-    def judge_memory(self, case, reply, printed):
-        limit = case.N * case.num_keys
-        facts = {"largest_tensor": reply["largest"], "peak_elements": reply["peak"], "limit": limit}
-        sentence = ""
-        if reply["largest"] >= limit:
-            sentence = (
-                f"A tensor of {reply['largest']} elements was made; the whole score matrix has {limit} "
-                f"({case.N} x {case.num_keys}). Keep one tile of it at a time."
-            )
-        elif reply["peak"] >= limit:
-            sentence = (
-                f"{reply['peak']} elements were alive at once; the whole score matrix has {limit}. Let go of each tile "
-                "when its part is added up."
-            )
-        outcome = Outcome.WASTEFUL if sentence else Outcome.PASSED
-        return self.result(case, outcome, sentence, facts, printed)
-
-    def expect(self, q, k, v, case):
-        """The oracle's answer; on a GPU machine it is computed there, in the grader's own process."""
-        device = self.request.device
-        tf32 = device == "cuda" and self.problem.uses_triton
-        answer = oracle.expect(q.to(device), k.to(device), v.to(device), case.visibility, tf32)
-        tensors = (answer.o, answer.lse, answer.allowed_o, answer.allowed_lse)
-        return oracle.Expected(*(t.cpu() for t in tensors), answer.relative)
 
     def speed(self, outcomes):
         """Time the submission against the naive attention and the reference, where that is possible and earned."""
@@ -262,59 +199,4 @@ def grader_fault(error):
 
 
 def triton_is_here():
-    import importlib.util
-
     return importlib.util.find_spec("triton") is not None
-
-
-def explain_exception(reply, problem):
-    """(outcome, sentence) for an exception that the submission raised, while it loaded or while it ran."""
-    at = f"{problem.module}:{reply['line']}" if reply["line"] else problem.module
-    if reply["bad_module"]:
-        return Outcome.CRASHED, f"{reply['text']}. It must be {problem.signature}."
-    if reply["unfinished"]:
-        return Outcome.UNFINISHED, reply["todo"] or f"NotImplementedError at {at}"
-    text = reply["text"].strip()
-    first, *rest = text.splitlines() or [""]
-    text = first if not rest else f"{first} [...] {rest[-1].strip()}"
-    source = f" in `{reply['source']}`" if reply["source"] else ""
-    return Outcome.CRASHED, f"{reply['exception']} at {at}{source}: {text[:400]}".rstrip(": ")
-
-
-def wrong_form(problem, case, reply, device):
-    """A sentence where what came back is not tensors of the right number, shape, dtype and device, else None."""
-    shape = [case.B, case.Hq, case.N, case.D]
-    wanted = {"o": (shape, case.dtype)}
-    if problem.returns_lse:
-        wanted["lse"] = (shape[:3], "float32")
-    got = reply["outputs"]
-    if reply["several"] != problem.returns_lse or len(got) != len(wanted):
-        came = f"{len(got)} values" if reply["several"] else f"one {got[0]['type']}"
-        return f"{problem.entry_point} must return {' and '.join(wanted)}; it returned {came}."
-    for (name, (want_shape, want_dtype)), output in zip(wanted.items(), got, strict=True):
-        if not output["plain"]:
-            return f"{name} must be a plain torch.Tensor; it is a {output['type']}."
-        if output["shape"] != want_shape:
-            return f"{name} has the shape {tuple(output['shape'])}; it must be {tuple(want_shape)}."
-        if output["dtype"] != want_dtype:
-            return f"{name} is {output['dtype']}; it must be {want_dtype}."
-        if output["device"] != device:
-            return f"{name} is on {output['device']}; the inputs are on {device}."
-    return None
-
-
-def read_outputs(path, reply, placed):
-    """The returned tensors, and the buffers of q, k and v as they are now, from the child's raw bytes."""
-    data = bytearray(path.read_bytes())
-    pieces = [(tuple(o["shape"]), getattr(torch, o["dtype"])) for o in reply["outputs"]]
-    pieces += [((t.base.numel(),), t.base.dtype) for t in placed]
-    tensors, start = [], 0
-    for shape, dtype in pieces:
-        count = math.prod(shape)
-        tensors.append(torch.frombuffer(data, dtype=dtype, count=count, offset=start).reshape(shape))
-        start += count * tensors[-1].element_size()
-    return tensors[: len(reply["outputs"])], tensors[len(reply["outputs"]) :]
-
-
-def same_bits(a, b):
-    return torch.equal(a.view(torch.uint8), b.view(torch.uint8))

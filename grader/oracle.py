@@ -61,6 +61,14 @@ def attention(q, k, v, mask, scale=None, kv_heads=None):
     return tuple(torch.cat(part, dim=2) for part in zip(*parts, strict=True))
 
 
+def careful_kernels(q, k, v, mask, tf32):
+    """(o, lse) of every careful kernel; lse is None where it is not asked for: P1 and P2 do not round q."""
+    for tile, exp, direction, scale_q in CAREFUL:
+        o, lse = careful(q, k, v, mask, tile, exp, direction, scale_q, tf32)
+        yield o, None if scale_q else lse
+    yield merged(q, k, v, mask, MERGED_TILE, tf32)
+
+
 def careful(q, k, v, mask, tile, exp, direction, scale_q, tf32):
     """A careful kernel in the dtype of q: o rounded to it, as a kernel would store it, then float64; lse float32."""
     o, lse = unrounded(q, k, v, mask, tile, exp, direction, scale_q, tf32)
@@ -132,19 +140,15 @@ def expect(q, k, v, visibility, tf32=False):
 
     The allowance is twice the error that careful kernels make on these very inputs, relative to the size of what is
     added up (the sum of p * |v|), and never below twice the dtype's rounding of it and the few float32 roundings that
-    every kernel has: with few elements, chance alone would make the measured error too small. lse is
-    computed in float32 whatever the dtype, and is allowed twice the error of the careful kernels' lse.
+    every kernel has: with few elements, chance alone would make the measured error too small. lse is computed in
+    float32 whatever the dtype, and is allowed twice the error of the careful kernels' lse.
     """
     o, lse, size = attention(q, k, v, visibility.mask)
     error_o = error_lse = 0.0
     lse_size = lse.abs().clamp(min=1.0)
-    for choices in (*CAREFUL, None):
-        if choices is None:
-            near_o, near_lse = merged(q, k, v, visibility.mask, MERGED_TILE, tf32)
-        else:
-            near_o, near_lse = careful(q, k, v, visibility.mask, *choices, tf32)
+    for near_o, near_lse in careful_kernels(q, k, v, visibility.mask, tf32):
         error_o = max(error_o, ((near_o - o).abs() / size.clamp(min=1e-300)).max().item())
-        if choices is None or not choices[3]:  # lse is asked in float32: nothing on its way is rounded to the dtype
+        if near_lse is not None:
             error_lse = max(error_lse, ((near_lse.double() - lse).abs() / lse_size).max().item())
     info = torch.finfo(q.dtype)
     statistics = FLOAT32_STEPS * torch.finfo(torch.float32).eps / 2

@@ -1,0 +1,132 @@
+"""What came back from the child -> outcome, sentence and facts."""
+
+import math
+
+import torch
+
+from grader import compare, diagnose, oracle
+from grader.result import Outcome
+
+
+def of_reply(problem, case, placed, reply, path, device):
+    """(outcome, sentence, facts) on a call that returned; its raw bytes are in the file `path`.
+
+    Judged in this order: form, inputs unchanged, fences whole, values, memory. What is unsafe explains what is wrong.
+    """
+    form = wrong_form(problem, case, reply, device)
+    if form:
+        return Outcome.WRONG, form, {}
+    outputs, bases_after = read_outputs(path, reply, placed)
+    unsafe = overwritten(placed, bases_after, reply)
+    if unsafe:
+        return Outcome.UNSAFE, unsafe, {}
+    q, k, v = (t.tensor for t in placed)
+    answer = expect(problem, case, q, k, v, device)
+    facts = compare.mismatch(outputs[0], answer.o, answer.allowed_o)
+    if facts:
+        sentence = diagnose.locate(facts) + diagnose.name_the_mistake(case, q, k, v, outputs[0], answer)
+        return Outcome.WRONG, sentence, facts
+    if problem.returns_lse:
+        facts = compare.mismatch(outputs[1], answer.lse, answer.allowed_lse)
+        if facts:
+            sentence = f"o is right, lse is not: {diagnose.locate(facts)}{diagnose.name_lse(outputs[1], answer.lse)}"
+            return Outcome.WRONG, sentence, facts
+    if case in problem.memory_cases:
+        return of_memory(case, reply)
+    return Outcome.PASSED, "", {}
+
+
+def of_exception(reply, problem):
+    """(outcome, sentence) for an exception that the submission raised, while it loaded or while it ran."""
+    at = f"{problem.module}:{reply['line']}" if reply["line"] else problem.module
+    if reply["bad_module"]:
+        return Outcome.CRASHED, f"{reply['text']}. It must be {problem.signature}."
+    if reply["unfinished"]:
+        return Outcome.UNFINISHED, reply["todo"] or f"NotImplementedError at {at}"
+    text = reply["text"].strip()
+    first, *rest = text.splitlines() or [""]
+    text = first if not rest else f"{first} [...] {rest[-1].strip()}"
+    source = f" in `{reply['source']}`" if reply["source"] else ""
+    return Outcome.CRASHED, f"{reply['exception']} at {at}{source}: {text[:400]}".rstrip(": ")
+
+
+def of_memory(case, reply):
+    """(outcome, sentence, facts) on what was held at once, where the whole score matrix may not be."""
+    limit = case.N * case.num_keys
+    facts = {"largest_tensor": reply["largest"], "peak_elements": reply["peak"], "limit": limit}
+    if reply["largest"] >= limit:
+        return (
+            Outcome.WASTEFUL,
+            f"A tensor of {reply['largest']} elements was made; the whole score matrix has {limit} "
+            f"({case.N} x {case.num_keys}). Keep one tile of it at a time.",
+            facts,
+        )
+    if reply["peak"] >= limit:
+        return (
+            Outcome.WASTEFUL,
+            f"{reply['peak']} elements were alive at once; the whole score matrix has {limit}. Let go of each tile "
+            "when its part is added up.",
+            facts,
+        )
+    return Outcome.PASSED, "", facts
+
+
+def overwritten(placed, bases_after, reply):
+    """A sentence where an input changed or something was written around a tensor, else an empty string."""
+    changed = [name for name, t, after in zip("qkv", placed, bases_after, strict=True) if not same_bits(t.base, after)]
+    if changed:
+        return f"Your code wrote into its input {', '.join(changed)}: inputs must stay as they were."
+    if reply["broken_fences"]:
+        shapes = " and ".join(str(tuple(shape)) for shape in reply["broken_fences"])
+        return (
+            f"Your code wrote past the end (or before the beginning) of a tensor of shape {shapes} that it allocated: "
+            "is every store masked where rows may not exist, and does it use the output's own strides?"
+        )
+    return ""
+
+
+def expect(problem, case, q, k, v, device):
+    """The oracle's answer; on a GPU machine it is computed there, in the grader's own process."""
+    tf32 = device == "cuda" and problem.uses_triton
+    answer = oracle.expect(q.to(device), k.to(device), v.to(device), case.visibility, tf32)
+    tensors = (answer.o, answer.lse, answer.allowed_o, answer.allowed_lse)
+    return oracle.Expected(*(t.cpu() for t in tensors), answer.relative)
+
+
+def wrong_form(problem, case, reply, device):
+    """A sentence where what came back is not tensors of the right number, shape, dtype and device, else None."""
+    shape = [case.B, case.Hq, case.N, case.D]
+    wanted = {"o": (shape, case.dtype)}
+    if problem.returns_lse:
+        wanted["lse"] = (shape[:3], "float32")
+    got = reply["outputs"]
+    if reply["several"] != problem.returns_lse or len(got) != len(wanted):
+        came = f"{len(got)} values" if reply["several"] else f"one {got[0]['type']}"
+        return f"{problem.entry_point} must return {' and '.join(wanted)}; it returned {came}."
+    for (name, (want_shape, want_dtype)), output in zip(wanted.items(), got, strict=True):
+        if not output["plain"]:
+            return f"{name} must be a plain torch.Tensor; it is a {output['type']}."
+        if output["shape"] != want_shape:
+            return f"{name} has the shape {tuple(output['shape'])}; it must be {tuple(want_shape)}."
+        if output["dtype"] != want_dtype:
+            return f"{name} is {output['dtype']}; it must be {want_dtype}."
+        if output["device"] != device:
+            return f"{name} is on {output['device']}; the inputs are on {device}."
+    return None
+
+
+def read_outputs(path, reply, placed):
+    """The returned tensors, and the buffers of q, k and v as they are now, from the child's raw bytes."""
+    data = bytearray(path.read_bytes())
+    pieces = [(tuple(o["shape"]), getattr(torch, o["dtype"])) for o in reply["outputs"]]
+    pieces += [((t.base.numel(),), t.base.dtype) for t in placed]
+    tensors, start = [], 0
+    for shape, dtype in pieces:
+        count = math.prod(shape)
+        tensors.append(torch.frombuffer(data, dtype=dtype, count=count, offset=start).reshape(shape))
+        start += count * tensors[-1].element_size()
+    return tensors[: len(reply["outputs"])], tensors[len(reply["outputs"]) :]
+
+
+def same_bits(a, b):
+    return torch.equal(a.view(torch.uint8), b.view(torch.uint8))
