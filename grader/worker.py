@@ -27,6 +27,11 @@ def nursery(control):
 
         if importlib.util.find_spec("triton"):
             import triton.language  # noqa: F401
+
+            if os.environ.get("TRITON_INTERPRET") == "1":
+                import without_gpu
+
+                without_gpu.take_first_config()
         from allocations import Allocations
 
         with Allocations():  # the first use imports another second's worth of torch

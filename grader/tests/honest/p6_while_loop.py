@@ -1,0 +1,56 @@
+"""A while loop that walks back from the diagonal until a tile is too old for every query of the tile."""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def while_kernel(
+    Q, K, V, O, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, N, group, window_size, scale_log2,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    q_start = tl.program_id(0) * BLOCK_Q
+    head, batch = tl.program_id(1), tl.program_id(2)
+    d = tl.arange(0, D)[None, :]
+    q_pos = q_start + tl.arange(0, BLOCK_Q)
+    q = tl.load(Q + batch * qb + head * qh + q_pos[:, None] * qn + d, mask=q_pos[:, None] < N, other=0.0)
+    K += batch * kb + head // group * kh
+    V += batch * vb + head // group * vh
+    m = tl.full([BLOCK_Q], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_Q], tl.float32)
+    acc = tl.zeros([BLOCK_Q, D], tl.float32)
+
+    oldest = tl.maximum(q_start - window_size + 1, 0)  # the oldest key that the first query sees
+    k_start = (tl.minimum(q_start + BLOCK_Q, N) - 1) // BLOCK_K * BLOCK_K
+    while k_start + BLOCK_K > oldest:
+        k_pos = k_start + tl.arange(0, BLOCK_K)
+        live = (k_pos[:, None] >= 0) & (k_pos[:, None] < N)
+        k = tl.load(K + k_pos[:, None] * kn + d, mask=live, other=0.0)
+        v = tl.load(V + k_pos[:, None] * vn + d, mask=live, other=0.0)
+        age = q_pos[:, None] - k_pos[None, :]
+        s = tl.where((age >= 0) & (age < window_size), tl.dot(q, tl.trans(k)) * scale_log2, float("-inf"))
+        m_new = tl.maximum(m, tl.max(s, 1))
+        pivot = tl.where(m_new == float("-inf"), 0.0, m_new)
+        p = tl.exp2(s - pivot[:, None])
+        alpha = tl.exp2(m - pivot)
+        l = l * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
+        m = m_new
+        k_start -= BLOCK_K
+    o = (acc / l[:, None]).to(O.dtype.element_ty)
+    tl.store(O + batch * ob + head * oh + q_pos[:, None] * on + d, o, mask=q_pos[:, None] < N)
+
+
+def flash_attention_forward(q, k, v, is_causal=True, window_size=128):
+    B, Hq, N, D = q.shape
+    o = torch.empty_like(q)
+    BLOCK_Q, BLOCK_K = (32, 32) if D * q.element_size() > 256 else (64, 32)
+    while_kernel[(triton.cdiv(N, BLOCK_Q), Hq, B)](
+        q, k, v, o, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
+        N, Hq // k.shape[1], window_size, math.log2(math.e) / math.sqrt(D),
+        D, BLOCK_Q, BLOCK_K, num_warps=4, num_stages=1,
+    )  # fmt: skip
+    return o

@@ -1,0 +1,71 @@
+"""A loop over all sinks, causal only, and then a loop over the window in which every sink is masked out, wherever
+the two overlap."""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def two_loops_kernel(
+    Q, K, V, O, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, N, group, window_size, sink_size, scale_log2,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    q_start = tl.program_id(0) * BLOCK_Q
+    head, batch = tl.program_id(1), tl.program_id(2)
+    d = tl.arange(0, D)
+    q_pos = q_start + tl.arange(0, BLOCK_Q)
+    q = tl.load(Q + batch * qb + head * qh + q_pos[:, None] * qn + d[None, :], mask=q_pos[:, None] < N, other=0.0)
+    K += batch * kb + head // group * kh
+    V += batch * vb + head // group * vh
+    m = tl.full([BLOCK_Q], -1e30, tl.float32)
+    l = tl.zeros([BLOCK_Q], tl.float32)
+    acc = tl.zeros([BLOCK_Q, D], tl.float32)
+    k_end = tl.minimum(q_start + BLOCK_Q, N)
+
+    for k_start in range(0, tl.minimum(sink_size, k_end), BLOCK_K):
+        k_pos = k_start + tl.arange(0, BLOCK_K)
+        live = k_pos[:, None] < N
+        k = tl.load(K + k_pos[:, None] * kn + d[None, :], mask=live, other=0.0)
+        v = tl.load(V + k_pos[:, None] * vn + d[None, :], mask=live, other=0.0)
+        mask = (k_pos[None, :] < sink_size) & (k_pos[None, :] <= q_pos[:, None])
+        s = tl.where(mask, tl.dot(q, tl.trans(k)) * scale_log2, float("-inf"))
+        m_new = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp2(s - m_new[:, None])
+        alpha = tl.exp2(m - m_new)
+        l = l * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
+        m = m_new
+
+    # The tile in which the sinks end is visited again where the window reaches it: its sinks are hidden this time.
+    first = tl.maximum(tl.maximum(q_start - window_size + 1, sink_size), 0) // BLOCK_K * BLOCK_K
+    for k_start in range(first, k_end, BLOCK_K):
+        k_pos = k_start + tl.arange(0, BLOCK_K)
+        live = k_pos[:, None] < N
+        k = tl.load(K + k_pos[:, None] * kn + d[None, :], mask=live, other=0.0)
+        v = tl.load(V + k_pos[:, None] * vn + d[None, :], mask=live, other=0.0)
+        age = q_pos[:, None] - k_pos[None, :]
+        mask = (k_pos[None, :] >= sink_size) & (age >= 0) & (age < window_size)
+        s = tl.where(mask, tl.dot(q, tl.trans(k)) * scale_log2, float("-inf"))
+        m_new = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp2(s - m_new[:, None])
+        alpha = tl.exp2(m - m_new)
+        l = l * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
+        m = m_new
+    o = (acc / l[:, None]).to(O.dtype.element_ty)
+    tl.store(O + batch * ob + head * oh + q_pos[:, None] * on + d[None, :], o, mask=q_pos[:, None] < N)
+
+
+def flash_attention_forward(q, k, v, is_causal=True, window_size=128, sink_size=4):
+    B, Hq, N, D = q.shape
+    o = torch.empty_like(q)
+    BLOCK_Q, BLOCK_K = (32, 32) if D * q.element_size() > 256 else (32, 64)
+    two_loops_kernel[(triton.cdiv(N, BLOCK_Q), Hq, B)](
+        q, k, v, o, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
+        N, Hq // k.shape[1], window_size, sink_size, math.log2(math.e) / math.sqrt(D),
+        D, BLOCK_Q, BLOCK_K, num_warps=4, num_stages=2,
+    )  # fmt: skip
+    return o
