@@ -7,7 +7,7 @@ SEED ?=
 OUT ?=
 PIP_ARGS ?=
 PYTHON ?=
-export PIP_ARGS
+export PIP_ARGS PYTHON
 
 # PYTHON=python3 uses that interpreter as it is; otherwise .venv is made and kept whole.
 PY := $(if $(PYTHON),$(PYTHON),.venv/bin/python)

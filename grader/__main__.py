@@ -36,7 +36,7 @@ def choose_problems(text, problems):
     """`3,5-7` -> the Problems p3, p5, p6 and p7; raises BadArguments."""
     known = f"the problems are {', '.join(p.number for p in problems.values())}"
     chosen = []
-    for part in text.replace(" ", "").lower().split(","):
+    for part in text.lower().replace(",", " ").split() or [text]:
         low, dash, high = part.replace("p", "").partition("-")
         if not low.isdigit() or (dash and not high.isdigit()):
             raise BadArguments(f"{part!r} is no problem or range of problems; {known}, as in P=3 or P=3,5-7")
@@ -69,18 +69,22 @@ def build_request(options):
     problems = choose_problems(options.problems, PROBLEMS) if options.problems else tuple(PROBLEMS.values())
     modules = [problem.module for problem in problems]
     if not any((submission / module).is_file() for module in modules):
-        raise BadArguments(f"{submission} holds none of {', '.join(modules)}")
+        raise BadArguments(f"{submission} has no {' nor '.join(modules)}")
     device = choose_device(options.device)
     default = submission.resolve() == (ROOT / "problems").resolve()
     names = None if options.case is None else frozenset([options.case])
-    request = Request(submission.resolve(), problems, names, device, options.seed, default)
+    again = [f"PYTHON={os.environ['PYTHON']}"] if os.environ.get("PYTHON") else []
+    again += [f"DEVICE={options.device}"] if options.device else []
+    request = Request(submission.resolve(), problems, names, device, options.seed, default, tuple(again))
     if options.case is not None:
         having = tuple(problem for problem in problems if request.cases(problem))
         if not having:
             raise BadArguments(unknown_case(options.case, request))
         request = replace(request, problems=having)
-    if not options.out.is_dir():
-        raise BadArguments(f"the folder {options.out} for results.json does not exist")
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadArguments(f"the folder {options.out} for results.json cannot be made: {error.strerror}") from None
     return request
 
 
@@ -117,6 +121,7 @@ def main(argv=None):
     terminal.show(console, results, request, time.perf_counter() - started)
     if request.names is None:
         gradescope.write(results, options.out / "results.json")
+        console.print(f"details: {options.out / 'results.json'}", markup=False, soft_wrap=True)
     if any(result.outcome is Outcome.GRADER_FAULT for result in results):
         return 2
     return 0 if score.passed(results) else 1

@@ -7,18 +7,19 @@ from torch.utils._pytree import tree_iter
 
 GUARD = 1 << 17  # bytes on each side: one tile of 128 rows of 256 float32
 POISON = 0xFF  # as bytes: NaN in every float dtype, and no NaN that arithmetic makes
+INPUT_POISON = 0x7F  # around inputs: NaN in float16, huge in the others; copied over POISON it would show
 
 aten = torch.ops.aten
 UNWRITTEN = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 WRITTEN = {"zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full"}
 
 
-def fenced(shape, strides, dtype, device):
+def fenced(shape, strides, dtype, device, poison=POISON):
     """An uninitialised tensor of that shape and strides amid poison; returns (buffer of bytes, tensor)."""
     itemsize = torch.empty(0, dtype=dtype).element_size()
     extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     size = -(-extent * itemsize // 16) * 16
-    buffer = torch.full((2 * GUARD + size,), POISON, dtype=torch.uint8, device=device)
+    buffer = torch.full((2 * GUARD + size,), poison, dtype=torch.uint8, device=device)
     return buffer, buffer.view(dtype).as_strided(shape, strides, GUARD // itemsize)
 
 

@@ -110,6 +110,7 @@ def common_cases(**fixed):
         Case("head dim 128", N=100, D=128),
         Case("scores falling along the keys", N=150, values="falling"),
         Case("scores rising along the keys", N=150, values="rising"),
+        Case("rows of very different size", N=70, values="uneven"),
         Case("values with a large offset", N=300, D=16, values="offset"),
     )
     return tuple(fit(case, **fixed) for case in cases)

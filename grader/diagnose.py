@@ -35,11 +35,24 @@ def what_ifs(case, asked):
         return replace(asked, mask=mask)
 
     yield "attention without a scale", "where does 1 / sqrt(D) go?", replace(asked, scale=1.0)
-    yield "attention scaled by 1 / D", "look at the square root", replace(asked, scale=1.0 / D)
     ln2 = math.log(2.0)
+    yield (
+        "attention with log2(e) in the scale twice, or with exp where the scale is made for exp2",
+        "exp2(x * log2(e)) is exp(x)", replace(asked, scale=1.0 / (ln2 * math.sqrt(D))),
+    )  # fmt: skip
+    squared = replace(asked, scale=1.0 / D)
+    yield (
+        "attention scaled by 1 / D, that is, by 1 / sqrt(D) twice",
+        "look at the square root, and where you scale",
+        squared,
+    )
     yield "attention with log2(e) missing from the scale", "exp2 is not exp", replace(asked, scale=ln2 / math.sqrt(D))
+    if not case.causal:
+        one = torch.zeros(*asked.k.shape[:2], 1, D, dtype=asked.k.dtype)
+        longer = replace(asked, k=torch.cat([asked.k, one], 2), v=torch.cat([asked.v, one], 2))
+        yield f"attention over {keys + 1} keys, the last of them zeros", "check `<` against `<=`", longer
     for tile in TILES:
-        if keys % tile and not case.causal:
+        if keys % tile > 0 and keys % tile != tile - 1 and not case.causal:
             pad = torch.zeros(*asked.k.shape[:2], -keys % tile, D, dtype=asked.k.dtype)
             padded = replace(asked, k=torch.cat([asked.k, pad], 2), v=torch.cat([asked.v, pad], 2))
             yield (
@@ -115,6 +128,24 @@ def what_if_masks(case, masked):
             )  # fmt: skip
 
 
+def in_order(asked):
+    return asked.q, asked.k, asked.v, asked.mask, asked.scale, asked.kv_heads
+
+
+def forgotten_rescaling(asked, got, expected):
+    """{what the output equals: a hint} for kernels that forget alpha in one place or both, for some size of tile."""
+    fits = {}
+    for tile in (*TILES, 256):
+        for what in ("acc", "row_sum", "acc and row_sum"):
+            o, size = oracle.forgetful(*in_order(asked), tile, what)
+            different = (o - expected.o).abs() > expected.allowed_o
+            near = (got.double() - o).abs() <= 4 * expected.relative * size + 1e-6
+            if different.any() and near.all():
+                equals = f"attention whose {what} is not rescaled when the maximum changes (tiles of {tile})"
+                fits[equals] = "what were the older parts measured against?"
+    return fits
+
+
 def in_same_tile(tile, q_pos, k_pos):
     return q_pos[:, None] // tile == k_pos[None, :] // tile
 
@@ -127,12 +158,14 @@ def name_the_mistake(case, q, k, v, got, expected):
     asked = Question(q, k, v, case.visibility.mask, 1.0 / math.sqrt(case.D), heads)
     fits = {}
     for equals, hint, changed in what_ifs(case, asked):
-        o, _, size = oracle.attention(changed.q, changed.k, changed.v, changed.mask, changed.scale, changed.kv_heads)
+        o, _, size = oracle.attention(*in_order(changed))
         near = (got.double() - o).abs() <= 2 * expected.relative * size + 1e-6
         near |= (size == 0) & ~got.isfinite()  # a row that sees no key: the kernel's 0 / 0
         different = (o - expected.o).abs() > expected.allowed_o
         if different.any() and near.all():
             fits[equals] = hint
+    if not fits:
+        fits = forgotten_rescaling(asked, got, expected)
     if not fits:
         return ""
     hints = "; ".join(dict.fromkeys(fits.values()))
@@ -175,11 +208,12 @@ def locate(facts):
     if facts["columns"] and facts["columns"] != [(0, facts["num_columns"] - 1)] and facts["num_columns"] > 1:
         said.append(f"columns {show(facts['columns'])} of {facts['num_columns']}")
     if facts["nan"] or facts["inf"]:
-        said.append(f"{facts['nan']} NaN and {facts['inf']} infinite values")
+        kinds = {"NaN": facts["nan"], "infinite": facts["inf"]}
+        said.append(" and ".join(f"{count} {kind}" for kind, count in kinds.items() if count) + " values")
     at = ", ".join(map(str, facts["first"]))
     said.append(
-        f"at ({at}) got {facts['first_got']:.6g}, expected {facts['first_expected']:.6g} "
-        f"within {facts['first_allowed']:.1e}"
+        f"at ({at}) got {facts['first_got']:.6g}, expected {facts['first_expected']:.6g}: "
+        f"off by {abs(facts['first_got'] - facts['first_expected']):.1e} where {facts['first_allowed']:.1e} is allowed"
     )
     return "; ".join(said) + "."
 

@@ -23,6 +23,7 @@ class Request:
     device: str
     seed: int
     default_submission: bool = True
+    options: tuple[str, ...] = ()  # of make, that a case needs to run again as it did
 
     def cases(self, problem):
         """The cases of `problem` that run on this device and have the name that was asked for."""
@@ -36,7 +37,7 @@ class Request:
         parts = [f"make grade P={problem.number}", f'CASE="{case_name}"']
         parts += [] if self.default_submission else [f'SUBMISSION="{self.submission}"']
         parts += [f"SEED={self.seed}"] if self.seed else []
-        return " ".join(parts)
+        return " ".join([*parts, *self.options])
 
 
 def grade(request, lanes, on_result=lambda result: None):
@@ -151,18 +152,23 @@ class ProblemGrader:
             for t in placed
         ]  # fmt: skip
         request = {"op": "run", "inputs": described, "arguments": case.arguments}
-        return self.child.call({**request, "count": case in self.problem.memory_cases}, self.seconds)
+        request["count"] = case in self.problem.memory_cases
+        request["trace"] = str(self.path) if self.problem.uses_triton and self.request.device == "cpu" else None
+        return self.child.call(request, self.seconds)
 
     def child_failed(self, case, failure):
-        printed = self.child.output.take() if self.child else failure.printed
+        printed, line = failure.printed, failure.line
+        if self.child:
+            line = self.child.where() if failure.how == "timed out" else None
+            printed = self.child.output.take()
         self.close()
         if failure.how == "timed out":
             self.timeouts += 1
-            return self.result(
-                case, Outcome.TIMED_OUT, f"Stopped: {failure}. Does every loop end, and does it step by a whole tile?",
-                printed=printed,
-            )  # fmt: skip
-        return self.result(case, Outcome.CRASHED, f"Your code did not return: {failure}.", printed=printed)
+            at = f" It was at {self.problem.module}:{line}." if line else ""
+            hint = " Does every loop end, and does it step by a whole tile?"
+            return self.result(case, Outcome.TIMED_OUT, f"Stopped: {failure}.{at}{hint}", printed=printed)
+        hint = " Does a pointer leave its tensor?" if "SIGSEGV" in str(failure) else ""
+        return self.result(case, Outcome.CRASHED, f"Your code did not return: {failure}.{hint}", printed=printed)
 
     def speed(self, outcomes):
         """Time the submission against the naive attention and the reference, where that is possible and earned."""

@@ -9,6 +9,7 @@ import torch
 POISON_ROWS = 128  # past the end of each head: as many as the largest tile would read too far
 HUGE = 30000.0  # still finite in float16
 OFFSET = 400.0  # 250 keys of this size add up past float16's 65504 when they are not divided yet
+UNEVEN = 6.0  # q and k apart from zero by this much: scores of +-36 * sqrt(D)
 SLOPE = 3.0  # scores per key: 30 keys later, exp of the difference is past float32
 
 
@@ -58,13 +59,20 @@ def sloped(sign):
     return values
 
 
+def uneven(case, generator):
+    """Scores of every other query hundreds above, or below, those of its neighbours: each row needs its own maximum."""
+    q, k, v = normal(case, generator)
+    sign = 1.0 - 2.0 * (torch.arange(case.N) % 2)
+    return q + UNEVEN * sign[:, None], k + UNEVEN, v
+
+
 def offset(case, generator):
     """Nearly equal scores and values around OFFSET: sums over keys grow large before they are divided."""
     q, k, v = normal(case, generator)
     return 0.1 * q, k, OFFSET + v
 
 
-VALUES = {"normal": normal, "falling": sloped(-1), "rising": sloped(+1), "offset": offset}
+VALUES = {"normal": normal, "falling": sloped(-1), "rising": sloped(+1), "uneven": uneven, "offset": offset}
 
 # Layouts: the last stride is 1 and rows start at multiples of 16 bytes, as tensor descriptors demand ----------------
 

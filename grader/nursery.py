@@ -34,7 +34,7 @@ class Nursery:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with tempfile.TemporaryFile() as said:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", str(WORKER), str(theirs.fileno())],
+                [sys.executable, "-I", "-B", "-u", str(WORKER), str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),), env=environment(device), start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, cwd="/",
             )  # fmt: skip
@@ -82,7 +82,6 @@ def environment(device):
     kept = {
         name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(INHERITED_PREFIXES)
     }
-    kept |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
     # One thread each: cases run side by side, and a forked child has no threads of its parent's pools.
     kept |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     if device == "cpu":

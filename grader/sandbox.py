@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -20,12 +21,12 @@ LIVE = set()  # children that run now: what Ctrl-C must not leave behind
 class ChildFailed(Exception):
     """The child gave no reply: `how` is "timed out" or "died", the text a sentence about it.
 
-    printed: what it had printed, where it failed before there was a Child to ask.
+    printed and line: what it had printed, and where it was, where it failed before there was a Child to ask.
     """
 
     def __init__(self, how, text):
         super().__init__(text)
-        self.how, self.printed = how, ""
+        self.how, self.printed, self.line = how, "", None
 
 
 class WorkerBroken(Exception):
@@ -40,6 +41,7 @@ class Child:
     """
 
     def __init__(self, module, entry_point, arguments, device, load_seconds):
+        self.module = Path(module)
         self.scratch = tempfile.TemporaryDirectory(prefix="grade-")
         self.folder = Path(self.scratch.name)
         their_input, self.requests = os.pipe()
@@ -68,6 +70,7 @@ class Child:
             reply = self._receive(load_seconds)
             self.loading = None if reply["status"] == "loaded" else reply
         except ChildFailed as failure:
+            failure.line = self.where() if failure.how == "timed out" else None
             failure.printed = self.output.take()
             self.close()
             raise
@@ -107,6 +110,21 @@ class Child:
         if status < 0:
             return f"the process was killed by {signal.Signals(-status).name}"
         return f"the process ended itself with exit status {status}"
+
+    def where(self):
+        """The innermost line of the module that runs now, or None; what the child had printed stays in `output`."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGUSR1)
+            time.sleep(0.3)
+        with self.output.lock:
+            printed = self.output.kept.decode(errors="replace")
+            start = printed.rfind("Current thread ")
+            start = start if start >= 0 else printed.rfind("Thread ")
+            if start >= 0:
+                self.output.kept = printed[:start].encode()
+        name = re.escape(self.module.name)
+        found = re.search(rf'{name}", line (\d+)', printed[start:]) if start >= 0 else None
+        return int(found.group(1)) if found else None
 
     def close(self):
         """Kill the whole process group and remove the scratch folder."""

@@ -1,6 +1,7 @@
 """What came back from the child -> outcome, sentence and facts."""
 
 import math
+import re
 
 import torch
 
@@ -20,9 +21,15 @@ def of_reply(problem, case, placed, reply, path, device):
     unsafe = overwritten(placed, bases_after, reply)
     if unsafe:
         return Outcome.UNSAFE, unsafe, {}
+    if reply["trace"] and reply["trace"]["faults"]:
+        return Outcome.UNSAFE, of_fault(problem, reply["trace"]["faults"][0]), {"trace": reply["trace"]}
+    if reply["trace"] and not reply["trace"]["launches"]:
+        return Outcome.WRONG, f"No Triton kernel was launched: {problem.id} is to be computed by a kernel of yours.", {}
     q, k, v = (t.tensor for t in placed)
     answer = expect(problem, case, q, k, v, device)
     facts = compare.mismatch(outputs[0], answer.o, answer.allowed_o)
+    if facts and facts["nan"] and reply["trace"] and reply["trace"]["undefined"]:
+        return Outcome.UNSAFE, of_undefined(problem, reply["trace"]["undefined"][0]), facts | {"trace": reply["trace"]}
     if facts:
         sentence = diagnose.locate(facts) + diagnose.name_the_mistake(case, q, k, v, outputs[0], answer)
         return Outcome.WRONG, sentence, facts
@@ -43,11 +50,45 @@ def of_exception(reply, problem):
         return Outcome.CRASHED, f"{reply['text']}. It must be {problem.signature}."
     if reply["unfinished"]:
         return Outcome.UNFINISHED, reply["todo"] or f"NotImplementedError at {at}"
-    text = reply["text"].strip()
+    text = re.sub(r" \([^()]+\.py, line \d+\)$", "", reply["text"].strip())  # a SyntaxError names its place twice
     first, *rest = text.splitlines() or [""]
     text = first if not rest else f"{first} [...] {rest[-1].strip()}"
     source = f" in `{reply['source']}`" if reply["source"] else ""
     return Outcome.CRASHED, f"{reply['exception']} at {at}{source}: {text[:400]}".rstrip(": ")
+
+
+# What is asked of the student, by the kind of fault that trace.py found.
+FAULTS = {
+    "out-of-bounds load": "reads {lanes} elements outside {argument}: is the load masked where rows may not exist, "
+    "and are its offsets those of this batch and head?",
+    "out-of-bounds store": "writes {lanes} elements outside {argument}: is the store masked where rows may not exist, "
+    "and does it use the output's own strides?",
+    "out-of-bounds atomic": "updates {lanes} elements outside {argument}: is it masked where rows may not exist?",
+    "write of another program's element": "writes {lanes} elements of {argument} that another program has written; on "
+    "a GPU nobody knows which comes last. Is the store masked, and does the grid give each tile to one program?",
+    "element written twice by one store": "writes {lanes} elements of {argument} twice in one store: do two lanes have "
+    "the same address?",
+    "read of another program's write": "reads {lanes} elements of {argument} that another program writes in the same "
+    "launch: on a GPU programs run in any order.",
+    "write of what another program reads": "writes {lanes} elements of {argument} that another program reads in the "
+    "same launch: on a GPU programs run in any order.",
+}
+
+
+def of_fault(problem, fault):
+    """The sentence for one fault of a trace, with the student's own line."""
+    return f"{fault['kernel']} {FAULTS[fault['kind']].format(**fault)} {at_line(problem, fault)}"
+
+
+def of_undefined(problem, entry):
+    return (
+        f"{entry['kernel']} uses values of {entry['argument']} that its mask left undefined: tl.load needs other=... "
+        f"where a masked lane is used later. {at_line(problem, entry)}"
+    )
+
+
+def at_line(problem, entry):
+    return f"({problem.module}:{entry['line']}: `{entry['source']}`)" if entry["line"] else ""
 
 
 def of_memory(case, reply):
@@ -100,6 +141,8 @@ def wrong_form(problem, case, reply, device):
     if problem.returns_lse:
         wanted["lse"] = (shape[:3], "float32")
     got = reply["outputs"]
+    if not reply["several"] and got[0]["type"] == "NoneType":
+        return f"{problem.entry_point} returned nothing: is its `return {', '.join(wanted)}` missing?"
     if reply["several"] != problem.returns_lse or len(got) != len(wanted):
         came = f"{len(got)} values" if reply["several"] else f"one {got[0]['type']}"
         return f"{problem.entry_point} must return {' and '.join(wanted)}; it returned {came}."

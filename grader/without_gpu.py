@@ -1,4 +1,4 @@
-"""Inside the child, on a machine without a GPU: what a file written for one needs in order to run in the interpreter."""
+"""Inside the child, without a GPU: what a file written for one needs in order to run in the interpreter."""
 
 
 def take_first_config():

@@ -63,7 +63,8 @@ def attend_tile(
         v = tl.load(v_ptrs)
 
     # TODO 3: one step of the online softmax, with this mask (about 11 lines)
-    #   `new_max`, and `row_sum` and `acc` with this tile added
+    #   `scores` (BLOCK_Q, BLOCK_K), those outside the window hidden if MASKED; then `new_max`, and `row_sum` and `acc`
+    #   with this tile added
     tl.static_assert(False, "TODO 3: one step of the online softmax, with this mask")
     return acc, new_max, row_sum
 
@@ -104,7 +105,7 @@ def flash_attention_kernel(
     tl.static_assert(False, "TODO 1: the first tile and the end")
     # TODO 2: where the phases meet (about 3 lines)
     #   `inside`, where the tiles begin that every query sees whole, and `diagonal`, where those begin that the
-    #   diagonal cuts; both multiples of BLOCK_K, first <= inside <= diagonal
+    #   diagonal cuts; both multiples of BLOCK_K, first <= inside <= diagonal (inside = diagonal where no tile is whole)
     tl.static_assert(False, "TODO 2: where the phases meet")
     # Phase 1: the window's edge.
     for k_start in range(first, inside, BLOCK_K):

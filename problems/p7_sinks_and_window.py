@@ -58,7 +58,7 @@ def attend_tile(
     tl.static_assert(False, "TODO 3: the loads")
 
     # TODO 4: one step of the online softmax, with this mask (about 11 lines)
-    #   `new_max`, and `row_sum` and `acc` with this tile added
+    #   hide what neither the window nor the sinks show; then `new_max`, and `row_sum` and `acc` with this tile added
     tl.static_assert(False, "TODO 4: one step of the online softmax, with this mask")
     return acc, new_max, row_sum
 

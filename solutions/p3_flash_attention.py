@@ -18,8 +18,10 @@ The tiles of one program (N = 5.4 tiles): '>' no mask, 'r' the ragged tail, mask
                   key tile 0 1 2 3 4 5
         query tile 3       > > > > > r
 
-Given: the checks, the launch, the pointers, the loads of q and k, the loop. Asked: three short gaps, marked TODO, in
+Given: the checks, the launch, the pointers, the loads, the loop. Asked: three short gaps, marked TODO, in
 `attend_tile` (one step of the online softmax) and at the end of the kernel.
+
+Triton's reference is at triton-lang.org; you need tl.dot, tl.trans, tl.where, tl.maximum, tl.max, tl.sum, tl.exp2.
 
 Questions that catch most mistakes
     - A key past the end is loaded as zeros. Which score does a zero key get, and what does softmax make of it?
@@ -64,7 +66,8 @@ def attend_tile(
     # end gap
 
     # gap 2: the new maximum and what follows from it
-    #   `new_max` of all tiles up to this one and `alpha`, both (BLOCK_Q,), and `p` (BLOCK_Q, BLOCK_K), in base 2
+    #   `new_max` of the scores, times qk_scale, of all tiles up to this one (BLOCK_Q,); `alpha`, what everything older
+    #   must be multiplied by (BLOCK_Q,); `p` (BLOCK_Q, BLOCK_K), exp2 of the scaled scores less new_max
     new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
     alpha = tl.exp2(row_max - new_max)
     p = tl.exp2(scores * qk_scale - new_max[:, None])

@@ -63,7 +63,8 @@ def attend_tile(
         v = tl.load(v_ptrs)
 
     # gap 3: one step of the online softmax, with this mask
-    #   `new_max`, and `row_sum` and `acc` with this tile added
+    #   `scores` (BLOCK_Q, BLOCK_K), those outside the window hidden if MASKED; then `new_max`, and `row_sum` and `acc`
+    #   with this tile added
     scores = tl.dot(q, tl.trans(k))  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
     if MASKED:
         age = q_pos[:, None] - k_pos[None, :]
@@ -118,7 +119,7 @@ def flash_attention_kernel(
     # end gap
     # gap 2: where the phases meet
     #   `inside`, where the tiles begin that every query sees whole, and `diagonal`, where those begin that the
-    #   diagonal cuts; both multiples of BLOCK_K, first <= inside <= diagonal
+    #   diagonal cuts; both multiples of BLOCK_K, first <= inside <= diagonal (inside = diagonal where no tile is whole)
     diagonal = q_start // BLOCK_K * BLOCK_K
     oldest_for_all = tl.maximum(0, q_start + BLOCK_Q - window_size)
     inside = tl.minimum(tl.cdiv(oldest_for_all, BLOCK_K) * BLOCK_K, diagonal)

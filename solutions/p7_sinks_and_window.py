@@ -67,7 +67,7 @@ def attend_tile(
     # end gap
 
     # gap 4: one step of the online softmax, with this mask
-    #   `new_max`, and `row_sum` and `acc` with this tile added
+    #   hide what neither the window nor the sinks show; then `new_max`, and `row_sum` and `acc` with this tile added
     scores = tl.dot(q, tl.trans(k))  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
     if MASKED:
         age = q_pos[:, None] - k_pos[None, :]

@@ -16,10 +16,10 @@ def render(results):
         for result, got, most in zip(group, score.earned(group), score.max_points(group), strict=True):
             tests.append(
                 {
-                    "name": f"{result.problem} {result.case} ({result.aspect.value})",
+                    "name": f"{result.problem} {result.aspect.value}: {result.case}",
                     "score": round(float(got), 4),
                     "max_score": round(float(most), 4),
-                    "status": "passed" if got == most else "failed",
+                    "status": "passed" if result.outcome is Outcome.PASSED or not most else "failed",
                     "output": output(result),
                     "extra_data": {
                         "problem": result.problem,

@@ -14,6 +14,7 @@ STYLE = {Outcome.PASSED: "green", Outcome.UNFINISHED: "yellow", Outcome.NOT_RUN:
 PLAIN_WIDTH = 120  # where output is not a terminal
 FAILURES_SHOWN = 3  # of one problem; the rest is in results.json
 PRINTED_LINES = 8
+PRINTED_LINES_OF_ONE = 200  # where one case was asked for
 
 
 def make_console():
@@ -36,21 +37,26 @@ def make_progress(console, total):
 def show(console, results, request, seconds):
     """Everything a student sees at the end."""
     for group in score.by_problem(results).values():
-        show_failures(console, group)
+        show_failures(console, group, None if request.names is None else PRINTED_LINES_OF_ONE)
         if request.names is not None:  # one case was asked for: what it printed matters, passed or not
             for result in (r for r in group if r.outcome is Outcome.PASSED and r.printed):
                 console.print(f'{result.problem} "{result.case}":', markup=False)
-                show_printed(console, result.printed)
+                show_printed(console, result.printed, PRINTED_LINES_OF_ONE)
     console.print(summary_table(console, results, whole=request.names is None))
     earned, possible = score.total(results)
-    points = f"{float(earned):g} of {float(possible):g} points, " if request.names is None else ""
-    where = "Triton's interpreter on the CPU" if request.device == "cpu" else "the GPU"
-    console.print(
-        f"{points}{seconds:.0f} s in {where}" if request.device == "cpu" else f"{points}{seconds:.0f} s on {where}"
-    )
+    said = f"{points(earned)} of {points(possible)} points, " if request.names is None else ""
+    interpreted = any(PROBLEMS[id].uses_triton for id in score.by_problem(results))
+    where = "on the GPU" if request.device == "cuda" else "on the CPU"
+    where += ", kernels in Triton's interpreter" if request.device == "cpu" and interpreted else ""
+    console.print(f"{said}{seconds:.0f} s {where}")
 
 
-def show_failures(console, group):
+def points(fraction):
+    """At most two decimals: 15, 3.21."""
+    return f"{float(fraction):.2f}".rstrip("0").rstrip(".")
+
+
+def show_failures(console, group, lines=None):
     """Each failing case in the form that DESIGN.md shows; the same sentence again is counted, not repeated."""
     failures = [r for r in group if r.outcome not in (Outcome.PASSED, Outcome.NOT_RUN) and r.sentence]
     failures += [r for r in group if r.outcome is Outcome.NOT_RUN and r.aspect is not Aspect.SPEED and r.sentence]
@@ -66,24 +72,24 @@ def show_failures(console, group):
         console.print(Text(f"  {sentence}"), soft_wrap=True)
         if len(same) > 1:
             console.print(f"  the same in {len(same) - 1} more case{'s' * (len(same) > 2)}", markup=False)
-        show_printed(console, first.printed)
+        show_printed(console, first.printed, PRINTED_LINES if lines is None else lines)
         if outcome is not Outcome.NOT_RUN:
             console.print(f"  again: {first.again}", markup=False, soft_wrap=True)
         console.print()
     if len(alike) > FAILURES_SHOWN:
         more = sum(len(same) for same in list(alike.values())[FAILURES_SHOWN:])
-        console.print(f"  {group[0].problem}: {more} more failing cases, all in results.json\n", markup=False)
+        console.print(f"  {group[0].problem}: {more} more failing case{'s' * (more > 1)}; results.json has all\n")
 
 
-def show_printed(console, printed):
+def show_printed(console, printed, limit):
     if not printed:
         return
     lines = printed.splitlines()
     console.print("  it printed:", markup=False)
-    for line in lines[:PRINTED_LINES]:
+    for line in lines[:limit]:
         console.print(f"    {line}", markup=False, soft_wrap=True)
-    if len(lines) > PRINTED_LINES:
-        console.print(f"    ... {len(lines) - PRINTED_LINES} more lines", markup=False)
+    if len(lines) > limit:
+        console.print(f"    ... {len(lines) - limit} more lines: CASE= shows those of one case", markup=False)
 
 
 def summary_table(console, results, whole):
@@ -106,7 +112,7 @@ def summary_table(console, results, whole):
         table.add_row(
             f"{id} {PROBLEMS[id].title}",
             Text(outcome.value, style=STYLE.get(outcome, "red")),
-            f"{float(earned):.3g}/{float(possible):g}" if whole else "-",
+            f"{points(earned)}/{points(possible)}" if whole else "-",
             f"{good}/{len(cases)}",
             f"{sum(r.seconds for r in group):.1f} s",
             Text(first),

@@ -2,11 +2,14 @@
 
 import pytest
 
+from grader.tests.broken.memory import MEMORY
 from grader.tests.broken.mistakes import MISTAKES
 from grader.tests.support import grade_text, solution
 
+ALL = (*MISTAKES, *MEMORY)
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=[f"{m.problem} {m.name}" for m in MISTAKES])
+
+@pytest.mark.parametrize("mistake", ALL, ids=[f"{m.problem} {m.name}" for m in ALL])
 def test_mistake_is_rejected(mistake, tmp_path):
     source = mistake.apply(solution(mistake.problem))
     (result,) = grade_text(tmp_path, mistake.problem, source, names=[mistake.case])
@@ -15,5 +18,5 @@ def test_mistake_is_rejected(mistake, tmp_path):
 
 
 def test_names_are_unique():
-    names = [(m.problem, m.name) for m in MISTAKES]
+    names = [(m.problem, m.name) for m in ALL]
     assert len(set(names)) == len(names)

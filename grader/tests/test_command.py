@@ -21,17 +21,17 @@ def run(*arguments, cwd=ROOT):
     [
         (["--submission", "no/such/folder"], "the submission folder no/such/folder does not exist"),
         (["--submission", "README.md"], "is a file, not a folder"),
-        (["--submission", "grader/render"], "holds none of p1_naive_attention.py"),
+        (["--submission", "grader/render"], "has no p1_naive_attention.py nor p2_online_softmax.py"),
         (["--problems", "9"], "there is no problem 9; the problems are 1, 2, 3, 4, 5, 6, 7"),
         (["--problems", "three"], "'three' is no problem or range of problems"),
         (["--problems", "7-5"], "'7-5' runs backwards; write P=5-7"),
-        (["--problems", "3,,5"], "'' is no problem"),
+        (["--problems", ","], "',' is no problem"),
         (["--case", "raged tail"], "no case is named 'raged tail'; did you mean 'ragged tail'?"),
         (["--problems", "3", "--case", "one sink"], "no case is named 'one sink'"),
         (["--seed", "x"], "invalid int value: 'x'"),
         (["--device", "tpu"], "invalid choice: 'tpu'"),
         (["--colour"], "unrecognized arguments: --colour"),
-        (["--out", "no/such/folder"], "the folder no/such/folder for results.json does not exist"),
+        (["--out", "README.md/x"], "the folder README.md/x for results.json cannot be made"),
     ],
 )
 def test_bad_input(arguments, words):

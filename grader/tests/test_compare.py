@@ -39,7 +39,7 @@ def test_where_the_errors_are():
     said = diagnose.locate(facts)
     assert "first wrong row 5; rows before it agree" in said
     assert "only (batch, head) (1, 2) of 6" in said and "columns 3 of 4" in said
-    assert "at (1, 2, 5, 3) got 1, expected 0 within 1.0e-03" in said
+    assert "at (1, 2, 5, 3) got 1, expected 0: off by 1.0e+00 where 1.0e-03 is allowed" in said
 
 
 def test_infinities_are_counted():

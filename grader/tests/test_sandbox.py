@@ -32,7 +32,7 @@ def verdict(tmp_path, source, names=CASE, problem="p1"):
         ("return undefined_name", Outcome.CRASHED, "name 'undefined_name' is not defined"),
         ("raise NotImplementedError('TODO 2: hide the future')", Outcome.UNFINISHED, "TODO 2: hide the future"),
         ("raise NotImplementedError", Outcome.UNFINISHED, "NotImplementedError at p1_naive_attention.py:2"),
-        ("return None", Outcome.WRONG, "must return o and lse; it returned one NoneType"),
+        ("return None", Outcome.WRONG, "naive_attention returned nothing: is its `return o, lse` missing?"),
         ("return q", Outcome.WRONG, "must return o and lse; it returned one Tensor"),
         ("return q, q, q", Outcome.WRONG, "it returned 3 values"),
         ("return q, 1.0", Outcome.WRONG, "lse must be a plain torch.Tensor; it is a float"),
@@ -65,7 +65,8 @@ def test_a_hang_is_stopped_and_the_rest_given_up(tmp_path, monkeypatch):
     outcomes = [r.outcome for r in results]
     assert outcomes[:2] == [Outcome.TIMED_OUT] * 2
     assert set(outcomes[2:]) == {Outcome.NOT_RUN}
-    assert "no result within 1 s" in results[0].sentence and "timed out before" in results[2].sentence
+    assert "no result within 1 s. It was at p1_naive_attention.py:2." in results[0].sentence
+    assert "timed out before" in results[2].sentence
 
 
 def test_a_hang_while_loading(tmp_path, monkeypatch):

@@ -41,6 +41,13 @@ STORE = "tl.store(o_ptrs, o.to(O.dtype.element_ty), mask=q_pos[:, None] < N)"
 P1 = (
     mistake("p1", "no scale", " * scale", " * 1.0", "whole tiles", because="without a scale"),
     mistake("p1", "scale by D", "1.0 / math.sqrt(q.shape[-1])", "1.0 / q.shape[-1]", "whole tiles", because="1 / D"),
+    mistake(
+        "p1",
+        "one maximum for all rows",
+        "scores.amax(dim=-1, keepdim=True)",
+        "scores.amax(dim=(-2, -1), keepdim=True)",
+        "rows of very different size",
+    ),
     mistake("p1", "no maximum", "torch.exp(scores - row_max)", "torch.exp(scores)", "scores rising along the keys"),
     mistake(
         "p1",
@@ -86,8 +93,15 @@ P1 = (
 )
 
 P2 = (
-    mistake("p2", "acc not rescaled", "acc * alpha + p @", "acc + p @", "many tiles"),
-    mistake("p2", "row_sum not rescaled", "row_sum * alpha + p.sum", "row_sum + p.sum", "many tiles"),
+    mistake("p2", "acc not rescaled", "acc * alpha + p @", "acc + p @", "many tiles", because="acc is not rescaled"),
+    mistake(
+        "p2",
+        "row_sum not rescaled",
+        "row_sum * alpha + p.sum",
+        "row_sum + p.sum",
+        "many tiles",
+        because="row_sum is not rescaled",
+    ),
     mistake(
         "p2",
         "maximum replaced",
@@ -150,8 +164,25 @@ P2 = (
 )
 
 P3 = (
-    mistake("p3", "acc not rescaled", "acc * alpha[:, None]", "acc", "many tiles"),
-    mistake("p3", "row_sum not rescaled", "row_sum * alpha +", "row_sum +", "many tiles"),
+    mistake(
+        "p3",
+        "one maximum for all rows of the tile",
+        "tl.max(scores, 1) * qk_scale",
+        "tl.max(tl.max(scores, 1), 0) * qk_scale",
+        "rows of very different size",
+    ),
+    mistake(
+        "p3",
+        "exp where the scale is for exp2",
+        ("tl.exp2(row", "tl.exp2(scores"),
+        ("tl.exp(row", "tl.exp(scores"),
+        "whole tiles",
+        because="exp2",
+    ),
+    mistake("p3", "acc not rescaled", "acc * alpha[:, None]", "acc", "many tiles", because="acc is not rescaled"),
+    mistake(
+        "p3", "row_sum not rescaled", "row_sum * alpha +", "row_sum +", "many tiles", because="row_sum is not rescaled"
+    ),
     mistake(
         "p3",
         "maximum replaced",
@@ -224,23 +255,6 @@ P3 = (
     ),
     mistake(
         "p3",
-        "unmasked load of V",
-        "v = tl.load(v_ptrs, mask=in_bounds, other=0.0)",
-        "v = tl.load(v_ptrs)",
-        "poison past the end",
-        because="NaN",
-    ),
-    mistake(
-        "p3",
-        "unmasked store",
-        STORE,
-        STORE.replace(", mask=q_pos[:, None] < N", ""),
-        "ragged tail",
-        outcome=Outcome.UNSAFE,
-        because="past the end",
-    ),
-    mistake(
-        "p3",
         "rows of the last tile not stored",
         "(triton.cdiv(N, BLOCK_Q), H, B)",
         "(max(1, N // BLOCK_Q), H, B)",
@@ -287,7 +301,7 @@ P4 = (
         "whole tiles",
     ),
     mistake("p4", "phase 1 one tile short", "range(0, masked_start", "range(BLOCK_K, masked_start", "many tiles"),
-    mistake("p4", "acc not rescaled", "acc * alpha[:, None]", "acc", "many tiles"),
+    mistake("p4", "acc not rescaled", "acc * alpha[:, None]", "acc", "many tiles", because="acc is not rescaled"),
 )
 
 P5 = (
@@ -315,7 +329,9 @@ P5 = (
         "every batch and head its own",
         because="batch 0",
     ),
-    mistake("p5", "row_sum not rescaled", "row_sum * alpha +", "row_sum +", "many tiles"),
+    mistake(
+        "p5", "row_sum not rescaled", "row_sum * alpha +", "row_sum +", "many tiles", because="row_sum is not rescaled"
+    ),
 )
 
 P6 = (

@@ -1,0 +1,94 @@
+"""The trace itself: what is legal, what is a fault, and that a kernel computes the same with and without it."""
+
+import textwrap
+
+import pytest
+
+from grader.assignment import Case
+from grader.result import Outcome
+from grader.tests.support import grade_text
+
+HEAD = """
+import torch, triton
+import triton.language as tl
+"""
+# A kernel that computes nothing of use; what it is asked here is what it touches.
+TOUCH = """
+@triton.jit
+def touch(Q, O, n, D: tl.constexpr):
+    row = tl.program_id(0)
+    d = tl.arange(0, D)
+    {body}
+
+def flash_attention_forward(q, k, v, is_causal=False):
+    o = torch.empty_like(q)
+    {before}
+    touch[({grid},)](q, o, q.shape[2], q.shape[3])
+    return o
+"""
+COPY = "tl.store(O + row * D + d, tl.load(Q + row * D + d))"
+
+
+def verdict(tmp_path, body, before="pass", grid="q.shape[2]", case=None):
+    source = HEAD + TOUCH.format(body=textwrap.indent(textwrap.dedent(body), "    ").strip(), before=before, grid=grid)
+    case = case or Case("x", N=5, D=16)
+    (result,) = grade_text(tmp_path, "p3", source, cases=[case])
+    return result
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (COPY.replace("row * D + d))", "row * D + d + 1))"), "reads 1 elements outside Q"),
+        (COPY.replace("Q + row", "Q - 16 + row"), "reads 16 elements outside Q"),
+        (COPY.replace("Q + row", "Q + (1 << 33) + row"), "reads 80 elements outside Q"),
+        (COPY.replace("O + row * D", "O + row * D + D"), "writes 16 elements outside O"),
+        (COPY.replace("O + row * D", "O - row * D"), "outside O"),
+        (COPY.replace("O + row * D + d", "O + row * D + d // 2"), "writes 40 elements of O twice in one store"),
+        (COPY.replace("O + row * D", "O"), "writes 64 elements of O that another program has written"),
+        (COPY + "\ntl.load(O + (row + n - 1) % n * D + d)", "elements of O that another program"),
+        (COPY + "\ntl.load(O + (row + 1) % n * D + d)", "elements of O that another program"),
+        ("tl.atomic_add(O + row * D + D + d, tl.load(Q + row * D + d))", "updates 16 elements outside O"),
+    ],
+)
+def test_faults(body, words, tmp_path):
+    result = verdict(tmp_path, body)
+    assert result.outcome is Outcome.UNSAFE and words in result.sentence, result.sentence
+    assert "p3_flash_attention.py:" in result.sentence and "`" in result.sentence
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        COPY,
+        COPY.replace("d))", "d, mask=d < 16, other=0.0))"),
+        "tl.store(O + row * D + d, tl.load(Q + row * D + d + 99999, mask=d < 0, other=0.0))",
+        "tl.atomic_add(O + d, tl.load(Q + row * D + d))",
+        COPY + "\ntl.store(O + row * D + d, tl.load(O + row * D + d) + 1.0)",
+    ],
+)
+def test_no_fault(body, tmp_path):
+    assert verdict(tmp_path, body).outcome is Outcome.WRONG  # it is no attention, but it is safe
+
+
+def test_undefined_lanes_matter_only_where_they_are_used(tmp_path):
+    used = COPY.replace("d))", "d, mask=d < 9))")
+    result = verdict(tmp_path, used)
+    assert result.outcome is Outcome.UNSAFE and "uses values of Q that its mask left undefined" in result.sentence
+    hidden = "x = tl.load(Q + row * D + d, mask=d < 9)\ntl.store(O + row * D + d, tl.where(d < 9, x, 0.0))"
+    assert verdict(tmp_path, hidden).outcome is Outcome.WRONG
+
+
+def test_poison_between_the_heads_is_outside(tmp_path):
+    """The storage goes on after the last token of a head; the tensor does not."""
+    body = "tl.store(O + row * D + d, tl.load(Q + (row + 1) * D + d))"
+    result = verdict(tmp_path, body, case=Case("x", N=5, D=16, layout="poisoned tail"))
+    assert result.outcome is Outcome.UNSAFE and "reads 16 elements outside Q" in result.sentence
+
+
+def test_a_larger_buffer_of_ones_own_may_be_read(tmp_path):
+    """Padding in the wrapper: what lies around a view of a submission's own buffer is its own."""
+    before = "wide = torch.zeros(q.shape[2] + 9, q.shape[3], dtype=q.dtype); o = wide[3:-6]; q = q.contiguous()"
+    body = "tl.store(O + row * D + d, tl.load(Q + row * D + d)); tl.load(O - 3 * D + d); tl.load(O + (n + 5) * D + d)"
+    result = verdict(tmp_path, body, before=before)
+    assert result.outcome is Outcome.WRONG and "shape" in result.sentence
