@@ -14,6 +14,7 @@ import numpy as np
 import torch
 import triton.runtime.interpreter as interpreter
 from allocations import GUARD
+from visits import Visits
 
 WINDOW = 1 << 40  # bytes between windows; storages lie in the middle of theirs, so that overruns stay in it both ways
 MIDDLE = 1 << 39
@@ -33,7 +34,7 @@ class Region:
         self.virtual = (index + 1) * WINDOW + MIDDLE
         self.first, self.last = 0, self.bytes  # legal bytes, unless there is a view
         self.view = None
-        self.is_input = False
+        self.is_input, self.role, self.width = False, None, 0
         self.writers = self.readers = None
         self.itemsize = itemsize
 
@@ -42,13 +43,24 @@ class Region:
         inside = (offsets >= self.first) & (offsets + itemsize <= self.last)
         if self.view is None:
             return inside
-        start, dims = self.view
-        left = offsets - start
+        left = offsets - self.view[0]
         inside &= left >= 0
-        for stride, size in dims:  # the widest stride first
+        for stride, size, _ in self.view[1]:  # the widest stride first
             inside &= left // stride < size
             left = left % stride
         return inside & (left == 0)
+
+    def place(self, offsets):
+        """For legal byte offsets into an input: (first, last) token, and batch and head of the first as one number."""
+        left, tokens, head = offsets - self.view[0], (0, 0), 0
+        for stride, _, dimension in self.view[1]:
+            index = left // stride
+            left = left % stride
+            if dimension == 2:
+                tokens = int(index.min()), int(index.max())
+            elif dimension < 2:
+                head = head * 65536 + int(index[0]) * (2 - dimension)
+        return tokens, head
 
     def touched_by(self, which):
         """The program that last wrote ("writers") or read ("readers") each element of the storage."""
@@ -67,7 +79,8 @@ class Trace:
     """
 
     def __init__(self, inputs, allocations, module):
-        self.inputs = {t.untyped_storage().data_ptr(): t for t in inputs}
+        self.inputs = {t.untyped_storage().data_ptr(): (role, t) for role, t in zip("qkv", inputs, strict=True)}
+        self.visits = Visits()
         self.allocations, self.module = allocations, module
         self.faults, self.undefined, self.launches = Counter(), Counter(), 0
         self.regions, self.by_storage, self.names = [], {}, {}
@@ -98,6 +111,7 @@ class Trace:
 
         def traced_set_grid_idx(builder, x, y, z):
             trace.program += 1
+            trace.visits.begin_program()
             return set_grid_idx(builder, x, y, z)
 
         def traced_masked_load(builder, pointers, mask, other, *rest, **named):
@@ -132,7 +146,8 @@ class Trace:
             region = Region(len(self.regions), storage, self.names.get(key, "?"), tensor.element_size())
             if key in self.inputs:
                 region.is_input = True
-                region.view = view_of(self.inputs[key])
+                region.role, given = self.inputs[key]
+                region.view, region.width = view_of(given), given.shape[-1]
             for buffer, size, _ in self.allocations.buffers:
                 if buffer.untyped_storage().data_ptr() == key:
                     region.first, region.last = GUARD, GUARD + size
@@ -183,6 +198,11 @@ class Trace:
             return pointers, mask
         if offsets.size and not region.is_input:
             self.check_sharing(kind, region, offsets // itemsize)
+        elif offsets.size and kind == "load":
+            tokens, head = region.place(offsets)
+            rows = tokens[1] - tokens[0] + 1  # lanes past the end may have been turned back to a row that is there
+            elements = min(offsets.size, rows * region.width)
+            self.visits.add(region.role, self.kernel, tokens, head, elements)
         return (pointers.astype(np.int64) - region.virtual + region.real).astype(np.uint64), mask
 
     def region_at(self, address):
@@ -244,14 +264,16 @@ class Trace:
         return {
             "launches": self.launches,
             "faults": entries(self.faults, ("kind", "kernel", "argument", "line")),
+            "visits": self.visits.report(),
             "undefined": entries(self.undefined, ("kernel", "argument", "line")),
         }
 
 
 def view_of(tensor):
-    """(start, [(stride, size)]) in bytes within its storage, the widest stride first; broadcast dimensions left out."""
+    """(start, [(stride, size, dimension)]) in bytes within its storage, the widest stride first."""
     itemsize = tensor.element_size()
-    dims = [(s * itemsize, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1 and s > 0]
+    strides = zip(tensor.stride(), tensor.shape, range(tensor.dim()), strict=True)
+    dims = [(stride * itemsize, size, dimension) for stride, size, dimension in strides if size > 1]
     return tensor.storage_offset() * itemsize, sorted(dims, reverse=True)
 
 

@@ -5,7 +5,7 @@ import re
 
 import torch
 
-from grader import compare, diagnose, oracle
+from grader import compare, diagnose, oracle, work
 from grader.result import Outcome
 
 
@@ -40,6 +40,9 @@ def of_reply(problem, case, placed, reply, path, device):
             return Outcome.WRONG, sentence, facts
     if case in problem.memory_cases:
         return of_memory(case, reply)
+    waste = work.wasted(case, reply["trace"]["visits"]) if reply["trace"] else None
+    if waste:
+        return Outcome.WASTEFUL, *waste
     return Outcome.PASSED, "", {}
 
 

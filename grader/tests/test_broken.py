@@ -4,9 +4,10 @@ import pytest
 
 from grader.tests.broken.memory import MEMORY
 from grader.tests.broken.mistakes import MISTAKES
+from grader.tests.broken.wasteful import WASTEFUL
 from grader.tests.support import grade_text, solution
 
-ALL = (*MISTAKES, *MEMORY)
+ALL = (*MISTAKES, *MEMORY, *WASTEFUL)
 
 
 @pytest.mark.parametrize("mistake", ALL, ids=[f"{m.problem} {m.name}" for m in ALL])
