@@ -39,6 +39,7 @@ def nursery(control):
                 import without_gpu
 
                 without_gpu.take_first_config()
+                without_gpu.index_with_scalars()
         from allocations import Allocations
 
         with Allocations():  # the first use imports another second's worth of torch
