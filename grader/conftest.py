@@ -22,6 +22,10 @@ def pytest_configure(config):
     folder = config.getoption("--submission")
     if folder is not None and not folder.is_dir():
         raise pytest.UsageError(f"the submission folder {folder} does not exist")
+    if hasattr(config, "workerinput"):  # one of several processes side by side: a core each
+        import torch
+
+        torch.set_num_threads(1)
 
 
 def pytest_ignore_collect(collection_path, config):
