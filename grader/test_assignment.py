@@ -39,7 +39,9 @@ def grade_selected(results, session, problem):
     names = frozenset(params["case"].name for params in chosen)
     options = session.config.option
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    request = Request(options.submission.resolve(), (problem,), None if timed else names, device, options.seed, False)
+    folder = options.submission.resolve()
+    usual = folder == session.config.rootpath / "problems"
+    request = Request(folder, (problem,), None if timed else names, device, options.seed, usual)
     for result in grade(request, lanes=1):
         results[result.problem, result.case, result.aspect] = result
 
