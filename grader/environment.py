@@ -89,8 +89,8 @@ def make_venv(requirements, reason):
     print(f"setting up .venv ({reason}); this happens once, and PyTorch is large", flush=True)
     if sys.platform != "linux":
         print(
-            "Triton has no wheel for this system: P1 and P2 can be worked on here. For P3 to P7 use Linux, WSL, a "
-            "container, or a hosted notebook (README.md, 'Without Linux').",
+            "Triton has no wheel for this system: only P1 and P2 work here. For the others use Linux, WSL 2, "
+            "a container, or a hosted notebook (README.md, 'Without Linux').",
             flush=True,
         )
     shutil.rmtree(VENV, ignore_errors=True)

@@ -31,7 +31,7 @@ class Nursery:
 
     def __init__(self, device):
         self.lock = threading.Lock()
-        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket, theirs = socket.socketpair()
         with tempfile.TemporaryFile() as said:
             self.process = subprocess.Popen(
                 [sys.executable, "-I", "-B", "-u", str(WORKER), str(theirs.fileno())],
@@ -52,23 +52,26 @@ class Nursery:
     def fork(self, setup, descriptors):
         """A child with these descriptors as standard input, output and channel; returns its process number."""
         with self.lock:
-            socket.send_fds(self.socket, [json.dumps({"op": "fork", **setup}).encode()], descriptors)
+            socket.send_fds(self.socket, [json.dumps({"op": "fork", **setup}).encode() + b"\n"], descriptors)
             return self._receive(ANSWER_SECONDS)["pid"]
 
     def how_it_ended(self, pid):
         """The exit status of a child, negative for a signal, or None while it lives."""
         with self.lock:
-            self.socket.send(json.dumps({"op": "status", "pid": pid}).encode())
+            self.socket.sendall(json.dumps({"op": "status", "pid": pid}).encode() + b"\n")
             return self._receive(ANSWER_SECONDS)["status"]
 
     def _receive(self, seconds):
         self.socket.settimeout(seconds)
-        try:
-            message = self.socket.recv(1 << 16)
-        except TimeoutError:
-            raise NurseryFailed(f"the warm process did not answer within {seconds:g} s") from None
-        if not message:
-            raise NurseryFailed("the warm process ended")
+        message = b""
+        while not message.endswith(b"\n"):  # one answer to one question, on a line
+            try:
+                part = self.socket.recv(1 << 16)
+            except TimeoutError:
+                raise NurseryFailed(f"the warm process did not answer within {seconds:g} s") from None
+            if not part:
+                raise NurseryFailed("the warm process ended")
+            message += part
         return json.loads(message)
 
     def close(self):

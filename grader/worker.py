@@ -45,20 +45,22 @@ def nursery(control):
         with Allocations():  # the first use imports another second's worth of torch
             torch.empty(1)
     except Exception as error:
-        control.send(json.dumps({"status": "broken", "error": f"{type(error).__name__}: {error}"}).encode())
+        answer(control, status="broken", error=f"{type(error).__name__}: {error}")
         return
     sys.path.remove(here)
     torch.set_num_threads(1)
-    control.send(json.dumps({"status": "ready"}).encode())
+    answer(control, status="ready")
     ended = {}
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 3)
+        while message and not message.endswith(b"\n"):
+            message += control.recv(1 << 16)
         if not message:
             return
         request = json.loads(message)
         reap(ended)
         if request["op"] == "status":
-            control.send(json.dumps({"status": ended.get(request["pid"])}).encode())
+            answer(control, status=ended.get(request["pid"]))
             continue
         pid = os.fork()
         if pid == 0:
@@ -66,7 +68,11 @@ def nursery(control):
             become_child(request, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        control.send(json.dumps({"pid": pid}).encode())
+        answer(control, pid=pid)
+
+
+def answer(control, **message):
+    control.sendall(json.dumps(message).encode() + b"\n")
 
 
 def reap(ended):
