@@ -8,7 +8,7 @@ import torch
 
 from grader.assignment import SECONDS_PER_CASE, SPEED_BAR
 from grader.result import Outcome
-from grader.sandbox import Child
+from grader.sandbox import Child, ChildFailed
 
 ROUNDS = 8
 SAMPLES = 5  # calls of one arm in a round
@@ -56,12 +56,21 @@ def run_arms(modules, case, seed):
     limit = SECONDS_PER_CASE["cuda"]
     try:
         for name, (module, entry_point) in modules.items():
-            children[name] = Child(module, entry_point, case.arguments, "cuda", limit)
+            try:
+                children[name] = Child(module, entry_point, case.arguments, "cuda", limit)
+            except ChildFailed as failure:
+                note_failure(failures, name, failure)
+                continue
             rounds[name], peaks[name] = [], 0
         for turn in range(ROUNDS):
             for name in list(rounds):
                 warm_up = WARM_UP if turn == 0 else 1
-                reply = children[name].call({**request, "warm_up": warm_up, "seed": seed + turn}, limit)
+                try:
+                    reply = children[name].call({**request, "warm_up": warm_up, "seed": seed + turn}, limit)
+                except ChildFailed as failure:
+                    note_failure(failures, name, failure)
+                    del rounds[name]
+                    continue
                 if reply["status"] == "raised":
                     failures[name] = f"{reply['exception']}: {reply['text'].splitlines()[0][:200]}"
                     del rounds[name]
@@ -74,6 +83,13 @@ def run_arms(modules, case, seed):
     if "reference" in failures:
         raise ArmFailed(f"the reference solution could not be timed: {failures['reference']}")
     return rounds, peaks, failures
+
+
+def note_failure(failures, name, failure):
+    """An arm of ours that dies is noted; only the submission's own end is the student's, and goes to the caller."""
+    if name == "yours":
+        raise failure
+    failures[name] = str(failure)
 
 
 def summary(rounds, peak):
