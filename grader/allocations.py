@@ -1,5 +1,7 @@
 """Inside the child: what a submission allocates is poisoned, fenced and counted."""
 
+import contextlib
+
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -31,12 +33,14 @@ def fence_is_whole(buffer, extent_bytes):
 class Allocations(TorchDispatchMode):
     """While active: new tensors lie between fences, uninitialised ones are poisoned, and sizes are recorded.
 
-    largest: elements of the largest tensor made. peak: elements alive at once, at most.
+    largest: elements of the largest tensor made. peak: elements alive at once, at most. given: tensors that were there
+    before; they and their views are not counted.
     """
 
-    def __init__(self, count=False):
+    def __init__(self, count=False, given=()):
         super().__init__()
         self.count, self.buffers, self.alive = count, [], {}
+        self.given = {tensor.untyped_storage().data_ptr() for tensor in given}
         self.largest = self.peak = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -57,16 +61,27 @@ class Allocations(TorchDispatchMode):
         return tensor
 
     def record(self, out):
-        """Count what `out` holds: a view costs nothing, a storage is counted once and until it is freed."""
+        """Count what `out` holds: a storage is counted once and until it is freed."""
         for tensor in tree_iter(out):
             if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
                 storage = tensor.untyped_storage()
+                if storage.data_ptr() in self.given:
+                    continue
                 fences = 2 * GUARD if any(storage.data_ptr() == b.data_ptr() for b, _, _ in self.buffers) else 0
                 elements = (storage.nbytes() - fences) // tensor.element_size()
                 self.alive[storage.data_ptr()] = (StorageWeakRef(storage), elements)
                 self.largest = max(self.largest, elements)
         self.alive = {at: entry for at, entry in self.alive.items() if not entry[0].expired()}
         self.peak = max(self.peak, sum(elements for _, elements in self.alive.values()))
+
+    @contextlib.contextmanager
+    def paused(self):
+        """Count nothing meanwhile."""
+        counted, self.count = self.count, False
+        try:
+            yield
+        finally:
+            self.count = counted
 
     def broken_fences(self):
         """The shapes of the tensors around which something was overwritten."""

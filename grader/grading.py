@@ -152,8 +152,8 @@ class ProblemGrader:
             for t in placed
         ]  # fmt: skip
         request = {"op": "run", "inputs": described, "arguments": case.arguments}
-        request["count"] = case in self.problem.memory_cases
         request["trace"] = str(self.path) if self.problem.uses_triton and self.request.device == "cpu" else None
+        request["count"] = bool(request["trace"]) or case in self.problem.memory_cases
         return self.child.call(request, self.seconds)
 
     def child_failed(self, case, failure):

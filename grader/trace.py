@@ -1,8 +1,8 @@
 """Inside the child, interpreted: every load and store of every kernel, checked against the memory that it may touch.
 
-Each storage gets a window of virtual addresses of its own, a terabyte wide, so that a pointer that runs out of one
-tensor can never land in another, nor crash the process: lanes outside are noted and switched off. All memory operations
-of Triton's interpreter end in four functions of its C++ module, which is replaced by a proxy while a trace is open.
+Addresses are virtual (regions.py), so that a wild pointer can neither hit a neighbour nor crash the process: lanes
+outside are noted and switched off. All memory operations of Triton's interpreter end in four functions of its C++
+module, which is replaced by a proxy while a trace is open.
 """
 
 import inspect
@@ -14,61 +14,11 @@ import numpy as np
 import torch
 import triton.runtime.interpreter as interpreter
 from allocations import GUARD
-from visits import Visits
+from regions import NOBODY, WINDOW, Region, copy_of, tensors_in
+from traffic import Traffic
+from visits import CARRY, Origin, Visits, carrying
 
-WINDOW = 1 << 40  # bytes between windows; storages lie in the middle of theirs, so that overruns stay in it both ways
-MIDDLE = 1 << 39
-NOBODY = -1  # no program has written, or read, this element
 ATOMIC = -2  # written by atomics: any number of programs may
-
-
-class Region:
-    """One storage of a launch: its window, the elements of it that may be touched, and who touched them.
-
-    shape, strides: of the one view that is legal, in elements, for the grader's inputs; None where all between the
-    fences is legal.
-    """
-
-    def __init__(self, index, storage, name, itemsize):
-        self.name, self.real, self.bytes = name, storage.data_ptr(), storage.nbytes()
-        self.virtual = (index + 1) * WINDOW + MIDDLE
-        self.first, self.last = 0, self.bytes  # legal bytes, unless there is a view
-        self.view = None
-        self.is_input, self.role, self.width = False, None, 0
-        self.writers = self.readers = None
-        self.itemsize = itemsize
-
-    def legal(self, offsets, itemsize):
-        """For byte offsets into the storage: True where a whole legal element begins."""
-        inside = (offsets >= self.first) & (offsets + itemsize <= self.last)
-        if self.view is None:
-            return inside
-        left = offsets - self.view[0]
-        inside &= left >= 0
-        for stride, size, _ in self.view[1]:  # the widest stride first
-            inside &= left // stride < size
-            left = left % stride
-        return inside & (left == 0)
-
-    def place(self, offsets):
-        """For legal byte offsets into an input: (first, last) token, and batch and head of the first as one number."""
-        left, tokens, head = offsets - self.view[0], (0, 0), 0
-        for stride, _, dimension in self.view[1]:
-            index = left // stride
-            left = left % stride
-            if dimension == 2:
-                tokens = int(index.min()), int(index.max())
-            elif dimension < 2:
-                head = head * 65536 + int(index[0]) * (2 - dimension)
-        return tokens, head
-
-    def touched_by(self, which):
-        """The program that last wrote ("writers") or read ("readers") each element of the storage."""
-        found = getattr(self, which)
-        if found is None:
-            found = np.full(-(-self.bytes // self.itemsize), NOBODY, np.int32)
-            setattr(self, which, found)
-        return found
 
 
 class Trace:
@@ -79,82 +29,139 @@ class Trace:
     """
 
     def __init__(self, inputs, allocations, module):
-        self.inputs = {t.untyped_storage().data_ptr(): (role, t) for role, t in zip("qkv", inputs, strict=True)}
-        self.visits = Visits()
+        self.inputs = dict(zip("qkv", inputs, strict=True))
+        self.given = {tensor.untyped_storage().data_ptr(): role for role, tensor in self.inputs.items()}
+        self.visits, self.traffic, self.copied_out = Visits(), Traffic(), {}
         self.allocations, self.module = allocations, module
         self.faults, self.undefined, self.launches = Counter(), Counter(), 0
-        self.regions, self.by_storage, self.names = [], {}, {}
-        self.kernel, self.program = "", NOBODY
+        self.regions, self.by_storage, self.arguments = [], {}, {}
+        self.kernel, self.program, self.origin = "", NOBODY, None
         self.original = interpreter._interpreter
 
     # Opening and closing ---------------------------------------------------------------------------------------------
 
     def __enter__(self):
         trace, executor, builder = self, interpreter.GridExecutor, interpreter.InterpreterBuilder
-        self.saved = [
-            (interpreter, "_interpreter"), (interpreter, "_implicit_cvt"), (executor, "__call__"),
-            (builder, "set_grid_idx"), (builder, "create_masked_load"),
-        ]  # fmt: skip
-        self.saved = [(owner, name, getattr(owner, name)) for owner, name in self.saved]
-        convert, call, set_grid_idx, masked_load = (old for _, _, old in self.saved[1:])
+        self.saved = []
 
-        def traced_convert(argument):
-            made = convert(argument)
-            tensor = interpreter._unwrap_tensor(argument)
-            if isinstance(tensor, torch.Tensor):
-                made.handle.data = np.array([trace.virtual_address(tensor)], np.uint64)
-            return made
+        def replace(owner, name, make):
+            old = getattr(owner, name)
+            self.saved.append((owner, name, old))
+            setattr(owner, name, make(old))
 
-        def traced_call(executor, *args, **kwargs):
-            trace.begin_launch(executor.fn, args, kwargs)
-            return call(executor, *args, **kwargs)
+        def convert(old):
+            def traced(argument):
+                made = old(argument)
+                tensor = interpreter._unwrap_tensor(argument)
+                if isinstance(tensor, torch.Tensor):
+                    made.handle.data = np.array([trace.virtual_address(tensor)], np.uint64)
+                return made
 
-        def traced_set_grid_idx(builder, x, y, z):
-            trace.program += 1
-            trace.visits.begin_program()
-            return set_grid_idx(builder, x, y, z)
+            return traced
 
-        def traced_masked_load(builder, pointers, mask, other, *rest, **named):
-            if other is None and not np.asarray(mask.data).all():
-                other = trace.undefined_lanes(pointers, mask)
-            return masked_load(builder, pointers, mask, other, *rest, **named)
+        def call(old):
+            def traced(executor, *args, **kwargs):
+                trace.begin_launch(executor.fn, args, kwargs)
+                with trace.allocations.paused():  # the interpreter's own copies are not the submission's
+                    return old(executor, *args, **kwargs)
 
-        traced = (self, traced_convert, traced_call, traced_set_grid_idx, traced_masked_load)
-        for (owner, name, _), replacement in zip(self.saved, traced, strict=True):
-            setattr(owner, name, replacement)
+            return traced
+
+        def set_grid_idx(old):
+            def traced(builder, x, y, z):
+                trace.begin_program()
+                return old(builder, x, y, z)
+
+            return traced
+
+        def masked_load(old):
+            def traced(builder, pointers, mask, other, *rest, **named):
+                if other is None and not np.asarray(mask.data).all():
+                    other = trace.undefined_lanes(pointers, mask)
+                trace.origin = None
+                made = old(builder, pointers, mask, other, *rest, **named)
+                made.origin = trace.origin
+                return made
+
+            return traced
+
+        def dot(old):
+            def traced(builder, a, b, *rest, **named):
+                trace.traffic.dot(a.data.shape, b.data.shape)
+                trace.meet(getattr(a, "origin", None), getattr(b, "origin", None))
+                return old(builder, a, b, *rest, **named)
+
+            return traced
+
+        def exponential(old):
+            def traced(builder, argument):
+                trace.traffic.exponentials(argument.data.size)
+                return old(builder, argument)
+
+            return traced
+
+        replace(interpreter, "_interpreter", lambda old: trace)
+        replace(interpreter, "_implicit_cvt", convert)
+        replace(executor, "__call__", call)
+        replace(builder, "set_grid_idx", set_grid_idx)
+        replace(builder, "create_masked_load", masked_load)
+        replace(builder, "create_dot", dot)
+        replace(builder, "create_exp", exponential)
+        replace(builder, "create_exp2", exponential)
+        for name in CARRY:
+            replace(builder, name, lambda old: carrying(old, trace.meet))
         return self
 
     def __exit__(self, *exc):
-        for owner, name, old in self.saved:
+        for owner, name, old in reversed(self.saved):
             setattr(owner, name, old)
 
     def begin_launch(self, function, args, kwargs):
         """Forget who touched what: only programs of one launch can race."""
-        self.kernel, self.program, self.launches = function.__name__, NOBODY, self.launches + 1
-        self.regions, self.by_storage, self.names = [], {}, {}
+        self.kernel, self.launches = function.__name__, self.launches + 1
+        self.traffic.begin_launch(self.kernel)
+        self.regions, self.by_storage, self.arguments = [], {}, {}
         parameters = inspect.getfullargspec(function).args
         named = inspect.getcallargs(function, *args, **{k: v for k, v in kwargs.items() if k in parameters})
         for name, value in named.items():
             for tensor in tensors_in(value):
-                self.names.setdefault(tensor.untyped_storage().data_ptr(), name)
+                self.arguments.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor))
+
+    def begin_program(self):
+        self.program += 1
+        self.visits.begin_program()
+        self.traffic.begin_program(self.kernel, self.program)
+
+    def meet(self, a, b):
+        self.visits.meet(self.kernel, a, b)
 
     def virtual_address(self, tensor):
         """Where the kernel is told that this tensor lies."""
-        storage = tensor.untyped_storage()
-        key = storage.data_ptr()
+        key = tensor.untyped_storage().data_ptr()
         if key not in self.by_storage:
-            region = Region(len(self.regions), storage, self.names.get(key, "?"), tensor.element_size())
-            if key in self.inputs:
-                region.is_input = True
-                region.role, given = self.inputs[key]
-                region.view, region.width = view_of(given), given.shape[-1]
-            for buffer, size, _ in self.allocations.buffers:
-                if buffer.untyped_storage().data_ptr() == key:
-                    region.first, region.last = GUARD, GUARD + size
-            self.regions.append(region)
-            self.by_storage[key] = region
+            self.by_storage[key] = self.new_region(tensor, key)
         region = self.by_storage[key]
         return region.virtual + tensor.data_ptr() - region.real
+
+    def new_region(self, tensor, key):
+        arguments = self.arguments.get(key, [("?", tensor)])
+        region = Region(len(self.regions), tensor.untyped_storage(), arguments[0][0], tensor.element_size())
+        self.regions.append(region)
+        if key in self.given:
+            region.holds(self.given[key], self.inputs[self.given[key]])
+            region.legal_view = region.role_view
+            return region
+        for _, argument in arguments:
+            if found := copy_of(argument, self.inputs):
+                role, view, heads = found
+                region.holds(role, view)
+                if heads:
+                    self.copied_out[role] = {"argument": region.name, "heads": heads, "kernel": self.kernel}
+                break
+        for buffer, size, _ in self.allocations.buffers:
+            if buffer.untyped_storage().data_ptr() == key:
+                region.first, region.last = GUARD, GUARD + size
+        return region
 
     # The proxy of the C++ module -------------------------------------------------------------------------------------
 
@@ -196,14 +203,19 @@ class Trace:
             offsets = offsets[legal]
         if region is None:
             return pointers, mask
-        if offsets.size and not region.is_input:
-            self.check_sharing(kind, region, offsets // itemsize)
-        elif offsets.size and kind == "load":
-            tokens, head = region.place(offsets)
-            rows = tokens[1] - tokens[0] + 1  # lanes past the end may have been turned back to a row that is there
-            elements = min(offsets.size, rows * region.width)
-            self.visits.add(region.role, self.kernel, tokens, head, elements)
+        if offsets.size:
+            self.traffic.moved(kind, region.name, offsets.size * itemsize)
+            if region.legal_view is None:
+                self.check_sharing(kind, region, offsets // itemsize)
+            if region.role and kind == "load":
+                self.origin = self.origin_of(region, offsets)
+                self.visits.load(self.kernel, self.origin)
         return (pointers.astype(np.int64) - region.virtual + region.real).astype(np.uint64), mask
+
+    def origin_of(self, region, offsets):
+        tokens, place = region.place(offsets)
+        rows = tokens[1] - tokens[0] + 1  # lanes past the end may have been turned back to a row that is there
+        return Origin(region.role, tokens, place, min(1.0, offsets.size / (rows * region.width)))
 
     def region_at(self, address):
         index = address // WINDOW - 1
@@ -264,24 +276,8 @@ class Trace:
         return {
             "launches": self.launches,
             "faults": entries(self.faults, ("kind", "kernel", "argument", "line")),
-            "visits": self.visits.report(),
+            **self.visits.report(),
+            "totals": self.traffic.report(),
+            "copied_out": self.copied_out,
             "undefined": entries(self.undefined, ("kernel", "argument", "line")),
         }
-
-
-def view_of(tensor):
-    """(start, [(stride, size, dimension)]) in bytes within its storage, the widest stride first."""
-    itemsize = tensor.element_size()
-    strides = zip(tensor.stride(), tensor.shape, range(tensor.dim()), strict=True)
-    dims = [(stride * itemsize, size, dimension) for stride, size, dimension in strides if size > 1]
-    return tensor.storage_offset() * itemsize, sorted(dims, reverse=True)
-
-
-def tensors_in(value):
-    """The tensors of a kernel argument: itself, those of a tuple, the base of a descriptor."""
-    value = getattr(value, "base", value) if not isinstance(value, torch.Tensor) else value
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, tuple | list):
-        for inner in value:
-            yield from tensors_in(inner)

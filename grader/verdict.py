@@ -40,7 +40,7 @@ def of_reply(problem, case, placed, reply, path, device):
             return Outcome.WRONG, sentence, facts
     if case in problem.memory_cases:
         return of_memory(case, reply)
-    waste = work.wasted(case, reply["trace"]["visits"]) if reply["trace"] else None
+    waste = work.wasted(case, reply) if reply["trace"] else None
     if waste:
         return Outcome.WASTEFUL, *waste
     return Outcome.PASSED, "", {}

@@ -1,38 +1,102 @@
-"""Inside the child, interpreted: which keys each tile of queries loaded."""
+"""Inside the child, interpreted: which tiles of keys each tile of queries met, and what each program loaded of K and V.
+
+A tile of keys is visited where it meets a tile of queries in a dot (or in a product, for kernels without tl.dot): what
+a block of numbers was loaded from stays with it through casts, transposes, reshapes and scaling. The order of the loads
+plays no part.
+"""
+
+from dataclasses import dataclass, field
+
+CARRY = (
+    "binary_op", "ternary_op", "unary_op", "cast_impl", "create_fp_to_fp", "create_bitcast", "create_reshape",
+    "create_trans", "create_expand_dims", "create_broadcast", "create_cat", "create_join", "create_split",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where a block of numbers was loaded from: role "q", "k" or "v"; tokens (first, last); place (batch, head).
+
+    tiles: how much of the rows' width it holds, 1.0 for whole rows.
+    """
+
+    role: str
+    tokens: tuple[int, int]
+    place: tuple[int, int]
+    tiles: float
+
+
+@dataclass
+class Record:
+    """One tile of queries in one program: the loads of keys that it met, by their Origin, in order."""
+
+    kernel: str
+    program: int
+    q: Origin
+    met: dict = field(default_factory=dict)
+
+    def plain(self):
+        tiles = {}
+        for k in self.met:
+            key = (k.place, k.tokens)
+            tiles[key] = tiles.get(key, 0.0) + k.tiles
+        return {
+            "kernel": self.kernel, "program": self.program,
+            "q": list(self.q.tokens), "batch": self.q.place[0], "head": self.q.place[1],
+            "tiles": [list(tokens) for (_, tokens), parts in tiles.items() for _ in range(max(1, round(parts)))],
+            "span": max(last - first + 1 for _, (first, last) in tiles),
+            "key_heads": len({place for place, _ in tiles}),
+        }  # fmt: skip
 
 
 class Visits:
-    """Loads of q, k and v, grouped by tile of queries.
+    """The records of all launches, and `loads`: {(kernel, program): {"k": rows, "v": rows}}, rows of D elements.
 
-    A load of q opens a new record; loads of k and v belong to the record that is open, or to the next one of the same
-    program where the program loads its keys first. A kernel that loads q again and again gets many small records: the
-    judgement is then lenient, never false.
+    Programs are numbered through all launches.
     """
 
     def __init__(self):
-        self.records, self.open, self.waiting = [], None, []
+        self.records, self.loads, self.program = {}, {}, -1
 
     def begin_program(self):
-        self.open, self.waiting = None, []
+        self.program += 1
 
-    def add(self, role, kernel, tokens, head, elements):
-        """One load. tokens: (first, last) of the lanes that were live; head: batch and head as one number."""
-        if role == "q":
-            self.open = {"kernel": kernel, "q": tokens, "k": 0, "v": 0, "span": 1, "heads": set()}
-            self.records.append(self.open)
-            waiting, self.waiting = self.waiting, []
-            for load in waiting:
-                self._count(*load)
-        elif self.open is None:
-            self.waiting.append((role, tokens, head, elements))
-        else:
-            self._count(role, tokens, head, elements)
+    def load(self, kernel, origin):
+        if origin.role in "kv":
+            rows = self.loads.setdefault((kernel, self.program), {"k": 0.0, "v": 0.0})
+            rows[origin.role] += origin.tiles * (origin.tokens[1] - origin.tokens[0] + 1)
 
-    def _count(self, role, tokens, head, elements):
-        self.open[role] += elements
-        self.open["span"] = max(self.open["span"], tokens[1] - tokens[0] + 1)
-        self.open["heads"].add(head)
+    def meet(self, kernel, a, b):
+        """The blocks of origins `a` and `b` were multiplied: a visit where one is of q and the other of k."""
+        if a is None or b is None or {a.role, b.role} != {"q", "k"}:
+            return
+        q, k = (a, b) if a.role == "q" else (b, a)
+        key = kernel, self.program, q.tokens, q.place
+        if key not in self.records:
+            self.records[key] = Record(kernel, self.program, q)
+        self.records[key].met[k] = True
 
     def report(self):
-        """Plain data: each record with the number of its key heads."""
-        return [record | {"heads": max(1, len(record["heads"]))} for record in self.records]
+        """Plain data: the records and the loads of each program."""
+        loads = [{"kernel": kernel, "program": program, **rows} for (kernel, program), rows in self.loads.items()]
+        return {"visits": [record.plain() for record in self.records.values()], "key_rows": loads}
+
+
+def carrying(method, meet):
+    """The builder's method, such that what it makes keeps the origin of what it was made from.
+
+    Of two blocks the one with an origin counts; two of different roles meet, and their product is neither's.
+    """
+
+    def carried(builder, *args, **named):
+        made = method(builder, *args, **named)
+        found = [origin for arg in args if (origin := getattr(arg, "origin", None)) is not None]
+        if found:
+            if len(found) > 1 and found[0].role != found[1].role:
+                meet(found[0], found[1])
+            else:
+                for part in made if isinstance(made, tuple | list) else (made,):
+                    part.origin = found[0]
+        return made
+
+    return carried

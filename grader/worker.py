@@ -34,12 +34,14 @@ def nursery(control):
             import triton.language  # noqa: F401
 
             if os.environ.get("TRITON_INTERPRET") == "1":
-                import trace  # noqa: F401
-
                 import without_gpu
 
                 without_gpu.take_first_config()
                 without_gpu.index_with_scalars()
+                import canary
+
+                if fault := canary.check():
+                    raise RuntimeError(fault)
         from allocations import Allocations
 
         with Allocations():  # the first use imports another second's worth of torch
@@ -164,7 +166,7 @@ def run(function, request, device):
     from allocations import Allocations
 
     buffers, tensors = read_inputs(request["inputs"], device)
-    watch = Allocations(count=request["count"])
+    watch = Allocations(request["count"], tensors)
     traced = contextlib.nullcontext()
     if request["trace"]:
         from trace import Trace

@@ -17,15 +17,55 @@ TWICE = """
 """
 
 
-def wasteful(problem, name, was, now):
-    because = "tiles of keys where this mask needs"
-    return mistake(problem, name, was, now, CASE, outcome=Outcome.WASTEFUL, because=because)
+# One tensor that nobody needs, made in the wrapper.
+CHECKED = "    B, Hq, N, D = q.shape\n"
+SCORES = "    scores = q.float() @ k.float().repeat_interleave(q.shape[1] // k.shape[1], 1).mT\n"
+REPEATED = "".join(f"    {t} = {t}.repeat_interleave(q.shape[1] // {t}.shape[1], 1)\n" for t in "kv")
+EXPANDED = REPEATED.replace(".repeat_interleave(", "[:, :, None].expand(-1, -1, ").replace(
+    ", 1)", ", -1, -1).reshape(q.shape)"
+)
+ONE_AT_A_TIME = """
+    for k_start in range(masked_start, k_end, BLOCK_K):
+        for again in range(0, 4):
+            rows = tl.arange(0, BLOCK_K)[:, None]
+            tl.load(K + rows * stride_kn + d[None, :], mask=rows < N)
+    # Phase 2"""
+
+
+def wasteful(problem, name, was, now, case=CASE, because="tiles of keys where this mask needs"):
+    return mistake(problem, name, was, now, case, outcome=Outcome.WASTEFUL, because=because)
 
 
 WASTEFUL = (
     wasteful("p3", "every key loaded twice", PHASE_1, TWICE),
     wasteful("p4", "no causal skip", END, "k_end = N"),
     wasteful("p4", "all tiles masked", (MASKED, END), ("masked_start = 0", "k_end = N")),
+    wasteful("p4", "diagonal tiles loaded five times", "    # Phase 2", ONE_AT_A_TIME),
+    wasteful(
+        "p3",
+        "the whole matrix beside the kernel",
+        "    B, H, N, D = q.shape\n",
+        "    B, H, N, D = q.shape\n    whole = torch.empty(B, H, N, N)\n",
+        because="the whole score matrix",
+    ),
+    wasteful("p5", "the scores computed by torch first", CHECKED, CHECKED + SCORES, because="the whole score matrix"),
+    wasteful(
+        "p5", "K and V by repeat_interleave", CHECKED, CHECKED + REPEATED, "groups of four", "copied out to 8 heads"
+    ),
+    wasteful(
+        "p5", "K and V expanded and copied", CHECKED, CHECKED + EXPANDED, "groups of four", "copied out to 8 heads"
+    ),
+    wasteful(
+        "p5",
+        "K alone copied out",
+        (CHECKED, "*k.stride()[:3]", "Hq // k.shape[1]", "stride_kb + kv_head"),
+        (CHECKED + REPEATED.splitlines()[0] + "\n", "*k.stride()[:3]", "Hq // v.shape[1]", "stride_kb + head"),
+        "one kv head",
+        "K is copied out to 4 heads",
+    ),
+    wasteful(
+        "p6", "K and V by repeat_interleave", CHECKED, CHECKED + REPEATED, "window of one", "copied out to 2 heads"
+    ),
     wasteful("p5", "no causal skip", END, "k_end = N"),
     wasteful("p6", "a window without a start", FIRST, "first = 0"),
     wasteful("p6", "no causal skip", END, "k_end = N"),
