@@ -69,7 +69,8 @@ class Case:
 class Problem:
     """A numbered problem: where its module lies, what is called, and what it is asked.
 
-    memory_cases: those in which no tensor of Nq x Nk elements may exist at any time (P2).
+    tiled: it is solved tile by tile. memory_cases: those in which no tensor of Nq x Nk elements may exist at any time
+    (P2).
     """
 
     id: str
@@ -79,6 +80,7 @@ class Problem:
     signature: str
     cases: tuple[Case, ...]
     uses_triton: bool = True
+    tiled: bool = True
     returns_lse: bool = False
     memory_cases: tuple[Case, ...] = ()
     speed_case: Case | None = None
@@ -200,7 +202,8 @@ PROBLEMS = {
         Problem(
             "p1", "naive attention", "p1_naive_attention.py", "naive_attention",
             "naive_attention(q, k, v, is_causal=False) -> (o, lse)",
-            (*common_cases(), *TWO_LENGTHS, *CAUSAL, *gpu_cases()), uses_triton=False, returns_lse=True,
+            (*common_cases(), *TWO_LENGTHS, *CAUSAL, *gpu_cases()), uses_triton=False, tiled=False,
+            returns_lse=True,
         ),
         Problem(
             "p2", "online softmax", "p2_online_softmax.py", "flash_attention_forward",

@@ -33,6 +33,7 @@ def mismatch(got, expected, allowed):
         "worst": worst,
         "worst_excess": excess[worst].item(),
         "heads": [tuple(pair) for pair in rows.any(-1).nonzero().tolist()],
+        "num_batches": rows.shape[0],
         "num_heads": rows.shape[0] * rows.shape[1],
         "row_ranges": ranges(rows.any(dim=0).any(dim=0).nonzero().flatten().tolist()),
         "num_rows": rows.shape[2],

@@ -1,224 +1,229 @@
-"""Facts -> one sentence for the student: where, and what the output equals if that can be told."""
+"""Facts -> the cause: the oracle is asked "what if" until one changed question gives the student's output."""
 
+import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+import re
+import time
+from dataclasses import dataclass, fields, replace
 
 import torch
 
-from grader import oracle
-from grader.visibility import Visibility
+from grader import suspect_masks, suspects
+from grader.suspects import GUESSED_TILES, ONLINE, SOFTMAX, Question
 
-TILES = (16, 32, 64, 128)
-MAX_TOKENS = 1024  # the oracle is asked many times over; longer sequences get the facts alone
+MAX_TOKENS = 1024  # the oracle is asked hundreds of times over; longer sequences get the facts alone
+SECONDS = 4.0  # of this thread's own time, for the questions of one case
+EXPLAINED = 0.25  # what a rounding mistake may leave unexplained of the error, as a ratio of norms
+NAMED = 4  # causes in one sentence
+NEARLY_ALL = 0.97  # of the elements must agree where float32 overflows: the threshold itself is fuzzy
 
 
 @dataclass(frozen=True)
-class Question:
-    """What the oracle is asked: the inputs and rules of one case. A what-if is a Question with one thing changed."""
+class Cause:
+    """What the output equals, the question that leads to the fix, and the notebook section to read."""
 
-    q: torch.Tensor
-    k: torch.Tensor
-    v: torch.Tensor
-    mask: Callable
-    scale: float
-    kv_heads: torch.Tensor
+    equals: str
+    question: str
+    section: str
 
-
-def what_ifs(case, asked):
-    """(what the output equals, a hint, the changed question): each a single plausible mistake for this case."""
-    D, keys, group = asked.q.shape[3], asked.k.shape[2], case.Hq // case.kv_heads
-    heads = torch.arange(case.Hq)
-
-    def masked(mask):
-        return replace(asked, mask=mask)
-
-    yield "attention without a scale", "where does 1 / sqrt(D) go?", replace(asked, scale=1.0)
-    ln2 = math.log(2.0)
-    yield (
-        "attention with log2(e) in the scale twice, or with exp where the scale is made for exp2",
-        "exp2(x * log2(e)) is exp(x)", replace(asked, scale=1.0 / (ln2 * math.sqrt(D))),
-    )  # fmt: skip
-    squared = replace(asked, scale=1.0 / D)
-    yield (
-        "attention scaled by 1 / D, that is, by 1 / sqrt(D) twice",
-        "look at the square root, and where you scale",
-        squared,
-    )
-    yield "attention with log2(e) missing from the scale", "exp2 is not exp", replace(asked, scale=ln2 / math.sqrt(D))
-    if not case.causal:
-        one = torch.zeros(*asked.k.shape[:2], 1, D, dtype=asked.k.dtype)
-        longer = replace(asked, k=torch.cat([asked.k, one], 2), v=torch.cat([asked.v, one], 2))
-        yield f"attention over {keys + 1} keys, the last of them zeros", "check `<` against `<=`", longer
-    for tile in TILES:
-        if keys % tile > 0 and keys % tile != tile - 1 and not case.causal:
-            pad = torch.zeros(*asked.k.shape[:2], -keys % tile, D, dtype=asked.k.dtype)
-            padded = replace(asked, k=torch.cat([asked.k, pad], 2), v=torch.cat([asked.v, pad], 2))
-            yield (
-                f"attention over {keys + -keys % tile} keys, the last {-keys % tile} of them zeros",
-                "a key past the end is loaded as zeros: what is its score?",
-                padded,
-            )
-        if keys > tile and not case.causal:
-            kept = (keys - 1) // tile * tile
-            short = replace(asked, k=asked.k[:, :, :kept], v=asked.v[:, :, :kept])
-            yield f"attention over the first {kept} keys only", "does your loop reach the last tile?", short
-    if case.causal:
-        yield from what_if_masks(case, masked)
-    if group > 1:
-        yield (
-            "kv head = head % Hkv",
-            "neighbouring query heads share a kv head",
-            replace(asked, kv_heads=heads % case.kv_heads),
-        )
-    if case.kv_heads > 1:
-        yield "kv head 0 for every query head", "K and V move with their head too", replace(asked, kv_heads=heads * 0)
-    if case.B > 1:
-        first_batch = replace(asked, k=asked.k[:1].expand_as(asked.k), v=asked.v[:1].expand_as(asked.v))
-        yield "attention to the keys of batch 0 in every batch", "K and V move with their batch too", first_batch
+    @property
+    def kind(self):
+        """The same mistake in another case, where its numbers are others."""
+        return kind_of(self.equals)
 
 
-def what_if_masks(case, masked):
-    """The what-ifs that change who sees whom; all of them causal in the question."""
-    seen = Visibility(case.causal, case.window, case.sinks or 0)
-    full = Visibility()
-    yield "attention without a mask", "is the mask applied to the scores before their maximum?", masked(full.mask)
-    yield (
-        "a causal mask that hides the query's own key", "check `<` against `<=`",
-        masked(lambda q, k: seen.mask(q, k) & (q[:, None] != k[None, :])),
-    )  # fmt: skip
-    yield (
-        "a causal mask that shows one key too many", "check `<` against `<=`",
-        masked(lambda q, k: seen.mask(q, k) | (k[None, :] == q[:, None] + 1)),
-    )  # fmt: skip
-    for tile in TILES:
-        same_tile = partial(in_same_tile, tile)
-        yield (
-            f"a causal mask that shows one key too many inside tiles of {tile}", "check `<` against `<=`",
-            masked(lambda q, k, t=same_tile: seen.mask(q, k) | (t(q, k) & (k[None, :] == q[:, None] + 1))),
-        )  # fmt: skip
-        yield (
-            f"a causal mask by tiles of {tile}", "tiles on the diagonal need a mask by position",
-            masked(lambda q, k, t=same_tile: seen.mask(q, k) | (t(q, k) & (k[None, :] > q[:, None]))),
-        )  # fmt: skip
-    if case.window is None:
-        return
-    for off in (-1, 1):
-        if case.window + off > 0:
-            other = replace(seen, window=case.window + off)
-            yield f"a window of {other.window}", "check `<` against `<=`", masked(other.mask)
-    yield "a causal mask without a window", "which keys are too old?", masked(Visibility(causal=True).mask)
-    for off in (-1, 1) if case.sinks else ():
-        other = replace(seen, sinks=case.sinks + off)
-        if other.sinks:
-            yield f"{other.sinks} sinks", "check `<` against `<=`", masked(other.mask)
-    if case.sinks:
-        yield "a window without sinks", "do your phases reach the first tiles?", masked(replace(seen, sinks=0).mask)
-        sinks = case.sinks
-        yield (
-            "sinks that are visible to queries before them", "are the sinks causal?",
-            masked(lambda q, k: seen.mask(q, k) | (k[None, :] < sinks)),
-        )  # fmt: skip
-        for tile in TILES:
-            same_tile = partial(in_same_tile, tile)
-            yield (
-                f"sinks that are visible to queries before them, inside tiles of {tile}", "are the sinks causal?",
-                masked(lambda q, k, t=same_tile: seen.mask(q, k) | ((k[None, :] < sinks) & t(q, k))),
-            )  # fmt: skip
+def kind_of(equals):
+    return re.sub(r"\d+", "#", re.sub(r" \((in )?tiles of \d+[^)]*\)", "", equals))
 
 
-def in_order(asked):
-    return asked.q, asked.k, asked.v, asked.mask, asked.scale, asked.kv_heads
+def causes(problem, case, placed, got, expected, records=()):
+    """Every Cause that gives this output within rounding; empty where none does: never a guess.
 
-
-def forgotten_rescaling(asked, got, expected):
-    """{what the output equals: a hint} for kernels that forget alpha in one place or both, for some size of tile."""
-    fits = {}
-    for tile in (*TILES, 256):
-        for what in ("acc", "row_sum", "acc and row_sum"):
-            o, size = oracle.forgetful(*in_order(asked), tile, what)
-            different = (o - expected.o).abs() > expected.allowed_o
-            near = (got.double() - o).abs() <= 4 * expected.relative * size + 1e-6
-            if different.any() and near.all():
-                equals = f"attention whose {what} is not rescaled when the maximum changes (tiles of {tile})"
-                fits[equals] = "what were the older parts measured against?"
-    return fits
-
-
-def in_same_tile(tile, q_pos, k_pos):
-    return q_pos[:, None] // tile == k_pos[None, :] // tile
-
-
-def name_the_mistake(case, q, k, v, got, expected):
-    """`Your output equals ...: hint` for each what-if that gives this output within rounding, else an empty string."""
+    placed: q, k, v as inputs.make placed them. got: (B, Hq, Nq, D) in the kernel's dtype; expected: of oracle.expect.
+    records: the trace's visits, where there is one: they tell the size of the tiles, and which were met.
+    """
     if max(case.N, case.num_keys) > MAX_TOKENS:
+        return []
+    deadline = time.thread_time() + SECONDS
+    asked = question_of(case, placed)
+    judge = Judge(got, expected)
+    found, tried = [], []
+    for suspect in all_suspects(problem, case, placed, asked, records, tile_sizes(records)):
+        if time.thread_time() > deadline:
+            return []  # half the questions asked would leave half the answers unknown
+        tried.append(suspect)
+        if judge.fits(suspect):
+            found.append(suspect)
+    specific = [suspect for suspect in found if not suspect.general]
+    return one_of_each_kind(specific or found or two_at_once(tried, asked, judge, deadline))
+
+
+def one_of_each_kind(chosen):
+    """Causes; where several sizes of tile fit, the size is not known."""
+    by_kind = {}
+    for suspect in chosen:
+        by_kind.setdefault(kind_of(suspect.equals), []).append(suspect)
+    found = []
+    for alike in by_kind.values():
+        equals = alike[0].equals if len(alike) == 1 else re.sub(r" \((in )?tiles of \d+[^)]*\)", "", alike[0].equals)
+        found.append(Cause(equals, alike[0].question, alike[0].section))
+    return found
+
+
+def question_of(case, placed):
+    q, k, v = (tensor.tensor for tensor in placed)
+    batch, head = torch.arange(case.B)[:, None], torch.arange(case.Hq) // (case.Hq // case.kv_heads)
+    right = torch.stack(torch.broadcast_tensors(batch, head), -1)
+    return Question(q, k, v, right, right, case.visibility.mask, 1.0 / math.sqrt(case.D))
+
+
+def all_suspects(problem, case, placed, asked, records, sizes):
+    """Every suspect of the catalogue that makes sense for this case.
+
+    sizes: [(BLOCK_Q, BLOCK_K)] of the kernel's tiles; empty where they must be guessed.
+    """
+    yield from suspects.scales(asked)
+    yield from suspects.heads_and_batches(asked, case)
+    yield from suspects.strides(asked, placed)
+    yield from suspects.whole_softmax(asked)
+    yield from suspects.half_scores(asked)
+    visits = visits_of(case, records)
+    if case.causal:
+        yield from suspect_masks.by_position(asked, case)
+        guesses = itertools.product(GUESSED_TILES, GUESSED_TILES) if problem.tiled else ()
+        for BLOCK_Q, BLOCK_K in sizes or guesses:
+            yield from suspect_masks.by_tile(asked, case, BLOCK_Q, BLOCK_K, known=bool(sizes))
+        if visits is not None:
+            yield from suspect_masks.by_visits(asked, case, visits)
+    complete = visits is not None and bool((visits > 0)[..., case.visibility.mask(*positions(case))].all())
+    met = replace(asked, met=visits > 0) if complete else asked
+    for BLOCK_Q, BLOCK_K in sizes or [(tile, tile) for tile in GUESSED_TILES if problem.tiled]:
+        if not case.causal:
+            yield from suspects.tails(asked, BLOCK_K)
+        yield from suspects.online_softmax(met, BLOCK_K, BLOCK_Q, half_p=problem.uses_triton)
+        yield from suspects.half_precision(met, BLOCK_K)
+
+
+def positions(case):
+    return torch.arange(case.N), torch.arange(case.num_keys)
+
+
+def tile_sizes(records):
+    """[(BLOCK_Q, BLOCK_K)] as the trace saw them; empty without one."""
+    if not records:
+        return []
+    rows = max(record["q"][1] - record["q"][0] + 1 for record in records)
+    return [(rows, max(record["span"] for record in records))]
+
+
+def visits_of(case, records):
+    """How often each query's tile met each key's tile, (B, Hq, N, Nk); None where the trace does not tell for all."""
+    visits = torch.zeros(case.B, case.Hq, case.N, case.num_keys, dtype=torch.long)
+    covered = torch.zeros(case.B, case.Hq, dtype=torch.bool)
+    for record in records:
+        covered[record["batch"], record["head"]] = True
+        rows = visits[record["batch"], record["head"], record["q"][0] : record["q"][1] + 1]
+        for first, last in record["tiles"]:
+            rows[:, first : last + 1] += 1
+    return visits if covered.all() else None
+
+
+def every_pair(case):
+    """All (batch, query head), (B * Hq, 2)."""
+    return torch.cartesian_prod(torch.arange(case.B), torch.arange(case.Hq))
+
+
+class Judge:
+    """Whether a suspect gives the student's output: first in the head that is most wrong, then in all of them."""
+
+    def __init__(self, got, expected):
+        self.got, self.expected = got, expected
+        wrong = ~((got.double() - expected.o).abs() <= expected.allowed_o)
+        self.everywhere = torch.cartesian_prod(torch.arange(got.shape[0]), torch.arange(got.shape[1]))
+        most = wrong.flatten(2).sum(2).flatten().argmax()
+        self.probe = self.everywhere[most : most + 1]
+
+    def fits(self, suspect):
+        return self.agrees(suspect, self.probe) and self.agrees(suspect, self.everywhere)
+
+    def agrees(self, suspect, pairs):
+        """True where the output of these pairs is the suspect's, and not the right one."""
+        batch, head = pairs.unbind(1)
+        o, size = suspect.asked.answer(pairs)
+        got, right = self.got[batch, head].double(), self.expected.o[batch, head]
+        allowed = self.expected.allowed_o[batch, head]
+        o = o.to(self.got.dtype).double()  # what overflows the output's dtype does so here
+        wrong = ~((got - right).abs() <= allowed)
+        if not (wrong & ~((o - right).abs() <= allowed)).any():
+            return False
+        alike = (got == o) | (o.isnan() & (got.isnan() | (got == 0)))  # 0 / 0, or its guarded twin
+        if suspect.rounding:
+            finite = got.isfinite() & o.isfinite()
+            if not (alike | finite).float().mean() >= NEARLY_ALL:
+                return False
+            left, error = (got - o)[wrong & finite], (got - right)[wrong & finite]
+            return bool(left.norm() <= EXPLAINED * error.norm())
+        near = alike | (o.isfinite() & ((got - o).abs() <= 2 * self.expected.relative * size + 1e-6))
+        if o.isfinite().all():
+            return bool(near.all())
+        return bool(near.float().mean() >= NEARLY_ALL and near[wrong].float().mean() >= NEARLY_ALL)
+
+
+def two_at_once(tried, asked, judge, deadline):
+    """Pairs of suspects of different kinds, both at work; the first pair that fits."""
+    simple = [suspect for suspect in tried if suspect.kind and not suspect.general]
+    for first, second in itertools.combinations(simple, 2):
+        if first.kind == second.kind:
+            continue
+        if time.thread_time() > deadline:
+            return []
+        changed = {
+            field.name: getattr(second.asked, field.name)
+            for field in fields(Question)
+            if getattr(second.asked, field.name) is not getattr(asked, field.name)
+        }
+        both = replace(
+            first,
+            equals=f"{first.equals}, together with {second.equals}",
+            question=f"{first.question} And: {second.question}",
+            asked=replace(first.asked, **changed),
+        )
+        if judge.fits(both):
+            return [both]
+    return []
+
+
+def lse_causes(case, placed, got, expected):
+    """What an lse equals instead, where o is right. got, expected: (B, Hq, Nq)."""
+    q, k, _ = (tensor.tensor.double() for tensor in placed)
+    group = case.Hq // case.kv_heads
+    scores = q @ k.repeat_interleave(group, 1).mT
+    hidden = ~case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
+    raw_max = scores.masked_fill(hidden, -math.inf).amax(-1)
+    row_max, ln2 = raw_max / math.sqrt(case.D), math.log(2.0)
+    log_sum = expected - row_max
+    base = "in which base are your maximum and your sum?"
+    both = "which two parts make log(sum(exp(score)))?"
+    for equals, question, section, lse in (
+        ("the right one in base 2", base, ONLINE, expected / ln2),
+        ("the right one times ln 2", base, ONLINE, expected * ln2),
+        ("the maximum in base 2 plus the natural logarithm of the sum", base, ONLINE, row_max / ln2 + log_sum),
+        ("the maximum plus the logarithm of the sum in base 2", base, ONLINE, row_max + log_sum / ln2),
+        ("the logarithm of the sum alone, without the maximum", both, SOFTMAX, log_sum),
+        ("the maximum alone", both, SOFTMAX, row_max),
+        ("the maximum plus the sum, without a logarithm", both, SOFTMAX, row_max + log_sum.exp()),
+        ("one whose maximum is not scaled", "is the maximum one of the scaled scores?", SOFTMAX, raw_max + log_sum),
+        ("its own negative", "which sign has the maximum?", SOFTMAX, -expected),
+    ):
+        if torch.allclose(got.double(), lse, rtol=1e-4, atol=1e-4) and not torch.allclose(lse, expected, rtol=1e-3):
+            return [Cause(f"{equals}", question, section)]
+    return []
+
+
+def say(found, what="output"):
+    """` Your output equals ..., and also ....`, or an empty string."""
+    if not found:
         return ""
-    heads = torch.arange(case.Hq) // (case.Hq // case.kv_heads)
-    asked = Question(q, k, v, case.visibility.mask, 1.0 / math.sqrt(case.D), heads)
-    fits = {}
-    for equals, hint, changed in what_ifs(case, asked):
-        o, _, size = oracle.attention(*in_order(changed))
-        near = (got.double() - o).abs() <= 2 * expected.relative * size + 1e-6
-        near |= (size == 0) & ~got.isfinite()  # a row that sees no key: the kernel's 0 / 0
-        different = (o - expected.o).abs() > expected.allowed_o
-        if different.any() and near.all():
-            fits[equals] = hint
-    if not fits:
-        fits = forgotten_rescaling(asked, got, expected)
-    if not fits:
-        return ""
-    hints = "; ".join(dict.fromkeys(fits.values()))
-    end = "" if hints.endswith("?") else "."
-    return f" Your output equals {' and also '.join(fits)}: {hints}{end}"
-
-
-def name_lse(got, expected):
-    """What an lse equals instead of the natural logarithm of the sum, if that can be told."""
-    got = got.double()
-    if torch.allclose(got, expected / math.log(2.0), rtol=1e-5, atol=1e-5):
-        return " Your lse equals the right one in base 2: multiply by ln 2 where it is needed."
-    if torch.allclose(got, expected * math.log(2.0), rtol=1e-5, atol=1e-5):
-        return " Your lse equals the right one times ln 2: it was in natural logarithms already."
-    return ""
-
-
-def locate(facts):
-    """Where the wrong elements are: `first wrong row 32; rows before it agree.` and what else the facts show."""
-    first_row = facts["row_ranges"][0][0]
-    said = []
-    if facts["unwritten"]:
-        said.append(f"{facts['unwritten']} of {facts['total']} elements of the output were never written")
-    if facts["row_ranges"] == [(0, facts["num_rows"] - 1)]:
-        where = "every row has wrong elements" if facts["num_rows"] > 1 else "the only row is wrong"
-    elif len(facts["row_ranges"]) == 1 and facts["row_ranges"][0][1] < facts["num_rows"] - 1:
-        where = f"only rows {show(facts['row_ranges'])} of {facts['num_rows']} are wrong"
-    elif len(facts["row_ranges"]) > 4:
-        count = sum(last - first + 1 for first, last in facts["row_ranges"])
-        where = f"{count} of {facts['num_rows']} rows are wrong, the first is row {first_row}"
-    elif len(facts["row_ranges"]) > 1:
-        where = f"wrong rows {show(facts['row_ranges'])} of {facts['num_rows']}"
-    else:
-        where = f"first wrong row {first_row}; rows before it agree"
-    said.append(where)
-    if len(facts["heads"]) < facts["num_heads"]:
-        some = ", ".join(f"({b}, {h})" for b, h in facts["heads"][:6])
-        more = f" and {len(facts['heads']) - 6} more" if len(facts["heads"]) > 6 else ""
-        said.append(f"only (batch, head) {some}{more} of {facts['num_heads']}")
-    if facts["columns"] and facts["columns"] != [(0, facts["num_columns"] - 1)] and facts["num_columns"] > 1:
-        said.append(f"columns {show(facts['columns'])} of {facts['num_columns']}")
-    if facts["nan"] or facts["inf"]:
-        kinds = {"NaN": facts["nan"], "infinite": facts["inf"]}
-        said.append(" and ".join(f"{count} {kind}" for kind, count in kinds.items() if count) + " values")
-    at = ", ".join(map(str, facts["first"]))
-    said.append(
-        f"at ({at}) got {facts['first_got']:.6g}, expected {facts['first_expected']:.6g}: "
-        f"off by {abs(facts['first_got'] - facts['first_expected']):.1e} where {facts['first_allowed']:.1e} is allowed"
-    )
-    return "; ".join(said) + "."
-
-
-def show(ranges):
-    """[(0, 3), (9, 9)] -> `0-3, 9`"""
-    shown = [f"{a}-{b}" if a != b else f"{a}" for a, b in ranges[:4]]
-    return ", ".join(shown) + (", ..." if len(ranges) > 4 else "")
+    named = ", and also ".join(cause.equals for cause in found[:NAMED])
+    more = f", and {len(found) - NAMED} more mistakes of which this case shows no difference" * (len(found) > NAMED)
+    return f" Your {what} equals {named}{more}."

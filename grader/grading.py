@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from grader import assignment, inputs, sandbox, timing, verdict
+from grader import agreement, assignment, inputs, sandbox, timing, verdict
 from grader.result import Aspect, Outcome, Result
 from grader.sandbox import Child, ChildFailed, WorkerBroken
 
@@ -51,8 +51,10 @@ def grade(request, lanes, on_result=lambda result: None):
             on_result(result)
 
         ProblemGrader(request, problem, keep).run()
+        agreement.settle(problem, {case.name: case for case in request.cases(problem)}, request.seed, results)
         return results
 
+    torch.set_num_threads(1)  # the lanes are the parallelism: small tensors, many questions
     pool = ThreadPoolExecutor(lanes)
     try:
         return [result for results in pool.map(one, request.problems) for result in results]

@@ -130,30 +130,6 @@ def merged(q, k, v, mask, tile, tf32):
     return o.to(q.dtype).double(), lse
 
 
-def forgetful(q, k, v, mask, scale, kv_heads, tile, what):
-    """An online softmax in float64 that does not rescale `what` ("acc", "row_sum" or both): for diagnoses.
-
-    Takes what `attention` takes, and the tile of keys. Returns o and size as there.
-    """
-    q, k, v = q.double(), k.double()[:, kv_heads], v.double()[:, kv_heads]
-    q_pos = torch.arange(q.shape[2], device=q.device)
-    row_max = q.new_full((*q.shape[:3], 1), -math.inf)
-    row_sum, acc, size = torch.zeros_like(row_max), torch.zeros_like(q), torch.zeros_like(q)
-    for start in range(0, k.shape[2], tile):
-        k_pos = torch.arange(start, min(start + tile, k.shape[2]), device=q.device)
-        scores = (q @ k[:, :, start : start + tile].mT * scale).masked_fill(~mask(q_pos, k_pos), -math.inf)
-        new_max = torch.maximum(row_max, scores.amax(-1, keepdim=True))
-        pivot = new_max.masked_fill(new_max == -math.inf, 0.0)
-        alpha, p = torch.exp(row_max - pivot), torch.exp(scores - pivot)
-        v_tile = v[:, :, start : start + tile]
-        row_sum = row_sum * (1.0 if "row_sum" in what else alpha) + p.sum(-1, keepdim=True)
-        acc = acc * (1.0 if "acc" in what else alpha) + p @ v_tile
-        size = size * (1.0 if "acc" in what else alpha) + p @ v_tile.abs()
-        row_max = new_max
-    total = row_sum.masked_fill(row_sum == 0.0, 1.0)
-    return acc / total, size / total
-
-
 def drop_to_tf32(x):
     """float32 with the 13 low bits of the mantissa dropped: what the tensor core reads of a float32."""
     return (x.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)

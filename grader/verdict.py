@@ -5,7 +5,7 @@ import re
 
 import torch
 
-from grader import compare, diagnose, oracle, work
+from grader import compare, diagnose, locate, oracle, work
 from grader.result import Outcome
 
 
@@ -31,19 +31,30 @@ def of_reply(problem, case, placed, reply, path, device):
     if facts and facts["nan"] and reply["trace"] and reply["trace"]["undefined"]:
         return Outcome.UNSAFE, of_undefined(problem, reply["trace"]["undefined"][0]), facts | {"trace": reply["trace"]}
     if facts:
-        sentence = diagnose.locate(facts) + diagnose.name_the_mistake(case, q, k, v, outputs[0], answer)
-        return Outcome.WRONG, sentence, facts
+        records = reply["trace"]["visits"] if reply["trace"] else ()
+        causes = diagnose.causes(problem, case, placed, outputs[0], answer, records)
+        facts |= {"where": locate.where(facts), "what": "output", "tiles": diagnose.tile_sizes(records)}
+        return Outcome.WRONG, *with_causes(facts, causes)
     if problem.returns_lse:
         facts = compare.mismatch(outputs[1], answer.lse, answer.allowed_lse)
         if facts:
-            sentence = f"o is right, lse is not: {diagnose.locate(facts)}{diagnose.name_lse(outputs[1], answer.lse)}"
-            return Outcome.WRONG, sentence, facts
+            causes = diagnose.lse_causes(case, placed, outputs[1], answer.lse)
+            facts |= {"where": f"o is right, lse is not: {locate.where(facts)}", "what": "lse"}
+            return Outcome.WRONG, *with_causes(facts, causes)
     if case in problem.memory_cases:
         return of_memory(case, reply)
     waste = work.wasted(case, reply) if reply["trace"] else None
     if waste:
         return Outcome.WASTEFUL, *waste
     return Outcome.PASSED, "", {}
+
+
+def with_causes(facts, causes):
+    """(sentence, facts) of a mismatch: where it is wrong, and what it equals instead if that can be told."""
+    facts = {key: value for key, value in facts.items() if key not in ("question", "section")} | {"causes": causes}
+    if causes:
+        facts |= {"question": causes[0].question, "section": causes[0].section}
+    return facts["where"] + diagnose.say(causes, facts["what"]), facts
 
 
 def of_exception(reply, problem):

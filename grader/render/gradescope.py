@@ -34,6 +34,7 @@ def render(results):
 
 def output(result):
     lines = [f"{result.outcome.value}: {result.description}", result.sentence]
+    lines += [f"ask yourself: {result.facts['question']}"] if "question" in result.facts else []
     lines += [f"again: {result.again}"] if result.outcome is not Outcome.PASSED and result.again else []
     lines += [f"printed:\n{result.printed}"] if result.printed else []
     return "\n".join(line for line in lines if line)

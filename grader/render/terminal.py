@@ -70,6 +70,8 @@ def show_failures(console, group, lines=None):
         head = Text(f'{first.problem} "{first.case}" ({first.description}): ')
         console.print(head + Text(outcome.value, style=STYLE.get(outcome, "red")), soft_wrap=True)
         console.print(Text(f"  {sentence}"), soft_wrap=True)
+        if "question" in first.facts:
+            console.print(Text(f"  ask yourself: {first.facts['question']}"), soft_wrap=True)
         if len(same) > 1:
             console.print(f"  the same in {len(same) - 1} more case{'s' * (len(same) > 2)}", markup=False)
         show_printed(console, first.printed, PRINTED_LINES if lines is None else lines)

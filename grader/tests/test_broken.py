@@ -15,7 +15,9 @@ def test_mistake_is_rejected(mistake, tmp_path):
     source = mistake.apply(solution(mistake.problem))
     (result,) = grade_text(tmp_path, mistake.problem, source, names=[mistake.case])
     assert result.outcome is mistake.outcome, result.sentence
-    assert mistake.because in result.sentence
+    assert mistake.because and mistake.because in result.sentence
+    if result.facts.get("causes"):
+        assert result.facts["question"].endswith("?") and result.facts["section"]
 
 
 def test_names_are_unique():

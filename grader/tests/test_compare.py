@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from grader import compare, diagnose
+from grader import compare, locate
 
 
 def facts_of(got, expected=None, allowed=1e-3):
@@ -28,7 +28,7 @@ def test_unwritten_memory_is_told_from_nan():
     got.view(torch.int16)[0, 0, 3] = -1
     facts = facts_of(got)
     assert (facts["unwritten"], facts["nan"]) == (2, 0)
-    assert "2 of 8 elements of the output were never written" in diagnose.locate(facts)
+    assert "2 of 8 elements of the output were never written" in locate.where(facts)
 
 
 def test_where_the_errors_are():
@@ -36,7 +36,7 @@ def test_where_the_errors_are():
     got[1, 2, 5:, 3] = 1.0
     facts = facts_of(got)
     assert facts["heads"] == [(1, 2)] and facts["row_ranges"] == [(5, 7)] and facts["columns"] == [(3, 3)]
-    said = diagnose.locate(facts)
+    said = locate.where(facts)
     assert "first wrong row 5; rows before it agree" in said
     assert "only (batch, head) (1, 2) of 6" in said and "columns 3 of 4" in said
     assert "at (1, 2, 5, 3) got 1, expected 0: off by 1.0e+00 where 1.0e-03 is allowed" in said
@@ -50,7 +50,7 @@ def test_infinities_are_counted():
 def test_scattered_rows_are_counted_not_listed():
     got = torch.zeros(1, 1, 20, 1)
     got[0, 0, ::2] = 1.0
-    assert "10 of 20 rows are wrong, the first is row 0" in diagnose.locate(facts_of(got))
+    assert "10 of 20 rows are wrong, the first is row 0" in locate.where(facts_of(got))
 
 
 def test_ranges():

@@ -47,15 +47,23 @@ P1 = (
         "scores.amax(dim=-1, keepdim=True)",
         "scores.amax(dim=(-2, -1), keepdim=True)",
         "rows of very different size",
+        because="one maximum for all rows",
     ),
-    mistake("p1", "no maximum", "torch.exp(scores - row_max)", "torch.exp(scores)", "scores rising along the keys"),
+    mistake(
+        "p1",
+        "no maximum",
+        "torch.exp(scores - row_max)",
+        "torch.exp(scores)",
+        "scores rising along the keys",
+        because="without a maximum",
+    ),
     mistake(
         "p1",
         "lse without the maximum",
         "(row_max + row_sum.log())",
         "row_sum.log()",
         "whole tiles",
-        because="lse",
+        because="the logarithm of the sum alone",
     ),
     mistake(
         "p1",
@@ -71,6 +79,7 @@ P1 = (
         "q.float() @ k.float().transpose(-2, -1)",
         "(q @ k.transpose(-2, -1)).float()",
         "scores rising along the keys",
+        because="whose scores are rounded to float16",
     ),
     mistake("p1", "causal strict", "diagonal=1", "diagonal=0", "causal", because="query's own key"),
     mistake(
@@ -108,6 +117,7 @@ P2 = (
         "torch.maximum(row_max, scores.amax(dim=-1, keepdim=True))",
         "scores.amax(dim=-1, keepdim=True)",
         "scores falling along the keys",
+        because="whose maximum is that of the last tile alone",
     ),
     mistake(
         "p2",
@@ -126,6 +136,7 @@ P2 = (
             "(acc * alpha + p @ v[:, :, k_start:k_end].float()).to(q.dtype)",
         ),
         "values with a large offset",
+        because="whose acc is rounded to float16",
     ),
     mistake(
         "p2",
@@ -133,6 +144,7 @@ P2 = (
         'scores = scores.masked_fill(k_pos > q_pos, float("-inf"))',
         'scores = scores.masked_fill(k_pos // BLOCK_K > q_pos // BLOCK_K, float("-inf"))',
         "causal",
+        because="a causal mask by tiles of 64",
     ),
     mistake(
         "p2",
@@ -170,6 +182,7 @@ P3 = (
         "tl.max(scores, 1) * qk_scale",
         "tl.max(tl.max(scores, 1), 0) * qk_scale",
         "rows of very different size",
+        because="one maximum for the 32 rows of a tile",
     ),
     mistake(
         "p3",
@@ -189,6 +202,7 @@ P3 = (
         "tl.maximum(row_max, tl.max(scores, 1) * qk_scale)",
         "tl.max(scores, 1) * qk_scale",
         "scores falling along the keys",
+        because="whose maximum is that of the last tile alone",
     ),
     mistake(
         "p3",
@@ -196,6 +210,7 @@ P3 = (
         "tl.maximum(row_max, tl.max(scores, 1) * qk_scale)",
         "tl.maximum(row_max, 0.0)",
         "scores rising along the keys",
+        because="without a maximum",
     ),
     mistake("p3", "scale missing", SCALE, "LOG2_E", "whole tiles", because="without a scale"),
     mistake("p3", "scale by D", SCALE, "LOG2_E / D", "whole tiles", because="1 / D"),
@@ -218,6 +233,7 @@ P3 = (
             "acc = tl.zeros([BLOCK_Q, D], q.dtype)",
         ),
         "values with a large offset",
+        because="whose acc is rounded to float16",
     ),
     mistake(
         "p3",
@@ -225,8 +241,16 @@ P3 = (
         (STEP, "row_sum = tl.zeros([BLOCK_Q], tl.float32)"),
         ("row_sum = (row_sum * alpha + tl.sum(p, 1)).to(q.dtype)", "row_sum = tl.zeros([BLOCK_Q], q.dtype)"),
         "values with a large offset",
+        because="whose row_sum is rounded to float16",
     ),
-    mistake("p3", "V read with K's strides", "stride_vn + d", "stride_kn + d", "q, k and v each with another layout"),
+    mistake(
+        "p3",
+        "V read with K's strides",
+        "stride_vn + d",
+        "stride_kn + d",
+        "q, k and v each with another layout",
+        because="reads V with the row stride of K",
+    ),
     mistake(
         "p3",
         "O written with Q's strides",
@@ -236,7 +260,14 @@ P3 = (
         outcome=Outcome.UNSAFE,
         because="the output's own strides",
     ),
-    mistake("p3", "batch ignored for K", "K += batch * stride_kb + head", "K += head", "every batch and head its own"),
+    mistake(
+        "p3",
+        "batch ignored for K",
+        "K += batch * stride_kb + head",
+        "K += head",
+        "every batch and head its own",
+        because="the keys of batch 0 in every batch for K alone",
+    ),
     mistake(
         "p3",
         "batch ignored for K and V",
@@ -261,7 +292,14 @@ P3 = (
         "ragged tail",
         because="never written",
     ),
-    mistake("p3", "not divided at the end", "o = acc / row_sum[:, None]", "o = acc", "whole tiles"),
+    mistake(
+        "p3",
+        "not divided at the end",
+        "o = acc / row_sum[:, None]",
+        "o = acc",
+        "whole tiles",
+        because="not divided by the sum",
+    ),
     mistake(
         "p3",
         "input mutated",
@@ -291,16 +329,32 @@ P4 = (
         "k_pos[None, :] <= q_pos[:, None]",
         "k_pos[None, :] // BLOCK_K <= q_pos[:, None] // BLOCK_K",
         "whole tiles",
+        because="a causal mask by tiles of 32",
     ),
-    mistake("p4", "diagonal not masked", "            visible &= k_pos", "            k_pos", "whole tiles"),
+    mistake(
+        "p4",
+        "diagonal not masked",
+        "            visible &= k_pos",
+        "            k_pos",
+        "whole tiles",
+        because="a causal mask by tiles of 32",
+    ),
     mistake(
         "p4",
         "diagonal dropped",
         "k_end = tl.minimum(q_start + BLOCK_Q, N)",
         "k_end = tl.minimum(q_start, N)",
         "whole tiles",
+        because="without its diagonal tiles",
     ),
-    mistake("p4", "phase 1 one tile short", "range(0, masked_start", "range(BLOCK_K, masked_start", "many tiles"),
+    mistake(
+        "p4",
+        "phase 1 one tile short",
+        "range(0, masked_start",
+        "range(BLOCK_K, masked_start",
+        "many tiles",
+        because="leaves out its first tile",
+    ),
     mistake("p4", "acc not rescaled", "acc * alpha[:, None]", "acc", "many tiles", because="acc is not rescaled"),
 )
 
@@ -320,6 +374,7 @@ P5 = (
         "V += batch * stride_vb + kv_head",
         "V += batch * stride_vb + head * 0",
         "groups of four",
+        because="kv head 0 for every query head for V alone",
     ),
     mistake(
         "p5",
@@ -357,6 +412,7 @@ P6 = (
         "tl.maximum(0, q_start - window_size + 1) // BLOCK_K * BLOCK_K",
         "tl.maximum(0, q_start // BLOCK_K - window_size // BLOCK_K) * BLOCK_K",
         "window not a multiple of a tile",
+        because="counted in tiles",
     ),
     mistake(
         "p6",
@@ -364,6 +420,7 @@ P6 = (
         "tl.maximum(0, q_start - window_size + 1) // BLOCK_K * BLOCK_K",
         "tl.cdiv(tl.maximum(0, q_start - window_size + 1), BLOCK_K) * BLOCK_K",
         "window not a multiple of a tile",
+        because="rounded up",
     ),
     mistake(
         "p6",
@@ -371,22 +428,44 @@ P6 = (
         "range(first, inside, BLOCK_K)",
         "range(first, first, BLOCK_K)",
         "window not a multiple of a tile",
+        because="without the tiles at its edge",
     ),
-    mistake("p6", "window ignored", "(age >= 0) & (age < window_size)", "age >= 0", "window smaller than a tile"),
-    mistake("p6", "future visible", "(age >= 0) & (age < window_size)", "age < window_size", "whole tiles"),
+    mistake(
+        "p6",
+        "window ignored",
+        "(age >= 0) & (age < window_size)",
+        "age >= 0",
+        "window smaller than a tile",
+        because="too old for the window are not masked",
+    ),
+    mistake(
+        "p6",
+        "future visible",
+        "(age >= 0) & (age < window_size)",
+        "age < window_size",
+        "whole tiles",
+        because="a causal mask by tiles of 32",
+    ),
     mistake(
         "p6",
         "NaN from rows that see nothing",
         'tl.where(new_max == float("-inf"), 0.0, new_max)',
         "new_max",
         "window of whole tiles",
-        because="NaN",
+        because="NaN for rows whose first tile hides every key",
     ),
 )
 
 P7 = (
     mistake("p7", "sinks missing", " | (k_pos[None, :] < sink_size)", "", "one sink", because="without sinks"),
-    mistake("p7", "sink phase missing", "range(0, sink_end, BLOCK_K)", "range(0, 0, BLOCK_K)", "sinks of whole tiles"),
+    mistake(
+        "p7",
+        "sink phase missing",
+        "range(0, sink_end, BLOCK_K)",
+        "range(0, 0, BLOCK_K)",
+        "sinks of whole tiles",
+        because="only where the window's own tiles hold them",
+    ),
     mistake(
         "p7",
         "one sink more",
@@ -401,6 +480,7 @@ P7 = (
         "sink_end = tl.minimum(sink_size, first)",
         "sink_end = sink_size",
         "sinks overlapping the window",
+        because="counts keys twice where the sink phase and the window",
     ),
     mistake(
         "p7",
@@ -416,8 +496,16 @@ P7 = (
         "(k_pos[None, :] < sink_size)",
         "(k_pos[None, :] // BLOCK_K * BLOCK_K < sink_size)",
         "one sink",
+        because="sinks rounded up to whole tiles",
     ),
-    mistake("p7", "window one wide", "age < window_size", "age <= window_size", "sinks larger than the window"),
+    mistake(
+        "p7",
+        "window one wide",
+        "age < window_size",
+        "age <= window_size",
+        "sinks larger than the window",
+        because="a window of 10",
+    ),
 )
 
 MISTAKES = (*P1, *P2, *P3, *P4, *P5, *P6, *P7)

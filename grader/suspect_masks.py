@@ -1,0 +1,278 @@
+"""The catalogue of mistakes about who sees whom: masks, phases of tiles, windows and sinks."""
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from grader.suspects import Suspect
+from grader.visibility import Visibility
+
+DIAGONAL = "4 masks and phases: causal"
+WINDOW = "4 masks and phases: the window"
+SINKS = "4 masks and phases: sinks"
+PHASES = "4 masks and phases: which phase visits which tile"
+
+
+def by_position(asked, case):
+    """Masks that are wrong by position, whatever the tiles."""
+    seen = case.visibility
+
+    def suspect(equals, question, section, weight):
+        return Suspect(equals, question, section, replace(asked, weight=weight), kind="mask")
+
+    yield suspect("attention without a mask", "is the mask applied before the maximum?", DIAGONAL, Visibility().mask)
+    yield suspect(
+        "attention that sees the future only", "which side of the diagonal is hidden?", DIAGONAL,
+        lambda q, k: q[:, None] <= k[None, :],
+    )  # fmt: skip
+    yield suspect(
+        "a causal mask that hides the query's own key", "does a query see itself: `<` or `<=`?", DIAGONAL,
+        lambda q, k: seen.mask(q, k) & (q[:, None] != k[None, :]),
+    )  # fmt: skip
+    yield suspect(
+        "a causal mask that shows one key too many", "does a query see the next key: `<` or `<=`?", DIAGONAL,
+        lambda q, k: seen.mask(q, k) | (k[None, :] == q[:, None] + 1),
+    )  # fmt: skip
+    if case.window is not None:
+        yield from windows_by_position(case, suspect)
+    if case.sinks:
+        yield from sinks_by_position(case, suspect)
+
+
+def windows_by_position(case, suspect):
+    seen, sinks = case.visibility, case.sinks or 0
+    other = {case.window - 1: "`<` or `<=`?", case.window + 1: "`<` or `<=`?"}
+    if sinks:
+        other |= {case.window - sinks: "are the sinks part of the window?"}
+        other |= {case.window + sinks: "are the sinks part of the window?"}
+    for window, question in other.items():
+        if window > 0:
+            equals = f"a window of {window}"
+            yield suspect(equals, f"how old may a key be: {question}", WINDOW, replace(seen, window=window).mask)
+    yield suspect(
+        "a causal mask without a window", "which keys are too old?", WINDOW, Visibility(causal=True).mask,
+    )  # fmt: skip
+    yield suspect(
+        "a window that hides no key of the future", "which two conditions make a window?", WINDOW,
+        lambda q, k: (q[:, None] - k[None, :] < case.window) | (k[None, :] < sinks),
+    )  # fmt: skip
+
+
+def sinks_by_position(case, suspect):
+    seen, sinks = case.visibility, case.sinks
+    for count in (sinks - 1, sinks + 1):
+        if count:
+            equals = f"{count} sink{'s' * (count > 1)}"
+            yield suspect(equals, "which key is the last sink: `<` or `<=`?", SINKS, replace(seen, sinks=count).mask)
+    yield suspect(
+        "a window without sinks", "is a sink visible when it is too old for the window?", SINKS,
+        replace(seen, sinks=0).mask,
+    )  # fmt: skip
+    yield suspect(
+        "sinks that are visible to queries before them", "may a query see a sink that comes after it?", SINKS,
+        lambda q, k: seen.mask(q, k) | (k[None, :] < sinks),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Where the phases of each query's tile lie, as columns (Nq, 1), and who sees whom, (Nq, Nk).
+
+    first <= inside <= diagonal < end as in the reference: the window's edge, its inside, the diagonal. sinks: the sink
+    phase covers [0, sinks).
+    """
+
+    start: torch.Tensor
+    first: torch.Tensor
+    inside: torch.Tensor
+    diagonal: torch.Tensor
+    end: torch.Tensor
+    sinks: torch.Tensor
+    age: torch.Tensor
+    k: torch.Tensor
+    seen: torch.Tensor
+
+    @property
+    def window_phases(self):
+        """True in tiles that the window's phases load."""
+        return (self.k >= self.first) & (self.k < self.end)
+
+
+def phases(case, q, k, BLOCK_Q, BLOCK_K):
+    """The reference's phases for tiles of this size."""
+    q, k = q[:, None], k[None, :]
+    start = q // BLOCK_Q * BLOCK_Q
+    window = min(case.window or 2 * case.N, 2 * case.N)  # no window: none that cuts any tile
+    diagonal = start // BLOCK_K * BLOCK_K
+    first = (start - window + 1).clamp(min=0) // BLOCK_K * BLOCK_K
+    oldest_for_all = (start + BLOCK_Q - window).clamp(min=0)
+    inside = torch.minimum(-(-oldest_for_all // BLOCK_K) * BLOCK_K, diagonal)
+    sinks = -(-first.clamp(max=case.sinks or 0) // BLOCK_K) * BLOCK_K
+    seen = case.visibility.mask(q[:, 0], k[0])
+    return Phases(start, first, inside, diagonal, start + BLOCK_Q, sinks, q - k, k, seen)
+
+
+def by_tile(asked, case, BLOCK_Q, BLOCK_K, known):
+    """Masks and phases that are wrong by tile, for tiles of this size; known: it is not guessed."""
+    rules = (*ANY_CAUSAL, *(WINDOWED if case.window else ()), *(WITH_SINKS if case.sinks else ()))
+    rules += BY_ROWS if BLOCK_Q != BLOCK_K else ()  # the same as by keys where the tiles are square
+    for equals, question, section, weight in rules:
+
+        def rule(q, k, weight=weight):
+            return weight(phases(case, q, k, BLOCK_Q, BLOCK_K), case, BLOCK_Q, BLOCK_K)
+
+        equals = equals.format(BLOCK_Q=BLOCK_Q, BLOCK_K=BLOCK_K)
+        yield Suspect(equals, question, section, replace(asked, weight=rule), kind="mask" if known else "")
+
+
+# (equals, question, section, weight from the phases): what each query sees instead.
+ANY_CAUSAL = (
+    (
+        "a causal mask by tiles of {BLOCK_K}: inside a tile the future is seen",
+        "which tiles need a mask by position, tokens against tokens, and is it applied there?", DIAGONAL,
+        lambda p, case, BQ, BK: p.seen | ((p.k // BK == (p.k + p.age) // BK) & (p.age < 0)),
+    ),
+    (
+        "a causal mask that shows one key too many inside tiles of {BLOCK_K}",
+        "does a query see the next key: `<` or `<=`?", DIAGONAL,
+        lambda p, case, BQ, BK: p.seen | ((p.age == -1) & (p.k < p.end)),
+    ),
+    (
+        "attention without its diagonal tiles ({BLOCK_Q} queries, {BLOCK_K} keys)",
+        "where does the last phase end, and does it reach the query's own key?", PHASES,
+        lambda p, case, BQ, BK: p.seen & (p.k < p.diagonal),
+    ),
+    (
+        "attention whose phase without a mask leaves out its first tile of {BLOCK_K} keys",
+        "where does that phase's loop begin?", PHASES,
+        lambda p, case, BQ, BK: p.seen & ((p.k < p.inside) | (p.k >= p.inside + BK) | (p.k >= p.diagonal)),
+    ),
+    (
+        "attention whose phase without a mask leaves out its last tile of {BLOCK_K} keys",
+        "where does that phase's loop end, and the next begin?", PHASES,
+        lambda p, case, BQ, BK: p.seen & ((p.k < p.diagonal - BK) | (p.k >= p.diagonal) | (p.k < p.inside)),
+    ),
+    (
+        "attention without the phase that needs no mask (tiles of {BLOCK_K} keys)",
+        "does that phase's loop run at all?", PHASES,
+        lambda p, case, BQ, BK: p.seen & ((p.k < p.inside) | (p.k >= p.diagonal)),
+    ),
+    (
+        "attention that counts the diagonal tiles twice (tiles of {BLOCK_K} keys)",
+        "which two phases load the same tile?", PHASES,
+        lambda p, case, BQ, BK: p.seen * (1 + (p.k >= p.diagonal).long()),
+    ),
+)  # fmt: skip
+
+BY_ROWS = (
+    (
+        "attention whose future is not masked inside the tiles that are loaded ({BLOCK_Q} queries, {BLOCK_K} keys)",
+        "which tiles need a mask by position, and is it applied there?", DIAGONAL,
+        lambda p, case, BQ, BK: p.seen | ((p.age < 0) & (p.k < -(-p.end // BK) * BK)),
+    ),
+    (
+        "attention that ends where its tile of {BLOCK_Q} queries begins",
+        "where does the last phase end, and does it reach the query's own key?", PHASES,
+        lambda p, case, BQ, BK: p.seen & (p.k < p.start),
+    ),
+)  # fmt: skip
+
+WINDOWED = (
+    (
+        "attention whose keys too old for the window are not masked inside the tiles that are loaded",
+        "which phase holds keys that some of its queries see and others do not?", WINDOW,
+        lambda p, case, BQ, BK: p.seen | ((p.age >= 0) & p.window_phases),
+    ),
+    (
+        "a window whose first tile is counted in tiles: q_start // {BLOCK_K} - window // {BLOCK_K}",
+        "the first key that the first query sees is a token: in which tile does it lie?", WINDOW,
+        lambda p, case, BQ, BK: p.seen
+        & ((p.k >= (p.start // BK - case.window // BK).clamp(min=0) * BK) | (p.k < p.sinks)),
+    ),
+    (
+        "a window whose first tile is rounded up (tiles of {BLOCK_K} keys)",
+        "a window that begins inside a tile: does that tile hold keys that are seen?", WINDOW,
+        lambda p, case, BQ, BK: p.seen
+        & ((p.k >= -(-(p.start - case.window + 1).clamp(min=0) // BK) * BK) | (p.k < p.sinks)),
+    ),
+    (
+        "a window whose first tile is that of the tile's last query",
+        "which query of the tile looks back furthest?", WINDOW,
+        lambda p, case, BQ, BK: p.seen
+        & ((p.k >= (p.start + BQ - case.window).clamp(min=0) // BK * BK) | (p.k < p.sinks)),
+    ),
+    (
+        "a window without the tiles at its edge (tiles of {BLOCK_K} keys)",
+        "which phase loads the tiles that only some of the queries see?", PHASES,
+        lambda p, case, BQ, BK: p.seen & ((p.k < p.sinks) | (p.k < p.first) | (p.k >= p.inside)),
+    ),
+    (
+        "a window measured in tiles of {BLOCK_K}", "is the window a number of tokens or of tiles?", WINDOW,
+        lambda p, case, BQ, BK: (p.age >= 0)
+        & (((p.k + p.age) // BK - p.k // BK <= case.window // BK) | (p.k < (case.sinks or 0))),
+    ),
+)  # fmt: skip
+
+WITH_SINKS = (
+    (
+        "attention whose sinks are seen only where the window's own tiles hold them (tiles of {BLOCK_K} keys)",
+        "which phase loads the sinks of a query far from them?", SINKS,
+        lambda p, case, BQ, BK: p.seen & (p.k >= p.first),
+    ),
+    (
+        "attention that counts keys twice where the sink phase and the window load the same tile "
+        "(tiles of {BLOCK_K} keys)",
+        "where must the sink phase end when the window has already begun?", SINKS,
+        lambda p, case, BQ, BK: p.seen
+        * (1 + ((p.k >= p.first) & (p.k < -(-min(case.sinks, case.N) // BK) * BK)).long()),
+    ),
+    (
+        "sinks rounded up to whole tiles of {BLOCK_K}", "is the sink tile masked by token?", SINKS,
+        lambda p, case, BQ, BK: p.seen | ((p.age >= 0) & (p.k // BK * BK < case.sinks)),
+    ),
+    (
+        "sinks that are visible to queries before them, inside the tiles that are loaded",
+        "may a query see a sink that comes after it?", SINKS,
+        lambda p, case, BQ, BK: p.seen | ((p.k < case.sinks) & (p.k < p.end)),
+    ),
+    (
+        "sinks without the last, partly filled tile of {BLOCK_K}", "how many tiles hold the sinks?", SINKS,
+        lambda p, case, BQ, BK: p.seen & ((p.k >= p.first) | (p.k < case.sinks // BK * BK)),
+    ),
+)  # fmt: skip
+
+
+def by_visits(asked, case, visits):
+    """What the tiles that the kernel really met would give. visits: (B, Hq, Nq, Nk), how often it met each pair."""
+    q, k = torch.arange(case.N), torch.arange(case.num_keys)
+    seen = case.visibility.mask(q, k)
+    missed, twice = seen & (visits == 0), seen & (visits > 1)
+
+    def suspect(equals, question, weight):
+        changed = replace(asked, weight=weight)
+        return Suspect(equals, question, PHASES, changed, kind="mask", general=True)
+
+    if missed.any():
+        question = "which phase should load them, and where does its loop begin and end?"
+        yield suspect(f"attention that never meets {stretch(missed)}", question, seen & (visits > 0))
+    if twice.any():
+        question = "which two phases load the same tile?"
+        yield suspect(f"attention that counts twice {stretch(twice)}", question, seen * visits)
+    question = "what hides a key inside a tile that is loaded?"
+    yield suspect("attention without a mask inside the tiles that are loaded", question, visits > 0)
+    causal = Visibility(causal=True).mask(q, k)
+    if case.window:
+        equals = "attention with nothing but a causal mask inside the tiles that are loaded"
+        yield suspect(equals, question, causal & (visits > 0))
+
+
+def stretch(missed):
+    """`keys 0-31 for query rows 32-63`: the first rows that miss the same keys."""
+    rows = missed.flatten(0, 1).any(0)
+    first = int(rows.any(1).nonzero()[0])
+    keys = rows[first]
+    last = first
+    while last + 1 < rows.shape[0] and torch.equal(rows[last + 1], keys):
+        last += 1
+    where = keys.nonzero()
+    return f"keys {int(where[0])}-{int(where[-1])} for query rows {first}-{last}, which see them"
