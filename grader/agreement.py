@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from grader import diagnose, inputs, oracle, verdict
 from grader.result import Outcome
 
+CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
 WITNESSES = 4  # passing cases that are asked, the smallest first
 
 
@@ -21,14 +22,17 @@ def settle(problem, cases, seed, results):
     refuted = Counter()
     kinds = {cause.kind for result in wrong for cause in result.facts["causes"]}
     for case in sorted(passed, key=lambda case: case.N * case.B * case.Hq)[-WITNESSES:]:
-        refuted.update(would_show(problem, case, seed, kinds, tiles))
+        refuted.update(would_show(problem, case, seed, kinds, tiles, cases[wrong[0].case].dtype))
     heard = [[cause for cause in result.facts["causes"] if not refuted[cause.kind]] for result in wrong]
     for result, causes in zip(wrong, agree(heard), strict=True):
         result.sentence, result.facts = verdict.with_causes(result.facts, causes)
 
 
-def would_show(problem, case, seed, kinds, tiles):
-    """Those of the kinds of mistake that would make this case fail, whatever their variant."""
+def would_show(problem, case, seed, kinds, tiles, dtype):
+    """Those of the kinds of mistake that would make this case fail, whatever their variant.
+
+    dtype: of the failing cases; a mistake of rounding says nothing about another.
+    """
     placed = inputs.make(case, seed)
     q, k, v = (tensor.tensor for tensor in placed)
     expected = oracle.expect(q, k, v, case.visibility)
@@ -37,9 +41,11 @@ def would_show(problem, case, seed, kinds, tiles):
     for suspect in diagnose.all_suspects(problem, case, placed, asked, (), tiles):
         kind = diagnose.kind_of(suspect.equals)
         if kind in kinds:
+            if suspect.rounding and case.dtype != dtype:
+                continue
             o, _ = suspect.asked.answer(diagnose.every_pair(case))
-            different = ~((o - expected.o.flatten(0, 1)).abs() <= expected.allowed_o.flatten(0, 1))
-            shows[kind].append(bool(different.any()))
+            error = (o - expected.o.flatten(0, 1)).abs()
+            shows[kind].append(bool((~(error <= CLEARLY * expected.allowed_o.flatten(0, 1))).any()))
     return [kind for kind, variants in shows.items() if all(variants)]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from grader import suspect_masks, suspects
-from grader.suspects import GUESSED_TILES, ONLINE, SOFTMAX, Question
+from grader.suspects import GUESSED_TILES, ONLINE, SCALE, SOFTMAX, Question
 
 MAX_TOKENS = 1024  # the oracle is asked hundreds of times over; longer sequences get the facts alone
 SECONDS = 4.0  # of this thread's own time, for the questions of one case
@@ -110,7 +110,7 @@ def positions(case):
 
 def tile_sizes(records):
     """[(BLOCK_Q, BLOCK_K)] as the trace saw them; empty without one."""
-    if not records:
+    if not any(record["tiles"] for record in records):
         return []
     rows = max(record["q"][1] - record["q"][0] + 1 for record in records)
     return [(rows, max(record["span"] for record in records))]
@@ -199,10 +199,12 @@ def lse_causes(case, placed, got, expected):
     group = case.Hq // case.kv_heads
     scores = q @ k.repeat_interleave(group, 1).mT
     hidden = ~case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
-    raw_max = scores.masked_fill(hidden, -math.inf).amax(-1)
+    scores = scores.masked_fill(hidden, -math.inf)
+    raw_max = scores.amax(-1)
     row_max, ln2 = raw_max / math.sqrt(case.D), math.log(2.0)
     log_sum = expected - row_max
     base = "in which base are your maximum and your sum?"
+    found = []
     both = "which two parts make log(sum(exp(score)))?"
     for equals, question, section, lse in (
         ("the right one in base 2", base, ONLINE, expected / ln2),
@@ -213,11 +215,19 @@ def lse_causes(case, placed, got, expected):
         ("the maximum alone", both, SOFTMAX, row_max),
         ("the maximum plus the sum, without a logarithm", both, SOFTMAX, row_max + log_sum.exp()),
         ("one whose maximum is not scaled", "is the maximum one of the scaled scores?", SOFTMAX, raw_max + log_sum),
+        (
+            "the right one plus the maximum once more",
+            "the maximum is added after the logarithm: was it subtracted before exp?",
+            SOFTMAX,
+            expected + row_max,
+        ),
+        ("that of scores without a scale", "where does 1 / sqrt(D) go?", SCALE, scores.logsumexp(-1)),
+        ("that of scores scaled by 1 / D", "is the square root there?", SCALE, (scores / case.D).logsumexp(-1)),
         ("its own negative", "which sign has the maximum?", SOFTMAX, -expected),
     ):
         if torch.allclose(got.double(), lse, rtol=1e-4, atol=1e-4) and not torch.allclose(lse, expected, rtol=1e-3):
-            return [Cause(f"{equals}", question, section)]
-    return []
+            found.append(Cause(equals, question, section))
+    return found
 
 
 def say(found, what="output"):

@@ -102,7 +102,7 @@ def phases(case, q, k, BLOCK_Q, BLOCK_K):
     """The reference's phases for tiles of this size."""
     q, k = q[:, None], k[None, :]
     start = q // BLOCK_Q * BLOCK_Q
-    window = min(case.window or 2 * case.N, 2 * case.N)  # no window: none that cuts any tile
+    window = min(case.window, case.N) if case.window else 2 * case.N  # no window: none that cuts any tile
     diagonal = start // BLOCK_K * BLOCK_K
     first = (start - window + 1).clamp(min=0) // BLOCK_K * BLOCK_K
     oldest_for_all = (start + BLOCK_Q - window).clamp(min=0)
@@ -114,6 +114,7 @@ def phases(case, q, k, BLOCK_Q, BLOCK_K):
 
 def by_tile(asked, case, BLOCK_Q, BLOCK_K, known):
     """Masks and phases that are wrong by tile, for tiles of this size; known: it is not guessed."""
+    yield from past_the_end(asked, case, BLOCK_Q, BLOCK_K)
     rules = (*ANY_CAUSAL, *(WINDOWED if case.window else ()), *(WITH_SINKS if case.sinks else ()))
     rules += BY_ROWS if BLOCK_Q != BLOCK_K else ()  # the same as by keys where the tiles are square
     for equals, question, section, weight in rules:
@@ -123,6 +124,24 @@ def by_tile(asked, case, BLOCK_Q, BLOCK_K, known):
 
         equals = equals.format(BLOCK_Q=BLOCK_Q, BLOCK_K=BLOCK_K)
         yield Suspect(equals, question, section, replace(asked, weight=rule), kind="mask" if known else "")
+
+
+def past_the_end(asked, case, BLOCK_Q, BLOCK_K):
+    """A mask that hides no key of the future: the zeros past the end of the last tile are then seen too."""
+    extra = -case.num_keys % BLOCK_K
+    if not extra:
+        return
+    zeros = asked.k.new_zeros(*asked.k.shape[:2], extra, asked.k.shape[3])
+
+    def rule(q, k):
+        p = phases(case, q, k, BLOCK_Q, BLOCK_K)
+        return p.seen | ((p.age < 0) & (p.k < -(-p.end // BLOCK_K) * BLOCK_K))
+
+    yield Suspect(
+        f"a causal mask by tiles of {BLOCK_K}: inside a tile the future is seen, {extra} zeros past the end too",
+        "which tiles need a mask by position, tokens against tokens, and is it applied there?", DIAGONAL,
+        replace(asked, k=torch.cat([asked.k, zeros], 2), v=torch.cat([asked.v, zeros], 2), weight=rule),
+    )  # fmt: skip
 
 
 # (equals, question, section, weight from the phases): what each query sees instead.

@@ -177,12 +177,13 @@ def tails(asked, tile):
         yield Suspect(
             f"attention over {keys + 1} keys, the last of them zeros", "is it `<` or `<=`?", TAILS, padded(1),
         )  # fmt: skip
-    kept = (keys - 1) // tile * tile
-    if kept:
-        short = replace(asked, k=asked.k[:, :, :kept], v=asked.v[:, :, :kept])
-        yield Suspect(
-            f"attention over the first {kept} keys only", "does your loop reach the last, ragged tile?", TAILS, short
-        )
+    for kept, equals in (
+        (keys // tile * tile if extra else 0, "attention over the first {kept} keys only, without the ragged tile"),
+        (keys // tile * tile - tile, "attention over the first {kept} keys only, without the last whole tile"),
+    ):
+        if kept > 0:
+            short = replace(asked, k=asked.k[:, :, :kept], v=asked.v[:, :, :kept])
+            yield Suspect(equals.format(kept=kept), "does your loop reach the last tile?", TAILS, short)
     if keys > tile:
         late = replace(asked, k=asked.k[:, :, tile:], v=asked.v[:, :, tile:])
         yield Suspect(f"attention without the first {tile} keys", "where does your loop begin?", TAILS, late)

@@ -28,7 +28,7 @@ class Origin:
 
 @dataclass
 class Record:
-    """One tile of queries in one program: the loads of keys that it met, by their Origin, in order."""
+    """One tile of queries in one program: the loads of keys that it met, by their Origin, in order; maybe none."""
 
     kernel: str
     program: int
@@ -44,7 +44,7 @@ class Record:
             "kernel": self.kernel, "program": self.program,
             "q": list(self.q.tokens), "batch": self.q.place[0], "head": self.q.place[1],
             "tiles": [list(tokens) for (_, tokens), parts in tiles.items() for _ in range(max(1, round(parts)))],
-            "span": max(last - first + 1 for _, (first, last) in tiles),
+            "span": max((last - first + 1 for _, (first, last) in tiles), default=0),
             "key_heads": len({place for place, _ in tiles}),
         }  # fmt: skip
 
@@ -65,16 +65,21 @@ class Visits:
         if origin.role in "kv":
             rows = self.loads.setdefault((kernel, self.program), {"k": 0.0, "v": 0.0})
             rows[origin.role] += origin.tiles * (origin.tokens[1] - origin.tokens[0] + 1)
+        else:
+            self.record_of(kernel, origin)
+
+    def record_of(self, kernel, q):
+        key = kernel, self.program, q.tokens, q.place
+        if key not in self.records:
+            self.records[key] = Record(kernel, self.program, q)
+        return self.records[key]
 
     def meet(self, kernel, a, b):
         """The blocks of origins `a` and `b` were multiplied: a visit where one is of q and the other of k."""
         if a is None or b is None or {a.role, b.role} != {"q", "k"}:
             return
         q, k = (a, b) if a.role == "q" else (b, a)
-        key = kernel, self.program, q.tokens, q.place
-        if key not in self.records:
-            self.records[key] = Record(kernel, self.program, q)
-        self.records[key].met[k] = True
+        self.record_of(kernel, q).met[k] = True
 
     def report(self):
         """Plain data: the records and the loads of each program."""

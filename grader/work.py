@@ -52,7 +52,7 @@ def needless_tiles(case, trace):
     mask = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
     rows = {(entry["kernel"], entry["program"]): max(entry["k"], entry["v"]) for entry in trace["key_rows"]}
     by_program = defaultdict(list)
-    for record in trace["visits"]:
+    for record in (record for record in trace["visits"] if record["tiles"]):
         by_program[record["kernel"], record["program"]].append(record)
     loaded = needed = allowed = total = 0
     worst = None

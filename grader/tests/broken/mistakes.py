@@ -125,7 +125,7 @@ P2 = (
         "range(0, last_key, BLOCK_K)",
         "range(0, last_key // BLOCK_K * BLOCK_K, BLOCK_K)",
         "ragged tail",
-        because="keys only",
+        because="without the ragged tile",
     ),
     mistake(
         "p2",
@@ -223,7 +223,14 @@ P3 = (
         "ragged tail",
         because="zeros",
     ),
-    mistake("p3", "last tile dropped", "if full_end < N:", "if full_end < 0:", "ragged tail", because="keys only"),
+    mistake(
+        "p3",
+        "last tile dropped",
+        "if full_end < N:",
+        "if full_end < 0:",
+        "ragged tail",
+        because="without the ragged tile",
+    ),
     mistake(
         "p3",
         "half-precision accumulator",
