@@ -1,8 +1,8 @@
 """Inside the child: load one module, run cases on it, hand raw tensors back. Knows no answers.
 
-Started as `python -I worker.py SOCKET` by nursery.py: imports what every submission needs, then forks a child for each
-module that it is asked to serve. A child gets its requests as JSON lines on standard input and replies with JSON lines
-on a descriptor of its own; tensors travel as raw bytes in files of its scratch folder, the current folder.
+Started as `python -I worker.py SOCKET DEVICE` by nursery.py: imports what every submission needs, then forks a child
+for each module that it is asked to serve. A child gets its requests as JSON lines on standard input and replies with
+JSON lines on a descriptor of its own; tensors travel as raw bytes in files of its scratch folder, the current folder.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import time
 import traceback
 
 
-def nursery(control):
+def nursery(control, device):
     """Import once, then fork on request; ends when the grader closes its end of the socket."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, here)
@@ -41,6 +41,8 @@ def nursery(control):
 
                 if fault := canary.check():
                     raise RuntimeError(fault)
+            if device == "compile":
+                import compiler  # noqa: F401
         from allocations import Allocations
 
         with Allocations():  # the first use imports another second's worth of torch
@@ -119,14 +121,16 @@ def serve(setup, requests, channel):
         channel.flush()
 
     try:
-        with pretended_gpu(setup["device"]):
+        if setup["device"] == "compile":
+            sys.modules["compiler"].get_ready(setup["folder"])
+        with pretended_gpu(setup["device"], setup["gpu"]):
             function = load(setup["module"], setup["entry_point"], setup["arguments"])
     except BaseException as error:
         return reply(status="raised", **describe(error, setup["module"]))
     reply(status="loaded")
     for line in requests:
         request = json.loads(line)
-        job = {"run": run, "time": measure}[request["op"]]
+        job = {"run": run, "time": measure, "compile": compile_only}[request["op"]]
         try:
             message = {"status": "returned", **job(function, request, setup["device"])}
         except BaseException as error:
@@ -134,11 +138,13 @@ def serve(setup, requests, channel):
         reply(**message)
 
 
-def pretended_gpu(device):
-    """Around a submission's own code: on a machine without a GPU, a file written for one meets what it asks for."""
+def pretended_gpu(device, gpu=None):
+    """Around a submission's own code: where there is no GPU, a file written for one meets what it asks for."""
+    if device == "cuda":
+        return contextlib.nullcontext()
     import without_gpu
 
-    return without_gpu.pass_for(without_gpu.INTERPRETED) if device == "cpu" else contextlib.nullcontext()
+    return without_gpu.pass_for(gpu or without_gpu.INTERPRETED)
 
 
 class BadModule(Exception):
@@ -204,6 +210,13 @@ def run(function, request, device):
         "peak": watch.peak,
         "trace": traced.report() if request["trace"] else None,
     }
+
+
+def compile_only(function, request, device):
+    """Compile what the function launches for a GPU that need not be here; nothing runs."""
+    import compiler
+
+    return compiler.compile_launches(function, request)
 
 
 def read_inputs(placed_inputs, device):
@@ -329,4 +342,4 @@ def raised_in(error, module):
 
 
 if __name__ == "__main__":
-    nursery(socket.socket(fileno=int(sys.argv[1])))
+    nursery(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
