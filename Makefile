@@ -5,6 +5,8 @@ CASE ?=
 DEVICE ?=
 SEED ?=
 OUT ?=
+TARGETS ?=
+COMPILE ?=
 PIP_ARGS ?=
 PYTHON ?=
 export PIP_ARGS PYTHON
@@ -13,7 +15,8 @@ export PIP_ARGS PYTHON
 PY := $(if $(PYTHON),$(PYTHON),.venv/bin/python)
 SETUP := $(if $(PYTHON),,setup)
 ARGS = $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(P),--problems "$(P)") $(if $(CASE),--case "$(CASE)") \
-       $(if $(DEVICE),--device "$(DEVICE)") $(if $(SEED),--seed "$(SEED)") $(if $(OUT),--out "$(OUT)")
+       $(if $(DEVICE),--device "$(DEVICE)") $(if $(SEED),--seed "$(SEED)") $(if $(OUT),--out "$(OUT)") \
+       $(if $(TARGETS),--targets "$(TARGETS)") $(if $(filter no,$(COMPILE)),--no-compile)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup grade test skeletons lint
@@ -31,6 +34,8 @@ help:
 	@echo "  SUBMISSION=path         a folder holding some or all of the seven modules"
 	@echo "  DEVICE=cpu or cuda      where to run (a GPU if there is one)"
 	@echo "  SEED=1                  other inputs of the same kind"
+	@echo "  TARGETS=sm_86,gfx942    GPUs to compile the kernels for (sm_80,sm_90)"
+	@echo "  COMPILE=no              do not ask whether they compile for a GPU"
 	@echo "  OUT=folder              where results.json goes"
 	@echo "Options of every target:"
 	@echo "  PYTHON=python3          use this interpreter as it is, install nothing"

@@ -28,6 +28,10 @@ def parse(argv):
     parser.add_argument("--case", metavar="NAME", help='only the cases with this name, like "ragged tail"')
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where to run (default: a GPU if there is one)")
     parser.add_argument("--seed", type=int, default=0, help="other inputs of the same kind (default: 0)")
+    parser.add_argument(
+        "--targets", metavar="LIST", help="GPUs to compile for, like sm_80,gfx942 (default: sm_80,sm_90)"
+    )
+    parser.add_argument("--no-compile", action="store_true", help="do not ask whether the kernels compile for a GPU")
     parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="where results.json goes")
     return parser.parse_args(argv)
 
@@ -57,6 +61,21 @@ def choose_device(asked):
     return asked or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def choose_targets(options, device):
+    """The names of the GPUs to compile for: a GPU that is here compiles by itself, unless others are asked for."""
+    from grader.gpus import DEFAULT, GPUS
+
+    if options.no_compile:
+        return ()
+    if options.targets is None:
+        return () if device == "cuda" else DEFAULT
+    names = tuple(dict.fromkeys(options.targets.replace(",", " ").split()))
+    for name in names or (options.targets,):
+        if name not in GPUS:
+            raise BadArguments(f"there is no GPU {name!r} to compile for; the GPUs are {', '.join(GPUS)}")
+    return names
+
+
 def build_request(options):
     """The checked Request; raises BadArguments."""
     from grader.assignment import PROBLEMS
@@ -75,9 +94,11 @@ def build_request(options):
     names = None if options.case is None else frozenset([options.case])
     again = [f"PYTHON={os.environ['PYTHON']}"] if os.environ.get("PYTHON") else []
     again += [f"DEVICE={options.device}"] if options.device else []
-    request = Request(submission.resolve(), problems, names, device, options.seed, default, tuple(again))
+    again += [f"TARGETS={options.targets}"] if options.targets else []
+    targets = choose_targets(options, device)
+    request = Request(submission.resolve(), problems, names, device, options.seed, default, tuple(again), targets)
     if options.case is not None:
-        having = tuple(problem for problem in problems if request.cases(problem))
+        having = tuple(problem for problem in problems if request.cases(problem) or request.compiles(problem))
         if not having:
             raise BadArguments(unknown_case(options.case, request))
         request = replace(request, problems=having)
@@ -89,8 +110,11 @@ def build_request(options):
 
 
 def unknown_case(name, request):
+    from grader.compiling import CASE
+
     every = replace(request, names=None)
     names = list(dict.fromkeys(case.name for problem in request.problems for case in every.cases(problem)))
+    names += [CASE] if any(map(every.compiles, request.problems)) else []
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"no case is named {name!r}; {hint}The cases are: {'; '.join(names)}"
@@ -109,7 +133,10 @@ def main(argv=None):
     from grader.result import Outcome
 
     console = terminal.make_console()
-    total = sum(len(request.cases(p)) + bool(p.speed_case and request.names is None) for p in request.problems)
+    total = sum(
+        len(request.cases(p)) + request.compiles(p) + bool(p.speed_case and request.names is None)
+        for p in request.problems
+    )
     lanes = 1 if request.device == "cuda" else max(1, min(os.cpu_count() or 1, len(request.problems)))
     started = time.perf_counter()
     with terminal.make_progress(console, total) as progress:

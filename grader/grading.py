@@ -3,12 +3,12 @@
 import importlib.util
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from grader import agreement, assignment, inputs, sandbox, timing, verdict
+from grader import agreement, assignment, compiling, inputs, sandbox, timing, verdict
 from grader.result import Aspect, Outcome, Result
 from grader.sandbox import Child, ChildFailed, WorkerBroken
 
@@ -24,6 +24,7 @@ class Request:
     seed: int
     default_submission: bool = True
     options: tuple[str, ...] = ()  # of make, that a case needs to run again as it did
+    targets: tuple[str, ...] = ()  # GPUs to compile for, names of gpus.py
 
     def cases(self, problem):
         """The cases of `problem` that run on this device and have the name that was asked for."""
@@ -31,6 +32,10 @@ class Request:
         return [
             c for c in every if (self.device == "cuda" or not c.gpu) and (self.names is None or c.name in self.names)
         ]
+
+    def compiles(self, problem):
+        """True where the kernels of `problem` are to be compiled."""
+        return bool(self.targets) and problem.uses_triton and (self.names is None or compiling.CASE in self.names)
 
     def again(self, problem, case_name):
         """The command that runs one case again."""
@@ -82,6 +87,8 @@ class ProblemGrader:
             outcomes = [self.graded(case, given) for case in cases]
         finally:
             self.close()
+        if self.request.compiles(self.problem):
+            self.compile(outcomes, given)
         if self.problem.speed_case and self.request.names is None:
             self.speed(outcomes)
 
@@ -171,6 +178,27 @@ class ProblemGrader:
             return self.result(case, Outcome.TIMED_OUT, f"Stopped: {failure}.{at}{hint}", printed=printed)
         hint = " Does a pointer leave its tensor?" if "SIGSEGV" in str(failure) else ""
         return self.result(case, Outcome.CRASHED, f"Your code did not return: {failure}.{hint}", printed=printed)
+
+    def compile(self, outcomes, given):
+        """Compile the submission's kernels for the GPUs asked for; an unfinished problem is spared."""
+        case = replace(self.problem.speed_case, name=compiling.CASE, **compiling.SHAPE)
+        passed = Outcome.PASSED in outcomes
+        started, printed = time.perf_counter(), ""
+        if given:
+            outcome, sentence, facts = *given, {"compile": []}
+        elif outcomes and not passed:
+            outcome, sentence, facts = Outcome.NOT_RUN, "not compiled: no case has passed", {"compile": []}
+        else:
+            try:
+                judged = compiling.judge(self.problem, self.path, self.request.targets, ran=passed)
+                outcome, sentence, facts, printed = judged
+            except WorkerBroken as broken:
+                outcome, sentence, facts = Outcome.NOT_RUN, f"not compiled: {broken}", {"compile": []}
+            except Exception as error:
+                outcome, sentence, facts = *grader_fault(error), {"compile": []}
+        result = self.result(case, outcome, sentence, facts, printed, Aspect.COMPILE)
+        result.seconds = time.perf_counter() - started
+        self.keep(result)
 
     def speed(self, outcomes):
         """Time the submission against the naive attention and the reference, where that is possible and earned."""

@@ -1,7 +1,7 @@
 """A warm process that has imported torch and triton once and forks a child for each module: a start costs milliseconds.
 
 It runs no submitted code itself. One for each device, started when first needed, gone with the grader: its end of the
-socket closes then.
+socket closes then. The devices: "cuda", "cpu" (Triton's interpreter), "compile" (kernels are compiled and never run).
 """
 
 import atexit
@@ -34,7 +34,7 @@ class Nursery:
         self.socket, theirs = socket.socketpair()
         with tempfile.TemporaryFile() as said:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-B", "-u", str(WORKER), str(theirs.fileno())],
+                [sys.executable, "-I", "-B", "-u", str(WORKER), str(theirs.fileno()), device],
                 pass_fds=(theirs.fileno(),), env=environment(device), start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, cwd="/",
             )  # fmt: skip
@@ -88,7 +88,9 @@ def environment(device):
     # One thread each: cases run side by side, and a forked child has no threads of its parent's pools.
     kept |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     if device == "cpu":
-        kept |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+        kept |= {"TRITON_INTERPRET": "1"}
+    if device != "cuda":
+        kept |= {"CUDA_VISIBLE_DEVICES": ""}
     return kept
 
 

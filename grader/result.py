@@ -21,7 +21,13 @@ class Aspect(str, Enum):
     CORRECT = "correct"
     SAFE = "safe"
     WORK = "work"
+    COMPILE = "compiles"
     SPEED = "speed"
+
+    @property
+    def of_a_case(self):
+        """False for what is asked of the problem as a whole, beside its cases."""
+        return self not in (Aspect.COMPILE, Aspect.SPEED)
 
 
 @dataclass

@@ -36,11 +36,12 @@ class WorkerBroken(Exception):
 class Child:
     """One module in a process of its own; ask it with `call`, and close it with the `with` statement.
 
+    gpu: plain data of the GPU that it compiles for, where `device` is "compile".
     After start, `loading` is None where the module was loaded, else the reply that says why it was not.
     Raises WorkerBroken when the grader's own part fails, ChildFailed when the module hangs or dies while it loads.
     """
 
-    def __init__(self, module, entry_point, arguments, device, load_seconds):
+    def __init__(self, module, entry_point, arguments, device, load_seconds, gpu=None):
         self.module = Path(module)
         self.scratch = tempfile.TemporaryDirectory(prefix="grade-")
         self.folder = Path(self.scratch.name)
@@ -51,6 +52,7 @@ class Child:
         setup = {
             "module": str(module), "entry_point": entry_point, "arguments": list(arguments), "device": device,
             "folder": str(self.folder), "submission": str(Path(module).parent), "sys_path": outside_paths(),
+            "gpu": gpu,
         }  # fmt: skip
         try:
             self.nursery = nursery(device)

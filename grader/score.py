@@ -2,22 +2,33 @@
 
 from fractions import Fraction
 
-from grader.assignment import POINTS, SPEED_SHARE
+from grader.assignment import COMPILE_SHARE, POINTS, SPEED_SHARE
 from grader.result import Aspect, Outcome
+
+SHARES = {Aspect.SPEED: Fraction(str(SPEED_SHARE)), Aspect.COMPILE: Fraction(str(COMPILE_SHARE))}
 
 
 def max_points(results):
-    """For each result of one problem, what it can earn: Fractions that add up to the problem's points."""
+    """For each result of one problem, what it can earn: Fractions that add up to the problem's points.
+
+    What is asked beside the cases has a share of its own, where it counts; the cases have equal shares of the rest.
+    """
     points = Fraction(POINTS[results[0].problem])
-    timed = [r for r in results if r.aspect is Aspect.SPEED and counts(r)]
-    share = Fraction(str(SPEED_SHARE)) if timed else Fraction(0)
-    others = [r for r in results if r.aspect is not Aspect.SPEED]
-    each = points * (1 - share) / len(others) if others else Fraction(0)
-    return [(points * share if r in timed else Fraction(0)) if r.aspect is Aspect.SPEED else each for r in results]
+    shares = [SHARES[r.aspect] if counts(r) else Fraction(0) for r in results if not r.aspect.of_a_case]
+    cases = sum(r.aspect.of_a_case for r in results)
+    each = points * (1 - sum(shares)) / cases if cases else Fraction(0)
+    beside = iter(shares)
+    return [each if r.aspect.of_a_case else points * next(beside) for r in results]
 
 
 def counts(result):
-    """A speed that could not be measured for want of a GPU is worth nothing, and the rest is worth all."""
+    """True where a result is worth points.
+
+    A speed that could not be measured for want of a GPU is worth nothing, and the rest is worth all. That a kernel
+    compiles earns nothing by itself; that it compiles for no GPU costs a share, but not where only time was short.
+    """
+    if result.aspect is Aspect.COMPILE:
+        return result.outcome in (Outcome.CRASHED, Outcome.UNFINISHED)
     return result.outcome is not Outcome.NOT_RUN or result.facts.get("earned") is False
 
 
@@ -45,5 +56,10 @@ def total(results):
 
 
 def passed(results):
-    """True where nothing failed; a speed that could not be measured does not count."""
-    return all(r.outcome is Outcome.PASSED or (r.aspect is Aspect.SPEED and not counts(r)) for r in results)
+    """True where nothing failed; what could not be measured beside the cases does not count."""
+    return all(r.outcome is Outcome.PASSED or could_not_be_known(r) for r in results)
+
+
+def could_not_be_known(result):
+    """True for a speed, or a compilation, that was not run for no fault of the submission."""
+    return not result.aspect.of_a_case and result.outcome is Outcome.NOT_RUN and not counts(result)

@@ -3,9 +3,12 @@
 pytest grader --submission DIR -k "p4 and ragged"
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from grader import compiling, gpus
 from grader.assignment import PROBLEMS
 from grader.grading import Request, grade
 from grader.result import Aspect, Outcome
@@ -20,6 +23,8 @@ def every_test():
         for case in problem.memory_cases:
             yield problem, case, Aspect.WORK
         if problem.speed_case:
+            if not on_gpu:
+                yield problem, replace(problem.speed_case, name=compiling.CASE), Aspect.COMPILE
             yield problem, problem.speed_case, Aspect.SPEED
 
 
@@ -41,7 +46,9 @@ def grade_selected(results, session, problem):
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     folder = options.submission.resolve()
     usual = folder == session.config.rootpath / "problems"
-    request = Request(folder, (problem,), None if timed else names, device, options.seed, usual)
+    targets = () if device == "cuda" else gpus.DEFAULT
+    names = None if timed else names
+    request = Request(folder, (problem,), names, device, options.seed, usual, targets=targets)
     for result in grade(request, lanes=1):
         results[result.problem, result.case, result.aspect] = result
 
@@ -54,7 +61,7 @@ def test_submission(problem, case, aspect, results, request):
     if key not in results:
         grade_selected(results, request.session, problem)
     if key not in results:
-        pytest.skip("needs a GPU")
+        pytest.skip("needs a GPU" if aspect is Aspect.SPEED else "not run")
     result = results[key]
     if result.outcome is Outcome.NOT_RUN:
         pytest.skip(result.sentence)

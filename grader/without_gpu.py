@@ -1,4 +1,205 @@
-"""Inside the child, without a GPU: what a file written for one needs in order to run in the interpreter."""
+"""Inside the child, without a GPU: what a file written for one needs in order to run."""
+
+import contextlib
+import functools
+import sys
+import time
+from types import SimpleNamespace
+from unittest.mock import patch
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext
+
+# The GPU that the interpreter passes for. Few multiprocessors: a persistent kernel is to go round its loop.
+INTERPRETED = {
+    "name": "Triton's interpreter", "backend": "cuda", "arch": 90, "warp": 32, "processors": 8, "shared_bytes": 232448,
+}  # fmt: skip
+REGISTERS = 65536  # of a multiprocessor, each of 32 bits
+MEMORY = 80 << 30
+
+IS_CUDA, DEVICE = torch.Tensor.is_cuda.__get__, torch.Tensor.device.__get__
+
+
+@contextlib.contextmanager
+def pass_for(gpu):
+    """While open, PyTorch and Triton answer as on a machine with `gpu`, and what is asked of it lies on the CPU.
+
+    gpu: plain data, as INTERPRETED is. Open it around a submission's own code only: the grader is to see the truth.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(patch.multiple(torch.cuda, **cuda_functions(gpu)))
+        stack.enter_context(patch.object(DeviceContext, "__init__", default_on_the_cpu))
+        if "triton" in sys.modules:
+            stack.enter_context(active_driver(Driver(gpu)))
+        stack.enter_context(OnTheCPU())
+        yield
+
+
+# Tensors -----------------------------------------------------------------------------------------------------------
+
+
+class OnTheCPU(TorchFunctionMode):
+    """While active, tensors of the CPU pass for tensors of a GPU, and what is to be made on "cuda" is made on the CPU.
+
+    PyTorch's own code and the grader's dispatch mode run below it, and see the devices as they are.
+    """
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
+        if name == "__get__" and func in (IS_CUDA, DEVICE):
+            true = DEVICE(*args)
+            pretended = torch.device("cuda", 0) if true.type == "cpu" else true
+            return pretended if func == DEVICE else pretended.type == "cuda"
+        if name in ("cuda", "pin_memory"):
+            return args[0]
+        if name == "get_device":
+            return 0
+        if name == "record_stream":
+            return None
+        if name == "to":  # the one function that takes a device by position
+            args = tuple(on_the_cpu(argument) for argument in args)
+        if "device" in kwargs:
+            device = kwargs["device"]
+            kwargs["device"] = "cpu" if isinstance(device, int) else on_the_cpu(device)
+        return func(*args, **kwargs)
+
+
+def on_the_cpu(argument):
+    """`argument`, or the CPU where it names a CUDA device."""
+    if isinstance(argument, torch.device):
+        return torch.device("cpu") if argument.type == "cuda" else argument
+    return "cpu" if isinstance(argument, str) and argument.startswith("cuda") else argument
+
+
+def default_on_the_cpu(context, device, original=DeviceContext.__init__):
+    """For `torch.set_default_device("cuda")` and `with torch.device("cuda")`."""
+    original(context, on_the_cpu(device))
+
+
+# torch.cuda --------------------------------------------------------------------------------------------------------
+
+
+class Stream:
+    """A stream on which everything is done at once."""
+
+    cuda_stream, device_index = 0, 0
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __getattr__(self, name):  # synchronize, wait_stream, wait_event, record_event ...
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: None
+
+
+class Event(Stream):
+    """An event that has happened once it is recorded; times are wall clock."""
+
+    def record(self, *args):
+        self.at = time.perf_counter()
+
+    def query(self):
+        return True
+
+    def elapsed_time(self, end):
+        return 1000 * (end.at - self.at)
+
+
+def cuda_functions(gpu):
+    """{name in torch.cuda: what stands there while a GPU is pretended}."""
+    nothing, idle = (lambda *args, **kwargs: None), (lambda *args, **kwargs: Stream())
+    beside = lambda *args, **kwargs: contextlib.nullcontext()  # noqa: E731
+    properties = torch_properties(gpu)
+    functions = {
+        "is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0,
+        "get_device_capability": lambda device=None: (properties.major, properties.minor),
+        "get_device_properties": lambda device=None: properties,
+        "get_device_name": lambda device=None: properties.name,
+        "is_bf16_supported": lambda *args, **kwargs: True,
+        "mem_get_info": lambda device=None: (MEMORY, MEMORY),
+        "is_current_stream_capturing": lambda: False,
+        "current_stream": idle, "default_stream": idle, "Stream": Stream, "Event": Event,
+        "device": beside, "device_of": beside, "stream": beside,
+    }  # fmt: skip
+    for name in ("init", "set_device", "set_stream", "synchronize", "empty_cache", "reset_peak_memory_stats"):
+        functions[name] = nothing
+    return functions
+
+
+def torch_properties(gpu):
+    """What torch.cuda.get_device_properties tells of `gpu`."""
+    arch = gpu["arch"] if gpu["backend"] == "cuda" else 94
+    return SimpleNamespace(
+        name=gpu["name"], major=arch // 10, minor=arch % 10, total_memory=MEMORY, warp_size=gpu["warp"],
+        multi_processor_count=gpu["processors"], shared_memory_per_block=49152,
+        shared_memory_per_block_optin=gpu["shared_bytes"], shared_memory_per_multiprocessor=gpu["shared_bytes"] + 1024,
+        regs_per_multiprocessor=REGISTERS, max_threads_per_multi_processor=2048, L2_cache_size=50 << 20,
+        gcnArchName=str(gpu["arch"]), is_integrated=0, is_multi_gpu_board=0,
+    )  # fmt: skip
+
+
+# Triton ------------------------------------------------------------------------------------------------------------
+
+
+class Driver:
+    """What Triton asks of a driver, without a GPU."""
+
+    def __init__(self, gpu):
+        self.gpu = gpu
+        self.utils = SimpleNamespace(get_device_properties=self.get_device_properties)
+
+    def get_current_target(self):
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget(self.gpu["backend"], self.gpu["arch"], self.gpu["warp"])
+
+    def get_device_properties(self, device=0):
+        return {
+            "max_shared_mem": self.gpu["shared_bytes"], "max_num_regs": REGISTERS, "warpSize": self.gpu["warp"],
+            "multiprocessor_count": self.gpu["processors"], "sm_clock_rate": 1_500_000, "mem_clock_rate": 1_500_000,
+            "mem_bus_width": 5120,
+        }  # fmt: skip
+
+    def get_current_device(self):
+        return 0
+
+    def set_current_device(self, device):
+        pass
+
+    def get_current_stream(self, device=0):
+        return 0
+
+    def get_active_torch_device(self):
+        return torch.device("cuda", 0)
+
+    def get_device_interface(self):
+        return torch.cuda
+
+    def get_benchmarker(self):
+        from triton.testing import do_bench
+
+        return functools.partial(do_bench, warmup=1, rep=1)
+
+    def get_empty_cache_for_benchmark(self):
+        return torch.empty(1)
+
+    def clear_cache(self, cache):
+        pass
+
+
+@contextlib.contextmanager
+def active_driver(driver):
+    from triton.runtime.driver import driver as drivers
+
+    before = getattr(drivers, "_active", None)
+    drivers.set_active(driver)
+    try:
+        yield
+    finally:
+        drivers._active = before
 
 
 def take_first_config():

@@ -1,8 +1,8 @@
 """Inside the child: load one module, run cases on it, hand raw tensors back. Knows no answers.
 
-Started as `python -I worker.py SOCKET` by nursery.py: imports what every submission needs, then forks a child for each
-module that it is asked to serve. A child gets its requests as JSON lines on standard input and replies with JSON lines
-on a descriptor of its own; tensors travel as raw bytes in files of its scratch folder, the current folder.
+Started as `python -I worker.py SOCKET DEVICE` by nursery.py: imports what every submission needs, then forks a child
+for each module that it is asked to serve. A child gets its requests as JSON lines on standard input and replies with
+JSON lines on a descriptor of its own; tensors travel as raw bytes in files of its scratch folder, the current folder.
 """
 
 import contextlib
@@ -20,13 +20,14 @@ import time
 import traceback
 
 
-def nursery(control):
+def nursery(control, device):
     """Import once, then fork on request; ends when the grader closes its end of the socket."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, here)
     try:
         import numpy
         import torch
+        import without_gpu
 
         numpy.seterr(all="ignore")  # a kernel's own NaN is judged; numpy's warnings about it are noise
 
@@ -34,14 +35,14 @@ def nursery(control):
             import triton.language  # noqa: F401
 
             if os.environ.get("TRITON_INTERPRET") == "1":
-                import without_gpu
-
                 without_gpu.take_first_config()
                 without_gpu.index_with_scalars()
                 import canary
 
                 if fault := canary.check():
                     raise RuntimeError(fault)
+            if device == "compile":
+                import compiler  # noqa: F401
         from allocations import Allocations
 
         with Allocations():  # the first use imports another second's worth of torch
@@ -120,18 +121,30 @@ def serve(setup, requests, channel):
         channel.flush()
 
     try:
-        function = load(setup["module"], setup["entry_point"], setup["arguments"])
+        if setup["device"] == "compile":
+            sys.modules["compiler"].get_ready(setup["folder"])
+        with pretended_gpu(setup["device"], setup["gpu"]):
+            function = load(setup["module"], setup["entry_point"], setup["arguments"])
     except BaseException as error:
         return reply(status="raised", **describe(error, setup["module"]))
     reply(status="loaded")
     for line in requests:
         request = json.loads(line)
-        job = {"run": run, "time": measure}[request["op"]]
+        job = {"run": run, "time": measure, "compile": compile_only}[request["op"]]
         try:
             message = {"status": "returned", **job(function, request, setup["device"])}
         except BaseException as error:
             message = {"status": "raised", **describe(error, setup["module"]), "broken": not device_answers(setup)}
         reply(**message)
+
+
+def pretended_gpu(device, gpu=None):
+    """Around a submission's own code: where there is no GPU, a file written for one meets what it asks for."""
+    if device == "cuda":
+        return contextlib.nullcontext()
+    import without_gpu
+
+    return without_gpu.pass_for(gpu or without_gpu.INTERPRETED)
 
 
 class BadModule(Exception):
@@ -173,7 +186,7 @@ def run(function, request, device):
 
         traced = Trace(tensors, watch, request["trace"])
     started = time.perf_counter()
-    with watch, traced, torch.no_grad():
+    with watch, traced, pretended_gpu(device), torch.no_grad():
         out = function(*tensors, **request["arguments"])
     if device == "cuda":
         torch.cuda.synchronize()
@@ -197,6 +210,13 @@ def run(function, request, device):
         "peak": watch.peak,
         "trace": traced.report() if request["trace"] else None,
     }
+
+
+def compile_only(function, request, device):
+    """Compile what the function launches for a GPU that need not be here; nothing runs."""
+    import compiler
+
+    return compiler.compile_launches(function, request)
 
 
 def read_inputs(placed_inputs, device):
@@ -322,4 +342,4 @@ def raised_in(error, module):
 
 
 if __name__ == "__main__":
-    nursery(socket.socket(fileno=int(sys.argv[1])))
+    nursery(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

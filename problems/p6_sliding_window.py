@@ -32,6 +32,7 @@ Source: Beltagy et al., "Longformer", 2020, section 3.1; Jiang et al., "Mistral 
 """
 
 import math
+import os
 
 import torch
 import triton
@@ -40,6 +41,7 @@ import triton.language as tl
 HEAD_DIMS = (16, 32, 64, 128, 256)
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LOG2_E = 1.4426950408889634
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # where there is no GPU, Triton runs on the CPU like this
 
 
 @triton.jit
@@ -151,7 +153,7 @@ TILES_INTERPRETER = (32, 32, 4, 1)
 
 def choose_tiles(q):
     """BLOCK_Q, BLOCK_K, num_warps, num_stages for q: what fits into shared memory; small tiles in the interpreter."""
-    if not q.is_cuda:
+    if INTERPRETED:
         return TILES_INTERPRETER
     D = q.shape[-1]
     limit = torch.cuda.get_device_properties(q.device).shared_memory_per_block_optin

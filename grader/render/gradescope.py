@@ -19,14 +19,15 @@ def render(results):
                     "name": f"{result.problem} {result.aspect.value}: {result.case}",
                     "score": round(float(got), 4),
                     "max_score": round(float(most), 4),
-                    "status": "passed" if result.outcome is Outcome.PASSED or not most else "failed",
+                    "status": "passed" if score.passed([result]) else "failed",
                     "output": output(result),
                     "extra_data": {
                         "problem": result.problem,
                         "case": result.case,
                         "aspect": result.aspect.value,
                         "outcome": result.outcome.value,
-                    },
+                    }
+                    | ({"compile": result.facts["compile"]} if "compile" in result.facts else {}),
                 }
             )
     return {"score": round(float(score.total(results)[0]), 2), "tests": tests}

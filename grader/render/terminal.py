@@ -38,6 +38,7 @@ def show(console, results, request, seconds):
     """Everything a student sees at the end."""
     for group in score.by_problem(results).values():
         show_failures(console, group, None if request.names is None else PRINTED_LINES_OF_ONE)
+        show_compiled(console, group, asked=request.names is not None)
         if request.names is not None:  # one case was asked for: what it printed matters, passed or not
             for result in (r for r in group if r.outcome is Outcome.PASSED and r.printed):
                 console.print(f'{result.problem} "{result.case}":', markup=False)
@@ -59,7 +60,7 @@ def points(fraction):
 def show_failures(console, group, lines=None):
     """Each failing case in the form that DESIGN.md shows; the same sentence again is counted, not repeated."""
     failures = [r for r in group if r.outcome not in (Outcome.PASSED, Outcome.NOT_RUN) and r.sentence]
-    failures += [r for r in group if r.outcome is Outcome.NOT_RUN and r.aspect is not Aspect.SPEED and r.sentence]
+    failures += [r for r in group if r.outcome is Outcome.NOT_RUN and r.aspect.of_a_case and r.sentence]
     if group[0].outcome is Outcome.UNFINISHED and all(r.sentence == group[0].sentence for r in failures):
         return  # nothing but the first gap to speak of: the table names it
     alike = {}
@@ -81,6 +82,28 @@ def show_failures(console, group, lines=None):
     if len(alike) > FAILURES_SHOWN:
         more = sum(len(same) for same in list(alike.values())[FAILURES_SHOWN:])
         console.print(f"  {group[0].problem}: {more} more failing case{'s' * (more > 1)}; results.json has all\n")
+
+
+def show_compiled(console, group, asked):
+    """What is worth knowing of compiled kernels, or that they were not; all that is known where it was asked for."""
+    all_passed = all(r.outcome is Outcome.PASSED for r in group if r.aspect.of_a_case)
+    for result in (r for r in group if r.aspect is Aspect.COMPILE):
+        if result.sentence and (result.outcome is Outcome.PASSED or (result.outcome is Outcome.NOT_RUN and all_passed)):
+            start = f"{result.problem} on a GPU: " if result.outcome is Outcome.PASSED else f"{result.problem} "
+            console.print(f"{start}{result.sentence}\n", markup=False, soft_wrap=True)
+        for facts in result.facts.get("compile", ()) if asked else ():
+            console.print(f"  {compiled(facts)}", markup=False, soft_wrap=True)
+
+
+def compiled(facts):
+    """One kernel on one GPU, in a line; what is not known is left out."""
+    said = {
+        "registers": "{} registers a thread", "spill_bytes": "{} bytes spilled",
+        "shared_bytes": "{} bytes of shared memory", "matrix_instructions": "matrix instructions: {}",
+        "num_warps": "{} warps", "num_stages": "{} stages",
+    }  # fmt: skip
+    known = [words.format(facts[name]) for name, words in said.items() if facts[name] is not None]
+    return f"{facts['target']} {facts['kernel'] or ''}: {', '.join(known) or facts.get('error', 'nothing is known')}"
 
 
 def show_printed(console, printed, limit):
@@ -109,7 +132,7 @@ def summary_table(console, results, whole):
     for id, group in score.by_problem(results).items():
         outcome, first = verdict(group)
         earned, possible = sum(score.earned(group)), sum(score.max_points(group))
-        cases = [r for r in group if r.aspect is not Aspect.SPEED]
+        cases = [r for r in group if r.aspect.of_a_case]
         good = sum(r.outcome is Outcome.PASSED for r in cases)
         table.add_row(
             f"{id} {PROBLEMS[id].title}",
@@ -125,7 +148,7 @@ def summary_table(console, results, whole):
 def verdict(group):
     """(outcome, sentence) of a problem: that of its first failure, else passed and what is known of its speed."""
     for result in group:
-        if result.outcome is not Outcome.PASSED and (result.aspect is not Aspect.SPEED or score.counts(result)):
+        if result.outcome is not Outcome.PASSED and not score.could_not_be_known(result):
             text = result.sentence if len(result.sentence) <= 140 else result.sentence[:137] + "..."
             if result.outcome not in (Outcome.UNFINISHED, Outcome.NOT_RUN):
                 text = f'"{result.case}": {text}'

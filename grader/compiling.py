@@ -1,0 +1,211 @@
+"""Will it compile? A submission's kernels compiled for GPUs that are not here, and what is said of it.
+
+compiler.py does the work, in a child of its own for each GPU, within SECONDS and MEMORY.
+"""
+
+import contextlib
+import re
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from grader.compile_errors import first_line, in_plain_words
+from grader.gpus import GPUS
+from grader.nursery import NurseryFailed, nursery
+from grader.result import Outcome
+from grader.sandbox import Child, ChildFailed
+
+SECONDS = 45.0  # for all GPUs of one problem; a kernel takes one or two
+CANARY_SECONDS = 20.0
+MEMORY = 4 << 30  # bytes, for the child and for ptxas each
+SHAPE = {"B": 2, "N": 2048}  # the rest is the problem's speed case: sizes that no argument's value of 1 specialises
+NOTABLE_SPILL = 64  # bytes of a thread; a few cost nothing
+CASE = "compiles"  # its name among the cases
+
+CANARY = Path(__file__).with_name("compile_canary.py")
+SMALLER = ": smaller tiles or fewer num_stages need less"
+BLANK = dict.fromkeys((
+    "registers", "spill_bytes", "shared_bytes", "shared_limit", "matrix_instructions", "num_warps", "num_stages",
+    "seconds",
+))  # fmt: skip
+
+
+@dataclass
+class Attempt:
+    """What came of one GPU. error: why the kernel is not for it; unknown: why nothing can be said; or neither."""
+
+    target: str
+    kernels: list = field(default_factory=list)
+    outcome: Outcome = Outcome.PASSED
+    error: str = ""
+    unknown: str = ""
+    printed: str = ""
+
+
+def judge(problem, path, targets, ran=True):
+    """(outcome, sentence, facts, printed) on the kernels of the module at `path`.
+
+    ran: whether they are known to run in the interpreter. Not passed is what compiles for none of the targets: crashed
+    where it cannot, timed out where our limits ended it; where that is our fault, or cannot be known, it is not run.
+    """
+    try:
+        nursery("compile")  # its start is not the submission's time
+    except NurseryFailed as failure:
+        return Outcome.NOT_RUN, f"not compiled: {failure}", {"compile": []}, ""
+    deadline = time.monotonic() + SECONDS
+    attempts = []
+    for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
+        seconds = (deadline - time.monotonic()) / left
+        attempts.append(attempt(problem, path, problem.entry_point, GPUS[target], seconds))
+    facts = {"compile": [entry for tried in attempts for entry in tried.kernels]}
+    printed = next((tried.printed for tried in attempts if tried.printed), "")
+    if any(not (tried.error or tried.unknown) for tried in attempts):
+        return Outcome.PASSED, advice(attempts), facts, printed
+    failed = [tried for tried in attempts if tried.error]
+    if not failed:
+        return Outcome.NOT_RUN, f"not compiled: {attempts[0].unknown}", facts, printed
+    canary = attempt(problem, CANARY, "flash_attention_forward", GPUS[failed[0].target], CANARY_SECONDS)
+    if canary.error or canary.unknown:
+        why = f"not compiled: here, Triton compiles no kernel for {canary.target}: {canary.error or canary.unknown}"
+        return Outcome.NOT_RUN, why, {"compile": []}, ""
+    if failed[0].outcome is Outcome.UNFINISHED:
+        return Outcome.UNFINISHED, failed[0].error, facts, printed
+    late = any(tried.outcome is Outcome.TIMED_OUT for tried in failed)
+    return Outcome.TIMED_OUT if late else Outcome.CRASHED, of_failures(failed, ran), facts, printed
+
+
+def attempt(problem, path, entry_point, gpu, seconds):
+    """Compile for one GPU, in a child of its own: the Attempt."""
+    if seconds <= 0:
+        return Attempt(gpu.target, unknown="no time was left")
+    case, child, started = replace(problem.speed_case, **SHAPE), None, time.monotonic()
+    plain = asdict(gpu)
+    shapes = [(case.B, heads, case.N, case.D) for heads in (case.Hq, case.kv_heads, case.kv_heads)]
+    request = {
+        "op": "compile", "gpu": plain, "shapes": shapes, "dtype": case.dtype, "arguments": case.arguments,
+        "memory_bytes": MEMORY, "module": str(path),
+    }  # fmt: skip
+    try:
+        child = Child(path, entry_point, case.arguments, "compile", seconds, plain)
+        reply = child.loading or child.call(request, max(0.1, seconds - (time.monotonic() - started)))
+        printed = child.output.take()
+    except ChildFailed as failure:
+        return of_lost_child(gpu, failure, seconds, child and at_work(child.pid))
+    finally:
+        if child:
+            child.close()
+    if reply["status"] == "raised":
+        return Attempt(gpu.target, unknown=f"{reply['exception']}: {first_line(reply['text'])}")
+    return of_reply(problem, path, gpu, reply, printed)
+
+
+def of_lost_child(gpu, failure, seconds, program):
+    """The Attempt where the child gave no reply: the compiler did not finish, or it ended the process."""
+    if failure.how == "timed out":
+        error = f"{program or 'the compiler'} did not finish within {seconds:.2g} s: smaller tiles and fewer unrolled "
+        return lost(gpu, error + "loops need less", Outcome.TIMED_OUT)
+    if any(name in str(failure) for name in ("SIGABRT", "SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE")):
+        return lost(gpu, f"the compiler crashed: {failure}", Outcome.CRASHED)
+    return Attempt(gpu.target, unknown=str(failure))
+
+
+def at_work(group):
+    """A name for ptxas where one runs in this process group, else an empty string."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = stat.read_text().rpartition(")")
+            if "(ptxas" in name and int(rest.split()[2]) == group:
+                return "ptxas, NVIDIA's assembler,"
+    return ""
+
+
+def lost(gpu, error, outcome):
+    entry = {"target": gpu.target, "kernel": None, "error": error} | BLANK
+    return Attempt(gpu.target, [entry], outcome, error)
+
+
+def of_reply(problem, path, gpu, reply, printed):
+    """The Attempt that the child's reply describes."""
+    kernels = [{"target": gpu.target} | facts for facts in reply["kernels"]]
+    error = reply["error"]
+    if not error:
+        unknown = "" if kernels else "no kernel was launched"
+        return Attempt(gpu.target, kernels, unknown=unknown, printed=printed)
+    if error["kind"] == "wrapper":
+        at = f" at {problem.module}:{error['line']}" if error["line"] else ""
+        return Attempt(
+            gpu.target, kernels, unknown=f"{error['exception']}{at}: {first_line(error['text'])}", printed=printed
+        )
+    todo = re.search(r"TODO \d+: [^\"'\n]+", error["text"])
+    if todo:
+        return Attempt(gpu.target, kernels, Outcome.UNFINISHED, todo.group(0).strip(), printed=printed)
+    if "error code -9" in error["text"]:  # the machine ended ptxas, for want of memory
+        return Attempt(gpu.target, kernels, unknown="this machine ended ptxas; it may want memory")
+    words = say(problem, path, gpu, error, printed)
+    if error["kind"] == "resources" and kernels:
+        kernels[-1]["error"] = words
+    else:
+        kernels.append({"target": gpu.target, "kernel": error["kernel"], "error": words} | BLANK)
+    kept = "" if error["kind"] == "compiler" else printed  # the compiler's own dump is nothing to read
+    return Attempt(gpu.target, kernels, Outcome.CRASHED, words, printed=kept)
+
+
+# Sentences -----------------------------------------------------------------------------------------------------------
+
+
+def of_failures(failed, ran):
+    """The sentence on kernels that compile for no GPU that was asked for."""
+    fits = not all(tried.error.endswith(SMALLER) for tried in failed)
+    start = "runs in the interpreter, does not" if ran else "does not"
+    start = f"{start} {'compile for' if fits else 'fit'} a GPU"
+    reasons = {}
+    for tried in failed:
+        reasons.setdefault(tried.error, []).append(tried.target)
+    if len(reasons) == 1:
+        return f"{start}: {failed[0].error}"
+    if not fits:
+        return f"{start}: {'; '.join(error.removesuffix(SMALLER) for error in reasons)}{SMALLER}"
+    return f"{start}: {'; '.join(f'for {targets[0]}: {error}' for error, targets in reasons.items())}"
+
+
+def advice(attempts):
+    """What is worth saying of kernels that compile for some GPU, or nothing."""
+    failed = [tried for tried in attempts if tried.error]
+    notes = [tried.error for tried in failed if tried.error.endswith(SMALLER)]
+    notes += [f"does not compile for {tried.target}: {tried.error}" for tried in failed if tried.error not in notes]
+    notes += [f"not compiled for {tried.target}: {tried.unknown}" for tried in attempts if tried.unknown]
+    good = [entry for tried in attempts if not (tried.error or tried.unknown) for entry in tried.kernels]
+    for entry in good:
+        if (entry["spill_bytes"] or 0) >= NOTABLE_SPILL:
+            notes.append(
+                f"{entry['kernel']} spills {entry['spill_bytes']} bytes of each thread's registers on "
+                f"{entry['target']}: smaller tiles or more num_warps keep them"
+            )
+    used = {}
+    for entry in good:
+        used.setdefault(entry["target"], set()).add(entry["matrix_instructions"])
+    if without := [target for target, kinds in used.items() if kinds == {"none"}]:
+        notes.append(f"uses no matrix instructions on {', '.join(without)}: does every product go through tl.dot?")
+    return "; ".join(notes)
+
+
+def say(problem, path, gpu, error, printed):
+    """One sentence about an error, with the student's own line."""
+    if error["kind"] == "resources":
+        return (
+            f"{error['kernel']} needs {error['needed']} bytes of {error['what']}; an {gpu.target} has "
+            f"{error['limit']}{SMALLER}"
+        )
+    text, line = error["text"], error["line"]
+    if error["kind"] == "compiler":  # MLIR prints its own words, with the place
+        said = re.search(rf"{re.escape(problem.module)}:(\d+):\d+\)?: error: (.*)", printed)
+        failed = re.search(r"Assertion `(.*)' failed", printed)
+        if said and not line:
+            line, text = int(said[1]), said[2]
+        elif failed:
+            text = f"an assertion of Triton's compiler failed: {failed[1]}"
+    at = ""
+    if line:
+        source = Path(path).read_text().splitlines()[line - 1].strip()
+        at = f" ({problem.module}:{line}: `{source}`)"
+    return f"{in_plain_words(text)}{at}"

@@ -1,0 +1,88 @@
+"""triton.autotune over many configs: pruned by shared memory and by a cost model, with heuristics and resets."""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+CONFIGS = [
+    triton.Config({"BLOCK_Q": BLOCK_Q, "BLOCK_K": BLOCK_K}, num_warps=num_warps, num_stages=num_stages)
+    for BLOCK_Q in (32, 64, 128)
+    for BLOCK_K in (32, 64, 128)
+    for num_warps in (4, 8)
+    for num_stages in (1, 2, 3, 4)
+]
+
+
+def what_fits(configs, named, **rest):
+    """The configs whose tiles fit into the shared memory of this GPU."""
+    limit = triton.runtime.driver.active.utils.get_device_properties(torch.cuda.current_device())["max_shared_mem"]
+    D, size = rest.get("D") or named["D"], named["Q"].element_size()
+    wanted = [
+        c for c in configs
+        if size * D * (c.kwargs["BLOCK_Q"] + 2 * c.kwargs["BLOCK_K"] * c.num_stages) <= limit
+        and c.kwargs["BLOCK_K"] <= c.kwargs["BLOCK_Q"] <= max(32, triton.next_power_of_2(named["N"]))
+    ]  # fmt: skip
+    return wanted or configs[:1]
+
+
+def guessed_cost(BLOCK_Q, BLOCK_K, num_warps, **rest):
+    return abs(BLOCK_Q - 64) + abs(BLOCK_K - 32) + abs(num_warps - 4)
+
+
+@triton.autotune(
+    configs=CONFIGS, key=["N", "D"], reset_to_zero=["Calls"],
+    prune_configs_by={"early_config_prune": what_fits, "perf_model": guessed_cost, "top_k": 3},
+)  # fmt: skip
+@triton.heuristics({"EVEN": lambda arguments: arguments["N"] % arguments["BLOCK_K"] == 0})
+@triton.jit
+def tuned_kernel(
+    Q, K, V, O, Calls, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, N, scale_log2,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    tl.atomic_add(Calls, 1)
+    q_start = tl.program_id(0) * BLOCK_Q
+    head, batch = tl.program_id(1), tl.program_id(2)
+    d = tl.arange(0, D)
+    q_pos = q_start + tl.arange(0, BLOCK_Q)
+    q = tl.load(Q + batch * qb + head * qh + q_pos[:, None] * qn + d[None, :], mask=q_pos[:, None] < N, other=0.0)
+    m = tl.full([BLOCK_Q], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_Q], tl.float32)
+    acc = tl.zeros([BLOCK_Q, D], tl.float32)
+    for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N), BLOCK_K):
+        k_pos = k_start + tl.arange(0, BLOCK_K)
+        k_ptrs = K + batch * kb + head * kh + k_pos[:, None] * kn + d[None, :]
+        v_ptrs = V + batch * vb + head * vh + k_pos[:, None] * vn + d[None, :]
+        if EVEN:
+            k = tl.load(k_ptrs)
+            v = tl.load(v_ptrs)
+        else:
+            k = tl.load(k_ptrs, mask=k_pos[:, None] < N, other=0.0)
+            v = tl.load(v_ptrs, mask=k_pos[:, None] < N, other=0.0)
+        scores = tl.dot(q, tl.trans(k)) * scale_log2
+        scores = tl.where((k_pos[None, :] <= q_pos[:, None]) & (k_pos[None, :] < N), scores, float("-inf"))
+        m_new = tl.maximum(m, tl.max(scores, 1))
+        alpha = tl.exp2(m - m_new)
+        p = tl.exp2(scores - m_new[:, None])
+        l = l * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
+        m = m_new
+    o = acc / l[:, None]
+    tl.store(
+        O + batch * ob + head * oh + q_pos[:, None] * on + d[None, :],
+        o.to(O.dtype.element_ty),
+        mask=q_pos[:, None] < N,
+    )
+
+
+def flash_attention_forward(q, k, v, is_causal=True):
+    B, H, N, D = q.shape
+    o = torch.empty_like(q)
+    calls = torch.zeros(1, dtype=torch.int32, device="cuda")
+    grid = lambda META: (triton.cdiv(N, META["BLOCK_Q"]), H, B)  # noqa: E731
+    tuned_kernel[grid](
+        q, k, v, o, calls, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
+        N, math.log2(math.e) / math.sqrt(D), D=D,
+    )  # fmt: skip
+    return o
