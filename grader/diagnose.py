@@ -96,8 +96,8 @@ def all_suspects(problem, case, placed, asked, records, sizes):
         if visits is not None:
             yield from suspect_masks.by_visits(asked, case, visits)
     complete = visits is not None and bool((visits > 0)[..., case.visibility.mask(*positions(case))].all())
-    met = replace(asked, met=visits > 0) if complete else asked
     for BLOCK_Q, BLOCK_K in sizes or [(tile, tile) for tile in GUESSED_TILES if problem.tiled]:
+        met = replace(asked, met=visits > 0 if complete else tiles_with_keys(case, BLOCK_Q, BLOCK_K))
         if not case.causal:
             yield from suspects.tails(asked, BLOCK_K)
         yield from suspects.online_softmax(met, BLOCK_K, BLOCK_Q, half_p=problem.uses_triton)
@@ -126,6 +126,15 @@ def visits_of(case, records):
         for first, last in record["tiles"]:
             rows[:, first : last + 1] += 1
     return visits if covered.all() else None
+
+
+def tiles_with_keys(case, BLOCK_Q, BLOCK_K):
+    """The tiles that hold a visible pair, (B, Hq, N, Nk): what a kernel that skips the others meets."""
+    seen = case.visibility.mask(*positions(case))
+    padded = torch.nn.functional.pad(seen, (0, -case.num_keys % BLOCK_K, 0, -case.N % BLOCK_Q))
+    tiles = padded.unflatten(1, (-1, BLOCK_K)).unflatten(0, (-1, BLOCK_Q)).any(3).any(1)
+    met = tiles.repeat_interleave(BLOCK_Q, 0).repeat_interleave(BLOCK_K, 1)[: case.N, : case.num_keys]
+    return met.expand(case.B, case.Hq, -1, -1)
 
 
 def every_pair(case):
