@@ -16,22 +16,23 @@ ARGS = $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(P),--problems "$(
        $(if $(DEVICE),--device "$(DEVICE)") $(if $(SEED),--seed "$(SEED)") $(if $(OUT),--out "$(OUT)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade test skeletons lint
+.PHONY: help setup grade show test skeletons lint
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
+	@echo "make show        draw one case, passed or not: make show P=6 CASE=\"ragged tail\""
 	@echo "make test        the repository's own tests: the grader graded"
 	@echo "make setup       only set up .venv"
 	@echo "make skeletons   problems/ from solutions/; files you have edited are kept"
 	@echo "make lint        ruff, as the maintainers run it"
 	@echo
-	@echo "Options of make grade:"
+	@echo "Options of make grade and make show:"
 	@echo "  P=3 or P=3,5-7          only these problems"
 	@echo "  CASE=\"ragged tail\"      only the cases with this name"
 	@echo "  SUBMISSION=path         a folder holding some or all of the seven modules"
 	@echo "  DEVICE=cpu or cuda      where to run (a GPU if there is one)"
 	@echo "  SEED=1                  other inputs of the same kind"
-	@echo "  OUT=folder              where results.json goes"
+	@echo "  OUT=folder              where results.json, report.html and pictures go"
 	@echo "Options of every target:"
 	@echo "  PYTHON=python3          use this interpreter as it is, install nothing"
 	@echo "  PIP_ARGS=\"...\"          passed to pip (README.md: saving gigabytes on a machine without a GPU)"
@@ -41,6 +42,9 @@ setup:
 
 grade: $(SETUP)
 	@$(PY) -m grader $(ARGS)
+
+show: $(SETUP)
+	@$(PY) -m grader --show $(ARGS)
 
 test: $(SETUP)
 	@$(PY) -m pytest grader/tests -q -n auto

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from grader import score
 from grader.assignment import PROBLEMS
+from grader.render import text_map
 from grader.result import Aspect, Outcome
 
 STYLE = {Outcome.PASSED: "green", Outcome.UNFINISHED: "yellow", Outcome.NOT_RUN: "dim", Outcome.GRADER_FAULT: "magenta"}
@@ -72,6 +73,7 @@ def show_failures(console, group, lines=None):
         console.print(Text(f"  {sentence}"), soft_wrap=True)
         if "question" in first.facts:
             console.print(Text(f"  ask yourself: {first.facts['question']}"), soft_wrap=True)
+        show_map(console, text_map.of(first.facts.get("picture") or {}))
         if len(same) > 1:
             console.print(f"  the same in {len(same) - 1} more case{'s' * (len(same) > 2)}", markup=False)
         show_printed(console, first.printed, PRINTED_LINES if lines is None else lines)
@@ -81,6 +83,25 @@ def show_failures(console, group, lines=None):
     if len(alike) > FAILURES_SHOWN:
         more = sum(len(same) for same in list(alike.values())[FAILURES_SHOWN:])
         console.print(f"  {group[0].problem}: {more} more failing case{'s' * (more > 1)}; results.json has all\n")
+
+
+def show_map(console, lines):
+    for line in lines:
+        console.print(f"    {line}", markup=False, soft_wrap=True)
+
+
+def show_one(console, result):
+    """One case in words and maps, passed or not: what `make show` says beside its picture."""
+    head = Text(f'{result.problem} "{result.case}" ({result.description}): ')
+    console.print(head + Text(result.outcome.value, style=STYLE.get(result.outcome, "red")), soft_wrap=True)
+    if result.sentence:
+        console.print(Text(f"  {result.sentence}"), soft_wrap=True)
+    picture = result.facts.get("picture") or {}
+    if picture.get("heads"):
+        show_map(console, text_map.of_heads(picture["heads"]))
+    if picture.get("visits"):
+        show_map(console, text_map.of_visits(picture))
+    show_printed(console, result.printed, PRINTED_LINES)
 
 
 def show_printed(console, printed, limit):
