@@ -100,8 +100,7 @@ def step_for(size):
 
 def tile_rows(records):
     """Rows of the kernel's tiles of queries, or TILE where they are not known."""
-    sizes = Counter(r["q"][1] - r["q"][0] + 1 for r in records)
-    return max(sizes, default=TILE)
+    return usual(record["q"][1] - record["q"][0] + 1 for record in records)
 
 
 # Visits --------------------------------------------------------------------------------------------------------------
@@ -161,12 +160,17 @@ def visits(case, records, place, complete):
     if place is None or tuple(place) not in by_place:
         place = max(by_place, key=lambda p: needless(case, by_place[p]))
     seen, bands = Seen(case), {}
-    span = max(span_of(records, kernel) for kernel in {record["kernel"] for record in records})
     for record in by_place[tuple(place)]:
         tiles = bands.setdefault(tuple(record["q"]), Counter())
         for tile, times in distinct(record).items():
             tiles[tile] += times
-    shown = []
+    if not complete:
+        rows = torch.ones(case.N, dtype=torch.bool)
+        for first, last in bands:
+            rows[first : last + 1] = False
+        untouched = [piece for stretch in stretches_of(rows[None])[0] for piece in pieces(*stretch, tile_rows(records))]
+        bands |= {tuple(piece): Counter() for piece in untouched}
+    span, shown = span_of(records), []
     for q, tiles in sorted(bands.items()):
         covered = torch.zeros(case.num_keys, dtype=torch.bool)
         for first, last in tiles:
@@ -203,15 +207,20 @@ def needless(case, records):
 def need(case, records, key_rows):
     """Tiles of keys that the records visited and that the mask needs, and bytes of K and V loaded and needed.
 
-    Needed by a tile of queries: the tiles of keys, of the kernel's largest size, that hold a key which one of its
+    Needed by a tile of queries: the tiles of keys, of the kernel's usual size, that hold a key which one of its
     queries sees.
     key_rows: rows of K and of V that each program loaded.
     """
-    seen, visited, needed = Seen(case), Counter(), Counter()
+    seen, visited, needed, met = Seen(case), Counter(), Counter(), set()
+    kernels = {record["kernel"] for record in records}
+    spans = {kernel: span_of([r for r in records if r["kernel"] == kernel]) for kernel in kernels}
     for record in records:
         heads = max(1, record.get("key_heads") or 1)
-        needs = seen.tiles(record["q"], span_of(records, record["kernel"]))
-        needed.update(tiles=len(needs) * heads, rows=sum(needs) * heads)
+        tile = (record["batch"], record["head"], *record["q"])
+        if tile not in met:  # programs that share a tile of queries need its keys once, between them
+            met.add(tile)
+            needs = seen.tiles(record["q"], spans[record["kernel"]])
+            needed.update(tiles=len(needs) * heads, rows=sum(needs) * heads)
         visited.update(tiles=len(record["tiles"]), rows=sum(last - first + 1 for first, last in record["tiles"]))
     row = case.D * getattr(torch, case.dtype).itemsize
     loaded = sum(entry["k"] + entry["v"] for entry in key_rows) or 2 * visited["rows"]
@@ -223,9 +232,14 @@ def need(case, records, key_rows):
     }  # fmt: skip
 
 
-def span_of(records, kernel):
-    """Keys in the largest tile that the kernel visited: its others are cut off by the end of the sequence."""
-    return max(last - first + 1 for record in records if record["kernel"] == kernel for first, last in record["tiles"])
+def span_of(records):
+    """Keys in a tile as the records have it most often, of those the largest: the end of the sequence cuts some off."""
+    return usual(last - first + 1 for record in records for first, last in record["tiles"])
+
+
+def usual(sizes):
+    counted = Counter(sizes)
+    return max(counted, key=lambda size: (counted[size], size), default=TILE)
 
 
 class Seen:

@@ -48,7 +48,8 @@ def of_reply(problem, case, placed, reply, path, device):
             facts |= {"where": f"o is right, lse is not: {locate.where(facts)}", "what": "lse"}
             return Outcome.WRONG, *with_causes(facts, causes)
     if case in problem.memory_cases:
-        return of_memory(case, reply)
+        outcome, sentence, facts = of_memory(case, reply)
+        return outcome, sentence, facts | drawn()
     waste = work.wasted(case, reply) if reply["trace"] else None
     if waste:
         sentence, facts = waste

@@ -82,6 +82,21 @@ def test_the_loads_of_programs_count_where_they_are_known():
     assert picture.of(WINDOW, trace)["need"]["loaded_bytes"] == (96 + 32) * 16 * 2
 
 
+def test_programs_that_share_a_tile_of_queries_need_its_keys_once():
+    records = [record([32, 63], [[0, 31]], program=0), record([32, 63], [[32, 63]], program=1)]
+    need = picture.of(WINDOW, {"visits": records})["need"]
+    assert need["visited_tiles"] == need["needed_tiles"] == 2
+
+
+def test_rows_that_no_program_took_up_are_missing():
+    compared = ("o", *tensors())
+    compared[1][0, 0, 70] += 1.0
+    bands = picture.of(WINDOW, {"visits": [record([32, 63], [[0, 31], [32, 63]])]}, compared)["visits"]["bands"]
+    assert [(band["q"], band["missing"]) for band in bands[:3]] == [
+        ([0, 31], [[0, 31]]), ([32, 63], []), ([64, 95], [[33, 63], [64, 95]]),
+    ]  # fmt: skip
+
+
 def test_a_passing_kernel_misses_nothing_even_where_a_visit_could_not_be_told():
     made = picture.of(WINDOW, {"visits": [record([64, 95], [[64, 95]])]})
     assert made["visits"]["bands"][0]["missing"] == []
