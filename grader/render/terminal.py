@@ -66,13 +66,11 @@ def show_failures(console, group, lines=None):
     alike = {}
     for result in failures:
         alike.setdefault((result.outcome, result.sentence), []).append(result)
-    for (outcome, sentence), same in list(alike.items())[:FAILURES_SHOWN]:
+    for (outcome, _), same in list(alike.items())[:FAILURES_SHOWN]:
         first = same[0]
         head = Text(f'{first.problem} "{first.case}" ({first.description}): ')
         console.print(head + Text(outcome.value, style=STYLE.get(outcome, "red")), soft_wrap=True)
-        console.print(Text(f"  {sentence}"), soft_wrap=True)
-        if "question" in first.facts:
-            console.print(Text(f"  ask yourself: {first.facts['question']}"), soft_wrap=True)
+        show_sentence(console, first)
         show_map(console, text_map.of(first.facts.get("picture") or {}))
         if len(same) > 1:
             console.print(f"  the same in {len(same) - 1} more case{'s' * (len(same) > 2)}", markup=False)
@@ -85,6 +83,13 @@ def show_failures(console, group, lines=None):
         console.print(f"  {group[0].problem}: {more} more failing case{'s' * (more > 1)}; results.json has all\n")
 
 
+def show_sentence(console, result):
+    if result.sentence:
+        console.print(Text(f"  {result.sentence}"), soft_wrap=True)
+    if "question" in result.facts:
+        console.print(Text(f"  ask yourself: {result.facts['question']}"), soft_wrap=True)
+
+
 def show_map(console, lines):
     for line in lines:
         console.print(f"    {line}", markup=False, soft_wrap=True)
@@ -94,8 +99,7 @@ def show_one(console, result):
     """One case in words and maps, passed or not: what `make show` says beside its picture."""
     head = Text(f'{result.problem} "{result.case}" ({result.description}): ')
     console.print(head + Text(result.outcome.value, style=STYLE.get(result.outcome, "red")), soft_wrap=True)
-    if result.sentence:
-        console.print(Text(f"  {result.sentence}"), soft_wrap=True)
+    show_sentence(console, result)
     picture = result.facts.get("picture") or {}
     if picture.get("heads"):
         show_map(console, text_map.of_heads(picture["heads"]))

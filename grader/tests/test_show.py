@@ -60,8 +60,16 @@ def shown(tmp_path, monkeypatch, capsys):
 
 
 def test_a_failing_kernel_has_both_maps(shown):
-    status, said, files = shown(result(outcome=Outcome.WRONG, sentence=f"$x^$ {EVIL}", facts={"picture": drawn()}))
-    assert status == 0 and "! missing" in said and "N NaN" in said and said.index("$x^$") < said.index("N NaN")
+    status, said, files = shown(
+        result(outcome=Outcome.WRONG, sentence=f"$x^$ {EVIL}", facts={"question": "why?", "picture": drawn()})
+    )
+    assert (
+        status == 0
+        and "ask yourself: why?" in said
+        and "! missing" in said
+        and "N NaN" in said
+        and said.index("$x^$") < said.index("N NaN")
+    )
     assert size_of(files[0])[0] > 2000  # the mask, the errors and the heads side by side
 
 
