@@ -19,16 +19,17 @@ ARGS = $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(P),--problems "$(
        $(if $(TARGETS),--targets "$(TARGETS)") $(if $(filter no,$(COMPILE)),--no-compile)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade test skeletons lint
+.PHONY: help setup grade show test skeletons lint
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
+	@echo "make show        draw one case, passed or not: make show P=6 CASE=\"ragged tail\""
 	@echo "make test        the repository's own tests: the grader graded"
 	@echo "make setup       only set up .venv"
 	@echo "make skeletons   problems/ from solutions/; files you have edited are kept"
 	@echo "make lint        ruff, as the maintainers run it"
 	@echo
-	@echo "Options of make grade:"
+	@echo "Options of make grade and make show:"
 	@echo "  P=3 or P=3,5-7          only these problems"
 	@echo "  CASE=\"ragged tail\"      only the cases with this name"
 	@echo "  SUBMISSION=path         a folder holding some or all of the seven modules"
@@ -36,7 +37,7 @@ help:
 	@echo "  SEED=1                  other inputs of the same kind"
 	@echo "  TARGETS=sm_86,gfx942    GPUs to compile the kernels for (sm_80,sm_90)"
 	@echo "  COMPILE=no              do not ask whether they compile for a GPU"
-	@echo "  OUT=folder              where results.json goes"
+	@echo "  OUT=folder              where results.json, report.html and pictures go"
 	@echo "Options of every target:"
 	@echo "  PYTHON=python3          use this interpreter as it is, install nothing"
 	@echo "  PIP_ARGS=\"...\"          passed to pip (README.md: saving gigabytes on a machine without a GPU)"
@@ -46,6 +47,9 @@ setup:
 
 grade: $(SETUP)
 	@$(PY) -m grader $(ARGS)
+
+show: $(SETUP)
+	@$(PY) -m grader --show $(ARGS)
 
 test: $(SETUP)
 	@$(PY) -m pytest grader/tests -q -n auto

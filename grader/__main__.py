@@ -32,7 +32,8 @@ def parse(argv):
         "--targets", metavar="LIST", help="GPUs to compile for, like sm_80,gfx942 (default: sm_80,sm_90)"
     )
     parser.add_argument("--no-compile", action="store_true", help="do not ask whether the kernels compile for a GPU")
-    parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="where results.json goes")
+    parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="where what is written goes")
+    parser.add_argument("--show", action="store_true", help="draw one case of one problem instead of grading")
     return parser.parse_args(argv)
 
 
@@ -102,11 +103,23 @@ def build_request(options):
         if not having:
             raise BadArguments(unknown_case(options.case, request))
         request = replace(request, problems=having)
+    if options.show:
+        check_show(options, request)
     try:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadArguments(f"the folder {options.out} for results.json cannot be made: {error.strerror}") from None
     return request
+
+
+def check_show(options, request):
+    """Raise BadArguments unless one case of one problem is asked for."""
+    example = 'like make show P=6 CASE="ragged tail"'
+    if not options.problems or options.case is None:
+        raise BadArguments(f"a picture is of one problem and one case: give both, {example}")
+    if len(request.problems) > 1:
+        having = ", ".join(f"P={problem.number}" for problem in request.problems)
+        raise BadArguments(f"{options.case!r} is a case of several problems: choose one of {having}, {example}")
 
 
 def unknown_case(name, request):
@@ -120,6 +133,19 @@ def unknown_case(name, request):
     return f"no case is named {name!r}; {hint}The cases are: {'; '.join(names)}"
 
 
+def write_report(results, request, seconds, path):
+    """Write the page; returns the line to print. Whatever goes wrong with it, the verdicts stand."""
+    try:
+        from grader.render import html
+
+        html.write(results, request, seconds, path)
+    except ModuleNotFoundError as error:
+        return f"{path.name} was not written: {error.name} is missing (pip install {error.name})"
+    except Exception as error:
+        return f"{path.name} was not written, and that is the grader's fault: {type(error).__name__}: {error}"
+    return f"pictures: {path}"
+
+
 def main(argv=None):
     try:
         options = parse(argv)
@@ -127,6 +153,10 @@ def main(argv=None):
     except BadArguments as error:
         print(f"grader: {error}", file=sys.stderr)
         return 2
+    if options.show:
+        from grader import show
+
+        return show.run(request, options.out)
     from grader import score
     from grader.grading import grade
     from grader.render import gradescope, terminal
@@ -145,10 +175,14 @@ def main(argv=None):
             progress.update(progress.task_ids[0], advance=1, description=f"{result.problem} {result.case}")
 
         results = grade(request, lanes, on_result)
-    terminal.show(console, results, request, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    terminal.show(console, results, request, seconds)
     if request.names is None:
         gradescope.write(results, options.out / "results.json")
         console.print(f"details: {options.out / 'results.json'}", markup=False, soft_wrap=True)
+        console.print(
+            write_report(results, request, seconds, options.out / "report.html"), markup=False, soft_wrap=True
+        )
     if any(result.outcome is Outcome.GRADER_FAULT for result in results):
         return 2
     return 0 if score.passed(results) else 1

@@ -26,7 +26,7 @@ for pin in sys.argv[1:]:
         sys.exit(f"{name} is missing")
     if found != version:
         sys.exit(f"{name} is {found}, not {version}")
-for name in ("torch", "numpy", "pytest", "rich"):
+for name in ("torch", "numpy", "pytest", "rich", "jinja2", "matplotlib"):
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         sys.exit(f"{name} is not whole")

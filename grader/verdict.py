@@ -5,7 +5,7 @@ import re
 
 import torch
 
-from grader import compare, diagnose, locate, oracle, work
+from grader import compare, diagnose, locate, oracle, picture, work
 from grader.result import Outcome
 
 
@@ -21,13 +21,18 @@ def of_reply(problem, case, placed, reply, path, device):
     unsafe = overwritten(placed, bases_after, reply)
     if unsafe:
         return Outcome.UNSAFE, unsafe, {}
+
+    def drawn(*compared):
+        return {"picture": picture.of(case, reply["trace"], compared)}
+
     if reply["trace"] and reply["trace"]["faults"]:
-        return Outcome.UNSAFE, of_fault(problem, reply["trace"]["faults"][0]), {"trace": reply["trace"]}
+        return Outcome.UNSAFE, of_fault(problem, reply["trace"]["faults"][0]), {"trace": reply["trace"]} | drawn()
     if reply["trace"] and not reply["trace"]["launches"]:
         return Outcome.WRONG, f"No Triton kernel was launched: {problem.id} is to be computed by a kernel of yours.", {}
     q, k, v = (t.tensor for t in placed)
     answer = expect(problem, case, q, k, v, device)
     facts = compare.mismatch(outputs[0], answer.o, answer.allowed_o)
+    facts = facts and facts | drawn("o", outputs[0], answer.o, answer.allowed_o)
     if facts and facts["nan"] and reply["trace"] and reply["trace"]["undefined"]:
         return Outcome.UNSAFE, of_undefined(problem, reply["trace"]["undefined"][0]), facts | {"trace": reply["trace"]}
     if facts:
@@ -37,16 +42,19 @@ def of_reply(problem, case, placed, reply, path, device):
         return Outcome.WRONG, *with_causes(facts, causes)
     if problem.returns_lse:
         facts = compare.mismatch(outputs[1], answer.lse, answer.allowed_lse)
+        facts = facts and facts | drawn("lse", outputs[1], answer.lse, answer.allowed_lse)
         if facts:
             causes = diagnose.lse_causes(case, placed, outputs[1], answer.lse)
             facts |= {"where": f"o is right, lse is not: {locate.where(facts)}", "what": "lse"}
             return Outcome.WRONG, *with_causes(facts, causes)
     if case in problem.memory_cases:
-        return of_memory(case, reply)
+        outcome, sentence, facts = of_memory(case, reply)
+        return outcome, sentence, facts | drawn()
     waste = work.wasted(case, reply) if reply["trace"] else None
     if waste:
-        return Outcome.WASTEFUL, *waste
-    return Outcome.PASSED, "", {}
+        sentence, facts = waste
+        return Outcome.WASTEFUL, sentence, facts | drawn()
+    return Outcome.PASSED, "", drawn()
 
 
 def with_causes(facts, causes):

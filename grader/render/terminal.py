@@ -8,6 +8,7 @@ from rich.text import Text
 
 from grader import score
 from grader.assignment import PROBLEMS
+from grader.render import text_map
 from grader.result import Aspect, Outcome
 
 STYLE = {Outcome.PASSED: "green", Outcome.UNFINISHED: "yellow", Outcome.NOT_RUN: "dim", Outcome.GRADER_FAULT: "magenta"}
@@ -66,13 +67,12 @@ def show_failures(console, group, lines=None):
     alike = {}
     for result in failures:
         alike.setdefault((result.outcome, result.sentence), []).append(result)
-    for (outcome, sentence), same in list(alike.items())[:FAILURES_SHOWN]:
+    for (outcome, _), same in list(alike.items())[:FAILURES_SHOWN]:
         first = same[0]
         head = Text(f'{first.problem} "{first.case}" ({first.description}): ')
         console.print(head + Text(outcome.value, style=STYLE.get(outcome, "red")), soft_wrap=True)
-        console.print(Text(f"  {sentence}"), soft_wrap=True)
-        if "question" in first.facts:
-            console.print(Text(f"  ask yourself: {first.facts['question']}"), soft_wrap=True)
+        show_sentence(console, first)
+        show_map(console, text_map.of(first.facts.get("picture") or {}))
         if len(same) > 1:
             console.print(f"  the same in {len(same) - 1} more case{'s' * (len(same) > 2)}", markup=False)
         show_printed(console, first.printed, PRINTED_LINES if lines is None else lines)
@@ -104,6 +104,31 @@ def compiled(facts):
     }  # fmt: skip
     known = [words.format(facts[name]) for name, words in said.items() if facts[name] is not None]
     return f"{facts['target']} {facts['kernel'] or ''}: {', '.join(known) or facts.get('error', 'nothing is known')}"
+
+
+def show_sentence(console, result):
+    if result.sentence:
+        console.print(Text(f"  {result.sentence}"), soft_wrap=True)
+    if "question" in result.facts:
+        console.print(Text(f"  ask yourself: {result.facts['question']}"), soft_wrap=True)
+
+
+def show_map(console, lines):
+    for line in lines:
+        console.print(f"    {line}", markup=False, soft_wrap=True)
+
+
+def show_one(console, result):
+    """One case in words and maps, passed or not: what `make show` says beside its picture."""
+    head = Text(f'{result.problem} "{result.case}" ({result.description}): ')
+    console.print(head + Text(result.outcome.value, style=STYLE.get(result.outcome, "red")), soft_wrap=True)
+    show_sentence(console, result)
+    picture = result.facts.get("picture") or {}
+    if picture.get("heads"):
+        show_map(console, text_map.of_heads(picture["heads"]))
+    if picture.get("visits"):
+        show_map(console, text_map.of_visits(picture))
+    show_printed(console, result.printed, PRINTED_LINES)
 
 
 def show_printed(console, printed, limit):

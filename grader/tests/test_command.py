@@ -55,12 +55,13 @@ def test_a_module_that_does_not_import_and_one_that_passes(tmp_path):
     assert done.returncode == 1
     assert "No module named 'no_such_module'" in done.stdout and "15 of 25 points" in done.stdout
     assert (tmp_path / "results.json").exists()
+    assert (tmp_path / "report.html").exists() and "pictures: " in done.stdout
 
 
 def test_one_case_of_one_problem(tmp_path):
     done = run("--submission", SOLUTIONS, "--problems", "p2", "--case", "ragged tail", "--out", tmp_path)
     assert done.returncode == 0 and "1/1" in done.stdout
-    assert not (tmp_path / "results.json").exists()  # a selection is no grade
+    assert not list(tmp_path.iterdir())  # a selection is no grade
 
 
 def test_wrong_answer_names_the_window(tmp_path):

@@ -56,6 +56,7 @@ def test_make_alone_prints_help():
     assert done.returncode == 0
     for word in (
         "make grade",
+        "make show",
         "make test",
         "SUBMISSION=",
         "CASE=",

@@ -1,0 +1,90 @@
+"""A picture's numbers -> a small map in text: the wrong tiles, or the tiles that the kernel visited."""
+
+from grader.picture import MARKS
+
+MOST_LINES = 9  # of marks; above them what they are and a ruler, below them what each mark means: 12 in all
+MOST_MARKS = 48  # in a line
+SIGN_OF_MARK = dict(zip(MARKS, ".+++####IN?", strict=True))
+ERROR_SIGNS = {
+    ".": "right", "+": "wrong", "#": "30 x the allowed error", "I": "inf", "N": "NaN", "?": "unwritten",
+}  # fmt: skip
+VISIT_SIGNS = {".": "skipped", "o": "visited", "2": "visited again", "x": "not needed", "!": "missing"}
+
+
+def of(picture):
+    """The lines of the map that says most: of errors where there are some, else of needless visits; [] for neither."""
+    if "heads" in picture:
+        return of_heads(picture["heads"])
+    bands = (picture.get("visits") or {}).get("bands", ())
+    if any(times > 1 or not needed for band in bands for *_, times, needed in band["tiles"]):
+        return of_visits(picture)
+    return []
+
+
+def of_heads(heads):
+    """A line for each batch and head, a mark for each tile of rows; neighbours that are alike share a line."""
+    rows = []
+    for place, cells in zip(heads["places"], heads["cells"], strict=True):
+        line = "".join(SIGN_OF_MARK[mark] for mark in cells)
+        if rows and rows[-1][2] == line:
+            rows[-1] = (rows[-1][0], place, line)
+        else:
+            rows.append((place, place, line))
+    rows, step = squeezed(rows, heads["step"][0], ERROR_SIGNS)
+    titled = [
+        (f"{b}, {h}" if [b, h] == last else f"{b}, {h} to {last[0]}, {last[1]}", line) for (b, h), last, line in rows
+    ]
+    return [
+        f"{heads['output']} by (batch, head); each mark {step} rows", *ruled(titled, step, "row"),
+        key_to(titled, ERROR_SIGNS),
+    ]  # fmt: skip
+
+
+def of_visits(picture):
+    """A line for each tile of queries, a mark for as many keys as a tile of keys has."""
+    keys, bands = picture["size"][1], picture["visits"]["bands"]
+    step = max(last - first + 1 for band in bands for first, last, *_ in band["tiles"])
+    order, rows = list(VISIT_SIGNS), []
+    for band in bands:
+        line = ["."] * -(-keys // step)
+        marked = [(first, last, "!") for first, last in band["missing"]]
+        marked += [(a, b, "x" if not needed else "2" if times > 1 else "o") for a, b, times, needed in band["tiles"]]
+        for first, last, sign in marked:
+            for i in range(first // step, last // step + 1):
+                line[i] = max(line[i], sign, key=order.index)
+        rows.append((*band["q"], "".join(line)))
+    rows, step = squeezed(rows, step, VISIT_SIGNS)
+    titled = [(f"{first}-{last}", line) for first, last, line in rows]
+    (batch, head), kernels = picture["visits"]["place"], " and ".join(picture["visits"]["kernels"])
+    title = f"queries x keys of {kernels}, ({batch}, {head}); each mark {step} keys"
+    return [title[:70], *ruled(titled, step, "key"), key_to(titled, VISIT_SIGNS)]
+
+
+def squeezed(rows, step, signs):
+    """Rows (first, last, line) and the elements of a mark, joined two by two until they fit; the later sign stays."""
+    order = list(signs)
+
+    def join(*lines):
+        return "".join(max(marks, key=order.index) for marks in zip(*lines, strict=True))
+
+    while len(rows[0][2]) > MOST_MARKS:
+        even = [(first, last, line + "." * (len(line) % 2)) for first, last, line in rows]
+        rows, step = [(first, last, join(line[::2], line[1::2])) for first, last, line in even], step * 2
+    while len(rows) > MOST_LINES:
+        pairs = [rows[i : i + 2] for i in range(0, len(rows), 2)]
+        rows = [(pair[0][0], pair[-1][1], join(*(line for _, _, line in pair))) for pair in pairs]
+    return rows, step
+
+
+def ruled(titled, step, name):
+    """The lines with their titles and, above them, the position of every fourth or eighth mark."""
+    wide = max(len(name), *(len(title) for title, _ in titled))
+    marks = len(titled[0][1])
+    room = 4 if step * marks < 1000 else 8
+    ruler = "".join(f"{i * step:<{room}}" for i in range(0, marks, room)).rstrip()
+    return [f"{name:>{wide}}  {ruler}", *(f"{title:>{wide}}  {line}" for title, line in titled)]
+
+
+def key_to(titled, signs):
+    """What each mark that appears means."""
+    return "  ".join(f"{sign} {words}" for sign, words in signs.items() if any(sign in line for _, line in titled))
