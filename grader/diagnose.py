@@ -240,9 +240,9 @@ def lse_causes(case, placed, got, expected):
 
 
 def say(found, what="output"):
-    """` Your output equals ..., and also ....`, or an empty string."""
+    """`Your output equals ..., and also ....`, or an empty string."""
     if not found:
         return ""
     named = ", and also ".join(cause.equals for cause in found[:NAMED])
     more = f", and {len(found) - NAMED} more mistakes of which this case shows no difference" * (len(found) > NAMED)
-    return f" Your {what} equals {named}{more}."
+    return f"Your {what} equals {named}{more}."

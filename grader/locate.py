@@ -4,7 +4,7 @@ TILES = (256, 128, 64, 32, 16)
 
 
 def where(facts):
-    """`first wrong row 32; rows before it agree; ...`: what the facts of compare.mismatch show."""
+    """`First wrong row 32; rows before it agree; ...`: what the facts of compare.mismatch show."""
     first_row = facts["row_ranges"][0][0]
     said = []
     if facts["unwritten"]:
@@ -46,7 +46,8 @@ def where(facts):
     if facts["worst_excess"] > 10 and facts["worst"] != facts["first"]:
         worst = ", ".join(map(str, facts["worst"]))
         said.append(f"at worst {facts['worst_excess']:.0f} times the allowance, at ({worst})")
-    return "; ".join(said) + "."
+    text = "; ".join(said)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def show(ranges):

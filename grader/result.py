@@ -1,5 +1,6 @@
 """One result model: every face renders it and decides nothing."""
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -48,3 +49,13 @@ class Result:
     again: str = ""
     printed: str = ""
     seconds: float = 0.0
+
+    @property
+    def message(self):
+        """What two results have in common that tell a student the same thing: the causes, or the sentence's words.
+
+        Only a wrong place is part of the message, where no cause is known; other numbers are not.
+        """
+        causes = tuple(cause.kind for cause in self.facts.get("causes", ()))
+        words = self.sentence if self.outcome is Outcome.WRONG else re.sub(r"\d+", "#", self.sentence)
+        return self.outcome, causes or words

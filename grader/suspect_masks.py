@@ -122,8 +122,9 @@ def by_tile(asked, case, BLOCK_Q, BLOCK_K, known):
         def rule(q, k, weight=weight):
             return weight(phases(case, q, k, BLOCK_Q, BLOCK_K), case, BLOCK_Q, BLOCK_K)
 
-        equals = equals.format(BLOCK_Q=BLOCK_Q, BLOCK_K=BLOCK_K)
-        yield Suspect(equals, question, section, replace(asked, weight=rule), kind="mask" if known else "")
+        equals = equals.format(BLOCK_Q=BLOCK_Q, BLOCK_K=BLOCK_K, wider=(case.window or 0) + 1)
+        changed, kind = replace(asked, weight=rule), "mask" if known else ""
+        yield Suspect(equals, question, section, changed, kind=kind, general=weight is WIDER[3])
 
 
 def past_the_end(asked, case, BLOCK_Q, BLOCK_K):
@@ -196,7 +197,14 @@ BY_ROWS = (
     ),
 )  # fmt: skip
 
+# The same as a wider window by position wherever the tiles hold the key that is one too old: named only where not.
+WIDER = (
+    "a window of {wider} inside the tiles that are loaded", "how old may a key be: `<` or `<=`?", WINDOW,
+    lambda p, case, BQ, BK: p.seen | ((p.age == case.window) & p.window_phases),
+)  # fmt: skip
+
 WINDOWED = (
+    WIDER,
     (
         "attention whose keys too old for the window are not masked inside the tiles that are loaded",
         "which phase holds keys that some of its queries see and others do not?", WINDOW,

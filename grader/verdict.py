@@ -45,7 +45,7 @@ def of_reply(problem, case, placed, reply, path, device):
         facts = facts and facts | drawn("lse", outputs[1], answer.lse, answer.allowed_lse)
         if facts:
             causes = diagnose.lse_causes(case, placed, outputs[1], answer.lse)
-            facts |= {"where": f"o is right, lse is not: {locate.where(facts)}", "what": "lse"}
+            facts |= {"where": f"o is right, lse is not. {locate.where(facts)}", "what": "lse"}
             return Outcome.WRONG, *with_causes(facts, causes)
     if case in problem.memory_cases:
         outcome, sentence, facts = of_memory(case, reply)
@@ -58,11 +58,11 @@ def of_reply(problem, case, placed, reply, path, device):
 
 
 def with_causes(facts, causes):
-    """(sentence, facts) of a mismatch: where it is wrong, and what it equals instead if that can be told."""
+    """(sentence, facts) of a mismatch: what it equals instead if that can be told, and where it is wrong."""
     facts = {key: value for key, value in facts.items() if key not in ("question", "section")} | {"causes": causes}
     if causes:
         facts |= {"question": causes[0].question, "section": causes[0].section}
-    return facts["where"] + diagnose.say(causes, facts["what"]), facts
+    return f"{diagnose.say(causes, facts['what'])} {facts['where']}".strip(), facts
 
 
 def of_exception(reply, problem):

@@ -52,18 +52,17 @@ def needless_tiles(case, trace):
     mask = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
     rows = {(entry["kernel"], entry["program"]): max(entry["k"], entry["v"]) for entry in trace["key_rows"]}
     by_program = defaultdict(list)
+    spans = defaultdict(int)  # of each kernel's whole tiles: the end of the sequence cuts some off
     for record in (record for record in trace["visits"] if record["tiles"]):
         by_program[record["kernel"], record["program"]].append(record)
+        spans[record["kernel"]] = max(spans[record["kernel"]], record["span"])
     loaded = needed = allowed = total = 0
     worst = None
     for program, records in by_program.items():
-        met = need = 0
-        for record in records:
-            tiles = tiles_needed(case, mask, record)
-            need += tiles
-            met += len(record["tiles"])
-            total += -(-case.num_keys // record["span"]) * record["key_heads"]
-        span = max(record["span"] for record in records)
+        span = spans[program[0]]
+        need = sum(tiles_needed(case, mask, record, span) for record in records)
+        met = sum(len(record["tiles"]) for record in records)
+        total += sum(-(-case.num_keys // span) * record["key_heads"] for record in records)
         loads = max(met, rows.get(program, 0) / span)
         loaded, needed = loaded + loads, needed + need
         allowed += need + SLACK_TILES * (2 if case.sinks else 1) * len(records)
@@ -75,17 +74,17 @@ def needless_tiles(case, trace):
     _, records, loads, need = worst
     sentence = (
         f"{records[0]['kernel']} loads {loaded:.0f} tiles of keys where this mask needs {needed} of {total}: query "
-        f"rows {show_rows(records)} load {loads:.0f} tiles of {records[0]['span']} and see keys in {need}"
+        f"rows {show_rows(records)} load {loads:.0f} tiles of {spans[records[0]['kernel']]} and see keys in {need}"
     )
     return f"{sentence}{unseen(mask, records)}.", facts
 
 
-def tiles_needed(case, mask, record):
-    """Tiles of the record's size that hold a key which one of its queries sees, once for each head of keys."""
+def tiles_needed(case, mask, record, span):
+    """Tiles of `span` keys that hold a key which one of its queries sees, once for each head of keys."""
     first, last = record["q"]
     seen = mask[first : last + 1].any(0)
-    padded = torch.nn.functional.pad(seen, (0, -case.num_keys % record["span"]))
-    return int(padded.view(-1, record["span"]).any(1).sum()) * record["key_heads"]
+    padded = torch.nn.functional.pad(seen, (0, -case.num_keys % span))
+    return int(padded.view(-1, span).any(1).sum()) * record["key_heads"]
 
 
 def show_rows(records):

@@ -13,13 +13,12 @@ from grader import score
 from grader.assignment import PROBLEMS
 from grader.render import terminal
 from grader.render.drawing import KINDS, Drawing, draw
-from grader.result import Aspect, Outcome, Result
+from grader.result import Outcome, Result
 
 FAILING_DRAWN = 5  # of one problem, with pictures
 PASSING_BOXES = 2500  # likewise: tiles in the pictures of the cases that passed, some 25 bytes each
 PRINTED_CHARACTERS = 4000  # of one case
 PRINTED_CASES = 8  # of one problem
-COMPILES = "compiles"  # the aspect whose facts list what a compiler for a GPU said
 
 
 @dataclass
@@ -30,7 +29,7 @@ class View:
     drawings: list[Drawing] = field(default_factory=list)
     tables: list[dict] = field(default_factory=list)
     printed: str = ""
-    alike: list[Result] = field(default_factory=list)  # other cases with the same outcome and sentence
+    alike: list[Result] = field(default_factory=list)  # other cases with the same message
     left_out: str = ""
     open: bool = False
 
@@ -92,7 +91,7 @@ def problem_view(id, group):
 
 
 def is_case(result):
-    return result.aspect is not Aspect.SPEED and result.aspect.value != COMPILES
+    return result.aspect.of_a_case
 
 
 def notice(result):
@@ -102,10 +101,10 @@ def notice(result):
 
 
 def views_of_failing(results):
-    """A view for each outcome and sentence; the cases that share them are listed in the first one's."""
+    """A view for each message; the cases that share them are listed in the first one's."""
     views, drawn = {}, 0
     for result in results:
-        key = result.outcome, result.sentence
+        key = result.message
         if key in views:
             views[key].alike.append(result)
             continue

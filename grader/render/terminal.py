@@ -66,7 +66,7 @@ def show_failures(console, group, lines=None):
         return  # nothing but the first gap to speak of: the table names it
     alike = {}
     for result in failures:
-        alike.setdefault((result.outcome, result.sentence), []).append(result)
+        alike.setdefault(result.message, []).append(result)
     for (outcome, _), same in list(alike.items())[:FAILURES_SHOWN]:
         first = same[0]
         head = Text(f'{first.problem} "{first.case}" ({first.description}): ')
@@ -74,7 +74,8 @@ def show_failures(console, group, lines=None):
         show_sentence(console, first)
         show_map(console, text_map.of(first.facts.get("picture") or {}))
         if len(same) > 1:
-            console.print(f"  the same in {len(same) - 1} more case{'s' * (len(same) > 2)}", markup=False)
+            what = "the same cause" if first.facts.get("causes") else "the same"
+            console.print(f"  {what} in {len(same) - 1} more case{'s' * (len(same) > 2)}", markup=False)
         show_printed(console, first.printed, PRINTED_LINES if lines is None else lines)
         if outcome is not Outcome.NOT_RUN:
             console.print(f"  again: {first.again}", markup=False, soft_wrap=True)

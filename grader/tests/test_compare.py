@@ -37,7 +37,7 @@ def test_where_the_errors_are():
     facts = facts_of(got)
     assert facts["heads"] == [(1, 2)] and facts["row_ranges"] == [(5, 7)] and facts["columns"] == [(3, 3)]
     said = locate.where(facts)
-    assert "first wrong row 5; rows before it agree" in said
+    assert "First wrong row 5; rows before it agree" in said
     assert "only (batch, head) (1, 2) of 6" in said and "columns 3 of 4" in said
     assert "at (1, 2, 5, 3) got 1, expected 0: off by 1.0e+00 where 1.0e-03 is allowed" in said
 
