@@ -34,12 +34,13 @@ def nursery(control):
             import triton.language  # noqa: F401
 
             if os.environ.get("TRITON_INTERPRET") == "1":
+                import canary
+                import faithful
                 import without_gpu
 
                 without_gpu.take_first_config()
                 without_gpu.index_with_scalars()
-                import canary
-
+                faithful.enable()
                 if fault := canary.check():
                     raise RuntimeError(fault)
         from allocations import Allocations
