@@ -194,6 +194,7 @@ P3 = (
             ADD.replace("acc * alpha[:, None])", "(acc * alpha[:, None]).to(tl.float32)).to(v.dtype)"),
         ),
         "bfloat16 with a large offset",
+        because="rounded to bfloat16 at each tile",
     ),
     mistake(
         "p3",
