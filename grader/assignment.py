@@ -11,6 +11,7 @@ SPEED_SHARE = 0.2  # of the points of P3 to P7; kept in full where speed cannot 
 COMPILE_SHARE = 0.2  # of the points of P3 to P7: lost where kernels compile for none of the GPUs asked for
 SPEED_BAR = 2.0  # times faster than naive PyTorch attention at SPEED_SHAPE, in the same run
 SECONDS_PER_CASE = {"cpu": 30.0, "cuda": 90.0}  # on a GPU the first case of a shape also compiles
+EVERYTHING = 2**31 - 1  # a window or the like, the largest of int32: sums with it overflow
 TIMEOUTS_BEFORE_GIVING_UP = 2  # in one problem; the rest is then not run
 
 
@@ -115,15 +116,17 @@ def common_cases(**fixed):
         Case("scores rising along the keys", N=150, values="rising"),
         Case("rows of very different size", N=70, values="uneven"),
         Case("values with a large offset", N=300, D=16, values="offset"),
+        Case("bfloat16", Hq=2, N=130, D=64, dtype="bfloat16"),
+        Case("bfloat16 with a large offset", N=300, D=16, dtype="bfloat16", values="offset"),
     )
     return tuple(fit(case, **fixed) for case in cases)
 
 
 def gpu_cases(**fixed):
-    """What a laptop is spared: bfloat16, D = 256, and sequences of thousands of tokens."""
+    """What a laptop is spared: D = 256, and sequences of hundreds and thousands of tokens."""
     cases = (
-        Case("bfloat16", B=2, Hq=2, N=257, D=64, dtype="bfloat16", gpu=True),
-        Case("bfloat16 with a large offset", N=700, D=128, dtype="bfloat16", values="offset", gpu=True),
+        Case("bfloat16, many tiles", B=2, Hq=2, N=257, D=64, dtype="bfloat16", gpu=True),
+        Case("bfloat16 with a large offset, many tiles", N=700, D=128, dtype="bfloat16", values="offset", gpu=True),
         Case("float32, ragged", B=2, Hq=2, N=333, D=128, dtype="float32", gpu=True),
         Case("head dim 256", Hq=2, N=300, D=256, gpu=True),
         Case("head dim 256 in float32", Hq=2, N=130, D=256, dtype="float32", gpu=True),
@@ -170,6 +173,7 @@ WINDOWS = (
     Case("window of whole tiles", N=260, D=16, causal=True, window=128),
     Case("window equal to N", Hq=2, Hkv=1, N=100, D=16, causal=True, window=100),
     Case("window wider than N", Hq=2, Hkv=1, N=100, D=16, causal=True, window=1000),
+    Case("window of everything", Hq=2, Hkv=1, N=70, D=16, causal=True, window=EVERYTHING),
 )
 SINKS = (
     Case("no sinks", Hq=2, Hkv=1, N=200, D=16, causal=True, window=40, sinks=0),
@@ -180,6 +184,7 @@ SINKS = (
     Case("sinks larger than N", Hq=2, Hkv=1, N=90, D=16, causal=True, window=9, sinks=1000),
     Case("sinks overlapping the window", N=150, D=16, dtype="float32", causal=True, window=60, sinks=70),
     Case("window and sinks of one", Hq=2, Hkv=1, N=70, D=16, causal=True, window=1, sinks=1),
+    Case("window of everything", Hq=2, Hkv=1, N=70, D=16, causal=True, window=EVERYTHING, sinks=4),
 )
 WHOLE_MATRIX = (
     Case("never the whole score matrix", N=1024, D=16, dtype="float32"),

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 import triton.runtime.interpreter as interpreter
 from allocations import GUARD
+from overflow import Overflows
 from regions import NOBODY, WINDOW, Region, copy_of, tensors_in
 from traffic import Traffic
 from visits import CARRY, Origin, Visits, carrying
@@ -37,6 +38,7 @@ class Trace:
         self.regions, self.by_storage, self.arguments = [], {}, {}
         self.kernel, self.program, self.origin = "", NOBODY, None
         self.original = interpreter._interpreter
+        self.overflows = Overflows(self.line, self.overflow)
 
     # Opening and closing ---------------------------------------------------------------------------------------------
 
@@ -110,9 +112,11 @@ class Trace:
         replace(builder, "create_exp2", exponential)
         for name in CARRY:
             replace(builder, name, lambda old: carrying(old, trace.meet))
+        self.overflows.__enter__()
         return self
 
     def __exit__(self, *exc):
+        self.overflows.__exit__()
         for owner, name, old in reversed(self.saved):
             setattr(owner, name, old)
 
@@ -255,6 +259,9 @@ class Trace:
     def fault(self, kind, region, lanes):
         self.faults[(kind, self.kernel, region.name if region else "?", self.line())] += lanes
 
+    def overflow(self, line, lanes):
+        self.faults[("int32 overflow", self.kernel, "?", line)] += lanes
+
     def line(self):
         """The line of the submission's own file that is running, or 0."""
         frame = sys._getframe(1)
@@ -275,7 +282,10 @@ class Trace:
 
         return {
             "launches": self.launches,
-            "faults": entries(self.faults, ("kind", "kernel", "argument", "line")),
+            "faults": sorted(  # what overflows is the cause of what is then out of bounds
+                entries(self.faults, ("kind", "kernel", "argument", "line")),
+                key=lambda fault: fault["kind"] != "int32 overflow",
+            ),
             **self.visits.report(),
             "totals": self.traffic.report(),
             "copied_out": self.copied_out,

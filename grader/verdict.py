@@ -94,6 +94,8 @@ FAULTS = {
     "launch: on a GPU programs run in any order.",
     "write of what another program reads": "writes {lanes} elements of {argument} that another program reads in the "
     "same launch: on a GPU programs run in any order.",
+    "int32 overflow": "computes {lanes} positions or offsets that pass 2^31, where int32 wraps around, and uses them: "
+    "cast to int64 first, with .to(tl.int64), or write the sum so that it stays small.",
 }
 
 

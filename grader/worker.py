@@ -35,10 +35,12 @@ def nursery(control, device):
             import triton.language  # noqa: F401
 
             if os.environ.get("TRITON_INTERPRET") == "1":
+                import canary
+                import faithful
+
                 without_gpu.take_first_config()
                 without_gpu.index_with_scalars()
-                import canary
-
+                faithful.enable()
                 if fault := canary.check():
                     raise RuntimeError(fault)
             if device == "compile":

@@ -84,6 +84,22 @@ MEMORY = (
         "outside K",
     ),
     unsafe(
+        "p6",
+        "a sum with the window overflows int32",
+        ("(age < window_size)", "window_size = min(window_size, N)"),
+        ("(k_pos[None, :] + window_size > q_pos[:, None])", "pass"),
+        "window of everything",
+        "positions or offsets that pass 2^31",
+    ),
+    unsafe(
+        "p7",
+        "a sum with the window overflows int32",
+        ("(age < window_size)", "min(window_size, N), min(sink_size, N)"),
+        ("(q_pos[:, None] < k_pos[None, :] + window_size)", "window_size, min(sink_size, N)"),
+        "window of everything",
+        "positions or offsets that pass 2^31",
+    ),
+    unsafe(
         "p7",
         "keys past the end, hidden by the mask",
         K_LOAD,

@@ -178,6 +178,26 @@ P2 = (
 P3 = (
     mistake(
         "p3",
+        "no bfloat16",
+        "torch.float16, torch.bfloat16, ",
+        "torch.float16, ",
+        "bfloat16",
+        outcome=Outcome.CRASHED,
+        because="torch.bfloat16",
+    ),
+    mistake(
+        "p3",
+        "an accumulator in the input's dtype",
+        ("tl.zeros([BLOCK_Q, D], tl.float32)", ADD),
+        (
+            "tl.zeros([BLOCK_Q, D], Q.dtype.element_ty)",
+            ADD.replace("acc * alpha[:, None])", "(acc * alpha[:, None]).to(tl.float32)).to(v.dtype)"),
+        ),
+        "bfloat16 with a large offset",
+        because="rounded to bfloat16 at each tile",
+    ),
+    mistake(
+        "p3",
         "one maximum for all rows of the tile",
         "tl.max(scores, 1) * qk_scale",
         "tl.max(tl.max(scores, 1), 0) * qk_scale",
@@ -319,6 +339,24 @@ P3 = (
 )
 
 P4 = (
+    mistake(
+        "p4",
+        "a condition on a block",
+        'scores = tl.where(visible, scores, float("-inf"))',
+        'scores = scores if visible else scores + float("-inf")',
+        "whole tiles",
+        outcome=Outcome.CRASHED,
+        because="needs one value, not a block of 32 x 32 int1",
+    ),
+    mistake(
+        "p4",
+        "a break",
+        "acc, row_max, row_sum = attend_tile(",
+        "if k_start >= q_start:\n            break\n        acc, row_max, row_sum = attend_tile(",
+        "whole tiles",
+        outcome=Outcome.CRASHED,
+        because="`break` does not exist",
+    ),
     mistake(
         "p4", "causal strict", "k_pos[None, :] <= q_pos", "k_pos[None, :] < q_pos", "whole tiles", because="own key"
     ),

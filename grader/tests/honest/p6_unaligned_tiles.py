@@ -43,6 +43,7 @@ def unaligned_kernel(
 
 def flash_attention_forward(q, k, v, is_causal=True, window_size=128):
     B, Hq, N, D = q.shape
+    window_size = min(window_size, N)  # k_pos + window_size stays in int32
     o = torch.empty_like(q)
     BLOCK_Q, BLOCK_K = (32, 16) if D * q.element_size() > 256 else (32, 64)
     unaligned_kernel[(Hq, B, triton.cdiv(N, BLOCK_Q))](
