@@ -46,16 +46,22 @@ class Region:
         return inside & (left == 0)
 
     def place(self, offsets):
-        """For legal byte offsets into a region with a role: (first, last) token, and (batch, head) of the first."""
-        left, tokens, place = offsets - self.role_view[0], (0, 0), [0, 0]
+        """For legal byte offsets into a region with a role: (batch, head) of the first lane, and the (first, last)
+        token that is loaded of that head: a tile of a flattened tensor can reach into the next.
+        """
+        left, token, place, here = offsets - self.role_view[0], np.zeros(1, np.int64), [0, 0], None
         for stride, _, dimension in self.role_view[1]:
             index = left // stride
             left = left % stride
             if dimension == 2:
-                tokens = int(index.min()), int(index.max())
+                token = index
             elif dimension < 2:
                 place[dimension] = int(index[0])
-        return tokens, tuple(place)
+                if (index != index[0]).any():
+                    same = index == index[0]
+                    here = same if here is None else here & same
+        token = token if here is None or token.size == 1 else token[here]
+        return (int(token.min()), int(token.max())), tuple(place)
 
     def touched_by(self, which):
         """The program that last wrote ("writers") or read ("readers") each element of the storage."""
