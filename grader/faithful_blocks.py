@@ -26,11 +26,22 @@ def enable():
     ours = {"join": join, "negate": negate, "one_value": one_value, "refuse": refuse, "known": known}
     for name, function in ours.items():  # the interpreter copies its globals into the kernel's module
         setattr(interpreter, f"_grader_{name}", function)
+    replace(interpreter, "_patch_lang_tensor", transpose_by_the_builder)
     replace(interpreter.FunctionRewriter, "ast_transformer", lambda old: rewriter(type(old))())
     from triton.backends.nvidia.compiler import min_dot_size
 
     smallest = min_dot_size(None)
     replace(interpreter, "interpreter_builder", lambda builder: builder).codegen_fns["min_dot_size"] = smallest
+
+
+def transpose_by_the_builder(patch):
+    """block.T as tl.trans(block), which it is when compiled: a trace of the builder sees it then."""
+
+    def patched(tensor, *scope):
+        patch(tensor, *scope)
+        tensor.T = property(lambda block: tl.trans(block))
+
+    return patched
 
 
 # What stands in the rewritten kernels --------------------------------------------------------------------------------

@@ -1,82 +1,96 @@
 """What a kernel with one thing wrong computes: the arithmetic behind every what-if of diagnose.py.
 
-All functions here take blocks of P pairs (batch, query head): q (P, Nq, D), k and v (P, Nk, D) in float64; `weight`
-(Nq, Nk) or (P, Nq, Nk), how often each key counts for each query: 0 hidden, 1 visible, 2 counted twice; and `scale`.
-They return o and size (P, Nq, D), float64; size is what was added up, and what a kernel's rounding is measured against.
+All functions here take blocks of P pairs (batch, query head): q (P, rows, D), k and v (P, Nk, D) in float64; `weight`
+(rows, Nk) or (P, rows, Nk), how often each key counts for each query: 0 hidden, 1 visible, 2 counted twice; and `scale`.
+They return o and size (P, rows, D), float64; size is what was added up, and what a kernel's rounding is measured
+against. `at`: the positions of the rows, rising, where not all rows are asked for.
 """
 
 import math
+from bisect import bisect_left
 
 import torch
 
 
-def whole(q, k, v, weight, scale, divide=True, softmax_dim=-1):
-    """Attention over the whole score matrix. divide: False leaves out the division by the sum.
+def whole(q, k, v, weight, scale, at=None, met=None, divide="by the sum", softmax_dim=-1, hidden="left out"):
+    """Attention over the whole score matrix.
 
-    softmax_dim: -2 normalises over the queries.
+    divide: "by the sum", "never", or "times" for a product instead. softmax_dim: -2 normalises over the queries.
+    hidden: what a mask does to a hidden pair that a kernel met (`met` times, as weight; None: once): "left out",
+    "score 0", or "after": it is hidden when the sum has been taken.
     """
     scores = q @ k.mT * scale
-    row_max = scores.masked_fill(weight == 0, -math.inf).amax(softmax_dim, keepdim=True)
-    p = weight * torch.exp(scores - finite(row_max)).masked_fill(weight == 0, 0.0)
-    total = p.sum(softmax_dim, keepdim=True) if divide else torch.ones((), dtype=p.dtype)
-    p = p / total  # a row that sees nothing: 0 / 0
+    shown = weight != 0
+    counted = weight
+    if hidden != "left out":
+        counted = torch.where(shown, weight, 1.0 if met is None else met.double())
+        scores = scores.masked_fill(~shown, 0.0) if hidden == "score 0" else scores
+    row_max = scores.masked_fill(counted == 0, -math.inf).amax(softmax_dim, keepdim=True)
+    p = counted * torch.exp(scores - finite(row_max)).masked_fill(counted == 0, 0.0)
+    total = {"by the sum": p.sum(softmax_dim, keepdim=True), "never": torch.ones((), dtype=p.dtype)}
+    total["times"] = 1.0 / total["by the sum"]
+    p = (p.masked_fill(~shown, 0.0) if hidden == "after" else p) / total[divide]  # a row that sees nothing: 0 / 0
     return p @ v, p @ v.abs()
 
 
 def online(
-    q, k, v, weight, scale, tile, met=None,
-    forget="", late="", maximum="running", rows=0, bare=False, divide="end",
+    q, k, v, weight, scale, at=None, steps=None,
+    forget="", late="", last="", fade=1.0, maximum="running", rows=0, unit=1.0, bare=False, sum_from=0.0, divide="end",
     keep="", dtype=torch.float64, p_dtype=torch.float32,
 ):  # fmt: skip
-    """The online softmax over tiles of keys, with one thing wrong.
+    """The online softmax over tiles, with one thing wrong.
 
-    met: True where a query's tile met a key's tile (as weight); tiles that a row did not meet leave it as it was.
-    forget, late: "acc", "row_sum" or both, whose rescaling is left out, or comes after the tile was added.
-    maximum: "running"; "tile" (the old one is forgotten), "none", "from zero", or "shared" by `rows` rows.
-    bare: no finite pivot for rows that have seen nothing. divide: "end", "never" or "each tile".
+    steps: [(first row, end row, first key, end key)], the tiles in the order in which they were met; None: one for all.
+    forget, late: "acc", "row_sum" or both, whose rescaling is left out, or comes after the tile was added; last: what
+    keeps nothing of older tiles. fade: a factor in the exponent of alpha. maximum: "running"; "tile" (the old one is
+    forgotten), "none", "from zero", or "shared" by `rows` rows; unit: a factor of it. bare: no finite pivot for rows
+    that have seen nothing. sum_from: where row_sum starts. divide: "end", "never" or "each tile".
     keep: "acc", "row_sum" or "scores", rounded to `dtype` after each tile; the rest is then float32, as in a kernel,
     and so it is for all but a running maximum: what overflows is the mistake. p_dtype: of the probabilities in their
     dot, where all is float32.
     """
-    real = torch.float32 if keep or bare or maximum != "running" else torch.float64
-    q, k, v = (x.to(real) for x in (q, k, v))
-    weight = weight.to(real)
-    row_max = torch.full((*q.shape[:2], 1), -math.inf, dtype=real)
-    if maximum in ("from zero", "none"):
-        row_max = torch.zeros_like(row_max)
-    row_sum, acc, size = torch.zeros_like(row_max), torch.zeros_like(q), torch.zeros_like(q)
+    real = torch.float32 if keep or bare or maximum != "running" or unit != 1.0 else torch.float64
+    q, k, v, weight = (x.to(real) for x in (q, k, v, weight))
+    row_max = torch.full((*q.shape[:2], 1), 0.0 if maximum in ("from zero", "none") else -math.inf, dtype=real)
+    row_sum, acc, size = torch.full_like(row_max, sum_from), torch.zeros_like(q), torch.zeros_like(q)
 
     def kept(name, x):
         return x.to(dtype).to(real) if keep == name else x
 
-    for start in range(0, k.shape[1], tile):
-        stop = start + tile
-        here = weight[..., start:stop]
-        live = here.new_ones(1, 1, 1, dtype=torch.bool) if met is None else met[..., start:stop].any(-1, keepdim=True)
-        if not live.any():
-            continue
-        scores = kept("scores", q @ k[:, start:stop].mT) * scale
-        scores = scores.masked_fill(here == 0, -math.inf)
-        new_max = next_maximum(row_max, scores, maximum, rows)
+    for here, keys in slices(steps, at, q.shape[1], k.shape[1]):
+        counts, v_tile = weight[..., here, keys], v[:, keys]
+        scores = kept("scores", q[:, here] @ k[:, keys].mT) * scale
+        scores = scores.masked_fill(counts == 0, -math.inf)
+        old_max, old_sum = row_max[:, here], row_sum[:, here]
+        new_max = next_maximum(old_max, scores, maximum, rows, unit)
         pivot = new_max if bare else finite(new_max)
-        alpha, p = torch.exp(row_max - pivot), here * torch.exp(scores - pivot)
-        p = p if bare else p.masked_fill(here == 0, 0.0)
-        v_tile = v[:, start:stop]
+        alpha, p = torch.exp((old_max - pivot) * fade), counts * torch.exp(scores - pivot)
+        p = p if bare else p.masked_fill(counts == 0, 0.0)
         p_dot = p.to(p_dtype).to(real) if real is torch.float32 else p
-        new_sum = rescaled(row_sum, p.sum(-1, keepdim=True), alpha, "row_sum", forget, late)
-        new_acc = rescaled(acc, p_dot @ v_tile, alpha, "acc", forget, late)
-        new_size = rescaled(size, p_dot @ v_tile.abs(), alpha, "acc", forget, late)
-        if divide == "each tile":
-            new_acc, new_size = new_acc / new_sum, new_size / new_sum
-        row_sum = torch.where(live, kept("row_sum", new_sum), row_sum)
-        acc, size = torch.where(live, kept("acc", new_acc), acc), torch.where(live, new_size, size)
-        row_max = torch.where(live, new_max, row_max)
+        new_sum = rescaled(old_sum, p.sum(-1, keepdim=True), alpha, "row_sum", forget, late, last)
+        for sums, values in ((acc, v_tile), (size, v_tile.abs())):
+            added = rescaled(sums[:, here], p_dot @ values, alpha, "acc", forget, late, last)
+            sums[:, here] = added / new_sum if divide == "each tile" else added
+        acc[:, here], row_sum[:, here] = kept("acc", acc[:, here]), kept("row_sum", new_sum)
+        row_max[:, here] = new_max
     total = torch.ones_like(row_sum) if divide == "never" else row_sum
     return (acc / total).double(), (size / total).double()
 
 
-def next_maximum(row_max, scores, maximum, rows):
-    tile_max = scores.amax(-1, keepdim=True)
+def slices(steps, at, num_rows, num_keys):
+    """(rows, keys) of each step, as slices into the rows that are asked for; steps that hold none are left out."""
+    if steps is None:
+        yield slice(0, num_rows), slice(0, num_keys)
+        return
+    at = range(num_rows) if at is None else at.tolist()
+    for first_row, end_row, first_key, end_key in steps:
+        here = slice(bisect_left(at, first_row), bisect_left(at, end_row))
+        if here.start < here.stop:
+            yield here, slice(first_key, end_key)
+
+
+def next_maximum(row_max, scores, maximum, rows, unit):
+    tile_max = scores.amax(-1, keepdim=True) * unit
     if maximum == "none":
         return torch.zeros_like(tile_max)
     if maximum == "tile":
@@ -89,9 +103,11 @@ def next_maximum(row_max, scores, maximum, rows):
     return torch.maximum(row_max, tile_max)
 
 
-def rescaled(old, added, alpha, name, forget, late):
+def rescaled(old, added, alpha, name, forget, late, last):
     if name in forget:
         return old + added
+    if name in last:
+        return added
     return (old + added) * alpha if name in late else old * alpha + added
 
 

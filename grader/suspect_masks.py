@@ -1,13 +1,13 @@
-"""The catalogue of mistakes about who sees whom: masks, phases of tiles, windows and sinks."""
+"""The catalogue of mistakes about who sees whom: masks by position, and what the tiles that were met would give."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
-from grader.suspects import Suspect
+from grader import suspect_softmax
+from grader.suspects import DIAGONAL, Suspect, with_zeros
 from grader.visibility import Visibility
 
-DIAGONAL = "4 masks and phases: causal"
 WINDOW = "4 masks and phases: the window"
 SINKS = "4 masks and phases: sinks"
 PHASES = "4 masks and phases: which phase visits which tile"
@@ -35,13 +35,15 @@ def by_position(asked, case):
     )  # fmt: skip
     if case.window is not None:
         yield from windows_by_position(case, suspect)
+        yield zeros_in_front(asked, case)
     if case.sinks:
         yield from sinks_by_position(case, suspect)
 
 
 def windows_by_position(case, suspect):
     seen, sinks = case.visibility, case.sinks or 0
-    other = {case.window - 1: "`<` or `<=`?", case.window + 1: "`<` or `<=`?"}
+    ends = {case.window, min(case.window, case.N)}
+    other = {end + step: "`<` or `<=`?" for end in ends for step in (-1, 1)}
     if sinks:
         other |= {case.window - sinks: "are the sinks part of the window?"}
         other |= {case.window + sinks: "are the sinks part of the window?"}
@@ -58,6 +60,14 @@ def windows_by_position(case, suspect):
     )  # fmt: skip
 
 
+def zeros_in_front(asked, case):
+    """Zeros padded in front of the keys, which a window by age alone shows to the first queries."""
+    window = min(case.window, case.N)
+    changed = with_zeros(asked, lambda q: (window - 1 - q).clamp(min=0))
+    equals = "a window in which zeros count that lie before the first key"
+    return Suspect(equals, "does a key before the first one exist?", WINDOW, changed)
+
+
 def sinks_by_position(case, suspect):
     seen, sinks = case.visibility, case.sinks
     for count in (sinks - 1, sinks + 1):
@@ -72,234 +82,92 @@ def sinks_by_position(case, suspect):
         "sinks that are visible to queries before them", "may a query see a sink that comes after it?", SINKS,
         lambda q, k: seen.mask(q, k) | (k[None, :] < sinks),
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Phases:
-    """Where the phases of each query's tile lie, as columns (Nq, 1), and who sees whom, (Nq, Nk).
-
-    first <= inside <= diagonal < end as in the reference: the window's edge, its inside, the diagonal. sinks: the sink
-    phase covers [0, sinks).
-    """
-
-    start: torch.Tensor
-    first: torch.Tensor
-    inside: torch.Tensor
-    diagonal: torch.Tensor
-    end: torch.Tensor
-    sinks: torch.Tensor
-    age: torch.Tensor
-    k: torch.Tensor
-    seen: torch.Tensor
-
-    @property
-    def window_phases(self):
-        """True in tiles that the window's phases load."""
-        return (self.k >= self.first) & (self.k < self.end)
-
-
-def phases(case, q, k, BLOCK_Q, BLOCK_K):
-    """The reference's phases for tiles of this size."""
-    q, k = q[:, None], k[None, :]
-    start = q // BLOCK_Q * BLOCK_Q
-    window = min(case.window, case.N) if case.window else 2 * case.N  # no window: none that cuts any tile
-    diagonal = start // BLOCK_K * BLOCK_K
-    first = (start - window + 1).clamp(min=0) // BLOCK_K * BLOCK_K
-    oldest_for_all = (start + BLOCK_Q - window).clamp(min=0)
-    inside = torch.minimum(-(-oldest_for_all // BLOCK_K) * BLOCK_K, diagonal)
-    sinks = -(-first.clamp(max=case.sinks or 0) // BLOCK_K) * BLOCK_K
-    seen = case.visibility.mask(q[:, 0], k[0])
-    return Phases(start, first, inside, diagonal, start + BLOCK_Q, sinks, q - k, k, seen)
-
-
-def by_tile(asked, case, BLOCK_Q, BLOCK_K, known):
-    """Masks and phases that are wrong by tile, for tiles of this size; known: it is not guessed."""
-    yield from past_the_end(asked, case, BLOCK_Q, BLOCK_K)
-    rules = (*ANY_CAUSAL, *(WINDOWED if case.window else ()), *(WITH_SINKS if case.sinks else ()))
-    rules += BY_ROWS if BLOCK_Q != BLOCK_K else ()  # the same as by keys where the tiles are square
-    for equals, question, section, weight in rules:
-
-        def rule(q, k, weight=weight):
-            return weight(phases(case, q, k, BLOCK_Q, BLOCK_K), case, BLOCK_Q, BLOCK_K)
-
-        equals = equals.format(BLOCK_Q=BLOCK_Q, BLOCK_K=BLOCK_K, wider=(case.window or 0) + 1)
-        changed, kind = replace(asked, weight=rule), "mask" if known else ""
-        yield Suspect(equals, question, section, changed, kind=kind, general=weight is WIDER[3])
-
-
-def past_the_end(asked, case, BLOCK_Q, BLOCK_K):
-    """A mask that hides no key of the future: the zeros past the end of the last tile are then seen too."""
-    extra = -case.num_keys % BLOCK_K
-    if not extra:
-        return
-    zeros = asked.k.new_zeros(*asked.k.shape[:2], extra, asked.k.shape[3])
-
-    def rule(q, k):
-        p = phases(case, q, k, BLOCK_Q, BLOCK_K)
-        return p.seen | ((p.age < 0) & (p.k < -(-p.end // BLOCK_K) * BLOCK_K))
-
-    yield Suspect(
-        f"a causal mask by tiles of {BLOCK_K}: inside a tile the future is seen, {extra} zeros past the end too",
-        "which tiles need a mask by position, tokens against tokens, and is it applied there?", DIAGONAL,
-        replace(asked, k=torch.cat([asked.k, zeros], 2), v=torch.cat([asked.v, zeros], 2), weight=rule),
+    yield suspect(
+        f"attention without its first {sinks} keys", "which phase shows the sinks?", SINKS,
+        lambda q, k: seen.mask(q, k) & (k[None, :] >= sinks),
+    )  # fmt: skip
+    yield suspect(
+        f"attention that hides the key {case.window - 1} tokens back, of the sinks too",
+        "at which age does a key leave the window, and where do the sinks begin?", SINKS,
+        lambda q, k: seen.mask(q, k) & (q[:, None] - k[None, :] != case.window - 1),
+    )  # fmt: skip
+    yield suspect(
+        "sinks that count twice where the window sees them too", "which of two loops hides a key that both see?", SINKS,
+        lambda q, k: seen.mask(q, k) * (1 + replace(seen, sinks=0).mask(q, k) * (k[None, :] < sinks)),
     )  # fmt: skip
 
 
-# (equals, question, section, weight from the phases): what each query sees instead.
-ANY_CAUSAL = (
-    (
-        "a causal mask by tiles of {BLOCK_K}: inside a tile the future is seen",
-        "which tiles need a mask by position, tokens against tokens, and is it applied there?", DIAGONAL,
-        lambda p, case, BQ, BK: p.seen | ((p.k // BK == (p.k + p.age) // BK) & (p.age < 0)),
-    ),
-    (
-        "a causal mask that shows one key too many inside tiles of {BLOCK_K}",
-        "does a query see the next key: `<` or `<=`?", DIAGONAL,
-        lambda p, case, BQ, BK: p.seen | ((p.age == -1) & (p.k < p.end)),
-    ),
-    (
-        "attention without its diagonal tiles ({BLOCK_Q} queries, {BLOCK_K} keys)",
-        "where does the last phase end, and does it reach the query's own key?", PHASES,
-        lambda p, case, BQ, BK: p.seen & (p.k < p.diagonal),
-    ),
-    (
-        "attention whose phase without a mask leaves out its first tile of {BLOCK_K} keys",
-        "where does that phase's loop begin?", PHASES,
-        lambda p, case, BQ, BK: p.seen & ((p.k < p.inside) | (p.k >= p.inside + BK) | (p.k >= p.diagonal)),
-    ),
-    (
-        "attention whose phase without a mask leaves out its last tile of {BLOCK_K} keys",
-        "where does that phase's loop end, and the next begin?", PHASES,
-        lambda p, case, BQ, BK: p.seen & ((p.k < p.diagonal - BK) | (p.k >= p.diagonal) | (p.k < p.inside)),
-    ),
-    (
-        "attention without the phase that needs no mask (tiles of {BLOCK_K} keys)",
-        "does that phase's loop run at all?", PHASES,
-        lambda p, case, BQ, BK: p.seen & ((p.k < p.inside) | (p.k >= p.diagonal)),
-    ),
-    (
-        "attention that counts the diagonal tiles twice (tiles of {BLOCK_K} keys)",
-        "which two phases load the same tile?", PHASES,
-        lambda p, case, BQ, BK: p.seen * (1 + (p.k >= p.diagonal).long()),
-    ),
-)  # fmt: skip
+def by_visits(asked, case, visits, past):
+    """What the tiles that the kernel really met would give.
 
-BY_ROWS = (
-    (
-        "attention whose future is not masked inside the tiles that are loaded ({BLOCK_Q} queries, {BLOCK_K} keys)",
-        "which tiles need a mask by position, and is it applied there?", DIAGONAL,
-        lambda p, case, BQ, BK: p.seen | ((p.age < 0) & (p.k < -(-p.end // BK) * BK)),
-    ),
-    (
-        "attention that ends where its tile of {BLOCK_Q} queries begins",
-        "where does the last phase end, and does it reach the query's own key?", PHASES,
-        lambda p, case, BQ, BK: p.seen & (p.k < p.start),
-    ),
-)  # fmt: skip
-
-# The same as a wider window by position wherever the tiles hold the key that is one too old: named only where not.
-WIDER = (
-    "a window of {wider} inside the tiles that are loaded", "how old may a key be: `<` or `<=`?", WINDOW,
-    lambda p, case, BQ, BK: p.seen | ((p.age == case.window) & p.window_phases),
-)  # fmt: skip
-
-WINDOWED = (
-    WIDER,
-    (
-        "attention whose keys too old for the window are not masked inside the tiles that are loaded",
-        "which phase holds keys that some of its queries see and others do not?", WINDOW,
-        lambda p, case, BQ, BK: p.seen | ((p.age >= 0) & p.window_phases),
-    ),
-    (
-        "a window whose first tile is counted in tiles: q_start // {BLOCK_K} - window // {BLOCK_K}",
-        "the first key that the first query sees is a token: in which tile does it lie?", WINDOW,
-        lambda p, case, BQ, BK: p.seen
-        & ((p.k >= (p.start // BK - case.window // BK).clamp(min=0) * BK) | (p.k < p.sinks)),
-    ),
-    (
-        "a window whose first tile is rounded up (tiles of {BLOCK_K} keys)",
-        "a window that begins inside a tile: does that tile hold keys that are seen?", WINDOW,
-        lambda p, case, BQ, BK: p.seen
-        & ((p.k >= -(-(p.start - case.window + 1).clamp(min=0) // BK) * BK) | (p.k < p.sinks)),
-    ),
-    (
-        "a window whose first tile is that of the tile's last query",
-        "which query of the tile looks back furthest?", WINDOW,
-        lambda p, case, BQ, BK: p.seen
-        & ((p.k >= (p.start + BQ - case.window).clamp(min=0) // BK * BK) | (p.k < p.sinks)),
-    ),
-    (
-        "a window without the tiles at its edge (tiles of {BLOCK_K} keys)",
-        "which phase loads the tiles that only some of the queries see?", PHASES,
-        lambda p, case, BQ, BK: p.seen & ((p.k < p.sinks) | (p.k < p.first) | (p.k >= p.inside)),
-    ),
-    (
-        "a window measured in tiles of {BLOCK_K}", "is the window a number of tokens or of tiles?", WINDOW,
-        lambda p, case, BQ, BK: (p.age >= 0)
-        & (((p.k + p.age) // BK - p.k // BK <= case.window // BK) | (p.k < (case.sinks or 0))),
-    ),
-)  # fmt: skip
-
-WITH_SINKS = (
-    (
-        "attention whose sinks are seen only where the window's own tiles hold them (tiles of {BLOCK_K} keys)",
-        "which phase loads the sinks of a query far from them?", SINKS,
-        lambda p, case, BQ, BK: p.seen & (p.k >= p.first),
-    ),
-    (
-        "attention that counts keys twice where the sink phase and the window load the same tile "
-        "(tiles of {BLOCK_K} keys)",
-        "where must the sink phase end when the window has already begun?", SINKS,
-        lambda p, case, BQ, BK: p.seen
-        * (1 + ((p.k >= p.first) & (p.k < -(-min(case.sinks, case.N) // BK) * BK)).long()),
-    ),
-    (
-        "sinks rounded up to whole tiles of {BLOCK_K}", "is the sink tile masked by token?", SINKS,
-        lambda p, case, BQ, BK: p.seen | ((p.age >= 0) & (p.k // BK * BK < case.sinks)),
-    ),
-    (
-        "sinks that are visible to queries before them, inside the tiles that are loaded",
-        "may a query see a sink that comes after it?", SINKS,
-        lambda p, case, BQ, BK: p.seen | ((p.k < case.sinks) & (p.k < p.end)),
-    ),
-    (
-        "sinks without the last, partly filled tile of {BLOCK_K}", "how many tiles hold the sinks?", SINKS,
-        lambda p, case, BQ, BK: p.seen & ((p.k >= p.first) | (p.k < case.sinks // BK * BK)),
-    ),
-)  # fmt: skip
-
-
-def by_visits(asked, case, visits):
-    """What the tiles that the kernel really met would give. visits: (B, Hq, Nq, Nk), how often it met each pair."""
+    visits: (B, Hq, Nq, Nk), how often it met each pair; past: (B, Hq, Nq, 1), how many lanes past the end.
+    """
     q, k = torch.arange(case.N), torch.arange(case.num_keys)
-    seen = case.visibility.mask(q, k)
+    seen, met = case.visibility.mask(q, k), visits > 0
+
+    def suspect(equals, question, weight, zeros=None, section=PHASES):
+        changed = replace(asked, weight=weight) if zeros is None else with_zeros(asked, zeros, weight)
+        return Suspect(equals, question, section, changed, kind="mask", general=True)
+
+    yield from missed_or_twice(seen, visits, past, suspect)
+    if not case.causal:
+        return
+    if past.any():
+        equals = "attention without a mask, inside the tiles that are loaded, zeros past the end too"
+        yield suspect(equals, "what hides a key inside a tile that is loaded?", met, past)
+    for other in by_position(asked, case):
+        if callable(other.asked.weight) and other.asked.k is asked.k:
+            weight = other.asked.weight(q, k)
+            inside = weight * met
+            if not torch.equal(inside, weight * torch.ones_like(met)) and not torch.equal(inside, seen * met):
+                equals = f"{other.equals}, inside the tiles that are loaded"
+                yield suspect(equals, other.question, inside, section=other.section)
+    if case.sinks:
+        window = replace(case.visibility, sinks=0).mask(q, k) & (k < case.sinks)
+        equals = "sinks that count twice where the window sees them too, in the tiles that both load"
+        question = "which of two loops hides a key that both see?"
+        yield suspect(equals, question, seen * (1 + window * (visits > 1)), section=SINKS)
+    shown = replace(asked, weight=seen.expand_as(met))
+    yield from suspect_softmax.masked_wrongly(shown, met)
+    if past.any():
+        shown = with_zeros(shown, torch.zeros_like(past))
+        yield from suspect_softmax.masked_wrongly(shown, torch.cat([met.double(), past], -1), past=True)
+
+
+def no_visit(asked):
+    nothing = replace(asked, weight=lambda q, k: torch.zeros(len(q), len(k)))
+    question = "does the loop over the keys run at all?"
+    return Suspect("attention that meets no key", question, PHASES, nothing, kind="mask", general=True)
+
+
+def missed_or_twice(seen, visits, past, suspect):
+    """Keys that no tile holds, keys that two tiles hold, or both."""
     missed, twice = seen & (visits == 0), seen & (visits > 1)
-
-    def suspect(equals, question, weight):
-        changed = replace(asked, weight=weight)
-        return Suspect(equals, question, PHASES, changed, kind="mask", general=True)
-
-    if missed.any():
-        question = "which phase should load them, and where does its loop begin and end?"
-        yield suspect(f"attention that never meets {stretch(missed)}", question, seen & (visits > 0))
-    if twice.any():
+    which = "which phase should load them, and where does its loop begin and end?"
+    if missed.any() and twice.any():
+        equals = f"attention that never meets {stretch(missed)}, and counts others more than once"
+        yield suspect(equals, "what moves from one step of the loop to the next?", seen * visits)
+    elif missed.any():
+        yield suspect(f"attention that never meets {stretch(missed)}", which, seen & (visits > 0))
+    elif twice.any():
         question = "which two phases load the same tile?"
         yield suspect(f"attention that counts twice {stretch(twice)}", question, seen * visits)
-    question = "what hides a key inside a tile that is loaded?"
-    yield suspect("attention without a mask inside the tiles that are loaded", question, visits > 0)
-    causal = Visibility(causal=True).mask(q, k)
-    if case.window:
-        equals = "attention with nothing but a causal mask inside the tiles that are loaded"
-        yield suspect(equals, question, causal & (visits > 0))
+        equals = f"attention that counts twice {stretch(twice)}, once without a mask"
+        again = seen * visits + (~seen & (visits > 1))
+        yield suspect(equals, question, again)
+        if past.any():
+            yield suspect(f"{equals}, zeros past the end too", question, again, past / 2)
 
 
 def stretch(missed):
-    """`keys 0-31 for query rows 32-63`: the first rows that miss the same keys."""
+    """`keys 0-31 for query rows 32-63, as far as these see them`: around the row that misses most."""
     rows = missed.flatten(0, 1).any(0)
-    first = int(rows.any(1).nonzero()[0])
-    keys = rows[first]
-    last = first
-    while last + 1 < rows.shape[0] and torch.equal(rows[last + 1], keys):
+    worst = int(rows.sum(1).argmax())
+    alike = (rows.any(1) & ~(rows & ~rows[worst]).any(1)).tolist()
+    first = last = worst
+    while first > 0 and alike[first - 1]:
+        first -= 1
+    while last + 1 < len(alike) and alike[last + 1]:
         last += 1
-    where = keys.nonzero()
-    return f"keys {int(where[0])}-{int(where[-1])} for query rows {first}-{last}, which see them"
+    keys = rows[worst].nonzero()
+    return f"keys {int(keys[0])}-{int(keys[-1])} for query rows {first}-{last}, as far as these see them"

@@ -1,20 +1,16 @@
 """The catalogue of mistakes: what an output may equal instead, each with one question that leads to the fix.
 
-A suspect is plain data and a changed Question; mistaken.py computes what it would give. Who sees whom is changed in
-suspect_masks.py.
+A suspect is plain data and a changed Question; mistaken.py computes what it would give. Here are the scale, heads and
+pointers, and the tail; the softmax is changed in suspect_softmax.py, who sees whom in suspect_masks.py.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import torch
 
 from grader import mistaken
-
-GUESSED_TILES = (16, 32, 64, 128)  # where no trace tells them
-
 
 @dataclass(frozen=True)
 class Question:
@@ -22,7 +18,7 @@ class Question:
 
     q (B, Hq, Nq, D); k, v (B, Hkv, Nk, D). k_from, v_from: (B, Hq, 2), the batch and head that a query head reads.
     weight: (q_pos, k_pos) -> how often each key counts, or a tensor (B, Hq, Nq, Nk). method: of mistaken.py.
-    met: None, or a tensor (B, Hq, Nq, Nk): True where a tile of queries met a tile of keys.
+    more: what else the method is given: `steps`, or `met`, a tensor (B, Hq, Nq, Nk).
     """
 
     q: torch.Tensor
@@ -33,20 +29,32 @@ class Question:
     weight: Callable | torch.Tensor
     scale: float
     method: Callable = mistaken.whole
-    met: torch.Tensor | None = None
+    more: dict = field(default_factory=dict)
 
-    def answer(self, pairs):
-        """(o, size), each (P, Nq, D), for P pairs (batch, query head)."""
+    def answer(self, pairs, rows=None):
+        """(o, size), each (P, Nq, D), for P pairs (batch, query head); rows: positions, where not all are asked for."""
         batch, head = pairs.unbind(1)
         k_batch, k_head = self.k_from[batch, head].unbind(1)
         v_batch, v_head = self.v_from[batch, head].unbind(1)
-        q, k, v = self.q[batch, head], self.k[k_batch, k_head], self.v[v_batch, v_head]
+        at = torch.arange(self.q.shape[2]) if rows is None else rows
+        q, k, v = self.q[batch, head][:, at], self.k[k_batch, k_head], self.v[v_batch, v_head]
         if isinstance(self.weight, torch.Tensor):
-            weight = self.weight[batch, head].double()
+            weight = self.weight[batch, head][:, at].double()
         else:
-            weight = self.weight(torch.arange(q.shape[1]), torch.arange(k.shape[1])).double()
-        more = {} if self.met is None else {"met": self.met[batch, head]}
-        return self.method(q.double(), k.double(), v.double(), weight, self.scale, **more)
+            weight = self.weight(at, torch.arange(k.shape[1])).double()
+        more = self.more if "met" not in self.more else {"met": self.more["met"][batch, head][:, at]}
+        return self.method(q.double(), k.double(), v.double(), weight, self.scale, at=at, **more)
+
+    @property
+    def of_masks(self):
+        """True where a row is 0 / 0 because it sees nothing, not because something overflows."""
+        return getattr(self.method, "func", self.method) is mistaken.whole
+
+    @property
+    def by_row(self):
+        """True where each row can be asked for alone."""
+        named = getattr(self.method, "keywords", {})
+        return named.get("softmax_dim") != -2 and named.get("maximum") != "shared"
 
 
 @dataclass(frozen=True)
@@ -64,8 +72,9 @@ class Suspect:
     rounding: bool = False
     kind: str = ""
     general: bool = False
-    facts: dict = field(default_factory=dict)
 
+
+IN_FLOAT32 = "attention in float32"  # how a suspect begins that shows by overflow alone
 
 SCALE = "1 memory wall: the scale"
 SOFTMAX = "1 memory wall: a stable softmax"
@@ -74,6 +83,7 @@ RESCALE = "2 online softmax: why rescale"
 POINTERS = "3 first kernel: pointers, strides and masks"
 TAILS = "3 first kernel: the ragged tail"
 HEADS = "4 masks and phases: who reads which head"
+DIAGONAL = "4 masks and phases: causal"
 
 
 def scales(asked):
@@ -93,6 +103,11 @@ def scales(asked):
         (
             "attention with log2(e) in the scale twice, or with exp where the scale is made for exp2",
             "exp2(x * log2(e)) is exp(x): which of the two is yours, and how often?", 1.0 / (ln2 * math.sqrt(D)),
+        ),
+        ("attention with neither 1 / sqrt(D) nor log2(e) in its scale", "what does exp2 want of the score?", ln2),
+        (
+            "attention that multiplies by its scale twice, 1 / sqrt(D) and log2(e) in it",
+            "where is the scale applied, and where once more?", 1.0 / (ln2 * D),
         ),
     ):  # fmt: skip
         yield Suspect(equals, question, SCALE, replace(asked, scale=scale), kind="scale")
@@ -115,9 +130,14 @@ def heads_and_batches(asked, case):
     if Hkv > 1:
         question = "do K and V both move with their head?"
         changes.append(("kv head 0 for every query head", question, head * 0, batch))
+        for step, what in ((1, "after"), (-1, "before")):
+            changes.append((f"the kv head {what} the right one", question, (right + step) % Hkv, batch))
     if case.B > 1:
         question = "do K and V both move with their batch?"
         changes.append(("the keys of batch 0 in every batch", question, right, batch * 0))
+    if case.B > 1 and Hkv > 1:
+        question = "do K and V move with their batch and their head?"
+        changes.append(("the keys of batch 0 and head 0 in every batch and head", question, head * 0, batch * 0))
     for equals, question, heads, batches in changes:
         other = moved(batches, heads)
         for whose, change in (
@@ -127,6 +147,11 @@ def heads_and_batches(asked, case):
             yield Suspect(
                 f"attention with {equals}{whose}", question, HEADS, replace(asked, **change), kind="heads",
             )  # fmt: skip
+    for what, count, first in (("head", case.Hq, asked.q[:, :1]), ("batch", case.B, asked.q[:1])):
+        if count > 1:
+            equals = f"attention with the queries of {what} 0 in every {what}"
+            changed = replace(asked, q=first.expand_as(asked.q))
+            yield Suspect(equals, f"does Q move with its {what}?", HEADS, changed, kind="heads")
     if asked.k.shape[2] == asked.v.shape[2]:
         question = "whose pointer is loaded?"
         yield Suspect("attention with K in the place of V", question, POINTERS, replace(asked, v=asked.k), kind="heads")
@@ -159,133 +184,71 @@ def mixed_strides(mine, its):
         yield "strides", its
 
 
+def first_tile(asked, tile):
+    """K, V or both loaded from the first tile at every step, where the walk begins at the first key."""
+    keys = asked.k.shape[2]
+    if keys <= tile:
+        return
+    again = torch.arange(keys) % tile
+    for whose, names in (("V", "v"), ("K", "k"), ("K and V", "kv")):
+        changed = replace(asked, **{name: getattr(asked, name)[:, :, again] for name in names})
+        equals = f"attention that reads {whose} of the first tile at every step (tiles of {tile})"
+        yield Suspect(equals, "what moves from one tile to the next?", POINTERS, changed, kind="heads")
+
+
+def with_zeros(asked, count, weight=None):
+    """`asked` with one more key, of zeros, and its weight: count(q_pos), or a tensor (B, Hq, Nq, 1)."""
+    weight = asked.weight if weight is None else weight
+    zeros = asked.k.new_zeros(*asked.k.shape[:2], 1, asked.k.shape[3])
+    if isinstance(weight, torch.Tensor):
+        both = torch.cat([weight.double(), count.double()], -1)
+    else:
+
+        def both(q_pos, k_pos):
+            return torch.cat([weight(q_pos, k_pos[:-1]).double(), count(q_pos)[:, None].double()], 1)
+
+    return replace(asked, k=torch.cat([asked.k, zeros], 2), v=torch.cat([asked.v, zeros], 2), weight=both)
+
+
+def more_zeros(asked, tile):
+    """Zeros counted up to a whole group of tiles."""
+    keys = asked.k.shape[2]
+    for extra in sorted({-keys % (tile * group) for group in (2, 4, 8)} - {-keys % tile}):
+        suspect = zeros(asked, extra, "a key past the end is loaded as zeros: what is its score, and its exp?")
+        yield replace(suspect, general=True)
+
+
+def zeros(asked, extra, question):
+    keys = asked.k.shape[2]
+    only = f"the last {extra} of them zeros" if extra > 1 else "the last of them zeros"
+    changed = with_zeros(asked, lambda q_pos: torch.full_like(q_pos, extra))
+    return Suspect(f"attention over {keys + extra} keys, {only}", question, TAILS, changed)
+
+
 def tails(asked, tile):
     """Keys past the end counted, or the last ones left out, where nothing is causal."""
-    keys, D = asked.k.shape[2], asked.q.shape[3]
-
-    def padded(count):
-        zeros = asked.k.new_zeros(*asked.k.shape[:2], count, D)
-        return replace(asked, k=torch.cat([asked.k, zeros], 2), v=torch.cat([asked.v, zeros], 2))
-
+    keys = asked.k.shape[2]
     extra = -keys % tile
     if extra:
-        yield Suspect(
-            f"attention over {keys + extra} keys, the last {extra} of them zeros",
-            "a key past the end is loaded as zeros: what is its score, and its exp?", TAILS, padded(extra),
-        )  # fmt: skip
+
+        def again(q_pos, k_pos):
+            return asked.weight(q_pos, k_pos).double() + extra * (k_pos == keys - 1)
+
+        yield zeros(asked, extra, "a key past the end is loaded as zeros: what is its score, and its exp?")
+        question = "an address past the end was turned back to the last key: is its score hidden?"
+        equals = f"attention that counts the last key {extra + 1} times"
+        yield Suspect(equals, question, TAILS, replace(asked, weight=again))
     if extra != 1:
-        yield Suspect(
-            f"attention over {keys + 1} keys, the last of them zeros", "is it `<` or `<=`?", TAILS, padded(1),
-        )  # fmt: skip
-    for kept, equals in (
-        (keys // tile * tile if extra else 0, "attention over the first {kept} keys only, without the ragged tile"),
-        (keys // tile * tile - tile, "attention over the first {kept} keys only, without the last whole tile"),
+        yield zeros(asked, 1, "is it `<` or `<=`?")
+    whole = keys // tile * tile
+    for kept, equals, question in (
+        (whole if extra else 0, "over the first {kept} keys only, without the ragged tile", "reach the last tile"),
+        (whole - tile, "over the first {kept} keys only, without the last whole tile", "reach the last tile"),
+        (keys - 1 if keys - 1 != whole else 0, "without the last key", "end at the last key: `<` or `<=`"),
     ):
         if kept > 0:
             short = replace(asked, k=asked.k[:, :, :kept], v=asked.v[:, :, :kept])
-            yield Suspect(equals.format(kept=kept), "does your loop reach the last tile?", TAILS, short)
+            yield Suspect(f"attention {equals.format(kept=kept)}", f"does your loop {question}?", TAILS, short)
     if keys > tile:
         late = replace(asked, k=asked.k[:, :, tile:], v=asked.v[:, :, tile:])
         yield Suspect(f"attention without the first {tile} keys", "where does your loop begin?", TAILS, late)
-
-
-def whole_softmax(asked):
-    """The softmax itself, whatever the tiles."""
-    one_for_all = partial(mistaken.online, tile=1 << 30, maximum="shared", rows=1 << 30)
-    for equals, question, method in (
-        (
-            "attention that is not divided by the sum", "what must the row be divided by, and when?",
-            partial(mistaken.whole, divide=False),
-        ),
-        (
-            "a softmax over the queries", "over which dimension do the probabilities of one query add up to 1?",
-            partial(mistaken.whole, softmax_dim=-2),
-        ),
-        (
-            "attention in float32 without a maximum", "what is exp(100) in float32?",
-            partial(mistaken.online, tile=1 << 30, maximum="none"),
-        ),
-        (
-            "attention in float32 with one maximum for all rows",
-            "a row far below the maximum: what do its exp add up to?", one_for_all,
-        ),
-    ):  # fmt: skip
-        yield Suspect(equals, question, SOFTMAX, replace(asked, method=method))
-
-
-def online_softmax(asked, tile, rows, half_p):
-    """The online softmax over tiles of keys of this size, its tiles of queries `rows` high.
-
-    half_p: the probabilities are rounded to the input's dtype for their dot, as kernels do.
-    """
-    common = {"tile": tile, "p_dtype": asked.q.dtype if half_p else torch.float32}
-    tiles = f" (tiles of {tile})"
-    changes = [
-        (
-            f"attention whose {what} is not rescaled when the maximum changes{tiles}",
-            "what were the older parts measured against?", RESCALE, {"forget": what},
-        )
-        for what in ("acc", "row_sum", "acc and row_sum")
-    ]  # fmt: skip
-    changes += [
-        (
-            f"attention whose {what} is rescaled after the new tile was added{tiles}",
-            "which parts were measured against the old maximum, and which against the new?", RESCALE, {"late": what},
-        )
-        for what in ("acc", "row_sum", "acc and row_sum")
-    ]  # fmt: skip
-    changes += [
-        (
-            f"attention that is divided by the sum after each tile{tiles}", "what is the sum before the last tile?",
-            RESCALE, {"divide": "each tile"},
-        ),
-        (
-            f"attention in float32 whose maximum is that of the last tile alone{tiles}",
-            "what is alpha when the new maximum lies far below the old one?", ONLINE, {"maximum": "tile"},
-        ),
-        (
-            f"attention in float32 whose maximum starts at 0{tiles}",
-            "what if every score of a row lies far below 0?", ONLINE, {"maximum": "from zero"},
-        ),
-        (
-            f"attention in float32 with one maximum for the {rows} rows of a tile",
-            "a row far below the maximum: what do its exp2 add up to?", ONLINE, {"maximum": "shared", "rows": rows},
-        ),
-        (
-            f"attention with NaN for rows whose first tile hides every key{tiles}",
-            "a row that has seen nothing has the maximum -inf: what is -inf - (-inf)?", ONLINE, {"bare": True},
-        ),
-    ]  # fmt: skip
-    for equals, question, section, change in changes:
-        yield Suspect(equals, question, section, replace(asked, method=partial(mistaken.online, **common, **change)))
-
-
-def half_scores(asked):
-    """Scores rounded to half precision before they are scaled."""
-    for dtype in halves(asked):
-        method = partial(mistaken.online, tile=1 << 30, keep="scores", dtype=dtype)
-        yield Suspect(
-            f"attention whose scores are rounded to {name_of(dtype)}",
-            "in which dtype does the dot add up, and in which does it return?", SOFTMAX, replace(asked, method=method),
-            rounding=True,
-        )  # fmt: skip
-
-
-def half_precision(asked, tile):
-    """Something kept in half precision between tiles."""
-    for dtype in halves(asked):
-        for what, question in (
-            ("acc", "in which dtype do hundreds of tiles add up?"),
-            ("row_sum", "how many ones can a half count before 1 is lost?"),
-        ):
-            method = partial(mistaken.online, tile=tile, keep=what, dtype=dtype)
-            equals = f"attention whose {what} is rounded to {name_of(dtype)} at each tile (tiles of {tile})"
-            yield Suspect(equals, question, ONLINE, replace(asked, method=method), rounding=True)
-
-
-def halves(asked):
-    return sorted({torch.float16, asked.q.dtype} - {torch.float32}, key=str)
-
-
-def name_of(dtype):
-    return str(dtype).removeprefix("torch.")

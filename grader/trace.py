@@ -17,7 +17,7 @@ from allocations import GUARD
 from overflow import Overflows
 from regions import NOBODY, WINDOW, Region, copy_of, tensors_in
 from traffic import Traffic
-from visits import CARRY, Origin, Visits, carrying
+from visits import CARRY, Origin, Visits, carrying, lanes_of
 
 ATOMIC = -2  # written by atomics: any number of programs may
 
@@ -212,14 +212,15 @@ class Trace:
             if region.legal_view is None:
                 self.check_sharing(kind, region, offsets // itemsize)
             if region.role and kind == "load":
-                self.origin = self.origin_of(region, offsets)
+                self.origin = self.origin_of(region, offsets, pointers.shape)
                 self.visits.load(self.kernel, self.origin)
         return (pointers.astype(np.int64) - region.virtual + region.real).astype(np.uint64), mask
 
-    def origin_of(self, region, offsets):
+    def origin_of(self, region, offsets, shape):
         tokens, place = region.place(offsets)
         rows = tokens[1] - tokens[0] + 1  # lanes past the end may have been turned back to a row that is there
-        return Origin(region.role, tokens, place, min(1.0, offsets.size / (rows * region.width)))
+        part = min(1.0, offsets.size / (rows * region.width))
+        return Origin(region.role, tokens, place, part, lanes_of(shape, region.width))
 
     def region_at(self, address):
         index = address // WINDOW - 1

@@ -5,7 +5,7 @@ import re
 
 import torch
 
-from grader import compare, diagnose, locate, oracle, picture, work
+from grader import compare, diagnose, locate, met, oracle, picture, work
 from grader.result import Outcome
 
 
@@ -38,7 +38,8 @@ def of_reply(problem, case, placed, reply, path, device):
     if facts:
         records = reply["trace"]["visits"] if reply["trace"] else ()
         causes = diagnose.causes(problem, case, placed, outputs[0], answer, records)
-        facts |= {"where": locate.where(facts), "what": "output", "tiles": diagnose.tile_sizes(records)}
+        facts |= {"where": locate.where(facts), "what": "output", "tiles": met.tile_sizes(records)}
+        facts["order"] = met.order_of(records, facts["tiles"])
         return Outcome.WRONG, *with_causes(facts, causes)
     if problem.returns_lse:
         facts = compare.mismatch(outputs[1], answer.lse, answer.allowed_lse)
@@ -59,7 +60,8 @@ def of_reply(problem, case, placed, reply, path, device):
 
 def with_causes(facts, causes):
     """(sentence, facts) of a mismatch: what it equals instead if that can be told, and where it is wrong."""
-    facts = {key: value for key, value in facts.items() if key not in ("question", "section")} | {"causes": causes}
+    facts = {key: value for key, value in facts.items() if key not in ("question", "section")} | {"heard": causes}
+    facts["causes"] = causes = diagnose.specific(causes)
     if causes:
         facts |= {"question": causes[0].question, "section": causes[0].section}
     return f"{diagnose.say(causes, facts['what'])} {facts['where']}".strip(), facts

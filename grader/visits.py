@@ -17,13 +17,14 @@ CARRY = (
 class Origin:
     """Where a block of numbers was loaded from: role "q", "k" or "v"; tokens (first, last); place (batch, head).
 
-    tiles: how much of the rows' width it holds, 1.0 for whole rows.
+    tiles: how much of the rows' width it holds, 1.0 for whole rows. lanes: its rows, those past the end included.
     """
 
     role: str
     tokens: tuple[int, int]
     place: tuple[int, int]
     tiles: float
+    lanes: int = 0
 
 
 @dataclass
@@ -45,6 +46,7 @@ class Record:
             "q": list(self.q.tokens), "batch": self.q.place[0], "head": self.q.place[1],
             "tiles": [list(tokens) for (_, tokens), parts in tiles.items() for _ in range(max(1, round(parts)))],
             "span": max((last - first + 1 for _, (first, last) in tiles), default=0),
+            "lanes": max((k.lanes for k in self.met), default=0),
             "key_heads": len({place for place, _ in tiles}),
         }  # fmt: skip
 
@@ -85,6 +87,14 @@ class Visits:
         """Plain data: the records and the loads of each program."""
         loads = [{"kernel": kernel, "program": program, **rows} for (kernel, program), rows in self.loads.items()]
         return {"visits": [record.plain() for record in self.records.values()], "key_rows": loads}
+
+
+def lanes_of(shape, width):
+    """How many rows a block of this shape holds: one of its two sides, the other is the head dim."""
+    sides = [side for side in shape if side > 1]
+    if width in sides:
+        sides.remove(width)
+    return sides[0] if sides else 1
 
 
 def carrying(method, meet):

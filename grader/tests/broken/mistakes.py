@@ -1,7 +1,8 @@
 """The mistakes as data: which problem, which words of its solution, what stands there instead, and the right verdict.
 
 `because` is a word or two that the sentence for the student must contain: a rejection for the wrong reason is a failure
-of the grader. `case` is a case that must show the mistake.
+of the grader. `case` is a case that must show the mistake. `base` is the honest kernel that is changed, where it is not
+our solution (on_honest.py).
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ class Mistake:
     case: str
     outcome: Outcome = Outcome.WRONG
     because: str = ""
+    base: str = ""
 
     def apply(self, source):
         """The source with the mistake in it; each of `was` must stand in it."""

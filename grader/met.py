@@ -1,0 +1,110 @@
+"""Which tiles of keys each tile of queries met, and in which order: from the trace, or as a kernel of ours would."""
+
+import torch
+
+FORWARD, BACKWARD, UNKNOWN = 1, -1, 0  # how a kernel walks over the keys
+
+GUESSED_TILES = (16, 32, 48, 64, 96, 128, 256)  # of keys, where no trace tells them
+GUESSED_ROWS = (16, 32, 64, 128)  # of queries
+
+
+def tile_sizes(records):
+    """[(BLOCK_Q, BLOCK_K)] as the trace saw them; empty without one."""
+    if not any(record["tiles"] for record in records):
+        return []
+    rows = max(record["q"][1] - record["q"][0] + 1 for record in records)
+    return [(rows, max(max(record["span"], record.get("lanes", 0)) for record in records))]
+
+
+def visits_of(case, records):
+    """How often each query's tile met each key's tile, (B, Hq, N, Nk); None where the trace does not tell for all."""
+    if not any(record["tiles"] for record in records):
+        return None
+    visits = torch.zeros(case.B, case.Hq, case.N, case.num_keys, dtype=torch.long)
+    covered = torch.zeros(case.B, case.Hq, dtype=torch.bool)
+    for record in records:
+        covered[record["batch"], record["head"]] = True
+        rows = visits[record["batch"], record["head"], record["q"][0] : record["q"][1] + 1]
+        for first, last in record["tiles"]:
+            rows[:, first : last + 1] += 1
+    return visits if covered.all() else None
+
+
+def past_the_end(case, records, sizes):
+    """How many lanes beyond the last key each query's tiles held, (B, Hq, N, 1); sizes: as tile_sizes gives them."""
+    lanes = torch.zeros(case.B, case.Hq, case.N, 1, dtype=torch.double)
+    BLOCK_K = max((BLOCK_K for _, BLOCK_K in sizes), default=0)
+    for record in records:
+        for first, last in record["tiles"]:
+            if last == case.num_keys - 1:
+                rows = lanes[record["batch"], record["head"], record["q"][0] : record["q"][1] + 1]
+                rows += max(0, BLOCK_K - (last - first + 1))
+    return lanes
+
+
+def steps_of(records):
+    """[(first row, end row, first key, end key)] of the first head, in the order in which the tiles were met.
+
+    None where a tile of queries was taken up more than once: its parts are put together in a way not known here.
+    """
+    lists = {}
+    for record in records:
+        if (record["batch"], record["head"]) == (0, 0):
+            if tuple(record["q"]) in lists:
+                return None
+            lists[tuple(record["q"])] = [tuple(tile) for tile in record["tiles"]]
+    for order in (FORWARD, BACKWARD):
+        if walks(lists, order):
+            return by_keys(lists, order)
+    return [(q[0], q[1] + 1, k[0], k[1] + 1) for q, tiles in lists.items() for k in tiles]
+
+
+def walks(lists, order):
+    """True where every tile of queries meets its tiles of keys in this order, each once."""
+    pairs = [pair for tiles in lists.values() for pair in zip(tiles, tiles[1:], strict=False)]
+    return all(order * a[0] < order * b[0] for a, b in pairs)
+
+
+def order_of(records, sizes):
+    """FORWARD or BACKWARD over tiles that begin at multiples of BLOCK_K, else UNKNOWN; without a trace FORWARD."""
+    if not sizes:
+        return FORWARD
+    lists = {(n, *record["q"]): record["tiles"] for n, record in enumerate(records)}
+    aligned = all(first % sizes[0][1] == 0 for tiles in lists.values() for first, _ in tiles)
+    return next((order for order in (FORWARD, BACKWARD) if aligned and walks(lists, order)), UNKNOWN)
+
+
+def by_keys(lists, order):
+    """The same steps, those that share their keys in one where their rows are neighbours: fewer and larger."""
+    rows = {}
+    for q, tiles in sorted(lists.items()):
+        for tile in tiles:
+            runs = rows.setdefault(tile, [])
+            if runs and runs[-1][1] == q[0]:
+                runs[-1][1] = q[1] + 1
+            else:
+                runs.append([q[0], q[1] + 1])
+    ordered = sorted(rows.items(), key=lambda item: order * item[0][0])
+    return [(*run, first, last + 1) for (first, last), runs in ordered for run in runs]
+
+
+def guessed_steps(case, BLOCK_Q, BLOCK_K, order=FORWARD):
+    """The steps of a kernel that walks over the tiles that hold a visible pair."""
+    q, k = torch.arange(case.N), torch.arange(case.num_keys)
+    seen = case.visibility.mask(q, k)
+    lists = {}
+    for first in range(0, case.N, BLOCK_Q):
+        last = min(first + BLOCK_Q, case.N) - 1
+        keys = seen[first : last + 1].any(0).nonzero().flatten() // BLOCK_K
+        lists[first, last] = [
+            (tile * BLOCK_K, min((tile + 1) * BLOCK_K, case.num_keys) - 1) for tile in keys.unique().tolist()
+        ]
+    return by_keys(lists, order)
+
+
+def loaded(case, steps):
+    """True where a tile of queries meets a tile of keys in these steps, (B, Hq, N, Nk)."""
+    pairs = torch.zeros(case.N, case.num_keys, dtype=torch.bool)
+    for first_row, end_row, first_key, end_key in steps:
+        pairs[first_row:end_row, first_key:end_key] = True
+    return pairs.expand(case.B, case.Hq, -1, -1)
