@@ -97,8 +97,12 @@ def carrying(method, meet):
 
     def carried(builder, *args, **named):
         made = method(builder, *args, **named)
-        blocks = [arg for arg in args if type(arg) is TensorHandle]  # triton 3.6's tuples choke on getattr
-        found = [origin for block in blocks if (origin := getattr(block, "origin", None)) is not None]
+        found = []
+        for (
+            arg
+        ) in args:  # not by getattr: triton 3.6's tuples answer it with a ValueError, and where it fails it is slow
+            if type(arg) is TensorHandle and (origin := arg.__dict__.get("origin")) is not None:
+                found.append(origin)
         if found:
             if len(found) > 1 and found[0].role != found[1].role:
                 meet(found[0], found[1])
