@@ -98,9 +98,7 @@ def carrying(method, meet):
     def carried(builder, *args, **named):
         made = method(builder, *args, **named)
         found = []
-        for (
-            arg
-        ) in args:  # not by getattr: triton 3.6's tuples answer it with a ValueError, and where it fails it is slow
+        for arg in args:  # not by getattr: triton 3.6's tuples answer it with a ValueError
             if type(arg) is TensorHandle and (origin := arg.__dict__.get("origin")) is not None:
                 found.append(origin)
         if found:
