@@ -1,6 +1,6 @@
 """Will it compile? A submission's kernels compiled for GPUs that are not here, and what is said of it.
 
-compiler.py does the work, in a child of its own for each GPU, within SECONDS and MEMORY.
+child/compiler.py does the work, in a child of its own for each GPU, within SECONDS and MEMORY.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ SHAPE = {"B": 2, "N": 2048}  # the rest is the problem's speed case: sizes that 
 NOTABLE_SPILL = 64  # bytes of a thread; a few cost nothing
 CASE = "compiles"  # its name among the cases
 
-CANARY = Path(__file__).with_name("compile_canary.py")
+CANARY = Path(__file__).parent / "child" / "compile_canary.py"
 SMALLER = ": smaller tiles or fewer num_stages need less"
 BLANK = dict.fromkeys((
     "registers", "spill_bytes", "shared_bytes", "shared_limit", "matrix_instructions", "num_warps", "num_stages",

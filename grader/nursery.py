@@ -14,7 +14,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-WORKER = Path(__file__).with_name("worker.py")
+WORKER = Path(__file__).parent / "child" / "worker.py"
 START_SECONDS = 120.0  # to import torch and triton: slow only on a cold, busy disk
 ANSWER_SECONDS = 10.0  # to fork, or to say how a child ended
 # What a child may inherit: enough to find programs, libraries and GPUs.

@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from grader.nursery import WORKER, NurseryFailed, nursery
+from grader.nursery import NurseryFailed, nursery
 
 PRINTED_LIMIT = 4000  # characters kept of what a submission prints in one case
 LIVE = set()  # children that run now: what Ctrl-C must not leave behind
@@ -185,5 +185,5 @@ class Output:
 
 def outside_paths():
     """Where the child finds torch and triton: this process's path without the grader's own root."""
-    root = WORKER.parent.parent
+    root = Path(__file__).resolve().parent.parent
     return [entry for entry in sys.path if entry and Path(entry).resolve() != root]

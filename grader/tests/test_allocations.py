@@ -5,7 +5,9 @@ from pathlib import Path
 
 import torch
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))  # the worker finds it beside itself, not in the package
+sys.path.append(
+    str(Path(__file__).resolve().parents[1] / "child")
+)  # the worker finds it beside itself, not in the package
 from allocations import Allocations
 
 

@@ -12,6 +12,8 @@ CHECK = """
 import sys
 sys.path.insert(0, {folder!r})
 import triton.runtime.interpreter as interpreter
+import without_gpu
+without_gpu.index_with_scalars()
 {change}
 import canary
 print(canary.check() or "fine")

@@ -87,7 +87,7 @@ def test_the_pytest_face(tmp_path, jobs):
         "--submission",
         str(tmp_path),
         "-k",
-        "p4 and ragged",
+        "p4 and ragged and tail",
         "-q",
         *jobs,
     ]

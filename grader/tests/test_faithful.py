@@ -175,7 +175,14 @@ for change in json.loads(sys.argv[2]):
 
 
 def test_an_interpreter_that_does_not_fit_is_said_to():
-    arguments = [sys.executable, "-u", "-c", ENABLE_IN_EACH, str(ARITHMETIC.parents[1]), json.dumps(list(STRANGE))]
+    arguments = [
+        sys.executable,
+        "-u",
+        "-c",
+        ENABLE_IN_EACH,
+        str(ARITHMETIC.parents[1] / "child"),
+        json.dumps(list(STRANGE)),
+    ]
     run = subprocess.run(arguments, capture_output=True, text=True, check=True)
     for sentence, words in zip(run.stdout.splitlines(), STRANGE.values(), strict=True):
         assert words in sentence and bool(words) == ("3.6 to 3.9" in sentence), run.stdout

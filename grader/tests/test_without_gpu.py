@@ -8,7 +8,7 @@ import torch
 from grader.result import Outcome
 from grader.tests.support import ROOT, grade_text, solution
 
-sys.path.insert(0, str(ROOT / "grader"))
+sys.path.insert(0, str(ROOT / "grader" / "child"))
 import without_gpu  # as in the child: by its bare name
 
 sys.path.pop(0)

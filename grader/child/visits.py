@@ -7,6 +7,8 @@ plays no part.
 
 from dataclasses import dataclass, field
 
+from triton.runtime.interpreter import TensorHandle
+
 CARRY = (
     "binary_op", "ternary_op", "unary_op", "cast_impl", "create_fp_to_fp", "create_bitcast", "create_reshape",
     "create_trans", "create_expand_dims", "create_broadcast", "create_cat", "create_join", "create_split",
@@ -105,7 +107,10 @@ def carrying(method, meet):
 
     def carried(builder, *args, **named):
         made = method(builder, *args, **named)
-        found = [origin for arg in args if (origin := getattr(arg, "origin", None)) is not None]
+        found = []
+        for arg in args:  # not by getattr: triton 3.6's tuples answer it with a ValueError
+            if type(arg) is TensorHandle and (origin := arg.__dict__.get("origin")) is not None:
+                found.append(origin)
         if found:
             if len(found) > 1 and found[0].role != found[1].role:
                 meet(found[0], found[1])

@@ -258,7 +258,8 @@ def describe_output(tensor):
 def raw_bytes(tensor):
     import torch
 
-    flat = torch.empty(tensor.numel(), dtype=tensor.dtype)  # one row of stride 1, whatever the tensor's strides are
+    # One row of stride 1, whatever the tensor's strides are; on the CPU, whatever the module set as default device.
+    flat = torch.empty(tensor.numel(), dtype=tensor.dtype, device="cpu")
     flat.copy_(tensor.reshape(-1))
     return flat.view(torch.uint8).numpy().tobytes()
 
