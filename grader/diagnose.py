@@ -36,7 +36,11 @@ class Cause:
 
 
 def kind_of(equals):
-    for what in (r" \((in )?tiles of \d+[^)]*\)", r", (\d+ )?zeros past the end too", ", inside the tiles that are loaded"):
+    for what in (
+        r" \((in )?tiles of \d+[^)]*\)",
+        r", (\d+ )?zeros past the end too",
+        ", inside the tiles that are loaded",
+    ):
         equals = re.sub(what, "", equals)
     return re.sub(r"\d+", "#", equals)
 
@@ -113,14 +117,16 @@ def all_suspects(problem, case, placed, asked, records, sizes, order=met.FORWARD
             yield from suspects.more_zeros(asked, BLOCK_K)
         if not case.window:
             yield from suspects.first_tile(asked, BLOCK_K)
+    steps = None
     if visits is not None:
         yield from suspect_masks.by_visits(asked, case, visits, met.past_the_end(case, records, sizes))
-        if not (visits > 0)[..., case.visibility.mask(*positions(case))].all():
+        times = visits[..., case.visibility.mask(*positions(case))]
+        if not times.all():
             return  # keys that were never met are what is wrong
+        steps = met.steps_of(records) if times.max() == 1 else None
     elif records and not sizes:
         yield suspect_masks.no_visit(asked)  # or one of a kind that the trace does not know
         return
-    steps = None if visits is None else met.steps_of(records)
     if order == met.UNKNOWN:
         sizes, guesses = [], []
     for BLOCK_Q, BLOCK_K in sizes or [(tile, tile) for tile in guesses]:
@@ -150,7 +156,7 @@ def lse_causes(case, placed, got, expected):
     log_sum = expected - row_max
     base = "in which base are your maximum and your sum?"
     found = []
-    square = case.N == case.num_keys
+    square = case.num_keys == case.N
     question = "which scores belong to one query?"
     over_queries = [("one over the queries", question, SOFTMAX, (scores / math.sqrt(case.D)).logsumexp(-2))] * square
     both = "which two parts make log(sum(exp(score)))?"
@@ -172,7 +178,9 @@ def lse_causes(case, placed, got, expected):
         ),
         ("that of scores without a scale", "where does 1 / sqrt(D) go?", SCALE, scores.logsumexp(-1)),
         (
-            "that of scores with log2(e) missing from their scale", "what must be folded into the scale for exp2?", SCALE,
+            "that of scores with log2(e) missing from their scale",
+            "what must be folded into the scale for exp2?",
+            SCALE,
             (scores * (ln2 / math.sqrt(case.D))).logsumexp(-1),
         ),
         ("that of scores scaled by 1 / D", "is the square root there?", SCALE, (scores / case.D).logsumexp(-1)),

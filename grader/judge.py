@@ -81,7 +81,6 @@ class Judge:
             near |= o.isnan() & ((got == 0) | (o.isnan().float().mean() <= FEW))
         return o, near
 
-
     def relative(self, suspect):
         """The allowance over the size of what is added up; scores that are larger are rounded more coarsely."""
         larger = suspect.asked.scale * math.sqrt(self.got.shape[3])

@@ -1,5 +1,7 @@
 """Which tiles of keys each tile of queries met, and in which order: from the trace, or as a kernel of ours would."""
 
+import itertools
+
 import torch
 
 FORWARD, BACKWARD, UNKNOWN = 1, -1, 0  # how a kernel walks over the keys
@@ -61,7 +63,7 @@ def steps_of(records):
 
 def walks(lists, order):
     """True where every tile of queries meets its tiles of keys in this order, each once."""
-    pairs = [pair for tiles in lists.values() for pair in zip(tiles, tiles[1:], strict=False)]
+    pairs = [pair for tiles in lists.values() for pair in itertools.pairwise(tiles)]
     return all(order * a[0] < order * b[0] for a, b in pairs)
 
 

@@ -1,7 +1,7 @@
 """What a kernel with one thing wrong computes: the arithmetic behind every what-if of diagnose.py.
 
 All functions here take blocks of P pairs (batch, query head): q (P, rows, D), k and v (P, Nk, D) in float64; `weight`
-(rows, Nk) or (P, rows, Nk), how often each key counts for each query: 0 hidden, 1 visible, 2 counted twice; and `scale`.
+(rows, Nk) or (P, rows, Nk), how often each key counts for each query: 0 hidden, 1 visible, 2 twice; and `scale`.
 They return o and size (P, rows, D), float64; size is what was added up, and what a kernel's rounding is measured
 against. `at`: the positions of the rows, rising, where not all rows are asked for.
 """

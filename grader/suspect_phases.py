@@ -231,5 +231,3 @@ WITH_SINKS = (
         lambda p, case, BQ, BK: p.seen & ((p.k >= p.first) | (p.k < case.sinks // BK * BK)),
     ),
 )  # fmt: skip
-
-

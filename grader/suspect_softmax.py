@@ -65,7 +65,7 @@ def masked_wrongly(asked, met=None, past=False):
 
 
 def rescaling(scale, base):
-    """(equals, question, section, what online does, may it be one of two mistakes). base: of the exponential, 2 or e."""
+    """(equals, question, section, what online does, may it be one of two mistakes). base: of exp, 2 or e."""
     ln2 = math.log(2.0)
     unit = (ln2 if base == 2 else 1.0) / scale  # a maximum that is not scaled, against scores that are
     for what in ("acc", "row_sum", "acc and row_sum"):
@@ -119,8 +119,8 @@ def rescaling(scale, base):
 def online_softmax(asked, tile, rows, half_p, known):
     """The online softmax over the tiles in asked.more["steps"], of this size; the tiles of queries are `rows` high.
 
-    half_p: the probabilities are rounded to the input's dtype for their dot, and exp2 is used, as in kernels. known: the
-    tiles are not guessed.
+    half_p: the probabilities are rounded to the input's dtype for their dot, and exp2 is used, as in kernels. known: tiles
+    are not guessed.
     """
     common = {"p_dtype": asked.q.dtype if half_p else torch.float32}
     for equals, question, section, change, combines in rescaling(asked.scale, 2 if half_p else math.e):

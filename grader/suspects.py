@@ -12,6 +12,7 @@ import torch
 
 from grader import mistaken
 
+
 @dataclass(frozen=True)
 class Question:
     """What is computed: the inputs and rules of one case. A what-if is a Question with one thing changed.

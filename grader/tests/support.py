@@ -13,6 +13,10 @@ def solution(problem_id):
     return (SOLUTIONS / PROBLEMS[problem_id].module).read_text()
 
 
+def honest(name):
+    return (ROOT / "grader" / "tests" / "honest" / f"{name}.py").read_text()
+
+
 def grade_text(folder, problem_id, source, names=None, seed=0, cases=None):
     """The results, speed left out, of `source` as the module of a problem; `cases` replaces the problem's own."""
     from dataclasses import replace
