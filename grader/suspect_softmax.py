@@ -119,8 +119,8 @@ def rescaling(scale, base):
 def online_softmax(asked, tile, rows, half_p, known):
     """The online softmax over the tiles in asked.more["steps"], of this size; the tiles of queries are `rows` high.
 
-    half_p: the probabilities are rounded to the input's dtype for their dot, and exp2 is used, as in kernels. known: tiles
-    are not guessed.
+    half_p: the probabilities are rounded to the input's dtype for their dot, and exp2 is used, as in kernels.
+    known: the tiles are not guessed.
     """
     common = {"p_dtype": asked.q.dtype if half_p else torch.float32}
     for equals, question, section, change, combines in rescaling(asked.scale, 2 if half_p else math.e):
