@@ -32,8 +32,8 @@ ONE_AT_A_TIME = """
     # Phase 2"""
 
 
-def wasteful(problem, name, was, now, case=CASE, because="tiles of keys where this mask needs"):
-    return mistake(problem, name, was, now, case, outcome=Outcome.WASTEFUL, because=because)
+def wasteful(problem, name, was, now, case=CASE, because="tiles of keys where this mask needs", **rest):
+    return mistake(problem, name, was, now, case, outcome=Outcome.WASTEFUL, because=because, **rest)
 
 
 WASTEFUL = (
@@ -67,6 +67,13 @@ WASTEFUL = (
         "p6", "K and V by repeat_interleave", CHECKED, CHECKED + REPEATED, "window of one", "copied out to 2 heads"
     ),
     wasteful("p5", "no causal skip", END, "k_end = N"),
+    wasteful(  # a kernel that writes k.T where ours writes tl.trans(k)
+        "p5",
+        "no causal skip",
+        "tl.minimum(q_start + BLOCK_Q, N)",
+        "N",
+        base="p5_device_descriptors",
+    ),
     wasteful("p6", "a window without a start", FIRST, "first = 0"),
     wasteful("p6", "no causal skip", END, "k_end = N"),
     wasteful(
