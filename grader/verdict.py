@@ -2,11 +2,14 @@
 
 import math
 import re
+from pathlib import Path
 
 import torch
 
 from grader import compare, diagnose, locate, met, oracle, picture, work
 from grader.result import Outcome
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"  # a section is named where it can be read
 
 
 def of_reply(problem, case, placed, reply, path, device):
@@ -63,7 +66,8 @@ def with_causes(facts, causes):
     facts = {key: value for key, value in facts.items() if key not in ("question", "section")} | {"heard": causes}
     facts["causes"] = causes = diagnose.specific(causes)
     if causes:
-        facts |= {"question": causes[0].question, "section": causes[0].section}
+        facts |= {"question": causes[0].question}
+        facts |= {"section": causes[0].section} if NOTEBOOKS.is_dir() else {}
     return f"{diagnose.say(causes, facts['what'])} {facts['where']}".strip(), facts
 
 

@@ -36,7 +36,7 @@ def test_mistake_is_rejected(mistake, tmp_path):
     if not mistake.because:  # nothing in the catalogue is true of it: the facts alone, never a guess
         assert not result.facts.get("causes"), result.sentence
     if result.facts.get("causes"):
-        assert result.facts["question"].endswith("?") and result.facts["section"]
+        assert result.facts["question"].endswith("?") and result.facts["causes"][0].section
 
 
 @pytest.mark.parametrize("name", MISLEADING)
