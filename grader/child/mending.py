@@ -17,3 +17,17 @@ def replace(owner, name, make):
         raise Incompatible(f"triton {triton.__version__} has no {where}.{name}. {ADVICE}")
     setattr(owner, name, make(old))
     return old
+
+
+class Patches:
+    """Replacements that are taken back together, the last one first."""
+
+    def __init__(self):
+        self.saved = []
+
+    def replace(self, owner, name, make):
+        self.saved.append((owner, name, replace(owner, name, make)))
+
+    def undo(self):
+        while self.saved:
+            setattr(*self.saved.pop())

@@ -6,6 +6,7 @@ added to a pointer: it has lost its meaning. Remainders, bitwise operations and 
 
 import numpy as np
 import triton.language as tl
+from mending import Patches
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 WRAPS = {
@@ -30,7 +31,7 @@ class Overflows:
     """While open, tells `report(line, lanes)` of every operation whose wrapped result is used; line() says where."""
 
     def __init__(self, line, report):
-        self.line, self.report, self.saved = line, report, {}
+        self.line, self.report, self.patches, self.following = line, report, Patches(), False
 
     def __enter__(self):
         for name, wraps in WRAPS.items():
@@ -38,14 +39,11 @@ class Overflows:
         return self
 
     def __exit__(self, *exc):
-        for name, old in self.saved.items():
-            setattr(InterpreterBuilder, name, old)
-        self.saved = {}
+        self.patches.undo()
+        self.following = False
 
     def put(self, name, wrapper, *rest):
-        old = getattr(InterpreterBuilder, name)
-        self.saved.setdefault(name, old)
-        setattr(InterpreterBuilder, name, wrapper(old, *rest))
+        self.patches.replace(InterpreterBuilder, name, lambda old: wrapper(old, *rest))
 
     def noticing(self, operation, wraps):
         def computed(builder, a, b):
@@ -61,7 +59,8 @@ class Overflows:
 
     def follow(self):
         """From the first wrapped value on: see where it goes."""
-        if not set(USES) & set(self.saved):
+        if not self.following:
+            self.following = True
             for name in HANDED_ON:
                 self.put(name, self.handing_on)
             for name in USES:

@@ -11,13 +11,14 @@ import sys
 from collections import Counter
 
 import numpy as np
-import torch
 import triton.runtime.interpreter as interpreter
 from allocations import GUARD
+from hooks import hooks
+from mending import Patches
 from overflow import Overflows
 from regions import NOBODY, WINDOW, Region, copy_of, tensors_in
 from traffic import Traffic
-from visits import CARRY, Origin, Visits, carrying, lanes_of
+from visits import Origin, Visits, lanes_of
 
 ATOMIC = -2  # written by atomics: any number of programs may
 
@@ -38,87 +39,19 @@ class Trace:
         self.regions, self.by_storage, self.arguments = [], {}, {}
         self.kernel, self.program, self.origin = "", NOBODY, None
         self.original = interpreter._interpreter
-        self.overflows = Overflows(self.line, self.overflow)
+        self.overflows, self.patches = Overflows(self.line, self.overflow), Patches()
 
     # Opening and closing ---------------------------------------------------------------------------------------------
 
     def __enter__(self):
-        trace, executor, builder = self, interpreter.GridExecutor, interpreter.InterpreterBuilder
-        self.saved = []
-
-        def replace(owner, name, make):
-            old = getattr(owner, name)
-            self.saved.append((owner, name, old))
-            setattr(owner, name, make(old))
-
-        def convert(old):
-            def traced(argument):
-                made = old(argument)
-                tensor = interpreter._unwrap_tensor(argument)
-                if isinstance(tensor, torch.Tensor):
-                    made.handle.data = np.array([trace.virtual_address(tensor)], np.uint64)
-                return made
-
-            return traced
-
-        def call(old):
-            def traced(executor, *args, **kwargs):
-                trace.begin_launch(executor.fn, args, kwargs)
-                with trace.allocations.paused():  # the interpreter's own copies are not the submission's
-                    return old(executor, *args, **kwargs)
-
-            return traced
-
-        def set_grid_idx(old):
-            def traced(builder, x, y, z):
-                trace.begin_program()
-                return old(builder, x, y, z)
-
-            return traced
-
-        def masked_load(old):
-            def traced(builder, pointers, mask, other, *rest, **named):
-                if other is None and not np.asarray(mask.data).all():
-                    other = trace.undefined_lanes(pointers, mask)
-                trace.origin = None
-                made = old(builder, pointers, mask, other, *rest, **named)
-                made.origin = trace.origin
-                return made
-
-            return traced
-
-        def dot(old):
-            def traced(builder, a, b, *rest, **named):
-                trace.traffic.dot(a.data.shape, b.data.shape)
-                trace.meet(getattr(a, "origin", None), getattr(b, "origin", None))
-                return old(builder, a, b, *rest, **named)
-
-            return traced
-
-        def exponential(old):
-            def traced(builder, argument):
-                trace.traffic.exponentials(argument.data.size)
-                return old(builder, argument)
-
-            return traced
-
-        replace(interpreter, "_interpreter", lambda old: trace)
-        replace(interpreter, "_implicit_cvt", convert)
-        replace(executor, "__call__", call)
-        replace(builder, "set_grid_idx", set_grid_idx)
-        replace(builder, "create_masked_load", masked_load)
-        replace(builder, "create_dot", dot)
-        replace(builder, "create_exp", exponential)
-        replace(builder, "create_exp2", exponential)
-        for name in CARRY:
-            replace(builder, name, lambda old: carrying(old, trace.meet))
+        for owner, name, make in hooks(self):
+            self.patches.replace(owner, name, make)
         self.overflows.__enter__()
         return self
 
     def __exit__(self, *exc):
         self.overflows.__exit__()
-        for owner, name, old in reversed(self.saved):
-            setattr(owner, name, old)
+        self.patches.undo()
 
     def begin_launch(self, function, args, kwargs):
         """Forget who touched what: only programs of one launch can race."""
