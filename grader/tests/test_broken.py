@@ -48,6 +48,13 @@ def test_no_case_of_a_problem_names_another_cause(name, tmp_path):
     assert bool(named) is bool(MISLEADING[name])
 
 
+def test_rows_that_were_never_written_equal_nothing(tmp_path):
+    source = solution("p6").replace("triton.cdiv(N, BLOCK_Q)", "max(1, N // BLOCK_Q)")
+    (result,) = grade_text(tmp_path, "p6", source, names=["ragged tail"])
+    assert result.sentence.startswith("256 of 33024 elements of the output were never written, all in the last rows: ")
+    assert not result.facts["causes"]
+
+
 def test_names_are_unique():
     names = [name_of(mistake) for mistake in ALL]
     assert len(set(names)) == len(names)
