@@ -6,7 +6,9 @@ the sweep knows whose row that is.
 """
 
 import contextlib
+import copy
 import json
+import math
 import os
 import queue
 import sys
@@ -16,23 +18,23 @@ import warnings
 from dataclasses import asdict, replace
 
 import torch
-from grader.child.stopwatch import Stopwatch
 
-from grader import timing
+from grader import machine, peaks, timing
+from grader.assignment import Case
+from grader.child.stopwatch import Stopwatch
 from report import kernels, table
 from report.check import Check
 from report.shapes import Point, Tier
 
 SLOW_MS = 300.0  # a call that takes longer is warmed up once and sampled in SLOW_ROUNDS rounds
 SLOW_ROUNDS = 2
+BASES = ("vectorised", "naive per head")  # speedup is over the first of them that was measured
 MIN_ROUNDS = 5
 MAX_ROUNDS = 100
 TARGET = 0.01  # half the width of the interval, relative to the time
 CHECK_SEED = 1
 TIMING_SEED = 1000
 CPU_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory")
-# Dense matrix products of 16-bit floats, TFLOP/s, without sparsity. Source: NVIDIA's data sheets.
-PEAK_TFLOPS = {"H200": 989.4, "H100 80GB HBM3": 989.4, "A100": 312.0, "L40S": 362.0}
 
 
 class Failed(Exception):
@@ -44,26 +46,37 @@ class Failed(Exception):
 
 
 class Arm:
-    """A kernel that is ready, as timing.take_turns wants it."""
+    """A kernel that was found right, as timing.take_turns wants it: it warms up, and takes its round."""
 
     def __init__(self, bench, name, built):
         self.bench, self.name, self.built = bench, name, built
+        self.stopwatch = copy.copy(bench.stopwatch)  # it knows the launch overhead of one kernel
         self.slow, self.peak_bytes, self.host_ms = False, None, None
 
+    def warm_up(self, seed):
+        """Warm up once; a slow kernel has been called already, and is warm."""
+        if self.slow or self.stopwatch.host_ms:
+            return
+        with self.failing_as_arm(), self.bench.step(self.name), self.built.around():
+            self.stopwatch.warm_up(self.bound(seed))
+        self.host_ms = self.stopwatch.host_ms
+
     def round(self, seed, samples):
-        """The times in ms of `samples` calls on inputs of that seed; raises timing.ArmFailed."""
-        try:
-            with self.bench.step(self.name), self.built.around():
-                call = self.bound(seed)
-                return [self.bench.stopwatch.sample(call) for _ in range(samples)]
-        except Failed as failed:
-            failure = timing.ArmFailed(str(failed))
-            failure.oom = failed.status == "oom"
-            raise failure from None
+        """The times in ms of `samples` calls on inputs of that seed."""
+        with self.failing_as_arm(), self.bench.step(self.name), self.built.around():
+            call = self.bound(seed)
+            return [self.stopwatch.sample(call) for _ in range(samples)]
 
     def bound(self, seed):
         q, k, v = self.bench.inputs(seed)
         return lambda: self.built.call(q, k, v)
+
+    @contextlib.contextmanager
+    def failing_as_arm(self):
+        try:
+            yield
+        except Failed as failed:
+            raise timing.ArmFailed(str(failed), oom=failed.status == "oom") from None
 
 
 class Bench:
@@ -73,6 +86,11 @@ class Bench:
         self.point, self.device, self.say = point, device, say
         self.stopwatch = Stopwatch(device)
         self.seed, self.tensors = None, None
+        self.case = Case(
+            point.title, B=point.tier.B, Hq=point.tier.H, Hkv=point.tier.kv_heads, N=point.N, D=point.tier.D,
+            dtype=point.dtype, causal=point.causal, window=point.tier.window, sinks=point.tier.sinks,
+        )  # fmt: skip
+        self.gpu = torch.cuda.get_device_name() if device == "cuda" else None
         self.check = None
 
     def inputs(self, seed):
@@ -137,15 +155,13 @@ class Bench:
         if fault := self.check.fault(o, arm.name in kernels.ROUNDS_SCORES):
             raise Failed("failed", fault)
         del o
-        if ms > SLOW_MS and arm.name in kernels.COMPILED:  # that was the compiler, perhaps
+        arm.slow = ms > SLOW_MS and arm.name not in kernels.COMPILED
+        if not arm.slow:  # the first call compiled, perhaps: neither its time nor its memory are the kernel's
             _, ms = self.measure_once(arm, call)
-        arm.slow = ms > SLOW_MS
-        if not arm.slow:
-            self.stopwatch.warm_up(call)
-            arm.peak_bytes, arm.host_ms = self.stopwatch.peak(call), self.stopwatch.host_ms(call)
+            arm.slow = ms > SLOW_MS
 
     def measure_once(self, arm, call):
-        """(o, ms) of one call, which also serves as the measure of memory and of the host's time."""
+        """(o, ms) of one call, from which the arm also learns its memory and the host's time."""
         kept = []
 
         def keep():
@@ -155,13 +171,16 @@ class Bench:
             self.synchronise()
             kept[:] = o, (time.perf_counter() - started) * 1e3
 
-        arm.peak_bytes = self.stopwatch.peak(keep)
+        if self.device == "cuda":
+            arm.peak_bytes = self.stopwatch.peak(keep)
+        else:
+            keep()
         return kept
 
     def run(self, names, companions, budget):
         """Measure `names`, their rows reported as they are known; companions are timed for the ratios alone."""
         started = time.perf_counter()
-        self.check = Check(*self.inputs(CHECK_SEED), kernels.visibility(self.point))
+        self.check = Check(*self.inputs(CHECK_SEED), self.case.visibility)
         arms = {}
         for name in (name for name in table.KERNELS if name in {*names, *companions}):
             try:
@@ -169,20 +188,21 @@ class Bench:
             except Failed as failed:
                 self.report(name, names, table.not_measured(self.point.row(name), failed.status, str(failed)))
         self.check = None
-        quick = {name: arm for name, arm in arms.items() if not arm.slow}
-        slow = {name: arm for name, arm in arms.items() if arm.slow or name in (*table.BASELINES[:2], "fast")}
-        if quick:
-            self.time(quick, names, MIN_ROUNDS, MAX_ROUNDS, budget * len(quick), list(quick))
-        if len(quick) < len(arms):
-            self.time(slow, names, SLOW_ROUNDS, SLOW_ROUNDS, budget, [name for name in arms if arms[name].slow])
+        self.report_times(arms, names, [name for name in arms if not arms[name].slow], MAX_ROUNDS, budget)
+        self.report_times(arms, names, [name for name in arms if arms[name].slow], SLOW_ROUNDS, math.inf)
         self.say(event="done", seconds=time.perf_counter() - started)
 
-    def time(self, arms, names, min_rounds, max_rounds, budget, reported):
-        """Time `arms` in turns and report the rows of `reported`."""
+    def report_times(self, arms, names, reported, max_rounds, budget):
+        """Let the arms in `reported` take turns with those that ratios are taken to, and report their rows."""
+        against = [name for name in ("fast", *BASES) if name in arms]
+        if not reported:
+            return
         plan = timing.Plan(
-            target=TARGET, budget_s=budget, min_rounds=min_rounds, max_rounds=max_rounds, samples=1, seed=TIMING_SEED
-        )
-        timings = timing.take_turns(arms, plan)
+            target=TARGET, budget_s=budget, min_rounds=MIN_ROUNDS, max_rounds=max_rounds, samples=1, seed=TIMING_SEED,
+            against=next((name for name in against if max_rounds == SLOW_ROUNDS or not arms[name].slow), reported[0]),
+        )  # fmt: skip
+        taking_part = [n for n in arms if n in reported or (max_rounds == SLOW_ROUNDS and n in against)]
+        timings = timing.take_turns({name: arms[name] for name in taking_part}, plan)
         for name in reported:
             self.report(name, names, self.row(name, arms[name], timings))
 
@@ -191,24 +211,26 @@ class Bench:
         if timed.failure is not None:
             return table.not_measured(row, "oom" if timed.oom else "failed", str(timed.failure))
         summary = timed.summary()
-        tier = self.point.tier
-        flops = 4.0 * tier.B * tier.H * tier.D * visible_pairs(self.point, self.device)
-        tflops = flops / (summary["median_ms"] * 1e-3) / 1e12
-        peak = peak_tflops(self.device)
+        peak = peaks.peak(self.gpu)
+        least = peaks.least_ms(self.case, self.gpu)
+        if least is not None and summary["median_ms"] < least:
+            reason = f"{summary['median_ms']:.4g} ms is faster than this GPU can be ({least:.4g} ms): not believed"
+            return table.not_measured(row, "failed", reason)
+        tflops = peaks.visible_flops(self.case) / (summary["median_ms"] * 1e-3) / 1e12
         return replace(
             row,
-            **{column: summary[column] for column in table.COLUMNS if column in summary},
+            **summary,
             **self.ratios(name, timings),
             host_ms=arm.host_ms,
             tflops=tflops,
-            fraction_of_peak=tflops / peak if peak else None,
+            fraction_of_peak=tflops / peak.of(self.point.dtype) if peak else None,
             peak_mib=None if arm.peak_bytes is None else arm.peak_bytes / 2**20,
         )
 
     def ratios(self, name, timings):
         """The columns speedup* and ours*; blank where there is nothing to compare with."""
         found = {}
-        base = next((b for b in ("vectorised", "naive per head") if measured(timings, b)), None)
+        base = next((b for b in BASES if measured(timings, b)), None)
         for column, fast, slow in (("speedup", name, base), ("ours", "fast", name)):
             if fast == slow:
                 ends = 1.0, 1.0, 1.0
@@ -237,19 +259,6 @@ def measured(timings, name):
     return name in timings and timings[name].failure is None
 
 
-def visible_pairs(point, device):
-    """Pairs of query and key of one head that the mask leaves, counted."""
-    position = torch.arange(point.N, device=device)
-    visible = kernels.visibility(point)
-    return sum(int(visible.mask(rows, position).sum()) for rows in position.split(512))
-
-
-def peak_tflops(device):
-    """The GPU's dense peak for 16-bit floats, or None where it is not known."""
-    name = torch.cuda.get_device_name() if device == "cuda" else ""
-    return next((peak for words, peak in PEAK_TFLOPS.items() if words in name), None)
-
-
 def out_of_memory(error):
     words = str(error)
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(w in words for w in CPU_OUT_OF_MEMORY)
@@ -259,18 +268,6 @@ def in_a_sentence(error):
     """`RuntimeError: the first line of what it said`."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["(without words)"]
     return f"{type(error).__name__}: {lines[0][:300]}"
-
-
-def machine(device):
-    """The facts kept with the numbers."""
-    if device == "cuda":
-        return timing.machine()
-    import platform
-
-    return {
-        "gpu": None, "cpu": platform.processor() or platform.machine(), "torch": torch.__version__,
-        "triton": None, "python": platform.python_version(),
-    }  # fmt: skip
 
 
 def requests():
@@ -300,11 +297,13 @@ def main(device):
         say(event="broken", reason="PyTorch sees no GPU here")
         return
     torch.set_grad_enabled(False)
-    say(event="ready", machine=machine(device))
+    if device == "cpu":
+        torch.set_num_threads(1)  # steadier, beside whatever else the machine does
+    say(event="ready", machine={**machine.facts(), "clocks": machine.clocks()})
     for request in requests():
         op = request["op"]
         if op == "machine":
-            say(event="machine", machine=machine(device))
+            say(event="machine", machine={**machine.facts(), "clocks": machine.clocks()})
             continue
         if request.get("share") and device == "cuda":
             torch.cuda.set_per_process_memory_fraction(request["share"])

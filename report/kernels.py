@@ -153,6 +153,12 @@ def flex_mask(point):
 
 
 def flex(point, device):
+    if device == "cpu":
+        raise NotRun("for a CPU it takes seconds to compile at each shape")
+    return flex_compiled(point, device)
+
+
+def flex_compiled(point, device):
     """FlexAttention under torch.compile, with its own choice of tiles unless that does not fit the GPU."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 

@@ -167,7 +167,7 @@ def companions(point, names, writer):
 
 @contextmanager
 def progress(total):
-    """A function (text, finished) to call as each point begins and ends: a bar on a terminal, a line a point elsewhere."""
+    """A function (text, finished) to call as each point begins and ends: a bar on a terminal, else a line a point."""
     started, count = time.perf_counter(), itertools.count(1)
     if not sys.stderr.isatty():
 
