@@ -109,7 +109,7 @@ FULL = Plan(
     sinks=(0, 4, 128),
 )
 QUICK = Plan(
-    tiers=(Tier(1, 2, 64, 2), Tier(2, 2, 32, 2)),
+    tiers=(Tier(1, 2, 64, 2), Tier(2, 1, 32, 1)),
     lengths=(128, 256, 512, 1024),
     window_tiers=(Tier(1, 4, 64, 2),),
     window_lengths=(512,),

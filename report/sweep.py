@@ -106,10 +106,10 @@ def slug(gpu):
     return words or "gpu"
 
 
-def folder_for(options, machine):
+def folder_for(options, gpu):
     if options.out is not None:
         return options.out
-    return RESULTS / ("quick" if options.quick else slug(machine["gpu"] or "cpu"))
+    return RESULTS / ("quick" if options.quick else slug(gpu or "cpu"))
 
 
 def check_machine(path, machine):
@@ -192,7 +192,7 @@ def progress(total):
 def measure(options, bench, kernels):
     """Measure what is left, row by row to the CSV; returns (its path, the rows of this run)."""
     machine = bench.machine
-    folder = folder_for(options, machine)
+    folder = folder_for(options, machine["gpu"])
     path = folder / "sweep.csv"
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists():
