@@ -50,24 +50,29 @@ def main(device):
         torch.set_num_threads(1)  # steadier, beside whatever else the machine does
     say(event="ready", machine={**machine.facts(), "clocks": machine.clocks()})
     for request in requests():
-        op = request["op"]
-        if op == "machine":
+        if request["op"] == "machine":
             say(event="machine", machine={**machine.facts(), "clocks": machine.clocks()})
-            continue
+        else:
+            serve(request, device, say)
+
+
+def serve(request, device, say):
+    """Measure or prepare one point, which leaves nothing behind."""
+    point = Point(**{**request["point"], "tier": Tier(**request["point"]["tier"])})
+    torch._dynamo.reset()
+    if device == "cuda":
+        torch.cuda.set_per_process_memory_fraction(request.get("share", SHARE))
+        torch.cuda.empty_cache()
+    try:
+        bench = Bench(point, device, say)
+        if request["op"] == "prepare":
+            bench.prepare(request["kernels"])
+        else:
+            bench.run(request["kernels"], request["companions"], request["budget"])
+    except Exception as error:  # ours: no kernel was in hand
+        say(event="fault", reason=in_a_sentence(error))
         if device == "cuda":
-            torch.cuda.set_per_process_memory_fraction(request.get("share", SHARE))
-        point = Point(**{**request["point"], "tier": Tier(**request["point"]["tier"])})
-        torch._dynamo.reset()
-        if device == "cuda":
-            torch.cuda.empty_cache()
-        try:
-            bench = Bench(point, device, say)
-            if op == "prepare":
-                bench.prepare(request["kernels"])
-            else:
-                bench.run(request["kernels"], request["companions"], request["budget"])
-        except Exception as error:  # ours: no kernel was in hand
-            say(event="fault", reason=in_a_sentence(error))
+            torch.cuda.synchronize()  # where the GPU is unusable, this ends the process: a new one may fare better
 
 
 if __name__ == "__main__":
