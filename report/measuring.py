@@ -25,7 +25,6 @@ SURELY_SLOW_MS = 2000.0  # of a first call, where nothing is compiled: one such 
 SLOW_ROUNDS = 2
 BASES = ("vectorised", "naive per head")  # speedup is over the first of them that was measured
 MIN_ROUNDS = 5
-MAX_ROUNDS = 100
 TARGET = 0.01  # half the width of the interval, relative to the time
 CHECK_SEED = 1
 TIMING_SEED = 1000
@@ -46,7 +45,7 @@ class Arm:
     def __init__(self, bench, name, built):
         self.bench, self.name, self.built = bench, name, built
         self.stopwatch = copy.copy(bench.stopwatch)  # it knows the launch overhead of one kernel
-        self.slow, self.peak_bytes, self.host_ms = False, None, None
+        self.slow, self.ms, self.peak_bytes, self.host_ms = False, math.inf, None, None  # ms: of one call, roughly
 
     def warm_up(self, seed):
         """Warm up once; a slow kernel has been called already, and is warm."""
@@ -159,6 +158,7 @@ class Bench:
         if not arm.slow:  # the first call compiled or loaded code: neither its time nor its memory are the kernel's
             _, ms = self.measure_once(arm, call)
             arm.slow = ms > SLOW_MS
+        arm.ms = ms
 
     def measure_once(self, arm, call):
         """(o, ms) of one call, from which the arm also learns its memory and the host's time."""
@@ -188,21 +188,22 @@ class Bench:
             except Failed as failed:
                 self.report(name, names, table.not_measured(self.point.row(name), failed.status, str(failed)))
         self.check = None
-        self.report_times(arms, names, [name for name in arms if not arms[name].slow], MAX_ROUNDS, budget)
-        self.report_times(arms, names, [name for name in arms if arms[name].slow], SLOW_ROUNDS, math.inf)
+        quick, slow = (
+            {name: arm for name, arm in arms.items() if arm.slow == slow or (slow and name in ("fast", *BASES))}
+            for slow in (False, True)
+        )
+        plan = timing.Plan(target=TARGET, budget_s=budget, min_rounds=MIN_ROUNDS, seed=TIMING_SEED)
+        self.take_turns(quick, quick, names, plan)
+        plan = replace(plan, budget_s=math.inf, max_rounds=SLOW_ROUNDS)
+        self.take_turns(slow, [name for name in slow if slow[name].slow], names, plan)
         self.say(event="done", seconds=time.perf_counter() - started)
 
-    def report_times(self, arms, names, reported, max_rounds, budget):
-        """Let the arms in `reported` take turns with those that ratios are taken to, and report their rows."""
-        against = [name for name in ("fast", *BASES) if name in arms]
+    def take_turns(self, arms, reported, names, plan):
+        """Let `arms` take turns, and report the rows of those in `reported`."""
         if not reported:
             return
-        plan = timing.Plan(
-            target=TARGET, budget_s=budget, min_rounds=MIN_ROUNDS, max_rounds=max_rounds, samples=1, seed=TIMING_SEED,
-            against=next((name for name in against if max_rounds == SLOW_ROUNDS or not arms[name].slow), reported[0]),
-        )  # fmt: skip
-        taking_part = [n for n in arms if n in reported or (max_rounds == SLOW_ROUNDS and n in against)]
-        timings = timing.take_turns({name: arms[name] for name in taking_part}, plan)
+        against = "fast" if "fast" in arms else min(arms, key=lambda name: arms[name].ms)
+        timings = timing.take_turns(arms, replace(plan, against=against))
         for name in reported:
             self.report(name, names, self.row(name, arms[name], timings))
 

@@ -109,9 +109,9 @@ FULL = Plan(
     sinks=(0, 4, 128),
 )
 QUICK = Plan(
-    tiers=(Tier(1, 2, 64, 2), Tier(2, 1, 32, 1)),
+    tiers=(Tier(1, 2, 32, 2), Tier(2, 1, 16, 1)),
     lengths=(128, 256, 512, 1024),
-    window_tiers=(Tier(1, 4, 64, 2),),
+    window_tiers=(Tier(1, 4, 32, 2),),
     window_lengths=(512,),
     windows=(64, 256),
     sinks=(0, 4),

@@ -12,7 +12,7 @@ import pytest
 
 from report import runner, shapes, sweep, table
 
-ONE = ["--quick", "--tiers", "1x2x64", "--lengths", "128", "--no-windows"]
+ONE = ["--quick", "--tiers", "1x2x32", "--lengths", "128", "--no-windows"]
 MACHINE = {"gpu": "NVIDIA H200", "torch": "2.13.0", "triton": "3.7.1", "clocks": {"sm_mhz": 1980.0}}
 
 
@@ -132,7 +132,7 @@ def test_the_folder_is_named_after_the_gpu():
     assert sweep.slug("NVIDIA GeForce RTX 4090") == "geforce-rtx-4090"
 
 
-# Going on --------------------------------------------------------------------------------------------------------------
+# Going on ------------------------------------------------------------------------------------------------------------
 
 
 def test_finished_rows_are_never_measured_twice(fake, tmp_path, monkeypatch):
@@ -161,7 +161,7 @@ def test_the_ratio_of_a_late_row_is_to_what_fitted(fake, tmp_path, monkeypatch):
 
 
 def test_stopped_in_the_middle_it_goes_on(tmp_path):
-    command = [sys.executable, "-m", "report.sweep", "--quick", "--no-windows", "--tiers", "1x2x64", "--out", tmp_path]
+    command = [sys.executable, "-m", "report.sweep", "--quick", "--no-windows", "--tiers", "1x2x32", "--out", tmp_path]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=runner.ROOT)
     for line in process.stderr:
         if line.startswith("[2/"):
@@ -204,7 +204,7 @@ def test_a_faulty_kernel_is_a_row_with_its_reason_and_the_others_go_on(tmp_path)
     assert found["P4"].status == "not run" and found["P4"].reason.startswith("interpreter")
     ok = found["vectorised"]
     assert ok.status == "ok" and 0 < ok.min_ms <= ok.p20_ms <= ok.median_ms <= ok.p80_ms and ok.samples >= 1
-    assert ok.tflops == pytest.approx(4 * 2 * 64 * (128 * 129 / 2) / (ok.median_ms * 1e9), rel=1e-3)
+    assert ok.tflops == pytest.approx(4 * 2 * 32 * (128 * 129 / 2) / (ok.median_ms * 1e9), rel=1e-3)
     assert ok.speedup == 1 and ok.fraction_of_peak is None and ok.peak_mib is None and ok.host_ms > 0
 
 
