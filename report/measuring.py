@@ -31,6 +31,18 @@ TIMING_SEED = 1000
 CPU_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory")
 
 
+PROTOCOL = {
+    "check": "a slice against float64 before any timing",
+    "inputs": "fresh in each round, the same for all arms; L2 flushed before each sample",
+    "ratios": "medians over rounds, 95 % bootstrap intervals",
+    "target": TARGET,
+    "min_rounds": MIN_ROUNDS,
+    "max_rounds": timing.Plan().max_rounds,
+    "slow_ms": SLOW_MS,
+    "slow_rounds": SLOW_ROUNDS,
+}
+
+
 class Failed(Exception):
     """A kernel that has no time at this point. status: as in table.STATUSES; the text is the reason."""
 
@@ -268,4 +280,6 @@ def out_of_memory(error):
 def in_a_sentence(error):
     """`RuntimeError: the first line of what it said`."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["(without words)"]
+    if out_of_memory(error):
+        lines[0] = lines[0].split(" GPU 0 has")[0]  # what else it says differs from run to run
     return f"{type(error).__name__}: {lines[0][:300]}"
