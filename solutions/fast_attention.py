@@ -44,6 +44,7 @@ HEAD_DIMS = (16, 32, 64, 128, 256)
 DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
 LOG2_E = 1.4426950408889634
 MOST_PACKED = 8  # heads that share a tile of queries: eight rows of each at the least
+FOR_PRODUCER = gl.constexpr(24)  # registers of its threads
 ROWS = gl.constexpr(64)  # of queries for one consumer: four warps, the height of one matrix instruction
 
 
@@ -95,20 +96,22 @@ def produce(
     descs, rings, place, span,
     BLOCK_K: gl.constexpr, BLOCK_SINK: gl.constexpr, PACK: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
-    """Q for each consumer, then the sinks, then K and V from the newest tile to the oldest."""
+    """Q for each consumer, then K and V from the newest tile to the oldest, each when it is needed; the sinks early."""
     q_desc, k_desc, v_desc, sink_k_desc, sink_v_desc = descs
     q_ring, k_ring, v_ring, sink_k_ring, sink_v_ring = rings
     batch, head, kv_head, q_start = place
     end, tiles, diagonal, edge, sink_end = span
     for consumer in gl.static_range(CONSUMERS):
         fill(q_ring, q_desc, consumer, batch, head, q_start + consumer * (ROWS // PACK), CONSUMERS)
+    fill(k_ring, k_desc, 0, batch, kv_head, end - BLOCK_K, STAGES)
     if BLOCK_SINK > 0:
         for i in range(gl.cdiv(sink_end, BLOCK_SINK)):
             fill(sink_k_ring, sink_k_desc, i, batch, kv_head, i * BLOCK_SINK, 1)
             fill(sink_v_ring, sink_v_desc, i, batch, kv_head, i * BLOCK_SINK, 1)
-    for i in range(tiles):
+    for i in range(1, tiles):
         fill(k_ring, k_desc, i, batch, kv_head, end - (i + 1) * BLOCK_K, STAGES)
-        fill(v_ring, v_desc, i, batch, kv_head, end - (i + 1) * BLOCK_K, STAGES)
+        fill(v_ring, v_desc, i - 1, batch, kv_head, end - i * BLOCK_K, STAGES)
+    fill(v_ring, v_desc, tiles - 1, batch, kv_head, end - tiles * BLOCK_K, STAGES)
 
 
 # A consumer: four warps, 64 rows ---------------------------------------------------------------------------------------
@@ -146,7 +149,7 @@ def hide_old(
 
 @gluon.jit
 def consume(
-    o_desc, rings, place, span, window_size, sink_size, qk_scale, consumer: gl.constexpr,
+    state, consumer: gl.constexpr,
     D: gl.constexpr, BLOCK_K: gl.constexpr, BLOCK_SINK: gl.constexpr, PACK: gl.constexpr, CONSUMERS: gl.constexpr,
     STAGES: gl.constexpr, IS_CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
 ):  # fmt: skip
@@ -156,6 +159,7 @@ def consume(
     P: gl.constexpr = gl.DotOperandLayout(0, O, 2)
     S_ROWS: gl.constexpr = gl.SliceLayout(1, S)
     O_ROWS: gl.constexpr = gl.SliceLayout(1, O)
+    o_desc, rings, place, span, window_size, sink_size, qk_scale = state
     q_ring, k_ring, v_ring, sink_k_ring, sink_v_ring = rings
     batch, head, kv_head, q_start = place
     end, tiles, diagonal, edge, sink_end = span
@@ -167,28 +171,30 @@ def consume(
     acc = gl.zeros([ROWS, D], gl.float32, O)
     no_scores = gl.zeros([ROWS, BLOCK_K], gl.float32, S)
     q = take(q_ring, consumer, ROWS, D, CONSUMERS)
+    k = take(k_ring, 0, BLOCK_K, D, STAGES)
+    scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
 
     # The sinks that the window's tiles do not reach.
     if BLOCK_SINK > 0:
         T: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_SINK, 16])
         T_ROWS: gl.constexpr = gl.SliceLayout(1, T)
         for i in range(gl.cdiv(sink_end, BLOCK_SINK)):
-            k = take(sink_k_ring, i, BLOCK_SINK, D, 1)
-            scores = warpgroup_mma(q, k.permute((1, 0)), gl.zeros([ROWS, BLOCK_SINK], gl.float32, T), use_acc=False)
+            sink_k = take(sink_k_ring, i, BLOCK_SINK, D, 1)
+            none = gl.zeros([ROWS, BLOCK_SINK], gl.float32, T)
+            sink_scores = warpgroup_mma(q, sink_k.permute((1, 0)), none, use_acc=False)
             release(sink_k_ring, i, 1)
             k_pos = i * BLOCK_SINK + gl.arange(0, BLOCK_SINK, layout=gl.SliceLayout(0, T))
-            scores = gl.where((k_pos < sink_end)[None, :], scores, float("-inf"))
-            known = gl.convert_layout(row_max, T_ROWS), gl.convert_layout(row_sum, T_ROWS)
-            p, alpha, new_max, new_sum = softmax_step(scores, known[0], known[1], qk_scale)
-            row_max, row_sum = gl.convert_layout(new_max, S_ROWS), gl.convert_layout(new_sum, S_ROWS)
+            sink_scores = gl.where((k_pos < sink_end)[None, :], sink_scores, float("-inf"))
+            known_max, known_sum = gl.convert_layout(row_max, T_ROWS), gl.convert_layout(row_sum, T_ROWS)
+            sink_p, alpha, known_max, known_sum = softmax_step(sink_scores, known_max, known_sum, qk_scale)
+            row_max, row_sum = gl.convert_layout(known_max, S_ROWS), gl.convert_layout(known_sum, S_ROWS)
+            sink_v = take(sink_v_ring, i, BLOCK_SINK, D, 1)
             acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
-            v = take(sink_v_ring, i, BLOCK_SINK, D, 1)
-            acc = warpgroup_mma(gl.convert_layout(p.to(o_desc.dtype), P), v, acc)
+            acc = warpgroup_mma(gl.convert_layout(sink_p.to(o_desc.dtype), P), sink_v, acc)
             release(sink_v_ring, i, 1)
 
     # Tile 0 has no product with V to overlap with.
-    k = take(k_ring, 0, BLOCK_K, D, STAGES)
-    scores = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False)
+    scores = warpgroup_mma_wait(0, [scores_later])
     release(k_ring, 0, STAGES)
     if IS_CAUSAL:
         scores = hide_young(scores, q_pos, end - BLOCK_K, BLOCK_K, S)
@@ -268,43 +274,57 @@ def fast_attention_kernel(
     )
     fence_async_shared()
     descs = (q_desc, k_desc, v_desc, sink_k_desc, sink_v_desc)
-    gl.static_assert(CONSUMERS == 2 or CONSUMERS == 3)
-    if CONSUMERS == 2:
+    state = (o_desc, rings, place, span, window_size, sink_size, qk_scale)
+    gl.static_assert(CONSUMERS >= 1 and CONSUMERS <= 3)
+    if CONSUMERS == 1:
         gl.warp_specialize(
             [
-                (consume, (o_desc, rings, place, span, window_size, sink_size, qk_scale, 0,
-                           D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
-                (consume, (o_desc, rings, place, span, window_size, sink_size, qk_scale, 1,
-                           D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
+                (consume, (state, 0, D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
                 (produce, (descs, rings, place, span, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES)),
             ],
-            [4, 1], [REGISTERS, 24],
+            [1], [FOR_PRODUCER],
+        )  # fmt: skip
+    elif CONSUMERS == 2:
+        gl.warp_specialize(
+            [
+                (consume, (state, 0, D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
+                (consume, (state, 1, D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
+                (produce, (descs, rings, place, span, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES)),
+            ],
+            [4, 1], [REGISTERS, FOR_PRODUCER],
         )  # fmt: skip
     else:
         gl.warp_specialize(
             [
-                (consume, (o_desc, rings, place, span, window_size, sink_size, qk_scale, 0,
-                           D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
-                (consume, (o_desc, rings, place, span, window_size, sink_size, qk_scale, 1,
-                           D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
-                (consume, (o_desc, rings, place, span, window_size, sink_size, qk_scale, 2,
-                           D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
+                (consume, (state, 0, D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
+                (consume, (state, 1, D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
+                (consume, (state, 2, D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
                 (produce, (descs, rings, place, span, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES)),
             ],
-            [4, 4, 1], [REGISTERS, REGISTERS, 24],
+            [4, 4, 1], [REGISTERS, REGISTERS, FOR_PRODUCER],
         )  # fmt: skip
 
 
-# (BLOCK_K, CONSUMERS, STAGES, registers of a consumer's thread) by head dim, tuned on an H200.
-TILES = {16: (128, 3, 2, 160), 32: (128, 3, 2, 160), 64: (128, 3, 2, 160), 128: (128, 2, 2, 240), 256: (64, 2, 2, 240)}
+# (BLOCK_K, CONSUMERS, STAGES, programs on a multiprocessor at a time), tuned on an H200. Long rows want many consumers
+# that share K and V; short ones several small programs, so that one computes while another begins or ends.
+LONG = {16: (128, 3, 2, 1), 32: (128, 3, 2, 1), 64: (128, 3, 2, 1), 128: (128, 2, 2, 1), 256: (64, 2, 2, 1)}
+MIDDLE = LONG | {64: (64, 3, 3, 1), 128: (64, 3, 3, 1)}  # windows
+SHORT = LONG | {16: (64, 1, 2, 3), 32: (64, 1, 2, 3), 64: (64, 1, 2, 3), 128: (64, 1, 2, 2)}
+SHORT_KEYS = {16: 2047, 32: 2047, 64: 2047, 128: 512, 256: 0}  # up to which a row is short
 
 
-def choose_tiles(D, window_size):
-    """BLOCK_K, CONSUMERS, STAGES, registers: as tuned; under a narrow window tiles of 64 keys."""
-    BLOCK_K, CONSUMERS, STAGES, registers = TILES[D]
-    if window_size is not None and window_size <= 256:
-        BLOCK_K = 64
-    return BLOCK_K, CONSUMERS, STAGES, registers
+def choose_tiles(N, D, is_causal, window_size):
+    """BLOCK_K, CONSUMERS, STAGES and programs on a multiprocessor: what was fastest for rows of this length."""
+    if window_size is not None and window_size < N:
+        return (SHORT if window_size <= 256 else MIDDLE if window_size < 4096 else LONG)[D]
+    keys = N // 2 if is_causal else N  # that a query sees on average
+    return (SHORT if keys <= SHORT_KEYS[D] else LONG)[D]
+
+
+def registers_for(CONSUMERS, programs):
+    """(registers of a thread at the launch, registers of a consumer's thread once the producer gave up its own)."""
+    at_launch = 65536 // programs // (128 * (CONSUMERS + 1)) // 8 * 8
+    return at_launch, (at_launch * (CONSUMERS + 1) - FOR_PRODUCER.value) // CONSUMERS // 8 * 8
 
 
 def describe(tensor, heads, rows):
@@ -369,16 +389,19 @@ def flash_attention_forward(q, k, v, is_causal=True, window_size=None, sink_size
     q, k, v = aligned(q), aligned(k), aligned(v)
     B, Hq, N, D = q.shape
     group = Hq // k.shape[1]
-    BLOCK_K, CONSUMERS, STAGES, registers = choose_tiles(D, window_size)
+    BLOCK_K, CONSUMERS, STAGES, programs = choose_tiles(N, D, is_causal, window_size)
+    at_launch, registers = registers_for(CONSUMERS, programs)
     PACK = math.gcd(group, MOST_PACKED) if window_size is not None else 1
     BLOCK_SINK = min(max(16, triton.next_power_of_2(sink_size)), 8192 // D) if sink_size else 0
-    o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     rows = ROWS.value // PACK
     query_tiles = triton.cdiv(N, CONSUMERS * rows)
+    o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    k_desc, v_desc = describe(k, 1, BLOCK_K), describe(v, 1, BLOCK_K)
+    sinks = (describe(k, 1, BLOCK_SINK), describe(v, 1, BLOCK_SINK)) if BLOCK_SINK else (k_desc, v_desc)
     fast_attention_kernel[(query_tiles * (Hq // PACK) * B,)](
-        describe(q, PACK, rows), describe(k, 1, BLOCK_K), describe(v, 1, BLOCK_K), describe(o, PACK, rows),
-        describe(k, 1, BLOCK_SINK or 16), describe(v, 1, BLOCK_SINK or 16),
+        describe(q, PACK, rows), k_desc, v_desc, describe(o, PACK, rows), *sinks,
         N, Hq, group, query_tiles, min(window_size or N, N), min(sink_size, N), LOG2_E / math.sqrt(D),
-        D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, registers, is_causal, window_size is not None, num_warps=4,
+        D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, registers, is_causal, window_size is not None,
+        num_warps=4, maxnreg=at_launch,
     )  # fmt: skip
     return o
