@@ -1,0 +1,216 @@
+"""The sweep's CSV: what a row is, and how the file is read, appended to and mended. No torch."""
+
+import csv
+import io
+import os
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+BASELINES = ("naive per head", "vectorised", "vectorised compiled")
+OURS = ("P2", "P3", "P4", "P6", "P7", "fast")
+PEERS = ("SDPA flash", "SDPA efficient", "SDPA cuDNN", "FlexAttention")
+KERNELS = BASELINES + OURS + PEERS
+STATUSES = ("ok", "oom", "failed", "not run")
+FINISHED = ("ok", "oom", "failed")  # such a row is not measured again
+YES_NO = {"yes": True, "no": False}
+
+
+class BadTable(Exception):
+    """A CSV that cannot be used; the text is one sentence."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel at one point of the sweep. None is a blank field: a number that was not measured is never 0.
+
+    heads, kv_heads: query heads, key/value heads. window, sinks: in tokens, None where the mask has none. *_ms: times
+    of one call in ms; host_ms: of the CPU, to launch it. tflops: visible pairs of query and key only. peak_mib: MiB
+    allocated during the call beside its inputs. speedup: the time of "vectorised" over this one ("naive per head" where
+    that ran out of memory), `ours` this time over that of "fast"; *_low, *_high: ends of their 95 % intervals.
+    status: one of STATUSES; reason: a sentence unless ok.
+    """
+
+    kernel: str
+    tier: str
+    q_len: int
+    k_len: int
+    head_dim: int
+    heads: int
+    kv_heads: int
+    batch: int
+    causal: bool
+    window: int | None
+    sinks: int | None
+    dtype: str
+    avg_ms: float | None = None
+    std_ms: float | None = None
+    min_ms: float | None = None
+    median_ms: float | None = None
+    p20_ms: float | None = None
+    p80_ms: float | None = None
+    samples: int | None = None
+    host_ms: float | None = None
+    tflops: float | None = None
+    fraction_of_peak: float | None = None
+    peak_mib: float | None = None
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    ours: float | None = None
+    ours_low: float | None = None
+    ours_high: float | None = None
+    status: str = "ok"
+    reason: str = ""
+
+    @property
+    def point(self):
+        """What rows of different kernels share when they answer the same question: tier, N, causal, dtype."""
+        return self.tier, self.q_len, self.k_len, self.causal, self.dtype
+
+    @property
+    def key(self):
+        """What no two rows of a table share."""
+        return self.kernel, *self.point
+
+
+TYPES = {field.name: field.type for field in fields(Row)}
+COLUMNS = tuple(TYPES)
+HEADER = ",".join(COLUMNS)
+
+
+def show(value):
+    """The text of one field."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return " ".join(str(value).split())  # a reason is one line: a torn line is then the last one, always
+
+
+def parse(name, text):
+    """The value of a field; raises ValueError."""
+    kind = TYPES[name]
+    if kind is str:
+        return text
+    if kind is bool:
+        if text not in YES_NO:
+            raise ValueError(text)
+        return YES_NO[text]
+    if text == "" and kind in (int | None, float | None):
+        return None
+    return int(text) if kind in (int, int | None) else float(text)
+
+
+def line(row):
+    """The row as a line of the CSV, its end included."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow([show(getattr(row, name)) for name in COLUMNS])
+    return out.getvalue()
+
+
+def read(path):
+    """The rows of the CSV at `path`, in its order; of two rows with the same key the later one counts.
+
+    Raises BadTable where there is no such file, its header is not ours, or a line cannot be read. A last line that was
+    torn is left out, see `torn`.
+    """
+    text = read_text(path)
+    text = text[: len(text) - torn(text)]
+    if text.partition("\n")[0] != HEADER:
+        raise BadTable(
+            f"{path} was written by another version or is no sweep: its header is not the one that this version "
+            "writes; choose another folder with --out, or move it away"
+        )
+    rows = {}
+    for number, values in enumerate(csv.reader(text.splitlines()[1:]), start=2):
+        try:
+            row = Row(**{name: parse(name, value) for name, value in zip(COLUMNS, values, strict=True)})
+            if row.status not in STATUSES:
+                raise ValueError(row.status)
+        except ValueError as error:
+            raise BadTable(f"line {number} of {path} cannot be read ({error}); mend or delete that line") from None
+        rows.pop(row.key, None)
+        rows[row.key] = row
+    return list(rows.values())
+
+
+def read_text(path):
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        raise BadTable(f"there is no {path}; `python -m report.sweep` writes one") from None
+    except OSError as error:
+        raise BadTable(f"{path} cannot be read: {error.strerror}") from None
+
+
+def torn(text):
+    """How many characters at the end of a CSV are a line that was never finished (the power failed, the disk was full).
+
+    Every line is written with its end; NULs are what some file systems leave after a power failure.
+    """
+    return len(text) - (text.rstrip("\0").rfind("\n") + 1)
+
+
+class Writer:
+    """Appends rows to the CSV at `path`, each safe on the disk before `add` returns.
+
+    Rows that are there already are in `rows`, by key. `mended`: a sentence if a torn last line was dropped, else "".
+    Raises BadTable for a file that is not ours, which is left as it is; OSError where the disk is full.
+    """
+
+    def __init__(self, path):
+        self.path, self.rows, self.mended = Path(path), {}, ""
+        text = read_text(path) if self.path.exists() else ""
+        if text.rstrip("\0\n") and not HEADER.startswith(text):
+            self.rows = {row.key: row for row in read(path)}
+            self.mend(text)
+        else:
+            write_whole(self.path, [])
+
+    def mend(self, text):
+        cut = torn(text)
+        if not cut:
+            return
+        with self.path.open("rb+") as file:
+            file.truncate(len(self.path.read_bytes()) - len(text[len(text) - cut :].encode()))
+        self.mended = f"the last line of {self.path} was never finished: it was dropped, and will be measured again"
+
+    def add(self, row):
+        """Append the row; where the disk is full, what is there of it is taken away again before OSError is raised."""
+        size = self.path.stat().st_size
+        try:
+            with self.path.open("ab") as file:
+                file.write(line(row).encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            os.truncate(self.path, size)
+            raise
+        self.rows[row.key] = row
+
+    def tidy(self):
+        """Write the file anew where rows were measured again, so that each key stands there once."""
+        lines = sum(1 for _ in self.path.open()) - 1
+        if lines != len(self.rows):
+            write_whole(self.path, self.rows.values())
+
+
+def write_whole(path, rows):
+    """The CSV with these rows and no others, in one step: a reader finds the old file or the new one."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("w", encoding="utf-8", newline="") as file:
+        file.write(HEADER + "\n")
+        file.writelines(map(line, rows))
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def not_measured(row, status, reason):
+    """The row with every measured number blank, and why."""
+    blank = {name: None for name in COLUMNS[COLUMNS.index("avg_ms") : COLUMNS.index("status")]}
+    return replace(row, **blank, status=status, reason=reason)
