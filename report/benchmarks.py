@@ -17,8 +17,8 @@ MASKS = ("full", "causal", "window")
 SECTIONS = {"time in ms": "ms", "TFLOP/s": "tflops", "peak memory in MiB": "mib"}
 NOISY = 0.05  # where p20 and p80 lie further apart than this, they stand under the median
 FACTS = {
-    "gpu": "GPU", "driver": "driver", "memory_gib": "memory, GiB", "torch": "PyTorch", "triton": "Triton", "cuda": "CUDA",
-    "cudnn": "cuDNN", "python": "Python", "commit": "commit", "clocks": "clocks", "date": "date",
+    "gpu": "GPU", "driver": "driver", "memory_gib": "memory, GiB", "torch": "PyTorch", "triton": "Triton",
+    "cuda": "CUDA", "cudnn": "cuDNN", "python": "Python", "commit": "commit", "clocks": "clocks", "date": "date",
 }  # fmt: skip
 
 
@@ -26,7 +26,13 @@ def page(sweep):
     """The whole text of BENCHMARKS.md."""
     dtypes = measured.dtypes(sweep.rows)
     first = [row for row in sweep.rows if row.dtype == dtypes[0]]
-    parts = ["# Benchmarks", opening(sweep), *summary(sweep, dtypes[0]), *means(sweep, dtypes), *sinks(sweep, dtypes[0])]
+    parts = [
+        "# Benchmarks",
+        opening(sweep),
+        *summary(sweep, dtypes[0]),
+        *means(sweep, dtypes),
+        *sinks(sweep, dtypes[0]),
+    ]
     parts += figures(sweep)
     parts += machine(sweep.machine)
     parts += ["## Every shape", reading(sweep)]
@@ -44,7 +50,7 @@ def opening(sweep):
     commit = f" at commit {facts['commit'][:12]}{dirty}" if facts.get("commit") else ""
     date = f" on {facts['date']}" if facts.get("date") else ""
     return (
-        f"Attention kernels on one **{facts['gpu']}**, measured{commit}{date}. This page is made from `sweep.csv` beside "
+        f"Attention kernels on one **{facts['gpu']}**, measured{commit}{date}. This page is made from `sweep.csv` and "
         "`machine.json` by `python -m report.benchmarks`; edit nothing here."
     )
 
@@ -112,8 +118,8 @@ def summary(sweep, dtype):
             "than plain PyTorch", "share of the GPU's peak"]  # fmt: skip
     note = (
         f"Each shape at its greatest length, {dtype}. *Ours is faster by* is the peer's time over ours, with its 95 % "
-        "interval: above 1, ours is faster. Plain PyTorch is the vectorised formula (head after head where that runs out "
-        "of memory); where the column is empty, both ran out of memory."
+        "interval: above 1, ours is faster. Plain PyTorch is the vectorised formula, or head after head where that runs "
+        "out of memory; where the column is empty, both do."
     )
     return ["## At a glance", table(head, rows), note] if rows else []
 
@@ -205,8 +211,8 @@ def plain(value):
 
 def reading(sweep):
     return (
-        "The best of each line is bold. `oom`: out of memory. A blank was not measured. Where p20 and p80 lie more than "
-        f"{NOISY:.0%} apart they stand under the median."
+        "The best of each line is bold. `oom`: out of memory. A blank was not measured. Where p20 and p80 lie more "
+        f"than {NOISY:.0%} apart they stand under the median."
     )
 
 
@@ -266,7 +272,9 @@ def places(folder):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(prog="python -m report.benchmarks", description="Write BENCHMARKS.md of a sweep.")
-    parser.add_argument("folder", nargs="?", type=Path, help="of sweep.csv and machine.json (default: the published one)")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, help="of sweep.csv and machine.json (default: the published one)"
+    )
     source, target = places(parser.parse_args(argv).folder)
     try:
         text = page(measured.load(source))

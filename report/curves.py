@@ -9,7 +9,8 @@ from report.measured import length, mask, shape, spread, visible_pairs
 from report.table import OURS, PEERS
 
 LAST = 3  # points that a slope is fitted over
-WORDS = {"full": "full", "causal": "causal"}
+KINDS = ("full", "causal")
+LEFT_BOX, RIGHT_BOX = (0.062, 0.125, 0.28, 0.7), (0.575, 0.125, 0.24, 0.7)  # two panels and the names beside them
 
 
 def lines_of(rows):
@@ -26,14 +27,14 @@ def lines_of(rows):
 def tier(sweep, label, dtype):
     """Time (left) and TFLOP/s (right) against N, full above causal, of one tier."""
     rows = [row for row in sweep.rows if row.tier == label and row.dtype == dtype]
-    kinds = [kind for kind in WORDS if any(mask(row) == kind and row.median_ms for row in rows)]
-    height = 0.75 + 3.6 * len(kinds)
+    kinds = [kind for kind in KINDS if any(mask(row) == kind and row.median_ms for row in rows)]
+    height = 0.55 + 3.6 * len(kinds)
     title = f"{label}, {dtype}, {sweep.machine['gpu']}: median of one call, band from p20 to p80"
     figure = new_figure(10.5, height, title)
     for i, kind in enumerate(kinds):
-        bottom = 1 - (0.65 + 3.6 * i + 2.95) / height
+        bottom = 1 - (0.68 + 3.6 * i + 2.75) / height
         chosen = [row for row in rows if mask(row) == kind]
-        for left, what in ((0.062, "time"), (0.57, "TFLOP/s")):
+        for left, what in ((0.062, "time"), (0.575, "TFLOP/s")):
             axes = panel(figure, (left, bottom, 0.28, 2.75 / height), f"{kind}: {what}", "N, tokens",
                          "time, ms" if what == "time" else "TFLOP/s (visible pairs)", y_log=what == "time")  # fmt: skip
             against_length(axes, chosen, what)
@@ -52,10 +53,12 @@ def against_length(axes, rows, what):
         ys = [row.median_ms for row in points]
         if what != "time":
             work = [row.tflops * row.median_ms for row in points]
-            lows, highs = zip(*[(w / high, w / low) for w, low, high in zip(work, lows, highs, strict=True)], strict=True)
+            lows, highs = zip(
+                *[(w / high, w / low) for w, low, high in zip(work, lows, highs, strict=True)], strict=True
+            )
             ys = [row.tflops for row in points]
         line(axes, kernel, xs, ys, (lows, highs))
-        text = LOOKS[kernel].name + (f", oom at {length(oom[kernel])}" if kernel in oom else "")
+        text = LOOKS[kernel].name + (f", oom at {length(oom[kernel])}" if kernel in oom and what == "time" else "")
         ends.append((xs[-1], ys[-1], text, LOOKS[kernel]))
     token_ticks(axes, sorted({row.q_len for row in rows}))
     plain_ticks(axes.yaxis)
@@ -64,9 +67,13 @@ def against_length(axes, rows, what):
     name_ends(axes, ends)
 
 
-def slope(points):
-    """a of time ~ N^a by least squares over the last points, or None where there are fewer than two."""
-    points = [(math.log(row.q_len), math.log(row.median_ms)) for row in points[-LAST:]]
+def short(kernel):
+    return LOOKS[kernel].name.partition(" (")[0]
+
+
+def slope(points, what="median_ms"):
+    """a of value ~ N^a by least squares over the last points, or None where there are fewer than two."""
+    points = [(math.log(row.q_len), math.log(getattr(row, what))) for row in points[-LAST:]]
     if len(points) < 2:
         return None
     mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
@@ -81,19 +88,20 @@ def scaling(sweep, label, dtype):
     kind = "causal" if any(mask(row) == "causal" for row in main) else "full"
     windowed = [row for row in rows if mask(row) == "window" and not row.sinks]
     windowed = [row for row in windowed if shape(row) == shape(windowed[0])]
-    figure = new_figure(10.5, 4.6, f"How time grows with N, {dtype}: the exponent a of N to the a, fitted to the last points")
-    box = (0.062, 0.13, 0.29, 0.67)
-    axes = panel(figure, box, f"{label}, {kind}", "N, tokens", "time, ms")
+    figure = new_figure(
+        10.5, 4.6, f"How time grows with N, {dtype}: beside each line the power of N, fitted to its last points"
+    )
+    axes = panel(figure, LEFT_BOX, f"{label}, {kind}", "N, tokens", "time, ms")
     done, _ = lines_of([row for row in main if mask(row) == kind])
     growth(axes, {(kernel, LOOKS[kernel].name): points for kernel, points in done.items()})
     groups = {}
     for row in sorted(windowed, key=lambda row: (-row.window, row.q_len)):
         if row.kernel in ("fast", "FlexAttention") and row.median_ms is not None:
-            name = f"{LOOKS[row.kernel].name}, {row.window:,}"
+            name = f"{short(row.kernel)}, {row.window:,}"
             groups.setdefault((row.kernel, name), []).append(row)
     if groups:
-        box = (0.58, *box[1:])
-        growth(panel(figure, box, f"{shape(windowed[0])}, by window", "N, tokens", "time, ms"), groups)
+        axes = panel(figure, RIGHT_BOX, f"{shape(windowed[0])}, by window", "N, tokens", "time, ms")
+        growth(axes, groups)
     return figure
 
 
@@ -117,7 +125,7 @@ def memory(sweep, label, dtype):
     kind = "causal" if any(mask(row) == "causal" for row in rows) else "full"
     rows = [row for row in rows if mask(row) == kind]
     figure = new_figure(8.4, 5.2, f"Peak memory of one call beside its inputs: {label}, {kind}, {dtype}")
-    axes = panel(figure, (0.1, 0.11, 0.6, 0.76), "", "N, tokens", "peak memory, MiB")
+    axes = panel(figure, (0.105, 0.11, 0.6, 0.76), "", "N, tokens", "peak memory, MiB")
     done, oom = lines_of(rows)
     done = {kernel: [row for row in points if row.peak_mib] for kernel, points in done.items()}
     counts = sorted({row.q_len for row in rows})
@@ -157,8 +165,10 @@ def shared_ends(done, oom):
             groups.append((n, peak, [kernel]))
     ends = []
     for n, peak, kernels in groups:
-        names = [LOOKS[k].name + (f" (oom at {length(oom[k])})" if k in oom else "") for k in kernels]
-        ends.append((n, peak, textwrap.fill(", ".join(names), 30), LOOKS[kernels[0]]))
+        names = [short(k) + (f" (oom at {length(oom[k])})" if k in oom else "") for k in kernels]
+        power = slope(done[kernels[0]], "peak_mib")
+        text = textwrap.fill(", ".join(names), 26) + (f": $N^{{{power:.2f}}}$" if power is not None else "")
+        ends.append((n, peak, text, LOOKS[kernels[0]]))
     return ends
 
 
@@ -170,7 +180,7 @@ def windows(sweep, dtype):
     figure = new_figure(10.5, 4.6, f"Time against the window at N = {length(longest)}, causal, {dtype}")
     for i, label in enumerate(shapes[:2]):
         chosen = [row for row in rows if shape(row) == label and row.q_len == longest]
-        axes = panel(figure, (0.062 + 0.515 * i, 0.13, 0.29, 0.67), label, "window, tokens", "time, ms")
+        axes = panel(figure, (LEFT_BOX, RIGHT_BOX)[i], label, "window, tokens", "time, ms")
         against_window(axes, chosen)
     return figure
 
@@ -187,16 +197,18 @@ def against_window(axes, rows):
             dashes = (0, (1, 1)) if sinks == max(row.sinks or 0 for row in rows) else (0, (4, 1.5))
             look = replace(look, width=1.1, dashes=dashes, marker="_" if sinks < 100 else "|")
         line(axes, kernel, [row.window for row in points], [row.median_ms for row in points], look=look)
-        text = f"{look.name}, {sinks} sinks" if sinks else look.name
+        text = f"{short(kernel)}, {sinks} sinks" if sinks else look.name
         ends.append((points[-1].window, points[-1].median_ms, text, look))
-    anchor = max((row for row in rows if row.kernel in OURS and not row.sinks), key=lambda row: row.window, default=None)
+    anchor = max(
+        (row for row in rows if row.kernel in OURS and not row.sinks), key=lambda row: row.window, default=None
+    )
     if anchor is not None:
         anchors = groups.get(("fast", 0)) or groups[anchor.kernel, 0]
         end = anchors[-1]
         ys = [end.median_ms * visible_pairs(row) / visible_pairs(end) for row in anchors]
         xs = [row.window for row in anchors]
         axes.plot(xs, ys, color=INK, linewidth=1, linestyle=(0, (1, 2)))
-        axes.annotate("visible work", (xs[0], ys[0]), (4, -3), textcoords="offset points", va="top", size=8.5)
+        axes.annotate("visible work", (xs[0], ys[0]), (7, -1), textcoords="offset points", va="top", size=8.5)
     token_ticks(axes, sorted({row.window for row in rows}), words=lambda n: f"{n:,}")
     plain_ticks(axes.yaxis)
     name_ends(axes, ends)

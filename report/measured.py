@@ -9,7 +9,8 @@ from report import table
 from report.table import BadTable, Row
 
 REPORT = Path(__file__).parent
-PUBLISHED = REPORT / "results" / "h200"  # what report/BENCHMARKS.md and report/figures/ are made of
+RESULTS = REPORT / "results"
+PUBLISHED = RESULTS / "h200"  # what report/BENCHMARKS.md and report/figures/ are made of
 CSV, MACHINE = "sweep.csv", "machine.json"
 
 
@@ -114,11 +115,17 @@ def visible_pairs(row):
     """How many (query, key) pairs of one head the mask leaves: the work, as grader/visibility.py counts it."""
     if not row.causal and row.window is None:
         return row.q_len * row.k_len
-    window, sinks = row.window or row.k_len, row.sinks or 0
-    return sum(min(i + 1, window) + min(sinks, max(0, i + 1 - window)) for i in range(row.q_len))
+    window = row.window or row.k_len
+    return capped(row.q_len, window) + capped(max(0, row.q_len - window), row.sinks or 0)
+
+
+def capped(n, most):
+    """The sum of min(i, most) for i from 1 to n."""
+    ramp = min(n, most)
+    return ramp * (ramp + 1) // 2 + (n - ramp) * most
 
 
 def dtypes(rows):
     """The dtypes of these rows, float16 first."""
     order = ("float16", "bfloat16", "float32")
-    return sorted({row.dtype for row in rows}, key=lambda name: (order + (name,)).index(name))
+    return sorted({row.dtype for row in rows}, key=lambda name: (*order, name).index(name))

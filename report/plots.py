@@ -41,8 +41,10 @@ def plans(sweep):
         found[f"{name}.svg"] = Plan(f"time and TFLOP/s against N, {tier}, {dtypes[0]}", "tier", (tier, dtypes[0]))
     if square:
         last = square[-1].tier  # the tier that the sweep names last is the one that its goals are about
+        full = [row.tier for row in sweep.rows if row.status == "oom" and row.dtype == dtypes[0]]
+        full = full[0] if full and any(row.tier == full[0] for row in square) else last
         found["scaling.svg"] = Plan(f"how the time grows with N, {last}, {dtypes[0]}", "scaling", (last, dtypes[0]))
-        found["memory.svg"] = Plan(f"peak memory against N, {last}, {dtypes[0]}", "memory", (last, dtypes[0]))
+        found["memory.svg"] = Plan(f"peak memory against N, {full}, {dtypes[0]}", "memory", (full, dtypes[0]))
     if any(mask(row) == "window" for row in main):
         shapes = " and ".join(dict.fromkeys(shape(row) for row in main if mask(row) == "window"))
         found["windows.svg"] = Plan(f"time against the window, {shapes}, {dtypes[0]}", "windows", (dtypes[0],))
@@ -76,7 +78,9 @@ def main(argv=None):
     from report.benchmarks import places
 
     parser = argparse.ArgumentParser(prog="python -m report.plots", description="Draw the pictures of a sweep.")
-    parser.add_argument("folder", nargs="?", type=Path, help="of sweep.csv and machine.json (default: the published one)")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, help="of sweep.csv and machine.json (default: the published one)"
+    )
     source, target = places(parser.parse_args(argv).folder)
     target = target / FIGURES
     try:

@@ -1,4 +1,4 @@
-"""A sweep that nobody measured, for tests only: plausible times of a GPU that does not exist, with every kind of row."""
+"""A sweep that nobody measured, for tests only: times of a GPU that does not exist, with every kind of row."""
 
 import json
 import random
