@@ -68,7 +68,7 @@ def number(value):
         return ""
     if value >= 99.95:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}" if value >= 0.9995 else f"{value:.3g}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}" if value >= 0.9995 else f"{value:#.3g}"
 
 
 def times(ratio, strong=False):
@@ -112,14 +112,14 @@ def summary(sweep, dtype):
             label, "causal" if kind == "window" else kind, length(any_row.q_len),
             result(ours), result(peer), times(times_over(peer, ours) if ours and peer else None, strong=True),
             f"{number(base.median_ms / ours.median_ms)}" if ours and base else "",
-            f"{ours.fraction_of_peak:.0%}" if ours and ours.fraction_of_peak is not None else "",
+            f"{100 * ours.fraction_of_peak:.0f} %" if ours and ours.fraction_of_peak is not None else "",
         ])  # fmt: skip
-    head = ["shape", "mask", "N", "ours: ms, TFLOP/s", "best peer: ms, TFLOP/s", "ours is faster by",
-            "than plain PyTorch", "share of the GPU's peak"]  # fmt: skip
+    head = ["shape", "mask", "N", "ours: ms, TFLOP/s", "best peer: ms, TFLOP/s", "its time / ours",
+            "plain PyTorch's time / ours", "share of the GPU's peak"]  # fmt: skip
     note = (
-        f"Each shape at its greatest length, {dtype}. *Ours is faster by* is the peer's time over ours, with its 95 % "
-        "interval: above 1, ours is faster. Plain PyTorch is the vectorised formula, or head after head where that runs "
-        "out of memory; where the column is empty, both do."
+        f"Each shape at its greatest length, {dtype}. The ratio of the times has its 95 % interval: "
+        "above 1, ours is faster. Plain PyTorch is the vectorised formula, or head after head where that "
+        "runs out of memory; where the column is empty, neither was measured."
     )
     return ["## At a glance", table(head, rows), note] if rows else []
 
@@ -154,9 +154,9 @@ def spread_of(values):
 
 
 def sinks(sweep, dtype):
-    """What sinks beside a window cost: a line for each window and length, a column for each number of sinks."""
+    """What sinks beside a window cost: a line for each window at its greatest N, a column for each number of sinks."""
     groups = {}
-    for _, cells in at_dtype(sweep, dtype):
+    for cells in longest(sweep, dtype).values():
         row = next(iter(cells.values()))
         if row.window is not None:
             groups.setdefault((shape(row), row.q_len, row.window), {})[row.sinks or 0] = cells
@@ -180,7 +180,8 @@ def dear(row, plain):
         return ""
     if plain is None or row is plain:
         return number(row.median_ms)
-    return f"{number(row.median_ms)} ({row.median_ms / plain.median_ms - 1:+.0%})"
+    more = round(100 * (row.median_ms / plain.median_ms - 1))
+    return f"{number(row.median_ms)} ({more:+d} %)"
 
 
 def figures(sweep):
@@ -212,7 +213,7 @@ def plain(value):
 def reading(sweep):
     return (
         "The best of each line is bold. `oom`: out of memory. A blank was not measured. Where p20 and p80 lie more "
-        f"than {NOISY:.0%} apart they stand under the median."
+        f"than {100 * NOISY:.0f} % apart they stand under the median."
     )
 
 
@@ -242,7 +243,7 @@ def one_table(label, kind, lines, what):
         against = f"{times(times_over(peer, ours))} {peer.kernel}" if ours and peer and what == "ms" and values else ""
         rows.append([name, *texts, against])
     first = "N, window, sinks" if kind == "window" else "N"
-    parts = [f"**{label}, {kind}**", table([first, *KERNELS, "ours is faster by, than"], rows)]
+    parts = [f"**{label}, {kind}**", table([first, *KERNELS, "best peer's time / ours"], rows)]
     if reasons:
         parts.append("<br>\n".join(f"<sup>{index}</sup> {plain(reason)}" for reason, index in reasons.items()))
     return "\n\n".join(parts)

@@ -124,7 +124,7 @@ def name_ends(axes, ends):
     for (x, y, text, look), place in zip(ends, apart(wanted, heights, bottom, top), strict=True):
         fraction = (place - bottom) / (top - bottom)
         bold = "bold" if look.rank == 6 else "normal"
-        color = look.color if look.rank > 3 else INK if look.rank == 3 else SOFT
+        color = OURS_LIGHT if look.rank == 4 else look.color if look.rank > 4 else INK if look.rank == 3 else SOFT
         at = axes.transData.transform((x, y))[0]
         axes.annotate(
             text, (x, y), (1 + 12 / (axes.bbox.width * to_points), fraction), textcoords="axes fraction", size=LABEL,
