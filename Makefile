@@ -7,6 +7,7 @@ SEED ?=
 OUT ?=
 TARGETS ?=
 COMPILE ?=
+SWEEP ?=
 PIP_ARGS ?=
 PYTHON ?=
 export PIP_ARGS PYTHON
@@ -19,11 +20,12 @@ ARGS = $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(P),--problems "$(
        $(if $(TARGETS),--targets "$(TARGETS)") $(if $(filter no,$(COMPILE)),--no-compile)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade show test skeletons lint
+.PHONY: help setup grade show report test skeletons lint
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
 	@echo "make show        draw one case, passed or not: make show P=6 CASE=\"ragged tail\""
+	@echo "make report      measure every kernel at every shape, then tables and plots; without a GPU a quick one"
 	@echo "make test        the repository's own tests: the grader graded"
 	@echo "make setup       only set up .venv"
 	@echo "make skeletons   problems/ from solutions/; files you have edited are kept"
@@ -38,6 +40,7 @@ help:
 	@echo "  TARGETS=sm_86,gfx942    GPUs to compile the kernels for (sm_80,sm_90)"
 	@echo "  COMPILE=no              do not ask whether they compile for a GPU"
 	@echo "  OUT=folder              where results.json, report.html and pictures go"
+	@echo "Options of make report: SWEEP=\"--only P4,fast --lengths 16k\"; SWEEP=--help lists them"
 	@echo "Options of every target:"
 	@echo "  PYTHON=python3          use this interpreter as it is, install nothing"
 	@echo "  PIP_ARGS=\"...\"          passed to pip (README.md: saving gigabytes on a machine without a GPU)"
@@ -51,8 +54,11 @@ grade: $(SETUP)
 show: $(SETUP)
 	@$(PY) -m grader --show $(ARGS)
 
+report: $(SETUP)
+	@$(PY) -m report $(SWEEP)
+
 test: $(SETUP)
-	@$(PY) -m pytest grader/tests -q -n auto
+	@$(PY) -m pytest grader/tests report/tests -q -n auto
 
 skeletons: $(SETUP)
 	@$(PY) -m grader.skeletons

@@ -9,7 +9,10 @@ from grader.visibility import Visibility
 POINTS = {"p1": 10, "p2": 15, "p3": 15, "p4": 15, "p5": 15, "p6": 15, "p7": 15}  # 100 in all
 SPEED_SHARE = 0.2  # of the points of P3 to P7; kept in full where speed cannot be measured
 COMPILE_SHARE = 0.2  # of the points of P3 to P7: lost where kernels compile for none of the GPUs asked for
-SPEED_BAR = 2.0  # times faster than naive PyTorch attention at SPEED_SHAPE, in the same run
+SPEED_BARS = {
+    "naive PyTorch": 2.0,
+    "reference": 0.5,
+}  # times as fast at SPEED_SHAPE, in the same run: half a share each
 SECONDS_PER_CASE = {"cpu": 30.0, "cuda": 90.0}  # on a GPU the first case of a shape also compiles
 EVERYTHING = 2**31 - 1  # a window or the like, the largest of int32: sums with it overflow
 TIMEOUTS_BEFORE_GIVING_UP = 2  # in one problem; the rest is then not run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from grader import agreement, assignment, compiling, inputs, sandbox, timing, verdict
+from grader import agreement, assignment, compiling, inputs, sandbox, speed, verdict
 from grader.result import Aspect, Outcome, Result
 from grader.sandbox import Child, ChildFailed, WorkerBroken
 
@@ -214,7 +214,7 @@ class ProblemGrader:
             return self.keep(self.result(case, Outcome.NOT_RUN, sentence, {"earned": False}, aspect=Aspect.SPEED))
         started = time.perf_counter()
         try:
-            outcome, sentence, facts = timing.judge(self.problem, self.path, self.request.seed)
+            outcome, sentence, facts = speed.judge(self.problem, self.path, self.request.seed)
         except ChildFailed as failure:
             outcome, sentence, facts = Outcome.CRASHED, f"While it was timed, your code did not return: {failure}.", {}
         except Exception as error:

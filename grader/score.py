@@ -34,11 +34,14 @@ def counts(result):
 
 def earned(results):
     """For each result of one problem, what it earned."""
-    kept = (Outcome.PASSED, Outcome.GRADER_FAULT)
-    return [
-        points if result.outcome in kept else Fraction(0)
-        for result, points in zip(results, max_points(results), strict=True)
-    ]
+    return [points * kept(result) for result, points in zip(results, max_points(results), strict=True)]
+
+
+def kept(result):
+    """The part of its points that a result earns: all, nothing, or what `share` says of a slow one."""
+    if result.outcome in (Outcome.PASSED, Outcome.GRADER_FAULT):
+        return Fraction(1)
+    return Fraction(result.facts.get("share", 0)) if result.outcome is Outcome.SLOW else Fraction(0)
 
 
 def by_problem(results):

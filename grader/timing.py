@@ -1,141 +1,138 @@
-"""Paired timing on a GPU: each arm in a process of its own, taking turns, so that drift touches all alike."""
+"""Arms that take turns on one machine until their ratio is known: the protocol of the grader and of the report.
 
-from dataclasses import replace
-from pathlib import Path
-from statistics import median, quantiles
+Each round gives every arm fresh inputs, in an order that changes from round to round: clocks and temperature drift by
+more than kernels differ, and an arm that always follows a hot one would pay for it. A ratio is the median over the
+rounds of the ratios within a round; its interval is a bootstrap over rounds (Efron and Tibshirani, "An Introduction
+to the Bootstrap", 1993, section 13.3).
+"""
 
-import torch
+import random
+import statistics
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
-from grader.assignment import SECONDS_PER_CASE, SPEED_BAR
-from grader.result import Outcome
-from grader.sandbox import Child, ChildFailed
+import numpy
 
-ROUNDS = 8
-SAMPLES = 5  # calls of one arm in a round
-WARM_UP = 5  # calls before the first round; the first of them compiles
-BIG_GPU = 40 << 30  # bytes; below it the naive matrix of batch 4 does not fit
+RESAMPLES = 1000
+CONFIDENCE = 0.95
+CHECK_EVERY = 5  # rounds between two looks at the intervals
 
-HERE = Path(__file__).parent
-SOLUTIONS = HERE.parent / "solutions"
+
+@dataclass(frozen=True)
+class Plan:
+    """How long arms take turns.
+
+    target: the half-width of a ratio's interval, relative, at which an arm has been measured enough.
+    budget_s: seconds of samples of one arm, after which it stops taking part; one round is always made.
+    samples: calls of an arm in a round. against: the arm that all ratios are taken to, None for the first.
+    """
+
+    target: float = 0.01
+    budget_s: float = 3.0
+    min_rounds: int = 10
+    max_rounds: int = 100
+    samples: int = 1
+    seed: int = 0
+    against: str | None = None
 
 
 class ArmFailed(Exception):
-    """An arm could not be timed; the text says why."""
+    """An arm could not be timed: the text says why. oom: it ran out of memory."""
+
+    def __init__(self, text, oom=False):
+        super().__init__(text)
+        self.oom = oom
 
 
-def judge(problem, path, seed):
-    """(outcome, sentence, facts) for the speed of the submission at `path`.
+@dataclass
+class Timing:
+    """What is known of one arm: the milliseconds of each round, None where it took no part; or why it failed."""
 
-    Compared in one run with the naive PyTorch attention and with the reference solution. facts: milliseconds (median,
-    p20, p80) and peak bytes of each arm, ratios of paired medians, the machine and the versions.
+    rounds: list = field(default_factory=list)
+    failure: str | None = None
+    oom: bool = False
+
+    @property
+    def samples(self):
+        return [ms for took in self.rounds if took for ms in took]
+
+    def summary(self):
+        """avg_ms, std_ms, min_ms, median_ms, p20_ms, p80_ms and the number of samples, or None without any."""
+        times = self.samples
+        if not times:
+            return None
+        p20, p80 = numpy.percentile(times, [20, 80]).tolist()
+        return {
+            "avg_ms": statistics.fmean(times), "std_ms": statistics.pstdev(times), "min_ms": min(times),
+            "median_ms": statistics.median(times), "p20_ms": p20, "p80_ms": p80, "samples": len(times),
+        }  # fmt: skip
+
+
+class Ratio(NamedTuple):
+    """How many times as fast one arm is as another: the median, and the ends of its interval."""
+
+    median: float
+    low: float
+    high: float
+
+
+def take_turns(arms, plan, timings=None):
+    """{name: Timing} of `arms`, {name: arm}, where an arm has `warm_up(seed)` and `round(seed, samples) -> [ms]`.
+
+    Either may raise ArmFailed, which ends that arm and no other. `timings` of the same arms are continued.
     """
-    case = problem.speed_case
-    if torch.cuda.get_device_properties(0).total_memory < BIG_GPU:
-        case = replace(case, B=1)
-    modules = {"yours": (path, problem.entry_point), "naive PyTorch": (HERE / "naive.py", "naive_attention")}
-    if (SOLUTIONS / problem.module).is_file():
-        modules["reference"] = (SOLUTIONS / problem.module, problem.entry_point)
-    rounds, peaks, failures = run_arms(modules, case, seed)
-    if "yours" in failures:
-        return Outcome.CRASHED, f"While it was timed: {failures['yours']}", {}
-    facts = {
-        "shape": case.describe(seed),
-        "arms": {name: summary(times, peaks[name]) for name, times in rounds.items()},
-        "failures": failures,
-        "times_faster": {name: speed_up(rounds, name) for name in rounds if name != "yours"},
-        "machine": machine(),
-    }
-    return *verdict(facts), facts
+    timings = timings or {name: Timing() for name in arms}
+    against = plan.against or next(iter(arms))
+    order, shuffle = [name for name in arms if not timings[name].failure], random.Random(plan.seed)
+    for name in list(order):
+        attempt(timings[name], order, name, partial(arms[name].warm_up, plan.seed))
+    spent, enough = dict.fromkeys(arms, 0.0), set()
+    start = max(len(timing.rounds) for timing in timings.values())
+    for turn in range(start, start + plan.max_rounds):
+        others = [name for name in order if name != against and name not in enough]
+        if spent[against] > plan.budget_s or not (others or order == [against]):
+            break
+        taking_part = others + [against] * (against in order)
+        shuffle.shuffle(taking_part)
+        for name in taking_part:
+            took = attempt(timings[name], order, name, partial(arms[name].round, plan.seed + turn, plan.samples))
+            if took:
+                timings[name].rounds += [None] * (turn - len(timings[name].rounds)) + [took]
+                spent[name] += sum(took) / 1e3
+        enough |= {name for name in others if spent[name] > plan.budget_s}
+        made = turn - start + 1
+        if made >= plan.min_rounds and made % CHECK_EVERY == 0:
+            enough |= {name for name in others if narrow(timings, against, name, plan.target)}
+            if not others:  # one arm alone: there is no ratio to make narrow
+                break
+    return timings
 
 
-def run_arms(modules, case, seed):
-    """Rounds of samples, arm after arm: ({arm: [ms of a round]}, {arm: peak bytes}, {arm: why it failed})."""
-    children, rounds, peaks, failures = {}, {}, {}, {}
-    shapes = [(case.B, h, case.N, case.D) for h in (case.Hq, case.kv_heads, case.kv_heads)]
-    request = {"op": "time", "shapes": shapes, "dtype": case.dtype, "arguments": case.arguments, "samples": SAMPLES}
-    limit = SECONDS_PER_CASE["cuda"]
+def attempt(timing, order, name, step):
+    """What `step` returns; where it fails, the arm is out of the order and its timing says why."""
     try:
-        for name, (module, entry_point) in modules.items():
-            try:
-                children[name] = Child(module, entry_point, case.arguments, "cuda", limit)
-            except ChildFailed as failure:
-                note_failure(failures, name, failure)
-                continue
-            rounds[name], peaks[name] = [], 0
-        for turn in range(ROUNDS):
-            for name in list(rounds):
-                warm_up = WARM_UP if turn == 0 else 1
-                try:
-                    reply = children[name].call({**request, "warm_up": warm_up, "seed": seed + turn}, limit)
-                except ChildFailed as failure:
-                    note_failure(failures, name, failure)
-                    del rounds[name]
-                    continue
-                if reply["status"] == "raised":
-                    failures[name] = f"{reply['exception']}: {reply['text'].splitlines()[0][:200]}"
-                    del rounds[name]
-                    continue
-                rounds[name].append(reply["ms"])
-                peaks[name] = max(peaks[name], reply["peak_bytes"])
-    finally:
-        for child in children.values():
-            child.close()
-    if "reference" in failures:
-        raise ArmFailed(f"the reference solution could not be timed: {failures['reference']}")
-    return rounds, peaks, failures
+        return step()
+    except ArmFailed as failure:
+        timing.failure, timing.oom = str(failure), failure.oom
+        order.remove(name)
+        return None
 
 
-def note_failure(failures, name, failure):
-    """An arm of ours that dies is noted; only the submission's own end is the student's, and goes to the caller."""
-    if name == "yours":
-        raise failure
-    failures[name] = str(failure)
+def narrow(timings, a, b, target):
+    known = ratio(timings, a, b)
+    return known is not None and (known.high - known.low) / 2 <= target * known.median
 
 
-def summary(rounds, peak):
-    times = [ms for samples in rounds for ms in samples]
-    fifths = quantiles(times, n=5)
-    return {
-        "median_ms": median(times), "p20_ms": fifths[0], "p80_ms": fifths[3],
-        "samples": len(times), "peak_bytes": peak,
-    }  # fmt: skip
-
-
-def speed_up(rounds, other):
-    """How many times faster than `other`: median, p20 and p80 of the ratios of each round's medians."""
-    pairs = zip(rounds[other], rounds["yours"], strict=True)
-    ratios = sorted(median(theirs) / median(yours) for theirs, yours in pairs)
-    fifths = quantiles(ratios, n=5)
-    return {"median": median(ratios), "p20": fifths[0], "p80": fifths[3]}
-
-
-def verdict(facts):
-    """(outcome, sentence) from the ratios; the bar is compared with the end of the spread that favours the student."""
-    yours = facts["arms"]["yours"]
-    text = (
-        f"{yours['median_ms']:.3f} ms (p20 {yours['p20_ms']:.3f}, p80 {yours['p80_ms']:.3f}), "
-        f"peak {yours['peak_bytes'] / 2**20:.0f} MiB"
-    )
-    for name, ratio in facts["times_faster"].items():
-        arm = facts["arms"][name]
-        text += (
-            f"; {ratio['median']:.2f} x as fast as {name} ({arm['median_ms']:.3f} ms, "
-            f"peak {arm['peak_bytes'] / 2**20:.0f} MiB)"
-        )
-    for name, why in facts["failures"].items():
-        text += f"; {name} could not be timed ({why})"
-    naive = facts["times_faster"].get("naive PyTorch")
-    if naive and naive["p80"] < SPEED_BAR:
-        return Outcome.SLOW, f"Right but slow: {text}. The bar is {SPEED_BAR:g} x naive PyTorch."
-    return Outcome.PASSED, text
-
-
-def machine():
-    import triton
-
-    return {
-        "gpu": torch.cuda.get_device_name(0),
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "cuda": torch.version.cuda,
-    }
+def ratio(timings, a, b):
+    """How many times as fast `a` is as `b`, in the rounds that both took part in; None where there is none."""
+    if a not in timings or b not in timings:
+        return None
+    pairs = [(x, y) for x, y in zip(timings[a].rounds, timings[b].rounds, strict=False) if x and y]
+    if not pairs:
+        return None
+    ratios = numpy.array([statistics.median(theirs) / statistics.median(ours) for ours, theirs in pairs])
+    draws = numpy.random.default_rng(len(ratios)).integers(len(ratios), size=(RESAMPLES, len(ratios)))
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = numpy.percentile(numpy.median(ratios[draws], axis=1), [tail, 100 - tail]).tolist()
+    return Ratio(float(numpy.median(ratios)), low, high)

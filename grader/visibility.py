@@ -24,3 +24,12 @@ class Visibility:
         if self.window is None:
             return age >= 0 if self.causal else torch.ones_like(age, dtype=torch.bool)
         return (age >= 0) & ((age < self.window) | (k_pos[None, :] < self.sinks))
+
+    def pairs(self, queries: int, keys: int) -> int:
+        """How many pairs of a query and a key that it sees there are: what attention's FLOPs are counted by."""
+        if self.window is None and not self.causal:
+            return queries * keys
+        so_far = torch.arange(1, queries + 1)  # keys at or before each query
+        if self.window is None:
+            return int(so_far.clamp(max=keys).sum())
+        return int((so_far.clamp(max=self.window) + (so_far - self.window).clamp(0, self.sinks)).sum())

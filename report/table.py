@@ -117,7 +117,7 @@ def read(path):
     torn is left out, see `torn`.
     """
     text = read_text(path)
-    text = text[: len(text) - torn(text)]
+    text = text[: text.rstrip("\0").rfind("\n") + 1]
     if text.partition("\n")[0] != HEADER:
         raise BadTable(
             f"{path} was written by another version or is no sweep: its header is not the one that this version "
@@ -145,12 +145,12 @@ def read_text(path):
         raise BadTable(f"{path} cannot be read: {error.strerror}") from None
 
 
-def torn(text):
-    """How many characters at the end of a CSV are a line that was never finished (the power failed, the disk was full).
+def torn(content):
+    """How many bytes at the end of a CSV are a line that was never finished (the power failed, the disk was full).
 
     Every line is written with its end; NULs are what some file systems leave after a power failure.
     """
-    return len(text) - (text.rstrip("\0").rfind("\n") + 1)
+    return len(content) - (content.rstrip(b"\0").rfind(b"\n") + 1)
 
 
 class Writer:
@@ -165,17 +165,15 @@ class Writer:
         text = read_text(path) if self.path.exists() else ""
         if text.rstrip("\0\n") and not HEADER.startswith(text):
             self.rows = {row.key: row for row in read(path)}
-            self.mend(text)
+            self.mend()
         else:
             write_whole(self.path, [])
 
-    def mend(self, text):
-        cut = torn(text)
-        if not cut:
-            return
-        with self.path.open("rb+") as file:
-            file.truncate(len(self.path.read_bytes()) - len(text[len(text) - cut :].encode()))
-        self.mended = f"the last line of {self.path} was never finished: it was dropped, and will be measured again"
+    def mend(self):
+        content = self.path.read_bytes()
+        if cut := torn(content):
+            os.truncate(self.path, len(content) - cut)
+            self.mended = f"the last line of {self.path} was never finished: it was dropped, and is measured again"
 
     def add(self, row):
         """Append the row; where the disk is full, what is there of it is taken away again before OSError is raised."""

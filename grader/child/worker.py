@@ -19,6 +19,8 @@ import sys
 import time
 import traceback
 
+WATCHES = {}  # the stopwatch of each device, once one was needed
+
 
 def nursery(control, device):
     """Import once, then fork on request; ends when the grader closes its end of the socket."""
@@ -265,32 +267,32 @@ def raw_bytes(tensor):
 
 
 def measure(function, request, device):
-    """Milliseconds of `samples` calls on fresh random inputs, the L2 cache flushed before each; and peak memory.
-
-    Warm-up calls come first and are not counted. Times are CUDA events around one call.
-    """
+    """Milliseconds of `samples` calls, each on fresh random inputs; and at the first request the memory of one call."""
     import torch
+    from stopwatch import Stopwatch
 
     shapes, dtype = request["shapes"], getattr(torch, request["dtype"])
     generator = torch.Generator(device=device).manual_seed(request["seed"])
-    inputs = [torch.randn(shape, generator=generator, device=device, dtype=dtype) for shape in shapes]
-    flush = torch.empty(256 << 20, dtype=torch.uint8, device=device)
-    times = []
+    inputs = [torch.empty(shape, device=device, dtype=dtype) for shape in shapes]
+
+    def call():
+        function(*inputs, **request["arguments"])
+
+    def fill():
+        for tensor in inputs:
+            tensor.normal_(generator=generator)
+
+    watch = WATCHES[device] = WATCHES.get(device) or Stopwatch(device)
+    times, peak = [], None
     with torch.no_grad():
-        for _ in range(request["warm_up"]):
-            function(*inputs, **request["arguments"])
-        torch.cuda.synchronize()
-        held = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
+        fill()
+        if request["warm_up"]:
+            watch.warm_up(call)
+            peak = watch.peak(call)
         for _ in range(request["samples"]):
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            flush.zero_()
-            start.record()
-            function(*inputs, **request["arguments"])
-            end.record()
-            torch.cuda.synchronize()
-            times.append(start.elapsed_time(end))
-    return {"ms": times, "peak_bytes": torch.cuda.max_memory_allocated() - held}
+            fill()
+            times.append(watch.sample(call))
+    return {"ms": times, "peak_bytes": peak, "host_ms": watch.host_ms}
 
 
 def device_answers(setup):

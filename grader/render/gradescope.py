@@ -8,6 +8,8 @@ import json
 from grader import score
 from grader.result import Outcome
 
+KEPT = ("compile", "shape", "arms", "times_as_fast", "failures", "oom", "least_ms", "machine")  # facts for extra_data
+
 
 def render(results):
     """The document as plain data: score, tests[] with name, score, max_score, status, output and extra_data."""
@@ -27,7 +29,7 @@ def render(results):
                         "aspect": result.aspect.value,
                         "outcome": result.outcome.value,
                     }
-                    | ({"compile": result.facts["compile"]} if "compile" in result.facts else {}),
+                    | {name: result.facts[name] for name in KEPT if name in result.facts},
                 }
             )
     return {"score": round(float(score.total(results)[0]), 2), "tests": tests}

@@ -42,6 +42,8 @@ def test_on_a_gpu_speed_has_its_share():
     assert score.total(group) == (12, 15)
     fast = [group[0], result("p3", "speed", Outcome.PASSED, Aspect.SPEED)]
     assert score.total(fast) == (15, 15)
+    half = result("p3", "speed", Outcome.SLOW, Aspect.SPEED, facts={"share": 0.5})
+    assert score.total([group[0], half]) == (Fraction(27, 2), 15)
     unearned = result("p3", "speed", Outcome.NOT_RUN, Aspect.SPEED, facts={"earned": False})
     assert score.total([result("p3", "a", Outcome.WRONG), unearned]) == (0, 15)
 
@@ -56,6 +58,8 @@ def test_gradescope_document(tmp_path):
     wrong = document["tests"][1]
     assert wrong["extra_data"] == {"problem": "p3", "case": "b", "aspect": "correct", "outcome": "wrong"}
     assert "off by one" in wrong["output"] and "again: make grade P=3" in wrong["output"] and "hi" in wrong["output"]
+    timed = result("p3", "speed", Outcome.PASSED, Aspect.SPEED, facts={"arms": {"yours": {"median_ms": 1.0}}})
+    assert gradescope.render([group[0], timed])["tests"][1]["extra_data"]["arms"] == {"yours": {"median_ms": 1.0}}
 
 
 def show(results, tmp_path):

@@ -1,88 +1,142 @@
-"""Timing: what is made of the samples; on a GPU, that the arms really take turns."""
+"""The protocol: who takes turns, when it is enough, and what is made of the samples."""
+
+import random
 
 import pytest
 
-from grader import timing
-from grader.assignment import PROBLEMS, SPEED_BAR, Case
-from grader.grading import ProblemGrader, Request
-from grader.result import Outcome
-from grader.sandbox import ChildFailed
-from grader.tests.support import SOLUTIONS
-
-MS = [[1.0, 1.1, 0.9]] * 5
+from grader import machine, peaks, timing
+from grader.assignment import Case
+from grader.child.stopwatch import Stopwatch
+from grader.timing import ArmFailed, Plan, Timing
+from grader.visibility import Visibility
 
 
-def facts(times):
-    return {
-        "arms": {name: timing.summary(rounds, 1 << 20) for name, rounds in times.items()},
-        "times_faster": {name: timing.speed_up(times, name) for name in times if name != "yours"},
-        "failures": {},
-    }
+class Arm:
+    """Takes `ms` each time, with some noise, times what `drift` says of the turn; fails from the turn `dies` on."""
+
+    def __init__(self, ms, noise=0.0, drift=lambda turn: 1.0, dies=None, oom=False):
+        self.ms, self.noise, self.drift, self.dies, self.oom = ms, noise, drift, dies, oom
+        self.turns, self.random = [], random.Random(ms)
+
+    def warm_up(self, seed):
+        if self.dies == 0:
+            raise ArmFailed("ran out", self.oom)
+
+    def round(self, seed, samples):
+        if self.dies and len(self.turns) >= self.dies:
+            raise ArmFailed("fell over")
+        self.turns.append(seed)
+        factor = self.drift(len(self.turns))
+        return [self.ms * factor * (1 + self.noise * self.random.random()) for _ in range(samples)]
 
 
-def test_ratios_are_of_paired_rounds():
-    drifting = {"yours": [[1.0], [2.0], [4.0], [8.0]], "naive PyTorch": [[5.0], [10.0], [20.0], [40.0]]}
-    assert timing.speed_up(drifting, "naive PyTorch") == {"median": 5.0, "p20": 5.0, "p80": 5.0}
+def test_ratios_are_of_paired_rounds_so_that_drift_cancels():
+    drift = {"drift": lambda turn: 1.5**turn}
+    timings = timing.take_turns({"a": Arm(1, **drift), "b": Arm(5, **drift)}, Plan(max_rounds=8, budget_s=1e9))
+    assert timing.ratio(timings, "a", "b") == pytest.approx((5, 5, 5))
+    assert timing.ratio(timings, "b", "a").median == pytest.approx(0.2)
 
 
-def test_fast_passes_and_slow_says_how_slow():
-    outcome, sentence = timing.verdict(facts({"yours": MS, "naive PyTorch": [[9.0] * 3] * 5}))
-    assert outcome is Outcome.PASSED and "9.00 x as fast as naive PyTorch" in sentence
-    outcome, sentence = timing.verdict(facts({"yours": MS, "naive PyTorch": MS}))
-    assert outcome is Outcome.SLOW and f"The bar is {SPEED_BAR:g} x naive PyTorch" in sentence
+def test_samples_are_added_until_the_interval_is_narrow_or_the_rounds_end():
+    steady = timing.take_turns({"a": Arm(1, 0.001), "b": Arm(2, 0.001)}, Plan(target=0.01))
+    noisy = timing.take_turns({"a": Arm(1, 0.9), "b": Arm(2, 0.9)}, Plan(target=0.001))
+    assert len(steady["b"].rounds) == Plan.min_rounds and len(noisy["b"].rounds) == Plan.max_rounds
+    low, high = timing.ratio(noisy, "a", "b")[1:]
+    assert low < 2 < high and high - low > 0.01
 
 
-def test_without_the_naive_arm_nobody_is_slow():
-    known = facts({"yours": MS, "reference": MS})
-    known["failures"] = {"naive PyTorch": "OutOfMemoryError: CUDA out of memory"}
-    outcome, sentence = timing.verdict(known)
-    assert outcome is Outcome.PASSED and "naive PyTorch could not be timed (OutOfMemoryError" in sentence
+def test_the_interval_holds_the_truth_about_as_often_as_it_says():
+    held = 0
+    for seed in range(200):
+        draw = random.Random(seed)
+        known = {n: Timing([[ms * draw.lognormvariate(0, 0.1)] for _ in range(30)]) for n, ms in (("a", 1), ("b", 2))}
+        _, low, high = timing.ratio(known, "a", "b")
+        held += low <= 2 <= high
+    assert 180 <= held <= 199
 
 
-class FakeArm:
-    """An arm that dies on its second call if its module is named so."""
-
-    def __init__(self, module, *_):
-        self.module, self.calls = module, 0
-
-    def call(self, request, seconds):
-        self.calls += 1
-        if self.module == "dies" and self.calls > 1:
-            raise ChildFailed("died", "the process was killed by SIGKILL")
-        return {"status": "returned", "ms": [1.0] * 5, "peak_bytes": 1}
-
-    def close(self):
-        pass
+def test_a_slow_arm_leaves_early_and_the_others_go_on():
+    arms = {"fast": Arm(1, 0.5), "other": Arm(1.1, 0.5), "slow": Arm(900)}
+    timings = timing.take_turns(arms, Plan(target=0.0, budget_s=1.0, max_rounds=50))
+    assert len(timings["slow"].samples) == 2 and len(timings["other"].samples) == 50
+    assert timing.ratio(timings, "fast", "slow") is not None
 
 
-def run_fake_arms(monkeypatch, **modules):
-    monkeypatch.setattr(timing, "Child", FakeArm)
-    return timing.run_arms({name.replace("_", " "): (m, "f") for name, m in modules.items()}, Case("x"), 0)
+def test_no_arm_is_timed_once_the_one_that_all_are_compared_with_is_done():
+    arms = {"fast": Arm(100), "other": Arm(1, 0.5)}
+    timings = timing.take_turns(arms, Plan(target=0.0, budget_s=0.25, max_rounds=50))
+    assert len(timings["fast"].samples) == len(timings["other"].samples) == 3
 
 
-def test_an_arm_of_ours_that_dies_is_not_the_students_fault(monkeypatch):
-    rounds, _, failures = run_fake_arms(monkeypatch, yours="lives", naive_PyTorch="dies")
-    assert len(rounds["yours"]) == timing.ROUNDS and "SIGKILL" in failures["naive PyTorch"]
-    with pytest.raises(timing.ArmFailed):
-        run_fake_arms(monkeypatch, yours="lives", reference="dies")
-    with pytest.raises(ChildFailed):
-        run_fake_arms(monkeypatch, yours="dies", reference="lives")
+def test_the_order_changes_from_round_to_round():
+    order = []
+
+    class Noting(Arm):
+        def round(self, seed, samples):
+            order.append(self.ms)
+            return super().round(seed, samples)
+
+    timing.take_turns({"a": Noting(1, 0.5), "b": Noting(2, 0.5)}, Plan(target=0.0, max_rounds=20))
+    assert {tuple(order[i : i + 2]) for i in range(0, 40, 2)} == {(1, 2), (2, 1)}
 
 
-def test_a_fault_of_ours_does_not_take_the_points_for_speed(tmp_path):
-    kept = []
-    request = Request(tmp_path, (PROBLEMS["p3"],), None, "cuda", 0)
-    grader = ProblemGrader(request, PROBLEMS["p3"], kept.append)
-    grader.speed([Outcome.PASSED, Outcome.GRADER_FAULT])
-    grader.speed([Outcome.WRONG, Outcome.GRADER_FAULT])
-    assert [result.outcome for result in kept] == [Outcome.GRADER_FAULT, Outcome.NOT_RUN]
+def test_an_arm_that_fails_is_noted_and_ends_no_other():
+    arms = {"a": Arm(1, 0.5), "b": Arm(3, 0.5), "dies": Arm(2, dies=3), "oom": Arm(1, dies=0, oom=True)}
+    timings = timing.take_turns(arms, Plan(max_rounds=20, target=0.0))
+    assert len(timings["a"].samples) == 20 and timings["a"].failure is None
+    assert timings["dies"].failure == "fell over" and len(timings["dies"].samples) == 3
+    assert timings["oom"].oom and timings["oom"].summary() is None and timing.ratio(timings, "a", "oom") is None
 
 
-@pytest.mark.gpu
-def test_two_equal_arms_are_equally_fast():
-    problem = PROBLEMS["p4"]
-    module = (SOLUTIONS / problem.module, problem.entry_point)
-    case = Case("x", B=1, Hq=4, N=2048, D=64, causal=True)
-    rounds, peaks, failures = timing.run_arms({"yours": module, "reference": module}, case, 0)
-    assert not failures and peaks["yours"] == peaks["reference"] > 0
-    assert 0.8 < timing.speed_up(rounds, "reference")["median"] < 1.25
+def test_arms_are_timed_where_the_one_to_compare_with_fails():
+    timings = timing.take_turns({"a": Arm(1, dies=0), "b": Arm(2), "c": Arm(3)}, Plan(max_rounds=7))
+    assert len(timings["b"].samples) == len(timings["c"].samples) == 7
+    assert timing.ratio(timings, "b", "c").median == 1.5
+
+
+def test_one_arm_alone_ends():
+    assert len(timing.take_turns({"a": Arm(1)}, Plan())["a"].samples) == Plan.min_rounds
+
+
+def test_a_run_is_continued_with_other_seeds():
+    arms = {"a": Arm(1, 0.5), "b": Arm(2, 0.5)}
+    timings = timing.take_turns(arms, Plan(max_rounds=6))
+    timings = timing.take_turns(arms, Plan(max_rounds=6), timings)
+    assert len(timings["a"].rounds) == 12 and len(set(arms["a"].turns)) == 12
+
+
+def test_a_summary():
+    known = Timing([[1.0, 2.0], None, [3.0, 4.0, 5.0]]).summary()
+    assert (known["median_ms"], known["min_ms"], known["avg_ms"], known["samples"]) == (3, 1, 3, 5)
+    assert 1 < known["p20_ms"] < 3 < known["p80_ms"] < 5
+
+
+def test_the_stopwatch_warms_up_until_it_is_stable():
+    calls = []
+    watch = Stopwatch("cpu")
+    watch.warm_up(lambda: calls.append(sum(range(20000))), seconds=5)
+    assert 6 < len(calls) <= 50 and watch.host_ms > 0
+    assert watch.sample(lambda: sum(range(20000))) > 0 and watch.peak(lambda: None) is None
+
+
+@pytest.mark.parametrize("visibility", [Visibility(), Visibility(True), Visibility(True, 5), Visibility(True, 5, 3)])
+@pytest.mark.parametrize("size", [1, 4, 5, 33])
+def test_pairs_are_those_of_the_mask(visibility, size):
+    import torch
+
+    assert visibility.pairs(size, size) == int(visibility.mask(torch.arange(size), torch.arange(size)).sum())
+
+
+def test_the_shortest_time_that_can_be():
+    full = Case("x", B=4, Hq=16, N=4096, D=128)
+    assert peaks.visible_flops(full) == 4 * 4 * 16 * 4096**2 * 128
+    assert 0.5 < peaks.least_ms(full, "NVIDIA H200") < 0.6  # 550 GFLOP at 989 TFLOP/s
+    tiny = Case("x", B=4, Hq=16, N=16, D=128)
+    assert peaks.least_ms(tiny, "NVIDIA H200") == pytest.approx(4 * 4 * 16 * 16 * 128 * 2 / 4.8e9 / peaks.MARGIN)
+    assert peaks.least_ms(full, "a GPU of next year") is None
+    assert peaks.peak("NVIDIA H100 PCIe").tflops < peaks.peak("NVIDIA H100 80GB HBM3").tflops
+
+
+def test_the_facts_of_the_machine():
+    known = machine.facts()
+    assert known["torch"] and known["python"] and set(known) >= {"gpu", "driver", "triton", "commit", "dirty"}

@@ -1,0 +1,74 @@
+"""One call timed, by the same rules for a submission in its child and for the report's kernels."""
+
+import math
+import time
+
+FLUSH_MS = 0.05  # of one flush, at the least: how long it keeps a GPU busy
+MOST_FLUSHES = 64
+
+
+class Stopwatch:
+    """Times a call on a device: on a GPU by CUDA events, L2 flushed, the launch hidden; on the CPU by the clock.
+
+    A call is enqueued while the GPU still flushes, so a time is the GPU's own: what the host needs to launch a kernel
+    (`host_ms`) is not in it, however long that takes in Python.
+    """
+
+    def __init__(self, device):
+        import torch
+
+        self.cuda, self.host_ms = torch.device(device).type == "cuda", 0.0
+        if self.cuda:
+            # Twice the L2 and more: what one sample left there is gone when the next begins.
+            size = max(256 << 20, 4 * torch.cuda.get_device_properties(device).L2_cache_size)
+            self.scrap = torch.empty(size, dtype=torch.uint8, device=device)
+
+    def warm_up(self, call, seconds=0.5, most=50):
+        """Call until it is compiled and three calls take as long as the three before, or the time is over."""
+        import torch
+
+        times, hosts = [], []
+        deadline = None
+        while len(times) < most:
+            started = time.perf_counter()
+            call()
+            hosts.append((time.perf_counter() - started) * 1e3)
+            if self.cuda:
+                torch.cuda.synchronize()
+            times.append(time.perf_counter() - started)
+            deadline = deadline or time.perf_counter() + seconds  # the first call compiles: it is not counted
+            if len(times) > 6 and abs(sum(times[-3:]) / sum(times[-6:-3]) - 1) < 0.03:
+                break
+            if time.perf_counter() > deadline:
+                break
+        self.host_ms = sorted(hosts[1:] or hosts)[len(hosts[1:]) // 2]
+
+    def sample(self, call):
+        """Milliseconds of one call."""
+        if not self.cuda:
+            started = time.perf_counter()
+            call()
+            return (time.perf_counter() - started) * 1e3
+        import torch
+
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        for _ in range(min(MOST_FLUSHES, 1 + math.ceil(1.5 * self.host_ms / FLUSH_MS))):
+            self.scrap.zero_()
+        start.record()
+        call()
+        end.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(end)
+
+    def peak(self, call):
+        """Bytes that one call holds at its peak beyond what was there before, its output included; on a GPU only."""
+        if not self.cuda:
+            return None
+        import torch
+
+        torch.cuda.synchronize()
+        held = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        call()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - held

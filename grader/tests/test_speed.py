@@ -1,0 +1,148 @@
+"""Points for speed: what is made of the ratios, and whose fault a failure is."""
+
+import pytest
+
+from grader import speed, timing
+from grader.assignment import PROBLEMS, SPEED_BARS, Case
+from grader.grading import ProblemGrader, Request
+from grader.result import Outcome
+from grader.sandbox import ChildFailed
+from grader.tests.support import SOLUTIONS
+from grader.timing import ArmFailed, Plan, Ratio
+
+
+def facts(naive=None, reference=None, ms=1.0, **more):
+    ratios = {"naive PyTorch": naive, "reference": reference}
+    arm = {"median_ms": ms, "p20_ms": ms, "p80_ms": ms, "peak_bytes": 1 << 20}
+    return {
+        "arms": {"yours": arm} | {name: arm for name, ratio in ratios.items() if ratio},
+        "times_as_fast": {name: ratio and Ratio(*ratio) for name, ratio in ratios.items()},
+        "failures": {}, "oom": [], "least_ms": 0.5, "flops": 1e12, "dtype": "float16",
+        "machine": {"gpu": "NVIDIA H200"},
+    } | more  # fmt: skip
+
+
+def test_fast_passes_and_slow_says_how_slow():
+    outcome, sentence = speed.verdict(facts((9, 8.9, 9.1), (1, 0.9, 1.1)))
+    assert outcome is Outcome.PASSED and "9.00 x as fast as naive PyTorch (8.90 to 9.10" in sentence
+    known = facts((1, 0.9, 1.1), (0.1, 0.1, 0.1))
+    outcome, sentence = speed.verdict(known)
+    assert outcome is Outcome.SLOW and "2 x naive PyTorch and 0.5 x reference" in sentence and known["share"] == 0
+
+
+def test_each_bar_is_half_of_the_points():
+    known = facts((5, 5, 5), (0.1, 0.1, 0.1))
+    assert speed.verdict(known)[0] is Outcome.SLOW and known["share"] == 0.5
+
+
+def test_a_bar_inside_the_interval_is_passed():
+    bar = SPEED_BARS["naive PyTorch"]
+    assert speed.verdict(facts((bar - 0.1, bar - 0.2, bar + 0.1), (1, 1, 1)))[0] is Outcome.PASSED
+    assert speed.straddles(Ratio(bar, bar - 1, bar + 1), bar) and not speed.straddles(Ratio(9, 8, 9), bar)
+
+
+def test_an_arm_that_could_not_be_timed_is_no_bar():
+    known = facts(None, (1, 1, 1), failures={"naive PyTorch": "CUDA out of memory"}, oom=["naive PyTorch"])
+    outcome, sentence = speed.verdict(known)
+    assert outcome is Outcome.PASSED and "naive PyTorch ran out of memory (oom)" in sentence
+
+
+def test_faster_than_the_machine_is_not_believed():
+    known = facts((900, 800, 950), (30, 29, 31), ms=0.01)
+    outcome, sentence = speed.verdict(known)
+    assert outcome is Outcome.NOT_RUN and "not believed: 0.010 ms" in sentence and known["earned"] is False
+    assert speed.verdict(facts((9, 9, 9), (1, 1, 1), ms=0.01, least_ms=None))[0] is Outcome.PASSED
+
+
+def test_the_fraction_of_the_peak_is_said_where_it_is_known():
+    assert "101% of this GPU's peak" in speed.verdict(facts((9, 9, 9), (1, 1, 1)))[1]
+    assert "peak," not in speed.verdict(facts((9, 9, 9), (1, 1, 1), machine={"gpu": "some GPU"}))[1]
+
+
+class FakeChild:
+    """Answers as the worker does; dies or runs out of memory on its second call if its module is named so."""
+
+    loading = None
+
+    def __init__(self, module, *_):
+        self.module, self.calls = module, 0
+
+    def call(self, request, seconds):
+        self.calls += 1
+        if self.module == "dies" and self.calls > 1:
+            raise ChildFailed("died", "the process was killed by SIGKILL")
+        if self.module == "big":
+            return {"status": "raised", "exception": "OutOfMemoryError", "text": "CUDA out of memory"}
+        return {"status": "returned", "ms": [1.0] * request["samples"], "peak_bytes": 1, "host_ms": 0.1}
+
+    def close(self):
+        pass
+
+
+def run_fake_arms(monkeypatch, **modules):
+    monkeypatch.setattr(speed, "Child", FakeChild)
+    arms = {n.replace("_", " "): speed.ChildArm(n.replace("_", " "), m, "f", Case("x")) for n, m in modules.items()}
+    return timing.take_turns(arms, speed.PLAN)
+
+
+def test_an_arm_of_ours_that_dies_is_not_the_students_fault(monkeypatch):
+    timings = run_fake_arms(monkeypatch, yours="lives", reference="dies", naive_PyTorch="big")
+    assert timings["yours"].samples and "SIGKILL" in timings["reference"].failure and timings["naive PyTorch"].oom
+    with pytest.raises(ChildFailed):
+        run_fake_arms(monkeypatch, yours="dies", reference="lives")
+
+
+def test_an_interval_that_straddles_a_bar_is_measured_once_more(monkeypatch, tmp_path):
+    runs = []
+
+    def take_turns(arms, plan, timings=None):
+        runs.append(timings)
+        return {name: timing.Timing([[1.0]] * 3) for name in arms}
+
+    monkeypatch.setattr(speed.torch.cuda, "get_device_properties", lambda _: type("P", (), {"total_memory": 1 << 37}))
+    monkeypatch.setattr(timing, "take_turns", take_turns)
+    monkeypatch.setattr(speed, "SPEED_BARS", {"naive PyTorch": 2.0})
+    monkeypatch.setattr(
+        speed, "ChildArm", lambda *_: type("A", (), {"facts": {"peak_bytes": 0}, "close": lambda s: 0})()
+    )
+    for ratio, expected in ((Ratio(9, 8, 10), 1), (Ratio(2, 1.9, 2.1), 2)):
+        monkeypatch.setattr(timing, "ratio", lambda *_, ratio=ratio: ratio)
+        runs.clear()
+        speed.judge(PROBLEMS["p3"], tmp_path, 0)
+        assert len(runs) == expected
+
+
+def test_a_fault_of_ours_does_not_take_the_points_for_speed(tmp_path):
+    kept = []
+    request = Request(tmp_path, (PROBLEMS["p3"],), None, "cuda", 0)
+    grader = ProblemGrader(request, PROBLEMS["p3"], kept.append)
+    grader.speed([Outcome.PASSED, Outcome.GRADER_FAULT])
+    grader.speed([Outcome.WRONG, Outcome.GRADER_FAULT])
+    assert [result.outcome for result in kept] == [Outcome.GRADER_FAULT, Outcome.NOT_RUN]
+
+
+@pytest.mark.gpu
+def test_two_equal_arms_are_equally_fast():
+    problem = PROBLEMS["p4"]
+    case = Case("x", B=1, Hq=4, N=2048, D=64, causal=True)
+    names = ("yours", "reference")
+    arms = {name: speed.ChildArm(name, SOLUTIONS / problem.module, problem.entry_point, case) for name in names}
+    try:
+        timings = timing.take_turns(arms, Plan(samples=5, against="yours"))
+    finally:
+        for arm in arms.values():
+            arm.close()
+    assert not any(known.failure for known in timings.values())
+    assert arms["yours"].facts["peak_bytes"] == arms["reference"].facts["peak_bytes"] > 0
+    assert 0.95 < timing.ratio(timings, *names).median < 1.05
+
+
+@pytest.mark.gpu
+def test_an_arm_that_does_not_fit_is_out_of_memory(tmp_path):
+    module = tmp_path / "big.py"
+    module.write_text("import torch\ndef f(q, k, v): return torch.empty(1 << 50, device='cuda')\n")
+    arm = speed.ChildArm("naive PyTorch", module, "f", Case("x"))
+    with pytest.raises(ArmFailed) as failed:
+        arm.warm_up(0)
+    arm.close()
+    assert failed.value.oom

@@ -1,0 +1,79 @@
+"""The child of the sweep: measures all kernels of one point in turns. `python -m report.bench cuda` or `cpu`.
+
+Requests come as JSON lines on standard input, replies go as JSON lines to what was standard output; what kernels and
+libraries print goes to standard error.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+
+import torch
+
+from grader import machine
+from report.measuring import Bench, in_a_sentence
+from report.shapes import Point, Tier
+
+SHARE = 0.97  # of the GPU's memory for tensors: the driver needs a little to load kernels
+
+
+def requests():
+    """The requests on standard input; where the sweep is gone, so is this process, at once."""
+    arrived = queue.Queue()
+
+    def listen():
+        for line in sys.stdin:
+            arrived.put(json.loads(line))
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        yield arrived.get()
+
+
+def main(device):
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever prints does so on standard error
+    sys.stdout = sys.stderr
+
+    def say(**event):
+        channel.write(json.dumps(event) + "\n")
+        channel.flush()
+
+    if device == "cuda" and not torch.cuda.is_available():
+        say(event="broken", reason="PyTorch sees no GPU here")
+        return
+    torch.set_grad_enabled(False)
+    if device == "cpu":
+        torch.set_num_threads(1)  # steadier, beside whatever else the machine does
+    say(event="ready", machine={**machine.facts(), "clocks": machine.clocks()})
+    for request in requests():
+        if request["op"] == "machine":
+            say(event="machine", machine={**machine.facts(), "clocks": machine.clocks()})
+        else:
+            serve(request, device, say)
+
+
+def serve(request, device, say):
+    """Measure or prepare one point, which leaves nothing behind."""
+    point = Point(**{**request["point"], "tier": Tier(**request["point"]["tier"])})
+    torch._dynamo.reset()
+    if device == "cuda":
+        torch.cuda.set_per_process_memory_fraction(request.get("share", SHARE))
+        torch.cuda.empty_cache()
+    try:
+        bench = Bench(point, device, say)
+        if request["op"] == "prepare":
+            bench.prepare(request["kernels"])
+        else:
+            bench.run(request["kernels"], request["companions"], request["budget"])
+    except Exception as error:  # ours: no kernel was in hand
+        say(event="fault", reason=in_a_sentence(error))
+        if device == "cuda":
+            torch.cuda.synchronize()  # where the GPU is unusable, this ends the process: a new one may fare better
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,271 @@
+"""All kernels of one point: made ready, found right, timed in turns, and put into rows.
+
+Correct first: a kernel's output is compared with what is right before it is timed. Before each step of a kernel the
+child says which kernel is in hand: if it dies, the sweep knows whose row that is.
+"""
+
+import contextlib
+import copy
+import math
+import os
+import time
+import warnings
+from dataclasses import asdict, replace
+
+import torch
+
+from grader import peaks, timing
+from grader.assignment import Case
+from grader.child.stopwatch import Stopwatch
+from report import kernels, table
+from report.check import Check
+
+SLOW_MS = 300.0  # a call that takes longer is warmed up once and sampled in SLOW_ROUNDS rounds
+SURELY_SLOW_MS = 2000.0  # of a first call, where nothing is compiled: one such call is enough
+SLOW_ROUNDS = 2
+BASES = ("vectorised", "naive per head")  # speedup is over the first of them that was measured
+MIN_ROUNDS = 5
+TARGET = 0.01  # half the width of the interval, relative to the time
+CHECK_SEED = 1
+TIMING_SEED = 1000
+CPU_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory")
+
+
+class Failed(Exception):
+    """A kernel that has no time at this point. status: as in table.STATUSES; the text is the reason."""
+
+    def __init__(self, status, reason):
+        super().__init__(reason)
+        self.status = status
+
+
+class Arm:
+    """A kernel that was found right, as timing.take_turns wants it: it warms up, and takes its round."""
+
+    def __init__(self, bench, name, built):
+        self.bench, self.name, self.built = bench, name, built
+        self.stopwatch = copy.copy(bench.stopwatch)  # it knows the launch overhead of one kernel
+        self.slow, self.ms, self.peak_bytes, self.host_ms = False, math.inf, None, None  # ms: of one call, roughly
+
+    def warm_up(self, seed):
+        """Warm up once; a slow kernel has been called already, and is warm."""
+        if self.slow or self.stopwatch.host_ms:
+            return
+        with self.failing_as_arm(), self.bench.step(self.name), self.built.around():
+            self.stopwatch.warm_up(self.bound(seed))
+        self.host_ms = self.stopwatch.host_ms
+
+    def round(self, seed, samples):
+        """The times in ms of `samples` calls on inputs of that seed."""
+        with self.failing_as_arm(), self.bench.step(self.name), self.built.around():
+            call = self.bound(seed)
+            return [self.stopwatch.sample(call) for _ in range(samples)]
+
+    def bound(self, seed):
+        q, k, v = self.bench.inputs(seed)
+        return lambda: self.built.call(q, k, v)
+
+    @contextlib.contextmanager
+    def failing_as_arm(self):
+        try:
+            yield
+        except Failed as failed:
+            raise timing.ArmFailed(str(failed), oom=failed.status == "oom") from None
+
+
+class Bench:
+    """One point: its inputs, what is right there, its kernels made ready and timed. say(**event) reports."""
+
+    def __init__(self, point, device, say):
+        self.point, self.device, self.say = point, device, say
+        self.stopwatch = Stopwatch(device)
+        self.seed, self.tensors = None, None
+        self.case = Case(
+            point.title, B=point.tier.B, Hq=point.tier.H, Hkv=point.tier.kv_heads, N=point.N, D=point.tier.D,
+            dtype=point.dtype, causal=point.causal, window=point.tier.window, sinks=point.tier.sinks,
+        )  # fmt: skip
+        self.gpu = torch.cuda.get_device_name() if device == "cuda" else None
+        self.check = None
+
+    def inputs(self, seed):
+        """q, k, v of that seed; all arms of a round share them."""
+        if seed != self.seed:
+            tier, N = self.point.tier, self.point.N
+            generator = torch.Generator(self.device).manual_seed(seed)
+            self.tensors = None
+            self.tensors = tuple(
+                torch.randn(
+                    tier.B, heads, N, tier.D,
+                    dtype=getattr(torch, self.point.dtype), device=self.device, generator=generator,
+                )
+                for heads in (tier.H, tier.kv_heads, tier.kv_heads)
+            )  # fmt: skip
+            self.seed = seed
+        return self.tensors
+
+    @contextlib.contextmanager
+    def step(self, name):
+        """A step of kernel `name`: whatever it raises is Failed; a GPU that it leaves unusable ends the process."""
+        self.say(event="doing", kernel=name)
+        try:
+            yield
+            self.synchronise()
+        except Failed:
+            raise
+        except kernels.NotRun as error:
+            raise Failed("not run", str(error)) from None
+        except Exception as error:
+            failed = Failed("oom" if out_of_memory(error) else "failed", in_a_sentence(error))
+            error.__traceback__ = None  # its frames hold tensors
+            try:
+                self.synchronise()
+                self.empty_cache()
+            except Exception:
+                self.say(event="dying", kernel=name, reason=str(failed))
+                os._exit(1)
+            raise failed from None
+
+    def synchronise(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def empty_cache(self):
+        if self.device == "cuda":
+            torch.cuda.empty_cache()
+
+    def ready(self, name):
+        """The kernel built, called once, compared with what is right, and warmed up: an Arm; raises Failed."""
+        with self.step(name), warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            arm = Arm(self, name, kernels.build(name, self.point, self.device))
+            with arm.built.around():
+                self.first_calls(arm, warned)
+        return arm
+
+    def first_calls(self, arm, warned):
+        call = arm.bound(CHECK_SEED)
+        try:
+            o, ms = self.measure_once(arm, call)
+        except RuntimeError as error:  # SDPA says "no available kernel", and the reasons in warnings
+            if "No available kernel" not in str(error):
+                raise
+            why = [str(w.message).split(" (Triggered internally")[0] for w in warned]
+            raise Failed("failed", " ".join([str(error), *dict.fromkeys(why)])[:300]) from None
+        if fault := self.check.fault(o, arm.name in kernels.ROUNDS_SCORES):
+            raise Failed("failed", fault)
+        del o
+        arm.slow = ms > SURELY_SLOW_MS and arm.name not in kernels.COMPILED
+        if not arm.slow:  # the first call compiled or loaded code: neither its time nor its memory are the kernel's
+            _, ms = self.measure_once(arm, call)
+            arm.slow = ms > SLOW_MS
+        arm.ms = ms
+
+    def measure_once(self, arm, call):
+        """(o, ms) of one call, from which the arm also learns its memory and the host's time."""
+        kept = []
+
+        def keep():
+            started = time.perf_counter()
+            o = call()
+            arm.host_ms = (time.perf_counter() - started) * 1e3
+            self.synchronise()
+            kept[:] = o, (time.perf_counter() - started) * 1e3
+
+        if self.device == "cuda":
+            arm.peak_bytes = self.stopwatch.peak(keep)
+        else:
+            keep()
+        return kept
+
+    def run(self, names, companions, budget):
+        """Measure `names`, their rows reported as they are known; companions are timed for the ratios alone."""
+        started = time.perf_counter()
+        self.check = Check(*self.inputs(CHECK_SEED), self.case.visibility)
+        arms = {}
+        for name in (name for name in table.KERNELS if name in {*names, *companions}):
+            try:
+                arms[name] = self.ready(name)
+            except Failed as failed:
+                self.report(name, names, table.not_measured(self.point.row(name), failed.status, str(failed)))
+        self.check = None
+        quick, slow = (
+            {name: arm for name, arm in arms.items() if arm.slow == slow or (slow and name in ("fast", *BASES))}
+            for slow in (False, True)
+        )
+        plan = timing.Plan(target=TARGET, budget_s=budget, min_rounds=MIN_ROUNDS, seed=TIMING_SEED)
+        self.take_turns(quick, quick, names, plan)
+        plan = replace(plan, budget_s=math.inf, max_rounds=SLOW_ROUNDS)
+        self.take_turns(slow, [name for name in slow if slow[name].slow], names, plan)
+        self.say(event="done", seconds=time.perf_counter() - started)
+
+    def take_turns(self, arms, reported, names, plan):
+        """Let `arms` take turns, and report the rows of those in `reported`."""
+        if not reported:
+            return
+        against = "fast" if "fast" in arms else min(arms, key=lambda name: arms[name].ms)
+        timings = timing.take_turns(arms, replace(plan, against=against))
+        for name in reported:
+            self.report(name, names, self.row(name, arms[name], timings))
+
+    def row(self, name, arm, timings):
+        row, timed = self.point.row(name), timings[name]
+        if timed.failure is not None:
+            return table.not_measured(row, "oom" if timed.oom else "failed", str(timed.failure))
+        summary = timed.summary()
+        peak = peaks.peak(self.gpu)
+        least = peaks.least_ms(self.case, self.gpu)
+        if least is not None and summary["median_ms"] < least:
+            reason = f"{summary['median_ms']:.4g} ms is faster than this GPU can be ({least:.4g} ms): not believed"
+            return table.not_measured(row, "failed", reason)
+        tflops = peaks.visible_flops(self.case) / (summary["median_ms"] * 1e-3) / 1e12
+        return replace(
+            row,
+            **summary,
+            **self.ratios(name, timings),
+            host_ms=arm.host_ms,
+            tflops=tflops,
+            fraction_of_peak=tflops / peak.of(self.point.dtype) if peak else None,
+            peak_mib=None if arm.peak_bytes is None else arm.peak_bytes / 2**20,
+        )
+
+    def ratios(self, name, timings):
+        """The columns speedup* and ours*; blank where there is nothing to compare with."""
+        found = {}
+        base = next((b for b in BASES if measured(timings, b)), None)
+        for column, fast, slow in (("speedup", name, base), ("ours", "fast", name)):
+            if fast == slow:
+                ends = 1.0, 1.0, 1.0
+            elif measured(timings, fast) and measured(timings, slow) and (ratio := timing.ratio(timings, fast, slow)):
+                ends = ratio.median, ratio.low, ratio.high
+            else:
+                continue
+            found |= zip((column, f"{column}_low", f"{column}_high"), ends, strict=True)
+        return found
+
+    def report(self, name, names, row):
+        if name in names:
+            self.say(event="row", row=asdict(row))
+
+    def prepare(self, names):
+        """Fill the caches of the compilers: each compiled kernel once at the true shape, whatever becomes of it."""
+        for name in (name for name in names if name in kernels.COMPILED):
+            with contextlib.suppress(Failed), self.step(name):
+                built = kernels.build(name, self.point, self.device)
+                with built.around():
+                    built.call(*self.inputs(CHECK_SEED))
+        self.say(event="done")
+
+
+def measured(timings, name):
+    return name in timings and timings[name].failure is None
+
+
+def out_of_memory(error):
+    words = str(error)
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(w in words for w in CPU_OUT_OF_MEMORY)
+
+
+def in_a_sentence(error):
+    """`RuntimeError: the first line of what it said`."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["(without words)"]
+    return f"{type(error).__name__}: {lines[0][:300]}"
