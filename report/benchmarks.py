@@ -50,7 +50,7 @@ def opening(sweep):
     commit = f" at commit {facts['commit'][:12]}{dirty}" if facts.get("commit") else ""
     date = f" on {facts['date']}" if facts.get("date") else ""
     return (
-        f"Attention kernels on one **{facts['gpu']}**, measured{commit}{date}. This page is made from `sweep.csv` and "
+        f"Attention kernels on one **{sweep.device}**, measured{commit}{date}. This page is made from `sweep.csv` and "
         "`machine.json` by `python -m report.benchmarks`; edit nothing here."
     )
 
@@ -192,7 +192,8 @@ def figures(sweep):
 
 def machine(facts):
     """The machine's facts, and the protocol as the sweep wrote it down."""
-    rows = [[name, plain(facts[key])] for key, name in FACTS.items() if facts.get(key) not in (None, "")]
+    known = {name: plain(facts[key]) for key, name in FACTS.items() if facts.get(key) is not None}
+    rows = [[name, words] for name, words in known.items() if words]
     parts = ["## The machine", table(["", ""], rows)]
     protocol = facts.get("protocol")
     if protocol:
@@ -204,7 +205,7 @@ def machine(facts):
 def plain(value):
     """A value of machine.json as words on one line."""
     if isinstance(value, dict):
-        return "; ".join(f"{key}: {plain(inner)}" for key, inner in value.items())
+        return "; ".join(f"{key}: {plain(inner)}" for key, inner in value.items() if inner is not None)
     if isinstance(value, list):
         return ", ".join(map(plain, value))
     return " ".join(str(value).split()).replace("|", "\\|")

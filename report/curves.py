@@ -29,7 +29,7 @@ def tier(sweep, label, dtype):
     rows = [row for row in sweep.rows if row.tier == label and row.dtype == dtype]
     kinds = [kind for kind in KINDS if any(mask(row) == kind and row.median_ms for row in rows)]
     height = 0.55 + 3.6 * len(kinds)
-    title = f"{label}, {dtype}, {sweep.machine['gpu']}: median of one call, band from p20 to p80"
+    title = f"{label}, {dtype}, {sweep.device}: median of one call, band from p20 to p80"
     figure = new_figure(10.5, height, title)
     for i, kind in enumerate(kinds):
         bottom = 1 - (0.68 + 3.6 * i + 2.75) / height

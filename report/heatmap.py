@@ -30,7 +30,7 @@ def speedups(sweep, dtype):
     lines = sorted({(row.tier, row.q_len) for row in rows}, key=lambda line: (tiers.index(line[0]), line[1]))
     width = LEFT + CELL * len(columns) + 0.3
     height = 1.45 + ROW * (len(lines) + 1.3 * len(tiers))
-    figure = new_figure(width, height, f"How many times faster our fast kernel is, {dtype}, {sweep.machine['gpu']}")
+    figure = new_figure(width, height, f"How many times faster our fast kernel is, {dtype}, {sweep.device}")
     figure.text(0.012, 1 - 0.36 / height, "The other kernel's time over ours. Above 1 ours is faster (blue); below 1 "
                 "it is slower (orange, framed).", size=9, color=SOFT, va="top")  # fmt: skip
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))

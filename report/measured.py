@@ -22,6 +22,10 @@ class Sweep:
     rows: tuple[Row, ...]
     machine: dict
 
+    @property
+    def device(self):
+        return self.machine["gpu"] or "a CPU"
+
     def points(self):
         """{point: {kernel: Row}}: the rows that answer the same question, in the CSV's order."""
         found = {}
@@ -58,7 +62,7 @@ def read_machine(path):
         raise BadTable(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise BadTable(f"{path} is no JSON ({error}); mend it, or sweep anew") from None
-    if not isinstance(machine, dict) or not machine.get("gpu"):
+    if not isinstance(machine, dict) or "gpu" not in machine:  # null: a quick sweep on a CPU
         raise BadTable(f'{path} does not name the machine: "gpu" is missing; mend it, or sweep anew')
     return machine
 

@@ -82,9 +82,9 @@ def over(new, old):
 def find_committed(fresh):
     """The folder in report/results/ that was measured on the same GPU; raises BadTable."""
     for path in sorted(RESULTS.glob(f"*/{measured.MACHINE}")):
-        if measured.read_machine(path).get("gpu") == fresh.machine["gpu"]:
+        if measured.read_machine(path)["gpu"] == fresh.machine["gpu"]:
             return path.parent
-    raise BadTable(f"no committed results were measured on {fresh.machine['gpu']}; name a folder to compare with")
+    raise BadTable(f"no committed results were measured on {fresh.device}; name a folder to compare with")
 
 
 def check_alike(fresh, committed):

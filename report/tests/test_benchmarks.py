@@ -117,8 +117,9 @@ def test_a_quick_sweep_without_our_fast_kernel(tmp_path):
     rows = synthetic.rows(dtypes=("float32",), tiers=((1, 2, 2, 64),), lengths=(128, 256), windowed=())
     rows = [row for row in rows if row.kernel in ("naive per head", "vectorised", "P2")]
     rows = [replace(row, ours=None, ours_low=None, ours_high=None, fraction_of_peak=None) for row in rows]
-    sweep = measured.load(synthetic.write(tmp_path, rows))
+    sweep = measured.load(synthetic.write(tmp_path, rows, gpu=None, memory_gib=None, clocks={"before": None}))
     text = benchmarks.page(sweep)
+    assert "**a CPU**" in text and "None" not in text
     assert "P2:" in text and "speedups" not in text
     assert plots.draw(sweep, tmp_path / "figures") == ["b1-h2-d64.svg", "scaling.svg", "memory.svg"]
 
