@@ -50,7 +50,7 @@ def opening(sweep):
     commit = f" at commit {facts['commit'][:12]}{dirty}" if facts.get("commit") else ""
     date = f" on {facts['date']}" if facts.get("date") else ""
     return (
-        f"Attention kernels on one **{sweep.device}**, measured{commit}{date}. This page is made from `sweep.csv` and "
+        f"Attention kernels on **{sweep.device}**, measured{commit}{date}. This page is made from `sweep.csv` and "
         "`machine.json` by `python -m report.benchmarks`; edit nothing here."
     )
 
@@ -104,7 +104,7 @@ def summary(sweep, dtype):
     for (tier, kind), cells in longest(sweep, dtype).items():
         ours, peer = our_best(cells), fastest(cells, PEERS)
         any_row = next(iter(cells.values()))
-        if kind == "window" and any_row.sinks:
+        if not (ours or peer) or any_row.sinks:
             continue  # sinks have a table of their own
         label = f"{shape(any_row)}, window {any_row.window}" if kind == "window" else tier
         base = fastest(cells, ["vectorised"]) or fastest(cells, BASELINES)
@@ -117,9 +117,9 @@ def summary(sweep, dtype):
     head = ["shape", "mask", "N", "ours: ms, TFLOP/s", "best peer: ms, TFLOP/s", "its time / ours",
             "plain PyTorch's time / ours", "share of the GPU's peak"]  # fmt: skip
     note = (
-        f"Each shape at its greatest length, {dtype}. The ratio of the times has its 95 % interval: "
-        "above 1, ours is faster. Plain PyTorch is the vectorised formula, or head after head where that "
-        "runs out of memory; where the column is empty, neither was measured."
+        f"Each shape at its greatest length, {dtype}. Above 1, ours is faster; in brackets the 95 % interval of the "
+        "paired ratio, or where ours is not `fast` what p20 and p80 allow. Plain PyTorch is the vectorised formula, or "
+        "head after head where that runs out of memory; where the column is empty, neither was measured."
     )
     return ["## At a glance", table(head, rows), note] if rows else []
 
@@ -193,8 +193,7 @@ def figures(sweep):
 def machine(facts):
     """The machine's facts, and the protocol as the sweep wrote it down."""
     known = {name: plain(facts[key]) for key, name in FACTS.items() if facts.get(key) is not None}
-    rows = [[name, words] for name, words in known.items() if words]
-    parts = ["## The machine", table(["", ""], rows)]
+    parts = ["## The machine", "\n".join(f"- {name}: {words}" for name, words in known.items() if words)]
     protocol = facts.get("protocol")
     if protocol:
         lines = [f"- {key}: {plain(value)}" for key, value in protocol.items()] if isinstance(protocol, dict) else []
@@ -225,10 +224,15 @@ def details(title, body):
 def every_shape(sweep, dtype, what):
     """A table for each tier and mask: a line for each length, or window and sinks; a column for each kernel."""
     tables = {}
-    for _, cells in at_dtype(sweep, dtype):
+    in_order = sorted(at_dtype(sweep, dtype), key=lambda item: by_size(next(iter(item[1].values()))))
+    for _, cells in in_order:
         row = next(iter(cells.values()))
         tables.setdefault((shape(row), mask(row)), []).append(cells)
     return "\n\n".join(one_table(*key, lines, what) for key, lines in tables.items())
+
+
+def by_size(row):
+    return row.q_len, row.window or 0, row.sinks or 0
 
 
 def one_table(label, kind, lines, what):

@@ -10,6 +10,7 @@ from report.table import OURS, PEERS
 
 LAST = 3  # points that a slope is fitted over
 KINDS = ("full", "causal")
+WIDE_BOX = (0.062, 0.125, 0.7, 0.7)
 LEFT_BOX, RIGHT_BOX = (0.062, 0.125, 0.28, 0.7), (0.575, 0.125, 0.24, 0.7)  # two panels and the names beside them
 
 
@@ -91,14 +92,14 @@ def scaling(sweep, label, dtype):
     figure = new_figure(
         10.5, 4.6, f"How time grows with N, {dtype}: beside each line the power of N, fitted to its last points"
     )
-    axes = panel(figure, LEFT_BOX, f"{label}, {kind}", "N, tokens", "time, ms")
-    done, _ = lines_of([row for row in main if mask(row) == kind])
-    growth(axes, {(kernel, LOOKS[kernel].name): points for kernel, points in done.items()})
     groups = {}
     for row in sorted(windowed, key=lambda row: (-row.window, row.q_len)):
         if row.kernel in ("fast", "FlexAttention") and row.median_ms is not None:
             name = f"{short(row.kernel)}, {row.window:,}"
             groups.setdefault((row.kernel, name), []).append(row)
+    axes = panel(figure, LEFT_BOX if groups else WIDE_BOX, f"{label}, {kind}", "N, tokens", "time, ms")
+    done, _ = lines_of([row for row in main if mask(row) == kind])
+    growth(axes, {(kernel, LOOKS[kernel].name): points for kernel, points in done.items()})
     if groups:
         axes = panel(figure, RIGHT_BOX, f"{shape(windowed[0])}, by window", "N, tokens", "time, ms")
         growth(axes, groups)
@@ -175,12 +176,15 @@ def shared_ends(done, oom):
 def windows(sweep, dtype):
     """Time against the window at the greatest N, a panel for each shape, beside the work that is visible."""
     rows = [row for row in sweep.rows if row.dtype == dtype and mask(row) == "window" and row.median_ms is not None]
+    rows = [row for row in rows if row.kernel in OURS + PEERS] or rows  # plain PyTorch pays for every pair
     shapes = list(dict.fromkeys(map(shape, rows)))
     longest = max(row.q_len for row in rows)
     figure = new_figure(10.5, 4.6, f"Time against the window at N = {length(longest)}, causal, {dtype}")
     for i, label in enumerate(shapes[:2]):
         chosen = [row for row in rows if shape(row) == label and row.q_len == longest]
-        axes = panel(figure, (LEFT_BOX, RIGHT_BOX)[i], label, "window, tokens", "time, ms")
+        axes = panel(
+            figure, (LEFT_BOX, RIGHT_BOX)[i] if len(shapes) > 1 else WIDE_BOX, label, "window, tokens", "time, ms"
+        )
         against_window(axes, chosen)
     return figure
 
@@ -199,11 +203,8 @@ def against_window(axes, rows):
         line(axes, kernel, [row.window for row in points], [row.median_ms for row in points], look=look)
         text = f"{short(kernel)}, {sinks} sinks" if sinks else look.name
         ends.append((points[-1].window, points[-1].median_ms, text, look))
-    anchor = max(
-        (row for row in rows if row.kernel in OURS and not row.sinks), key=lambda row: row.window, default=None
-    )
-    if anchor is not None:
-        anchors = groups.get(("fast", 0)) or groups[anchor.kernel, 0]
+    anchors = groups.get(("fast", 0)) or next((points for (_, sinks), points in groups.items() if not sinks), [])
+    if anchors:
         end = anchors[-1]
         ys = [end.median_ms * visible_pairs(row) / visible_pairs(end) for row in anchors]
         xs = [row.window for row in anchors]

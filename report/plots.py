@@ -40,7 +40,7 @@ def plans(sweep):
         name = tier.lower().replace("=", "").replace("/", "-").replace(" ", "-")
         found[f"{name}.svg"] = Plan(f"time and TFLOP/s against N, {tier}, {dtypes[0]}", "tier", (tier, dtypes[0]))
     if square:
-        last = square[-1].tier  # the tier that the sweep names last is the one that its goals are about
+        last = list(dict.fromkeys(row.tier for row in square))[-1]  # what the goals of the sweep are about
         full = [row.tier for row in sweep.rows if row.status == "oom" and row.dtype == dtypes[0]]
         full = full[0] if full and any(row.tier == full[0] for row in square) else last
         found["scaling.svg"] = Plan(f"how the time grows with N, {last}, {dtypes[0]}", "scaling", (last, dtypes[0]))
