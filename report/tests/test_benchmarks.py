@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from report import benchmarks, measured, plots, regression
+from report import benchmarks, measured, plots, regression, tables
 from report.tests import synthetic
 
 ROOT = measured.REPORT.parent
@@ -57,7 +57,7 @@ def test_the_best_of_a_line_is_bold(sweep, text):
     line = next(line for line in block.splitlines() if line.startswith("| 16k"))
     cells = {row.kernel: row for row in sweep.rows if row.point == ("B=4 H=16 D=128", 16384, 16384, True, "float16")}
     best = min((row for row in cells.values() if row.median_ms), key=lambda row: row.median_ms)
-    assert re.findall(r"\*\*([\d.,]+)\*\*", line) == [benchmarks.number(best.median_ms)]
+    assert re.findall(r"\*\*([\d.,]+)\*\*", line) == [tables.number(best.median_ms)]
 
 
 def test_reasons_are_footnotes_and_missing_rows_are_blank(text):
@@ -83,7 +83,7 @@ def test_ratios_are_the_paired_ones(sweep):
     assert (
         loose.middle == pytest.approx(cells["P4"].median_ms / peer.median_ms) and loose.low < loose.middle < loose.high
     )
-    assert f"| {benchmarks.times(paired, strong=True)} |" in benchmarks.page(sweep)
+    assert f"| {tables.times(paired, strong=True)} |" in benchmarks.page(sweep)
 
 
 def test_what_sinks_cost(sweep, text):
