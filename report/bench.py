@@ -13,7 +13,7 @@ import threading
 import torch
 
 from grader import machine
-from report.measuring import Bench, in_a_sentence
+from report.measuring import PROTOCOL, Bench, in_a_sentence
 from report.shapes import Point, Tier
 
 SHARE = 0.97  # of the GPU's memory for tensors: the driver needs a little to load kernels
@@ -48,12 +48,17 @@ def main(device):
     torch.set_grad_enabled(False)
     if device == "cpu":
         torch.set_num_threads(1)  # steadier, beside whatever else the machine does
-    say(event="ready", machine={**machine.facts(), "clocks": machine.clocks()})
+    say(event="ready", machine=facts())
     for request in requests():
         if request["op"] == "machine":
-            say(event="machine", machine={**machine.facts(), "clocks": machine.clocks()})
+            say(event="machine", machine=facts())
         else:
             serve(request, device, say)
+
+
+def facts():
+    """What is kept with the numbers."""
+    return {**machine.facts(), "clocks": machine.clocks(), "protocol": PROTOCOL}
 
 
 def serve(request, device, say):

@@ -31,6 +31,18 @@ TIMING_SEED = 1000
 CPU_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory")
 
 
+PROTOCOL = {
+    "check": "a slice against float64 before any timing",
+    "inputs": "fresh in each round, the same for all arms; L2 flushed before each sample",
+    "ratios": "medians over rounds, 95 % bootstrap intervals",
+    "target": TARGET,
+    "min_rounds": MIN_ROUNDS,
+    "max_rounds": timing.Plan().max_rounds,
+    "slow_ms": SLOW_MS,
+    "slow_rounds": SLOW_ROUNDS,
+}
+
+
 class Failed(Exception):
     """A kernel that has no time at this point. status: as in table.STATUSES; the text is the reason."""
 
@@ -181,12 +193,8 @@ class Bench:
         """Measure `names`, their rows reported as they are known; companions are timed for the ratios alone."""
         started = time.perf_counter()
         self.check = Check(*self.inputs(CHECK_SEED), self.case.visibility)
-        arms = {}
-        for name in (name for name in table.KERNELS if name in {*names, *companions}):
-            try:
-                arms[name] = self.ready(name)
-            except Failed as failed:
-                self.report(name, names, table.not_measured(self.point.row(name), failed.status, str(failed)))
+        arms = self.all_ready(names, names)
+        arms |= self.all_ready(companions, names) if arms else {}
         self.check = None
         quick, slow = (
             {name: arm for name, arm in arms.items() if arm.slow == slow or (slow and name in ("fast", *BASES))}
@@ -197,6 +205,16 @@ class Bench:
         plan = replace(plan, budget_s=math.inf, max_rounds=SLOW_ROUNDS)
         self.take_turns(slow, [name for name in slow if slow[name].slow], names, plan)
         self.say(event="done", seconds=time.perf_counter() - started)
+
+    def all_ready(self, asked, names):
+        """{name: Arm} of those asked that are ready; the others have a row that says why, if they are in `names`."""
+        arms = {}
+        for name in asked:
+            try:
+                arms[name] = self.ready(name)
+            except Failed as failed:
+                self.report(name, names, table.not_measured(self.point.row(name), failed.status, str(failed)))
+        return arms
 
     def take_turns(self, arms, reported, names, plan):
         """Let `arms` take turns, and report the rows of those in `reported`."""
@@ -268,4 +286,6 @@ def out_of_memory(error):
 def in_a_sentence(error):
     """`RuntimeError: the first line of what it said`."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["(without words)"]
+    if out_of_memory(error):
+        lines[0] = lines[0].split(" GPU 0 has")[0]  # what else it says differs from run to run
     return f"{type(error).__name__}: {lines[0][:300]}"

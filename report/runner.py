@@ -185,18 +185,20 @@ def prepare(device, points, kernels, processes, limit, on_point, command=COMMAND
     waiting = queue.SimpleQueue()
     for point in points:
         waiting.put(point)
-    runners = []
+    runners, failures = [], []
 
     def work():
-        runner = Runner(device, limit, command)
-        runners.append(runner)
-        while True:
-            try:
+        try:
+            runner = Runner(device, limit, command)
+            runners.append(runner)
+            while True:
                 point = waiting.get_nowait()
-            except queue.Empty:
-                return
-            runner.prepare(point, kernels(point), 0.8 / processes)
-            on_point(point)
+                runner.prepare(point, kernels(point), 0.8 / processes)
+                on_point(point)
+        except NoChild as failure:
+            failures.append(failure)
+        except queue.Empty:
+            return
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(processes)]
     try:
@@ -207,3 +209,5 @@ def prepare(device, points, kernels, processes, limit, on_point, command=COMMAND
     finally:
         for runner in runners:
             runner.close()
+    if failures and not waiting.empty():
+        raise failures[0]

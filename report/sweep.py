@@ -133,7 +133,12 @@ def write_machine(path, machine, after, options):
         **machine,
         "clocks": {"before": machine.get("clocks"), "after": (after or {}).get("clocks")},
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
-        "protocol": {"budget_s": options.budget, "limit_s": options.limit, "device": options.device},
+        "protocol": {
+            **machine.get("protocol", {}),
+            "device": options.device,
+            "budget_s": options.budget,
+            "limit_s": options.limit,
+        },
     }
     fresh = path.with_name(path.name + ".new")
     fresh.write_text(json.dumps(facts, indent=2) + "\n")

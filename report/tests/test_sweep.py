@@ -87,8 +87,9 @@ def test_without_a_gpu(tmp_path, capsys):
 
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    assert status(tmp_path) == 2
-    assert "no GPU here; `python -m report.sweep --quick` needs no GPU" in capsys.readouterr().err
+    for arguments in ([], ["--prepare", "2"]):
+        assert status(tmp_path, *arguments) == 2
+        assert "no GPU here; `python -m report.sweep --quick` needs no GPU" in capsys.readouterr().err
 
 
 def test_another_version_is_untouched(fake, tmp_path, capsys):
