@@ -1,72 +1,99 @@
 """The facts of a mismatch -> words: where the wrong elements are, what is NaN, how far off."""
 
+import math
+
 TILES = (256, 128, 64, 32, 16)
 
 
 def where(facts):
-    """`First wrong row 32; rows before it agree; ...`: what the facts of compare.mismatch show."""
-    first_row = facts["row_ranges"][0][0]
-    said = []
-    if facts["unwritten"]:
-        said.append(f"{facts['unwritten']} of {facts['total']} elements of the output were never written")
-        said[-1] += ", the last rows: does the grid reach the last, ragged tile" if only_the_tail(facts) else ""
-    if facts["row_ranges"] == [(0, facts["num_rows"] - 1)]:
-        rows = "every row has wrong elements" if facts["num_rows"] > 1 else "the only row is wrong"
-    elif len(facts["row_ranges"]) == 1 and facts["row_ranges"][0][1] < facts["num_rows"] - 1:
-        rows = f"only rows {show(facts['row_ranges'])} of {facts['num_rows']} are wrong"
-    elif len(facts["row_ranges"]) > 4:
-        count = sum(last - first + 1 for first, last in facts["row_ranges"])
-        rows = f"{count} of {facts['num_rows']} rows are wrong, the first is row {first_row}"
-    elif len(facts["row_ranges"]) > 1:
-        rows = f"wrong rows {show(facts['row_ranges'])} of {facts['num_rows']}"
-    else:
-        rows = f"first wrong row {first_row}; rows before it agree"
-    said.append(rows + in_tiles(facts))
-    batches = {batch for batch, _ in facts["heads"]}
-    if len(facts["heads"]) < facts["num_heads"]:
-        some = ", ".join(f"({b}, {h})" for b, h in facts["heads"][:6])
-        more = f" and {len(facts['heads']) - 6} more" if len(facts["heads"]) > 6 else ""
-        whole = facts["num_heads"] // facts["num_batches"] * len(batches) == len(facts["heads"])
-        if whole:
-            said.append(
-                f"only in batch {', '.join(map(str, sorted(batches)))} of {facts['num_batches']}, in every head"
-            )
-        else:
-            said.append(f"only (batch, head) {some}{more} of {facts['num_heads']}")
-    if facts["columns"] and facts["columns"] != [(0, facts["num_columns"] - 1)] and facts["num_columns"] > 1:
-        said.append(f"columns {show(facts['columns'])} of {facts['num_columns']}")
-    if facts["nan"] or facts["inf"]:
-        kinds = {"NaN": facts["nan"], "infinite": facts["inf"]}
-        said.append(" and ".join(f"{count} {kind}" for kind, count in kinds.items() if count) + " values")
-    at = ", ".join(map(str, facts["first"]))
-    said.append(
-        f"at ({at}) got {facts['first_got']:.6g}, expected {facts['first_expected']:.6g}: "
-        f"off by {abs(facts['first_got'] - facts['first_expected']):.1e} where {facts['first_allowed']:.1e} is allowed"
-    )
-    if facts["worst_excess"] > 10 and facts["worst"] != facts["first"]:
-        worst = ", ".join(map(str, facts["worst"]))
-        said.append(f"at worst {facts['worst_excess']:.0f} times the allowance, at ({worst})")
-    text = "; ".join(said)
-    return f"{text[0].upper()}{text[1:]}."
+    """`First wrong row 32, where a tile of 32 begins; rows before it agree; ...`: what compare.mismatch found."""
+    parts = (rows(facts), heads(facts), columns(facts), kinds(facts), first(facts), worst(facts))
+    text = "; ".join(part for part in parts if part)
+    return f"{unwritten(facts)}{text[0].upper()}{text[1:]}."
+
+
+def unwritten(facts):
+    """A sentence of its own where elements were never written."""
+    if not facts["unwritten"]:
+        return ""
+    said = f"{facts['unwritten']} of {facts['total']} elements of the output were never written"
+    if only_the_tail(facts["row_ranges"], facts["num_rows"]):
+        return f"{said}, all in the last rows: does the grid reach the last tile of queries? "
+    return f"{said}. "
+
+
+def rows(facts):
+    ranges, num_rows = facts["row_ranges"], facts["num_rows"]
+    if ranges == [(0, num_rows - 1)]:
+        return "every row has wrong elements" if num_rows > 1 else "the only row is wrong"
+    tile = tile_of(ranges, num_rows)
+    if only_the_tail(ranges, num_rows):
+        begins = f", where a tile of {tile} begins" if tile else ""
+        return f"first wrong row {ranges[0][0]}{begins}; rows before it agree"
+    in_tiles = f", in whole tiles of {tile}" if tile else ""
+    if len(ranges) == 1:
+        return f"only rows {show(ranges)} of {num_rows} are wrong{in_tiles}"
+    if len(ranges) <= 4:
+        return f"rows {show(ranges)} of {num_rows} are wrong{in_tiles}"
+    count = sum(last - first + 1 for first, last in ranges)
+    return f"{count} of {num_rows} rows are wrong{in_tiles}; the first is row {ranges[0][0]}"
+
+
+def only_the_tail(ranges, num_rows):
+    (first, last), *more = ranges
+    return not more and last == num_rows - 1 and first > 0
+
+
+def tile_of(ranges, num_rows):
+    """The largest tile whose edges the wrong rows keep to, or None where that may be an accident."""
+    for tile in TILES:
+        if num_rows > tile and all(a % tile == 0 and ((b + 1) % tile == 0 or b == num_rows - 1) for a, b in ranges):
+            return tile
+    return None
+
+
+def heads(facts):
+    wrong, count = facts["heads"], facts["num_heads"]
+    if len(wrong) == count:
+        return ""
+    batches = sorted({batch for batch, _ in wrong})
+    if count // facts["num_batches"] * len(batches) == len(wrong):
+        return f"only in batch {', '.join(map(str, batches))} of {facts['num_batches']}, in every head"
+    some = ", ".join(f"({b}, {h})" for b, h in wrong[:6])
+    more = f" and {len(wrong) - 6} more" if len(wrong) > 6 else ""
+    return f"only (batch, head) {some}{more} of {count}"
+
+
+def columns(facts):
+    wrong, count = facts["columns"], facts["num_columns"]
+    return f"columns {show(wrong)} of {count}" if wrong and wrong != [(0, count - 1)] else ""
+
+
+def kinds(facts):
+    counts = {"NaN": facts["nan"], "infinite": facts["inf"]}
+    said = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    return f"{said} values" if said else ""
+
+
+def first(facts):
+    got, expected = facts["first_got"], facts["first_expected"]
+    said = f"at ({place(facts['first'])}) got {got:.6g}, expected {expected:.6g}"
+    if not math.isfinite(got):
+        return said
+    return f"{said}: off by {abs(got - expected):.1e} where {facts['first_allowed']:.1e} is allowed"
+
+
+def worst(facts):
+    if facts["worst_excess"] <= 10 or facts["worst"] == facts["first"]:
+        return ""
+    return f"at worst {facts['worst_excess']:.0f} times the allowance, at ({place(facts['worst'])})"
+
+
+def place(index):
+    return ", ".join(map(str, index))
 
 
 def show(ranges):
     """[(0, 3), (9, 9)] -> `0-3, 9`"""
     shown = [f"{a}-{b}" if a != b else f"{a}" for a, b in ranges[:4]]
     return ", ".join(shown) + (", ..." if len(ranges) > 4 else "")
-
-
-def only_the_tail(facts):
-    (first, last), *more = facts["row_ranges"]
-    return not more and last == facts["num_rows"] - 1 and first > 0
-
-
-def in_tiles(facts):
-    """`, in whole tiles of 32`: the largest tile whose edges the wrong rows keep to, where that is no accident."""
-    ranges, num_rows = facts["row_ranges"], facts["num_rows"]
-    if ranges == [(0, num_rows - 1)]:
-        return ""
-    for tile in TILES:
-        if all(a % tile == 0 and ((b + 1) % tile == 0 or b == num_rows - 1) for a, b in ranges) and num_rows > tile:
-            return f", in whole tiles of {tile}"
-    return ""

@@ -8,6 +8,7 @@ from collections import Counter
 
 import torch
 
+from grader import work
 from grader.compare import UNWRITTEN_BITS
 
 MOST_CELLS = 64  # of an error map, along each side
@@ -99,8 +100,9 @@ def step_for(size):
 
 
 def tile_rows(records):
-    """Rows of the kernel's tiles of queries, or TILE where they are not known."""
-    return usual(record["q"][1] - record["q"][0] + 1 for record in records)
+    """Rows of the kernel's tiles of queries as it has them most often, or TILE where they are not known."""
+    counted = Counter(record["q"][1] - record["q"][0] + 1 for record in records)
+    return max(counted, key=lambda size: (counted[size], size), default=TILE)
 
 
 # Visits --------------------------------------------------------------------------------------------------------------
@@ -159,7 +161,7 @@ def visits(case, records, place, complete):
         by_place.setdefault((record["batch"], record["head"]), []).append(record)
     if place is None or tuple(place) not in by_place:
         place = max(by_place, key=lambda p: needless(case, by_place[p]))
-    seen, bands = Seen(case), {}
+    seen, bands = work.Seen(case), {}
     for record in by_place[tuple(place)]:
         tiles = bands.setdefault(tuple(record["q"]), Counter())
         for tile, times in distinct(record).items():
@@ -170,7 +172,7 @@ def visits(case, records, place, complete):
             rows[first : last + 1] = False
         untouched = [piece for stretch in stretches_of(rows[None])[0] for piece in pieces(*stretch, tile_rows(records))]
         bands |= {tuple(piece): Counter() for piece in untouched}
-    span, shown = span_of(records), []
+    span, shown = max(work.spans_of(records).values()), []
     for q, tiles in sorted(bands.items()):
         covered = torch.zeros(case.num_keys, dtype=torch.bool)
         for first, last in tiles:
@@ -197,7 +199,7 @@ def distinct(record):
 
 def needless(case, records):
     """Keys visited that are not needed, or visited again."""
-    seen, total = Seen(case), 0
+    seen, total = work.Seen(case), 0
     for record in records:
         for (first, last), times in distinct(record).items():
             total += (last - first + 1) * (times - seen.any(record["q"], (first, last)))
@@ -205,63 +207,18 @@ def needless(case, records):
 
 
 def need(case, records, key_rows):
-    """Tiles of keys that the records visited and that the mask needs, and bytes of K and V loaded and needed.
+    """What the records visited and loaded of K and V, in tiles and in bytes, against what the mask needs.
 
-    Needed by a tile of queries: the tiles of keys, of the kernel's usual size, that hold a key which one of its
-    queries sees.
     key_rows: rows of K and of V that each program loaded.
     """
-    seen, visited, needed, met = Seen(case), Counter(), Counter(), set()
-    kernels = {record["kernel"] for record in records}
-    spans = {kernel: span_of([r for r in records if r["kernel"] == kernel]) for kernel in kernels}
-    for record in records:
-        heads = max(1, record.get("key_heads") or 1)
-        tile = (record["batch"], record["head"], *record["q"])
-        if tile not in met:  # programs that share a tile of queries need its keys once, between them
-            met.add(tile)
-            needs = seen.tiles(record["q"], spans[record["kernel"]])
-            needed.update(tiles=len(needs) * heads, rows=sum(needs) * heads)
-        visited.update(tiles=len(record["tiles"]), rows=sum(last - first + 1 for first, last in record["tiles"]))
+    needed, spans = work.need(case, records), work.spans_of(records)
     row = case.D * getattr(torch, case.dtype).itemsize
-    loaded = sum(entry["k"] + entry["v"] for entry in key_rows) or 2 * visited["rows"]
-    pairs = int(seen.mask.sum()) * case.B * case.Hq
+    visited = sum(last - first + 1 for record in records for first, last in record["tiles"])
+    loaded = sum(entry["k"] + entry["v"] for entry in key_rows) or 2 * visited
+    pairs = int(work.Seen(case).mask.sum()) * case.B * case.Hq
     return {
-        "visited_tiles": visited["tiles"], "needed_tiles": needed["tiles"],
-        "loaded_bytes": round(loaded * row), "needed_bytes": 2 * needed["rows"] * row,
+        "visited_tiles": round(sum(work.tiles_met(case, record, spans[record["kernel"]]) for record in records)),
+        "needed_tiles": needed["tiles"],
+        "loaded_bytes": round(loaded * row), "needed_bytes": 2 * needed["keys"] * row,
         "pairs": pairs, "pair_flops": 4 * pairs * case.D,
     }  # fmt: skip
-
-
-def span_of(records):
-    """Keys in a tile as the records have it most often, of those the largest: the end of the sequence cuts some off."""
-    return usual(last - first + 1 for record in records for first, last in record["tiles"])
-
-
-def usual(sizes):
-    counted = Counter(sizes)
-    return max(counted, key=lambda size: (counted[size], size), default=TILE)
-
-
-class Seen:
-    """Which keys the queries of a tile see; asked often for the same tiles."""
-
-    def __init__(self, case):
-        self.mask = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys)).numpy()
-        self.answers = {}
-
-    def keys(self, q):
-        return torch.from_numpy(self.mask[q[0] : q[1] + 1].any(0))
-
-    def tiles(self, q, span):
-        """Keys in each tile of `span` keys of which the queries see one."""
-        key = (*q, span)
-        if key not in self.answers:
-            starts = (self.keys(q).nonzero().flatten() // span).unique() * span
-            self.answers[key] = [min(span, self.mask.shape[1] - start) for start in starts.tolist()]
-        return self.answers[key]
-
-    def any(self, q, tile):
-        key = (*q, *tile)
-        if key not in self.answers:
-            self.answers[key] = bool(self.mask[q[0] : q[1] + 1, tile[0] : tile[1] + 1].any())
-        return self.answers[key]

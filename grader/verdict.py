@@ -40,7 +40,9 @@ def of_reply(problem, case, placed, reply, path, device):
         return Outcome.UNSAFE, of_undefined(problem, reply["trace"]["undefined"][0]), facts | {"trace": reply["trace"]}
     if facts:
         records = reply["trace"]["visits"] if reply["trace"] else ()
-        causes = diagnose.causes(problem, case, placed, outputs[0], answer, records)
+        causes = []
+        if facts["unwritten"] < facts["wrong"]:  # what was never written equals nothing
+            causes = diagnose.causes(problem, case, placed, outputs[0], answer, records)
         facts |= {"where": locate.where(facts), "what": "output", "tiles": met.tile_sizes(records)}
         facts["order"] = met.order_of(records, facts["tiles"])
         return Outcome.WRONG, *with_causes(facts, causes)

@@ -1,6 +1,6 @@
 """Work counted: what a kernel loaded of K and V against what its mask needs, and copies that nobody needs."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import torch
 
@@ -45,46 +45,36 @@ def copied_out(case, trace):
 def needless_tiles(case, trace):
     """Tiles of keys that no query of the tile sees, or that are loaded again and again.
 
-    What a tile of queries needs is the tiles of keys, of the kernel's own size, that hold a key which any of its
-    queries sees; SLACK_TILES more are allowed for tiles that do not start at multiples of their size, twice where there
-    are sinks apart from the window. Loaded is what the dots met or what the programs loaded, whichever is more.
+    SLACK_TILES more than a tile of queries needs are allowed each time it is taken up, for tiles that do not start at
+    multiples of their size, twice where there are sinks apart from the window. Loaded is what the dots met or what the
+    programs loaded, whichever is more.
     """
-    mask = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
+    visits = [record for record in trace["visits"] if record["tiles"]]
+    seen, spans, needed = Seen(case), spans_of(visits), need(case, visits)
     rows = {(entry["kernel"], entry["program"]): max(entry["k"], entry["v"]) for entry in trace["key_rows"]}
     by_program = defaultdict(list)
-    spans = defaultdict(int)  # of each kernel's whole tiles: the end of the sequence cuts some off
-    for record in (record for record in trace["visits"] if record["tiles"]):
+    for record in visits:
         by_program[record["kernel"], record["program"]].append(record)
-        spans[record["kernel"]] = max(spans[record["kernel"]], record["span"])
-    loaded = needed = allowed = total = 0
+    loaded = allowed = 0
     worst = None
     for program, records in by_program.items():
         span = spans[program[0]]
-        need = sum(tiles_needed(case, mask, record, span) for record in records)
-        met = sum(len(record["tiles"]) for record in records)
-        total += sum(-(-case.num_keys // span) * record["key_heads"] for record in records)
+        needs = sum(len(seen.tiles(record["q"], span)) * record["key_heads"] for record in records)
+        met = sum(tiles_met(case, record, span) for record in records)
         loads = max(met, rows.get(program, 0) / span)
-        loaded, needed = loaded + loads, needed + need
-        allowed += need + SLACK_TILES * (2 if case.sinks else 1) * len(records)
-        if worst is None or loads - need > worst[0]:
-            worst = loads - need, records, loads, need
+        loaded += loads
+        allowed += needs + SLACK_TILES * (2 if case.sinks else 1) * len(records)
+        if worst is None or loads - needs > worst[0]:
+            worst = loads - needs, records, loads, needs, span
     if loaded <= allowed:
         return None
-    facts = {"tiles_loaded": round(loaded), "tiles_needed": needed, "tiles_allowed": allowed, "tiles": total}
-    _, records, loads, need = worst
+    _, records, loads, needs, span = worst
     sentence = (
-        f"{records[0]['kernel']} loads {loaded:.0f} tiles of keys where this mask needs {needed} of {total}: query "
-        f"rows {show_rows(records)} load {loads:.0f} tiles of {spans[records[0]['kernel']]} and see keys in {need}"
+        f"{records[0]['kernel']} loads {loaded:.0f} tiles of keys where this mask needs {needed['tiles']} of "
+        f"{needed['of']}: query rows {show_rows(records)} load {loads:.0f} tiles of {span} and see keys in {needs}"
     )
-    return f"{sentence}{unseen(mask, records)}.", facts
-
-
-def tiles_needed(case, mask, record, span):
-    """Tiles of `span` keys that hold a key which one of its queries sees, once for each head of keys."""
-    first, last = record["q"]
-    seen = mask[first : last + 1].any(0)
-    padded = torch.nn.functional.pad(seen, (0, -case.num_keys % span))
-    return int(padded.view(-1, span).any(1).sum()) * record["key_heads"]
+    facts = {"tiles_loaded": round(loaded), "tiles_needed": needed["tiles"], "tiles_allowed": allowed}
+    return f"{sentence}{unseen(seen, records)}.", facts | {"tiles": needed["of"]}
 
 
 def show_rows(records):
@@ -92,11 +82,68 @@ def show_rows(records):
     return f"{rows[0][0]}-{rows[0][1]}" + (f" and {len(rows) - 1} more tiles" if len(rows) > 1 else "")
 
 
-def unseen(mask, records):
+def unseen(seen, records):
     """`; keys 128-255 none of them sees`: the stretch of tiles met that no query of the first record sees."""
-    first, last = records[0]["q"]
-    seen = mask[first : last + 1].any(0)
-    hidden = [(a, min(b, len(seen) - 1)) for a, b in records[0]["tiles"] if not seen[a : b + 1].any()]
+    hidden = [tile for tile in records[0]["tiles"] if not seen.any(records[0]["q"], tile)]
     if not hidden:
         return ""
     return f"; keys {min(a for a, _ in hidden)}-{max(b for _, b in hidden)} hold tiles that none of them sees"
+
+
+# What is needed: the one measure, for the verdict and for the picture ------------------------------------------------
+
+
+def need(case, records):
+    """{"tiles", "keys", "of"}: tiles of keys that the mask needs, the keys in them, and how many tiles there are.
+
+    A tile of queries needs the tiles of keys, of the kernel's own size, that hold a key which one of its queries sees.
+    Programs that share a tile of queries need them once, between them.
+    records: of the trace, those that met keys.
+    """
+    seen, spans, counted, taken_up = Seen(case), spans_of(records), Counter(tiles=0, keys=0, of=0), set()
+    for record in records:
+        tile = (record["batch"], record["head"], *record["q"])
+        if tile not in taken_up:
+            taken_up.add(tile)
+            span, heads = spans[record["kernel"]], record["key_heads"]
+            keys = seen.tiles(record["q"], span)
+            counted.update(tiles=len(keys) * heads, keys=sum(keys) * heads, of=-(-case.num_keys // span) * heads)
+    return dict(counted)
+
+
+def spans_of(records):
+    """{kernel: keys in its largest tile}: an end cuts some off, others are small for the diagonal or the sinks."""
+    spans = defaultdict(int)
+    for record in records:
+        spans[record["kernel"]] = max(spans[record["kernel"]], record["span"])
+    return spans
+
+
+def tiles_met(case, record, span):
+    """Tiles of `span` keys that a record met: a smaller one is a part of one, but whole where the sequence ends."""
+    return sum(1 if last == case.num_keys - 1 else (last - first + 1) / span for first, last in record["tiles"])
+
+
+class Seen:
+    """Which keys the queries of a tile see; asked often for the same tiles."""
+
+    def __init__(self, case):
+        self.mask = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys)).numpy()
+        self.answers = {}
+
+    def keys(self, q):
+        return torch.from_numpy(self.mask[q[0] : q[1] + 1].any(0))
+
+    def tiles(self, q, span):
+        """Keys in each tile of `span` keys of which the queries see one."""
+        key = (*q, span)
+        if key not in self.answers:
+            starts = (self.keys(q).nonzero().flatten() // span).unique() * span
+            self.answers[key] = [min(span, self.mask.shape[1] - start) for start in starts.tolist()]
+        return self.answers[key]
+
+    def any(self, q, tile):
+        key = (*q, *tile)
+        if key not in self.answers:
+            self.answers[key] = bool(self.mask[q[0] : q[1] + 1, tile[0] : tile[1] + 1].any())
+        return self.answers[key]

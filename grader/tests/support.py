@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from grader.assignment import PROBLEMS
 from grader.grading import Request, grade
 
@@ -13,7 +15,17 @@ def solution(problem_id):
     return (SOLUTIONS / PROBLEMS[problem_id].module).read_text()
 
 
+def triton_version():
+    """(3, 7), of the triton that is installed."""
+    import triton
+
+    return tuple(map(int, triton.__version__.split(".")[:2]))
+
+
 def honest(name):
+    """The source of an honest kernel; skips the test that asks for it where this triton lacks what it is made of."""
+    if name == "p3_block_pointers" and triton_version() >= (3, 9):
+        pytest.skip("triton 3.9 and later have no block pointers")
     return (ROOT / "grader" / "tests" / "honest" / f"{name}.py").read_text()
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from grader.tests.broken.memory import MEMORY
-from grader.tests.broken.mistakes import MISTAKES
-from grader.tests.broken.on_honest import ON_HONEST
+from grader.tests.broken.mistakes import MISTAKES, ON_HONEST, read
 from grader.tests.broken.wasteful import WASTEFUL
 from grader.tests.support import grade_text, honest, solution
 
@@ -48,6 +47,33 @@ def test_no_case_of_a_problem_names_another_cause(name, tmp_path):
     assert bool(named) is bool(MISLEADING[name])
 
 
+def test_rows_that_were_never_written_equal_nothing(tmp_path):
+    source = solution("p6").replace("triton.cdiv(N, BLOCK_Q)", "max(1, N // BLOCK_Q)")
+    (result,) = grade_text(tmp_path, "p6", source, names=["ragged tail"])
+    assert result.sentence.startswith("256 of 33024 elements of the output were never written, all in the last rows: ")
+    assert not result.facts["causes"]
+
+
 def test_names_are_unique():
     names = [name_of(mistake) for mistake in ALL]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    "lines", ["- a\n+ b", "- a\nb\n? whole tiles", "a\n+ b\n? whole tiles: words", "- a\n+ b\n? (wrong): words"]
+)
+def test_a_mistake_that_cannot_be_read_is_named(lines, tmp_path):
+    (tmp_path / "mistakes.txt").write_text(f"# how\n\np1: a name\n{lines}\n")
+    with pytest.raises(ValueError, match="'p1: a name' is not followed by"):
+        read(tmp_path / "mistakes.txt")
+
+
+def test_a_mistake_is_read_as_it_is_written(tmp_path):
+    text = "p1: a name: with colons\n- one\n+ two\\n  three\n- four\n+\n? q, k and v (timed out): words: more\n"
+    (tmp_path / "mistakes.txt").write_text(text + "\n# a heading\n\np3_natural_exp: b\n- x\n+ y\n? whole tiles\n")
+    first, second = read(tmp_path / "mistakes.txt")
+    assert (first.problem, first.name, first.base) == ("p1", "a name: with colons", "")
+    assert first.was == ("one", "four") and first.now == ("two\n  three", "")
+    assert (first.case, first.outcome.value, first.because) == ("q, k and v", "timed out", "words: more")
+    assert (second.problem, second.base, second.outcome.value) == ("p3", "p3_natural_exp", "wrong")
+    assert not second.because

@@ -71,7 +71,7 @@ def test_wrong_answer_names_the_window(tmp_path):
     assert done.returncode == 1
     head = 'p6 "ragged tail" (B=2 Hq=2 Hkv=1 N=129 D=64 window=32, float16, seed 3): wrong'
     assert head in done.stdout
-    assert "First wrong row 32; rows before it agree" in done.stdout
+    assert "First wrong row 32, where a tile of 32 begins; rows before it agree" in done.stdout
     assert "Your output equals a window of 33." in done.stdout
     assert 'again: make grade P=6 CASE="ragged tail" SUBMISSION="' in done.stdout
 

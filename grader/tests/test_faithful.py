@@ -10,7 +10,7 @@ import pytest
 
 from grader.assignment import Case
 from grader.result import Outcome
-from grader.tests.support import grade_text, solution
+from grader.tests.support import grade_text, solution, triton_version
 
 ARITHMETIC = Path(__file__).with_name("arithmetic.py")
 HEAD = """
@@ -101,10 +101,8 @@ def test_what_does_not_compile_is_refused(body, words, tmp_path):
 
 
 def test_chained_comparisons_as_this_triton_compiles_them(tmp_path):
-    import triton
-
     body = "y = tl.where(2 < d < 5, 1.0, 0.0)"
-    if tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9):
+    if triton_version() < (3, 9):
         result = verdict(tmp_path, body)
         assert result.outcome is Outcome.CRASHED and "chained comparison does not compile" in result.sentence
     else:

@@ -48,6 +48,13 @@ def test_what_a_submission_does_wrong(statement, outcome, words, tmp_path):
     assert (result.outcome, words in result.sentence) == (outcome, True), result
 
 
+@pytest.mark.parametrize(("problem", "case"), [("p1", "causal, ragged"), ("p3", "ragged tail")])
+def test_a_default_device_that_a_module_sets_does_not_reach_the_worker(problem, case, tmp_path):
+    source = solution(problem).replace("import torch\n", 'import torch\n\ntorch.set_default_device("meta")\n', 1)
+    result = verdict(tmp_path, source, [case], problem)
+    assert result.outcome is Outcome.PASSED, result.sentence
+
+
 def test_a_crash_costs_one_case_only(tmp_path):
     source = solution("p1").replace(
         "    check_arguments(q, k, v, is_causal)\n", "    import os\n    if q.shape[2] == 7: os._exit(1)\n"

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from grader import score
 from grader.assignment import POINTS
+from grader.diagnose import Cause
 from grader.grading import Request
 from grader.render import gradescope, terminal
 from grader.result import Aspect, Outcome, Result
@@ -80,6 +81,36 @@ def test_terminal_counts_what_is_the_same(tmp_path):
     results = [result("p3", f"case {i}", Outcome.CRASHED, sentence="KeyError") for i in range(4)]
     text = show(results, tmp_path)
     assert text.count("KeyError") == 2 and "the same in 3 more cases" in text
+
+
+def wrong(case, equals="", sentence="First wrong row 32."):
+    causes = [Cause(equals, "how old may a key be?", "Windows")] if equals else []
+    said = f"Your output equals {equals}. {sentence}" if equals else sentence
+    return result("p3", case, Outcome.WRONG, sentence=said, facts={"causes": causes})
+
+
+def test_terminal_shows_one_case_of_each_cause_whatever_its_numbers(tmp_path):
+    windows = [wrong(f"case {size}", f"a window of {size}") for size in (33, 6, 78)]
+    text = show([*windows, wrong("scaled", "attention without a scale")], tmp_path)
+    assert "a window of 33" in text and "case 6" not in text and "case 78" not in text
+    assert text.count("the same cause in 2 more cases") == 1 == text.count("the same cause")
+    assert "attention without a scale" in text
+
+
+def test_terminal_says_one_more_case_of_one(tmp_path):
+    text = show([wrong(f"case {size}", f"a window of {size}") for size in (33, 6)], tmp_path)
+    assert "the same cause in 1 more case\n" in text
+
+
+def test_terminal_shows_wrong_places_apart_where_no_cause_is_known(tmp_path):
+    text = show([wrong("a", sentence="First wrong row 3."), wrong("b", sentence="First wrong row 5.")], tmp_path)
+    assert "First wrong row 3." in text and "First wrong row 5." in text and "the same" not in text
+
+
+def test_other_numbers_in_a_sentence_make_no_other_message():
+    loads = [result("p4", c, Outcome.WASTEFUL, sentence=f"loads {n} tiles") for c, n in (("a", 18), ("b", 46))]
+    crash = result("p4", "c", Outcome.CRASHED, sentence="loads 18 tiles")
+    assert loads[0].message == loads[1].message != crash.message
 
 
 def test_terminal_keeps_an_unfinished_problem_to_one_line(tmp_path):

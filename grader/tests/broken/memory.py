@@ -1,9 +1,10 @@
 """Kernels that touch memory they may not touch, many with the right values: each is unsafe, at the right line."""
 
 from grader.result import Outcome
-from grader.tests.broken.mistakes import STORE, mistake
+from grader.tests.broken.mistakes import mistake
 
 K_LOAD, V_LOAD = (f"{t} = tl.load({t}_ptrs, mask=in_bounds, other=0.0)" for t in "kv")
+STORE = "tl.store(o_ptrs, o.to(O.dtype.element_ty), mask=q_pos[:, None] < N)"
 Q_LOAD = "q = tl.load(q_ptrs, mask=q_pos[:, None] < N, other=0.0)"
 Q_OFFSET = "Q += batch * stride_qb + head * stride_qh"
 O_OFFSET = "O += batch * stride_ob + head * stride_oh"

@@ -1,0 +1,53 @@
+"""What the README and CONTRIBUTING.md say of the rooms is true: every module is named, every arrow is an import."""
+
+import ast
+import itertools
+import re
+
+import pytest
+
+from grader.tests.support import ROOT
+
+GRADER = ROOT / "grader"
+MODULES = [path for folder in (GRADER, GRADER / "child") for path in folder.glob("*.py") if path.stem != "__init__"]
+BY_NAME = {path.stem: path for path in (*MODULES, *(GRADER / "render").glob("*.py"))}
+FENCE = re.compile(r"^```\n(.*?)^```\n", re.S | re.M)
+
+
+def arrows():
+    """(imported, importer) for each arrow of CONTRIBUTING.md."""
+    found = []
+    for block in FENCE.findall((ROOT / "CONTRIBUTING.md").read_text()):
+        for line in (line for line in block.splitlines() if " <- " in line):
+            groups = [group.split(", ") for group in line.split(" <- ")]
+            for left, right in itertools.pairwise(groups):
+                found += itertools.product(left, right)
+    return found
+
+
+def imported_by(path):
+    """The last names of all that a module imports, wherever it does."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.name.split(".")[-1] for alias in node.names}
+            names |= {node.module.split(".")[-1]} if isinstance(node, ast.ImportFrom) else set()
+    return names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_tree_names_every_module(path):
+    (tree,) = (block for block in FENCE.findall((ROOT / "README.md").read_text()) if "\ngrader/\n" in block)
+    assert re.search(rf"\b{path.name}\b", tree), f"README.md's tree does not name {path.name}"
+
+
+def test_every_arrow_is_an_import():
+    assert len(arrows()) > 40
+    wrong = [f"{a} <- {b}" for a, b in arrows() if a not in BY_NAME or a not in imported_by(BY_NAME[b])]
+    assert not wrong, f"CONTRIBUTING.md draws arrows that are not there: {wrong}"
+
+
+def test_the_arrows_name_every_module_that_imports_another():
+    drawn = {name for pair in arrows() for name in pair}
+    joined = {path.stem for path in MODULES if imported_by(path) & set(BY_NAME)}
+    assert not joined - drawn, f"CONTRIBUTING.md's arrows leave out {sorted(joined - drawn)}"

@@ -1,0 +1,384 @@
+"""The fast form of P3 to P7: one kernel for Hopper GPUs that keeps their matrix units busy. Not a problem: read it last.
+
+The plain kernels of P3 to P7 wait: for a tile to arrive, for the scores, for the softmax. Here nothing that can be avoided
+waits, and the mask's arithmetic stays what it was. Four ideas, each on top of the one before:
+
+    tensor descriptors   one thread asks the copy engine (TMA) for a whole tile; it fills rows past the end with zeros
+    two kinds of warps   a producer only asks for tiles, consumers only compute (64 rows of queries each, sharing K and V);
+                         a barrier for each buffer says "filled", another says "free"
+    overlap              the products are asynchronous: while tile j's probabilities meet V, the softmax of tile j + 1 runs
+    packed heads         under a window, the query heads that share K and V share a tile: fewer keys for each row
+
+Tiles of keys are visited from the newest to the oldest: what needs a mask, the diagonal, comes first, then the inside
+without a mask, then the window's edge; the sinks lie before all of them. The online softmax does not mind the order.
+
+One program, 2 consumers, BLOCK_K = 64, a window; the number is the order, 'm' marks the tiles with a mask
+
+        key tile            oldest              newest
+        rows of consumer 0  [4m] [ 3] [ 2] [1m] [0m]        both consumers read the same tiles;
+        rows of consumer 1  [4m] [ 3] [ 2] [1m] [0m]        sinks, if any, before tile 0
+
+It is written in Gluon, the layer under Triton's language where layouts, barriers and warps are in the programmer's
+hands. It has no interpreter: it runs on Hopper GPUs (compute capability 9.0) only.
+
+Source: Shah et al., "FlashAttention-3", 2024, sections 3.1 (producer and consumers) and 3.2 (overlap within a consumer);
+Ainslie et al., "GQA", 2023, for the heads; Xiao et al., "Attention Sinks", 2023, section 3, for the mask.
+"""
+
+import math
+
+import torch
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+HEAD_DIMS = (16, 32, 64, 128, 256)
+DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
+LOG2_E = 1.4426950408889634
+MOST_PACKED = 8  # heads that share a tile of queries: eight rows of each at the least
+ROWS = gl.constexpr(64)  # of queries for one consumer: four warps, the height of one matrix instruction
+
+
+# Rings of buffers: the producer fills, the consumers take and release ------------------------------------------------
+
+
+@gluon.jit
+def make_ring(desc, STAGES: gl.constexpr, READERS: gl.constexpr):
+    """STAGES buffers for tiles of `desc`; for each a barrier "filled" and one "free", which READERS must reach."""
+    tiles = gl.allocate_shared_memory(desc.dtype, [STAGES] + desc.block_shape, desc.layout)
+    filled = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(filled.index(stage), count=1)
+        mbarrier.init(free.index(stage), count=READERS)
+    return tiles, filled, free
+
+
+@gluon.jit
+def fill(ring, desc, i, batch, head, row, STAGES: gl.constexpr):
+    """Ask for the i-th tile, the rows from `row` on, once its buffer is free."""
+    tiles, filled, free = ring
+    stage = i % STAGES
+    mbarrier.wait(free.index(stage), (i // STAGES & 1) ^ 1)  # a fresh barrier counts as passed
+    mbarrier.expect(filled.index(stage), desc.block_type.nbytes)
+    tma.async_copy_global_to_shared(desc, [batch, head, row, 0], filled.index(stage), tiles.index(stage))
+
+
+@gluon.jit
+def take(ring, i, SIZE: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr):
+    """The i-th tile (SIZE, D) in shared memory, once it is there."""
+    tiles, filled, free = ring
+    mbarrier.wait(filled.index(i % STAGES), i // STAGES & 1)
+    return tiles.index(i % STAGES).reshape([SIZE, D])
+
+
+@gluon.jit
+def release(ring, i, STAGES: gl.constexpr):
+    """This consumer has read the i-th tile."""
+    tiles, filled, free = ring
+    mbarrier.arrive(free.index(i % STAGES), count=1)
+
+
+# The producer: one warp that asks for tiles ---------------------------------------------------------------------------
+
+
+@gluon.jit
+def produce(
+    descs, rings, place, span,
+    BLOCK_K: gl.constexpr, BLOCK_SINK: gl.constexpr, PACK: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    """Q for each consumer, then the sinks, then K and V from the newest tile to the oldest."""
+    q_desc, k_desc, v_desc, sink_k_desc, sink_v_desc = descs
+    q_ring, k_ring, v_ring, sink_k_ring, sink_v_ring = rings
+    batch, head, kv_head, q_start = place
+    end, tiles, diagonal, edge, sink_end = span
+    for consumer in gl.static_range(CONSUMERS):
+        fill(q_ring, q_desc, consumer, batch, head, q_start + consumer * (ROWS // PACK), CONSUMERS)
+    if BLOCK_SINK > 0:
+        for i in range(gl.cdiv(sink_end, BLOCK_SINK)):
+            fill(sink_k_ring, sink_k_desc, i, batch, kv_head, i * BLOCK_SINK, 1)
+            fill(sink_v_ring, sink_v_desc, i, batch, kv_head, i * BLOCK_SINK, 1)
+    for i in range(tiles):
+        fill(k_ring, k_desc, i, batch, kv_head, end - (i + 1) * BLOCK_K, STAGES)
+        fill(v_ring, v_desc, i, batch, kv_head, end - (i + 1) * BLOCK_K, STAGES)
+
+
+# A consumer: four warps, 64 rows ---------------------------------------------------------------------------------------
+
+
+@gluon.jit
+def softmax_step(scores, row_max, row_sum, qk_scale):
+    """(p, alpha, new_max, row_sum): the probabilities of this tile, and what earlier tiles are rescaled by."""
+    new_max = gl.maximum(row_max, gl.max(scores, 1) * qk_scale)
+    # A row that has seen no key yet has the maximum -inf: its pivot must be finite, or exp2(-inf - -inf) is NaN.
+    pivot = gl.where(new_max == float("-inf"), 0.0, new_max)
+    alpha = gl.exp2(row_max - pivot)
+    p = gl.exp2(scores * qk_scale - pivot[:, None])
+    return p, alpha, new_max, row_sum * alpha + gl.sum(p, 1)
+
+
+@gluon.jit
+def hide_young(scores, q_pos, k_start, BLOCK_K: gl.constexpr, LAYOUT: gl.constexpr):
+    """-inf for keys after the query: tiles on the diagonal."""
+    k_pos = k_start + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, LAYOUT))
+    return gl.where(q_pos[:, None] >= k_pos[None, :], scores, float("-inf"))
+
+
+@gluon.jit
+def hide_old(
+    scores, q_pos, k_start, window_size, sink_size, BLOCK_K: gl.constexpr, WINDOW: gl.constexpr, LAYOUT: gl.constexpr
+):
+    """-inf for keys that have left the window and are no sinks; the oldest tile may also begin before the first key."""
+    k_pos = k_start + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, LAYOUT))
+    visible = (k_pos >= 0)[None, :]
+    if WINDOW:
+        visible = visible & ((q_pos[:, None] - k_pos[None, :] < window_size) | (k_pos < sink_size)[None, :])
+    return gl.where(visible, scores, float("-inf"))
+
+
+@gluon.jit
+def consume(
+    o_desc, rings, place, span, window_size, sink_size, qk_scale, consumer: gl.constexpr,
+    D: gl.constexpr, BLOCK_K: gl.constexpr, BLOCK_SINK: gl.constexpr, PACK: gl.constexpr, CONSUMERS: gl.constexpr,
+    STAGES: gl.constexpr, IS_CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
+):  # fmt: skip
+    """The online softmax of 64 rows: PACK heads of 64 / PACK tokens each."""
+    S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_K, 16])  # where scores lie in registers
+    O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    P: gl.constexpr = gl.DotOperandLayout(0, O, 2)
+    S_ROWS: gl.constexpr = gl.SliceLayout(1, S)
+    O_ROWS: gl.constexpr = gl.SliceLayout(1, O)
+    q_ring, k_ring, v_ring, sink_k_ring, sink_v_ring = rings
+    batch, head, kv_head, q_start = place
+    end, tiles, diagonal, edge, sink_end = span
+
+    first_row = q_start + consumer * (ROWS // PACK)
+    q_pos = first_row + gl.arange(0, ROWS, layout=S_ROWS) % (ROWS // PACK)
+    row_max = gl.full([ROWS], float("-inf"), gl.float32, S_ROWS)  # the paper's m, in base 2
+    row_sum = gl.full([ROWS], 0.0, gl.float32, S_ROWS)  # the paper's l
+    acc = gl.zeros([ROWS, D], gl.float32, O)
+    no_scores = gl.zeros([ROWS, BLOCK_K], gl.float32, S)
+    q = take(q_ring, consumer, ROWS, D, CONSUMERS)
+
+    # The sinks that the window's tiles do not reach.
+    if BLOCK_SINK > 0:
+        T: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_SINK, 16])
+        T_ROWS: gl.constexpr = gl.SliceLayout(1, T)
+        for i in range(gl.cdiv(sink_end, BLOCK_SINK)):
+            k = take(sink_k_ring, i, BLOCK_SINK, D, 1)
+            scores = warpgroup_mma(q, k.permute((1, 0)), gl.zeros([ROWS, BLOCK_SINK], gl.float32, T), use_acc=False)
+            release(sink_k_ring, i, 1)
+            k_pos = i * BLOCK_SINK + gl.arange(0, BLOCK_SINK, layout=gl.SliceLayout(0, T))
+            scores = gl.where((k_pos < sink_end)[None, :], scores, float("-inf"))
+            known = gl.convert_layout(row_max, T_ROWS), gl.convert_layout(row_sum, T_ROWS)
+            p, alpha, new_max, new_sum = softmax_step(scores, known[0], known[1], qk_scale)
+            row_max, row_sum = gl.convert_layout(new_max, S_ROWS), gl.convert_layout(new_sum, S_ROWS)
+            acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
+            v = take(sink_v_ring, i, BLOCK_SINK, D, 1)
+            acc = warpgroup_mma(gl.convert_layout(p.to(o_desc.dtype), P), v, acc)
+            release(sink_v_ring, i, 1)
+
+    # Tile 0 has no product with V to overlap with.
+    k = take(k_ring, 0, BLOCK_K, D, STAGES)
+    scores = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False)
+    release(k_ring, 0, STAGES)
+    if IS_CAUSAL:
+        scores = hide_young(scores, q_pos, end - BLOCK_K, BLOCK_K, S)
+    if edge <= 0:
+        scores = hide_old(scores, q_pos, end - BLOCK_K, window_size, sink_size, BLOCK_K, WINDOW, S)
+    p, alpha, row_max, row_sum = softmax_step(scores, row_max, row_sum, qk_scale)
+    acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
+    p = gl.convert_layout(p.to(o_desc.dtype), P)
+    for i in range(1, tiles):
+        k = take(k_ring, i, BLOCK_K, D, STAGES)
+        scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
+        v = take(v_ring, i - 1, BLOCK_K, D, STAGES)
+        acc_later = warpgroup_mma(p, v, acc, is_async=True)
+        scores = warpgroup_mma_wait(1, [scores_later])  # all but the newest product: p @ v goes on
+        release(k_ring, i, STAGES)
+        k_start = end - (i + 1) * BLOCK_K
+        if i < diagonal:
+            scores = hide_young(scores, q_pos, k_start, BLOCK_K, S)
+        if i >= edge:
+            scores = hide_old(scores, q_pos, k_start, window_size, sink_size, BLOCK_K, WINDOW, S)
+        p_next, alpha, row_max, row_sum = softmax_step(scores, row_max, row_sum, qk_scale)
+        acc = warpgroup_mma_wait(0, [acc_later])
+        release(v_ring, i - 1, STAGES)
+        acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
+        p = gl.convert_layout(p_next.to(o_desc.dtype), P)
+    v = take(v_ring, tiles - 1, BLOCK_K, D, STAGES)
+    acc = warpgroup_mma(p, v, acc)
+
+    o = acc / gl.convert_layout(row_sum, O_ROWS)[:, None]
+    q.store(o.to(o_desc.dtype))  # q is not needed any more: its buffer takes o on the way out
+    fence_async_shared()
+    tma.async_copy_shared_to_global(o_desc, [batch, head, first_row, 0], q_ring[0].index(consumer))
+    tma.store_wait(0)
+
+
+# One program: CONSUMERS x 64 rows of queries ----------------------------------------------------------------------------
+
+
+@gluon.jit
+def fast_attention_kernel(
+    q_desc, k_desc, v_desc, o_desc, sink_k_desc, sink_v_desc,
+    N, Hq, group, query_tiles, window_size, sink_size, qk_scale,
+    D: gl.constexpr, BLOCK_K: gl.constexpr, BLOCK_SINK: gl.constexpr, PACK: gl.constexpr, CONSUMERS: gl.constexpr,
+    STAGES: gl.constexpr, REGISTERS: gl.constexpr, IS_CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
+):  # fmt: skip
+    """Grid: (query tiles x heads / PACK x B). The longest rows of a head first, so that no long one is left to the end."""
+    program = gl.program_id(0)
+    heads = Hq // PACK
+    tile = query_tiles - 1 - program % query_tiles
+    batch = program // query_tiles // heads
+    head = program // query_tiles % heads * PACK
+    TOKENS: gl.constexpr = CONSUMERS * ROWS // PACK
+    q_start = tile * TOKENS
+    place = (batch, head, head // group, q_start)
+
+    # Tile i holds the keys [end - (i + 1) * BLOCK_K, end - i * BLOCK_K).
+    end, oldest, oldest_for_last = N, 0, 0
+    if IS_CAUSAL:
+        end = gl.minimum(q_start + TOKENS, N)
+    if WINDOW:
+        oldest = gl.maximum(0, q_start - window_size + 1)
+        oldest_for_last = gl.maximum(0, end - window_size)
+    tiles = gl.cdiv(end - oldest, BLOCK_K)
+    diagonal = 0
+    if IS_CAUSAL:
+        diagonal = gl.cdiv(end - 1 - q_start, BLOCK_K)  # tiles that hold a key younger than the first query
+    edge = (end - oldest_for_last) // BLOCK_K  # from here on tiles hold keys too old for the last query
+    sink_end = gl.minimum(sink_size, gl.maximum(0, end - tiles * BLOCK_K))
+    span = (end, tiles, diagonal, edge, sink_end)
+
+    rings = (
+        make_ring(q_desc, CONSUMERS, 1),
+        make_ring(k_desc, STAGES, CONSUMERS),
+        make_ring(v_desc, STAGES, CONSUMERS),
+        make_ring(sink_k_desc, 1, CONSUMERS),
+        make_ring(sink_v_desc, 1, CONSUMERS),
+    )
+    fence_async_shared()
+    descs = (q_desc, k_desc, v_desc, sink_k_desc, sink_v_desc)
+    gl.static_assert(CONSUMERS == 2 or CONSUMERS == 3)
+    if CONSUMERS == 2:
+        gl.warp_specialize(
+            [
+                (consume, (o_desc, rings, place, span, window_size, sink_size, qk_scale, 0,
+                           D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
+                (consume, (o_desc, rings, place, span, window_size, sink_size, qk_scale, 1,
+                           D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
+                (produce, (descs, rings, place, span, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES)),
+            ],
+            [4, 1], [REGISTERS, 24],
+        )  # fmt: skip
+    else:
+        gl.warp_specialize(
+            [
+                (consume, (o_desc, rings, place, span, window_size, sink_size, qk_scale, 0,
+                           D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
+                (consume, (o_desc, rings, place, span, window_size, sink_size, qk_scale, 1,
+                           D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
+                (consume, (o_desc, rings, place, span, window_size, sink_size, qk_scale, 2,
+                           D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
+                (produce, (descs, rings, place, span, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES)),
+            ],
+            [4, 4, 1], [REGISTERS, REGISTERS, 24],
+        )  # fmt: skip
+
+
+# (BLOCK_K, CONSUMERS, STAGES, registers of a consumer's thread) by head dim, tuned on an H200.
+TILES = {16: (128, 3, 2, 160), 32: (128, 3, 2, 160), 64: (128, 3, 2, 160), 128: (128, 2, 2, 240), 256: (64, 2, 2, 240)}
+
+
+def choose_tiles(D, window_size):
+    """BLOCK_K, CONSUMERS, STAGES, registers: as tuned; under a narrow window tiles of 64 keys."""
+    BLOCK_K, CONSUMERS, STAGES, registers = TILES[D]
+    if window_size is not None and window_size <= 256:
+        BLOCK_K = 64
+    return BLOCK_K, CONSUMERS, STAGES, registers
+
+
+def describe(tensor, heads, rows):
+    """A tensor descriptor of (B, H, N, D) for tiles (1, heads, rows, D)."""
+    block = [1, heads, rows, tensor.shape[3]]
+    layout = gl.NVMMASharedLayout.get_default_for(block, DTYPES[tensor.dtype])
+    # A dimension of size 1 may have any stride; the copy engine wants multiples of 16 bytes all the same.
+    strides = [
+        stride if size > 1 else tensor.shape[3] for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    ]
+    return TensorDescriptor(tensor, list(tensor.shape), [*strides[:3], 1], block, layout)
+
+
+def aligned(tensor):
+    """The tensor, or a copy where the copy engine cannot read it: 16 bytes for its start and for every stride."""
+    size = tensor.element_size()
+    strides = [stride for length, stride in zip(tensor.shape[:3], tensor.stride(), strict=False) if length > 1]
+    fits = tensor.data_ptr() % 16 == 0 and all(stride > 0 and stride * size % 16 == 0 for stride in strides)
+    return tensor if fits else tensor.clone(memory_format=torch.contiguous_format)
+
+
+def check_arguments(q, k, v, is_causal, window_size, sink_size):
+    """Raise ValueError, with the offending values in the text, unless the arguments are legal."""
+    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    if not q.dim() == k.dim() == v.dim() == 4 or 0 in (*q.shape, *k.shape, *v.shape):
+        raise ValueError(f"q, k and v must be (B, H, N, D) with no empty dimension; got {shapes}")
+    if k.shape != v.shape or (q.shape[0], *q.shape[2:]) != (k.shape[0], *k.shape[2:]):
+        raise ValueError(f"k and v must have one shape, and B, N and D of q; got {shapes}")
+    if q.shape[1] % k.shape[1]:
+        raise ValueError(f"Hq must be a multiple of Hkv; got Hq={q.shape[1]}, Hkv={k.shape[1]}")
+    if q.shape[3] not in HEAD_DIMS:
+        raise ValueError(f"head dim must be one of {HEAD_DIMS}; got D={q.shape[3]}")
+    if not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES:
+        raise ValueError(f"q, k and v must share one dtype of {(*DTYPES,)}; got {q.dtype}, {k.dtype}, {v.dtype}")
+    if not q.device == k.device == v.device or not q.is_cuda:
+        raise ValueError(f"q, k and v must be on one GPU; got {q.device}, {k.device}, {v.device}")
+    if torch.cuda.get_device_capability(q.device) != (9, 0):
+        raise ValueError(f"this kernel is for Hopper GPUs (9, 0); got {torch.cuda.get_device_capability(q.device)}")
+    if not q.stride(3) == k.stride(3) == v.stride(3) == 1:
+        raise ValueError(f"the last stride must be 1; got q {q.stride()}, k {k.stride()}, v {v.stride()}")
+    if window_size is None and sink_size:
+        raise ValueError(f"sinks need a window; got sink_size={sink_size}, window_size=None")
+    if window_size is not None and not is_causal:
+        raise ValueError(f"a sliding window looks back only; got is_causal={is_causal}")
+    if window_size is not None and window_size < 1:
+        raise ValueError(f"window_size must be at least 1; got window_size={window_size}")
+    if sink_size < 0:
+        raise ValueError(f"sink_size must not be negative; got sink_size={sink_size}")
+
+
+def flash_attention_forward(q, k, v, is_causal=True, window_size=None, sink_size=0):
+    """Attention in one kernel launch on a Hopper GPU: full, causal, or causal with a sliding window and sinks.
+
+    q: (B, Hq, N, D). k, v: (B, Hkv, N, D), Hq a multiple of Hkv. Last stride 1; float16 or bfloat16. A tensor whose
+    start or strides are not multiples of 16 bytes is copied first.
+    window_size: in tokens, the query's own included; None for no window. sink_size: in tokens, from the first one on.
+    Returns o (B, Hq, N, D), contiguous, same dtype.
+    Raises ValueError for arguments that do not fit.
+    Method: "FlashAttention-3" (Shah et al., 2024), sections 3.1 and 3.2.
+    """
+    check_arguments(q, k, v, is_causal, window_size, sink_size)
+    q, k, v = aligned(q), aligned(k), aligned(v)
+    B, Hq, N, D = q.shape
+    group = Hq // k.shape[1]
+    BLOCK_K, CONSUMERS, STAGES, registers = choose_tiles(D, window_size)
+    PACK = math.gcd(group, MOST_PACKED) if window_size is not None else 1
+    BLOCK_SINK = min(max(16, triton.next_power_of_2(sink_size)), 8192 // D) if sink_size else 0
+    o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    rows = ROWS.value // PACK
+    query_tiles = triton.cdiv(N, CONSUMERS * rows)
+    fast_attention_kernel[(query_tiles * (Hq // PACK) * B,)](
+        describe(q, PACK, rows), describe(k, 1, BLOCK_K), describe(v, 1, BLOCK_K), describe(o, PACK, rows),
+        describe(k, 1, BLOCK_SINK or 16), describe(v, 1, BLOCK_SINK or 16),
+        N, Hq, group, query_tiles, min(window_size or N, N), min(sink_size, N), LOG2_E / math.sqrt(D),
+        D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, registers, is_causal, window_size is not None, num_warps=4,
+    )  # fmt: skip
+    return o
