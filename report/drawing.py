@@ -173,7 +173,7 @@ def save(figure, path):
 
 
 def small(svg):
-    """The same SVG in fewer bytes: without indents, comments, names of groups and rotations by nothing; numbers to a hundredth of a point."""
+    """The same SVG in fewer bytes: no indents, comments, names of groups, rotations by nothing; short numbers."""
     svg = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", svg)
     svg = re.sub(r"(?<=[ \"(])(-?\d+\.\d{2})\d+", r"\1", svg)
     svg = re.sub(r"<!--.*?-->|(?<=<g) id=\"(text|patch|line2d)_\d+\"", "", svg, flags=re.DOTALL)
