@@ -1,9 +1,10 @@
 """The program that Nsight Compute looks into: one submission called a few times, and once more to be profiled.
 
-Started as `python -I -B profiled.py REQUEST`, where REQUEST is a file of JSON in a scratch folder that also holds the
-inputs' bytes. How it went stands in status.json there: what a submission prints may be anything.
+Started as `python -I -B -u profiled.py REQUEST`: a file of JSON in a scratch folder that also holds the inputs' bytes.
+How it went stands in status.json there: what a submission prints may be anything.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -21,9 +22,15 @@ def main(request):
     sys.path[:] = [*request["sys_path"], os.path.dirname(request["module"])]
     try:
         profile(worker, request)
-        message = {"status": "returned"}
+        note(status="returned")
     except BaseException as error:
-        message = {"status": "raised", **worker.describe(error, request["module"])}
+        note(status="raised", **worker.describe(error, request["module"]))
+
+
+def note(**message):
+    """Add to what status.json says."""
+    with contextlib.suppress(FileNotFoundError), open("status.json") as file:
+        message = {**json.load(file), **message}
     with open("status.json", "w") as file:
         json.dump(message, file)
 
@@ -42,6 +49,7 @@ def profile(worker, request):
     with torch.no_grad():
         for _ in range(WARM_UP):
             call()
+        note(status="profiling", warm=True)  # from here on, a failure may be the profiler's own
         torch.cuda.profiler.start()
         call()
         torch.cuda.profiler.stop()

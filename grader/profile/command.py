@@ -10,6 +10,7 @@ from grader import compiling, peaks
 from grader.gpus import GPUS
 from grader.profile import counters, figures, limits, measure, ncu
 from grader.render import terminal
+from grader.sandbox import WorkerBroken
 from grader.speed import BIG_GPU
 
 SHARED_RESERVED = 1024  # bytes that the driver takes of each program's shared memory
@@ -67,7 +68,7 @@ def keep(console, said, file):
 
 def show(console, launches, case, gpu):
     """The screen: the longest launch of the call, its figures, the likeliest limit."""
-    readings = [counters.Reading(launch.values, case, gpu) for launch in launches]
+    readings = [counters.Reading(values, case, gpu) for values in counters.with_flops_of_all(launches, ncu.LAUNCHES)]
     longest = max(range(len(launches)), key=lambda i: readings[i].ns or 0)
     launch, reading = launches[longest], readings[longest]
     console.print(f"{launch.kernel}: {in_a_line(reading, len(launches))}", markup=False)
@@ -122,7 +123,11 @@ def without_it(problem, path, case, here):
     target = f"sm_{here.major}{here.minor}"
     if target not in GPUS:
         return f"What the compiler tells is known for {', '.join(GPUS)}, and this GPU is {target}."
-    tried = compiling.attempt(replace(problem, speed_case=case), path, problem.entry_point, GPUS[target], 45.0)
+    problem = replace(problem, speed_case=case)
+    try:
+        tried = compiling.attempt(problem, path, problem.entry_point, GPUS[target], compiling.SECONDS)
+    except WorkerBroken as broken:
+        return f"Not compiled either: {broken}"
     if tried.error or tried.unknown:
         return f"Not compiled either: {tried.error or tried.unknown}"
     lines = [f"  {terminal.compiled(facts)}\n  {fits(facts)}" for facts in tried.kernels]

@@ -52,6 +52,19 @@ def metrics_for(case):
     return [metric for name, metric in METRICS.items() if name not in others]
 
 
+def with_flops_of_all(launches, most):
+    """The values of each launch, its FLOPs those of all together: that is what the case's are compared with.
+
+    Where the call may have had more than the `most` that are measured, the FLOPs are not known.
+    """
+    every = [launch.values for launch in launches]
+    for metric in (metric for name, metric in METRICS.items() if name.startswith("flops_")):
+        flops = None if len(every) >= most else total(*(values.get(metric) for values in every))
+        every = [{name: v for name, v in values.items() if name != metric} for values in every]
+        every = [values | ({} if flops is None else {metric: flops}) for values in every]
+    return every
+
+
 @dataclass(frozen=True)
 class Reading:
     """The counters of one launch as attributes, by the names of METRICS; None for what was not measured.

@@ -78,9 +78,8 @@ def in_words_of_work(work):
 
 
 def in_words_of_special(busy):
-    return (
-        f"busy {percent(busy)} of the time: exp2 {'is' if at_least(busy, BUSY) else 'is not'} what limits the softmax"
-    )
+    limit = "exp2 alone is a limit" if at_least(busy, BUSY) else "exp2 does not hold the softmax up"
+    return f"busy {percent(busy)} of the time: {limit}"
 
 
 def in_words_of_busiest(busy):

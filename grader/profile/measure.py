@@ -61,18 +61,20 @@ def attempt(tool, problem, folder, metrics):
     log, status = folder / "ncu.log", folder / "status.json"
     for old in (log, status):
         old.unlink(missing_ok=True)
-    program = [sys.executable, "-I", "-B", str(PROGRAM), str(folder / "request.json")]
+    program = [sys.executable, "-I", "-B", "-u", str(PROGRAM), str(folder / "request.json")]
     ending, printed = watch(ncu.command(tool, log, metrics, program))
     said = log.read_text(errors="replace") if log.exists() else ""
     if "ERR_NVGPUCTRPERM" in said:
         raise Failed(FORBIDDEN)
     if ending is None:
         raise Failed(f"stopped after {SECONDS:.0f} s; make grade times the same case without a profiler", 1, printed)
-    reply = json.loads(status.read_text()) if status.exists() else None
-    if reply and reply["status"] == "raised":
+    reply = json.loads(status.read_text()) if status.exists() else {"status": "none"}
+    if reply.get("warm") and reply["status"] != "returned" and ncu.fault(said):
+        raise Failed(f"Nsight Compute failed: {ncu.fault(said)}")
+    if reply["status"] == "raised":
         outcome, sentence = verdict.of_exception(reply, problem)
         raise Failed(f"{outcome.value}: {sentence}", 1, printed)
-    if reply is None and "==PROF== Connected" in said:
+    if reply["status"] != "returned" and "==PROF== Connected" in said:
         raise Failed(f"crashed: the process ended before its call did ({how(ending, said)})", 1, printed)
     if not said:
         words = printed.splitlines()[-1:] or [f"it ended with exit status {ending}"]

@@ -88,9 +88,13 @@ def refused(text, metrics):
     return [name for name in metrics if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", said)]
 
 
+def fault(text):
+    """ncu's first error in its own words, or None; that the program failed is none of its own."""
+    said = re.findall(r"^==ERROR== *(.*\S)", text, re.MULTILINE)
+    return next((words[:300] for words in said if "application returned an error code" not in words), None)
+
+
 def reason(text):
-    """ncu's own first error, else its last warning, in its words."""
-    said = re.findall(r"^==(ERROR|WARNING)== *(.*\S)", text, re.MULTILINE)
-    errors = [words for kind, words in said if kind == "ERROR"]
-    warnings = [words for kind, words in said if kind == "WARNING"]
-    return (errors[:1] or warnings[-1:] or ["it said nothing"])[0][:300]
+    """Why there is no table, as far as ncu's own words tell: its first error, or else its last warning."""
+    warnings = re.findall(r"^==WARNING== *(.*\S)", text, re.MULTILINE)
+    return fault(text) or (warnings or ["it said nothing"])[-1][:300]
