@@ -36,9 +36,7 @@ def of_work(r):
 
 def of_memory(r):
     """What is moved, and through what."""
-    known = peaks.peak(r.gpu["name"])
-    ceiling = f"{known.terabytes:g} TB/s" if known else "100 %"
-    yield Figure("DRAM throughput", percent(r.dram), ceiling, in_words_of_dram(r))
+    yield Figure("DRAM throughput", percent(r.dram), "100 %", in_words_of_dram(r))
     yield Figure("L2 hit rate", percent(r.l2_hits), "100 %", in_words_of_l2(r))
     yield Figure("shared-mem. pipe", percent(r.shared), "100 %", in_words_of_shared(r))
     yield Figure("bank conflicts", percent(r.conflicting), "0 %", in_words_of_conflicts(r.conflicting))
@@ -96,11 +94,13 @@ def in_words_of_at_work(r):
 
 
 def in_words_of_dram(r):
+    known = peaks.peak(r.gpu["name"])
+    peak = f"of {known.terabytes:g} TB/s" if known else "of the peak"
     if r.moved is None:
-        return "of the peak"
+        return peak
     least = least_bytes(r.case)
     again = ": K and V come from memory again and again" if r.moved > 2 * least else ""
-    return f"{size(r.moved)} moved; q, k, v and o together are {size(least)}{again}"
+    return f"{peak}; {size(r.moved)} moved, q, k, v and o together are {size(least)}{again}"
 
 
 def in_words_of_l2(r):
