@@ -20,18 +20,19 @@ ARGS = $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(P),--problems "$(
        $(if $(TARGETS),--targets "$(TARGETS)") $(if $(filter no,$(COMPILE)),--no-compile)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade show report test skeletons lint
+.PHONY: help setup grade show profile report test skeletons lint
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
 	@echo "make show        draw one case, passed or not: make show P=6 CASE=\"ragged tail\""
+	@echo "make profile     look inside a kernel, on a GPU with Nsight Compute: make profile P=4"
 	@echo "make report      measure every kernel at every shape, then tables and plots; without a GPU a quick one"
 	@echo "make test        the repository's own tests: the grader graded"
 	@echo "make setup       only set up .venv"
 	@echo "make skeletons   problems/ from solutions/; files you have edited are kept"
 	@echo "make lint        ruff, as the maintainers run it"
 	@echo
-	@echo "Options of make grade and make show:"
+	@echo "Options of make grade, make show and make profile:"
 	@echo "  P=3 or P=3,5-7          only these problems"
 	@echo "  CASE=\"ragged tail\"      only the cases with this name"
 	@echo "  SUBMISSION=path         a folder holding some or all of the seven modules"
@@ -39,7 +40,7 @@ help:
 	@echo "  SEED=1                  other inputs of the same kind"
 	@echo "  TARGETS=sm_86,gfx942    GPUs to compile the kernels for (sm_80,sm_90)"
 	@echo "  COMPILE=no              do not ask whether they compile for a GPU"
-	@echo "  OUT=folder              where results.json, report.html and pictures go"
+	@echo "  OUT=folder              where results.json, report.html, pictures and profiles go"
 	@echo "Options of make report: SWEEP=\"--only P4,fast --lengths 16k\"; SWEEP=--help lists them"
 	@echo "Options of every target:"
 	@echo "  PYTHON=python3          use this interpreter as it is, install nothing"
@@ -53,6 +54,9 @@ grade: $(SETUP)
 
 show: $(SETUP)
 	@$(PY) -m grader --show $(ARGS)
+
+profile: $(SETUP)
+	@$(PY) -m grader --profile $(ARGS)
 
 report: $(SETUP)
 	@$(PY) -m report $(SWEEP)

@@ -34,6 +34,7 @@ def parse(argv):
     parser.add_argument("--no-compile", action="store_true", help="do not ask whether the kernels compile for a GPU")
     parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="where what is written goes")
     parser.add_argument("--show", action="store_true", help="draw one case of one problem instead of grading")
+    parser.add_argument("--profile", action="store_true", help="look inside one kernel with Nsight Compute instead")
     return parser.parse_args(argv)
 
 
@@ -98,7 +99,9 @@ def build_request(options):
     again += [f"TARGETS={options.targets}"] if options.targets else []
     targets = choose_targets(options, device)
     request = Request(submission.resolve(), problems, names, device, options.seed, default, tuple(again), targets)
-    if options.case is not None:
+    if options.profile:
+        check_profile(options, request)
+    elif options.case is not None:
         having = tuple(problem for problem in problems if request.cases(problem) or request.compiles(problem))
         if not having:
             raise BadArguments(unknown_case(options.case, request))
@@ -122,12 +125,33 @@ def check_show(options, request):
         raise BadArguments(f"{options.case!r} is a case of several problems: choose one of {having}, {example}")
 
 
-def unknown_case(name, request):
+def check_profile(options, request):
+    """Raise BadArguments unless one problem with kernels is asked for, one of its cases or none, and a GPU is here."""
+    from grader.profile import command
+
+    if not options.problems or len(request.problems) > 1:
+        raise BadArguments("a profile is of one problem: name it, like make profile P=4")
+    (problem,) = request.problems
+    if not problem.uses_triton:
+        raise BadArguments(
+            f"P={problem.number} has no kernel of its own to look into: PyTorch launches one of its own for each step; "
+            "P=3 is the first that has"
+        )
+    if command.choose_case(problem, options.case) is None:
+        raise BadArguments(unknown_case(options.case, replace(request, device="cuda", targets=()), ("speed",)))
+    if request.device != "cuda":
+        why = "DEVICE=cpu asks for none" if options.device else "PyTorch sees none here"
+        compiles = f'make grade P={problem.number} CASE="compiles" DEVICE=cpu'
+        raise BadArguments(f"a profile needs a GPU, and {why}; {compiles} shows what the compiler knows without one")
+
+
+def unknown_case(name, request, more=()):
     from grader.compiling import CASE
 
     every = replace(request, names=None)
     names = list(dict.fromkeys(case.name for problem in request.problems for case in every.cases(problem)))
     names += [CASE] if any(map(every.compiles, request.problems)) else []
+    names += more
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"no case is named {name!r}; {hint}The cases are: {'; '.join(names)}"
@@ -157,6 +181,10 @@ def main(argv=None):
         from grader import show
 
         return show.run(request, options.out)
+    if options.profile:
+        from grader.profile import command
+
+        return command.run(request, command.choose_case(request.problems[0], options.case), options.out)
     from grader import score
     from grader.grading import grade
     from grader.render import gradescope, terminal

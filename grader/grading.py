@@ -150,16 +150,8 @@ class ProblemGrader:
             self.child = Child(self.path, self.problem.entry_point, arguments, self.request.device, self.seconds)
         if self.child.loading:
             return self.child.loading
-        with open(self.child.folder / "inputs.bin", "wb") as file:
-            for tensor in placed:
-                file.write(tensor.base.view(torch.uint8).numpy().tobytes())
-        described = [
-            {
-                "dtype": case.dtype, "elements": t.base.numel(), "shape": t.shape,
-                "strides": t.strides, "offset": t.offset,
-            }
-            for t in placed
-        ]  # fmt: skip
+        write_inputs(placed, self.child.folder / "inputs.bin")
+        described = describe_inputs(placed, case)
         request = {"op": "run", "inputs": described, "arguments": case.arguments}
         request["trace"] = str(self.path) if self.problem.uses_triton and self.request.device == "cpu" else None
         request["count"] = bool(request["trace"]) or case in self.problem.memory_cases
@@ -227,6 +219,21 @@ class ProblemGrader:
         if self.child:
             self.child.close()
         self.child = None
+
+
+def write_inputs(placed, path):
+    """The bytes of the Placed tensors, one after the other, as child/worker.py reads them."""
+    with open(path, "wb") as file:
+        for tensor in placed:
+            file.write(tensor.base.view(torch.uint8).numpy().tobytes())
+
+
+def describe_inputs(placed, case):
+    """Where each Placed tensor lies in its buffer, as plain data."""
+    return [
+        {"dtype": case.dtype, "elements": t.base.numel(), "shape": t.shape, "strides": t.strides, "offset": t.offset}
+        for t in placed
+    ]
 
 
 def grader_fault(error):

@@ -9,7 +9,12 @@ import pytest
 from grader.tests.support import ROOT
 
 GRADER = ROOT / "grader"
-MODULES = [path for folder in (GRADER, GRADER / "child") for path in folder.glob("*.py") if path.stem != "__init__"]
+MODULES = [
+    path
+    for folder in (GRADER, GRADER / "child", GRADER / "profile")
+    for path in folder.glob("*.py")
+    if path.stem != "__init__"
+]
 BY_NAME = {path.stem: path for path in (*MODULES, *(GRADER / "render").glob("*.py"))}
 FENCE = re.compile(r"^```\n(.*?)^```\n", re.S | re.M)
 

@@ -1,0 +1,114 @@
+"""A submission under Nsight Compute: started, watched, ended; what goes wrong becomes one sentence."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from grader import inputs, verdict
+from grader.grading import describe_inputs, write_inputs
+from grader.profile import counters, ncu
+from grader.profile.ncu import NcuFailed
+from grader.sandbox import Output, outside_paths
+
+PROGRAM = Path(__file__).parent.parent / "child" / "profiled.py"
+SECONDS = 300.0  # to compile, to warm up, and to replay each launch about ten times
+
+FORBIDDEN = (
+    "this machine keeps the GPU's performance counters for administrators (ERR_NVGPUCTRPERM): run this as root, in a "
+    "container with --cap-add=SYS_ADMIN, or have the administrator load NVIDIA's driver with "
+    "NVreg_RestrictProfilingToAdminUsers=0; https://developer.nvidia.com/ERR_NVGPUCTRPERM says how"
+)
+
+
+class Failed(Exception):
+    """There is no profile; status: 1 where that is the submission's doing, 2 where it is not. printed: by it."""
+
+    def __init__(self, text, status=2, printed=""):
+        super().__init__(text)
+        self.status, self.printed = status, printed
+
+
+def profile(tool, problem, path, case, seed):
+    """(Launches of one call, ncu's table as text); raises Failed."""
+    metrics = counters.metrics_for(case)
+    with tempfile.TemporaryDirectory(prefix="profile-") as folder:
+        folder = Path(folder)
+        placed = inputs.make(case, seed)
+        write_inputs(placed, folder / "inputs.bin")
+        setup = {
+            "module": str(path), "entry_point": problem.entry_point, "arguments": case.arguments,
+            "folder": str(folder), "sys_path": outside_paths(), "inputs": describe_inputs(placed, case),
+        }  # fmt: skip
+        (folder / "request.json").write_text(json.dumps(setup))
+        said = attempt(tool, problem, folder, metrics)
+        unknown = ncu.refused(said, metrics)
+        if unknown and '"ID",' not in said:  # another GPU or another ncu: without these it is worth a second try
+            said = attempt(tool, problem, folder, [name for name in metrics if name not in unknown])
+        try:
+            return ncu.read(said), said
+        except NcuFailed as failure:
+            raise Failed(f"Nsight Compute measured nothing: {failure}") from None
+
+
+def attempt(tool, problem, folder, metrics):
+    """What ncu wrote, where the submission ran to its end or ncu is at fault; raises Failed for the rest."""
+    log, status = folder / "ncu.log", folder / "status.json"
+    for old in (log, status):
+        old.unlink(missing_ok=True)
+    program = [sys.executable, "-I", "-B", "-u", str(PROGRAM), str(folder / "request.json")]
+    ending, printed = watch(ncu.command(tool, log, metrics, program))
+    said = log.read_text(errors="replace") if log.exists() else ""
+    if "ERR_NVGPUCTRPERM" in said:
+        raise Failed(FORBIDDEN)
+    if ending is None:
+        raise Failed(f"stopped after {SECONDS:.0f} s; make grade times the same case without a profiler", 1, printed)
+    reply = json.loads(status.read_text()) if status.exists() else {"status": "none"}
+    if reply.get("warm") and reply["status"] != "returned" and ncu.fault(said):
+        raise Failed(f"Nsight Compute failed: {ncu.fault(said)}")
+    if reply["status"] == "raised":
+        outcome, sentence = verdict.of_exception(reply, problem)
+        raise Failed(f"{outcome.value}: {sentence}", 1, printed)
+    if reply["status"] != "returned" and "==PROF== Connected" in said:
+        raise Failed(f"crashed: the process ended before its call did ({how(ending, said)})", 1, printed)
+    if not said:
+        words = printed.splitlines()[-1:] or [f"it ended with exit status {ending}"]
+        raise Failed(f"Nsight Compute itself failed: {words[0][:300]}")
+    return said
+
+
+def watch(command):
+    """(exit status, what was printed); None for the status where the time was over and it was ended."""
+    reading, writing = os.pipe()
+    try:
+        process = ncu.start(command, writing)
+    except OSError as error:
+        os.close(reading)
+        raise Failed(f"{command[0]} cannot be started: {error.strerror}") from None
+    finally:
+        os.close(writing)
+    output = Output(os.fdopen(reading, "rb", buffering=0))
+    try:
+        ending = process.wait(SECONDS)
+    except subprocess.TimeoutExpired:
+        ending = None
+    finally:  # also where someone presses Ctrl-C: ncu and all that it started are one group
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        output.stop()
+    return ending, output.take()
+
+
+def how(ending, said):
+    """How the profiled process ended, as far as ncu's log or its exit status tells."""
+    code = re.search(r"error code \((\d+)\)", said)
+    number = int(code[1]) if code else abs(ending)
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"exit status {number}"
