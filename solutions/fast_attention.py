@@ -1,18 +1,18 @@
-"""The fast form of P3 to P7: one kernel for Hopper GPUs that keeps their matrix units busy. Not a problem: read it last.
+"""The fast form of P3 to P7: one kernel for Hopper GPUs that keeps their matrix units busy. No problem: read it last.
 
-The plain kernels of P3 to P7 wait: for a tile to arrive, for the scores, for the softmax. Here nothing that can be avoided
-waits, and the mask's arithmetic stays what it was. Four ideas, each on top of the one before:
+The plain kernels of P3 to P7 wait: for a tile to arrive, for the scores, for the softmax. Here nothing waits that can
+be told not to, and the mask's arithmetic stays what it was. Four ideas, each on top of the one before:
 
-    tensor descriptors   one thread asks the copy engine (TMA) for a whole tile; it fills rows past the end with zeros
-    two kinds of warps   a producer only asks for tiles, consumers only compute (64 rows of queries each, sharing K and V);
-                         a barrier for each buffer says "filled", another says "free"
-    overlap              the products are asynchronous: while tile j's probabilities meet V, the softmax of tile j + 1 runs
+    tensor descriptors   one thread asks the copy engine (TMA) for a whole tile; rows past the end come as zeros
+    two kinds of warps   a producer only asks for tiles, consumers only compute: 64 rows of queries each, on the same
+                         tiles of K and V; for each buffer one barrier says "filled", another says "free"
+    overlap              products are asynchronous: while one tile's p meets V, the next tile's softmax runs
     packed heads         under a window, the query heads that share K and V share a tile: fewer keys for each row
 
-Tiles of keys are visited from the newest to the oldest: what needs a mask, the diagonal, comes first, then the inside
-without a mask, then the window's edge; the sinks lie before all of them. The online softmax does not mind the order.
+Tiles of keys are visited from the newest to the oldest: first the diagonal, which needs a mask, then the inside, which
+needs none, then the window's edge; the sinks come before them all. The online softmax does not mind the order.
 
-One program, 2 consumers, BLOCK_K = 64, a window; the number is the order, 'm' marks the tiles with a mask
+One program, 2 consumers, BLOCK_K = 64, a window. The numbers are the order; 'm' marks the tiles with a mask.
 
         key tile            oldest              newest
         rows of consumer 0  [4m] [ 3] [ 2] [1m] [0m]        both consumers read the same tiles;
@@ -21,8 +21,8 @@ One program, 2 consumers, BLOCK_K = 64, a window; the number is the order, 'm' m
 It is written in Gluon, the layer under Triton's language where layouts, barriers and warps are in the programmer's
 hands. It has no interpreter: it runs on Hopper GPUs (compute capability 9.0) only.
 
-Source: Shah et al., "FlashAttention-3", 2024, sections 3.1 (producer and consumers) and 3.2 (overlap within a consumer);
-Ainslie et al., "GQA", 2023, for the heads; Xiao et al., "Attention Sinks", 2023, section 3, for the mask.
+Source: Shah et al., "FlashAttention-3", 2024, sections 3.1 (producer and consumers) and 3.2 (overlap within one of
+them); Ainslie et al., "GQA", 2023, for the heads; Xiao et al., "Attention Sinks", 2023, section 3, for the mask.
 """
 
 import math
@@ -48,13 +48,13 @@ FOR_PRODUCER = gl.constexpr(24)  # registers of its threads
 ROWS = gl.constexpr(64)  # of queries for one consumer: four warps, the height of one matrix instruction
 
 
-# Rings of buffers: the producer fills, the consumers take and release ------------------------------------------------
+# Rings of buffers: the producer fills, the consumers take and release -------------------------------------------------
 
 
 @gluon.jit
 def make_ring(desc, STAGES: gl.constexpr, READERS: gl.constexpr):
     """STAGES buffers for tiles of `desc`; for each a barrier "filled" and one "free", which READERS must reach."""
-    tiles = gl.allocate_shared_memory(desc.dtype, [STAGES] + desc.block_shape, desc.layout)
+    tiles = gl.allocate_shared_memory(desc.dtype, [STAGES] + desc.block_shape, desc.layout)  # noqa: RUF005
     filled = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(STAGES):
@@ -76,7 +76,7 @@ def fill(ring, desc, i, batch, head, row, STAGES: gl.constexpr):
 @gluon.jit
 def take(ring, i, SIZE: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr):
     """The i-th tile (SIZE, D) in shared memory, once it is there."""
-    tiles, filled, free = ring
+    tiles, filled, _ = ring
     mbarrier.wait(filled.index(i % STAGES), i // STAGES & 1)
     return tiles.index(i % STAGES).reshape([SIZE, D])
 
@@ -84,7 +84,7 @@ def take(ring, i, SIZE: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr):
 @gluon.jit
 def release(ring, i, STAGES: gl.constexpr):
     """This consumer has read the i-th tile."""
-    tiles, filled, free = ring
+    _, _, free = ring
     mbarrier.arrive(free.index(i % STAGES), count=1)
 
 
@@ -100,7 +100,7 @@ def produce(
     q_desc, k_desc, v_desc, sink_k_desc, sink_v_desc = descs
     q_ring, k_ring, v_ring, sink_k_ring, sink_v_ring = rings
     batch, head, kv_head, q_start = place
-    end, tiles, diagonal, edge, sink_end = span
+    end, tiles, _, _, sink_end = span
     for consumer in gl.static_range(CONSUMERS):
         fill(q_ring, q_desc, consumer, batch, head, q_start + consumer * (ROWS // PACK), CONSUMERS)
     fill(k_ring, k_desc, 0, batch, kv_head, end - BLOCK_K, STAGES)
@@ -114,7 +114,7 @@ def produce(
     fill(v_ring, v_desc, tiles - 1, batch, kv_head, end - tiles * BLOCK_K, STAGES)
 
 
-# A consumer: four warps, 64 rows ---------------------------------------------------------------------------------------
+# A consumer: four warps, 64 rows --------------------------------------------------------------------------------------
 
 
 @gluon.jit
@@ -161,7 +161,7 @@ def consume(
     O_ROWS: gl.constexpr = gl.SliceLayout(1, O)
     o_desc, rings, place, span, window_size, sink_size, qk_scale = state
     q_ring, k_ring, v_ring, sink_k_ring, sink_v_ring = rings
-    batch, head, kv_head, q_start = place
+    batch, head, _, q_start = place
     end, tiles, diagonal, edge, sink_end = span
 
     first_row = q_start + consumer * (ROWS // PACK)
@@ -230,7 +230,7 @@ def consume(
     tma.store_wait(0)
 
 
-# One program: CONSUMERS x 64 rows of queries ----------------------------------------------------------------------------
+# One program: CONSUMERS x 64 rows of queries --------------------------------------------------------------------------
 
 
 @gluon.jit
@@ -240,7 +240,7 @@ def fast_attention_kernel(
     D: gl.constexpr, BLOCK_K: gl.constexpr, BLOCK_SINK: gl.constexpr, PACK: gl.constexpr, CONSUMERS: gl.constexpr,
     STAGES: gl.constexpr, REGISTERS: gl.constexpr, IS_CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
 ):  # fmt: skip
-    """Grid: (query tiles x heads / PACK x B). The longest rows of a head first, so that no long one is left to the end."""
+    """Grid: (query tiles x heads / PACK x B); the longest rows of a head first, so that no long one is left over."""
     program = gl.program_id(0)
     heads = Hq // PACK
     tile = query_tiles - 1 - program % query_tiles

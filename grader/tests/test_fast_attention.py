@@ -1,0 +1,85 @@
+"""The fast form: it compiles where there is no GPU, and on a Hopper GPU it passes the cases of P3 to P7."""
+
+import importlib.util
+from dataclasses import replace
+
+import pytest
+import torch
+
+from grader import compiling, grading
+from grader.assignment import PROBLEMS
+from grader.grading import Request
+from grader.result import Aspect, Outcome
+from grader.tests.support import SOLUTIONS
+
+pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
+MODULE = SOLUTIONS / "fast_attention.py"
+DTYPES = ("float16", "bfloat16")
+
+
+@pytest.fixture(scope="module")
+def fast():
+    spec = importlib.util.spec_from_file_location("fast_attention", MODULE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("problem", ["p3", "p4", "p5", "p6", "p7"])
+def test_it_compiles_for_a_hopper_gpu(problem):
+    asked = replace(PROBLEMS[problem], module=MODULE.name)
+    outcome, sentence, facts, printed = compiling.judge(asked, MODULE, ("sm_90",), ran=True)
+    assert outcome is Outcome.PASSED, (sentence, printed)
+    (kernel,) = facts["compile"]
+    assert kernel["shared_bytes"] <= kernel["shared_limit"] and "wgmma" in kernel["matrix_instructions"]
+    assert kernel["spill_bytes"] == 0
+
+
+def test_registers_and_barriers_fit_a_multiprocessor(fast):
+    for tiles in {*fast.LONG.values(), *fast.MIDDLE.values(), *fast.SHORT.values()}:
+        _, consumers, _, programs = tiles
+        at_launch, registers = fast.registers_for(consumers, programs)
+        assert at_launch % 8 == registers % 8 == 0 and registers <= 255
+        assert programs * at_launch * 128 * (consumers + 1) <= 65536
+        assert 128 * (consumers * registers + fast.FOR_PRODUCER.value) <= at_launch * 128 * (consumers + 1)
+
+
+def test_tiles_by_length(fast):
+    assert fast.choose_tiles(16384, 64, True, None) != fast.choose_tiles(512, 64, True, None)
+    assert fast.choose_tiles(512, 64, True, 1024) == fast.choose_tiles(512, 64, True, None)  # the window hides nothing
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"dtype": torch.float32}, "float32"),
+        ({"D": 48}, "D=48"),
+        ({"Hkv": 3}, "Hq=4, Hkv=3"),
+        ({}, "got cpu, cpu, cpu"),
+    ],
+)
+def test_what_it_cannot_do_is_said(fast, arguments, words):
+    D, Hkv, dtype = arguments.get("D", 64), arguments.get("Hkv", 2), arguments.get("dtype", torch.float16)
+    q, k = torch.zeros(1, 4, 8, D, dtype=dtype), torch.zeros(1, Hkv, 8, D, dtype=dtype)
+    with pytest.raises(ValueError, match=words):
+        fast.flash_attention_forward(q, k, k)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("problem", ["p3", "p4", "p5", "p6", "p7"])
+def test_it_passes_the_cases_of_the_ladder(problem, tmp_path):
+    """Each case in float16 or bfloat16, D = 256 and thousands of tokens included; the others in float16 instead."""
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("needs a Hopper GPU")
+    known = PROBLEMS[problem]
+    (tmp_path / known.module).write_text(
+        f"import sys\nsys.path.insert(0, {str(MODULE.parent)!r})\n"
+        f"from fast_attention import flash_attention_forward as fast\n"
+        f"def flash_attention_forward(q, k, v, is_causal={problem != 'p3'}, window_size=None, sink_size=0):\n"
+        f"    return fast(q, k, v, is_causal, window_size, sink_size)\n"
+    )
+    cases = tuple(case if case.dtype in DTYPES else replace(case, dtype="float16") for case in known.cases)
+    asked = replace(known, cases=cases, speed_case=None)
+    results = grading.grade(Request(tmp_path, (asked,), None, "cuda", 0), lanes=1)
+    failed = [f"{result.case}: {result.outcome.value}: {result.sentence}" for result in results if result.outcome is not Outcome.PASSED]
+    assert not failed and sum(result.aspect is Aspect.CORRECT for result in results) == len(cases)
