@@ -89,7 +89,12 @@ class ChildArm:
             raise ArmFailed(str(failure)) from None
         if reply["status"] == "raised":
             text = (reply["text"].splitlines() or [""])[0][:200]
-            raise ArmFailed(f"{reply['exception']}: {text}", oom=reply["exception"] == "OutOfMemoryError")
+            oom = reply["exception"] == "OutOfMemoryError"
+            if (
+                reply["line"] is None and not oom and self.name == "yours"
+            ):  # no line of theirs was under way: ours failed
+                raise RuntimeError(f"while a submission was timed: {reply['exception']}: {text}")
+            raise ArmFailed(f"{reply['exception']}: {text}", oom)
         return reply
 
     def close(self):

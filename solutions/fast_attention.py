@@ -10,13 +10,13 @@ be told not to, and the mask's arithmetic stays what it was. Four ideas, each on
     packed heads         under a window, the query heads that share K and V share a tile: fewer keys for each row
 
 Tiles of keys are visited from the newest to the oldest: first the diagonal, which needs a mask, then the inside, which
-needs none, then the window's edge; the sinks come before them all. The online softmax does not mind the order.
+needs none, then the window's edge. The online softmax does not mind the order.
 
 One program, 2 consumers, BLOCK_K = 64, a window. The numbers are the order; 'm' marks the tiles with a mask.
 
         key tile            oldest              newest
-        rows of consumer 0  [4m] [ 3] [ 2] [1m] [0m]        both consumers read the same tiles;
-        rows of consumer 1  [4m] [ 3] [ 2] [1m] [0m]        sinks, if any, before tile 0
+        rows of consumer 0  [4m] [ 3] [ 2] [1m] [0m]        both consumers read the same tiles; up to 16 sinks are
+        rows of consumer 1  [4m] [ 3] [ 2] [1m] [0m]        a tile of their own beside tile 0, more come last
 
 It is written in Gluon, the layer under Triton's language where layouts, barriers and warps are in the programmer's
 hands. It has no interpreter: it runs on Hopper GPUs (compute capability 9.0) only.
@@ -88,6 +88,13 @@ def release(ring, i, STAGES: gl.constexpr):
     mbarrier.arrive(free.index(i % STAGES), count=1)
 
 
+@gluon.jit
+def start_of(i, span, BLOCK_K: gl.constexpr):
+    """The first key of tile i: backwards from the newest; after the window's tiles those of many sinks, forwards."""
+    end, tiles, _, _, _, _ = span
+    return gl.where(i < tiles, end - (i + 1) * BLOCK_K, (i - tiles) * BLOCK_K)
+
+
 # The producer: one warp that asks for tiles ---------------------------------------------------------------------------
 
 
@@ -100,18 +107,18 @@ def produce(
     q_desc, k_desc, v_desc, sink_k_desc, sink_v_desc = descs
     q_ring, k_ring, v_ring, sink_k_ring, sink_v_ring = rings
     batch, head, kv_head, q_start = place
-    end, tiles, _, _, sink_end = span
+    end, _, last, _, _, _ = span
     for consumer in gl.static_range(CONSUMERS):
         fill(q_ring, q_desc, consumer, batch, head, q_start + consumer * (ROWS // PACK), CONSUMERS)
+    if BLOCK_SINK > 0:
+        fill(sink_k_ring, sink_k_desc, 0, batch, kv_head, 0, 1)
     fill(k_ring, k_desc, 0, batch, kv_head, end - BLOCK_K, STAGES)
     if BLOCK_SINK > 0:
-        for i in range(gl.cdiv(sink_end, BLOCK_SINK)):
-            fill(sink_k_ring, sink_k_desc, i, batch, kv_head, i * BLOCK_SINK, 1)
-            fill(sink_v_ring, sink_v_desc, i, batch, kv_head, i * BLOCK_SINK, 1)
-    for i in range(1, tiles):
-        fill(k_ring, k_desc, i, batch, kv_head, end - (i + 1) * BLOCK_K, STAGES)
-        fill(v_ring, v_desc, i - 1, batch, kv_head, end - i * BLOCK_K, STAGES)
-    fill(v_ring, v_desc, tiles - 1, batch, kv_head, end - tiles * BLOCK_K, STAGES)
+        fill(sink_v_ring, sink_v_desc, 0, batch, kv_head, 0, 1)
+    for i in range(1, last):
+        fill(k_ring, k_desc, i, batch, kv_head, start_of(i, span, BLOCK_K), STAGES)
+        fill(v_ring, v_desc, i - 1, batch, kv_head, start_of(i - 1, span, BLOCK_K), STAGES)
+    fill(v_ring, v_desc, last - 1, batch, kv_head, start_of(last - 1, span, BLOCK_K), STAGES)
 
 
 # A consumer: four warps, 64 rows --------------------------------------------------------------------------------------
@@ -148,6 +155,13 @@ def hide_old(
 
 
 @gluon.jit
+def hide_window(scores, k_start, sink_end, BLOCK_K: gl.constexpr, LAYOUT: gl.constexpr):
+    """-inf for keys that are no sinks, or that one of the window's tiles has counted."""
+    k_pos = k_start + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, LAYOUT))
+    return gl.where((k_pos < sink_end)[None, :], scores, float("-inf"))
+
+
+@gluon.jit
 def consume(
     state, consumer: gl.constexpr,
     D: gl.constexpr, BLOCK_K: gl.constexpr, BLOCK_SINK: gl.constexpr, PACK: gl.constexpr, CONSUMERS: gl.constexpr,
@@ -162,7 +176,7 @@ def consume(
     o_desc, rings, place, span, window_size, sink_size, qk_scale = state
     q_ring, k_ring, v_ring, sink_k_ring, sink_v_ring = rings
     batch, head, _, q_start = place
-    end, tiles, diagonal, edge, sink_end = span
+    end, tiles, last, diagonal, edge, sink_end = span
 
     first_row = q_start + consumer * (ROWS // PACK)
     q_pos = first_row + gl.arange(0, ROWS, layout=S_ROWS) % (ROWS // PACK)
@@ -171,56 +185,60 @@ def consume(
     acc = gl.zeros([ROWS, D], gl.float32, O)
     no_scores = gl.zeros([ROWS, BLOCK_K], gl.float32, S)
     q = take(q_ring, consumer, ROWS, D, CONSUMERS)
-    k = take(k_ring, 0, BLOCK_K, D, STAGES)
-    scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
-
-    # The sinks that the window's tiles do not reach.
+    # Tile 0, and beside it a few sinks: their softmax under the product of tile 0, their product under its softmax.
     if BLOCK_SINK > 0:
         T: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_SINK, 16])
         T_ROWS: gl.constexpr = gl.SliceLayout(1, T)
-        for i in range(gl.cdiv(sink_end, BLOCK_SINK)):
-            sink_k = take(sink_k_ring, i, BLOCK_SINK, D, 1)
-            none = gl.zeros([ROWS, BLOCK_SINK], gl.float32, T)
-            sink_scores = warpgroup_mma(q, sink_k.permute((1, 0)), none, use_acc=False)
-            release(sink_k_ring, i, 1)
-            k_pos = i * BLOCK_SINK + gl.arange(0, BLOCK_SINK, layout=gl.SliceLayout(0, T))
-            sink_scores = gl.where((k_pos < sink_end)[None, :], sink_scores, float("-inf"))
-            known_max, known_sum = gl.convert_layout(row_max, T_ROWS), gl.convert_layout(row_sum, T_ROWS)
-            sink_p, alpha, known_max, known_sum = softmax_step(sink_scores, known_max, known_sum, qk_scale)
-            row_max, row_sum = gl.convert_layout(known_max, S_ROWS), gl.convert_layout(known_sum, S_ROWS)
-            sink_v = take(sink_v_ring, i, BLOCK_SINK, D, 1)
-            acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
-            acc = warpgroup_mma(gl.convert_layout(sink_p.to(o_desc.dtype), P), sink_v, acc)
-            release(sink_v_ring, i, 1)
-
-    # Tile 0 has no product with V to overlap with.
-    scores = warpgroup_mma_wait(0, [scores_later])
+        sink_k = take(sink_k_ring, 0, BLOCK_SINK, D, 1)
+        no_sinks = gl.zeros([ROWS, BLOCK_SINK], gl.float32, T)
+        sinks_later = warpgroup_mma(q, sink_k.permute((1, 0)), no_sinks, use_acc=False, is_async=True)
+    k = take(k_ring, 0, BLOCK_K, D, STAGES)
+    scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
+    if BLOCK_SINK > 0:
+        sink_scores = warpgroup_mma_wait(1, [sinks_later])
+        k_pos = gl.arange(0, BLOCK_SINK, layout=gl.SliceLayout(0, T))
+        sink_scores = gl.where((k_pos < sink_end)[None, :], sink_scores, float("-inf"))
+        none_max, none_sum = gl.convert_layout(row_max, T_ROWS), gl.convert_layout(row_sum, T_ROWS)
+        sink_p, _, sink_max, sink_sum = softmax_step(sink_scores, none_max, none_sum, qk_scale)
+        row_max, row_sum = gl.convert_layout(sink_max, S_ROWS), gl.convert_layout(sink_sum, S_ROWS)
+        sink_v = take(sink_v_ring, 0, BLOCK_SINK, D, 1)
+        acc_later = warpgroup_mma(gl.convert_layout(sink_p.to(o_desc.dtype), P), sink_v, acc, is_async=True)
+        scores = warpgroup_mma_wait(1, [scores_later])
+    else:
+        scores = warpgroup_mma_wait(0, [scores_later])
     release(k_ring, 0, STAGES)
     if IS_CAUSAL:
         scores = hide_young(scores, q_pos, end - BLOCK_K, BLOCK_K, S)
     if edge <= 0:
         scores = hide_old(scores, q_pos, end - BLOCK_K, window_size, sink_size, BLOCK_K, WINDOW, S)
     p, alpha, row_max, row_sum = softmax_step(scores, row_max, row_sum, qk_scale)
-    acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
+    if BLOCK_SINK > 0:
+        acc = warpgroup_mma_wait(0, [acc_later])
+        acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
     p = gl.convert_layout(p.to(o_desc.dtype), P)
-    for i in range(1, tiles):
+
+    # Every other tile, its scores and softmax under the product of the tile before.
+    for i in range(1, last):
         k = take(k_ring, i, BLOCK_K, D, STAGES)
         scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
         v = take(v_ring, i - 1, BLOCK_K, D, STAGES)
         acc_later = warpgroup_mma(p, v, acc, is_async=True)
         scores = warpgroup_mma_wait(1, [scores_later])  # all but the newest product: p @ v goes on
         release(k_ring, i, STAGES)
-        k_start = end - (i + 1) * BLOCK_K
+        k_start = start_of(i, span, BLOCK_K)
         if i < diagonal:
             scores = hide_young(scores, q_pos, k_start, BLOCK_K, S)
-        if i >= edge:
+        if (i >= edge) & (i < tiles):
             scores = hide_old(scores, q_pos, k_start, window_size, sink_size, BLOCK_K, WINDOW, S)
+        if WINDOW:  # noqa: SIM102 (one is known at compile time, one is not)
+            if i >= tiles:
+                scores = hide_window(scores, k_start, sink_end, BLOCK_K, S)
         p_next, alpha, row_max, row_sum = softmax_step(scores, row_max, row_sum, qk_scale)
         acc = warpgroup_mma_wait(0, [acc_later])
         release(v_ring, i - 1, STAGES)
         acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
         p = gl.convert_layout(p_next.to(o_desc.dtype), P)
-    v = take(v_ring, tiles - 1, BLOCK_K, D, STAGES)
+    v = take(v_ring, last - 1, BLOCK_K, D, STAGES)
     acc = warpgroup_mma(p, v, acc)
 
     o = acc / gl.convert_layout(row_sum, O_ROWS)[:, None]
@@ -262,8 +280,11 @@ def fast_attention_kernel(
     if IS_CAUSAL:
         diagonal = gl.cdiv(end - 1 - q_start, BLOCK_K)  # tiles that hold a key younger than the first query
     edge = (end - oldest_for_last) // BLOCK_K  # from here on tiles hold keys too old for the last query
-    sink_end = gl.minimum(sink_size, gl.maximum(0, end - tiles * BLOCK_K))
-    span = (end, tiles, diagonal, edge, sink_end)
+    sink_end = gl.minimum(sink_size, gl.maximum(0, end - tiles * BLOCK_K))  # sinks before the window's tiles
+    last = tiles
+    if BLOCK_SINK == 0:
+        last = tiles + gl.cdiv(sink_end, BLOCK_K)
+    span = (end, tiles, last, diagonal, edge, sink_end)
 
     rings = (
         make_ring(q_desc, CONSUMERS, 1),
@@ -392,7 +413,7 @@ def flash_attention_forward(q, k, v, is_causal=True, window_size=None, sink_size
     BLOCK_K, CONSUMERS, STAGES, programs = choose_tiles(N, D, is_causal, window_size)
     at_launch, registers = registers_for(CONSUMERS, programs)
     PACK = math.gcd(group, MOST_PACKED) if window_size is not None else 1
-    BLOCK_SINK = min(max(16, triton.next_power_of_2(sink_size)), 8192 // D) if sink_size else 0
+    BLOCK_SINK = 16 if 0 < sink_size <= 16 else 0  # more than a few are tiles like all others
     rows = ROWS.value // PACK
     query_tiles = triton.cdiv(N, CONSUMERS * rows)
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)

@@ -47,6 +47,7 @@ def nursery(control, device):
                     raise RuntimeError(fault)
             if device == "compile":
                 import compiler  # noqa: F401
+        import stopwatch  # noqa: F401
         from allocations import Allocations
 
         with Allocations():  # the first use imports another second's worth of torch

@@ -81,5 +81,9 @@ def test_it_passes_the_cases_of_the_ladder(problem, tmp_path):
     cases = tuple(case if case.dtype in DTYPES else replace(case, dtype="float16") for case in known.cases)
     asked = replace(known, cases=cases, speed_case=None)
     results = grading.grade(Request(tmp_path, (asked,), None, "cuda", 0), lanes=1)
-    failed = [f"{result.case}: {result.outcome.value}: {result.sentence}" for result in results if result.outcome is not Outcome.PASSED]
+    failed = [
+        f"{result.case}: {result.outcome.value}: {result.sentence}"
+        for result in results
+        if result.outcome is not Outcome.PASSED
+    ]
     assert not failed and sum(result.aspect is Aspect.CORRECT for result in results) == len(cases)

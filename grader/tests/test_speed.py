@@ -6,7 +6,7 @@ from grader import speed, timing
 from grader.assignment import PROBLEMS, SPEED_BARS, Case
 from grader.grading import ProblemGrader, Request
 from grader.result import Outcome
-from grader.sandbox import ChildFailed
+from grader.sandbox import Child, ChildFailed
 from grader.tests.support import SOLUTIONS
 from grader.timing import ArmFailed, Plan, Ratio
 
@@ -72,7 +72,7 @@ class FakeChild:
         if self.module == "dies" and self.calls > 1:
             raise ChildFailed("died", "the process was killed by SIGKILL")
         if self.module == "big":
-            return {"status": "raised", "exception": "OutOfMemoryError", "text": "CUDA out of memory"}
+            return {"status": "raised", "exception": "OutOfMemoryError", "text": "CUDA out of memory", "line": None}
         return {"status": "returned", "ms": [1.0] * request["samples"], "peak_bytes": 1, "host_ms": 0.1}
 
     def close(self):
@@ -119,6 +119,27 @@ def test_a_fault_of_ours_does_not_take_the_points_for_speed(tmp_path):
     grader.speed([Outcome.PASSED, Outcome.GRADER_FAULT])
     grader.speed([Outcome.WRONG, Outcome.GRADER_FAULT])
     assert [result.outcome for result in kept] == [Outcome.GRADER_FAULT, Outcome.NOT_RUN]
+
+
+def test_a_child_times_and_says_where_an_error_came_from(tmp_path):
+    """The worker's own part, on the CPU: milliseconds come back, a submission's error has its line, ours has none."""
+    module = tmp_path / "m.py"
+    module.write_text("def f(q, k, v, fail=False):\n    if fail:\n        raise KeyError('x')\n    return q + k\n")
+    request = {"op": "time", "shapes": [(1, 1, 8, 4)] * 3, "dtype": "float32", "seed": 0, "samples": 3, "warm_up": True}
+    with Child(module, "f", ("fail",), "cpu", 30) as child:
+        reply = child.call(request | {"arguments": {}}, 30)
+        assert len(reply["ms"]) == 3 and all(ms > 0 for ms in reply["ms"]) and reply["host_ms"] > 0
+        assert child.call(request | {"arguments": {"fail": True}}, 30)["line"] == 3
+        assert child.call(request | {"arguments": {}, "dtype": "no such type"}, 30)["line"] is None
+
+
+def test_a_failure_of_ours_while_timing_is_not_the_students(monkeypatch):
+    def call(self, request, seconds):
+        return {"status": "raised", "exception": "ModuleNotFoundError", "text": "No module named 'x'", "line": None}
+
+    monkeypatch.setattr(FakeChild, "call", call)
+    with pytest.raises(RuntimeError, match="while a submission was timed: ModuleNotFoundError"):
+        run_fake_arms(monkeypatch, yours="lives", reference="lives")
 
 
 @pytest.mark.gpu
