@@ -1,5 +1,6 @@
 """The facts that belong to every timing: the GPU, its driver and clocks, the versions, the commit."""
 
+import os
 import platform
 import shutil
 import subprocess
@@ -23,9 +24,15 @@ def facts():
         "triton": triton_version(),
         "cuda": torch.version.cuda,
         "cudnn": cudnn,
-        "commit": git("rev-parse", "HEAD"),
-        "dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
+        **commit(),
     }
+
+
+def commit():
+    """Which source this is; COMMIT in the environment names it where the files came without their history."""
+    if named := os.environ.get("COMMIT"):
+        return {"commit": named, "dirty": None}
+    return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--untracked-files=no"))}
 
 
 def clocks():

@@ -161,7 +161,7 @@ def test_two_equal_arms_are_equally_fast():
 @pytest.mark.gpu
 def test_an_arm_that_does_not_fit_is_out_of_memory(tmp_path):
     module = tmp_path / "big.py"
-    module.write_text("import torch\ndef f(q, k, v): return torch.empty(1 << 50, device='cuda')\n")
+    module.write_text("import torch\ndef f(q, k, v, is_causal): return torch.empty(1 << 50, device='cuda')\n")
     arm = speed.ChildArm("naive PyTorch", module, "f", Case("x"))
     with pytest.raises(ArmFailed) as failed:
         arm.warm_up(0)

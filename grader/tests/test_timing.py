@@ -137,6 +137,9 @@ def test_the_shortest_time_that_can_be():
     assert peaks.peak("NVIDIA H100 PCIe").tflops < peaks.peak("NVIDIA H100 80GB HBM3").tflops
 
 
-def test_the_facts_of_the_machine():
+def test_the_facts_of_the_machine(monkeypatch):
+    monkeypatch.delenv("COMMIT", raising=False)
     known = machine.facts()
     assert known["torch"] and known["python"] and set(known) >= {"gpu", "driver", "triton", "commit", "dirty"}
+    monkeypatch.setenv("COMMIT", "abc")
+    assert machine.facts()["commit"] == "abc" and machine.facts()["dirty"] is None
