@@ -128,6 +128,15 @@ def check_machine(path, machine):
             )
 
 
+def earlier_commits(path, machine):
+    """The commits, other than this one, at which rows beside `path` were measured."""
+    if not path.exists():
+        return []
+    before = json.loads(path.read_text())
+    commits = [*before.get("earlier_commits", []), before.get("commit")]
+    return [commit for commit in dict.fromkeys(commits) if commit and commit != machine.get("commit")]
+
+
 def write_machine(path, machine, after, options):
     facts = {
         **machine,
@@ -140,6 +149,8 @@ def write_machine(path, machine, after, options):
             "limit_s": options.limit,
         },
     }
+    if earlier := earlier_commits(path, machine):
+        facts["earlier_commits"] = earlier  # of rows measured before the sweep went on
     fresh = path.with_name(path.name + ".new")
     fresh.write_text(json.dumps(facts, indent=2) + "\n")
     fresh.replace(path)

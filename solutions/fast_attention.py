@@ -286,13 +286,15 @@ def fast_attention_kernel(
         last = tiles + gl.cdiv(sink_end, BLOCK_K)
     span = (end, tiles, last, diagonal, edge, sink_end)
 
-    rings = (
-        make_ring(q_desc, CONSUMERS, 1),
-        make_ring(k_desc, STAGES, CONSUMERS),
-        make_ring(v_desc, STAGES, CONSUMERS),
-        make_ring(sink_k_desc, 1, CONSUMERS),
-        make_ring(sink_v_desc, 1, CONSUMERS),
-    )
+    q_ring = make_ring(q_desc, CONSUMERS, 1)
+    k_ring = make_ring(k_desc, STAGES, CONSUMERS)
+    v_ring = make_ring(v_desc, STAGES, CONSUMERS)
+    # No ring that nobody uses: the compiler gives its place to what it hands the producer, while a late warp may still
+    # be initialising the barriers there.
+    if BLOCK_SINK > 0:
+        rings = (q_ring, k_ring, v_ring, make_ring(sink_k_desc, 1, CONSUMERS), make_ring(sink_v_desc, 1, CONSUMERS))
+    else:
+        rings = (q_ring, k_ring, v_ring, k_ring, v_ring)
     fence_async_shared()
     descs = (q_desc, k_desc, v_desc, sink_k_desc, sink_v_desc)
     state = (o_desc, rings, place, span, window_size, sink_size, qk_scale)

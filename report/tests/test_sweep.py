@@ -237,3 +237,11 @@ def test_preparing_measures_nothing(tmp_path):
 def test_every_quick_row_is_known():
     for point in shapes.QUICK.points():
         assert set(shapes.QUICK.kernels(point)) <= set(table.KERNELS)
+
+
+def test_commits_of_earlier_rows_are_kept(tmp_path):
+    path = tmp_path / "machine.json"
+    assert sweep.earlier_commits(path, {"commit": "c"}) == []
+    path.write_text(json.dumps({"commit": "b", "earlier_commits": ["a"]}))
+    assert sweep.earlier_commits(path, {"commit": "c"}) == ["a", "b"]
+    assert sweep.earlier_commits(path, {"commit": "b"}) == ["a"]
