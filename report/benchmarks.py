@@ -16,9 +16,25 @@ from report.tables import NOISY, at_dtype, every_shape, number, our_best, plain,
 PAGE = "BENCHMARKS.md"
 MASKS = ("full", "causal", "window")
 SECTIONS = {"time in ms": "ms", "TFLOP/s": "tflops", "peak memory in MiB": "mib"}
+PROTOCOL = {
+    "check": lambda v: f"right first: {v}",
+    "inputs": lambda v: f"inputs: {v}",
+    "ratios": lambda v: f"ratios: {v}; the kernels take turns in an order that changes from round to round",
+    "target": lambda v: (
+        f"a kernel has had enough turns when its ratio to `fast` is known within {v:.0%} on either side"
+    ),
+    "min_rounds": lambda v: f"at least {v} rounds",
+    "max_rounds": lambda v: f"at most {v} rounds",
+    "budget_s": lambda v: f"at most {v:g} s of samples of one kernel",
+    "slow_ms": lambda v: f"a kernel that takes more than {v:g} ms is slow: it is warmed up once",
+    "slow_rounds": lambda v: f"a slow kernel takes {v} rounds",
+    "device": lambda v: f"device: {v}",
+    "limit_s": lambda v: f"a kernel that gives no result within {v:g} s is a failed row",
+}
 FACTS = {
     "gpu": "GPU", "driver": "driver", "memory_gib": "memory, GiB", "torch": "PyTorch", "triton": "Triton",
-    "cuda": "CUDA", "cudnn": "cuDNN", "python": "Python", "commit": "commit", "clocks": "clocks", "date": "date",
+    "cuda": "CUDA", "cudnn": "cuDNN", "python": "Python", "commit": "commit",
+    "earlier_commits": "commits of rows measured before the sweep went on", "clocks": "clocks", "date": "date",
 }  # fmt: skip
 
 
@@ -111,6 +127,11 @@ def means(sweep, dtypes):
             rows.append([kernel] + [spread_of(values) for values in found])
     title = f"### Over all lengths, {' and '.join(dtypes)}"
     note = "The geometric mean of how many times faster ours is, the least and the greatest, and of how many shapes."
+    if any("vectorised compiled" in row for row in rows):
+        note += (
+            " torch.compile knows the formula where nothing is masked and calls SDPA in its place (its pass is named "
+            "`fuse_attention`); with a causal mask written out it does not."
+        )
     return [title, table(["than", *MASKS], rows), note] if rows else []
 
 
@@ -163,9 +184,14 @@ def machine(facts):
     parts = ["## The machine", "\n".join(f"- {name}: {words}" for name, words in known.items() if words)]
     protocol = facts.get("protocol")
     if protocol:
-        lines = [f"- {key}: {plain(value)}" for key, value in protocol.items()] if isinstance(protocol, dict) else []
+        lines = [f"- {said(key, value)}" for key, value in protocol.items()] if isinstance(protocol, dict) else []
         parts += ["## How it was measured", "\n".join(lines) or plain(protocol)]
     return parts
+
+
+def said(key, value):
+    """One entry of the protocol as a sentence, or as it stands where there is none for it."""
+    return PROTOCOL[key](value) if key in PROTOCOL else f"{key}: {plain(value)}"
 
 
 def reading(sweep):

@@ -10,8 +10,8 @@ from report.table import OURS, PEERS
 
 LAST = 3  # points that a slope is fitted over
 KINDS = ("full", "causal")
-WIDE_BOX = (0.062, 0.125, 0.7, 0.7)
-LEFT_BOX, RIGHT_BOX = (0.062, 0.125, 0.28, 0.7), (0.575, 0.125, 0.24, 0.7)  # two panels and the names beside them
+WIDE_BOX = (0.085, 0.125, 0.68, 0.7)
+LEFT_BOX, RIGHT_BOX = (0.078, 0.125, 0.265, 0.7), (0.575, 0.125, 0.24, 0.7)  # two panels and the names beside them
 
 
 def lines_of(rows):
@@ -35,7 +35,7 @@ def tier(sweep, label, dtype):
     for i, kind in enumerate(kinds):
         bottom = 1 - (0.68 + 3.6 * i + 2.75) / height
         chosen = [row for row in rows if mask(row) == kind]
-        for left, what in ((0.062, "time"), (0.575, "TFLOP/s")):
+        for left, what in ((0.078, "time"), (0.575, "TFLOP/s")):
             axes = panel(figure, (left, bottom, 0.28, 2.75 / height), f"{kind}: {what}", "N, tokens",
                          "time, ms" if what == "time" else "TFLOP/s (visible pairs)", y_log=what == "time")  # fmt: skip
             against_length(axes, chosen, what)
