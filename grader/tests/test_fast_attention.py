@@ -1,4 +1,4 @@
-"""The fast form: it compiles where there is no GPU, and on a Hopper GPU it passes the cases of P3 to P7."""
+"""The fast form and the step before it: interpreted or compiled where there is no GPU, graded on a Hopper GPU."""
 
 import importlib.util
 import subprocess
@@ -107,3 +107,15 @@ def test_it_does_not_hang(tmp_path):
         "torch.cuda.synchronize()\n"
     )
     subprocess.run([sys.executable, script], timeout=90, check=True)
+
+
+@pytest.mark.parametrize("problem", ["p3", "p4", "p5"])
+def test_the_step_before_it_is_right(problem, tmp_path):
+    """P4 with descriptors, in the interpreter: the cases of the ladder that its head dims and dtypes allow."""
+    path = SOLUTIONS / "p4_with_descriptors.py"
+    known = PROBLEMS[problem]
+    cases = tuple(c for c in known.cases if c.D == 64 and c.dtype in DTYPES and c.layout == "contiguous" and not c.gpu)
+    asked = replace(known, module=path.name, cases=cases, speed_case=None)
+    (tmp_path / path.name).write_text(path.read_text().replace("is_causal=True):", f"is_causal={problem != 'p3'}):"))
+    results = grading.grade(Request(tmp_path, (asked,), None, "cpu", 0), lanes=1)
+    assert cases and [(r.case, r.sentence) for r in results if r.outcome is not Outcome.PASSED] == []

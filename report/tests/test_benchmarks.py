@@ -189,3 +189,12 @@ def test_no_torch_is_needed(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_page_of_steps_is_what_the_files_give(capsys, monkeypatch, tmp_path):
+    from report import steps
+
+    assert steps.main(["--check"]) == 0
+    monkeypatch.setattr(steps, "PAGE", tmp_path / "STEPS.md")
+    (tmp_path / "STEPS.md").write_text(steps.page().replace("1.09", "1.19"))
+    assert steps.main(["--check"]) == 1 and "writes it anew" in capsys.readouterr().out
