@@ -1,0 +1,112 @@
+"""Masks past the ladder, for the lab of block-sparse attention: who sees whom, by token position or by block.
+
+Each is a predicate with the face of `visibility.Visibility`: `mask(q_pos, k_pos)` gives booleans for any positions, so
+that nobody needs the whole N x N at once.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+EMPTY, FULL, CAUSAL, PARTIAL = range(4)  # kinds of tiles
+LETTERS = " FCP"
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Packed documents of these lengths: each sees all of itself and nothing else."""
+
+    lengths: tuple[int, ...]
+
+    def mask(self, q_pos, k_pos):
+        return segment_of(q_pos, self.lengths)[:, None] == segment_of(k_pos, self.lengths)[None, :]
+
+
+@dataclass(frozen=True)
+class Interleaved:
+    """Text and images by turns, text first: text is causal, an image sees all of itself; both see all before."""
+
+    lengths: tuple[int, ...]
+
+    def mask(self, q_pos, k_pos):
+        q_segment, k_segment = segment_of(q_pos, self.lengths)[:, None], segment_of(k_pos, self.lengths)[None, :]
+        inside = (q_segment % 2 == 1) | (q_pos[:, None] >= k_pos[None, :])
+        return (k_segment < q_segment) | ((k_segment == q_segment) & inside)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A grid of blocks, each of one kind: nothing, everything, a triangle within the block, or elements at random.
+
+    kinds: rows of EMPTY, FULL, CAUSAL or PARTIAL. block: its size in tokens. seed: of the elements of PARTIAL blocks,
+    drawn by position, so that they do not depend on how the mask is asked for.
+    """
+
+    kinds: tuple[tuple[int, ...], ...]
+    block: int
+    seed: int = 0
+
+    def mask(self, q_pos, k_pos):
+        kinds = torch.tensor(self.kinds)[q_pos // self.block][:, k_pos // self.block]
+        triangle = (q_pos % self.block)[:, None] >= (k_pos % self.block)[None, :]
+        drawn = coin(q_pos[:, None], k_pos[None, :], self.seed)
+        return (kinds == FULL) | ((kinds == CAUSAL) & triangle) | ((kinds == PARTIAL) & drawn)
+
+
+def segment_of(positions, lengths):
+    """The number of the segment in which each position lies; what is after the last is a segment of its own."""
+    ends = torch.tensor(lengths).cumsum(0)
+    return torch.searchsorted(ends, positions, right=True)
+
+
+def coin(q_pos, k_pos, seed):
+    """True for about half of the pairs, by a hash of the two positions and the seed alone.
+
+    Source: Steele et al., "Fast splittable pseudorandom number generators", 2014: the mixing of SplitMix, in 31 bits.
+    """
+    mixed = (q_pos * 0x9E3779B1 + k_pos * 0x85EBCA77 + seed * 0xC2B2AE3D) & 0x7FFFFFFF
+    for shift, factor in ((15, 0x2C1B3C6D), (12, 0x297A2D39), (15, 1)):
+        mixed = ((mixed ^ (mixed >> shift)) * factor) & 0x7FFFFFFF
+    return mixed & 1 == 0
+
+
+# Grids of blocks -----------------------------------------------------------------------------------------------------
+
+
+def random_blocks(count, block, kinds, seed=0):
+    """Blocks drawn from `kinds` with equal chances in the lower triangle of count x count, the diagonal included."""
+    draw = torch.randint(len(kinds), (count, count), generator=torch.Generator().manual_seed(seed))
+    lower = torch.ones(count, count).tril().bool()
+    return Blocks(as_rows(torch.where(lower, torch.tensor(kinds)[draw], EMPTY)), block, seed)
+
+
+def local(count, block, radius=1):
+    """Each block sees those at most `radius` blocks away."""
+    row, column = grid(count)
+    return Blocks(as_rows(torch.where((row - column).abs() <= radius, FULL, EMPTY)), block)
+
+
+def local_and_global(count, block, radius=1, everywhere=1):
+    """Local; the first `everywhere` blocks see all and are seen by all: a vision transformer's CLS token is there."""
+    row, column = grid(count)
+    seen = ((row - column).abs() <= radius) | (row < everywhere) | (column < everywhere)
+    return Blocks(as_rows(torch.where(seen, FULL, EMPTY)), block)
+
+
+def strided(count, block, radius=0, stride=3):
+    """Local, and every `stride`-th block from the query's own, on both sides."""
+    row, column = grid(count)
+    seen = ((row - column).abs() <= radius) | ((row - column) % stride == 0)
+    return Blocks(as_rows(torch.where(seen, FULL, EMPTY)), block)
+
+
+def dense(count, block):
+    return Blocks(((FULL,) * count,) * count, block)
+
+
+def grid(count):
+    return torch.arange(count)[:, None], torch.arange(count)[None, :]
+
+
+def as_rows(kinds):
+    return tuple(map(tuple, kinds.tolist()))
