@@ -122,3 +122,20 @@ def test_long_sequences_in_chunks(monkeypatch):
     monkeypatch.setattr(oracle, "CHUNK", 17)
     for a, b in zip(whole, oracle.attention(q, k, v, Visibility(True, 9, 2).mask), strict=True):
         assert torch.allclose(a, b, atol=1e-12)
+
+
+def test_rows_that_see_nothing_do_not_hide_the_error_of_others():
+    """Their lse is -inf; the allowance of the other rows is the one that they have without them."""
+
+    class Below:
+        def mask(self, q_pos, k_pos):
+            return (q_pos[:, None] >= 4) & (k_pos[None, :] <= q_pos[:, None])
+
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 1, 64, 32) * 30 for _ in range(3))
+    found = oracle.expect(q, k, v, Below(), tf32=True)
+    assert found.lse[0, 0, :4].isinf().all() and (found.o[0, 0, :4] == 0).all()
+    alone = oracle.expect(
+        q[:, :, 4:], k, v, type("Shifted", (), {"mask": lambda self, i, j: Below().mask(i + 4, j)})(), tf32=True
+    )
+    assert torch.allclose(found.allowed_lse[0, 0, 4:], alone.allowed_lse[0, 0])
