@@ -14,6 +14,7 @@ from report.measured import mask, shape
 from report.table import BadTable
 
 FIGURES = "figures"
+OTHERS = ("orders.svg",)  # drawn beside these, by report.orders
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def draw(sweep, folder):
     for name, plan in planned.items():
         save(figure(sweep, plan), folder / name)
     for stale in folder.glob("*.svg"):
-        if stale.name not in planned:
+        if stale.name not in (*planned, *OTHERS):
             stale.unlink()
     return list(planned)
 
