@@ -31,12 +31,12 @@ PANELS = (identity, published, head_first)
 TEXT = """# The order in which tiles run
 
 Which tile a program works on decides which cache it finds its keys in, and when the last program ends. Made by
-`python -m report.orders`; edit nothing here. **No figure on this page is a measurement**: they are those of a model,
-`grader/cache_model.py`, whose first lines say what it leaves out, of a GPU like AMD's MI300X: {dies} dies, {slots}
-workgroups on each, an L2 cache of {capacity} tiles of K and V ({BLOCK} keys, D = 128, float16: 4 MB), a step with a
-tile from memory {miss} times as long as one with a tile from the cache, programs late by up to {jitter} step. Program p runs
-on die p % {dies}. Medians of {seeds} seeds; in the first table the makespans of the seeds differ by less than
-{spread:.1f} %.
+`python -m report.orders`; edit nothing here. **No figure on this page is a measurement**: they are those of a
+model, `grader/cache_model.py`, whose first lines say what it leaves out, of a GPU like AMD's MI300X: {dies} dies,
+{slots} workgroups on each, an L2 cache of {capacity} tiles of K and V ({BLOCK} keys, D = 128, float16: 4 MB), a
+step with a tile from memory {miss} times as long as one with a tile from the cache, programs late by up to {jitter}
+step. Program p runs on die p % {dies}. Medians of {seeds} seeds; in the first table the makespans of the seeds
+differ by less than {spread:.1f} %.
 
 ## More hits, and still slower
 
@@ -46,10 +46,11 @@ Causal, B=1 H={HEADS} N={N}, {TILES} tiles a head. Speed is the plain order's ti
 
 ![Tiles of keys by die, and when each die is done](figures/orders.svg)
 
-The published order, `die = (m // 8) % 8; m' = (m % 8) * (blocks // 8) + die`, gives each die a block of neighbouring
-tiles. They share most of their keys and are of like length, so hits go up, from {plain_hits:.0f} % to
-{piled_hits:.0f} %. But a causal row is the longer the later it is: die 7 gets the tiles 56 to 63 of every head, {share:.2f} times its share
-of the work, and the other dies wait for it. The order runs at {piled_speed:.2f} of the plain one's speed.
+The published order, `die = (m // 8) % 8; m' = (m % 8) * (blocks // 8) + die`, gives each die a block of
+neighbouring tiles. They share most of their keys and are of like length, so hits go up, from {plain_hits:.0f} % to
+{piled_hits:.0f} %. But a causal row is the longer the later it is: die 7 gets the tiles 56 to 63 of every head,
+{share:.2f} times its share of the work, and the other dies wait for it. The order runs at {piled_speed:.2f} of the
+plain one's speed.
 
 Head first gives each die whole heads: K and V of a head are read into one cache, every die has the same work, and
 what a die starts last is short. It hits {ours_hits:.0f} % and runs at {ours_speed:.2f} times the plain order's speed.
@@ -64,9 +65,9 @@ and a tile on its way counts as there. What moves the figures:
 
 {sensitivity}
 
-The published order stays slower in every line, also where a miss costs no more than a hit: the loss is one of balance,
-and more hits alone do not mend it. The dearer a miss, the more of that loss its hits win back. With a quarter of the cache the
-hits come nearest to the earlier project's.
+The published order stays slower in every line, also where a miss costs no more than a hit: the loss is one of
+balance, and more hits alone do not mend it. The dearer a miss, the more of that loss its hits win back. With a
+quarter of the cache the hits come nearest to the earlier project's.
 
 ## Other sizes
 
