@@ -216,8 +216,9 @@ def measure(options, bench, kernels):
     writer = table.Writer(path)
     if writer.mended:
         print(f"sweep: {writer.mended}", file=sys.stderr)
-    write_machine(folder / "machine.json", machine, None, options)
     left, rows = left_to_measure(kernels, writer, options.again), []
+    if left:  # what nobody measures again keeps its commit, its date and its clocks
+        write_machine(folder / "machine.json", machine, None, options)
     with progress(len(left)) as show:
         for point, names in left.items():
             show(point.title, False)

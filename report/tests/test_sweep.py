@@ -153,6 +153,16 @@ def test_finished_rows_are_never_measured_twice(fake, tmp_path, monkeypatch):
     assert len((tmp_path / "sweep.csv").read_text().splitlines()) == 21
 
 
+def test_where_nothing_is_left_the_facts_of_the_rows_stay(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(fake, "result", lambda self, name: {"median_ms": 1.0})
+    monkeypatch.setitem(MACHINE, "commit", "a")
+    assert status(tmp_path, *ONE) == 0
+    before = (tmp_path / "machine.json").read_text()
+    monkeypatch.setitem(MACHINE, "commit", "b")
+    assert status(tmp_path, *ONE) == 0
+    assert (tmp_path / "machine.json").read_text() == before
+
+
 def test_the_ratio_of_a_late_row_is_to_what_fitted(fake, tmp_path, monkeypatch):
     outcome = {"vectorised": {"status": "oom", "reason": "out of memory"}, "P4": {"status": "not run"}}
     monkeypatch.setattr(fake, "result", lambda self, name: outcome.get(name, {}))
