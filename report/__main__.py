@@ -17,7 +17,8 @@ def main(argv):
         return status
     from report import benchmarks, plots
 
-    folder = sweep.folder_for(sweep.parse(argv), gpu)
+    options = sweep.parse(argv)
+    folder = sweep.folder_for(options, gpu if options.device == "cuda" else None)
     which = [] if folder == benchmarks.PUBLISHED else [str(folder)]  # the published one's tables lie in report/
     return benchmarks.main(which) or plots.main(which)
 

@@ -244,6 +244,17 @@ def test_preparing_measures_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_rows_of_the_cpu_do_not_bear_the_name_of_a_gpu(monkeypatch):
+    from report import bench
+
+    here = {"gpu": "NVIDIA H200", "memory_gib": 140, "driver": "580", "cudnn": 91900, "torch": "2.13.0"}
+    monkeypatch.setattr(bench.machine, "facts", lambda: here)
+    monkeypatch.setattr(bench.machine, "clocks", lambda: {"sm_mhz": 1980.0})
+    cpu, cuda = bench.facts("cpu"), bench.facts("cuda")
+    assert cpu["gpu"] is cpu["driver"] is cpu["clocks"] is None and cpu["torch"] == "2.13.0"
+    assert cuda["gpu"] == "NVIDIA H200" and cuda["clocks"]
+
+
 def test_every_quick_row_is_known():
     for point in shapes.QUICK.points():
         assert set(shapes.QUICK.kernels(point)) <= set(table.KERNELS)
