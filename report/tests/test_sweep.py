@@ -110,6 +110,17 @@ def test_rows_of_another_machine_are_not_mixed(fake, tmp_path, capsys):
     assert (tmp_path / "sweep.csv").read_bytes() == before
 
 
+@pytest.mark.parametrize("torn", ["[]", "{"])
+def test_a_torn_machine_file(fake, tmp_path, capsys, torn):
+    path = tmp_path / "machine.json"
+    path.write_text(torn)
+    assert status(tmp_path, *ONE) == 0
+    assert json.loads(path.read_text())["gpu"] == "NVIDIA H200"
+    path.write_text(torn)
+    assert status(tmp_path, *ONE) == 2
+    assert "machine.json cannot be read" in capsys.readouterr().err
+
+
 def test_a_full_disk(fake, tmp_path, capsys, monkeypatch):
     add = table.Writer.add
 
@@ -253,6 +264,15 @@ def test_rows_of_the_cpu_do_not_bear_the_name_of_a_gpu(monkeypatch):
     cpu, cuda = bench.facts("cpu"), bench.facts("cuda")
     assert cpu["gpu"] is cpu["driver"] is cpu["clocks"] is None and cpu["torch"] == "2.13.0"
     assert cuda["gpu"] == "NVIDIA H200" and cuda["clocks"]
+
+
+def test_the_report_ends_where_nothing_was_measured(monkeypatch, tmp_path):
+    from report import __main__ as command
+
+    monkeypatch.setattr(sweep, "main", lambda argv: 0)
+    for option in (["--prepare", "2"], ["--list"]):
+        assert command.main(["--quick", *option, "--out", str(tmp_path)]) == 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_quick_row_is_known():
