@@ -90,9 +90,7 @@ class ChildArm:
         if reply["status"] == "raised":
             text = (reply["text"].splitlines() or [""])[0][:200]
             oom = reply["exception"] == "OutOfMemoryError"
-            if (
-                reply["line"] is None and not oom and self.name == "yours"
-            ):  # no line of theirs was under way: ours failed
+            if reply["line"] is None and self.name == "yours":  # no line of theirs was under way: ours failed
                 raise RuntimeError(f"while a submission was timed: {reply['exception']}: {text}")
             raise ArmFailed(f"{reply['exception']}: {text}", oom)
         return reply

@@ -13,11 +13,14 @@ def main(argv):
         print("PyTorch sees no GPU here: a quick sweep on the CPU, to see the tables and plots work", file=sys.stderr)
         argv = [*argv, "--quick"]
     status = sweep.main(argv)
-    if status or "--list" in argv:
+    if status:
         return status
+    options = sweep.parse(argv)
+    if options.list or options.prepare:  # nothing was measured
+        return 0
     from report import benchmarks, plots
 
-    folder = sweep.folder_for(sweep.parse(argv), gpu)
+    folder = sweep.folder_for(options, gpu if options.device == "cuda" else None)
     which = [] if folder == benchmarks.PUBLISHED else [str(folder)]  # the published one's tables lie in report/
     return benchmarks.main(which) or plots.main(which)
 

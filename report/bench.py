@@ -48,16 +48,19 @@ def main(device):
     torch.set_grad_enabled(False)
     if device == "cpu":
         torch.set_num_threads(1)  # steadier, beside whatever else the machine does
-    say(event="ready", machine=facts())
+    say(event="ready", machine=facts(device))
     for request in requests():
         if request["op"] == "machine":
-            say(event="machine", machine=facts())
+            say(event="machine", machine=facts(device))
         else:
             serve(request, device, say)
 
 
-def facts():
-    """What is kept with the numbers."""
+def facts(device):
+    """What is kept with the numbers; a GPU that was not measured is none."""
+    if device == "cpu":
+        unused = dict.fromkeys(("gpu", "memory_gib", "driver", "cudnn", "clocks"))
+        return {**machine.facts(), **unused, "protocol": PROTOCOL}
     return {**machine.facts(), "clocks": machine.clocks(), "protocol": PROTOCOL}
 
 

@@ -23,7 +23,7 @@ PROTOCOL = {
     "target": lambda v: (
         f"a kernel has had enough turns when its ratio to `fast` is known within {v:.0%} on either side"
     ),
-    "min_rounds": lambda v: f"at least {v} rounds",
+    "min_rounds": lambda v: f"at least {v} rounds, unless the seconds of samples are over before",
     "max_rounds": lambda v: f"at most {v} rounds",
     "budget_s": lambda v: f"at most {v:g} s of samples of one kernel",
     "slow_ms": lambda v: f"a kernel that takes more than {v:g} ms is slow: it is warmed up once",

@@ -122,6 +122,8 @@ def main(argv=None):
     try:
         fresh = measured.load(options.fresh)
         committed = measured.load(options.committed or find_committed(fresh))
+        if options.committed is None and committed.path.resolve() == fresh.path.resolve():
+            raise BadTable(f"{fresh.path} would be compared with itself; sweep into another folder with --out")
         if not options.anyway:
             check_alike(fresh, committed)
         changes, missing = compare(fresh, committed)

@@ -118,6 +118,8 @@ def check_machine(path, machine):
         return
     try:
         before = json.loads(path.read_text())
+        if not isinstance(before, dict):
+            raise ValueError(before)
     except (OSError, ValueError):
         raise BadArguments(f"{path} cannot be read; delete it if the rows beside it are of this machine") from None
     for name in SAME_MACHINE:
@@ -213,11 +215,14 @@ def measure(options, bench, kernels):
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists():
         check_machine(folder / "machine.json", machine)
+    else:  # the facts of rows that are gone are nobody's
+        (folder / "machine.json").unlink(missing_ok=True)
     writer = table.Writer(path)
     if writer.mended:
         print(f"sweep: {writer.mended}", file=sys.stderr)
-    write_machine(folder / "machine.json", machine, None, options)
     left, rows = left_to_measure(kernels, writer, options.again), []
+    if left:  # what nobody measures again keeps its commit, its date and its clocks
+        write_machine(folder / "machine.json", machine, None, options)
     with progress(len(left)) as show:
         for point, names in left.items():
             show(point.title, False)

@@ -117,3 +117,10 @@ def test_the_committed_sweep_is_found_by_its_gpu(tmp_path, monkeypatch, capsys):
     synthetic.write(tmp_path / "results" / "same")
     assert regression.main([str(fresh)]) == 0
     assert measured.load(fresh).machine["gpu"] == "Imaginary GPU"
+
+
+def test_a_sweep_is_not_compared_with_itself(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(regression, "RESULTS", tmp_path)
+    published = synthetic.write(tmp_path / "same")
+    assert regression.main([str(published)]) == 2
+    assert "would be compared with itself; sweep into another folder with --out" in capsys.readouterr().err

@@ -110,6 +110,17 @@ def test_rows_of_another_machine_are_not_mixed(fake, tmp_path, capsys):
     assert (tmp_path / "sweep.csv").read_bytes() == before
 
 
+@pytest.mark.parametrize("torn", ["[]", "{"])
+def test_a_torn_machine_file(fake, tmp_path, capsys, torn):
+    path = tmp_path / "machine.json"
+    path.write_text(torn)
+    assert status(tmp_path, *ONE) == 0
+    assert json.loads(path.read_text())["gpu"] == "NVIDIA H200"
+    path.write_text(torn)
+    assert status(tmp_path, *ONE) == 2
+    assert "machine.json cannot be read" in capsys.readouterr().err
+
+
 def test_a_full_disk(fake, tmp_path, capsys, monkeypatch):
     add = table.Writer.add
 
@@ -151,6 +162,16 @@ def test_finished_rows_are_never_measured_twice(fake, tmp_path, monkeypatch):
     assert status(tmp_path, *ONE, "--again") == 0
     assert sum(len(names) for _, names, _ in fake.last.asked) == 20
     assert len((tmp_path / "sweep.csv").read_text().splitlines()) == 21
+
+
+def test_where_nothing_is_left_the_facts_of_the_rows_stay(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(fake, "result", lambda self, name: {"median_ms": 1.0})
+    monkeypatch.setitem(MACHINE, "commit", "a")
+    assert status(tmp_path, *ONE) == 0
+    before = (tmp_path / "machine.json").read_text()
+    monkeypatch.setitem(MACHINE, "commit", "b")
+    assert status(tmp_path, *ONE) == 0
+    assert (tmp_path / "machine.json").read_text() == before
 
 
 def test_the_ratio_of_a_late_row_is_to_what_fitted(fake, tmp_path, monkeypatch):
@@ -231,6 +252,26 @@ def test_a_child_that_never_starts(tmp_path, capsys):
 def test_preparing_measures_nothing(tmp_path):
     command = (sys.executable, "-m", "report.tests.child", "vectorised compiled=crash")
     assert sweep.main([*ONE, "--prepare", "2", "--out", str(tmp_path)], command) == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_of_the_cpu_do_not_bear_the_name_of_a_gpu(monkeypatch):
+    from report import bench
+
+    here = {"gpu": "NVIDIA H200", "memory_gib": 140, "driver": "580", "cudnn": 91900, "torch": "2.13.0"}
+    monkeypatch.setattr(bench.machine, "facts", lambda: here)
+    monkeypatch.setattr(bench.machine, "clocks", lambda: {"sm_mhz": 1980.0})
+    cpu, cuda = bench.facts("cpu"), bench.facts("cuda")
+    assert cpu["gpu"] is cpu["driver"] is cpu["clocks"] is None and cpu["torch"] == "2.13.0"
+    assert cuda["gpu"] == "NVIDIA H200" and cuda["clocks"]
+
+
+def test_the_report_ends_where_nothing_was_measured(monkeypatch, tmp_path):
+    from report import __main__ as command
+
+    monkeypatch.setattr(sweep, "main", lambda argv: 0)
+    for option in (["--prepare", "2"], ["--list"]):
+        assert command.main(["--quick", *option, "--out", str(tmp_path)]) == 0
     assert not list(tmp_path.iterdir())
 
 
