@@ -6,11 +6,13 @@
 The rows of steps.csv are medians of single runs in which all forms and cuDNN took turns; a ratio is within its run.
 """
 
+import argparse
 import csv
 import sys
 from pathlib import Path
 
 from report import measured
+from report.table import BadTable
 
 HERE = Path(__file__).parent
 PAGE = HERE / "STEPS.md"
@@ -121,16 +123,24 @@ def page():
     )
 
 
-def main(arguments):
-    if arguments == ["--check"]:
-        same = PAGE.is_file() and PAGE.read_text() == page()
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="python -m report.steps", description="Write STEPS.md.")
+    parser.add_argument("--check", action="store_true", help="only say whether the page is what the files give")
+    check = parser.parse_args(argv).check
+    try:
+        text = page()
+    except (OSError, BadTable) as error:
+        print(f"report: {error}", file=sys.stderr)
+        return 2
+    if check:
+        same = PAGE.is_file() and PAGE.read_text() == text
         if not same:
             print("report/STEPS.md is not what steps.csv and the sweep give: `python -m report.steps` writes it anew")
         return 0 if same else 1
-    PAGE.write_text(page())
+    PAGE.write_text(text)
     print(f"written: {PAGE}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
