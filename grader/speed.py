@@ -90,7 +90,8 @@ class ChildArm:
         if reply["status"] == "raised":
             text = (reply["text"].splitlines() or [""])[0][:200]
             oom = reply["exception"] == "OutOfMemoryError"
-            if reply["line"] is None and self.name == "yours":  # no line of theirs was under way: ours failed
+            # Ours failed where no line of theirs was under way; but a GPU that is lost was lost by their kernel before.
+            if reply["line"] is None and not reply.get("broken") and self.name == "yours":
                 raise RuntimeError(f"while a submission was timed: {reply['exception']}: {text}")
             raise ArmFailed(f"{reply['exception']}: {text}", oom)
         return reply

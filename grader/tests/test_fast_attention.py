@@ -106,7 +106,7 @@ def test_it_does_not_hang(tmp_path):
         "        fast(q, q[:, :8], q[:, 8:16], True, 128, 0)\n"
         "torch.cuda.synchronize()\n"
     )
-    subprocess.run([sys.executable, script], timeout=90, check=True)
+    assert subprocess.run([sys.executable, script], timeout=90).returncode == 0
 
 
 @pytest.mark.parametrize("problem", ["p3", "p4", "p5"])

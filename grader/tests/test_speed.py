@@ -143,6 +143,17 @@ def test_a_failure_of_ours_while_timing_is_not_the_students(monkeypatch, excepti
         run_fake_arms(monkeypatch, yours="lives", reference="lives")
 
 
+def test_a_gpu_that_is_lost_while_timing_is_the_students(monkeypatch):
+    """A kernel leaves its tensor: the GPU says so when our stopwatch waits, where no line of theirs is under way."""
+
+    def call(self, request, seconds):
+        text = "an illegal memory access was encountered"
+        return {"status": "raised", "exception": "AcceleratorError", "text": text, "line": None, "broken": True}
+
+    monkeypatch.setattr(FakeChild, "call", call)
+    assert "illegal memory access" in run_fake_arms(monkeypatch, yours="lives", reference="lives")["yours"].failure
+
+
 @pytest.mark.gpu
 def test_two_equal_arms_are_equally_fast():
     problem = PROBLEMS["p4"]
