@@ -1,0 +1,412 @@
+"""The fast form of X1: block-sparse attention on Hopper GPUs, with the producer and the consumers of fast_attention.py.
+
+Read that file first. What is new is where the tiles come from, and what hides keys:
+
+    units                a mask of any tiles is taken apart into units of 64 x 64, each with a code: nothing, all, the
+                         triangle, or where its bits lie. Each program has a list of its units, those of which all is
+                         visible first
+    groups               a program works on 64 queries, or on two neighbours of 64 that share each tile of K
+                         and V: their list is the union of theirs, and each has codes of its own
+    pairs                64 keys are too few for the matrix units: any two units of a list fill one buffer, wherever
+                         they lie. An odd one out is paired with one past the end, which is zeros
+    words                what hides keys is one word for 32 keys of a row, whatever the code. Bits are asked for a step
+                         before they are needed
+
+One row of tiles, 64 x 64, and its list in steps of two
+
+        the row         F . F P . F C .          step 0    F F    no mask
+        its list        F F F P C                step 1    F P    words of ones | words of bits
+                                                 step 2    C -    words of a triangle | words of zeros
+
+Source: Shah et al., "FlashAttention-3", 2024, sections 3.1 and 3.2; Dao et al., "FlashAttention", 2022, section 3.3.
+"""
+
+import math
+
+import torch
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from solutions import x1_block_sparse
+from solutions.block_sparse_lists import ALL, BITS, NOTHING, SIZE, TRIANGLE, Prepared, prepare_lists
+from solutions.fast_attention import (
+    DTYPES,
+    FOR_PRODUCER,
+    HEAD_DIMS,
+    LOG2_E,
+    ROWS,
+    aligned,
+    describe,
+    fill,
+    registers_for,
+    release,
+    softmax_step,
+    take,
+)
+
+UNIT = gl.constexpr(SIZE)  # keys in a unit; it has as many queries
+NOTHING, ALL, TRIANGLE, BITS = gl.constexpr(NOTHING), gl.constexpr(ALL), gl.constexpr(TRIANGLE), gl.constexpr(BITS)
+RECORD = gl.constexpr(8)  # integers in a record
+L2_FOR_KEYS = 40e6  # bytes of K and V that programs may work on at a time: they shall stay in the L2 cache
+
+
+# The producer: it asks for the units of a list ------------------------------------------------------------------------
+
+
+@gluon.jit
+def make_ring(desc, STEP: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, READERS: gl.constexpr):
+    """STAGES buffers of STEP rows, of one tile of `desc` or two; for each a barrier "filled" and one "free"."""
+    tiles = gl.allocate_shared_memory(desc.dtype, [STAGES, 1, 1, STEP, D], desc.layout)
+    filled = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(filled.index(stage), count=1)
+        mbarrier.init(free.index(stage), count=READERS)
+    return tiles, filled, free
+
+
+@gluon.jit
+def unit_of(Units, i, part: gl.constexpr, span, STEP: gl.constexpr):
+    """The unit of keys that is that part of step i; past the end of the list, one past the end of the keys."""
+    _, _, length, past = span
+    place = i * (STEP // UNIT) + part
+    return gl.load(Units + place, mask=place < length, other=past)
+
+
+@gluon.jit
+def fill_step(ring, desc, pair_desc, i, batch, head, unit, other, STEP: gl.constexpr, STAGES: gl.constexpr):
+    """Ask for the i-th step's keys: `unit`, and `other` where two units make a step; at once if they are neighbours."""
+    tiles, filled, free = ring
+    stage = i % STAGES
+    mbarrier.wait(free.index(stage), (i // STAGES & 1) ^ 1)  # a fresh barrier counts as passed
+    mbarrier.expect(filled.index(stage), desc.block_type.nbytes * (STEP // UNIT))
+    if STEP == UNIT:
+        tma.async_copy_global_to_shared(desc, [batch, head, unit * UNIT, 0], filled.index(stage), tiles.index(stage))
+    elif other == unit + 1:
+        tma.async_copy_global_to_shared(
+            pair_desc, [batch, head, unit * UNIT, 0], filled.index(stage), tiles.index(stage)
+        )
+    else:
+        first, second = tiles.index(stage).slice(0, UNIT, 2), tiles.index(stage).slice(UNIT, UNIT, 2)
+        tma.async_copy_global_to_shared(desc, [batch, head, unit * UNIT, 0], filled.index(stage), first)
+        tma.async_copy_global_to_shared(desc, [batch, head, other * UNIT, 0], filled.index(stage), second)
+
+
+@gluon.jit
+def produce(
+    descs, rings, place, span, first_units, Units,
+    STEP: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    """Q for each consumer, then K and V of each step, each when it is needed."""
+    q_desc, k_desc, v_desc, k_pair_desc, v_pair_desc = descs
+    q_ring, k_ring, v_ring = rings
+    batch, head, kv_head, q_start, _ = place
+    steps, _, _, _ = span
+    unit, other, next_unit, next_other = first_units
+    if STEP == UNIT:
+        next_unit = other
+    for consumer in gl.static_range(CONSUMERS):
+        fill(q_ring, q_desc, consumer, batch, head, q_start + consumer * ROWS, CONSUMERS)
+    fill_step(k_ring, k_desc, k_pair_desc, 0, batch, kv_head, unit, other, STEP, STAGES)
+    for i in range(1, steps):
+        before, other_before, unit, other = unit, other, next_unit, next_other
+        # A step ahead, and not looked at before the next step: a load takes a while.
+        next_unit, next_other = unit_of(Units, i + 1, 0, span, STEP), unit_of(Units, i + 1, 1, span, STEP)
+        fill_step(k_ring, k_desc, k_pair_desc, i, batch, kv_head, unit, other, STEP, STAGES)
+        fill_step(v_ring, v_desc, v_pair_desc, i - 1, batch, kv_head, before, other_before, STEP, STAGES)
+    fill_step(v_ring, v_desc, v_pair_desc, steps - 1, batch, kv_head, unit, other, STEP, STAGES)
+
+
+# What is hidden: words of 32 keys -------------------------------------------------------------------------------------
+
+
+@gluon.jit
+def codes_of(Codes, i, part, length, consumer: gl.constexpr, STEP: gl.constexpr, CONSUMERS: gl.constexpr):
+    """The codes (STEP / 64) of the units of step i, for the rows of this consumer."""
+    place = i * (STEP // UNIT) + part
+    return gl.load(Codes + place * CONSUMERS + consumer, mask=place < length, other=NOTHING)
+
+
+@gluon.jit
+def bits_of(Bits, codes, row, half, WORDS_A_ROW: gl.constexpr):
+    """The bits (64, STEP / 64, 2) of the units that have some."""
+    at = (codes - BITS).to(gl.int64) * 2
+    offset = (row * WORDS_A_ROW)[:, None, None] + at[None, :, None] + half[None, None, :]
+    return gl.load(Bits + offset, mask=(codes >= BITS)[None, :, None] & (offset >= 0), other=0)
+
+
+@gluon.jit
+def words_of(codes, bits, row, half):
+    """(64, STEP / 64, 2): visible keys are ones."""
+    ones = gl.minimum(gl.maximum((row + 1)[:, None, None] - (32 * half)[None, None, :], 0), 32)
+    triangle = gl.where(ones == 32, -1, (1 << ones) - 1)
+    words = gl.where((codes == TRIANGLE)[None, :, None], triangle, bits)
+    return gl.where((codes == ALL)[None, :, None], -1, words)
+
+
+@gluon.constexpr_function
+def layout_of_words(step):
+    """(row, unit, half, byte, pair, one) as the scores of a matrix instruction lie in the threads of four warps."""
+    unit = [[0, 1, 0, 0, 0, 0]] if step == 128 else []
+    in_word = [[0, 0, 0, 0, 0, 1], [8, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0], [0, 0, 0, 2, 0, 0], [0, 0, 1, 0, 0, 0]]
+    lanes = [[0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 2, 0], [1, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0], [4, 0, 0, 0, 0, 0]]
+    warps = [[16, 0, 0, 0, 0, 0], [32, 0, 0, 0, 0, 0]]
+    return gl.DistributedLinearLayout(in_word + unit, lanes, warps, [], [64, step // 64, 2, 4, 4, 2])
+
+
+@gluon.constexpr_function
+def along(layout, *dims):
+    """What is left of the layout (row, unit, half, byte, pair, one) for a tensor of these dimensions alone."""
+    for dim in range(5, -1, -1):
+        layout = layout if dim in dims else gl.SliceLayout(dim, layout)
+    return layout
+
+
+@gluon.jit
+def hide(scores, words, STEP: gl.constexpr, W: gl.constexpr, S: gl.constexpr):
+    """-inf where the bit is zero. W says where words lie so that each thread has those of its own scores."""
+    byte, pair = gl.arange(0, 4, along(W, 3)), gl.arange(0, 4, along(W, 4))
+    one = gl.arange(0, 2, along(W, 5))
+    # Key 64 * unit + 32 * half + 8 * byte + 2 * pair + one. A thread has one pair: the shift is one for all its bits.
+    shifted = words[:, :, :, None, None, None] >> (2 * pair)[None, None, None, None, :, None]
+    bit = (1 << (8 * byte))[None, None, None, :, None, None] << one[None, None, None, None, None, :]
+    shifted, bit = gl.broadcast(shifted, bit)
+    # In this order, one score after the other: the compiler would make all predicates first, and there are seven.
+    return gl.inline_asm_elementwise(
+        "{.reg .pred p; .reg .b32 t; and.b32 t, $2, $3; setp.ne.b32 p, t, 0; selp.f32 $0, $1, 0fFF800000, p;}",
+        "=f,f,r,r",
+        [
+            scores,
+            gl.convert_layout(shifted.reshape([ROWS, STEP]), S, assert_trivial=True),
+            gl.convert_layout(bit.reshape([ROWS, STEP]), S, assert_trivial=True),
+        ],
+        dtype=gl.float32, is_pure=True, pack=1,
+    )  # fmt: skip
+
+
+# A consumer: four warps, 64 rows --------------------------------------------------------------------------------------
+
+
+@gluon.jit
+def consume(
+    state, consumer: gl.constexpr,
+    D: gl.constexpr, WORDS_A_ROW: gl.constexpr, STEP: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    """The online softmax of 64 rows over the steps of a list."""
+    S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, STEP, 16])  # where scores lie in registers
+    O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    P: gl.constexpr = gl.DotOperandLayout(0, O, 2)
+    W: gl.constexpr = layout_of_words(STEP)
+    ROW: gl.constexpr = along(W, 0)
+    PART: gl.constexpr = along(W, 1)
+    HALF: gl.constexpr = along(W, 2)
+    S_ROWS: gl.constexpr = gl.SliceLayout(1, S)
+    O_ROWS: gl.constexpr = gl.SliceLayout(1, O)
+    o_desc, rings, place, span, Lse, Codes, Bits, Nq, qk_scale = state
+    q_ring, k_ring, v_ring = rings
+    batch, head, _, q_start, lse_start = place
+    steps, masked, length, _ = span
+
+    row, part, half = gl.arange(0, ROWS, ROW), gl.arange(0, STEP // UNIT, PART), gl.arange(0, 2, HALF)
+    codes = codes_of(Codes, 0, part, length, consumer, STEP, CONSUMERS)
+    next_codes = codes_of(Codes, 1, part, length, consumer, STEP, CONSUMERS)
+    row_max = gl.full([ROWS], float("-inf"), gl.float32, S_ROWS)  # the paper's m, in base 2
+    row_sum = gl.full([ROWS], 0.0, gl.float32, S_ROWS)  # the paper's l
+    acc = gl.zeros([ROWS, D], gl.float32, O)
+    no_scores = gl.zeros([ROWS, STEP], gl.float32, S)
+    q = take(q_ring, consumer, ROWS, D, CONSUMERS)
+    k = take(k_ring, 0, STEP, D, STAGES)
+    scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
+    bits = bits_of(Bits, codes, row, half, WORDS_A_ROW)
+    scores = warpgroup_mma_wait(0, [scores_later])
+    release(k_ring, 0, STAGES)
+    if masked <= 0:
+        scores = hide(scores, words_of(codes, bits, row, half), STEP, W, S)
+    if masked <= 1:
+        codes, bits = next_codes, bits_of(Bits, next_codes, row, half, WORDS_A_ROW)
+    next_codes = codes_of(Codes, 2, part, length, consumer, STEP, CONSUMERS)
+    p, alpha, row_max, row_sum = softmax_step(scores, row_max, row_sum, qk_scale)
+    p = gl.convert_layout(p.to(o_desc.dtype), P)
+
+    # Every other step, its scores and softmax under the product of the step before.
+    for i in range(1, steps):
+        k = take(k_ring, i, STEP, D, STAGES)
+        scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
+        v = take(v_ring, i - 1, STEP, D, STAGES)
+        acc_later = warpgroup_mma(p, v, acc, is_async=True)
+        words = bits
+        if i >= masked:
+            words = words_of(codes, bits, row, half)
+        if i >= masked - 2:  # what the next two steps must know
+            codes, bits = next_codes, bits_of(Bits, next_codes, row, half, WORDS_A_ROW)
+            next_codes = codes_of(Codes, i + 2, part, length, consumer, STEP, CONSUMERS)
+        scores = warpgroup_mma_wait(1, [scores_later])  # all but the newest product: p @ v goes on
+        release(k_ring, i, STAGES)
+        if i >= masked:
+            scores = hide(scores, words, STEP, W, S)
+        p_next, alpha, row_max, row_sum = softmax_step(scores, row_max, row_sum, qk_scale)
+        acc = warpgroup_mma_wait(0, [acc_later])
+        release(v_ring, i - 1, STAGES)
+        acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
+        p = gl.convert_layout(p_next.to(o_desc.dtype), P)
+    v = take(v_ring, steps - 1, STEP, D, STAGES)
+    acc = warpgroup_mma(p, v, acc)
+
+    first_row = q_start + consumer * ROWS
+    seen = row_sum > 0
+    row_sum = gl.where(seen, row_sum, 1.0)
+    o = acc / gl.convert_layout(row_sum, O_ROWS)[:, None]
+    q.store(o.to(o_desc.dtype))  # q is not needed any more: its buffer takes o on the way out
+    fence_async_shared()
+    tma.async_copy_shared_to_global(o_desc, [batch, head, first_row, 0], q_ring[0].index(consumer))
+    lse = gl.where(seen, row_max * 0.6931471805599453 + gl.log(row_sum), float("-inf"))
+    q_pos = first_row + gl.arange(0, ROWS, S_ROWS)
+    gl.store(Lse + lse_start + q_pos, lse, mask=q_pos < Nq)
+    tma.store_wait(0)
+
+
+# One program: CONSUMERS x 64 rows of queries --------------------------------------------------------------------------
+
+SIZES = ("Nq", "past", "Hq", "heads", "group", "groups", "heads_at_once", "map_per_batch", "map_per_head", "folded")
+
+
+@gluon.jit(do_not_specialize=SIZES)  # one compiled kernel for all of them
+def fast_block_sparse_kernel(
+    q_desc, k_desc, v_desc, k_pair_desc, v_pair_desc, o_desc, Lse, Records, Units, Codes, Bits,
+    Nq, past, Hq, heads, group, groups, heads_at_once, map_per_batch, map_per_head, folded, qk_scale,
+    D: gl.constexpr, WORDS_A_ROW: gl.constexpr, STEP: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
+    REGISTERS: gl.constexpr,
+):  # fmt: skip
+    """Grid: (groups x heads of all batches). As many heads at a time as the L2 cache holds; the longest lists first."""
+    program = gl.program_id(0)
+    if program >= folded:  # a single wave: the second program of a multiprocessor is short where the first is long
+        program = gl.num_programs(0) - 1 - (program - folded)
+    first_head = program // (groups * heads_at_once) * heads_at_once
+    heads_here = gl.minimum(heads_at_once, heads - first_head)
+    left = program - first_head * groups
+    batch, head = (first_head + left % heads_here) // Hq, (first_head + left % heads_here) % Hq
+    this_map = batch * map_per_batch + head * map_per_head
+    Records += (this_map * groups + left // heads_here) * RECORD
+    this_group, steps = gl.load(Records), gl.load(Records + 1)
+    masked, length = gl.load(Records + 2), gl.load(Records + 3)
+    first_units = (gl.load(Records + 4), gl.load(Records + 5), gl.load(Records + 6), gl.load(Records + 7))
+    lists = (this_map * groups + this_group).to(gl.int64) * past
+    lse_start = (batch.to(gl.int64) * Hq + head) * Nq
+    place = (batch, head, head // group, this_group * (CONSUMERS * ROWS), lse_start)
+    span = (steps, masked, length, past)
+
+    rings = (
+        make_ring(q_desc, ROWS, D, CONSUMERS, 1),
+        make_ring(k_desc, STEP, D, STAGES, CONSUMERS),
+        make_ring(v_desc, STEP, D, STAGES, CONSUMERS),
+    )
+    fence_async_shared()
+    descs = (q_desc, k_desc, v_desc, k_pair_desc, v_pair_desc)
+    state = (o_desc, rings, place, span, Lse, Codes + lists * CONSUMERS, Bits, Nq, qk_scale)
+    gl.static_assert(CONSUMERS == 1 or CONSUMERS == 2)
+    if CONSUMERS == 1:
+        gl.warp_specialize(
+            [
+                (consume, (state, 0, D, WORDS_A_ROW, STEP, CONSUMERS, STAGES)),
+                (produce, (descs, rings, place, span, first_units, Units + lists, STEP, CONSUMERS, STAGES)),
+            ],
+            [1], [FOR_PRODUCER],
+        )  # fmt: skip
+    else:
+        gl.warp_specialize(
+            [
+                (consume, (state, 0, D, WORDS_A_ROW, STEP, CONSUMERS, STAGES)),
+                (consume, (state, 1, D, WORDS_A_ROW, STEP, CONSUMERS, STAGES)),
+                (produce, (descs, rings, place, span, first_units, Units + lists, STEP, CONSUMERS, STAGES)),
+            ],
+            [4, 1], [REGISTERS, FOR_PRODUCER],
+        )  # fmt: skip
+
+
+# Before the launch ----------------------------------------------------------------------------------------------------
+
+# Keys in a step, consumers, stages, programs on a multiprocessor at a time: what was fastest on an H200. For 64 queries
+# alone, and for neighbours that share K and V; up to D = 64 two small programs that hide each other's waits do better.
+ALONE = {16: (128, 1, 2, 2), 32: (128, 1, 2, 2), 64: (128, 1, 2, 2), 128: (64, 1, 2, 2), 256: (64, 1, 2, 1)}
+TOGETHER = ALONE | {128: (128, 2, 2, 1), 256: (64, 2, 2, 1)}
+
+
+def prepare(tiles, D):
+    """Tiles as the kernel takes them for heads of D, a Prepared: made once for a mask, used in every layer.
+
+    Raises ValueError for a D or for tiles that this kernel does not take.
+    """
+    if D not in HEAD_DIMS:
+        raise ValueError(f"head dim must be one of {HEAD_DIMS}; got D={D}")
+    return prepare_lists(tiles, D, TOGETHER[D][:2], ALONE[D][:2])
+
+
+def choose_lists(prepared, heads, multiprocessors):
+    """(lists, form): neighbours together where that wastes little and leaves programs enough; heads: of all batches."""
+    together, alone = prepared.together, prepared.alone
+    programs = together.records.shape[1] * heads
+    use_together = together.cost <= 1.05 * alone.cost and programs >= 4 * multiprocessors
+    return (together, TOGETHER[prepared.D]) if use_together else (alone, ALONE[prepared.D])
+
+
+def check_arguments(q, k, v, tiles, softmax_scale):
+    """Raise ValueError, with the offending values in the text, unless the arguments are legal."""
+    x1_block_sparse.check_arguments(q, k, v, tiles)
+    if q.dtype not in DTYPES:
+        raise ValueError(f"q, k and v must share one dtype of {(*DTYPES,)}; got {q.dtype}")
+    if not q.is_cuda or torch.cuda.get_device_capability(q.device) != (9, 0):
+        where = torch.cuda.get_device_capability(q.device) if q.is_cuda else q.device
+        raise ValueError(f"this kernel is for Hopper GPUs (9, 0); got {where}")
+    if softmax_scale is not None and not softmax_scale > 0:
+        raise ValueError(f"softmax_scale must be positive; got {softmax_scale}")
+
+
+def block_sparse_attention(q, k, v, tiles, softmax_scale=None):
+    """Attention over the visible pairs of `tiles`, in one kernel launch on a Hopper GPU.
+
+    q: (B, Hq, Nq, D). k, v: (B, Hkv, Nk, D), Hq a multiple of Hkv. Last stride 1; float16 or bfloat16. A tensor whose
+    start or strides are not multiples of 16 bytes is copied first. tiles: x1's Tiles, or better what `prepare` made of
+    them, which takes longer than a short sequence's attention. softmax_scale: positive; 1 / sqrt(D) by default.
+    Returns o (B, Hq, Nq, D), contiguous, same dtype, and lse (B, Hq, Nq), float32; zeros and -inf where no key is
+    visible. Raises ValueError for arguments that do not fit.
+    Method: "FlashAttention-3" (Shah et al., 2024), sections 3.1 and 3.2.
+    """
+    prepared = tiles if isinstance(tiles, Prepared) else None
+    check_arguments(q, k, v, prepared.tiles if prepared else tiles, softmax_scale)
+    if prepared and q.shape[3] != prepared.D:
+        raise ValueError(f"the tiles were prepared for a head dim of {prepared.D}; q has {q.shape[3]}")
+    prepared = prepared or prepare(tiles, q.shape[3])
+    tiles = prepared.tiles
+    multiprocessors = torch.cuda.get_device_properties(q.device).multi_processor_count
+    q, k, v = aligned(q), aligned(k), aligned(v)
+    B, Hq, Nq, D = q.shape
+    Nk = k.shape[2]
+    lists, (step, consumers, stages, programs) = choose_lists(prepared, Hq * B, multiprocessors)
+    at_launch, registers = registers_for(consumers, programs)
+    groups = lists.records.shape[1]
+    total = groups * Hq * B
+    one_wave = multiprocessors < total <= multiprocessors * programs
+    kv_bytes = 2 * k.element_size() * Nk * D * k.shape[1] / Hq  # of one query head's share
+    heads_at_once = max(1, min(Hq * B, int(L2_FOR_KEYS / kv_bytes)))
+    o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    lse = torch.empty(B, Hq, Nq, dtype=torch.float32, device=q.device)
+    k_desc, v_desc = describe(k, 1, UNIT.value), describe(v, 1, UNIT.value)
+    pairs = (describe(k, 1, step), describe(v, 1, step)) if step > UNIT.value else (k_desc, v_desc)
+    fast_block_sparse_kernel[(total,)](
+        describe(q, 1, ROWS.value), k_desc, v_desc, *pairs, describe(o, 1, ROWS.value),
+        lse, lists.records, lists.units, lists.codes, tiles.bits,
+        Nq, triton.cdiv(Nk, UNIT.value), Hq, Hq * B, Hq // k.shape[1], groups, heads_at_once,
+        tiles.heads if tiles.batches > 1 else 0, 1 if tiles.heads > 1 else 0, multiprocessors if one_wave else total,
+        LOG2_E * (softmax_scale or 1 / math.sqrt(D)),
+        D, tiles.block_k // 32, step, consumers, stages, registers,
+        num_warps=4, maxnreg=at_launch,
+    )  # fmt: skip
+    return o, lse
