@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 
 from grader import score
-from grader.assignment import PROBLEMS
+from grader.labs import EVERY
 from grader.render import terminal
 from grader.render.drawing import KINDS, Drawing, draw
 from grader.result import Outcome, Result
@@ -81,7 +81,7 @@ def problem_view(id, group):
     failing += [r for r in cases if r.outcome is Outcome.NOT_RUN]
     views, left_out = views_of_passing(passing)
     return {
-        "id": id, "title": PROBLEMS[id].title, "outcome": outcome, "first": first,
+        "id": id, "title": EVERY[id].title, "outcome": outcome, "first": first,
         "earned": terminal.points(sum(score.earned(group))), "possible": terminal.points(sum(score.max_points(group))),
         "good": len(passing), "cases": len(cases), "seconds": f"{sum(r.seconds for r in group):.1f}",
         "failing": views_of_failing(failing), "passing": views, "left_out": left_out,

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import PROBLEMS
 from grader.grading import Request, grade
+from grader.labs import EVERY
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = ROOT / "solutions"
 
 
 def solution(problem_id):
-    return (SOLUTIONS / PROBLEMS[problem_id].module).read_text()
+    return (SOLUTIONS / EVERY[problem_id].module).read_text()
 
 
 def triton_version():
@@ -33,7 +33,7 @@ def grade_text(folder, problem_id, source, names=None, seed=0, cases=None):
     """The results, speed left out, of `source` as the module of a problem; `cases` replaces the problem's own."""
     from dataclasses import replace
 
-    problem = PROBLEMS[problem_id]
+    problem = EVERY[problem_id]
     if cases is not None:
         problem = replace(problem, cases=tuple(cases), memory_cases=())
     (folder / problem.module).write_text(source)
