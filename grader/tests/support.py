@@ -26,7 +26,10 @@ def honest(name):
     """The source of an honest kernel; skips the test that asks for it where this triton lacks what it is made of."""
     if name == "p3_block_pointers" and triton_version() >= (3, 9):
         pytest.skip("triton 3.9 and later have no block pointers")
-    return (ROOT / "grader" / "tests" / "honest" / f"{name}.py").read_text()
+    kernel = (ROOT / "grader" / "tests" / "honest" / f"{name}.py").read_text()
+    if name.startswith("x1"):  # the file has the kernel alone: the lists are the solution's
+        return solution("x1").partition("# The kernel --")[0] + kernel
+    return kernel
 
 
 def grade_text(folder, problem_id, source, names=None, seed=0, cases=None):
