@@ -218,7 +218,7 @@ ORDERED = (
     OrderedCase("many tiles", N=397, D=16, dtype="float32"),
     OrderedCase("every batch and head its own", B=3, Hq=4, N=40),
     OrderedCase("groups of four", B=2, Hq=8, Hkv=2, N=45),
-    OrderedCase("heads left over", B=1, Hq=9, N=70, D=16),
+    OrderedCase("nine heads", Hq=9, N=70, D=16),
     OrderedCase("two dies", Hq=5, N=100, D=16, num_dies=2),
     OrderedCase("one die", Hq=3, Hkv=1, N=97, D=16, num_dies=1),
     OrderedCase("not causal", Hq=3, Hkv=1, N=97, D=16, causal=False),

@@ -2,9 +2,11 @@
 
 import random
 
+from grader.diagnose import Cause
 from grader.order_check import check_order
 from grader.result import Outcome
 
+ORDER = "the order in which tiles run"
 MOST_PROGRAMS = 4000  # of a size that is drawn
 QUESTIONS = {
     "there are": "which numbers may a head and a tile have?",
@@ -32,8 +34,9 @@ def of_function(asked, reply):
         if order is None:
             return Outcome.WRONG, f"{call} must be a list of (head, tile); it is {reply['came']}.", {}
         if wrong := check_order(order, *size):
-            question = next((ask for words, ask in QUESTIONS.items() if words in wrong), None)
-            return Outcome.WRONG, f"{call}: {wrong}.", {"size": size} | ({"question": question} if question else {})
+            known = [(words, ask) for words, ask in QUESTIONS.items() if words in wrong]
+            facts = {"question": known[0][1], "causes": [Cause(*known[0], ORDER)]} if known else {}
+            return Outcome.WRONG, f"{call}: {wrong}.", {"size": size} | facts
     return Outcome.PASSED, "", {}
 
 

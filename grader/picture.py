@@ -19,12 +19,12 @@ TILE = 16  # rows of a tile in the map of heads, where the kernel's own tiles ar
 MOST_EDGES = 6  # of a row of the mask, on average
 
 
-def of(case, trace, compared=()):
+def of(case, trace, compared=(), complete=True):
     """What can be drawn of one case: {"size", "mask", "errors", "heads", "visits", "need", "totals"}, what is known.
 
     trace: what trace.py reported, or None. compared: (name, got, expected, allowed) of the output that is wrong, if
-    one is; got (B, H, N, D) or (B, H, N) in its own dtype, the others in float64. A failure in here is ours and costs
-    only the picture: {"fault": its text}.
+    one is; got (B, H, N, D) or (B, H, N) in its own dtype, the others in float64. complete: False where tiles may be
+    missing though nothing was compared. A failure in here is ours and costs only the picture: {"fault": its text}.
     """
     try:
         records = [r for r in (trace or {}).get("visits") or () if r.get("q") and r.get("tiles")]
@@ -33,7 +33,7 @@ def of(case, trace, compared=()):
             picture |= error_maps(*compared, tile_rows(records))
             place = picture["errors"]["place"]
         if any("batch" in r for r in records):
-            picture["visits"] = visits(case, records, place, complete=not compared)
+            picture["visits"] = visits(case, records, place, complete=complete and not compared)
             picture["need"] = need(case, records, trace.get("key_rows") or ())
             place = picture["visits"]["place"]
         visibility = case.seen_at(*(place or (0, 0)))

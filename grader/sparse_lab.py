@@ -5,8 +5,10 @@ from collections import defaultdict
 
 import torch
 
-from grader import picture, tile_lists, verdict, work
+from grader import list_check, picture, tile_lists, verdict, work
+from grader.diagnose import Cause
 from grader.result import Outcome
+from grader.suspect_lists import LISTS
 
 # What the child gets ------------------------------------------------------------------------------------------------
 
@@ -39,18 +41,21 @@ def of_builder(case, reply, path, device):
     """(outcome, sentence, facts) of what a builder returned."""
     if reply["type"] == "NoneType":
         return Outcome.WRONG, f"{case.builder} returned nothing; it must return Tiles.", {}
-    if wrong := tile_lists.wrong_fields(case, reply):
-        return Outcome.WRONG, wrong, {}
+    if wrong := list_check.wrong_fields(case, reply["outputs"], reply["plain"]):
+        return Outcome.WRONG, wrong.sentence, {}
     (starts, columns, places, bits), _ = verdict.read_outputs(path, reply, ())
     if reply["broken_fences"]:
         return Outcome.UNSAFE, f"{case.builder} wrote past the end of a tensor that it allocated.", {}
-    found = tile_lists.wrong_kinds(case, starts, columns)
-    facts = {} if found and not found[1] else {"picture": picture.of(case, {"visits": listed(case, starts, columns)})}
-    found = found or tile_lists.wrong_bits(case, starts, columns, places, bits)
+    found = list_check.wrong_kinds(case, starts, columns)
+    if found and not found.mistake:
+        return Outcome.WRONG, found.sentence, {}
+    facts = {"picture": picture.of(case, {"visits": listed(case, starts, columns)}, complete=False)}
+    found = found or list_check.wrong_bits(case, starts, columns, places, bits)
     if not found:
         return Outcome.PASSED, "", facts
-    sentence, question = found
-    return Outcome.WRONG, f"{sentence}.", facts | ({"question": question} if question else {})
+    facts |= {"question": found.question} if found.question else {}
+    causes = [Cause(found.mistake, found.question, LISTS)] if found.mistake else []
+    return Outcome.WRONG, found.sentence, facts | {"causes": causes}
 
 
 def listed(case, starts, columns):
@@ -79,7 +84,26 @@ def of_kernel(problem, case, placed, reply, path, device):
     if reply.get("lists_changed"):
         names = ", ".join(reply["lists_changed"])
         return Outcome.UNSAFE, f"Your code wrote into the Tiles that it was given: {names} must stay as they were.", {}
-    return verdict.of_reply(problem, case, placed, reply, path, device, wasted)
+    outcome, sentence, facts = verdict.of_reply(problem, case, placed, reply, path, device, wasted)
+    return outcome, about_lists(sentence) if outcome is Outcome.UNSAFE else sentence, facts
+
+
+# What is asked of whoever reads outside one of the lists, by the name that the skeleton's kernel gives it.
+OUTSIDE = {
+    "Starts": "is it the row of this program's own map and query tile, and are there four numbers in each?",
+    "Columns": "do the entries go from one number of the row's `starts` to the next?",
+    "Places": "do the entries go from one number of the row's `starts` to the next?",
+    "Bits": "are they at the entry's place, and has the entry bits at all?",
+}
+
+
+def about_lists(sentence):
+    """The sentence on a load outside a tensor, with a question of its own where that is a list."""
+    said, outside, rest = sentence.partition(" elements outside ")
+    name = next((name for name in OUTSIDE if rest.startswith(f"{name}:")), None)
+    if not (outside and name and " reads " in said):
+        return sentence
+    return f"{said}{outside}{name}: {OUTSIDE[name]} {rest[rest.rfind('? (') + 2 :]}"
 
 
 def wasted(case, reply):

@@ -1,17 +1,14 @@
-"""The lists of tiles that x1's kernel walks, made from the map of tiles alone; and a builder's lists beside them."""
+"""The lists of tiles that x1's kernel walks, made from the map of tiles alone."""
 
 import functools
-import itertools
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from grader import tile_map
-from grader.patterns import CAUSAL, EMPTY, FULL, PARTIAL
+from grader.patterns import CAUSAL, FULL, PARTIAL
 
-KINDS = {EMPTY: "empty", FULL: "FULL", CAUSAL: "CAUSAL", PARTIAL: "PARTIAL"}
 WORD = 32
 NAMES = ("starts", "columns", "places", "bits")
 
@@ -98,126 +95,3 @@ def unpacked(words):
     """(..., 32 * words) booleans of (..., words)."""
     as_bytes = np.ascontiguousarray(words.numpy()).view(np.uint8)
     return torch.from_numpy(np.unpackbits(as_bytes, axis=-1, bitorder="little")).bool()
-
-
-# A builder's lists ---------------------------------------------------------------------------------------------------
-
-
-def wrong_fields(case, reply):
-    """A sentence where what a builder returned has not the fields of these Tiles, else None."""
-    right = of(case)
-    wanted = {name: tuple(getattr(right, name).shape) for name in NAMES}
-    for name, output in zip(NAMES, reply["outputs"], strict=True):
-        if not output["plain"] or output["dtype"] != "int32":
-            what = output.get("dtype") or output["type"]
-            return (
-                f"{name} of the Tiles must be a tensor of int32; it is {what if output['plain'] else output['type']}."
-            )
-    for name, value in right.plain.items():
-        if reply["plain"][name] != value:
-            return f"{name} of the Tiles is {reply['plain'][name]}; it must be {value}."
-    for name in ("starts", "columns", "places"):
-        shape = tuple(reply["outputs"][NAMES.index(name)]["shape"])
-        if (name == "starts" and shape != wanted[name]) or len(shape) != len(wanted[name]):
-            return f"{name} of the Tiles has the shape {shape}; it must be {wanted[name]}."
-    shape = tuple(reply["outputs"][3]["shape"])
-    if len(shape) != 3 or shape[1:] != wanted["bits"][1:]:
-        return f"bits of the Tiles has the shape {shape}; each PARTIAL tile has {wanted['bits'][1:]} words."
-    return None
-
-
-def wrong_kinds(case, starts, columns):
-    """(sentence, question) where a tile is in no list, or in another than its own, else None."""
-    right = of(case)
-    flat = starts.flatten(0, 1).tolist()
-    for row, (begin, *_, end) in enumerate(flat):
-        if not 0 <= begin <= flat[row][1] <= flat[row][2] <= end <= len(columns):
-            where = place_of(case, row)
-            return f"starts of {where} is {flat[row]}: its four numbers must rise, up to the {len(columns)} columns", ""
-    got = torch.zeros_like(right.kinds).flatten(0, 1)
-    listed = Counter()
-    for row, numbers in enumerate(flat):
-        for kind, (begin, end) in zip((FULL, CAUSAL, PARTIAL), itertools.pairwise(numbers), strict=True):
-            for column in columns[begin:end].tolist():
-                if not 0 <= column < got.shape[1]:
-                    return f"{place_of(case, row)} lists key tile {column}; there are {got.shape[1]}", ""
-                got[row, column] = kind
-                listed[row, column] += 1
-    if again := next((place for place, times in listed.items() if times > 1), None):
-        return f"{place_of(case, again[0])} lists key tile {again[1]} {listed[again]} times", ""
-    wrong = (got != right.kinds.flatten(0, 1)).nonzero()
-    if not len(wrong):
-        return None
-    row, column = wrong[0].tolist()
-    kinds = [KINDS[int(grid[row, column])] for grid in (right.kinds.flatten(0, 1), got)]
-    mixed = f"Key tile {column} of {place_of(case, row)} is {kinds[0]}, and listed as {kinds[1]}"
-    mixed = mixed.replace("listed as empty", "in no list")
-    more = f"; {len(wrong)} of {got.numel()} tiles are wrong" if len(wrong) > 1 else ""
-    return mixed + more, question_on(case, kinds, column)
-
-
-def question_on(case, kinds, column):
-    ragged = (column + 1) * case.block[1] > case.num_keys
-    if ragged and "CAUSAL" not in kinds:
-        return "which kinds may a tile have in which some keys do not exist?"
-    if "CAUSAL" in kinds:
-        return "the triangle of a tile's own rows and columns: with its diagonal, and for the rows that exist?"
-    return "all pairs, none of them, or some: which of the three is asked first?"
-
-
-def place_of(case, row):
-    """`query tile 3`, and of which map, where there are several."""
-    per_map = -(-case.N // case.block[0])
-    this_map, tile = divmod(row, per_map)
-    batches, heads = case.maps
-    where = f" of batch {this_map // heads}, head {this_map % heads}" if batches * heads > 1 else ""
-    return f"query tile {tile}{where}"
-
-
-def wrong_bits(case, starts, columns, places, bits):
-    """(sentence, question) where the bits of a PARTIAL tile are not its pairs, else None."""
-    per_map = -(-case.N // case.block[0])
-    masks = {}
-    for row, (_, _, begin, end) in enumerate(starts.flatten(0, 1).tolist()):
-        this_map, i = divmod(row, per_map)
-        batch, head = divmod(this_map, case.maps[1])
-        if this_map not in masks:
-            masks[this_map] = padded_mask(case, batch, head)
-        rows = min(case.block[0], case.N - i * case.block[0])  # rows past the last query may hold anything
-        for entry in range(begin, end):
-            column, place = int(columns[entry]), int(places[entry])
-            if not 0 <= place < len(bits):
-                where = f"key tile {column} of {place_of(case, row)}"
-                return f"places of {where} is {place}; there are {len(bits)} tiles of bits", ""
-            right, got = tile_of(masks[this_map], i, column, case.block)[:rows], unpacked(bits[place])[:rows]
-            if not torch.equal(right, got):
-                r, c = (right != got).nonzero()[0].tolist()
-                equals, question = cause_of_bits(right, got)
-                said = (
-                    f"The bits of key tile {column} of {place_of(case, row)} {equals}"
-                    if equals
-                    else (f"The bits of key tile {column} of {place_of(case, row)} are not its pairs")
-                )
-                seen = "visible" if right[r, c] else "hidden"
-                return f"{said}: row {r}, column {c} is {seen}, and its bit is {int(got[r, c])}", question
-    return None
-
-
-def cause_of_bits(right, got):
-    """(words, question) for what the bits are instead, or empty strings."""
-    by_word = right.unflatten(1, (-1, WORD))
-    order = "which bit of a word is column 0?"
-    candidates = (
-        ("stand in each word in the reverse order", order, by_word.flip(2).flatten(1)),
-        ("stand in words of the reverse order", "which word holds the first columns?", by_word.flip(1).flatten(1)),
-        ("are in the reverse order throughout", order, right.flip(1)),
-        ("stand in each byte in the reverse order", order, by_word.unflatten(2, (4, 8)).flip(3).flatten(1)),
-        ("are 1 where a pair is hidden", "what does a 1 mean?", ~right),
-        (
-            "lack the last column of each word", "a word has 32 bits, the last of them is the sign: is it lost?",
-            (by_word & (torch.arange(WORD) < WORD - 1)).flatten(1),
-        ),
-    )  # fmt: skip
-    if right.shape[0] == right.shape[1]:
-        candidates += (("are those of the tile with its rows and columns exchanged", "which axis is packed?", right.T),)
-    return next(((words, ask) for words, ask, other in candidates if torch.equal(other, got)), ("", ""))

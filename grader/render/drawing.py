@@ -198,10 +198,27 @@ def draw_visits(picture):
         drawing.legend += found
         drawing.description += f" Tiles: {'; '.join(words for _, words in found)}."
         steps = apart([band["q"][0] for band in visits["bands"]], scale, 14)
+    if picture.get("letters"):
+        drawing.labels += letters_of(picture["letters"], drawing.plot, scale)
+        drawing.legend.append(("", "F, C, P: FULL, CAUSAL and PARTIAL tiles of the mask"))
     drawing.labels += ticks_down(x, y, height, rows, steps)
     drawing.labels += ticks_along(x, y, width, height, keys, range(0, keys, tick_step(keys, width, 34)))
     drawing.labels += names_of_axes(drawing.plot, "key", "query")
     return drawing
+
+
+def letters_of(letters, plot, scale):
+    """A label in the middle of each tile that is not empty, where there is room."""
+    (x, y, width, height), (high, wide) = plot, (size * scale for size in letters["block"])
+    if min(high, wide) < 12:
+        return []
+    found = []
+    for i, row in enumerate(letters["rows"]):
+        for j, letter in enumerate(row):
+            if letter != " ":
+                middle = (min((j + 1) * wide, width) + j * wide) / 2, (min((i + 1) * high, height) + i * high) / 2
+                found.append(Label(round(x + middle[0], 1), round(y + middle[1] + 4, 1), letter))
+    return found
 
 
 # Axes ----------------------------------------------------------------------------------------------------------------

@@ -62,6 +62,11 @@ def points(fraction):
     return f"{float(fraction):.2f}".rstrip("0").rstrip(".")
 
 
+def points_of(id, group):
+    """`12/15` of a problem; a lab has none."""
+    return "-" if id in LABS else f"{points(sum(score.earned(group)))}/{points(sum(score.max_points(group)))}"
+
+
 def show_failures(console, group, lines=None):
     """Each failing case in the form that DESIGN.md shows; the same sentence again is counted, not repeated."""
     failures = [r for r in group if r.outcome not in (Outcome.PASSED, Outcome.NOT_RUN) and r.sentence]
@@ -131,6 +136,8 @@ def show_one(console, result):
     picture = result.facts.get("picture") or {}
     if picture.get("heads"):
         show_map(console, text_map.of_heads(picture["heads"]))
+    if picture.get("letters"):
+        show_map(console, text_map.of_letters(picture["letters"]))
     if picture.get("visits"):
         show_map(console, text_map.of_visits(picture))
     show_printed(console, result.printed, PRINTED_LINES)
@@ -165,13 +172,12 @@ def summary_table(console, results, whole):
             table.add_section()
         shown.append(id)
         outcome, first = verdict(group)
-        earned, possible = sum(score.earned(group)), sum(score.max_points(group))
         cases = [r for r in group if r.aspect.of_a_case]
         good = sum(r.outcome is Outcome.PASSED for r in cases)
         table.add_row(
             f"{id} {EVERY[id].title}",
             Text(outcome.value, style=STYLE.get(outcome, "red")),
-            f"{points(earned)}/{points(possible)}" if whole and possible else "-",
+            points_of(id, group) if whole else "-",
             f"{good}/{len(cases)}",
             f"{sum(r.seconds for r in group):.1f} s",
             Text(first),
