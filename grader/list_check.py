@@ -50,7 +50,9 @@ def wrong_kinds(case, starts, columns):
     for row, numbers in enumerate(starts.flatten(0, 1).tolist()):
         where = place_of(case, row)
         if sorted(numbers) != numbers or numbers[0] < 0 or numbers[3] > len(columns):
-            return Finding(f"starts of {where} is {numbers}: the four must rise, up to {len(columns)}, the entries.")
+            return Finding(
+                f"starts of {where} is {numbers}: the four must rise, from 0 to {len(columns)}, the entries."
+            )
         for kind, (begin, end) in zip((FULL, CAUSAL, PARTIAL), itertools.pairwise(numbers), strict=True):
             for column in columns[begin:end].tolist():
                 if not 0 <= column < got.shape[1]:

@@ -16,7 +16,7 @@ MOST_CELLS = 64  # of an error map, along each side
 LEVELS = (1, 3, 10, 30, 100, 300, 1000)  # error / allowed: above the first an element is wrong
 MARKS = "01234567inu"  # a level, infinite, NaN, never written: of several elements in a cell the last of these is shown
 TILE = 16  # rows of a tile in the map of heads, where the kernel's own tiles are not known
-MOST_EDGES = 6  # of a row of the mask, on average
+MOST_EDGES = 12  # of a row of the mask
 
 
 def of(case, trace, compared=(), complete=True):
@@ -117,8 +117,8 @@ def tile_rows(records):
 def mask_outlines(case, visibility=None):
     """Lines [[key, row], ...] around the pairs that the mask shows; a staircase becomes a slanted line."""
     mask = (visibility or case.visibility).mask(torch.arange(case.N), torch.arange(case.num_keys))
-    if (mask[:, 1:] != mask[:, :-1]).sum() > MOST_EDGES * len(mask):  # no outline, but dust
-        mask = solid(mask)
+    if (mask[:, 1:] != mask[:, :-1]).sum(1).max() > MOST_EDGES:  # no outline, but dust
+        mask = solid(mask, case.block if case.tile_letters else (TILE, TILE))
     parts, before = [], -1
     for row, stretches in enumerate(stretches_of(mask)):
         if len(stretches) != before:
@@ -129,11 +129,11 @@ def mask_outlines(case, visibility=None):
     return [line for start, edges in parts for line in outline(start, edges, len(mask))]
 
 
-def solid(mask):
-    """The mask with each cell of TILE x TILE pairs filled where one of them is visible."""
+def solid(mask, cell):
+    """The mask with each cell of (rows, keys) pairs filled where one of them is visible."""
     rows, keys = mask.shape
-    cells = torch.nn.functional.max_pool2d(mask[None].float(), TILE, ceil_mode=True)[0].bool()
-    return cells.repeat_interleave(TILE, 0).repeat_interleave(TILE, 1)[:rows, :keys]
+    cells = torch.nn.functional.max_pool2d(mask[None].float(), cell, ceil_mode=True)[0].bool()
+    return cells.repeat_interleave(cell[0], 0).repeat_interleave(cell[1], 1)[:rows, :keys]
 
 
 def letters(case, visibility):

@@ -49,13 +49,22 @@ def of_builder(case, reply, path, device):
     found = list_check.wrong_kinds(case, starts, columns)
     if found and not found.mistake:
         return Outcome.WRONG, found.sentence, {}
-    facts = {"picture": picture.of(case, {"visits": listed(case, starts, columns)}, complete=False)}
+    facts = {"picture": drawn(case, starts, columns)}
     found = found or list_check.wrong_bits(case, starts, columns, places, bits)
     if not found:
         return Outcome.PASSED, "", facts
     facts |= {"question": found.question} if found.question else {}
     causes = [Cause(found.mistake, found.question, LISTS)] if found.mistake else []
     return Outcome.WRONG, found.sentence, facts | {"causes": causes}
+
+
+def drawn(case, starts, columns):
+    """The picture of lists: the tiles in them, as if they were visited."""
+    made = picture.of(case, {"visits": listed(case, starts, columns)}, complete=False)
+    made.pop("need", None)  # nothing was loaded
+    if "visits" in made:
+        made["visits"]["did"] = "lists"
+    return made
 
 
 def listed(case, starts, columns):

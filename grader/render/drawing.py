@@ -57,6 +57,7 @@ class Label:
     text: str
     anchor: str = "middle"  # start, middle or end
     upright: bool = False  # turned by a quarter, to be read from below
+    strong: bool = False  # on a surface, not beside it
 
 
 @dataclass
@@ -185,7 +186,8 @@ def draw_visits(picture):
     steps = range(0, rows, tick_step(rows, height, 14))
     if visits:
         batch, head = visits["place"]
-        drawing.title = f"Tiles that {' and '.join(visits['kernels'])} visited for batch {batch}, head {head}"
+        did = visits.get("did", "visited")
+        drawing.title = f"Tiles that {' and '.join(visits['kernels'])} {did} for batch {batch}, head {head}"
         layers = {"seen": [], "extra": [], "missing": [], "again": []}
         for band in visits["bands"]:
             for *tile, times, needed in band["tiles"]:
@@ -209,15 +211,15 @@ def draw_visits(picture):
 
 def letters_of(letters, plot, scale):
     """A label in the middle of each tile that is not empty, where there is room."""
-    (x, y, width, height), (high, wide) = plot, (size * scale for size in letters["block"])
-    if min(high, wide) < 12:
-        return []
+    x, y, width, height = plot
+    high, wide = (size * scale for size in letters["block"])
     found = []
     for i, row in enumerate(letters["rows"]):
         for j, letter in enumerate(row):
-            if letter != " ":
-                middle = (min((j + 1) * wide, width) + j * wide) / 2, (min((i + 1) * high, height) + i * high) / 2
-                found.append(Label(round(x + middle[0], 1), round(y + middle[1] + 4, 1), letter))
+            top, bottom, left, right = i * high, min((i + 1) * high, height), j * wide, min((j + 1) * wide, width)
+            if letter != " " and min(bottom - top, right - left) >= 12:
+                at = round(x + (left + right) / 2, 1), round(y + (top + bottom) / 2 + 4, 1)
+                found.append(Label(*at, letter, strong=True))
     return found
 
 

@@ -50,7 +50,7 @@ def render(results, request, seconds):
     environment.filters["px"] = lambda number: f"{number:.1f}".removesuffix(".0")
     earned, possible = map(terminal.points, score.total(results))
     graded = score.by_problem(results).keys()
-    said = f"{earned} of {possible} points" if graded - LABS.keys() else "labs, for no points"
+    said = f"{earned} of {possible} points" if graded - LABS.keys() else "Labs, for no points"
     return environment.get_template("report.html").render(
         name=request.submission.name or "submission", score=said, kinds=KINDS,
         facts_of_run=facts_of_run(request, seconds),

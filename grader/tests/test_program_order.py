@@ -245,6 +245,5 @@ def test_the_kernel_gives_the_bits_of_the_plain_order():
     assert done.stdout == "the same bits\n", done.stderr[-2000:]
 
 
-def test_the_lab_is_no_problem_and_has_three_gaps():
-    assert MODULE.name not in skeletons.generate()
+def test_the_lab_has_three_gaps():
     assert [gap.number for gap in skeletons.find_gaps(MODULE.read_text().splitlines(), MODULE.name)] == [1, 2, 3]
