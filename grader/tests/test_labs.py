@@ -1,5 +1,6 @@
 """The labs in the grader: named to be graded, for no points; each gap and each wrong order told by its own words."""
 
+import io
 import json
 import re
 import subprocess
@@ -8,14 +9,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from rich.console import Console
 
 from grader import list_check, patterns, score, skeletons, sparse_lab, suspect_lists, tile_lists, tile_map
 from grader.__main__ import BadArguments, choose_problems
 from grader.assignment import PROBLEMS
 from grader.grading import Request, grade
 from grader.labs import BY_BOTH, EVERY, KERNEL, LABS, LISTS, BuilderCase, OrderCase, SparseCase
-from grader.render import gradescope
-from grader.result import Outcome
+from grader.render import gradescope, terminal
+from grader.result import Aspect, Outcome, Result
 from grader.tests.support import ROOT, SOLUTIONS, grade_text, solution
 from grader.visibility import Visibility
 
@@ -275,10 +277,14 @@ def test_the_command_grades_a_problem_and_a_lab_apart(tmp_path):
     assert "A lab, for no points" in (tmp_path / "report.html").read_text()
 
 
-def test_labs_alone_have_no_points_to_speak_of(tmp_path):
-    command = [sys.executable, "-m", "grader", "--submission", SOLUTIONS, "--problems", "x2", "--no-compile"]
-    done = subprocess.run([*command, "--out", tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and "points," not in done.stdout
+def test_labs_alone_have_no_points_to_speak_of():
+    console = Console(file=io.StringIO(), width=120)
+    passed = [Result("x2", "one tile", Aspect.CORRECT, Outcome.PASSED)]
+    terminal.show(console, passed, Request(ROOT, (LABS["x2"],), None, "cpu", 0), 3.0)
+    assert "points," not in console.file.getvalue() and "past the ladder" not in console.file.getvalue()
+    whole = [Result(id, "whole tiles", Aspect.CORRECT, Outcome.PASSED) for id in PROBLEMS]
+    terminal.show(console, whole, Request(ROOT, tuple(PROBLEMS.values()), None, "cpu", 0), 3.0)
+    assert "100 of 100 points, " in console.file.getvalue() and "make grade P=x1,x2" in console.file.getvalue()
 
 
 @pytest.mark.parametrize(("words", "found"), [("x1 and lists", 11), ("ragged", 0)])
