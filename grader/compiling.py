@@ -82,7 +82,8 @@ def attempt(problem, path, entry_point, gpu, seconds):
         return Attempt(gpu.target, unknown="no time was left")
     case, child, started = replace(problem.compiled_case, **SHAPE), None, time.monotonic()
     plain = asdict(gpu)
-    shapes = [(case.B, heads, case.N, case.D) for heads in (case.Hq, case.kv_heads, case.kv_heads)]
+    sizes = ((case.Hq, case.N), (case.kv_heads, case.num_keys), (case.kv_heads, case.num_keys))
+    shapes = [(case.B, heads, tokens, case.D) for heads, tokens in sizes]
     request = {
         "op": "compile", "gpu": plain, "shapes": shapes, "dtype": case.dtype, "arguments": case.arguments,
         "memory_bytes": MEMORY, "module": str(path),

@@ -112,7 +112,8 @@ def about_lists(sentence):
     name = next((name for name in OUTSIDE if rest.startswith(f"{name}:")), None)
     if not (outside and name and " reads " in said):
         return sentence
-    return f"{said}{outside}{name}: {OUTSIDE[name]} {rest[rest.rfind('? (') + 2 :]}"
+    _, found, place = rest.rpartition("? (")  # where it is, in the file
+    return f"{said}{outside}{name}: {OUTSIDE[name]}{f' ({place}' * bool(found)}"
 
 
 def wasted(case, reply):

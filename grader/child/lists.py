@@ -54,17 +54,6 @@ class Given:
         return {"lists_changed": changed, "bits_loaded": [[p, sorted(places)] for p, places in self.loaded.items()]}
 
 
-class Mask:
-    """A predicate over booleans (Nq, Nk): what a builder is given. largest: pairs that it was asked for at once."""
-
-    def __init__(self, seen):
-        self.seen, self.largest = seen, 0
-
-    def __call__(self, q_pos, k_pos):
-        self.largest = max(self.largest, len(q_pos) * len(k_pos))
-        return self.seen[q_pos][:, k_pos]
-
-
 def build(function, request, device):
     """Call a builder on the mask in mask.bin; returns the parts of its Tiles, described, their bytes in a file."""
     with open("mask.bin", "rb") as file:
@@ -75,7 +64,8 @@ def build(function, request, device):
         if request["builder"] == "tiles_of_mask":
             tiles = builder(seen, block_q, block_k)
         else:
-            tiles = builder(Mask(seen), seen.shape[-2], seen.shape[-1], block_q, block_k, device=device)
+            queries, keys = seen.shape
+            tiles = builder(lambda q_pos, k_pos: seen[q_pos][:, k_pos], queries, keys, block_q, block_k, device=device)
     parts = [getattr(tiles, name, None) for name in NAMES]
     plain = {name: getattr(tiles, name, None) for name in PLAIN}
     return {
