@@ -343,7 +343,7 @@ def test_a_submission_that_hangs_is_ended_with_all_that_it_started(profiled, mon
 
 
 def test_the_program_profiles_one_call_after_warm_up(monkeypatch, tmp_path):
-    from grader import inputs
+    from grader import asking, inputs
 
     monkeypatch.syspath_prepend(str(ROOT / "grader" / "child"))
     program, worker = importlib.import_module("profiled"), importlib.import_module("worker")
