@@ -33,9 +33,9 @@ help:
 	@echo "make lint        ruff, as the maintainers run it"
 	@echo
 	@echo "Options of make grade, make show and make profile:"
-	@echo "  P=3 or P=3,5-7          only these problems"
+	@echo "  P=3 or P=3,5-7          only these problems; P=x1,x2 are labs, for no points"
 	@echo "  CASE=\"ragged tail\"      only the cases with this name"
-	@echo "  SUBMISSION=path         a folder holding some or all of the seven modules"
+	@echo "  SUBMISSION=path         a folder holding some or all of the modules"
 	@echo "  DEVICE=cpu or cuda      where to run (a GPU if there is one)"
 	@echo "  SEED=1                  other inputs of the same kind"
 	@echo "  TARGETS=sm_86,gfx942    GPUs to compile the kernels for (sm_80,sm_90)"

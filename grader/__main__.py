@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
 def parse(argv):
     parser = Parser(prog="python -m grader", description="Grade a folder of submissions.", allow_abbrev=False)
     parser.add_argument("--submission", type=Path, help="folder with some or all of the modules (default: problems/)")
-    parser.add_argument("--problems", default="", metavar="LIST", help="like 3 or 3,5-7 (default: all)")
+    parser.add_argument("--problems", default="", metavar="LIST", help="like 3, 3,5-7 or x1 (default: all but labs)")
     parser.add_argument("--case", metavar="NAME", help='only the cases with this name, like "ragged tail"')
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where to run (default: a GPU if there is one)")
     parser.add_argument("--seed", type=int, default=0, help="other inputs of the same kind (default: 0)")
@@ -38,14 +38,17 @@ def parse(argv):
     return parser.parse_args(argv)
 
 
-def choose_problems(text, problems):
-    """`3,5-7` -> the Problems p3, p5, p6 and p7; raises BadArguments."""
-    known = f"the problems are {', '.join(p.number for p in problems.values())}"
+def choose_problems(text, problems, labs):
+    """`3,5-7,x1` -> the Problems p3, p5, p6, p7 and x1; raises BadArguments."""
+    known = f"the problems are {', '.join(p.number for p in problems.values())}, the labs {' and '.join(labs)}"
     chosen = []
     for part in text.lower().replace(",", " ").split() or [text]:
+        if part in labs:
+            chosen.append(labs[part])
+            continue
         low, dash, high = part.replace("p", "").partition("-")
         if not low.isdigit() or (dash and not high.isdigit()):
-            raise BadArguments(f"{part!r} is no problem or range of problems; {known}, as in P=3 or P=3,5-7")
+            raise BadArguments(f"{part!r} is no problem or range of problems; {known}, as in P=3, P=3,5-7 or P=x1")
         if dash and int(high) < int(low):
             raise BadArguments(f"{part!r} runs backwards; write P={high}-{low}")
         for number in range(int(low), int(high or low) + 1):
@@ -82,12 +85,13 @@ def build_request(options):
     """The checked Request; raises BadArguments."""
     from grader.assignment import PROBLEMS
     from grader.grading import Request
+    from grader.labs import LABS
 
     submission = options.submission or ROOT / "problems"
     if not submission.is_dir():
         what = "is a file, not a folder" if submission.exists() else "does not exist"
         raise BadArguments(f"the submission folder {submission} {what}")
-    problems = choose_problems(options.problems, PROBLEMS) if options.problems else tuple(PROBLEMS.values())
+    problems = choose_problems(options.problems, PROBLEMS, LABS) if options.problems else tuple(PROBLEMS.values())
     modules = [problem.module for problem in problems]
     if not any((submission / module).is_file() for module in modules):
         raise BadArguments(f"{submission} has no {' nor '.join(modules)}")
@@ -137,6 +141,8 @@ def check_profile(options, request):
             f"P={problem.number} has no kernel of its own to look into: PyTorch launches one of its own for each step; "
             "P=3 is the first that has"
         )
+    if not problem.speed_case:
+        raise BadArguments(f"P={problem.number} is a lab, in which nothing is timed: a profile is of P=3 to P=7")
     if command.choose_case(problem, options.case) is None:
         raise BadArguments(unknown_case(options.case, replace(request, device="cuda", targets=()), ("speed",)))
     if request.device != "cuda":

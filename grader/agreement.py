@@ -23,6 +23,7 @@ def settle(problem, cases, seed, results):
     if not wrong:
         return
     passed = [cases[result.case] for result in results if result.outcome is Outcome.PASSED and result.case in cases]
+    passed = [case for case in passed if case.attends]
     refuted = Counter()
     kinds = {cause.kind for result in wrong for cause in result.facts["heard"]}
     for case in smallest(passed):
@@ -48,7 +49,7 @@ def would_show(problem, case, seed, kinds, facts, dtype):
     """
     placed = inputs.make(case, seed)
     q, k, v = (tensor.tensor for tensor in placed)
-    expected = oracle.expect(q, k, v, case.visibility)
+    expected = oracle.expect(q, k, v, case.visibility, scale=case.scale)
     asked = diagnose.question_of(case, placed)
     guesses = [[(tile, tile)] for tile in met.GUESSED_TILES]
     for sizes in guesses if problem.tiled and not facts["tiles"] else [facts["tiles"]]:

@@ -1,6 +1,8 @@
 """What is asked: problems and cases as plain data, points and thresholds in one place."""
 
+import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from grader.visibility import Visibility
 
@@ -53,6 +55,18 @@ class Case:
     def visibility(self):
         return Visibility(self.causal, self.window, self.sinks or 0)
 
+    def seen_at(self, batch, head):
+        """The visibility of one batch and head."""
+        return self.visibility
+
+    attends: ClassVar[bool] = True  # False for a question that is not about attention's output
+    tile_letters: ClassVar[bool] = False  # True where the mask is cut into tiles of a known size, `block`
+
+    @property
+    def scale(self):
+        """What scores are multiplied by."""
+        return 1.0 / math.sqrt(self.D)
+
     @property
     def arguments(self):
         """The keyword arguments of the entry point, beside q, k and v."""
@@ -75,7 +89,8 @@ class Problem:
     """A numbered problem: where its module lies, what is called, and what it is asked.
 
     tiled: it is solved tile by tile. memory_cases: those in which no tensor of Nq x Nk elements may exist at any time
-    (P2).
+    (P2). takes: the arguments that the entry point must have beside q, k and v, where its first case does not tell.
+    compile_case: what is compiled, where nothing is timed.
     """
 
     id: str
@@ -89,6 +104,17 @@ class Problem:
     returns_lse: bool = False
     memory_cases: tuple[Case, ...] = ()
     speed_case: Case | None = None
+    takes: tuple[str, ...] = ()
+    compile_case: Case | None = None
+
+    @property
+    def keywords(self):
+        """The names by which the entry point is called, beside q, k and v."""
+        return self.takes or tuple(self.cases[0].arguments)
+
+    @property
+    def compiled_case(self):
+        return self.compile_case or self.speed_case
 
     @property
     def number(self):
@@ -96,7 +122,7 @@ class Problem:
 
     @property
     def points(self):
-        return POINTS[self.id]
+        return POINTS.get(self.id, 0)  # a lab has none
 
 
 # Cases -------------------------------------------------------------------------------------------------------------

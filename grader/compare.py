@@ -12,7 +12,7 @@ def mismatch(got, expected, allowed):
     """
     integers = got.view({2: torch.int16, 4: torch.int32}[got.element_size()])
     unwritten = integers == UNWRITTEN_BITS[got.element_size()]
-    error = (got.double() - expected).abs()
+    error = off_by(got, expected)
     wrong = ~(error <= allowed)  # NaN is wrong
     if not wrong.any():
         return None
@@ -40,6 +40,11 @@ def mismatch(got, expected, allowed):
         "columns": ranges(wrong.flatten(0, 2).any(0).nonzero().flatten().tolist()) if wrong.dim() == 4 else None,
         "num_columns": wrong.shape[3] if wrong.dim() == 4 else None,
     }
+
+
+def off_by(got, expected):
+    """|got - expected|; 0 where both are the same infinity."""
+    return torch.where(got.double() == expected, 0.0, (got.double() - expected).abs())
 
 
 def ranges(numbers):

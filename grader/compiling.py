@@ -9,6 +9,8 @@ import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from grader import asking
+from grader.assignment import PROBLEMS
 from grader.compile_errors import first_line, in_plain_words
 from grader.gpus import GPUS
 from grader.nursery import NurseryFailed, nursery
@@ -64,7 +66,7 @@ def judge(problem, path, targets, ran=True):
     failed = [tried for tried in attempts if tried.error]
     if not failed:
         return Outcome.NOT_RUN, f"not compiled: {attempts[0].unknown}", facts, printed
-    canary = attempt(problem, CANARY, "flash_attention_forward", GPUS[failed[0].target], CANARY_SECONDS)
+    canary = attempt(PROBLEMS["p3"], CANARY, "flash_attention_forward", GPUS[failed[0].target], CANARY_SECONDS)
     if canary.error or canary.unknown:
         why = f"not compiled: here, Triton compiles no kernel for {canary.target}: {canary.error or canary.unknown}"
         return Outcome.NOT_RUN, why, {"compile": []}, ""
@@ -78,15 +80,17 @@ def attempt(problem, path, entry_point, gpu, seconds):
     """Compile for one GPU, in a child of its own: the Attempt."""
     if seconds <= 0:
         return Attempt(gpu.target, unknown="no time was left")
-    case, child, started = replace(problem.speed_case, **SHAPE), None, time.monotonic()
+    case, child, started = replace(problem.compiled_case, **SHAPE), None, time.monotonic()
     plain = asdict(gpu)
-    shapes = [(case.B, heads, case.N, case.D) for heads in (case.Hq, case.kv_heads, case.kv_heads)]
+    sizes = ((case.Hq, case.N), (case.kv_heads, case.num_keys), (case.kv_heads, case.num_keys))
+    shapes = [(case.B, heads, tokens, case.D) for heads, tokens in sizes]
     request = {
         "op": "compile", "gpu": plain, "shapes": shapes, "dtype": case.dtype, "arguments": case.arguments,
         "memory_bytes": MEMORY, "module": str(path),
     }  # fmt: skip
     try:
-        child = Child(path, entry_point, case.arguments, "compile", seconds, plain)
+        child = Child(path, entry_point, problem.keywords, "compile", seconds, plain)
+        request |= asking.how(case).beside(problem, path, case, child.folder)
         reply = child.loading or child.call(request, max(0.1, seconds - (time.monotonic() - started)))
         printed = child.output.take()
     except ChildFailed as failure:
@@ -136,7 +140,7 @@ def of_reply(problem, path, gpu, reply, printed):
         return Attempt(
             gpu.target, kernels, unknown=f"{error['exception']}{at}: {first_line(error['text'])}", printed=printed
         )
-    todo = re.search(r"TODO \d+: [^\"'\n]+", error["text"])
+    todo = re.search(r"TODO \d+: [^\"'\n]+", f"{error['text']}\n{source_of(path, error['line'])}")
     if todo:
         return Attempt(gpu.target, kernels, Outcome.UNFINISHED, todo.group(0).strip(), printed=printed)
     if "error code -9" in error["text"]:  # the machine ended ptxas, for want of memory
@@ -206,6 +210,9 @@ def say(problem, path, gpu, error, printed):
             text = f"an assertion of Triton's compiler failed: {failed[1]}"
     at = ""
     if line:
-        source = Path(path).read_text().splitlines()[line - 1].strip()
-        at = f" ({problem.module}:{line}: `{source}`)"
+        at = f" ({problem.module}:{line}: `{source_of(path, line)}`)"
     return f"{in_plain_words(text)}{at}"
+
+
+def source_of(path, line):
+    return Path(path).read_text().splitlines()[line - 1].strip() if line else ""

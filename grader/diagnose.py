@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grader import judge, met, suspect_masks, suspect_phases, suspect_softmax, suspects
+from grader import judge, met, suspect_lists, suspect_masks, suspect_phases, suspect_softmax, suspects
+from grader.labs import SparseCase
 from grader.suspects import ONLINE, SCALE, SOFTMAX, Question
 
 MAX_TOKENS = 1024  # the oracle is asked hundreds of times over; longer sequences get the facts alone
@@ -55,6 +56,8 @@ def causes(problem, case, placed, got, expected, records=()):
         return []
     if case.causal and not records and not got.isfinite().any():
         return []  # too many mistakes hide every key of every row, for some size of tile
+    if nothing := of_rows_without_keys(got, expected.o, expected.allowed_o, expected.lse.isinf()):
+        return [nothing]
     started = time.thread_time()
     asked = question_of(case, placed)
     bench = judge.Judge(got, expected)
@@ -66,6 +69,20 @@ def causes(problem, case, placed, got, expected, records=()):
         if bench.fits(suspect):
             found.append(suspect)
     return one_of_each_kind(found or judge.two_at_once(tried, asked, bench, started + SECONDS_FOR_TWO))
+
+
+def of_rows_without_keys(got, right, allowed, nothing):
+    """The Cause where only rows that see no key are wrong, else None. nothing: (B, Hq, Nq), True for these rows."""
+    wrong = ~((got.double() - right).abs() <= allowed) & (got.double() != right)
+    if not nothing.any() or not wrong[nothing].any() or wrong[~nothing].any():
+        return None
+    if got[nothing].isnan().any():
+        equals = "NaN in rows that see no key, and the right one in all others"
+        question = "a row that has seen nothing has the maximum -inf and the sum 0: what is -inf - (-inf), and 0 / 0?"
+    else:
+        equals = "the right one, but for rows that see no key"
+        question = "what has a row seen whose scores are all hidden: what are its maximum, its sum and its output?"
+    return Cause(equals, question, ONLINE)
 
 
 def one_of_each_kind(chosen):
@@ -88,7 +105,10 @@ def question_of(case, placed):
     q, k, v = (tensor.tensor for tensor in placed)
     batch, head = torch.arange(case.B)[:, None], torch.arange(case.Hq) // (case.Hq // case.kv_heads)
     right = torch.stack(torch.broadcast_tensors(batch, head), -1)
-    return Question(q, k, v, right, right, case.visibility.mask, 1.0 / math.sqrt(case.D))
+    seen = case.visibility.mask
+    if isinstance(case, SparseCase):  # not the same for all heads
+        seen = seen(*positions(case)).expand(case.B, case.Hq, -1, -1)
+    return Question(q, k, v, right, right, seen, case.scale)
 
 
 def all_suspects(problem, case, placed, asked, records, sizes, order=met.FORWARD):
@@ -97,6 +117,9 @@ def all_suspects(problem, case, placed, asked, records, sizes, order=met.FORWARD
     sizes: [(BLOCK_Q, BLOCK_K)] of the kernel's tiles; empty where they must be guessed. order: in which it walks over
     them, where the records do not tell; those that depend on another order than met.py knows are left out.
     """
+    if isinstance(case, SparseCase):
+        yield from suspect_lists.every(problem, case, placed, asked, records, sizes)
+        return
     yield from suspects.scales(asked)
     yield from suspects.heads_and_batches(asked, case)
     yield from suspects.strides(asked, placed)
@@ -148,19 +171,22 @@ def every_pair(case):
 
 def lse_causes(case, placed, got, expected):
     """What an lse equals instead, where o is right. got, expected: (B, Hq, Nq)."""
+    some = ~expected.isinf()  # rows that see a key
+    if nothing := of_rows_without_keys(got, expected, 1e-3 * expected.abs().where(some, 0.0), ~some):
+        return [nothing]
     q, k, _ = (tensor.tensor.double() for tensor in placed)
     group = case.Hq // case.kv_heads
     scores = q @ k.repeat_interleave(group, 1).mT
     hidden = ~case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
     scores = scores.masked_fill(hidden, -math.inf)
     raw_max = scores.amax(-1)
-    row_max, ln2 = raw_max / math.sqrt(case.D), math.log(2.0)
+    row_max, ln2 = raw_max * case.scale, math.log(2.0)
     log_sum = expected - row_max
     base = "in which base are your maximum and your sum?"
     found = []
     square = case.num_keys == case.N
     question = "which scores belong to one query?"
-    over_queries = [("one over the queries", question, SOFTMAX, (scores / math.sqrt(case.D)).logsumexp(-2))] * square
+    over_queries = [("one over the queries", question, SOFTMAX, (scores * case.scale).logsumexp(-2))] * square
     both = "which two parts make log(sum(exp(score)))?"
     for equals, question, section, lse in (
         ("the right one in base 2", base, ONLINE, expected / ln2),
@@ -183,13 +209,14 @@ def lse_causes(case, placed, got, expected):
             "that of scores with log2(e) missing from their scale",
             "what must be folded into the scale for exp2?",
             SCALE,
-            (scores * (ln2 / math.sqrt(case.D))).logsumexp(-1),
+            (scores * (ln2 * case.scale)).logsumexp(-1),
         ),
         ("that of scores scaled by 1 / D", "is the square root there?", SCALE, (scores / case.D).logsumexp(-1)),
         ("its own negative", "which sign has the maximum?", SOFTMAX, -expected),
         *over_queries,
     ):
-        if torch.allclose(got.double(), lse, rtol=1e-4, atol=1e-4) and not torch.allclose(lse, expected, rtol=1e-3):
+        near = torch.allclose(got.double()[some], lse[some], rtol=1e-4, atol=1e-4)
+        if near and not torch.allclose(lse[some], expected[some], rtol=1e-3):
             found.append(Cause(equals, question, section))
     return found
 

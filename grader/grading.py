@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from grader import agreement, assignment, compiling, inputs, sandbox, speed, verdict
+from grader import agreement, asking, assignment, compiling, sandbox, speed, verdict
 from grader.result import Aspect, Outcome, Result
 from grader.sandbox import Child, ChildFailed, WorkerBroken
 
@@ -129,9 +129,10 @@ class ProblemGrader:
             return self.result(
                 case, Outcome.NOT_RUN, f"Not run: {self.timeouts} cases of this problem timed out before."
             )
-        placed = inputs.make(case, self.request.seed)
+        how = asking.how(case)
+        placed = how.placed(case, self.request.seed)
         try:
-            reply = self.ask(case, placed)
+            reply = self.ask(how, case, placed)
         except ChildFailed as failure:
             return self.child_failed(case, failure)
         printed = self.child.output.take()
@@ -140,21 +141,18 @@ class ProblemGrader:
                 self.close()
             return self.result(case, *verdict.of_exception(reply, self.problem), printed=printed)
         outputs = self.child.folder / "outputs.bin"
-        judged = verdict.of_reply(self.problem, case, placed, reply, outputs, self.request.device)
+        judged = how.judged(self.problem, case, placed, reply, outputs, self.request.device)
         return self.result(case, *judged, printed=printed)
 
-    def ask(self, case, placed):
+    def ask(self, how, case, placed):
         """The child's reply; the module is loaded first where no child is alive."""
         if self.child is None:
-            arguments = self.problem.cases[0].arguments
-            self.child = Child(self.path, self.problem.entry_point, arguments, self.request.device, self.seconds)
+            keywords, device = self.problem.keywords, self.request.device
+            self.child = Child(self.path, self.problem.entry_point, keywords, device, self.seconds)
         if self.child.loading:
             return self.child.loading
-        write_inputs(placed, self.child.folder / "inputs.bin")
-        described = describe_inputs(placed, case)
-        request = {"op": "run", "inputs": described, "arguments": case.arguments}
-        request["trace"] = str(self.path) if self.problem.uses_triton and self.request.device == "cpu" else None
-        request["count"] = bool(request["trace"]) or case in self.problem.memory_cases
+        folder, device = self.child.folder, self.request.device
+        request = how.request(self.problem, self.path, case, placed, folder, device)
         return self.child.call(request, self.seconds)
 
     def child_failed(self, case, failure):
@@ -173,7 +171,7 @@ class ProblemGrader:
 
     def compile(self, outcomes, given):
         """Compile the submission's kernels for the GPUs asked for; an unfinished problem is spared."""
-        case = replace(self.problem.speed_case, name=compiling.CASE, **compiling.SHAPE)
+        case = replace(self.problem.compiled_case, name=compiling.CASE, **compiling.SHAPE)
         passed = Outcome.PASSED in outcomes
         started, printed = time.perf_counter(), ""
         if given:
@@ -219,21 +217,6 @@ class ProblemGrader:
         if self.child:
             self.child.close()
         self.child = None
-
-
-def write_inputs(placed, path):
-    """The bytes of the Placed tensors, one after the other, as child/worker.py reads them."""
-    with open(path, "wb") as file:
-        for tensor in placed:
-            file.write(tensor.base.view(torch.uint8).numpy().tobytes())
-
-
-def describe_inputs(placed, case):
-    """Where each Placed tensor lies in its buffer, as plain data."""
-    return [
-        {"dtype": case.dtype, "elements": t.base.numel(), "shape": t.shape, "strides": t.strides, "offset": t.offset}
-        for t in placed
-    ]
 
 
 def grader_fault(error):

@@ -78,7 +78,7 @@ def kinds(facts):
 def first(facts):
     got, expected = facts["first_got"], facts["first_expected"]
     said = f"at ({place(facts['first'])}) got {got:.6g}, expected {expected:.6g}"
-    if not math.isfinite(got):
+    if not math.isfinite(got) or not math.isfinite(expected):
         return said
     return f"{said}: off by {abs(got - expected):.1e} where {facts['first_allowed']:.1e} is allowed"
 

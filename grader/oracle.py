@@ -61,21 +61,21 @@ def attention(q, k, v, mask, scale=None, kv_heads=None):
     return tuple(torch.cat(part, dim=2) for part in zip(*parts, strict=True))
 
 
-def careful_kernels(q, k, v, mask, tf32):
+def careful_kernels(q, k, v, mask, tf32, scale=None):
     """(o, lse) of every careful kernel; lse is None where it is not asked for: P1 and P2 do not round q."""
     for tile, exp, direction, scale_q in CAREFUL:
-        o, lse = careful(q, k, v, mask, tile, exp, direction, scale_q, tf32)
+        o, lse = careful(q, k, v, mask, tile, exp, direction, scale_q, tf32, scale)
         yield o, None if scale_q else lse
-    yield merged(q, k, v, mask, MERGED_TILE, tf32)
+    yield merged(q, k, v, mask, MERGED_TILE, tf32, scale)
 
 
-def careful(q, k, v, mask, tile, exp, direction, scale_q, tf32):
+def careful(q, k, v, mask, tile, exp, direction, scale_q, tf32, scale=None):
     """A careful kernel in the dtype of q: o rounded to it, as a kernel would store it, then float64; lse float32."""
-    o, lse = unrounded(q, k, v, mask, tile, exp, direction, scale_q, tf32)
+    o, lse = unrounded(q, k, v, mask, tile, exp, direction, scale_q, tf32, scale)
     return o.to(q.dtype).double(), lse
 
 
-def unrounded(q, k, v, mask, tile, exp, direction, scale_q, tf32):
+def unrounded(q, k, v, mask, tile, exp, direction, scale_q, tf32, scale=None):
     """The online softmax: dots of dtype inputs added up in float32, statistics in float32; o and lse in float32.
 
     Rows that see no key get o = 0 and lse = -inf.
@@ -87,7 +87,7 @@ def unrounded(q, k, v, mask, tile, exp, direction, scale_q, tf32):
     dot_input = drop_to_tf32 if tf32 and dtype == torch.float32 else (lambda x: x)
     base = math.log2(math.e) if exp == "exp2" else 1.0
     power = torch.exp2 if exp == "exp2" else torch.exp
-    scale = base / math.sqrt(q.shape[-1])
+    scale = base * (1.0 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if scale_q:
         q, scale = (q.float() * scale).to(dtype), 1.0
     q, k, v = (dot_input(x.float()) for x in (q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)))
@@ -108,7 +108,7 @@ def unrounded(q, k, v, mask, tile, exp, direction, scale_q, tf32):
     return o, (row_max / base + row_sum.log()).squeeze(-1)
 
 
-def merged(q, k, v, mask, tile, tf32):
+def merged(q, k, v, mask, tile, tf32, scale=None):
     """A careful kernel that finishes every tile by itself and merges the parts through their lse, as split-K does.
 
     Takes and returns what `careful` does. Method: Dao et al., "Flash-Decoding for long-context inference", 2023.
@@ -120,7 +120,7 @@ def merged(q, k, v, mask, tile, tf32):
         def shifted(q_pos, k_pos, start=start):
             return mask(q_pos, k_pos + start)
 
-        parts.append(unrounded(q, k_tile, v_tile, shifted, tile, "exp", 1, False, tf32))
+        parts.append(unrounded(q, k_tile, v_tile, shifted, tile, "exp", 1, False, tf32, scale))
     o, lse = parts[0]
     for o_part, lse_part in parts[1:]:
         both = torch.logaddexp(lse, lse_part)
@@ -135,18 +135,18 @@ def drop_to_tf32(x):
     return (x.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
 
 
-def expect(q, k, v, visibility, tf32=False):
+def expect(q, k, v, visibility, tf32=False, scale=None):
     """Expected for tensors in the input's dtype.
 
     The allowance is twice the error that careful kernels make on these very inputs, relative to the size of what is
     added up (the sum of p * |v|), and never below twice the dtype's rounding of it and the few float32 roundings that
     every kernel has: with few elements, chance alone would make the measured error too small. lse is computed in
-    float32 whatever the dtype, and is allowed twice the error of the careful kernels' lse.
+    float32 whatever the dtype, and is allowed twice the error of the careful kernels' lse; -inf must be met exactly.
     """
-    o, lse, size = attention(q, k, v, visibility.mask)
+    o, lse, size = attention(q, k, v, visibility.mask, scale)
     error_o = error_lse = 0.0
-    lse_size = lse.abs().clamp(min=1.0)
-    for near_o, near_lse in careful_kernels(q, k, v, visibility.mask, tf32):
+    lse_size = lse.abs().clamp(min=1.0).masked_fill(lse.isinf(), 1.0)
+    for near_o, near_lse in careful_kernels(q, k, v, visibility.mask, tf32, scale):
         error_o = max(error_o, ((near_o - o).abs() / size.clamp(min=1e-300)).max().item())
         if near_lse is not None:
             off = torch.where(lse.isinf(), 0.0, (near_lse.double() - lse).abs() / lse_size)  # some rows see nothing

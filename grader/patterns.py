@@ -21,6 +21,9 @@ class Documents:
     def mask(self, q_pos, k_pos):
         return segment_of(q_pos, self.lengths)[:, None] == segment_of(k_pos, self.lengths)[None, :]
 
+    def __str__(self):
+        return f"documents of {', '.join(map(str, self.lengths))}"
+
 
 @dataclass(frozen=True)
 class Interleaved:
@@ -32,6 +35,9 @@ class Interleaved:
         q_segment, k_segment = segment_of(q_pos, self.lengths)[:, None], segment_of(k_pos, self.lengths)[None, :]
         inside = (q_segment % 2 == 1) | (q_pos[:, None] >= k_pos[None, :])
         return (k_segment < q_segment) | ((k_segment == q_segment) & inside)
+
+    def __str__(self):
+        return f"text and images of {', '.join(map(str, self.lengths))}"
 
 
 @dataclass(frozen=True)
@@ -47,15 +53,37 @@ class Blocks:
     seed: int = 0
 
     def mask(self, q_pos, k_pos):
-        kinds = torch.tensor(self.kinds)[q_pos // self.block][:, k_pos // self.block]
+        kinds = torch.tensor(self.kinds, device=q_pos.device)[q_pos // self.block][:, k_pos // self.block]
         triangle = (q_pos % self.block)[:, None] >= (k_pos % self.block)[None, :]
         drawn = coin(q_pos[:, None], k_pos[None, :], self.seed)
         return (kinds == FULL) | ((kinds == CAUSAL) & triangle) | ((kinds == PARTIAL) & drawn)
 
+    def __str__(self):
+        return f"{len(self.kinds)}x{len(self.kinds[0])} blocks of {self.block}"
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Several masks, in rows of batches: one for each batch and head; a batch alone, or a head alone, is for all.
+
+    Its `mask` is (batches, heads, len(q_pos), len(k_pos)), for tensors (B, H, ...) to be broadcast with.
+    """
+
+    masks: tuple[tuple, ...]
+
+    def mask(self, q_pos, k_pos):
+        return torch.stack([torch.stack([one.mask(q_pos, k_pos) for one in row]) for row in self.masks])
+
+    def at(self, batch, head):
+        return self.masks[batch % len(self.masks)][head % len(self.masks[0])]
+
+    def __str__(self):
+        return f"masks {len(self.masks)}x{len(self.masks[0])} by batch and head"
+
 
 def segment_of(positions, lengths):
     """The number of the segment in which each position lies; what is after the last is a segment of its own."""
-    ends = torch.tensor(lengths).cumsum(0)
+    ends = torch.tensor(lengths, device=positions.device).cumsum(0)
     return torch.searchsorted(ends, positions, right=True)
 
 

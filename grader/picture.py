@@ -8,32 +8,38 @@ from collections import Counter
 
 import torch
 
-from grader import work
-from grader.compare import UNWRITTEN_BITS
+from grader import tile_map, work
+from grader.compare import UNWRITTEN_BITS, off_by
+from grader.patterns import LETTERS
 
 MOST_CELLS = 64  # of an error map, along each side
 LEVELS = (1, 3, 10, 30, 100, 300, 1000)  # error / allowed: above the first an element is wrong
 MARKS = "01234567inu"  # a level, infinite, NaN, never written: of several elements in a cell the last of these is shown
 TILE = 16  # rows of a tile in the map of heads, where the kernel's own tiles are not known
+MOST_EDGES = 12  # of a row of the mask
 
 
-def of(case, trace, compared=()):
+def of(case, trace, compared=(), complete=True):
     """What can be drawn of one case: {"size", "mask", "errors", "heads", "visits", "need", "totals"}, what is known.
 
     trace: what trace.py reported, or None. compared: (name, got, expected, allowed) of the output that is wrong, if
-    one is; got (B, H, N, D) or (B, H, N) in its own dtype, the others in float64. A failure in here is ours and costs
-    only the picture: {"fault": its text}.
+    one is; got (B, H, N, D) or (B, H, N) in its own dtype, the others in float64. complete: False where tiles may be
+    missing though nothing was compared. A failure in here is ours and costs only the picture: {"fault": its text}.
     """
     try:
         records = [r for r in (trace or {}).get("visits") or () if r.get("q") and r.get("tiles")]
-        picture = {"size": [case.N, case.num_keys], "mask": mask_outlines(case)}
-        place = None
+        picture, place = {"size": [case.N, case.num_keys]}, None
         if compared:
             picture |= error_maps(*compared, tile_rows(records))
             place = picture["errors"]["place"]
         if any("batch" in r for r in records):
-            picture["visits"] = visits(case, records, place, complete=not compared)
+            picture["visits"] = visits(case, records, place, complete=complete and not compared)
             picture["need"] = need(case, records, trace.get("key_rows") or ())
+            place = picture["visits"]["place"]
+        visibility = case.seen_at(*(place or (0, 0)))
+        picture["mask"] = mask_outlines(case, visibility)
+        if case.tile_letters:
+            picture["letters"] = letters(case, visibility)
         if (trace or {}).get("totals"):
             picture["totals"] = trace["totals"]
         return picture
@@ -73,7 +79,7 @@ def error_maps(name, got, expected, allowed, tile):
 def marks(got, expected, allowed):
     """For each element its place in MARKS."""
     unwritten = got.view({2: torch.int16, 4: torch.int32}[got.element_size()]) == UNWRITTEN_BITS[got.element_size()]
-    error = (got.double() - expected).abs()
+    error = off_by(got, expected)
     ratio = torch.where(error <= allowed, 0.0, error / allowed)
     mark = (ratio[..., None] > torch.tensor(LEVELS)).sum(-1)
     for found, symbol in ((got.isinf(), "i"), (got.isnan(), "n"), (unwritten, "u")):
@@ -108,9 +114,11 @@ def tile_rows(records):
 # Visits --------------------------------------------------------------------------------------------------------------
 
 
-def mask_outlines(case):
+def mask_outlines(case, visibility=None):
     """Lines [[key, row], ...] around the pairs that the mask shows; a staircase becomes a slanted line."""
-    mask = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
+    mask = (visibility or case.visibility).mask(torch.arange(case.N), torch.arange(case.num_keys))
+    if (mask[:, 1:] != mask[:, :-1]).sum(1).max() > MOST_EDGES:  # no outline, but dust
+        mask = solid(mask, case.block if case.tile_letters else (TILE, TILE))
     parts, before = [], -1
     for row, stretches in enumerate(stretches_of(mask)):
         if len(stretches) != before:
@@ -119,6 +127,19 @@ def mask_outlines(case):
         for (_, edges), stretch in zip(parts[len(parts) - before :], stretches, strict=True):
             edges.append(stretch)
     return [line for start, edges in parts for line in outline(start, edges, len(mask))]
+
+
+def solid(mask, cell):
+    """The mask with each cell of (rows, keys) pairs filled where one of them is visible."""
+    rows, keys = mask.shape
+    cells = torch.nn.functional.max_pool2d(mask[None].float(), cell, ceil_mode=True)[0].bool()
+    return cells.repeat_interleave(cell[0], 0).repeat_interleave(cell[1], 1)[:rows, :keys]
+
+
+def letters(case, visibility):
+    """The kind of each tile of the lab's own grid: {"block": [rows, keys], "rows": a string of letters for each}."""
+    kinds = tile_map.cut(visibility, case.N, case.num_keys, *case.block).kinds
+    return {"block": list(case.block), "rows": ["".join(LETTERS[kind] for kind in row) for row in kinds.tolist()]}
 
 
 def stretches_of(mask):
@@ -161,7 +182,7 @@ def visits(case, records, place, complete):
         by_place.setdefault((record["batch"], record["head"]), []).append(record)
     if place is None or tuple(place) not in by_place:
         place = max(by_place, key=lambda p: needless(case, by_place[p]))
-    seen, bands = work.Seen(case), {}
+    seen, bands = work.Seen(case, case.seen_at(*place)), {}
     for record in by_place[tuple(place)]:
         tiles = bands.setdefault(tuple(record["q"]), Counter())
         for tile, times in distinct(record).items():
@@ -199,8 +220,9 @@ def distinct(record):
 
 def needless(case, records):
     """Keys visited that are not needed, or visited again."""
-    seen, total = work.Seen(case), 0
+    seen_by, total = work.seen_of(case), 0
     for record in records:
+        seen = seen_by(record["batch"], record["head"])
         for (first, last), times in distinct(record).items():
             total += (last - first + 1) * (times - seen.any(record["q"], (first, last)))
     return total
@@ -215,7 +237,8 @@ def need(case, records, key_rows):
     row = case.D * getattr(torch, case.dtype).itemsize
     visited = sum(last - first + 1 for record in records for first, last in record["tiles"])
     loaded = sum(entry["k"] + entry["v"] for entry in key_rows) or 2 * visited
-    pairs = int(work.Seen(case).mask.sum()) * case.B * case.Hq
+    seen = work.seen_of(case)
+    pairs = sum(int(seen(batch, head).mask.sum()) for batch in range(case.B) for head in range(case.Hq))
     return {
         "visited_tiles": round(sum(work.tiles_met(case, record, spans[record["kernel"]]) for record in records)),
         "needed_tiles": needed["tiles"],

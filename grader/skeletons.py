@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.assignment import PROBLEMS
+from grader.labs import EVERY
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS, SKELETONS = ROOT / "solutions", ROOT / "problems"
@@ -95,8 +95,8 @@ def digest(text):
 
 
 def generate():
-    """{module: the text of its skeleton} for every problem."""
-    return {p.module: skeleton((SOLUTIONS / p.module).read_text(), p.module) for p in PROBLEMS.values()}
+    """{module: the text of its skeleton} for every problem and lab."""
+    return {p.module: skeleton((SOLUTIONS / p.module).read_text(), p.module) for p in EVERY.values()}
 
 
 def write(texts, folder):

@@ -12,10 +12,11 @@ from grader.result import Outcome
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"  # a section is named where it can be read
 
 
-def of_reply(problem, case, placed, reply, path, device):
+def of_reply(problem, case, placed, reply, path, device, wasted=work.wasted):
     """(outcome, sentence, facts) on a call that returned; its raw bytes are in the file `path`.
 
     Judged in this order: form, inputs unchanged, fences whole, values, memory. What is unsafe explains what is wrong.
+    wasted: what says whether the kernel did more than the case needs.
     """
     form = wrong_form(problem, case, reply, device)
     if form:
@@ -56,7 +57,7 @@ def of_reply(problem, case, placed, reply, path, device):
     if case in problem.memory_cases:
         outcome, sentence, facts = of_memory(case, reply)
         return outcome, sentence, facts | drawn()
-    waste = work.wasted(case, reply) if reply["trace"] else None
+    waste = wasted(case, reply) if reply["trace"] else None
     if waste:
         sentence, facts = waste
         return Outcome.WASTEFUL, sentence, facts | drawn()
@@ -161,7 +162,7 @@ def overwritten(placed, bases_after, reply):
 def expect(problem, case, q, k, v, device):
     """The oracle's answer; on a GPU machine it is computed there, in the grader's own process."""
     tf32 = device == "cuda" and problem.uses_triton
-    answer = oracle.expect(q.to(device), k.to(device), v.to(device), case.visibility, tf32)
+    answer = oracle.expect(q.to(device), k.to(device), v.to(device), case.visibility, tf32, case.scale)
     tensors = (answer.o, answer.lse, answer.allowed_o, answer.allowed_lse)
     return oracle.Expected(*(t.cpu() for t in tensors), answer.relative)
 
@@ -198,7 +199,8 @@ def read_outputs(path, reply, placed):
     tensors, start = [], 0
     for shape, dtype in pieces:
         count = math.prod(shape)
-        tensors.append(torch.frombuffer(data, dtype=dtype, count=count, offset=start).reshape(shape))
+        read = torch.frombuffer(data, dtype=dtype, count=count, offset=start) if count else torch.empty(0, dtype=dtype)
+        tensors.append(read.reshape(shape))
         start += count * tensors[-1].element_size()
     return tensors[: len(reply["outputs"])], tensors[len(reply["outputs"]) :]
 

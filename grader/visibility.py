@@ -25,6 +25,11 @@ class Visibility:
             return age >= 0 if self.causal else torch.ones_like(age, dtype=torch.bool)
         return (age >= 0) & ((age < self.window) | (k_pos[None, :] < self.sinks))
 
+    def __str__(self):
+        if self.window is None:
+            return "causal" if self.causal else "no mask"
+        return f"window {self.window}" + (f", {self.sinks} sinks" if self.sinks else "")
+
     def pairs(self, queries: int, keys: int) -> int:
         """How many pairs of a query and a key that it sees there are: what attention's FLOPs are counted by."""
         if self.window is None and not self.causal:

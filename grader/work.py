@@ -100,13 +100,13 @@ def need(case, records):
     Programs that share a tile of queries need them once, between them.
     records: of the trace, those that met keys.
     """
-    seen, spans, counted, taken_up = Seen(case), spans_of(records), Counter(tiles=0, keys=0, of=0), set()
+    seen, spans, counted, taken_up = seen_of(case), spans_of(records), Counter(tiles=0, keys=0, of=0), set()
     for record in records:
         tile = (record["batch"], record["head"], *record["q"])
         if tile not in taken_up:
             taken_up.add(tile)
             span, heads = spans[record["kernel"]], record["key_heads"]
-            keys = seen.tiles(record["q"], span)
+            keys = seen(record["batch"], record["head"]).tiles(record["q"], span)
             counted.update(tiles=len(keys) * heads, keys=sum(keys) * heads, of=-(-case.num_keys // span) * heads)
     return dict(counted)
 
@@ -124,11 +124,25 @@ def tiles_met(case, record, span):
     return sum(1 if last == case.num_keys - 1 else (last - first + 1) / span for first, last in record["tiles"])
 
 
+def seen_of(case):
+    """(batch, head) -> its Seen; one for all that share a mask."""
+    made = {}
+
+    def seen(batch, head):
+        visibility = case.seen_at(batch, head)
+        if visibility not in made:
+            made[visibility] = Seen(case, visibility)
+        return made[visibility]
+
+    return seen
+
+
 class Seen:
     """Which keys the queries of a tile see; asked often for the same tiles."""
 
-    def __init__(self, case):
-        self.mask = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys)).numpy()
+    def __init__(self, case, visibility=None):
+        visibility = visibility or case.visibility
+        self.mask = visibility.mask(torch.arange(case.N), torch.arange(case.num_keys)).numpy()
         self.answers = {}
 
     def keys(self, q):

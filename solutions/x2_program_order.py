@@ -19,8 +19,8 @@ What to build
 
 Shapes
     q and o (B, Hq, N, D); k and v (B, Hkv, N, D), as in P5. Programs count their heads through all batches: head
-    b * Hq + h. A kv head is read by heads_per_kv = Hq // Hkv neighbours. `place` is integers to integers, the same
-    function in Python and in the kernel.
+    b * Hq + h. A kv head is read by heads_per_kv = Hq // Hkv neighbours. `place` is integers to integers, and one
+    function for both faces: Python calls it in `program_order`, the kernel as `place_in_kernel`.
 
 Where 20 programs go: 4 tiles, 5 heads, 2 dies; 'h3' is tile 3 of head h
 
@@ -56,9 +56,8 @@ LOG2_E = 1.4426950408889634
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # where there is no GPU, Triton runs on the CPU like this
 
 
-@triton.jit
 def place(program, num_tiles, num_heads, num_dies, heads_per_kv):
-    """(head, tile) of a program: `place` in a kernel, `place.fn` in Python.
+    """(head, tile) of a program, in Python; compiled for kernels as `place_in_kernel`.
 
     program: 0 to num_tiles * num_heads - 1, running on die program % num_dies. num_heads: through all batches, a
     multiple of heads_per_kv.
@@ -89,6 +88,9 @@ def place(program, num_tiles, num_heads, num_dies, heads_per_kv):
     return head, tile
 
 
+place_in_kernel = triton.jit(place)
+
+
 def program_order(num_tiles, num_heads, num_dies=8, heads_per_kv=1):
     """The whole order, as a list: (head, tile) of each program.
 
@@ -101,7 +103,7 @@ def program_order(num_tiles, num_heads, num_dies=8, heads_per_kv=1):
     if num_heads % heads_per_kv:
         raise ValueError(f"num_heads must be a multiple of heads_per_kv; got {num_heads} and {heads_per_kv}")
     programs = range(num_tiles * num_heads)
-    return [place.fn(program, num_tiles, num_heads, num_dies, heads_per_kv) for program in programs]
+    return [place(program, num_tiles, num_heads, num_dies, heads_per_kv) for program in programs]
 
 
 @triton.jit
@@ -151,7 +153,7 @@ def flash_attention_kernel(
     """One program: BLOCK_Q queries of one head. Grid: (query tiles x Hq x B,)."""
     # gap 3: which head and which tile of queries
     #   `flat_head`, through all batches, and `tile`, of this program
-    flat_head, tile = place(tl.program_id(0), tl.cdiv(N, BLOCK_Q), num_heads, num_dies, group)
+    flat_head, tile = place_in_kernel(tl.program_id(0), tl.cdiv(N, BLOCK_Q), num_heads, num_dies, group)
     # end gap
     q_start = tile * BLOCK_Q
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.

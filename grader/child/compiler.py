@@ -10,8 +10,10 @@ import time
 import traceback
 from unittest.mock import patch
 
+import extras
 import torch
 import without_gpu
+from allocations import Allocations
 from triton import knobs
 from triton.compiler.errors import CompilationError
 from triton.runtime.autotuner import Autotuner
@@ -39,11 +41,11 @@ def compile_launches(function, request):
     limit_memory(request["memory_bytes"])
     gpu, dtype = request["gpu"], getattr(torch, request["dtype"])
     tensors = [torch.zeros(shape, dtype=dtype) for shape in request["shapes"]]
-    compiling = Compiling(gpu)
+    compiling, extra = Compiling(gpu), extras.of(request, tensors, Allocations(), "cpu")
     error = None
     with compiling, without_gpu.pass_for(gpu), torch.no_grad():
         try:
-            function(*tensors, **request["arguments"])
+            function(*tensors, **request["arguments"], **extra.arguments)
         except Exception as raised:
             error = raised
     return {"kernels": compiling.report(), "error": error and describe(error, compiling, request["module"])}

@@ -28,13 +28,14 @@ class Trace:
     lanes nobody defined, as {(kernel, argument, line): lanes}.
 
     inputs: q, k and v as the grader made them; only their own elements may be read. allocations: what was fenced.
+    watchers: {address of a storage: function(program, byte offsets into it)} to be told of loads.
     """
 
-    def __init__(self, inputs, allocations, module):
+    def __init__(self, inputs, allocations, module, watchers=()):
         self.inputs = dict(zip("qkv", inputs, strict=True))
         self.given = {tensor.untyped_storage().data_ptr(): role for role, tensor in self.inputs.items()}
         self.visits, self.traffic, self.copied_out = Visits(), Traffic(), {}
-        self.allocations, self.module = allocations, module
+        self.allocations, self.module, self.watchers = allocations, module, dict(watchers)
         self.faults, self.undefined, self.launches = Counter(), Counter(), 0
         self.regions, self.by_storage, self.arguments = [], {}, {}
         self.kernel, self.program, self.origin = "", NOBODY, None
@@ -78,11 +79,12 @@ class Trace:
         if key not in self.by_storage:
             self.by_storage[key] = self.new_region(tensor, key)
         region = self.by_storage[key]
-        return region.virtual + tensor.data_ptr() - region.real
+        return region.virtual + tensor.storage_offset() * tensor.element_size()  # data_ptr() is 0 where there are none
 
     def new_region(self, tensor, key):
         arguments = self.arguments.get(key, [("?", tensor)])
         region = Region(len(self.regions), tensor.untyped_storage(), arguments[0][0], tensor.element_size())
+        region.watcher = self.watchers.get(key)
         self.regions.append(region)
         if key in self.given:
             region.holds(self.given[key], self.inputs[self.given[key]])
@@ -144,6 +146,8 @@ class Trace:
             self.traffic.moved(kind, region.name, offsets.size * itemsize)
             if region.legal_view is None:
                 self.check_sharing(kind, region, offsets // itemsize)
+            if region.watcher and kind == "load":
+                region.watcher(self.program, offsets)
             if region.role and kind == "load":
                 self.origin = self.origin_of(region, offsets, pointers.shape)
                 self.visits.load(self.kernel, self.origin)

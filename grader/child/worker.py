@@ -47,6 +47,7 @@ def nursery(control, device):
                     raise RuntimeError(fault)
             if device == "compile":
                 import compiler  # noqa: F401
+        import extras  # noqa: F401
         import stopwatch  # noqa: F401
         from allocations import Allocations
 
@@ -117,6 +118,8 @@ def become_child(setup, descriptors):
 
 def serve(setup, requests, channel):
     """Load the module, then answer requests until there are no more."""
+    import extras
+
     sys.path[:] = [*setup["sys_path"], setup["submission"]]
 
     def reply(**message):
@@ -135,7 +138,7 @@ def serve(setup, requests, channel):
     reply(status="loaded")
     for line in requests:
         request = json.loads(line)
-        job = {"run": run, "time": measure, "compile": compile_only}[request["op"]]
+        job = ({"run": run, "time": measure, "compile": compile_only} | extras.JOBS)[request["op"]]
         try:
             message = {"status": "returned", **job(function, request, setup["device"])}
         except BaseException as error:
@@ -180,40 +183,39 @@ def load(path, entry_point, arguments):
 
 def run(function, request, device):
     """Call the function once on the tensors of the request; returns what came back, described, its bytes in a file."""
+    import extras
+    import outputs
     import torch
     from allocations import Allocations
 
     buffers, tensors = read_inputs(request["inputs"], device)
     watch = Allocations(request["count"], tensors)
+    extra = extras.of(request, tensors, watch, device)
     traced = contextlib.nullcontext()
     if request["trace"]:
         from trace import Trace
 
-        traced = Trace(tensors, watch, request["trace"])
+        traced = Trace(tensors, watch, request["trace"], extra.watchers)
     started = time.perf_counter()
     with watch, traced, pretended_gpu(device), torch.no_grad():
-        out = function(*tensors, **request["arguments"])
+        out = function(*tensors, **request["arguments"], **extra.arguments)
     if device == "cuda":
         torch.cuda.synchronize()
     seconds = time.perf_counter() - started
-
-    outputs = out if isinstance(out, tuple | list) else [out]
-    described = []
-    with open("outputs.bin", "wb") as file:
-        for tensor in outputs:
-            described.append(describe_output(tensor))
-            if described[-1]["plain"] and described[-1]["device"] == device:
-                file.write(raw_bytes(tensor.detach()))
-        for tensor, placed in zip(buffers, request["inputs"], strict=True):
-            file.write(raw_bytes(tensor[: placed["elements"]]))
+    trace = traced.report() if request["trace"] else None
+    came = list(out) if isinstance(out, tuple | list) else [out]
+    inputs = [tensor[: placed["elements"]] for tensor, placed in zip(buffers, request["inputs"], strict=True)]
+    with pretended_gpu(device), torch.no_grad():
+        more = extra.report(out, trace)
     return {
         "seconds": seconds,
         "several": isinstance(out, tuple | list),
-        "outputs": described,
+        "outputs": outputs.write(came, device, inputs),
         "broken_fences": watch.broken_fences(),
         "largest": watch.largest,
         "peak": watch.peak,
-        "trace": traced.report() if request["trace"] else None,
+        "trace": trace,
+        **more,
     }
 
 
@@ -241,30 +243,6 @@ def read_inputs(placed_inputs, device):
             start = base.storage_offset() + placed["offset"]
             tensors.append(base.as_strided(placed["shape"], placed["strides"], start))
     return buffers, tensors
-
-
-def describe_output(tensor):
-    import torch
-
-    if not isinstance(tensor, torch.Tensor):
-        return {"plain": False, "type": type(tensor).__name__}
-    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
-    return {
-        "plain": plain,
-        "type": type(tensor).__name__,
-        "shape": list(tensor.shape),
-        "dtype": str(tensor.dtype).removeprefix("torch."),
-        "device": tensor.device.type,
-    }
-
-
-def raw_bytes(tensor):
-    import torch
-
-    # One row of stride 1, whatever the tensor's strides are; on the CPU, whatever the module set as default device.
-    flat = torch.empty(tensor.numel(), dtype=tensor.dtype, device="cpu")
-    flat.copy_(tensor.reshape(-1))
-    return flat.view(torch.uint8).numpy().tobytes()
 
 
 def measure(function, request, device):

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from grader import inputs, verdict
-from grader.grading import describe_inputs, write_inputs
+from grader.asking import describe_inputs, write_inputs
 from grader.profile import counters, ncu
 from grader.profile.ncu import NcuFailed
 from grader.sandbox import Output, outside_paths

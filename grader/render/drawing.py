@@ -57,6 +57,7 @@ class Label:
     text: str
     anchor: str = "middle"  # start, middle or end
     upright: bool = False  # turned by a quarter, to be read from below
+    strong: bool = False  # on a surface, not beside it
 
 
 @dataclass
@@ -185,7 +186,8 @@ def draw_visits(picture):
     steps = range(0, rows, tick_step(rows, height, 14))
     if visits:
         batch, head = visits["place"]
-        drawing.title = f"Tiles that {' and '.join(visits['kernels'])} visited for batch {batch}, head {head}"
+        did = visits.get("did", "visited")
+        drawing.title = f"Tiles that {' and '.join(visits['kernels'])} {did} for batch {batch}, head {head}"
         layers = {"seen": [], "extra": [], "missing": [], "again": []}
         for band in visits["bands"]:
             for *tile, times, needed in band["tiles"]:
@@ -198,10 +200,27 @@ def draw_visits(picture):
         drawing.legend += found
         drawing.description += f" Tiles: {'; '.join(words for _, words in found)}."
         steps = apart([band["q"][0] for band in visits["bands"]], scale, 14)
+    if picture.get("letters"):
+        drawing.labels += letters_of(picture["letters"], drawing.plot, scale)
+        drawing.legend.append(("", "F, C, P: FULL, CAUSAL and PARTIAL tiles of the mask"))
     drawing.labels += ticks_down(x, y, height, rows, steps)
     drawing.labels += ticks_along(x, y, width, height, keys, range(0, keys, tick_step(keys, width, 34)))
     drawing.labels += names_of_axes(drawing.plot, "key", "query")
     return drawing
+
+
+def letters_of(letters, plot, scale):
+    """A label in the middle of each tile that is not empty, where there is room."""
+    x, y, width, height = plot
+    high, wide = (size * scale for size in letters["block"])
+    found = []
+    for i, row in enumerate(letters["rows"]):
+        for j, letter in enumerate(row):
+            top, bottom, left, right = i * high, min((i + 1) * high, height), j * wide, min((j + 1) * wide, width)
+            if letter != " " and min(bottom - top, right - left) >= 12:
+                at = round(x + (left + right) / 2, 1), round(y + (top + bottom) / 2 + 4, 1)
+                found.append(Label(*at, letter, strong=True))
+    return found
 
 
 # Axes ----------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 
 from grader import score
-from grader.assignment import PROBLEMS
+from grader.labs import EVERY, LABS
 from grader.render import terminal
 from grader.render.drawing import KINDS, Drawing, draw
 from grader.result import Outcome, Result
@@ -49,8 +49,10 @@ def render(results, request, seconds):
     )  # fmt: skip
     environment.filters["px"] = lambda number: f"{number:.1f}".removesuffix(".0")
     earned, possible = map(terminal.points, score.total(results))
+    graded = score.by_problem(results).keys()
+    said = f"{earned} of {possible} points" if graded - LABS.keys() else "Labs, for no points"
     return environment.get_template("report.html").render(
-        name=request.submission.name or "submission", earned=earned, possible=possible, kinds=KINDS,
+        name=request.submission.name or "submission", score=said, kinds=KINDS,
         facts_of_run=facts_of_run(request, seconds),
         problems=[problem_view(id, group) for id, group in score.by_problem(results).items()],
     )  # fmt: skip
@@ -81,8 +83,8 @@ def problem_view(id, group):
     failing += [r for r in cases if r.outcome is Outcome.NOT_RUN]
     views, left_out = views_of_passing(passing)
     return {
-        "id": id, "title": PROBLEMS[id].title, "outcome": outcome, "first": first,
-        "earned": terminal.points(sum(score.earned(group))), "possible": terminal.points(sum(score.max_points(group))),
+        "id": id, "title": EVERY[id].title, "outcome": outcome, "first": first,
+        "points": terminal.points_of(id, group), "lab": id in LABS,
         "good": len(passing), "cases": len(cases), "seconds": f"{sum(r.seconds for r in group):.1f}",
         "failing": views_of_failing(failing), "passing": views, "left_out": left_out,
         "lines": [notice(r) for r in group if r not in cases and r not in failing and r.sentence],

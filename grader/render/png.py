@@ -7,6 +7,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
+from matplotlib.patheffects import withStroke
 
 from grader.render.drawing import KINDS
 
@@ -59,8 +60,11 @@ def put(axes, drawing, left, top):
         aligned = {"start": "left", "middle": "center", "end": "right"}[label.anchor]
         rotation = 90 if label.upright else 0
         vertical = "center_baseline" if label.upright else "baseline"
-        write_text(axes, left + label.x, top + label.y, label.text, color=SOFT, size=7.5, ha=aligned, va=vertical,
-                   rotation=rotation)  # fmt: skip
+        strong = (
+            {"weight": "bold", "path_effects": [withStroke(linewidth=2.2, foreground=PAGE)]} if label.strong else {}
+        )
+        write_text(axes, left + label.x, top + label.y, label.text, color=INK if strong else SOFT, size=7.5, ha=aligned,
+                   va=vertical, rotation=rotation, **strong)  # fmt: skip
 
 
 def put_legend(axes, legend, left, top):

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from grader import score
 from grader.assignment import PROBLEMS
+from grader.labs import EVERY, LABS
 from grader.render import text_map
 from grader.result import Aspect, Outcome
 
@@ -46,16 +47,24 @@ def show(console, results, request, seconds):
                 show_printed(console, result.printed, PRINTED_LINES_OF_ONE)
     console.print(summary_table(console, results, whole=request.names is None))
     earned, possible = score.total(results)
-    said = f"{points(earned)} of {points(possible)} points, " if request.names is None else ""
-    interpreted = any(PROBLEMS[id].uses_triton for id in score.by_problem(results))
+    counted = request.names is None and possible  # labs alone have none
+    said = f"{points(earned)} of {points(possible)} points, " if counted else ""
+    interpreted = any(EVERY[id].uses_triton for id in score.by_problem(results))
     where = "on the GPU" if request.device == "cuda" else "on the CPU"
     where += ", kernels in Triton's interpreter" if request.device == "cpu" and interpreted else ""
     console.print(f"{said}{seconds:.0f} s {where}")
+    if request.default_submission and earned == possible and score.by_problem(results).keys() == PROBLEMS.keys():
+        console.print(f"past the ladder, for no points: make grade P={','.join(LABS)}")
 
 
 def points(fraction):
     """At most two decimals: 15, 3.21."""
     return f"{float(fraction):.2f}".rstrip("0").rstrip(".")
+
+
+def points_of(id, group):
+    """`12/15` of a problem; a lab has none."""
+    return "-" if id in LABS else f"{points(sum(score.earned(group)))}/{points(sum(score.max_points(group)))}"
 
 
 def show_failures(console, group, lines=None):
@@ -127,6 +136,8 @@ def show_one(console, result):
     picture = result.facts.get("picture") or {}
     if picture.get("heads"):
         show_map(console, text_map.of_heads(picture["heads"]))
+    if picture.get("letters"):
+        show_map(console, text_map.of_letters(picture["letters"]))
     if picture.get("visits"):
         show_map(console, text_map.of_visits(picture))
     show_printed(console, result.printed, PRINTED_LINES)
@@ -155,15 +166,18 @@ def summary_table(console, results, whole):
         ("first failure, or speed", {"ratio": 1}),
     ):  # fmt: skip
         table.add_column(name, **options)
+    shown = []
     for id, group in score.by_problem(results).items():
+        if id in LABS and not any(id in LABS for id in shown) and shown:
+            table.add_section()
+        shown.append(id)
         outcome, first = verdict(group)
-        earned, possible = sum(score.earned(group)), sum(score.max_points(group))
         cases = [r for r in group if r.aspect.of_a_case]
         good = sum(r.outcome is Outcome.PASSED for r in cases)
         table.add_row(
-            f"{id} {PROBLEMS[id].title}",
+            f"{id} {EVERY[id].title}",
             Text(outcome.value, style=STYLE.get(outcome, "red")),
-            f"{points(earned)}/{points(possible)}" if whole else "-",
+            points_of(id, group) if whole else "-",
             f"{good}/{len(cases)}",
             f"{sum(r.seconds for r in group):.1f} s",
             Text(first),

@@ -8,6 +8,7 @@ SIGN_OF_MARK = dict(zip(MARKS, ".+++####IN?", strict=True))
 ERROR_SIGNS = {
     ".": "right", "+": "wrong", "#": "30 x the allowed error", "I": "inf", "N": "NaN", "?": "unwritten",
 }  # fmt: skip
+LETTER_SIGNS = {".": "empty", "F": "FULL", "C": "CAUSAL", "P": "PARTIAL"}
 VISIT_SIGNS = {".": "skipped", "o": "visited", "2": "visited again", "x": "not needed", "!": "missing"}
 
 
@@ -58,6 +59,16 @@ def of_visits(picture):
     (batch, head), kernels = picture["visits"]["place"], " and ".join(picture["visits"]["kernels"])
     title = f"queries x keys of {kernels}, ({batch}, {head}); each mark {step} keys"
     return [title[:70], *ruled(titled, step, "key"), key_to(titled, VISIT_SIGNS)]
+
+
+def of_letters(letters):
+    """The kind of each tile of the mask: F full, C causal, P partial; [] where that is too large to read."""
+    rows, block_q = letters["rows"], letters["block"][0]
+    if len(rows) > 2 * MOST_LINES or len(rows[0]) > MOST_MARKS:
+        return []
+    titled = [(str(i * block_q), row.replace(" ", ".")) for i, row in enumerate(rows)]
+    title = f"tiles of {block_q} x {letters['block'][1]} of the mask"
+    return [title, *ruled(titled, letters["block"][1], "key"), key_to(titled, LETTER_SIGNS)]
 
 
 def squeezed(rows, step, signs):

@@ -3,11 +3,11 @@
 import pytest
 
 from grader.tests.broken.memory import MEMORY
-from grader.tests.broken.mistakes import MISTAKES, ON_HONEST, read
+from grader.tests.broken.mistakes import LABS, MISTAKES, ON_HONEST, read
 from grader.tests.broken.wasteful import WASTEFUL
 from grader.tests.support import grade_text, honest, solution
 
-ALL = (*MISTAKES, *MEMORY, *WASTEFUL, *ON_HONEST)
+ALL = (*MISTAKES, *LABS, *MEMORY, *WASTEFUL, *ON_HONEST)
 
 
 # Small cases of these look like other mistakes: one false cause in any case is a failure of the grader.
@@ -31,7 +31,7 @@ def source_of(mistake):
 def test_mistake_is_rejected(mistake, tmp_path):
     (result,) = grade_text(tmp_path, mistake.problem, source_of(mistake), names=[mistake.case])
     assert result.outcome is mistake.outcome, result.sentence
-    assert mistake.because in result.sentence
+    assert mistake.because in result.sentence + result.facts.get("question", "")
     if not mistake.because:  # nothing in the catalogue is true of it: the facts alone, never a guess
         assert not result.facts.get("causes"), result.sentence
     if result.facts.get("causes"):

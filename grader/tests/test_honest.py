@@ -8,7 +8,7 @@ from grader import score
 from grader.result import Outcome
 from grader.tests.support import grade_text, honest
 
-KERNELS = sorted((Path(__file__).parent / "honest").glob("p*.py"))
+KERNELS = sorted((Path(__file__).parent / "honest").glob("[px]*.py"))
 
 
 @pytest.mark.parametrize("path", KERNELS, ids=[path.stem for path in KERNELS])
@@ -17,4 +17,4 @@ def test_honest_kernel_passes(path, tmp_path):
     failures = [f"{r.case}: {r.outcome.value}: {r.sentence}" for r in results if r.outcome is not Outcome.PASSED]
     assert not failures
     earned, possible = score.total(results)
-    assert earned == possible > 0
+    assert earned == possible and (possible > 0 or path.stem.startswith("x"))

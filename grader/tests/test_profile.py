@@ -343,7 +343,7 @@ def test_a_submission_that_hangs_is_ended_with_all_that_it_started(profiled, mon
 
 
 def test_the_program_profiles_one_call_after_warm_up(monkeypatch, tmp_path):
-    from grader import grading, inputs
+    from grader import asking, inputs
 
     monkeypatch.syspath_prepend(str(ROOT / "grader" / "child"))
     program, worker = importlib.import_module("profiled"), importlib.import_module("worker")
@@ -354,7 +354,7 @@ def test_the_program_profiles_one_call_after_warm_up(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     case = Case("", B=2, Hq=4, Hkv=2, N=5, causal=True, layout="mixed")
     placed = inputs.make(case, 0)
-    grading.write_inputs(placed, tmp_path / "inputs.bin")
+    asking.write_inputs(placed, tmp_path / "inputs.bin")
 
     def function(q, k, v, is_causal):
         assert is_causal and not torch.is_grad_enabled()
@@ -365,7 +365,7 @@ def test_the_program_profiles_one_call_after_warm_up(monkeypatch, tmp_path):
         load=lambda *asked: function, read_inputs=lambda described, device: worker.read_inputs(described, "cpu")
     )
     request = {"module": "", "entry_point": "", "arguments": case.arguments}
-    program.profile(stand_in, request | {"inputs": grading.describe_inputs(placed, case)})
+    program.profile(stand_in, request | {"inputs": asking.describe_inputs(placed, case)})
     assert json.loads((tmp_path / "status.json").read_text())["warm"]
     assert happened == ["call"] * program.WARM_UP + ["start", "call", "stop"]
 

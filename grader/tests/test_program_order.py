@@ -69,7 +69,7 @@ def test_every_size_up_to_2000_programs(solution):
         (num_tiles, num_heads): said
         for num_tiles in range(1, MOST + 1)
         for num_heads in range(1, MOST // num_tiles + 1)
-        if (said := sentence(solution.place.fn, num_tiles, num_heads))
+        if (said := sentence(solution.place, num_tiles, num_heads))
     }
     assert wrong == {}
 
@@ -77,7 +77,7 @@ def test_every_size_up_to_2000_programs(solution):
 def test_other_dies_and_shared_heads(solution):
     for dies, sharing in itertools.product((1, 2, 3, 4, 5, 7, 16), (1, 2, 3, 8)):
         for num_tiles, kv_heads in itertools.product((1, 2, 3, 7, 8, 31, 64), (1, 2, 5, 6, 7, 8, 9, 17)):
-            assert sentence(solution.place.fn, num_tiles, kv_heads * sharing, dies, sharing) is None
+            assert sentence(solution.place, num_tiles, kv_heads * sharing, dies, sharing) is None
 
 
 def test_sampled_beyond(solution):
@@ -85,7 +85,7 @@ def test_sampled_beyond(solution):
     for _ in range(60):
         num_tiles, sharing, dies = draw.randint(1, 3000), draw.choice((1, 1, 2, 4, 7)), draw.choice((1, 2, 6, 8, 8, 8))
         num_heads = sharing * draw.randint(1, max(1, 200_000 // (num_tiles * sharing)))
-        assert sentence(solution.place.fn, num_tiles, num_heads, dies, sharing) is None, (num_tiles, num_heads)
+        assert sentence(solution.place, num_tiles, num_heads, dies, sharing) is None, (num_tiles, num_heads)
 
 
 def test_heads_that_divide_give_the_same_work_to_the_unit(solution):
@@ -245,6 +245,5 @@ def test_the_kernel_gives_the_bits_of_the_plain_order():
     assert done.stdout == "the same bits\n", done.stderr[-2000:]
 
 
-def test_the_lab_is_no_problem_and_has_three_gaps():
-    assert MODULE.name not in skeletons.generate()
+def test_the_lab_has_three_gaps():
     assert [gap.number for gap in skeletons.find_gaps(MODULE.read_text().splitlines(), MODULE.name)] == [1, 2, 3]

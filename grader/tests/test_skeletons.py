@@ -5,7 +5,7 @@ import re
 import pytest
 
 from grader import skeletons
-from grader.assignment import PROBLEMS
+from grader.labs import EVERY
 from grader.result import Outcome
 from grader.tests.support import ROOT, grade_text, solution
 
@@ -18,7 +18,7 @@ def test_problems_are_what_solutions_give():
     )
 
 
-@pytest.mark.parametrize("id", list(PROBLEMS))
+@pytest.mark.parametrize("id", list(EVERY))
 def test_the_untouched_skeleton_is_unfinished_by_its_first_gap(id, tmp_path):
     text = skeletons.skeleton(solution(id), id)
     first = re.search(r"TODO 1: [^\n\"(]+[^\n\"( ]", text).group(0)
@@ -27,7 +27,7 @@ def test_the_untouched_skeleton_is_unfinished_by_its_first_gap(id, tmp_path):
     assert {r.sentence for r in results} == {first}
 
 
-@pytest.mark.parametrize("id", list(PROBLEMS))
+@pytest.mark.parametrize("id", list(EVERY))
 def test_a_skeleton_leaves_two_to_five_gaps_each_with_its_size(id):
     text = skeletons.skeleton(solution(id), id)
     comments = re.findall(r"# TODO (\d+): (.+) \(about \d+ lines?\)\n", text)

@@ -1,7 +1,7 @@
 """The mistakes as data: which words of which kernel, what stands there instead, and the right verdict.
 
-Those in our solutions are read from mistakes.txt, those in the honest kernels, which have other shapes, from
-on_honest.txt.
+Those in our solutions are read from mistakes.txt and labs.txt, those in the honest kernels, which have other
+shapes, from on_honest.txt.
 """
 
 import re
@@ -67,4 +67,5 @@ def parsed(lines):
 
 
 MISTAKES = read(Path(__file__).with_name("mistakes.txt"))
+LABS = read(Path(__file__).with_name("labs.txt"))
 ON_HONEST = read(Path(__file__).with_name("on_honest.txt"))

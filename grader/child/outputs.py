@@ -1,0 +1,35 @@
+"""Inside the child: what came back from a submission, described, and its raw bytes in a file."""
+
+import torch
+
+
+def write(outputs, device, others=()):
+    """Write the bytes of the outputs that are plain tensors on `device`, then of `others`; returns the descriptions."""
+    described = [describe(output) for output in outputs]
+    with open("outputs.bin", "wb") as file:
+        for output, words in zip(outputs, described, strict=True):
+            if words["plain"] and words["device"] == device:
+                file.write(raw_bytes(output.detach()))
+        for tensor in others:
+            file.write(raw_bytes(tensor))
+    return described
+
+
+def describe(tensor):
+    if not isinstance(tensor, torch.Tensor):
+        return {"plain": False, "type": type(tensor).__name__}
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
+    return {
+        "plain": plain,
+        "type": type(tensor).__name__,
+        "shape": list(tensor.shape),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "device": tensor.device.type,
+    }
+
+
+def raw_bytes(tensor):
+    # One row of stride 1, whatever the tensor's strides are; on the CPU, whatever the module set as default device.
+    flat = torch.empty(tensor.numel(), dtype=tensor.dtype, device="cpu")
+    flat.copy_(tensor.reshape(-1))
+    return flat.view(torch.uint8).numpy().tobytes()
