@@ -1,6 +1,6 @@
-"""Run with TRITON_INTERPRET=1: the packed form on batches of all kinds, a JSON line {name: facts} each, or one check.
+"""The packed form on batches of all kinds, a JSON line {name: facts} each, or one check; interpreted or on a GPU.
 
-    packed_child.py solutions/ cases        or poisoned, patterns, expectation
+    TRITON_INTERPRET=1 packed_child.py solutions/ cpu cases        or poisoned, patterns, expectation
 
 A process of its own, since Triton decides at its import whether it interprets.
 """
@@ -157,7 +157,7 @@ def poisoned():
 
 def pattern(tile, mask=None, block=(32, 64)):
     """What dropout keeps, read off the kernel: with one-hot values, o is the row of probabilities. (2, 2, 40, 128)."""
-    generator = torch.Generator().manual_seed(5)
+    generator = torch.Generator(torch.get_default_device()).manual_seed(5)
     q, k = (torch.randn(2 * n, h, 64, generator=generator) for n, h in ((40, 2), (128, 1)))
     parts = []
     for first in (0, 64):
@@ -190,13 +190,19 @@ def expectation(seeds=200):
     dropped, lses = zip(*(packed.attend(q, k, v, lists, None, 0.25, seed) for seed in range(seeds)), strict=True)
     dropped = torch.stack(dropped)
     z = (dropped.mean(0) - o) / (dropped.std(0) / seeds**0.5)
-    return {"largest_z": float(z.abs().max()), "mean_z2": float((z**2).mean()), "lse": all(x.equal(lse) for x in lses)}
+    return {
+        "largest_z": float(z.abs().max()),
+        "mean_z2": float((z**2).mean()),
+        "lse": all(torch.allclose(x, lse, rtol=1e-6) for x in lses),
+    }
 
 
 if __name__ == "__main__":
+    _, _, device, what = sys.argv
+    torch.set_default_device(device)
     torch.manual_seed(0)
-    if sys.argv[2] == "cases":
+    if what == "cases":
         for name, changes in CASES.items():
             print(json.dumps({name: run(changes)}))
     else:
-        print(json.dumps(globals()[sys.argv[2]]()))
+        print(json.dumps(globals()[what]()))

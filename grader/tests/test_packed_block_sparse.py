@@ -13,6 +13,7 @@ from grader.tests.support import ROOT, SOLUTIONS
 
 pytest.importorskip("triton")
 CHILD = ROOT / "grader" / "tests" / "packed_child.py"
+DEVICES = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 
 
 def load(name):
@@ -33,10 +34,10 @@ def dropout():
     return load("dropout_pattern")
 
 
-def child(what):
-    """What the child prints of it, from the interpreter: {name: facts}."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(CHILD), str(SOLUTIONS), what]
+def child(what, device):
+    """What the child prints of it: {name: facts}; from the interpreter where the device is the CPU."""
+    environment = {**os.environ, "TRITON_INTERPRET": str(int(device == "cpu")), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(CHILD), str(SOLUTIONS), device, what]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return {name: facts for line in done.stdout.splitlines() for name, facts in json.loads(line).items()}
@@ -49,8 +50,9 @@ def cu(*lengths):
 # The kernel -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_kernel_is_right_on_batches_of_all_kinds():
-    cases = child("cases")
+@DEVICES
+def test_the_kernel_is_right_on_batches_of_all_kinds(device):
+    cases = child("cases", device)
     wrong = {n: f for n, f in cases.items() if not (f["o"] <= 0 and f["lse"] <= 0 and f["nothing"])}
     assert not wrong and len(cases) == 25
     for facts in cases.values():
@@ -64,17 +66,20 @@ def test_the_kernel_is_right_on_batches_of_all_kinds():
 SILENT = ("no keys at all", "no queries at all", "nothing at all", "one token")
 
 
-def test_what_is_hidden_is_never_loaded():
-    assert child("poisoned")["same"]
+@DEVICES
+def test_what_is_hidden_is_never_loaded(device):
+    assert child("poisoned", device)["same"]
 
 
-def test_dropout_is_the_same_for_every_shape_of_tiles():
-    found = child("patterns")
+@DEVICES
+def test_dropout_is_the_same_for_every_shape_of_tiles(device):
+    found = child("patterns", device)
     assert len(found) == 6 and all(found.values()), found
 
 
-def test_dropout_is_right_on_the_average_and_leaves_lse_alone():
-    facts = child("expectation")
+@DEVICES
+def test_dropout_is_right_on_the_average_and_leaves_lse_alone(device):
+    facts = child("expectation", device)
     assert facts["lse"] and facts["largest_z"] < 5 and 0.3 < facts["mean_z2"] < 2.5, facts
 
 
