@@ -117,10 +117,10 @@ def differences(rows):
     share = 100 * (worst.bytes - formula(worst)) / worst.bytes
     text = f"""Exact in {len(exact)} of {len(rows)} figures, all {len(wgmma)} with `wgmma` among them. In the other
         {len(more)} the compiler takes more, never less: p (size x block_q x block_k, rows padded by up to
-        {PADDING} bytes) on its way from the layout of one product to that of the other. Where it is exact, p stays in registers or lies
-        where another tile was. The most is {share:.0f} % of what the compiler takes ({worst.dtype}, D = {worst.D},
-        {worst.block_q} x {worst.block_k}). What the formula refuses fits in no figure; {len(late)} pass it and do not
-        fit: Triton refuses those."""
+        {PADDING} bytes) on its way from the layout of one product to that of the other. Where it is exact, p stays in
+        registers or lies where another tile was. The most is {share:.0f} % of what the compiler takes
+        ({worst.dtype}, D = {worst.D}, {worst.block_q} x {worst.block_k}). What the formula refuses fits in no figure;
+        {len(late)} pass it and do not fit: Triton refuses those."""
     return fill(" ".join(text.split()), 120)
 
 

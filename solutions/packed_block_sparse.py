@@ -72,12 +72,14 @@ class TileLists:
 
 def tile_lists(cu_seqlens_q, cu_seqlens_k, Hq, base_mask=None, block=(128, 128), sparse_heads=None, is_causal=False,
                tile=(64, 64)):  # fmt: skip
-    """The TileLists of a batch; arguments as in `packed_block_sparse_attention`. Waits for the GPU once."""
+    """The TileLists of a batch; arguments as in `packed_block_sparse_attention`. Waits for the GPU."""
     check_sizes(block, tile)
     q_lengths, k_lengths = lengths_of(cu_seqlens_q, "cu_seqlens_q"), lengths_of(cu_seqlens_k, "cu_seqlens_k")
     if len(q_lengths) != len(k_lengths):
         raise ValueError(f"cu_seqlens_q is of {len(q_lengths)} sequences, cu_seqlens_k of {len(k_lengths)}")
     (tile_q, tile_k), device = tile, cu_seqlens_q.device
+    if cu_seqlens_k.device != device:
+        raise ValueError(f"both cu_seqlens must be on one device; got {device} and {cu_seqlens_k.device}")
     shape = (len(q_lengths), Hq, -(-max(q_lengths) // block[0]), -(-max(k_lengths) // block[1]))
     visible, maps = maps_of(base_mask, sparse_heads, shape, device)
     visible = visible.repeat_interleave(block[1] // tile_k, dim=3)  # (B, maps, rows of blocks, tiles of keys)
@@ -183,7 +185,7 @@ def attend_tile(
     return acc, new_max, row_sum
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["seed"])
 def packed_block_sparse_kernel(
     Q, K, V, O, Lse, Cu_q, Cu_k, Programs, Columns, Bounds, Maps,
     stride_qn, stride_qh, stride_kn, stride_kh, stride_vn, stride_vh, stride_on, stride_oh,
@@ -244,9 +246,9 @@ def check_arguments(q, k, v, lists, p_dropout, seed):
         raise ValueError(f"head dim must be one of {HEAD_DIMS}; got D={q.shape[2]}")
     if not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES:
         raise ValueError(f"q, k and v must share one dtype of {DTYPES}; got {q.dtype}, {k.dtype}, {v.dtype}")
-    places = [x.device for x in (q, k, v, lists.cu_seqlens_q, lists.cu_seqlens_k)]
+    places = [x.device for x in (q, k, v, lists.columns)]
     if len(set(places)) > 1:
-        raise ValueError(f"q, k, v and both cu_seqlens must be on one device; got {', '.join(map(str, places))}")
+        raise ValueError(f"q, k, v and cu_seqlens must be on one device; got {', '.join(map(str, places))}")
     if not q.stride(2) == k.stride(2) == v.stride(2) == 1:
         raise ValueError(f"the last stride must be 1; got q {q.stride()}, k {k.stride()}, v {v.stride()}")
     for name, x, total in zip("qk", (q, k), lists.totals, strict=True):

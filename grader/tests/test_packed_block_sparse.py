@@ -201,7 +201,7 @@ def test_what_the_tensors_must_be(packed):
         ((q, k, k, cu(8).long(), cu(8)), "cu_seqlens_q must be int32"),
         ((q, k, k.half(), cu(8), cu(8)), "torch.float32, torch.float32, torch.float16"),
         ((q, k, torch.zeros(8, 16, 2).mT, cu(8), cu(8)), "last stride must be 1"),
-        ((q.to("meta"), k, k, cu(8), cu(8)), "one device; got meta, cpu, cpu, cpu, cpu"),
+        ((q.to("meta"), k, k, cu(8), cu(8)), "one device; got meta, cpu, cpu, cpu"),
     ):
         with pytest.raises(ValueError, match=words):
             packed.packed_block_sparse_attention(*arguments)
