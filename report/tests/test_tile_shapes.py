@@ -41,7 +41,7 @@ def test_the_formula_is_exact_with_wgmma_and_short_of_p_at_most_without(row):
 
 def test_all_shapes_are_recorded_for_each_gpu_and_triton():
     versions = {row.triton for row in ROWS}
-    assert len(versions) == 2 and len(ROWS) == len(versions) * len(TARGETS) * len(shared_memory.SHAPES)
+    assert len(ROWS) == len(versions) * len(TARGETS) * len(shared_memory.SHAPES)
     alike = {}
     for row in (row for row in ROWS if row.num_stages == 2):
         alike.setdefault(replace(row, triton="", bytes=0), set()).add(row.bytes)
@@ -49,7 +49,7 @@ def test_all_shapes_are_recorded_for_each_gpu_and_triton():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_compiler_says_today_what_is_recorded(target):
+def test_the_compiler_says_today_what_is_recorded(target, tmp_path):
     """A few shapes, compiled in a process of their own: no other test's patches, no interpreter."""
     triton = pytest.importorskip("triton")
     if triton.__version__ not in {row.triton for row in ROWS}:
@@ -58,12 +58,9 @@ def test_the_compiler_says_today_what_is_recorded(target):
         "import sys; from report import shared_memory as s; from report.shared_memory import Shape\n"
         f"s.write(s.compiled({COMPILED_AGAIN!r}, {target!r}), open(sys.argv[1], 'w'))"
     )
-    file = ROOT / "report" / f".compiled-{target}.csv"
-    try:
-        subprocess.run([sys.executable, "-c", code, str(file)], cwd=ROOT, check=True, timeout=300, capture_output=True)
-        found = shared_memory.read(file.read_text().splitlines())
-    finally:
-        file.unlink(missing_ok=True)
+    file = tmp_path / "rows.csv"
+    subprocess.run([sys.executable, "-c", code, str(file)], cwd=ROOT, check=True, timeout=300, capture_output=True)
+    found = shared_memory.read(file.read_text().splitlines())
     assert len(found) == len(COMPILED_AGAIN) and set(found) <= set(ROWS)
 
 
