@@ -1,0 +1,55 @@
+"""The vision transformer's example: it ends with what is right, and CLS sees all in every pattern."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from grader.patterns import FULL
+from report import vit_example
+from report.shared_memory import ROOT
+
+pytest.importorskip("triton")
+
+
+def example(*arguments):
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["OMP_NUM_THREADS"] = "1"  # other tests want the other cores
+    command = [sys.executable, "-m", "report.vit_example", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_it_is_right_and_says_what_it_visits():
+    done = example("--heads", "1", "--images", "197,5,257")
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert done.stdout.count("within what a careful kernel may be off by") == len(vit_example.PATTERNS)
+    assert "42 of 42 tiles visited by each head, density 1.000" in done.stdout
+    visited = 4 * 4 - 2 + 1 + 5 * 5 - 6  # local: all but the tiles two or more apart, except those of CLS
+    assert f"{visited} of 42 tiles" in done.stdout
+
+
+def test_a_larger_block_is_cut_into_tiles():
+    done = example("--heads", "1", "--images", "197", "--block", "128", "--only", "dense")
+    assert done.returncode == 0 and "16 of 16 tiles" in done.stdout and "\n    F F\n    F F\n" in done.stdout
+
+
+@pytest.mark.parametrize("name", vit_example.PATTERNS)
+def test_cls_sees_all_and_is_seen_by_all(name):
+    kinds = vit_example.PATTERNS[name](10, 64).kinds
+    assert set(kinds[0]) == {FULL} and {row[0] for row in kinds} == {FULL}
+    assert (name == "dense") == (sum(map(sum, kinds)) == 100 * FULL)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--images", "197,x"], "numbers of tokens between commas; got '197,x'"),
+        (["--heads", "0"], "--heads must be at least 1; got 0"),
+        (["--block", "96"], "block_q must be a multiple of the kernel's tile_q=64; got 96"),
+        (["--tile", "48"], "tile_q must be a power of two from 16 on; got 48"),
+    ],
+)
+def test_bad_arguments_are_one_sentence(arguments, words):
+    done = example(*arguments)
+    assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
