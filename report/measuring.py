@@ -92,26 +92,72 @@ class Bench:
         self.point, self.device, self.say = point, device, say
         self.stopwatch = Stopwatch(device)
         self.seed, self.tensors = None, None
+        self.gpu = torch.cuda.get_device_name() if device == "cuda" else None
+        self.check = None
+        self.set_up()
+
+    # What another measurement than the sweep may do otherwise -----------------------------------------------------
+
+    bases = BASES
+    anchor = "fast"  # the kernel that all must be compared with precisely
+
+    def set_up(self):
+        """What all kernels of the point share."""
+        point = self.point
         self.case = Case(
             point.title, B=point.tier.B, Hq=point.tier.H, Hkv=point.tier.kv_heads, N=point.N, D=point.tier.D,
             dtype=point.dtype, causal=point.causal, window=point.tier.window, sinks=point.tier.sinks,
         )  # fmt: skip
-        self.gpu = torch.cuda.get_device_name() if device == "cuda" else None
-        self.check = None
+
+    def draw(self, generator):
+        """Fresh q, k, v."""
+        tier, N, dtype = self.point.tier, self.point.N, getattr(torch, self.point.dtype)
+        return tuple(
+            torch.randn(tier.B, heads, N, tier.D, dtype=dtype, device=self.device, generator=generator)
+            for heads in (tier.H, tier.kv_heads, tier.kv_heads)
+        )
+
+    def build(self, name):
+        return kernels.build(name, self.point, self.device)
+
+    def compiles(self, name):
+        """Whether the first call of a kernel compiles it."""
+        return name in kernels.COMPILED
+
+    def learn_what_is_right(self):
+        self.check = Check(*self.inputs(CHECK_SEED), self.case.visibility)
+
+    def fault(self, name, result):
+        """`wrong: ...` if a kernel's result is, else None."""
+        return self.check.fault(result, name in kernels.ROUNDS_SCORES)
+
+    def flops(self, name):
+        return peaks.visible_flops(self.case)
+
+    def least_ms(self, name):
+        return peaks.least_ms(self.case, self.gpu)
+
+    def filled(self, row, name, arm, timings):
+        """The row with what was measured."""
+        summary, peak = timings[name].summary(), peaks.peak(self.gpu)
+        tflops = self.flops(name) / (summary["median_ms"] * 1e-3) / 1e12
+        return replace(
+            row,
+            **summary,
+            **self.ratios(name, timings),
+            host_ms=arm.host_ms,
+            tflops=tflops,
+            fraction_of_peak=tflops / peak.of(self.point.dtype) if peak else None,
+            peak_mib=None if arm.peak_bytes is None else arm.peak_bytes / 2**20,
+        )
+
+    # ----------------------------------------------------------------------------------------------------------------
 
     def inputs(self, seed):
         """q, k, v of that seed; all arms of a round share them."""
         if seed != self.seed:
-            tier, N = self.point.tier, self.point.N
-            generator = torch.Generator(self.device).manual_seed(seed)
             self.tensors = None
-            self.tensors = tuple(
-                torch.randn(
-                    tier.B, heads, N, tier.D,
-                    dtype=getattr(torch, self.point.dtype), device=self.device, generator=generator,
-                )
-                for heads in (tier.H, tier.kv_heads, tier.kv_heads)
-            )  # fmt: skip
+            self.tensors = self.draw(torch.Generator(self.device).manual_seed(seed))
             self.seed = seed
         return self.tensors
 
@@ -149,7 +195,7 @@ class Bench:
         """The kernel built, called once, compared with what is right, and warmed up: an Arm; raises Failed."""
         with self.step(name), warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            arm = Arm(self, name, kernels.build(name, self.point, self.device))
+            arm = Arm(self, name, self.build(name))
             with arm.built.around():
                 self.first_calls(arm, warned)
         return arm
@@ -163,10 +209,10 @@ class Bench:
                 raise
             why = [str(w.message).split(" (Triggered internally")[0] for w in warned]
             raise Failed("failed", " ".join([str(error), *dict.fromkeys(why)])[:300]) from None
-        if fault := self.check.fault(o, arm.name in kernels.ROUNDS_SCORES):
+        if fault := self.fault(arm.name, o):
             raise Failed("failed", fault)
         del o
-        arm.slow = ms > SURELY_SLOW_MS and arm.name not in kernels.COMPILED
+        arm.slow = ms > SURELY_SLOW_MS and not self.compiles(arm.name)
         if not arm.slow:  # the first call compiled or loaded code: neither its time nor its memory are the kernel's
             _, ms = self.measure_once(arm, call)
             arm.slow = ms > SLOW_MS
@@ -192,12 +238,16 @@ class Bench:
     def run(self, names, companions, budget):
         """Measure `names`, their rows reported as they are known; companions are timed for the ratios alone."""
         started = time.perf_counter()
-        self.check = Check(*self.inputs(CHECK_SEED), self.case.visibility)
+        self.learn_what_is_right()
         arms = self.all_ready(names, names)
         arms |= self.all_ready(companions, names) if arms else {}
         self.check = None
         quick, slow = (
-            {name: arm for name, arm in arms.items() if arm.slow == slow or (slow and name in ("fast", *BASES))}
+            {
+                name: arm
+                for name, arm in arms.items()
+                if arm.slow == slow or (slow and name in (self.anchor, *self.bases))
+            }
             for slow in (False, True)
         )
         plan = timing.Plan(target=TARGET, budget_s=budget, min_rounds=MIN_ROUNDS, seed=TIMING_SEED)
@@ -220,7 +270,7 @@ class Bench:
         """Let `arms` take turns, and report the rows of those in `reported`."""
         if not reported:
             return
-        against = "fast" if "fast" in arms else min(arms, key=lambda name: arms[name].ms)
+        against = self.anchor if self.anchor in arms else min(arms, key=lambda name: arms[name].ms)
         timings = timing.take_turns(arms, replace(plan, against=against))
         for name in reported:
             self.report(name, names, self.row(name, arms[name], timings))
@@ -229,27 +279,16 @@ class Bench:
         row, timed = self.point.row(name), timings[name]
         if timed.failure is not None:
             return table.not_measured(row, "oom" if timed.oom else "failed", str(timed.failure))
-        summary = timed.summary()
-        peak = peaks.peak(self.gpu)
-        least = peaks.least_ms(self.case, self.gpu)
-        if least is not None and summary["median_ms"] < least:
-            reason = f"{summary['median_ms']:.4g} ms is faster than this GPU can be ({least:.4g} ms): not believed"
+        ms, least = timed.summary()["median_ms"], self.least_ms(name)
+        if least is not None and ms < least:
+            reason = f"{ms:.4g} ms is faster than this GPU can be ({least:.4g} ms): not believed"
             return table.not_measured(row, "failed", reason)
-        tflops = peaks.visible_flops(self.case) / (summary["median_ms"] * 1e-3) / 1e12
-        return replace(
-            row,
-            **summary,
-            **self.ratios(name, timings),
-            host_ms=arm.host_ms,
-            tflops=tflops,
-            fraction_of_peak=tflops / peak.of(self.point.dtype) if peak else None,
-            peak_mib=None if arm.peak_bytes is None else arm.peak_bytes / 2**20,
-        )
+        return self.filled(row, name, arm, timings)
 
     def ratios(self, name, timings):
         """The columns speedup* and ours*; blank where there is nothing to compare with."""
         found = {}
-        base = next((b for b in BASES if measured(timings, b)), None)
+        base = next((b for b in self.bases if measured(timings, b)), None)
         for column, fast, slow in (("speedup", name, base), ("ours", "fast", name)):
             if fast == slow:
                 ends = 1.0, 1.0, 1.0
@@ -266,9 +305,9 @@ class Bench:
 
     def prepare(self, names):
         """Fill the caches of the compilers: each compiled kernel once at the true shape, whatever becomes of it."""
-        for name in (name for name in names if name in kernels.COMPILED):
+        for name in filter(self.compiles, names):
             with contextlib.suppress(Failed), self.step(name):
-                built = kernels.build(name, self.point, self.device)
+                built = self.build(name)
                 with built.around():
                     built.call(*self.inputs(CHECK_SEED))
         self.say(event="done")
