@@ -1,6 +1,7 @@
 """The child that measures block-sparse attention: all kernels of one point, in turns.
 
-`python -m report.sparse_bench cuda` or `cpu`. The protocol is the sweep's (`report/measuring.py`): right first, fresh inputs in each round, a cold L2.
+`python -m report.sparse_bench cuda` or `cpu`. The protocol is the sweep's (`report/measuring.py`): right first, fresh
+inputs in each round, a cold L2.
 """
 
 import sys
@@ -129,17 +130,20 @@ class SparseBench(Bench):
         return None if self.builds_maps else peaks.least_ms(self.work(name), self.gpu)
 
     def filled(self, row, name, arm, timings):
-        summary, scene = timings[name].summary(), self.scene_of(name)
+        summary = timings[name].summary()
         return replace(
             row,
-            sparsity=scene.map.sparsity,
-            density=scene.map.density,
             note=self.scene.note if name == names.FLEX else "",
             **{f"{what}_us": summary[f"{what}_ms"] * 1e3 for what in ("median", "p20", "p80")},
             samples=summary["samples"],
             tflops=None if self.builds_maps else self.flops(name) / summary["median_ms"] / 1e9,
             **self.ratios(name, timings),
         )
+
+    def report(self, name, asked, row):
+        """Whether it was measured or not, a row says what its mask is."""
+        found = self.scene_of(name).map
+        super().report(name, asked, replace(row, sparsity=found.sparsity, density=found.density))
 
     def ratios(self, name, timings):
         found = {}
