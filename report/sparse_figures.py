@@ -1,6 +1,7 @@
 """Pictures of block-sparse attention: speed over FlexAttention by pattern and N, and time against density."""
 
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator
 
 from report import sparse_points as names
 from report.drawing import (
@@ -47,6 +48,7 @@ def speedups(rows, block):
         axes.set_ylim(min(0.9, lowest) / 1.1, max(GOAL, highest) * 1.1)
         token_ticks(axes, lengths)
         plain_ticks(axes.yaxis)
+        axes.yaxis.set_major_locator(FixedLocator([0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12]))
     handles = [
         Line2D([], [], color=look.color, linestyle=look.dashes, linewidth=look.width, marker=look.marker, label=name)
         for name, look in reversed(LOOKS.items())
