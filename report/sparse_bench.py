@@ -70,7 +70,7 @@ class SparseBench(Bench):
         self.builds_maps = point.pattern in names.MAPS
         self.anchor = {names.FULL_MAP: names.DENSE, names.BY_DENSITY: "fast at 1"}.get(point.pattern, names.FLEX)
         if self.builds_maps:
-            self.anchor, self.stopwatch = names.LAB_BUILDER, WallClock(self.device)
+            self.anchor, self.stopwatch = names.FLEX_BUILDER, WallClock(self.device)
         seen = sparse_kernels.visibility(point.pattern, point.n, point.block)
         self.scene = sparse_kernels.Scene(seen, point, self.device)
         self.scene.note = ""
@@ -150,8 +150,10 @@ class SparseBench(Bench):
         plain, _, density = name.partition(" at ")
         bases = {"over_dense": f"{plain} at 1"} if density else BASES
         for column, base in bases.items():
+            if base not in timings or timings[base].failure is not None:
+                continue
             ratio = timing.ratio(timings, name, base) if name != base else timing.Ratio(1.0, 1.0, 1.0)
-            if ratio is not None and base in timings:
+            if ratio is not None:
                 found |= {column: ratio.median, f"{column}_low": ratio.low, f"{column}_high": ratio.high}
         return found
 

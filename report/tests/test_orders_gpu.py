@@ -102,11 +102,8 @@ def test_a_counter_that_is_unknown_is_asked_no_more(monkeypatch, tmp_path):
 
     monkeypatch.setattr("grader.profile.measure.watch", watch)
     launches = orders_gpu.counted("ncu", WHOLE[0])
-    assert (
-        len(logs) == 2
-        and len(launches) == len(WHOLE[0].kernels)
-        and orders_gpu.found(launches[0].values)["l2_hits"] == 42.5
-    )
+    assert len(logs) == 2 and len(launches) == len(WHOLE[0].kernels)
+    assert orders_gpu.found(launches[0].values)["l2_hits"] == 42.5
 
 
 def test_the_section(tmp_path):
