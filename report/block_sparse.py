@@ -7,9 +7,21 @@ Rows go to block_sparse.csv as they finish, each safe on the disk; the same comm
 import sys
 from pathlib import Path
 
-from report import runner
+from report import runner, table
 from report import sparse_points as names
-from report.resume import KEPT, RESULTS, BadArguments, Files, Parser, check_positive, measure, progress, slug, summary
+from report.resume import (
+    KEPT,
+    RESULTS,
+    BadArguments,
+    Files,
+    Parser,
+    check_positive,
+    left_to_measure,
+    measure,
+    progress,
+    slug,
+    summary,
+)
 from report.sparse_points import QUICK, WHOLE, SparseRow
 from report.sweep import choose, sizes
 from report.table import BadTable
@@ -34,7 +46,7 @@ def parse(argv):
     add("--limit", type=float, metavar="SECONDS", default=120.0, help="for one step of a kernel (120)")
     add("--seconds", type=float, metavar="SECONDS", help="begin no new point after this long")
     add("--again", action="store_true", help="measure finished rows again")
-    add("--prepare", type=int, metavar="N", help="only compile ahead, in N processes; nothing is measured")
+    add("--prepare", type=int, metavar="N", help="only compile ahead what is left, in N processes")
     add("--list", action="store_true", help="say what would be measured, and stop")
     options = parser.parse_args(argv)
     options.device = "cpu" if options.quick else "cuda"
@@ -76,6 +88,8 @@ def run(options, command):
         print(f"{sum(map(len, kernels.values()))} rows at {len(kernels)} points")
         return 0
     if options.prepare:
+        if options.out and (options.out / FILES.csv).exists():
+            kernels = left_to_measure(kernels, table.Writer(options.out / FILES.csv, SparseRow), options.again)
         with progress(len(kernels)) as show:
             runner.prepare(new, kernels, kernels.get, options.prepare, lambda point: show(point.title, True))
         return 0

@@ -1,4 +1,4 @@
-"""The four plain kernels of block-sparse attention: right on all that the lab is tested on, and compiled for Hopper."""
+"""The four plain kernels of block-sparse attention: right on all that the lab is tested on."""
 
 import json
 import os

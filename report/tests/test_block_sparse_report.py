@@ -111,6 +111,21 @@ def test_a_limit_in_seconds_leaves_the_rest_for_the_next_run(tmp_path, capsys):
     assert len(measured(tmp_path, *quick)) == 4
 
 
+def test_only_what_is_left_is_compiled_ahead(tmp_path, monkeypatch):
+    quick = ["--quick", "--patterns", "documents", "--only", "swizzled", "--budget", "0.02"]
+    measured(tmp_path, *quick, "--lengths", "64")
+    before, asked = (tmp_path / names.FILE).read_bytes(), []
+    monkeypatch.setattr(runner, "prepare", lambda new, kernels, *_: asked.extend(kernels))
+    assert block_sparse.main([*quick, "--prepare", "2", "--out", str(tmp_path)]) == 0
+    assert [point.n for point in asked] == [128] and (tmp_path / names.FILE).read_bytes() == before
+
+
+def test_compiling_ahead_measures_nothing(tmp_path):
+    quick = ["--quick", "--patterns", "map of documents,causal", "--lengths", "128"]
+    assert block_sparse.main([*quick, "--prepare", "2", "--out", str(tmp_path)]) == 0
+    assert not list(tmp_path.iterdir())
+
+
 # Masks ----------------------------------------------------------------------------------------------------------------
 
 
