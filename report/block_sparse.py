@@ -10,12 +10,12 @@ from pathlib import Path
 from report import runner, table
 from report import sparse_points as names
 from report.resume import (
-    KEPT,
     RESULTS,
     BadArguments,
     Files,
     Parser,
     check_positive,
+    guarded,
     left_to_measure,
     measure,
     progress,
@@ -24,7 +24,6 @@ from report.resume import (
 )
 from report.sparse_points import QUICK, WHOLE, SparseRow
 from report.sweep import choose, sizes
-from report.table import BadTable
 
 COMMAND = (sys.executable, "-m", "report.sparse_bench")
 FILES = Files(names.FILE, names.MACHINE, SparseRow)
@@ -103,23 +102,8 @@ def run(options, command):
     return 0
 
 
-def sentence(error):
-    """What a command that cannot go on says."""
-    if isinstance(error, OSError):
-        where = f" ({error.filename})" if error.filename else ""
-        return f"a row or a file could not be written: {error.strerror}{where}; {KEPT}"
-    return f"{error}; `--quick` needs no GPU" if "no GPU" in str(error) else str(error)
-
-
 def main(argv=None, command=COMMAND):
-    try:
-        return run(parse(argv), command)
-    except (BadArguments, BadTable, runner.NoChild, OSError) as error:
-        print(f"report: {sentence(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"\nreport: stopped; {KEPT}", file=sys.stderr)
-        return 130
+    return guarded(lambda: run(parse(argv), command), "report", SparseRow.COMMAND)
 
 
 if __name__ == "__main__":

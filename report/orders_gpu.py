@@ -11,10 +11,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from report import order_rows, runner, table
-from report.block_sparse import sentence
 from report.order_rows import PLAIN, QUICK, WHOLE, OrderRow
-from report.resume import KEPT, RESULTS, BadArguments, Files, Parser, check_positive, measure, slug, summary
-from report.table import BadTable
+from report.resume import RESULTS, Files, Parser, check_positive, guarded, measure, slug, summary
 
 COMMAND = (sys.executable, "-m", "report.order_bench")
 FILES = Files(order_rows.FILE, order_rows.MACHINE, OrderRow)
@@ -128,14 +126,7 @@ def found(values):
 
 
 def main(argv=None, command=COMMAND):
-    try:
-        return run(parse(argv), command)
-    except (BadArguments, BadTable, runner.NoChild, OSError) as error:
-        print(f"report: {sentence(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"\nreport: stopped; {KEPT}", file=sys.stderr)
-        return 130
+    return guarded(lambda: run(parse(argv), command), "report", OrderRow.COMMAND)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from report import table
+from report import runner, table
+from report.table import BadTable
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SAME_MACHINE = ("gpu", "torch", "triton")  # rows of one CSV share these
@@ -176,3 +177,21 @@ def measure(options, bench, kernels, folder, files=SWEEP, companions=lambda poin
 def summary(path, rows):
     counts = {status: sum(row.status == status for row in rows) for status in table.STATUSES}
     return f"{path}: {len(rows)} rows measured ({', '.join(f'{n} {status}' for status, n in counts.items() if n)})"
+
+
+def guarded(run, who, command):
+    """The exit status of run(), 0, 2 or 130; what it cannot go on with is one sentence."""
+    try:
+        return run()
+    except (BadArguments, BadTable) as error:
+        sentence = str(error)
+    except runner.NoChild as error:
+        sentence = f"{error}; `{command} --quick` needs no GPU" if "no GPU" in str(error) else str(error)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        sentence = f"a row or a file could not be written: {error.strerror}{where}; {KEPT}"
+    except KeyboardInterrupt:
+        print(f"\n{who}: stopped; {KEPT}", file=sys.stderr)
+        return 130
+    print(f"{who}: {sentence}", file=sys.stderr)
+    return 2

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from report import runner, shapes, table
-from report.resume import KEPT, RESULTS, BadArguments, Parser, check_positive, measure, progress, slug, summary
-from report.table import BadTable
+from report.resume import RESULTS, BadArguments, Parser, check_positive, guarded, measure, progress, slug, summary
 
 BUDGET = {"cuda": 0.3, "cpu": 0.1}  # seconds of sampling for each kernel at a point
 LIMIT = {"cuda": 180.0, "cpu": 60.0}  # seconds for one step of a kernel: compiling, say
@@ -122,20 +121,7 @@ def run(options, command):
 
 
 def main(argv=None, command=runner.COMMAND):
-    try:
-        return run(parse(argv), command)
-    except (BadArguments, BadTable) as error:
-        sentence = str(error)
-    except runner.NoChild as error:
-        sentence = f"{error}; `python -m report.sweep --quick` needs no GPU" if "no GPU" in str(error) else str(error)
-    except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        sentence = f"a row or a file could not be written: {error.strerror}{where}; {KEPT}"
-    except KeyboardInterrupt:
-        print(f"\nsweep: stopped; {KEPT}", file=sys.stderr)
-        return 130
-    print(f"sweep: {sentence}", file=sys.stderr)
-    return 2
+    return guarded(lambda: run(parse(argv), command), "sweep", "python -m report.sweep")
 
 
 if __name__ == "__main__":
