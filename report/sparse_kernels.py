@@ -86,7 +86,9 @@ def for_hopper(module):
     try:
         return import_module(f"solutions.{module}")
     except ModuleNotFoundError as error:
-        raise NotRun(f"solutions/{module}.py is not there ({error})") from None
+        if error.name != f"solutions.{module}":
+            raise
+        raise NotRun(f"solutions/{module}.py is not there") from None
 
 
 def fast(scene):
