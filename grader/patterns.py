@@ -1,10 +1,11 @@
 """Masks past the ladder, for the lab of block-sparse attention: who sees whom, by token position or by block.
 
 Each is a predicate with the face of `visibility.Visibility`: `mask(q_pos, k_pos)` gives booleans for any positions, so
-that nobody needs the whole N x N at once.
+that nobody needs the whole N x N at once. Positions may lie on any device; the booleans lie there too.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -52,8 +53,12 @@ class Blocks:
     block: int
     seed: int = 0
 
+    @cached_property
+    def table(self):
+        return torch.tensor(self.kinds)
+
     def mask(self, q_pos, k_pos):
-        kinds = torch.tensor(self.kinds, device=q_pos.device)[q_pos // self.block][:, k_pos // self.block]
+        kinds = self.table.to(q_pos.device)[q_pos // self.block][:, k_pos // self.block]
         triangle = (q_pos % self.block)[:, None] >= (k_pos % self.block)[None, :]
         drawn = coin(q_pos[:, None], k_pos[None, :], self.seed)
         return (kinds == FULL) | ((kinds == CAUSAL) & triangle) | ((kinds == PARTIAL) & drawn)
@@ -90,9 +95,12 @@ def segment_of(positions, lengths):
 def coin(q_pos, k_pos, seed):
     """True for about half of the pairs, by a hash of the two positions and the seed alone.
 
+    Only the low 31 bits of any product count, so that int32, where products wrap, gives what int64 gives: a kernel may
+    compute the same.
     Source: Steele et al., "Fast splittable pseudorandom number generators", 2014: the mixing of SplitMix, in 31 bits.
     """
-    mixed = (q_pos * 0x9E3779B1 + k_pos * 0x85EBCA77 + seed * 0xC2B2AE3D) & 0x7FFFFFFF
+    of_seed = seed * 0xC2B2AE3D & 0x7FFFFFFF
+    mixed = (q_pos * 0x1E3779B1 + k_pos * 0x05EBCA77 + of_seed) & 0x7FFFFFFF
     for shift, factor in ((15, 0x2C1B3C6D), (12, 0x297A2D39), (15, 1)):
         mixed = ((mixed ^ (mixed >> shift)) * factor) & 0x7FFFFFFF
     return mixed & 1 == 0
@@ -106,6 +114,12 @@ def random_blocks(count, block, kinds, seed=0):
     draw = torch.randint(len(kinds), (count, count), generator=torch.Generator().manual_seed(seed))
     lower = torch.ones(count, count).tril().bool()
     return Blocks(as_rows(torch.where(lower, torch.tensor(kinds)[draw], EMPTY)), block, seed)
+
+
+def scattered(count, block, density, seed=0):
+    """FULL blocks at random places of the whole square: that part of all blocks, as nearly as can be."""
+    order = torch.randperm(count * count, generator=torch.Generator().manual_seed(seed)).view(count, count)
+    return Blocks(as_rows(torch.where(order < round(density * count * count), FULL, EMPTY)), block)
 
 
 def local(count, block, radius=1):

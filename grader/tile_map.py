@@ -34,8 +34,8 @@ class TileMap:
         return "\n".join(f"  q_block={i}: {line}".rstrip() for i, line in enumerate(lines))
 
 
-def cut(visibility, queries, keys, block_q, block_k):
-    """The TileMap of a mask; one row of tiles of it is held at a time.
+def cut(visibility, queries, keys, block_q, block_k, device="cpu"):
+    """The TileMap of a mask; one row of tiles of it is held at a time, on that device.
 
     A tile is FULL only where all of its keys exist. CAUSAL is the triangle of the tile's own rows and columns, wherever
     the tile stands; it hides keys past the end by itself. Rows past the last query do not count.
@@ -45,22 +45,22 @@ def cut(visibility, queries, keys, block_q, block_k):
         raise ValueError(
             f"sizes must be at least 1; got queries={queries}, keys={keys}, block_q={block_q}, block_k={block_k}"
         )
-    k_pos = torch.arange(keys)
+    k_pos = torch.arange(keys, device=device)
     tiles = -(-keys // block_k)
     rows, visible = [], 0
     for start in range(0, queries, block_q):
-        q_pos = torch.arange(start, min(start + block_q, queries))
+        q_pos = torch.arange(start, min(start + block_q, queries), device=device)
         strip = visibility.mask(q_pos, k_pos)
-        visible += int(strip.sum())
+        visible += strip.sum()  # no int yet: a GPU would be waited for
         padded = torch.nn.functional.pad(strip, (0, tiles * block_k - keys))
         rows.append(kinds_of(padded.view(len(q_pos), tiles, block_k).transpose(0, 1)))
-    return TileMap(torch.stack(rows), block_q, block_k, queries, keys, visible)
+    return TileMap(torch.stack(rows), block_q, block_k, queries, keys, int(visible))
 
 
 def kinds_of(tiles):
     """The kind of each of (tiles, rows, block_k) booleans."""
     _, rows, columns = tiles.shape
-    triangle = torch.arange(rows)[:, None] >= torch.arange(columns)[None, :]
+    triangle = torch.ones(rows, columns, dtype=torch.bool, device=tiles.device).tril()
     some, every = tiles.flatten(1).any(1), tiles.flatten(1).all(1)
     causal = (tiles == triangle).flatten(1).all(1)
     kinds = torch.where(some, PARTIAL, EMPTY)

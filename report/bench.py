@@ -33,7 +33,8 @@ def requests():
         yield arrived.get()
 
 
-def main(device):
+def main(device, make=None):
+    """Serve requests; make(point, device, say) -> Bench of a request's point, plain data."""
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints does so on standard error
     sys.stdout = sys.stderr
@@ -53,7 +54,7 @@ def main(device):
         if request["op"] == "machine":
             say(event="machine", machine=facts(device))
         else:
-            serve(request, device, say)
+            serve(request, device, say, make or sweep_bench)
 
 
 def facts(device):
@@ -64,15 +65,18 @@ def facts(device):
     return {**machine.facts(), "clocks": machine.clocks(), "protocol": PROTOCOL}
 
 
-def serve(request, device, say):
+def sweep_bench(point, device, say):
+    return Bench(Point(**{**point, "tier": Tier(**point["tier"])}), device, say)
+
+
+def serve(request, device, say, make):
     """Measure or prepare one point, which leaves nothing behind."""
-    point = Point(**{**request["point"], "tier": Tier(**request["point"]["tier"])})
     torch._dynamo.reset()
     if device == "cuda":
         torch.cuda.set_per_process_memory_fraction(request.get("share", SHARE))
         torch.cuda.empty_cache()
     try:
-        bench = Bench(point, device, say)
+        bench = make(request["point"], device, say)
         if request["op"] == "prepare":
             bench.prepare(request["kernels"])
         else:

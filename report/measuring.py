@@ -5,7 +5,6 @@ child says which kernel is in hand: if it dies, the sweep knows whose row that i
 """
 
 import contextlib
-import copy
 import math
 import os
 import time
@@ -18,6 +17,7 @@ from grader import peaks, timing
 from grader.assignment import Case
 from grader.child.stopwatch import Stopwatch
 from report import kernels, table
+from report.arms import Arm, Failed
 from report.check import Check
 
 SLOW_MS = 300.0  # a call that takes longer is warmed up once and sampled in SLOW_ROUNDS rounds
@@ -43,48 +43,6 @@ PROTOCOL = {
 }
 
 
-class Failed(Exception):
-    """A kernel that has no time at this point. status: as in table.STATUSES; the text is the reason."""
-
-    def __init__(self, status, reason):
-        super().__init__(reason)
-        self.status = status
-
-
-class Arm:
-    """A kernel that was found right, as timing.take_turns wants it: it warms up, and takes its round."""
-
-    def __init__(self, bench, name, built):
-        self.bench, self.name, self.built = bench, name, built
-        self.stopwatch = copy.copy(bench.stopwatch)  # it knows the launch overhead of one kernel
-        self.slow, self.ms, self.peak_bytes, self.host_ms = False, math.inf, None, None  # ms: of one call, roughly
-
-    def warm_up(self, seed):
-        """Warm up once; a slow kernel has been called already, and is warm."""
-        if self.slow or self.stopwatch.host_ms:
-            return
-        with self.failing_as_arm(), self.bench.step(self.name), self.built.around():
-            self.stopwatch.warm_up(self.bound(seed))
-        self.host_ms = self.stopwatch.host_ms
-
-    def round(self, seed, samples):
-        """The times in ms of `samples` calls on inputs of that seed."""
-        with self.failing_as_arm(), self.bench.step(self.name), self.built.around():
-            call = self.bound(seed)
-            return [self.stopwatch.sample(call) for _ in range(samples)]
-
-    def bound(self, seed):
-        q, k, v = self.bench.inputs(seed)
-        return lambda: self.built.call(q, k, v)
-
-    @contextlib.contextmanager
-    def failing_as_arm(self):
-        try:
-            yield
-        except Failed as failed:
-            raise timing.ArmFailed(str(failed), oom=failed.status == "oom") from None
-
-
 class Bench:
     """One point: its inputs, what is right there, its kernels made ready and timed. say(**event) reports."""
 
@@ -92,26 +50,72 @@ class Bench:
         self.point, self.device, self.say = point, device, say
         self.stopwatch = Stopwatch(device)
         self.seed, self.tensors = None, None
+        self.gpu = torch.cuda.get_device_name() if device == "cuda" else None
+        self.check = None
+        self.set_up()
+
+    # What another measurement than the sweep may do otherwise -----------------------------------------------------
+
+    bases = BASES
+    anchor = "fast"  # the kernel that all must be compared with precisely
+
+    def set_up(self):
+        """What all kernels of the point share."""
+        point = self.point
         self.case = Case(
             point.title, B=point.tier.B, Hq=point.tier.H, Hkv=point.tier.kv_heads, N=point.N, D=point.tier.D,
             dtype=point.dtype, causal=point.causal, window=point.tier.window, sinks=point.tier.sinks,
         )  # fmt: skip
-        self.gpu = torch.cuda.get_device_name() if device == "cuda" else None
-        self.check = None
+
+    def draw(self, generator):
+        """Fresh q, k, v."""
+        tier, N, dtype = self.point.tier, self.point.N, getattr(torch, self.point.dtype)
+        return tuple(
+            torch.randn(tier.B, heads, N, tier.D, dtype=dtype, device=self.device, generator=generator)
+            for heads in (tier.H, tier.kv_heads, tier.kv_heads)
+        )
+
+    def build(self, name):
+        return kernels.build(name, self.point, self.device)
+
+    def compiles(self, name):
+        """Whether the first call of a kernel compiles it."""
+        return name in kernels.COMPILED
+
+    def learn_what_is_right(self):
+        self.check = Check(*self.inputs(CHECK_SEED), self.case.visibility)
+
+    def fault(self, name, result):
+        """`wrong: ...` if a kernel's result is, else None."""
+        return self.check.fault(result, name in kernels.ROUNDS_SCORES)
+
+    def flops(self, name):
+        return peaks.visible_flops(self.case)
+
+    def least_ms(self, name):
+        return peaks.least_ms(self.case, self.gpu)
+
+    def filled(self, row, name, arm, timings):
+        """The row with what was measured."""
+        summary, peak = timings[name].summary(), peaks.peak(self.gpu)
+        tflops = self.flops(name) / (summary["median_ms"] * 1e-3) / 1e12
+        return replace(
+            row,
+            **summary,
+            **self.ratios(name, timings),
+            host_ms=arm.host_ms,
+            tflops=tflops,
+            fraction_of_peak=tflops / peak.of(self.point.dtype) if peak else None,
+            peak_mib=None if arm.peak_bytes is None else arm.peak_bytes / 2**20,
+        )
+
+    # ----------------------------------------------------------------------------------------------------------------
 
     def inputs(self, seed):
         """q, k, v of that seed; all arms of a round share them."""
         if seed != self.seed:
-            tier, N = self.point.tier, self.point.N
-            generator = torch.Generator(self.device).manual_seed(seed)
             self.tensors = None
-            self.tensors = tuple(
-                torch.randn(
-                    tier.B, heads, N, tier.D,
-                    dtype=getattr(torch, self.point.dtype), device=self.device, generator=generator,
-                )
-                for heads in (tier.H, tier.kv_heads, tier.kv_heads)
-            )  # fmt: skip
+            self.tensors = self.draw(torch.Generator(self.device).manual_seed(seed))
             self.seed = seed
         return self.tensors
 
@@ -149,7 +153,7 @@ class Bench:
         """The kernel built, called once, compared with what is right, and warmed up: an Arm; raises Failed."""
         with self.step(name), warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            arm = Arm(self, name, kernels.build(name, self.point, self.device))
+            arm = Arm(self, name, self.build(name))
             with arm.built.around():
                 self.first_calls(arm, warned)
         return arm
@@ -163,10 +167,10 @@ class Bench:
                 raise
             why = [str(w.message).split(" (Triggered internally")[0] for w in warned]
             raise Failed("failed", " ".join([str(error), *dict.fromkeys(why)])[:300]) from None
-        if fault := self.check.fault(o, arm.name in kernels.ROUNDS_SCORES):
+        if fault := self.fault(arm.name, o):
             raise Failed("failed", fault)
         del o
-        arm.slow = ms > SURELY_SLOW_MS and arm.name not in kernels.COMPILED
+        arm.slow = ms > SURELY_SLOW_MS and not self.compiles(arm.name)
         if not arm.slow:  # the first call compiled or loaded code: neither its time nor its memory are the kernel's
             _, ms = self.measure_once(arm, call)
             arm.slow = ms > SLOW_MS
@@ -192,12 +196,16 @@ class Bench:
     def run(self, names, companions, budget):
         """Measure `names`, their rows reported as they are known; companions are timed for the ratios alone."""
         started = time.perf_counter()
-        self.check = Check(*self.inputs(CHECK_SEED), self.case.visibility)
+        self.learn_what_is_right()
         arms = self.all_ready(names, names)
         arms |= self.all_ready(companions, names) if arms else {}
         self.check = None
         quick, slow = (
-            {name: arm for name, arm in arms.items() if arm.slow == slow or (slow and name in ("fast", *BASES))}
+            {
+                name: arm
+                for name, arm in arms.items()
+                if arm.slow == slow or (slow and name in (self.anchor, *self.bases))
+            }
             for slow in (False, True)
         )
         plan = timing.Plan(target=TARGET, budget_s=budget, min_rounds=MIN_ROUNDS, seed=TIMING_SEED)
@@ -220,7 +228,7 @@ class Bench:
         """Let `arms` take turns, and report the rows of those in `reported`."""
         if not reported:
             return
-        against = "fast" if "fast" in arms else min(arms, key=lambda name: arms[name].ms)
+        against = self.anchor if self.anchor in arms else min(arms, key=lambda name: arms[name].ms)
         timings = timing.take_turns(arms, replace(plan, against=against))
         for name in reported:
             self.report(name, names, self.row(name, arms[name], timings))
@@ -229,27 +237,16 @@ class Bench:
         row, timed = self.point.row(name), timings[name]
         if timed.failure is not None:
             return table.not_measured(row, "oom" if timed.oom else "failed", str(timed.failure))
-        summary = timed.summary()
-        peak = peaks.peak(self.gpu)
-        least = peaks.least_ms(self.case, self.gpu)
-        if least is not None and summary["median_ms"] < least:
-            reason = f"{summary['median_ms']:.4g} ms is faster than this GPU can be ({least:.4g} ms): not believed"
+        ms, least = timed.summary()["median_ms"], self.least_ms(name)
+        if least is not None and ms < least:
+            reason = f"{ms:.4g} ms is faster than this GPU can be ({least:.4g} ms): not believed"
             return table.not_measured(row, "failed", reason)
-        tflops = peaks.visible_flops(self.case) / (summary["median_ms"] * 1e-3) / 1e12
-        return replace(
-            row,
-            **summary,
-            **self.ratios(name, timings),
-            host_ms=arm.host_ms,
-            tflops=tflops,
-            fraction_of_peak=tflops / peak.of(self.point.dtype) if peak else None,
-            peak_mib=None if arm.peak_bytes is None else arm.peak_bytes / 2**20,
-        )
+        return self.filled(row, name, arm, timings)
 
     def ratios(self, name, timings):
         """The columns speedup* and ours*; blank where there is nothing to compare with."""
         found = {}
-        base = next((b for b in BASES if measured(timings, b)), None)
+        base = next((b for b in self.bases if measured(timings, b)), None)
         for column, fast, slow in (("speedup", name, base), ("ours", "fast", name)):
             if fast == slow:
                 ends = 1.0, 1.0, 1.0
@@ -266,9 +263,9 @@ class Bench:
 
     def prepare(self, names):
         """Fill the caches of the compilers: each compiled kernel once at the true shape, whatever becomes of it."""
-        for name in (name for name in names if name in kernels.COMPILED):
+        for name in filter(self.compiles, names):
             with contextlib.suppress(Failed), self.step(name):
-                built = kernels.build(name, self.point, self.device)
+                built = self.build(name)
                 with built.around():
                     built.call(*self.inputs(CHECK_SEED))
         self.say(event="done")

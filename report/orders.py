@@ -3,7 +3,8 @@
     python -m report.orders            write both
     python -m report.orders --check    exit 1 where they are not what the model gives
 
-No GPU is asked: everything comes from `grader/cache_model.py`, in a few seconds, the same everywhere.
+No GPU is asked: the model is `grader/cache_model.py`, a few seconds, the same everywhere. The last section is made of
+what `python -m report.orders_gpu` measured, and is not there without it.
 """
 
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from grader.cache_model import MI300X, simulate
 from grader.program_orders import head_first, identity, listed, longest_first, published
+from report import orders_measured
 
 HERE = Path(__file__).parent
 PAGE, PICTURE = HERE / "ORDERS.md", HERE / "figures" / "orders.svg"
@@ -31,12 +33,12 @@ PANELS = (identity, published, head_first)
 TEXT = """# The order in which tiles run
 
 Which tile a program works on decides which cache it finds its keys in, and when the last program ends. Made by
-`python -m report.orders`; edit nothing here. **No figure on this page is a measurement**: they are those of a
-model, `grader/cache_model.py`, whose first lines say what it leaves out, of a GPU like AMD's MI300X: {dies} dies,
-{slots} workgroups on each, an L2 cache of {capacity} tiles of K and V ({BLOCK} keys, D = 128, float16: 4 MB), a
-step with a tile from memory {miss} times as long as one with a tile from the cache, programs late by up to {jitter}
-step. Program p runs on die p % {dies}. Medians of {seeds} seeds; in the first table the makespans of the seeds
-differ by less than {spread:.1f} %.
+`python -m report.orders`; edit nothing here. **What is said of the GPU with eight dies is no measurement**: its
+figures are those of a model, `grader/cache_model.py`, whose first lines say what it leaves out, of a GPU like AMD's
+MI300X: {dies} dies, {slots} workgroups on each, an L2 cache of {capacity} tiles of K and V ({BLOCK} keys, D = 128,
+float16: 4 MB), a step with a tile from memory {miss} times as long as one with a tile from the cache, programs late by
+up to {jitter} step. Program p runs on die p % {dies}. Medians of {seeds} seeds; in the first table the makespans of
+the seeds differ by less than {spread:.1f} %.
 
 ## More hits, and still slower
 
@@ -170,7 +172,7 @@ def page():
         main=main_table(), sensitivity=sensitivity_table(), sizes=sizes_table(),
         plain_hits=plain[0], piled_hits=piled[0], ours_hits=ours[0], share=piled[4], piled_speed=piled[2],
         ours_speed=ours[2],
-    )  # fmt: skip
+    ) + orders_measured.section()  # fmt: skip
 
 
 def draw(path):

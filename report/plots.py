@@ -14,7 +14,8 @@ from report.measured import mask, shape
 from report.table import BadTable
 
 FIGURES = "figures"
-OTHERS = ("orders.svg",)  # drawn beside these, by report.orders
+# Drawn beside these, by report.orders and report.sparse_page.
+OTHERS = ("orders.svg", "block-sparse-64.svg", "block-sparse-128.svg", "block-sparse-density.svg")
 
 
 @dataclass(frozen=True)

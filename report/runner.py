@@ -32,13 +32,18 @@ class NoChild(Exception):
 
 
 class Child:
-    """A running child; `machine` holds the facts that it found. command: what starts it, less the device."""
+    """A running child; `machine` holds the facts that it found. command: what starts it, less the device.
 
-    def __init__(self, device, command=COMMAND):
+    interpreted: Triton's kernels run in its interpreter where the device is the CPU.
+    """
+
+    def __init__(self, device, command=COMMAND, interpreted=False):
         self.log = tempfile.TemporaryFile()  # noqa: SIM115, closed in `close`
         # One process compiles for itself: those that compile ahead are many already.
         environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         environment.pop("TRITON_INTERPRET", None)
+        if interpreted and device == "cpu":
+            environment["TRITON_INTERPRET"] = "1"
         self.process = subprocess.Popen(
             [*command, device], cwd=ROOT, env=environment, text=True, start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
@@ -120,18 +125,21 @@ class Child:
 
 
 class Runner:
-    """Measures points in a child, with a new child after each end of one. limit: seconds for one step of a kernel."""
+    """Measures points in a child, with a new child after each end of one. limit: seconds for one step of a kernel.
 
-    def __init__(self, device, limit, command=COMMAND):
-        self.device, self.limit, self.command = device, limit, command
-        self.child = Child(device, command)
+    row: the class of the rows; interpreted: see Child.
+    """
+
+    def __init__(self, device, limit, command=COMMAND, row=Row, interpreted=False):
+        self.limit, self.row, self.start = limit, row, lambda: Child(device, command, interpreted)
+        self.child = self.start()
 
     @property
     def machine(self):
         return self.child.machine
 
     def measure(self, point, names, companions, budget):
-        """Yields a Row for each kernel in `names`, as they are known; the death of one costs the others their turn
+        """Yields a row for each kernel in `names`, as they are known; the death of one costs the others their turn
         in that run only."""
         left, companions = list(names), list(companions)
         while left:
@@ -141,7 +149,7 @@ class Runner:
             try:
                 for event in self.child.ask(request, self.limit):
                     if event["event"] == "row":
-                        row = Row(**event["row"])
+                        row = self.row(**event["row"])
                         left.remove(row.kernel)
                         yield row
                     elif event["event"] == "fault":
@@ -149,7 +157,7 @@ class Runner:
                         return
                 return
             except ChildEnded as ended:
-                self.child = Child(self.device, self.command)
+                self.child = self.start()
                 if ended.kernel in left:
                     left.remove(ended.kernel)
                     yield not_measured(point.row(ended.kernel), "failed", str(ended))
@@ -167,7 +175,7 @@ class Runner:
             for _ in self.child.ask(request, self.limit):
                 pass
         except ChildEnded:
-            self.child = Child(self.device, self.command)
+            self.child = self.start()
 
     def machine_now(self):
         """The facts of the machine as they are now: the clocks after the run."""
@@ -177,10 +185,11 @@ class Runner:
         self.child.close()
 
 
-def prepare(device, points, kernels, processes, limit, on_point, command=COMMAND):
+def prepare(new, points, kernels, processes, on_point):
     """Let `processes` children compile ahead for all points, each with its share of the GPU's memory.
 
-    What does not fit in that share has been compiled before it runs out of memory. on_point(point) after each.
+    new() makes the Runner of each. What does not fit in that share has been compiled before it runs out of memory.
+    on_point(point) after each.
     """
     waiting = queue.SimpleQueue()
     for point in points:
@@ -189,7 +198,7 @@ def prepare(device, points, kernels, processes, limit, on_point, command=COMMAND
 
     def work():
         try:
-            runner = Runner(device, limit, command)
+            runner = new()
             runners.append(runner)
             while True:
                 point = waiting.get_nowait()

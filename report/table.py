@@ -1,10 +1,16 @@
-"""The sweep's CSV: what a row is, and how the file is read, appended to and mended. No torch."""
+"""The sweep's CSV: what a row is, and how the file is read, appended to and mended. No torch.
+
+Other measurements have rows of their own class and use the same functions: a dataclass with `key`, `status` and
+`reason`, MEASURED, the first of the columns that are blank where nothing was measured, and COMMAND, which writes it.
+"""
 
 import csv
 import io
 import os
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 BASELINES = ("naive per head", "vectorised", "vectorised compiled")
 OURS = ("P2", "P3", "P4", "P6", "P7", "fast")
@@ -29,6 +35,9 @@ class Row:
     that ran out of memory), `ours` this time over that of "fast"; *_low, *_high: ends of their 95 % intervals.
     status: one of STATUSES; reason: a sentence unless ok.
     """
+
+    MEASURED: ClassVar[str] = "avg_ms"
+    COMMAND: ClassVar[str] = "python -m report.sweep"
 
     kernel: str
     tier: str
@@ -73,9 +82,18 @@ class Row:
         return self.kernel, *self.point
 
 
-TYPES = {field.name: field.type for field in fields(Row)}
-COLUMNS = tuple(TYPES)
-HEADER = ",".join(COLUMNS)
+@cache
+def types(kind):
+    """{column: its type} of a class of rows."""
+    return {field.name: field.type for field in fields(kind)}
+
+
+def header(kind):
+    return ",".join(types(kind))
+
+
+COLUMNS = tuple(types(Row))
+HEADER = header(Row)
 
 
 def show(value):
@@ -89,9 +107,8 @@ def show(value):
     return " ".join(str(value).split())  # a reason is one line: a torn line is then the last one, always
 
 
-def parse(name, text):
-    """The value of a field; raises ValueError."""
-    kind = TYPES[name]
+def parse(kind, text):
+    """The value of a field of that type; raises ValueError."""
     if kind is str:
         return text
     if kind is bool:
@@ -106,19 +123,19 @@ def parse(name, text):
 def line(row):
     """The row as a line of the CSV, its end included."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerow([show(getattr(row, name)) for name in COLUMNS])
+    csv.writer(out, lineterminator="\n").writerow([show(getattr(row, name)) for name in types(type(row))])
     return out.getvalue()
 
 
-def read(path):
-    """The rows of the CSV at `path`, in its order; of two rows with the same key the later one counts.
+def read(path, kind=Row):
+    """The rows of that class in the CSV at `path`, in its order; of two rows with the same key the later one counts.
 
     Raises BadTable where there is no such file, its header is not ours, or a line cannot be read. A last line that was
     torn is left out, see `torn`.
     """
-    text = read_text(path)
+    text = read_text(path, kind)
     text = text[: text.rstrip("\0").rfind("\n") + 1]
-    if text.partition("\n")[0] != HEADER:
+    if text.partition("\n")[0] != header(kind):
         raise BadTable(
             f"{path} was written by another version or is no sweep: its header is not the one that this version "
             "writes; choose another folder with --out, or move it away"
@@ -126,7 +143,8 @@ def read(path):
     rows = {}
     for number, values in enumerate(csv.reader(text.splitlines()[1:]), start=2):
         try:
-            row = Row(**{name: parse(name, value) for name, value in zip(COLUMNS, values, strict=True)})
+            named = zip(types(kind).items(), values, strict=True)
+            row = kind(**{name: parse(of, value) for (name, of), value in named})
             if row.status not in STATUSES:
                 raise ValueError(row.status)
         except ValueError as error:
@@ -136,11 +154,11 @@ def read(path):
     return list(rows.values())
 
 
-def read_text(path):
+def read_text(path, kind=Row):
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
-        raise BadTable(f"there is no {path}; `python -m report.sweep` writes one") from None
+        raise BadTable(f"there is no {path}; `{kind.COMMAND}` writes one") from None
     except OSError as error:
         raise BadTable(f"{path} cannot be read: {error.strerror}") from None
 
@@ -154,20 +172,20 @@ def torn(content):
 
 
 class Writer:
-    """Appends rows to the CSV at `path`, each safe on the disk before `add` returns.
+    """Appends rows of one class to the CSV at `path`, each safe on the disk before `add` returns.
 
     Rows that are there already are in `rows`, by key. `mended`: a sentence if a torn last line was dropped, else "".
     Raises BadTable for a file that is not ours, which is left as it is; OSError where the disk is full.
     """
 
-    def __init__(self, path):
-        self.path, self.rows, self.mended = Path(path), {}, ""
+    def __init__(self, path, kind=Row):
+        self.path, self.kind, self.rows, self.mended = Path(path), kind, {}, ""
         text = read_text(path) if self.path.exists() else ""
-        if text.rstrip("\0\n") and not HEADER.startswith(text):
-            self.rows = {row.key: row for row in read(path)}
+        if text.rstrip("\0\n") and not header(kind).startswith(text):
+            self.rows = {row.key: row for row in read(path, kind)}
             self.mend()
         else:
-            write_whole(self.path, [])
+            write_whole(self.path, [], kind)
 
     def mend(self):
         content = self.path.read_bytes()
@@ -192,16 +210,16 @@ class Writer:
         """Write the file anew where rows were measured again, so that each key stands there once."""
         lines = sum(1 for _ in self.path.open()) - 1
         if lines != len(self.rows):
-            write_whole(self.path, self.rows.values())
+            write_whole(self.path, self.rows.values(), self.kind)
 
 
-def write_whole(path, rows):
+def write_whole(path, rows, kind=Row):
     """The CSV with these rows and no others, in one step: a reader finds the old file or the new one."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(path.name + ".new")
     with fresh.open("w", encoding="utf-8", newline="") as file:
-        file.write(HEADER + "\n")
+        file.write(header(kind) + "\n")
         file.writelines(map(line, rows))
         file.flush()
         os.fsync(file.fileno())
@@ -210,5 +228,6 @@ def write_whole(path, rows):
 
 def not_measured(row, status, reason):
     """The row with every measured number blank, and why."""
-    blank = {name: None for name in COLUMNS[COLUMNS.index("avg_ms") : COLUMNS.index("status")]}
+    columns = list(types(type(row)))
+    blank = dict.fromkeys(columns[columns.index(row.MEASURED) : columns.index("status")])
     return replace(row, **blank, status=status, reason=reason)

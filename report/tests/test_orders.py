@@ -10,7 +10,7 @@ from report import orders, plots
 
 @pytest.fixture(scope="module")
 def page():
-    return orders.page()
+    return orders.page().partition("\n## On a GPU")[0]  # what follows is measured
 
 
 def test_the_committed_page_and_picture_are_what_the_model_gives():
@@ -21,7 +21,7 @@ def test_a_page_that_drifted_is_named(tmp_path, monkeypatch, page, capsys):
     monkeypatch.setattr(orders, "HERE", tmp_path / "report")
     monkeypatch.setattr(orders, "PAGE", tmp_path / "report" / "ORDERS.md")
     (tmp_path / "report").mkdir()
-    orders.PAGE.write_text(page.replace("head first", "heads first", 1))
+    orders.PAGE.write_text(orders.page().replace("head first", "heads first", 1))
     assert orders.main(["--check"]) == 1
     assert capsys.readouterr().out.startswith("report/ORDERS.md is not what the model gives")
 

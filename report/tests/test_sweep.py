@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from report import runner, shapes, sweep, table
+from report import resume, runner, shapes, sweep, table
 
 ONE = ["--quick", "--tiers", "1x2x32", "--lengths", "128", "--no-windows"]
 MACHINE = {"gpu": "NVIDIA H200", "torch": "2.13.0", "triton": "3.7.1", "clocks": {"sm_mhz": 1980.0}}
@@ -140,8 +140,8 @@ def test_a_full_disk(fake, tmp_path, capsys, monkeypatch):
 
 
 def test_the_folder_is_named_after_the_gpu():
-    assert sweep.slug("NVIDIA H200") == "h200"
-    assert sweep.slug("NVIDIA GeForce RTX 4090") == "geforce-rtx-4090"
+    assert resume.slug("NVIDIA H200") == "h200"
+    assert resume.slug("NVIDIA GeForce RTX 4090") == "geforce-rtx-4090"
 
 
 # Going on ------------------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_every_quick_row_is_known():
 
 def test_commits_of_earlier_rows_are_kept(tmp_path):
     path = tmp_path / "machine.json"
-    assert sweep.earlier_commits(path, {"commit": "c"}) == []
+    assert resume.earlier_commits(path, {"commit": "c"}) == []
     path.write_text(json.dumps({"commit": "b", "earlier_commits": ["a"]}))
-    assert sweep.earlier_commits(path, {"commit": "c"}) == ["a", "b"]
-    assert sweep.earlier_commits(path, {"commit": "b"}) == ["a"]
+    assert resume.earlier_commits(path, {"commit": "c"}) == ["a", "b"]
+    assert resume.earlier_commits(path, {"commit": "b"}) == ["a"]

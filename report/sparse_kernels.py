@@ -1,0 +1,254 @@
+"""Every kernel that block-sparse attention is compared with, by name; and what builds maps of tiles.
+
+What depends on the mask alone is made once, outside the timing, as a model keeps it from layer to layer: the lists, the
+order of rows, FlexAttention's block mask.
+"""
+
+from functools import cached_property, partial
+from importlib import import_module
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from grader import patterns, tile_map
+from grader.visibility import Visibility
+from report import sparse_points as names
+from report.kernels import FLEX_BLOCK, INTERPRETER, Built, NotRun, load, sdpa
+from solutions import block_sparse_steps as steps
+from solutions import x1_block_sparse as x1
+
+WINDOW = 1024
+WORD = 32  # pairs in a word of a packed mask
+
+
+# Masks ----------------------------------------------------------------------------------------------------------------
+
+
+def document_lengths(n):
+    """256, 68 and 188 of 512; longer ones in proportion, their ends at the same places within a tile."""
+    second = 68 * n // 512 // 64 * 64 + 4
+    return n // 2, second, n - n // 2 - second
+
+
+def interleaved_lengths(n):
+    """133, 309 and 70 of 512; longer ones likewise."""
+    first, second = 133 * n // 512 // 64 * 64 + 5, 309 * n // 512 // 64 * 64 + 53
+    return first, second, n - first - second
+
+
+def visibility(pattern, n, block):
+    count = -(-n // block)
+    makers = {
+        "documents": lambda: patterns.Documents(document_lengths(n)),
+        "interleaved": lambda: patterns.Interleaved(interleaved_lengths(n)),
+        "causal": lambda: Visibility(causal=True),
+        "window": lambda: Visibility(True, WINDOW),
+        "random FP": lambda: patterns.random_blocks(count, block, (patterns.FULL, patterns.PARTIAL)),
+        "random FCP": lambda: patterns.random_blocks(count, block, (patterns.FULL, patterns.CAUSAL, patterns.PARTIAL)),
+        names.FULL_MAP: lambda: patterns.dense(count, block),
+        names.BY_DENSITY: lambda: patterns.dense(count, block),
+    }
+    return makers[pattern.removeprefix("map of ")]()
+
+
+class Scene:
+    """A mask on a device, and what kernels need of it, each made when it is first asked for."""
+
+    def __init__(self, seen, point, device):
+        self.visibility, self.n, self.block, self.device = seen, point.n, point.block, device
+
+    @cached_property
+    def tiles(self):
+        return x1.tiles_of_predicate(self.visibility.mask, self.n, self.n, self.block, self.block, self.device)
+
+    @cached_property
+    def map(self):
+        return tile_map.cut(self.visibility, self.n, self.n, self.block, self.block, self.device)
+
+    def strips(self, rows=512):
+        """The mask, that many rows of it at a time: booleans (rows, n)."""
+        position = torch.arange(self.n, device=self.device)
+        return (self.visibility.mask(part, position) for part in position.split(rows))
+
+
+# Ours -----------------------------------------------------------------------------------------------------------------
+
+
+def step(name, scene):
+    if scene.device == "cpu" and not steps.INTERPRETED:
+        raise NotRun(INTERPRETER)
+    prepared = steps.prepare(name, scene.tiles)
+    return Built(lambda q, k, v: steps.KERNELS[name](q, k, v, scene.tiles, prepared))
+
+
+def for_hopper(module):
+    """The module of that name in solutions/, which runs on Hopper GPUs alone; raises NotRun."""
+    try:
+        return import_module(f"solutions.{module}")
+    except ModuleNotFoundError as error:
+        if error.name != f"solutions.{module}":
+            raise
+        raise NotRun(f"solutions/{module}.py is not there") from None
+
+
+def fast(scene):
+    module = for_hopper("fast_block_sparse")
+    if scene.device == "cpu":
+        raise NotRun("the fast form is written in Gluon, which has no interpreter")
+    prepared = getattr(module, "prepare", lambda tiles: tiles)(scene.tiles)
+    return Built(lambda q, k, v: module.block_sparse_attention(q, k, v, prepared))
+
+
+def fast_dense(scene):
+    if scene.device == "cpu":
+        raise NotRun("the fast form is written in Gluon, which has no interpreter")
+    return Built(partial(load("fast_attention.py").flash_attention_forward, is_causal=False))
+
+
+# The peers ------------------------------------------------------------------------------------------------------------
+
+
+class Dense:
+    """What report.kernels.sdpa asks of a point: attention without a mask."""
+
+    causal = False
+
+
+def masked(scene):
+    """SDPA with an N x N mask of booleans, by the one backend that takes masks on any GPU."""
+    mask = torch.cat(list(scene.strips()))
+    around = sdpa("EFFICIENT_ATTENTION", Dense, scene.device).around if scene.device == "cuda" else Built(None).around
+    return Built(partial(scaled_dot_product_attention, attn_mask=mask), around)
+
+
+def segments(lengths, n, device):
+    """int32: the number of the segment in which each of n positions lies."""
+    return patterns.segment_of(torch.arange(n, device=device), lengths).int()
+
+
+def packed(scene):
+    """The whole mask as int32 (n, ceil(n / 32)): bit k % 32 of word k // 32 is key k."""
+    weights = 1 << torch.arange(WORD, device=scene.device)
+    rows = []
+    for strip in scene.strips():
+        padded = torch.nn.functional.pad(strip, (0, -scene.n % WORD)).unflatten(1, (-1, WORD))
+        word = (padded * weights).sum(-1)
+        rows.append(torch.where(word >= 1 << (WORD - 1), word - (1 << WORD), word).int())
+    return torch.cat(rows)
+
+
+def mask_mods(scene):
+    """{what it does: FlexAttention's mask_mod} for the scene's mask: all that are worth trying."""
+    seen = scene.visibility
+    if isinstance(seen, patterns.Documents):
+        of = segments(seen.lengths, scene.n, scene.device)
+        return {"": lambda b, h, q, k: of[q] == of[k]}
+    if isinstance(seen, patterns.Interleaved):
+        of = segments(seen.lengths, scene.n, scene.device)
+        return {"": lambda b, h, q, k: (of[k] < of[q]) | ((of[k] == of[q]) & ((of[q] % 2 == 1) | (q >= k)))}
+    if isinstance(seen, Visibility):
+        window = seen.window or scene.n
+        if seen.window is None:
+            return {"": lambda b, h, q, k: k <= q}
+        return {"": lambda b, h, q, k: (k <= q) & (q - k < window)}
+    kinds, words, seed = seen.table.to(scene.device).int(), packed(scene), seen.seed
+    shift, last = seen.block.bit_length() - 1, seen.block - 1  # blocks are powers of two: no division in the kernel
+
+    def by_hash(b, h, q, k):
+        kind = kinds[q >> shift, k >> shift]
+        triangle = (kind == patterns.CAUSAL) & ((q & last) >= (k & last))
+        return (kind == patterns.FULL) | triangle | ((kind == patterns.PARTIAL) & patterns.coin(q, k, seed))
+
+    def by_bits(b, h, q, k):
+        return ((words[q, k >> 5] >> (k & 31)) & 1) == 1
+
+    return {"mask_mod reads bits": by_bits, "mask_mod computes the hash": by_hash}
+
+
+def flex(scene, example=None):
+    """FlexAttention compiled, in blocks of 128 with its own tiles, asked for o alone; of several mask_mods the fastest.
+
+    example: q, k and v to try them on. Raises what the last one raised where none runs.
+    """
+    if scene.device == "cpu":
+        raise NotRun("for a CPU it takes seconds to compile at each shape")
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    tried, error = [], None
+    for note, mask_mod in mask_mods(scene).items():
+        try:
+            blocks = create_block_mask(mask_mod, None, None, scene.n, scene.n, scene.device, FLEX_BLOCK)
+            call = partial(torch.compile(flex_attention, dynamic=False), block_mask=blocks)
+            tried.append((milliseconds(lambda call=call: call(*example)), note, call))
+        except Exception as failure:
+            error = failure
+    if not tried:
+        raise error
+    _, scene.note, call = min(tried, key=lambda entry: entry[0])
+    return Built(call)
+
+
+def milliseconds(call, times=10):
+    """Of one call, roughly, once it is compiled."""
+    call(), call()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(times):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / times
+
+
+# What builds a map ---------------------------------------------------------------------------------------------------
+
+
+def lab_builder(pattern, scene):
+    build = partial(x1.tiles_of_predicate, scene.visibility.mask, scene.n, scene.n, scene.block, scene.block)
+    return Built(lambda q, k, v: build(scene.device))
+
+
+def flex_builder(pattern, scene):
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    (mask_mod,) = mask_mods(scene).values()
+    build = torch.compile(create_block_mask, dynamic=False) if scene.device == "cuda" else create_block_mask
+    return Built(lambda q, k, v: build(mask_mod, None, None, scene.n, scene.n, scene.device, scene.block))
+
+
+# Each line says how solutions/tiles_on_gpu.py is asked for the same map as the lab's builder.
+ON_GPU = {
+    "documents": lambda m, s: m.documents(s.visibility.lengths, s.block, s.block, s.device),
+    "causal": lambda m, s: m.causal(s.n, s.block, s.block, s.device),
+    "window": lambda m, s: m.window(s.n, WINDOW, s.block, s.block, s.device),
+}
+
+
+def gpu_builder(pattern, scene):
+    module = for_hopper("tiles_on_gpu")
+    if scene.device == "cpu":
+        raise NotRun(INTERPRETER)
+    return Built(lambda q, k, v: ON_GPU[pattern.removeprefix("map of ")](module, scene))
+
+
+def build(name, pattern, scene, example):
+    """The Built kernel, or builder of maps, `name`; raises NotRun, or whatever it raises."""
+    plain = name.partition(" at ")[0]
+    makers = {
+        **{step_name: partial(step, step_name) for step_name in names.STEPS},
+        "fast": fast,
+        names.FLEX: partial(flex, example=example),
+        names.CUDNN: lambda scene: sdpa("CUDNN_ATTENTION", Dense, scene.device),
+        names.MASKED: masked,
+        names.DENSE: fast_dense,
+        names.LAB_BUILDER: partial(lab_builder, pattern),
+        names.FLEX_BUILDER: partial(flex_builder, pattern),
+        names.GPU_BUILDER: partial(gpu_builder, pattern),
+    }
+    return makers[plain](scene)
+
+
+def at_density(point, density, device):
+    """The Scene of `point` with that part of its blocks at random places."""
+    count = -(-point.n // point.block)
+    return Scene(patterns.scattered(count, point.block, density), point, device)

@@ -1,0 +1,33 @@
+"""The plain kernels that the report compares are compiled for a Hopper GPU that need not be here."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from report import runner
+
+pytest.importorskip("triton")
+CHILD = runner.ROOT / "report" / "tests" / "compile_child.py"
+
+
+def test_kernels_and_orders_compile_for_a_hopper_gpu_without_spills(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, str(CHILD)]
+    done = subprocess.run(
+        command,
+        env={**environment, "PYTHONPATH": str(runner.ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    found = {name: facts for line in lines for name, facts in line.items()}
+    assert len(found) == 2 * 2 * 4 + 6 and all("wgmma" in facts["matrix_instructions"] for facts in found.values())
+    spilled = {name for name, facts in found.items() if facts["spill_bytes"]}
+    assert spilled <= {"simple 128 8/8", "simple 128 8/4"}  # under Triton 3.7; 3.6 spills nowhere
+    assert all(facts["shared_bytes"] <= facts["shared_limit"] for facts in found.values())
