@@ -174,7 +174,7 @@ def fault_of_map(built, scene):
     if hasattr(built, "to_dense"):
         same = torch.equal(built.to_dense()[0, 0] != 0, scene.map.kinds != patterns.EMPTY)
         return None if same else "wrong: the blocks that are not empty are not those of the mask"
-    mask = mask_of(built)
+    mask = mask_of(getattr(built, "tiles", built))
     wrong = sum(int((strip != part).sum()) for strip, part in zip(scene.strips(), mask.split(512), strict=True))
     return f"wrong: {wrong} pairs of the map are not those of the mask" if wrong else None
 

@@ -56,6 +56,7 @@ class Scene:
 
     def __init__(self, seen, point, device):
         self.visibility, self.n, self.block, self.device = seen, point.n, point.block, device
+        self.head_dim = point.head_dim
 
     @cached_property
     def tiles(self):
@@ -95,7 +96,7 @@ def fast(scene):
     module = for_hopper("fast_block_sparse")
     if scene.device == "cpu":
         raise NotRun("the fast form is written in Gluon, which has no interpreter")
-    prepared = getattr(module, "prepare", lambda tiles: tiles)(scene.tiles)
+    prepared = module.prepare(scene.tiles, scene.head_dim)
     return Built(lambda q, k, v: module.block_sparse_attention(q, k, v, prepared))
 
 
@@ -216,19 +217,18 @@ def flex_builder(pattern, scene):
     return Built(lambda q, k, v: build(mask_mod, None, None, scene.n, scene.n, scene.device, scene.block))
 
 
-# Each line says how solutions/tiles_on_gpu.py is asked for the same map as the lab's builder.
-ON_GPU = {
-    "documents": lambda m, s: m.documents(s.visibility.lengths, s.block, s.block, s.device),
-    "causal": lambda m, s: m.causal(s.n, s.block, s.block, s.device),
-    "window": lambda m, s: m.window(s.n, WINDOW, s.block, s.block, s.device),
-}
-
-
-def gpu_builder(pattern, scene):
-    module = for_hopper("tiles_on_gpu")
+def gpu_builder(pattern, scene, with_lists):
+    """tiles_on_gpu's map, and the fast form's lists of it if asked: what must be made anew when a mask changes."""
+    module, fast_form = for_hopper("tiles_on_gpu"), for_hopper("fast_block_sparse")
     if scene.device == "cpu":
         raise NotRun(INTERPRETER)
-    return Built(lambda q, k, v: ON_GPU[pattern.removeprefix("map of ")](module, scene))
+    predicate, data = {
+        "documents": lambda: (module.documents, segments(scene.visibility.lengths, scene.n, scene.device)),
+        "causal": lambda: (module.causal, torch.zeros(1, dtype=torch.int32, device=scene.device)),
+        "window": lambda: (module.sliding_window, torch.tensor([WINDOW, 0], dtype=torch.int32, device=scene.device)),
+    }[pattern.removeprefix("map of ")]()
+    tiles = partial(module.tiles_of, predicate, data, scene.n, scene.n, scene.block, scene.block)
+    return Built(lambda q, k, v: fast_form.prepare(tiles(), scene.head_dim) if with_lists else tiles())
 
 
 def build(name, pattern, scene, example):
@@ -243,7 +243,8 @@ def build(name, pattern, scene, example):
         names.DENSE: fast_dense,
         names.LAB_BUILDER: partial(lab_builder, pattern),
         names.FLEX_BUILDER: partial(flex_builder, pattern),
-        names.GPU_BUILDER: partial(gpu_builder, pattern),
+        names.GPU_BUILDER: partial(gpu_builder, pattern, with_lists=False),
+        names.FAST_BUILDER: partial(gpu_builder, pattern, with_lists=True),
     }
     return makers[plain](scene)
 

@@ -14,7 +14,8 @@ KERNELS = (*STEPS, "fast", FLEX, CUDNN, MASKED, DENSE)
 DENSITIES = ("1", "0.75", "0.5", "0.25", "0.1", "0.05")
 SCALED = ("swizzled", "fast")  # timed at each density
 LAB_BUILDER, FLEX_BUILDER, GPU_BUILDER = "tiles_of_predicate", "create_block_mask compiled", "tiles_on_gpu"
-BUILDERS = (LAB_BUILDER, FLEX_BUILDER, GPU_BUILDER)
+FAST_BUILDER = "tiles_on_gpu and the fast form's lists"
+BUILDERS = (LAB_BUILDER, FLEX_BUILDER, GPU_BUILDER, FAST_BUILDER)
 MASK_UP_TO = 4096  # tokens: what a mask of N x N booleans is asked for
 
 

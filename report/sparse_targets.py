@@ -82,7 +82,7 @@ def of_linear(row):
 
 
 def building(row):
-    return row.median_us and row.median_us / 1000 if row.kernel == names.GPU_BUILDER else None
+    return row.median_us and row.median_us / 1000 if row.kernel == names.FAST_BUILDER else None
 
 
 TARGETS = (

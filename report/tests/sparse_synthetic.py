@@ -21,7 +21,7 @@ def microseconds(point, kernel):
     """Of a machine that is as slow as one likes."""
     plain, _, density = kernel.partition(" at ")
     if point.pattern in names.MAPS:
-        return {names.LAB_BUILDER: 40_000.0, names.FLEX_BUILDER: 3000.0, names.GPU_BUILDER: 800.0}[kernel]
+        return dict(zip(names.BUILDERS, (40_000.0, 3000.0, 400.0, 800.0), strict=True))[kernel]
     part = 1.0 if plain in names.WITHOUT_MASK else float(density or DENSITY.get(point.pattern, 1.0))
     return 10 + part * point.n**2 / 250_000 / SPEED[plain]
 

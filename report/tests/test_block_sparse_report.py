@@ -38,7 +38,7 @@ def test_what_is_asked():
 def test_the_list_needs_no_torch():
     code = "import sys; from report import block_sparse as b; sys.exit(b.main(['--list']) or 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=runner.ROOT)
-    assert done.returncode == 0 and "594 rows at 76 points" in done.stdout, done.stderr
+    assert done.returncode == 0 and "600 rows at 76 points" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(
