@@ -152,8 +152,9 @@ def shared_step(
     scores = tl.dot(q, tl.trans(k))  # (members * BLOCK_Q, STEP), float32, not yet scaled
     if MIXED:
         column += first
-        words = tl.load(Words[:, None] + (column // 32)[None, :], mask=kind[:, None] == 3, other=0)
-        visible = ((words >> (column % 32)[None, :]) & 1) != 0
+        word = first // 32 + tl.arange(0, STEP // 32)
+        words = tl.load(Words[:, None] + word[None, :], mask=kind[:, None] == 3, other=0)
+        visible = ((words[:, :, None] >> tl.arange(0, 32)[None, None, :]) & 1).reshape(row.shape[0], STEP) != 0
         visible |= (kind[:, None] == 1) | ((kind[:, None] == 2) & (row[:, None] >= column[None, :]))
         scores = tl.where(visible, scores, float("-inf"))
     new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)

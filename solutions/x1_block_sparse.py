@@ -179,9 +179,9 @@ def attend_tile(
     if KIND == 2:
         scores = tl.where(row[:, None] >= column[None, :], scores, float("-inf"))
     if KIND == 3:
-        words = tl.load(Bits + row[:, None] * (BLOCK_K // 32) + (column // 32)[None, :])
-        visible = (words >> (column % 32)[None, :]) & 1
-        scores = tl.where(visible != 0, scores, float("-inf"))
+        words = tl.load(Bits + row[:, None] * (BLOCK_K // 32) + tl.arange(0, BLOCK_K // 32)[None, :])
+        bits = (words[:, :, None] >> tl.arange(0, 32)[None, None, :]) & 1  # (BLOCK_Q, BLOCK_K / 32, 32)
+        scores = tl.where(bits.reshape(BLOCK_Q, BLOCK_K) != 0, scores, float("-inf"))
     # end gap
     new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
     # A row that has seen no key yet has the maximum -inf: its pivot must be finite, or exp2(-inf - -inf) is NaN.
