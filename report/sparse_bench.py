@@ -73,7 +73,6 @@ class SparseBench(Bench):
             self.anchor, self.stopwatch = names.FLEX_BUILDER, WallClock(self.device)
         seen = sparse_kernels.visibility(point.pattern, point.n, point.block)
         self.scene = sparse_kernels.Scene(seen, point, self.device)
-        self.scene.note = ""
         self.scenes = {}
         self.checks = {}
 
@@ -94,7 +93,7 @@ class SparseBench(Bench):
         )
 
     def build(self, name):
-        return sparse_kernels.build(name, self.point.pattern, self.scene_of(name), self.inputs(CHECK_SEED))
+        return sparse_kernels.build(name, self.point.pattern, self.scene_of(name))
 
     def compiles(self, name):
         return name not in (names.CUDNN, names.MASKED)
@@ -133,7 +132,6 @@ class SparseBench(Bench):
         summary = timings[name].summary()
         return replace(
             row,
-            note=self.scene.note if name == names.FLEX else "",
             **{f"{what}_us": summary[f"{what}_ms"] * 1e3 for what in ("median", "p20", "p80")},
             samples=summary["samples"],
             tflops=None if self.builds_maps else self.flops(name) / summary["median_ms"] / 1e9,

@@ -18,7 +18,6 @@ from solutions import block_sparse_steps as steps
 from solutions import x1_block_sparse as x1
 
 WINDOW = 1024
-WORD = 32  # pairs in a word of a packed mask
 
 
 # Masks ----------------------------------------------------------------------------------------------------------------
@@ -127,78 +126,37 @@ def segments(lengths, n, device):
     return patterns.segment_of(torch.arange(n, device=device), lengths).int()
 
 
-def packed(scene):
-    """The whole mask as int32 (n, ceil(n / 32)): bit k % 32 of word k // 32 is key k."""
-    weights = 1 << torch.arange(WORD, device=scene.device)
-    rows = []
-    for strip in scene.strips():
-        padded = torch.nn.functional.pad(strip, (0, -scene.n % WORD)).unflatten(1, (-1, WORD))
-        word = (padded * weights).sum(-1)
-        rows.append(torch.where(word >= 1 << (WORD - 1), word - (1 << WORD), word).int())
-    return torch.cat(rows)
+def mask_mod(scene):
+    """FlexAttention's mask_mod for the scene's mask: the fastest of those that were tried on an H200.
 
-
-def mask_mods(scene):
-    """{what it does: FlexAttention's mask_mod} for the scene's mask: all that are worth trying."""
+    For random masks that is a table of N x N booleans. Packed bits, or a table of kinds with the hash of the random
+    pairs, need a tile of int32 in each stage: with the default stages they do not fit shared memory, with one they
+    took 4 to 6 times as long.
+    """
     seen = scene.visibility
     if isinstance(seen, patterns.Documents):
         of = segments(seen.lengths, scene.n, scene.device)
-        return {"": lambda b, h, q, k: of[q] == of[k]}
+        return lambda b, h, q, k: of[q] == of[k]
     if isinstance(seen, patterns.Interleaved):
         of = segments(seen.lengths, scene.n, scene.device)
-        return {"": lambda b, h, q, k: (of[k] < of[q]) | ((of[k] == of[q]) & ((of[q] % 2 == 1) | (q >= k)))}
+        return lambda b, h, q, k: (of[k] < of[q]) | ((of[k] == of[q]) & ((of[q] % 2 == 1) | (q >= k)))
     if isinstance(seen, Visibility):
         window = seen.window or scene.n
         if seen.window is None:
-            return {"": lambda b, h, q, k: k <= q}
-        return {"": lambda b, h, q, k: (k <= q) & (q - k < window)}
-    kinds, words, seed = seen.table.to(scene.device).int(), packed(scene), seen.seed
-    shift, last = seen.block.bit_length() - 1, seen.block - 1  # blocks are powers of two: no division in the kernel
-
-    def by_hash(b, h, q, k):
-        kind = kinds[q >> shift, k >> shift]
-        triangle = (kind == patterns.CAUSAL) & ((q & last) >= (k & last))
-        return (kind == patterns.FULL) | triangle | ((kind == patterns.PARTIAL) & patterns.coin(q, k, seed))
-
-    def by_bits(b, h, q, k):
-        return ((words[q, k >> 5] >> (k & 31)) & 1) == 1
-
-    return {"mask_mod reads bits": by_bits, "mask_mod computes the hash": by_hash}
+            return lambda b, h, q, k: k <= q
+        return lambda b, h, q, k: (k <= q) & (q - k < window)
+    mask = torch.cat(list(scene.strips()))
+    return lambda b, h, q, k: mask[q, k]
 
 
-def flex(scene, example=None):
-    """FlexAttention compiled, in blocks of 128 with its own tiles, asked for o alone; of several mask_mods the fastest.
-
-    example: q, k and v to try them on. Raises what the last one raised where none runs.
-    """
+def flex(scene):
+    """FlexAttention compiled, in blocks of 128 with its own tiles, asked for o alone."""
     if scene.device == "cpu":
         raise NotRun("for a CPU it takes seconds to compile at each shape")
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    tried, error = [], None
-    for note, mask_mod in mask_mods(scene).items():
-        try:
-            blocks = create_block_mask(mask_mod, None, None, scene.n, scene.n, scene.device, FLEX_BLOCK)
-            call = partial(torch.compile(flex_attention, dynamic=False), block_mask=blocks)
-            tried.append((milliseconds(lambda call=call: call(*example)), note, call))
-        except Exception as failure:
-            error = failure
-    if not tried:
-        raise error
-    _, scene.note, call = min(tried, key=lambda entry: entry[0])
-    return Built(call)
-
-
-def milliseconds(call, times=10):
-    """Of one call, roughly, once it is compiled."""
-    call(), call()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    for _ in range(times):
-        call()
-    end.record()
-    torch.cuda.synchronize()
-    return start.elapsed_time(end) / times
+    blocks = create_block_mask(mask_mod(scene), None, None, scene.n, scene.n, scene.device, FLEX_BLOCK)
+    return Built(partial(torch.compile(flex_attention, dynamic=False), block_mask=blocks))
 
 
 # What builds a map ---------------------------------------------------------------------------------------------------
@@ -212,9 +170,9 @@ def lab_builder(pattern, scene):
 def flex_builder(pattern, scene):
     from torch.nn.attention.flex_attention import create_block_mask
 
-    (mask_mod,) = mask_mods(scene).values()
+    seen = mask_mod(scene)
     build = torch.compile(create_block_mask, dynamic=False) if scene.device == "cuda" else create_block_mask
-    return Built(lambda q, k, v: build(mask_mod, None, None, scene.n, scene.n, scene.device, scene.block))
+    return Built(lambda q, k, v: build(seen, None, None, scene.n, scene.n, scene.device, scene.block))
 
 
 def gpu_builder(pattern, scene, with_lists):
@@ -231,13 +189,13 @@ def gpu_builder(pattern, scene, with_lists):
     return Built(lambda q, k, v: fast_form.prepare(tiles(), scene.head_dim) if with_lists else tiles())
 
 
-def build(name, pattern, scene, example):
+def build(name, pattern, scene):
     """The Built kernel, or builder of maps, `name`; raises NotRun, or whatever it raises."""
     plain = name.partition(" at ")[0]
     makers = {
         **{step_name: partial(step, step_name) for step_name in names.STEPS},
         "fast": fast,
-        names.FLEX: partial(flex, example=example),
+        names.FLEX: flex,
         names.CUDNN: lambda scene: sdpa("CUDNN_ATTENTION", Dense, scene.device),
         names.MASKED: masked,
         names.DENSE: fast_dense,

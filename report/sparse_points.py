@@ -24,7 +24,7 @@ class SparseRow:
     """One kernel at one point. None is a blank field: a number that was not measured is never 0.
 
     block: tokens of a tile, both ways. sparsity: the part of all pairs that the mask hides; density: of all tiles,
-    those that hold visible pairs. note: what the kernel chose. *_us: of one call. tflops: of visible pairs alone; of
+    those that hold visible pairs. *_us: of one call. tflops: of visible pairs alone; of
     all pairs for the kernels without a mask. over_*: how many times as fast as that kernel, paired, with the ends of
     its 95 % interval; over_dense: as fast_attention.py without a mask, or by density as this kernel at density 1.
     """
@@ -38,7 +38,6 @@ class SparseRow:
     kernel: str
     sparsity: float | None = None
     density: float | None = None
-    note: str = ""
     median_us: float | None = None
     p20_us: float | None = None
     p80_us: float | None = None
