@@ -5,7 +5,8 @@ units of 64 x 64, each with a code, and every program gets a list of units:
 
     units    code 0, nothing is visible; 1, all; 2, the triangle; 3 and more, where the bits lie
     lists    a program works on a group of neighbours, 64 queries each: their list is the union of theirs. First the
-             units of which all of them see all, which need no mask, then the others, with a code for each neighbour
+             units of which all of them see all, which need no mask, then the others
+    words    what those others show, in the order of the lists, whatever their code: a program need not look up where
     order    the groups with the longest lists come first: what is started last should end soon
 
 All of it happens on the tiles' own device, without a wait but one.
@@ -21,7 +22,6 @@ import triton
 import triton.language as tl
 
 SIZE = 64  # queries and keys of a unit
-NOTHING, ALL, TRIANGLE, BITS = range(4)  # BITS + an address: 64-bit words from the beginning of the mask's bits
 
 
 @triton.jit
@@ -48,11 +48,8 @@ def units_kernel(
 
 
 @triton.jit
-def lists_kernel(
-    Grid, Units, Codes, Records, strips, units,
-    NEIGHBOURS: tl.constexpr, PER_STEP: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """One group's list and its record. A strip past the last one has no say."""
+def lists_kernel(Grid, Units, Records, strips, units, NEIGHBOURS: tl.constexpr, BLOCK: tl.constexpr):
+    """One group's list and its record, but for where its words begin. A strip past the last one has no say."""
     group, this_map = tl.program_id(0), tl.program_id(1)
     Grid += this_map.to(tl.int64) * strips * units
     here = (this_map * tl.num_programs(0) + group).to(tl.int64)
@@ -69,32 +66,49 @@ def lists_kernel(
     length = unmasked + tl.sum(second, 0)
     place = tl.where(first == 1, tl.cumsum(first, 0), unmasked + tl.cumsum(second, 0)) - 1
     tl.store(Units + here * units + place, unit, mask=some_see_some)
-    for n in tl.static_range(NEIGHBOURS):
-        strip = group * NEIGHBOURS + n
-        code = tl.load(Grid + strip * units + unit, mask=(unit < units) & (strip < strips), other=0)
-        tl.store(Codes + (here * units + place) * NEIGHBOURS + n, code, mask=some_see_some)
     Records += here * 8
     tl.store(Records, group)
-    tl.store(Records + 1, tl.maximum(tl.cdiv(length, PER_STEP), 1))
-    tl.store(Records + 2, unmasked // PER_STEP)
-    tl.store(Records + 3, length)
+    tl.store(Records + 1, unmasked)
+    tl.store(Records + 2, length)
     tl.store(Records + 4 + place, unit, mask=some_see_some & (place < 4))
     tl.store(Records + 4 + unit, units, mask=(unit >= length) & (unit < 4))  # past the end of the keys
+
+
+@triton.jit
+def words_kernel(Grid, Units, Records, Bits, Words, strips, units, NEIGHBOURS: tl.constexpr, WORDS_A_ROW: tl.constexpr):
+    """The words (NEIGHBOURS, 64, 2) of one unit of one group's list, if it needs any. Grid: (units, groups, maps)."""
+    place, group, this_map = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    here = this_map * tl.num_programs(1) + group
+    unmasked, length = tl.load(Records + here * 8 + 1), tl.load(Records + here * 8 + 2)
+    if (place >= unmasked) & (place < length):
+        unit = tl.load(Units + here * units + place)
+        at = tl.load(Records + here * 8 + 3).to(tl.int64) + place - unmasked
+        row, half = tl.arange(0, 64)[:, None], tl.arange(0, 2)[None, :]
+        ones = tl.minimum(tl.maximum(row + 1 - 32 * half, 0), 32)
+        triangle = tl.where(ones == 32, -1, (1 << ones) - 1)
+        for n in tl.static_range(NEIGHBOURS):
+            strip = group * NEIGHBOURS + n
+            code = tl.load(Grid + (this_map * strips + strip) * units + unit, mask=strip < strips, other=0)
+            bits = (code - 3).to(tl.int64) * 2 + row * WORDS_A_ROW + half
+            words = tl.load(Bits + bits, mask=(code >= 3) & (row >= 0) & (half >= 0), other=0)
+            words = tl.where(code == 1, -1, tl.where(code == 2, triangle, words))
+            tl.store(Words + (at * NEIGHBOURS + n) * 128 + row * 2 + half, words)
 
 
 @dataclass(frozen=True)
 class Lists:
     """One way to divide a mask among programs.
 
-    records: int32 (maps, groups, 8), longest first: a group, its steps (at least one), the first step with a mask, the
-    length of its list, and the first four of it, so that a program need not look further to begin. units: int32 (maps,
-    groups, units of keys), the groups' lists. codes: int32 (maps, groups, units of keys, neighbours). cost: what all
-    programs compute, in pairs of queries and keys.
+    records: int32 (maps, groups, 8), those with the longest lists first: a group, how many units of its list need no
+    mask, how many units it has, where its words begin, and the first four units, so that a program need not look
+    further to begin. units: int32 (maps, groups, units of keys), the groups' lists. words: int32 (units that need a
+    mask, neighbours, 64, 2), bit k % 32 of word k // 32 is key k. cost: what all programs compute, in pairs of queries
+    and keys.
     """
 
     records: torch.Tensor
     units: torch.Tensor
-    codes: torch.Tensor
+    words: torch.Tensor
     cost: int
 
 
@@ -122,31 +136,28 @@ def prepare_lists(tiles, D, together, alone):
     units_kernel[(rows, maps)](
         tiles.starts, tiles.columns, tiles.places, grid, strips, units, tiles.block_q, tiles.block_k, 128
     )
-    ways = [lists_of(grid, *way) for way in (together, alone)]
-    steps = torch.stack([records[..., 1].sum() for records, _, _ in ways]).tolist()
-    costs = [
-        count * keys * neighbours * SIZE for count, (keys, neighbours) in zip(steps, (together, alone), strict=True)
-    ]
-    return Prepared(tiles, D, *(Lists(*way, cost) for way, cost in zip(ways, costs, strict=True)))
+    lists = [lists_of(tiles, grid, *way) for way in ([alone] if together == alone else [alone, together])]
+    return Prepared(tiles, D, together=lists[-1], alone=lists[0])
 
 
-def lists_of(grid, keys_in_step, neighbours):
-    """(records, units, codes) of the codes (maps, strips, units)."""
+def lists_of(tiles, grid, keys_in_step, neighbours):
+    """The Lists of codes (maps, strips, units) for groups of that many neighbours."""
     maps, strips, units = grid.shape
     groups = triton.cdiv(strips, neighbours)
     records = torch.empty(maps, groups, 8, dtype=torch.int32, device=grid.device)
     listed = torch.empty(maps, groups, units, dtype=torch.int32, device=grid.device)
-    codes = torch.empty(maps, groups, units, neighbours, dtype=torch.int32, device=grid.device)
-    lists_kernel[(groups, maps)](
-        grid,
-        listed,
-        codes,
-        records,
-        strips,
-        units,
-        neighbours,
-        keys_in_step // SIZE,
-        max(triton.next_power_of_2(units), 4),
-    )
-    longest_first = records[..., 1].argsort(dim=1, descending=True, stable=True)
-    return records.gather(1, longest_first[..., None].expand_as(records)), listed, codes
+    block = max(triton.next_power_of_2(units), 4)
+    lists_kernel[(groups, maps)](grid, listed, records, strips, units, neighbours, block)
+    unmasked, length = records[..., 1], records[..., 2]
+    ends = (length - unmasked).flatten().cumsum(0, dtype=torch.int32).view(maps, groups)
+    records[..., 3] = ends - (length - unmasked)
+    steps = (length * SIZE + keys_in_step - 1) // keys_in_step
+    masked, all_steps = torch.stack([ends[-1, -1], steps.clamp(min=1).sum()]).tolist()
+    words = torch.empty(masked, neighbours, SIZE, 2, dtype=torch.int32, device=grid.device)
+    if masked:
+        words_kernel[(units, groups, maps)](
+            grid, listed, records, tiles.bits, words, strips, units, neighbours, tiles.block_k // 32, num_warps=2
+        )
+    longest_first = length.argsort(dim=1, descending=True, stable=True)
+    records = records.gather(1, longest_first[..., None].expand_as(records))
+    return Lists(records, listed, words, all_steps * keys_in_step * neighbours * SIZE)

@@ -9,8 +9,8 @@ Read that file first. What is new is where the tiles come from, and what hides k
                          and V: their list is the union of theirs, and each has codes of its own
     pairs                64 keys are too few for the matrix units: any two units of a list fill one buffer, wherever
                          they lie. An odd one out is paired with one past the end, which is zeros
-    words                what hides keys is one word for 32 keys of a row, whatever the code. Bits are asked for a step
-                         before they are needed
+    words                what hides keys is one word for 32 keys of a row. They lie in the order of the list and are
+                         asked for a step before they are needed
 
 One row of tiles, 64 x 64, and its list in steps of two
 
@@ -36,7 +36,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from solutions import x1_block_sparse
-from solutions.block_sparse_lists import ALL, BITS, NOTHING, SIZE, TRIANGLE, Prepared, prepare_lists
+from solutions.block_sparse_lists import SIZE, Prepared, prepare_lists
 from solutions.fast_attention import (
     DTYPES,
     FOR_PRODUCER,
@@ -53,7 +53,6 @@ from solutions.fast_attention import (
 )
 
 UNIT = gl.constexpr(SIZE)  # keys in a unit; it has as many queries
-NOTHING, ALL, TRIANGLE, BITS = gl.constexpr(NOTHING), gl.constexpr(ALL), gl.constexpr(TRIANGLE), gl.constexpr(BITS)
 RECORD = gl.constexpr(8)  # integers in a record
 L2_FOR_KEYS = 40e6  # bytes of K and V that programs may work on at a time: they shall stay in the L2 cache
 
@@ -76,7 +75,7 @@ def make_ring(desc, STEP: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, R
 @gluon.jit
 def unit_of(Units, i, part: gl.constexpr, span, STEP: gl.constexpr):
     """The unit of keys that is that part of step i; past the end of the list, one past the end of the keys."""
-    _, _, length, past = span
+    length, _, past = span
     place = i * (STEP // UNIT) + part
     return gl.load(Units + place, mask=place < length, other=past)
 
@@ -102,14 +101,13 @@ def fill_step(ring, desc, pair_desc, i, batch, head, unit, other, STEP: gl.const
 
 @gluon.jit
 def produce(
-    descs, rings, place, span, first_units, Units,
+    descs, rings, place, span, steps, first_units, Units,
     STEP: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """Q for each consumer, then K and V of each step, each when it is needed."""
     q_desc, k_desc, v_desc, k_pair_desc, v_pair_desc = descs
     q_ring, k_ring, v_ring = rings
     batch, head, kv_head, q_start, _ = place
-    steps, _, _, _ = span
     unit, other, next_unit, next_other = first_units
     if STEP == UNIT:
         next_unit = other
@@ -129,27 +127,16 @@ def produce(
 
 
 @gluon.jit
-def codes_of(Codes, i, part, length, consumer: gl.constexpr, STEP: gl.constexpr, CONSUMERS: gl.constexpr):
-    """The codes (STEP / 64) of the units of step i, for the rows of this consumer."""
+def words_of(Words, i, row, part, half, span, consumer: gl.constexpr, STEP: gl.constexpr, CONSUMERS: gl.constexpr):
+    """The words (64, STEP / 64, 2) of step i for the rows of this consumer: visible keys are ones."""
+    length, unmasked, _ = span
     place = i * (STEP // UNIT) + part
-    return gl.load(Codes + place * CONSUMERS + consumer, mask=place < length, other=NOTHING)
-
-
-@gluon.jit
-def bits_of(Bits, codes, row, half, WORDS_A_ROW: gl.constexpr):
-    """The bits (64, STEP / 64, 2) of the units that have some."""
-    at = (codes - BITS).to(gl.int64) * 2
-    offset = (row * WORDS_A_ROW)[:, None, None] + at[None, :, None] + half[None, None, :]
-    return gl.load(Bits + offset, mask=(codes >= BITS)[None, :, None] & (offset >= 0), other=0)
-
-
-@gluon.jit
-def words_of(codes, bits, row, half):
-    """(64, STEP / 64, 2): visible keys are ones."""
-    ones = gl.minimum(gl.maximum((row + 1)[:, None, None] - (32 * half)[None, None, :], 0), 32)
-    triangle = gl.where(ones == 32, -1, (1 << ones) - 1)
-    words = gl.where((codes == TRIANGLE)[None, :, None], triangle, bits)
-    return gl.where((codes == ALL)[None, :, None], -1, words)
+    at = ((place - unmasked) * CONSUMERS + consumer) * (2 * UNIT)
+    offset = at[None, :, None] + 2 * row[:, None, None] + half[None, None, :]
+    in_list = ((place >= unmasked) & (place < length))[None, :, None] & (offset >= 0)
+    # What to take where nothing is loaded is settled before: what is done to a load's result waits for it.
+    otherwise = gl.where((place < unmasked)[None, :, None] & (offset == offset), -1, 0)
+    return gl.load(Words + offset, mask=in_list, other=otherwise)
 
 
 @gluon.constexpr_function
@@ -175,18 +162,20 @@ def hide(scores, words, STEP: gl.constexpr, W: gl.constexpr, S: gl.constexpr):
     """-inf where the bit is zero. W says where words lie so that each thread has those of its own scores."""
     byte, pair = gl.arange(0, 4, along(W, 3)), gl.arange(0, 4, along(W, 4))
     one = gl.arange(0, 2, along(W, 5))
-    # Key 64 * unit + 32 * half + 8 * byte + 2 * pair + one. A thread has one pair: the shift is one for all its bits.
-    shifted = words[:, :, :, None, None, None] >> (2 * pair)[None, None, None, None, :, None]
-    bit = (1 << (8 * byte))[None, None, None, :, None, None] << one[None, None, None, None, None, :]
-    shifted, bit = gl.broadcast(shifted, bit)
-    # In this order, one score after the other: the compiler would make all predicates first, and there are seven.
+    # Key 64 * unit + 32 * half + 8 * byte + 2 * pair + one: shifted so that its bit is the sign of its byte, of which
+    # one instruction makes 32 ones or zeros, and another takes the score or -inf. The compiler's own way would be
+    # predicates, of which there are seven: each score would wait for the one before.
+    left = (7 - 2 * pair)[None, None, None, None, :, None] - one[None, None, None, None, None, :]
+    shifted, selector = gl.broadcast(
+        words[:, :, :, None, None, None] << left, ((byte + 8) * 0x1111)[None, None, None, :, None, None]
+    )
     return gl.inline_asm_elementwise(
-        "{.reg .pred p; .reg .b32 t; and.b32 t, $2, $3; setp.ne.b32 p, t, 0; selp.f32 $0, $1, 0fFF800000, p;}",
+        "{.reg .b32 m; prmt.b32 m, $2, 0, $3; lop3.b32 $0, $1, m, 0xff800000, 0xe2;}",
         "=f,f,r,r",
         [
             scores,
             gl.convert_layout(shifted.reshape([ROWS, STEP]), S, assert_trivial=True),
-            gl.convert_layout(bit.reshape([ROWS, STEP]), S, assert_trivial=True),
+            gl.convert_layout(selector.reshape([ROWS, STEP]), S, assert_trivial=True),
         ],
         dtype=gl.float32, is_pure=True, pack=1,
     )  # fmt: skip
@@ -198,7 +187,7 @@ def hide(scores, words, STEP: gl.constexpr, W: gl.constexpr, S: gl.constexpr):
 @gluon.jit
 def consume(
     state, consumer: gl.constexpr,
-    D: gl.constexpr, WORDS_A_ROW: gl.constexpr, STEP: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
+    D: gl.constexpr, STEP: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """The online softmax of 64 rows over the steps of a list."""
     S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, STEP, 16])  # where scores lie in registers
@@ -210,14 +199,10 @@ def consume(
     HALF: gl.constexpr = along(W, 2)
     S_ROWS: gl.constexpr = gl.SliceLayout(1, S)
     O_ROWS: gl.constexpr = gl.SliceLayout(1, O)
-    o_desc, rings, place, span, Lse, Codes, Bits, Nq, qk_scale = state
+    o_desc, rings, place, span, steps, masked, Lse, Words, Nq, qk_scale = state
     q_ring, k_ring, v_ring = rings
     batch, head, _, q_start, lse_start = place
-    steps, masked, length, _ = span
-
     row, part, half = gl.arange(0, ROWS, ROW), gl.arange(0, STEP // UNIT, PART), gl.arange(0, 2, HALF)
-    codes = codes_of(Codes, 0, part, length, consumer, STEP, CONSUMERS)
-    next_codes = codes_of(Codes, 1, part, length, consumer, STEP, CONSUMERS)
     row_max = gl.full([ROWS], float("-inf"), gl.float32, S_ROWS)  # the paper's m, in base 2
     row_sum = gl.full([ROWS], 0.0, gl.float32, S_ROWS)  # the paper's l
     acc = gl.zeros([ROWS, D], gl.float32, O)
@@ -225,14 +210,12 @@ def consume(
     q = take(q_ring, consumer, ROWS, D, CONSUMERS)
     k = take(k_ring, 0, STEP, D, STAGES)
     scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
-    bits = bits_of(Bits, codes, row, half, WORDS_A_ROW)
+    words = words_of(Words, 0, row, part, half, span, consumer, STEP, CONSUMERS)
+    next_words = words_of(Words, 1, row, part, half, span, consumer, STEP, CONSUMERS)
     scores = warpgroup_mma_wait(0, [scores_later])
     release(k_ring, 0, STAGES)
     if masked <= 0:
-        scores = hide(scores, words_of(codes, bits, row, half), STEP, W, S)
-    if masked <= 1:
-        codes, bits = next_codes, bits_of(Bits, next_codes, row, half, WORDS_A_ROW)
-    next_codes = codes_of(Codes, 2, part, length, consumer, STEP, CONSUMERS)
+        scores = hide(scores, words, STEP, W, S)
     p, alpha, row_max, row_sum = softmax_step(scores, row_max, row_sum, qk_scale)
     p = gl.convert_layout(p.to(o_desc.dtype), P)
 
@@ -242,12 +225,9 @@ def consume(
         scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
         v = take(v_ring, i - 1, STEP, D, STAGES)
         acc_later = warpgroup_mma(p, v, acc, is_async=True)
-        words = bits
-        if i >= masked:
-            words = words_of(codes, bits, row, half)
-        if i >= masked - 2:  # what the next two steps must know
-            codes, bits = next_codes, bits_of(Bits, next_codes, row, half, WORDS_A_ROW)
-            next_codes = codes_of(Codes, i + 2, part, length, consumer, STEP, CONSUMERS)
+        words = next_words
+        if i + 1 >= masked:
+            next_words = words_of(Words, i + 1, row, part, half, span, consumer, STEP, CONSUMERS)
         scores = warpgroup_mma_wait(1, [scores_later])  # all but the newest product: p @ v goes on
         release(k_ring, i, STAGES)
         if i >= masked:
@@ -280,9 +260,9 @@ SIZES = ("Nq", "past", "Hq", "heads", "group", "groups", "heads_at_once", "map_p
 
 @gluon.jit(do_not_specialize=SIZES)  # one compiled kernel for all of them
 def fast_block_sparse_kernel(
-    q_desc, k_desc, v_desc, k_pair_desc, v_pair_desc, o_desc, Lse, Records, Units, Codes, Bits,
+    q_desc, k_desc, v_desc, k_pair_desc, v_pair_desc, o_desc, Lse, Records, Units, Words,
     Nq, past, Hq, heads, group, groups, heads_at_once, map_per_batch, map_per_head, folded, qk_scale,
-    D: gl.constexpr, WORDS_A_ROW: gl.constexpr, STEP: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
+    D: gl.constexpr, STEP: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
     REGISTERS: gl.constexpr,
 ):  # fmt: skip
     """Grid: (groups x heads of all batches). As many heads at a time as the L2 cache holds; the longest lists first."""
@@ -295,13 +275,16 @@ def fast_block_sparse_kernel(
     batch, head = (first_head + left % heads_here) // Hq, (first_head + left % heads_here) % Hq
     this_map = batch * map_per_batch + head * map_per_head
     Records += (this_map * groups + left // heads_here) * RECORD
-    this_group, steps = gl.load(Records), gl.load(Records + 1)
-    masked, length = gl.load(Records + 2), gl.load(Records + 3)
+    this_group, unmasked = gl.load(Records), gl.load(Records + 1)
+    length, first_words = gl.load(Records + 2), gl.load(Records + 3)
     first_units = (gl.load(Records + 4), gl.load(Records + 5), gl.load(Records + 6), gl.load(Records + 7))
-    lists = (this_map * groups + this_group).to(gl.int64) * past
+    Units += (this_map * groups + this_group).to(gl.int64) * past
+    Words += first_words.to(gl.int64) * (CONSUMERS * 2 * UNIT)
     lse_start = (batch.to(gl.int64) * Hq + head) * Nq
     place = (batch, head, head // group, this_group * (CONSUMERS * ROWS), lse_start)
-    span = (steps, masked, length, past)
+    span = (length, unmasked, past)
+    steps = gl.maximum(gl.cdiv(length, STEP // UNIT), 1)
+    masked = unmasked // (STEP // UNIT)  # the first step of which not all is visible
 
     rings = (
         make_ring(q_desc, ROWS, D, CONSUMERS, 1),
@@ -310,22 +293,22 @@ def fast_block_sparse_kernel(
     )
     fence_async_shared()
     descs = (q_desc, k_desc, v_desc, k_pair_desc, v_pair_desc)
-    state = (o_desc, rings, place, span, Lse, Codes + lists * CONSUMERS, Bits, Nq, qk_scale)
+    state = (o_desc, rings, place, span, steps, masked, Lse, Words, Nq, qk_scale)
     gl.static_assert(CONSUMERS == 1 or CONSUMERS == 2)
     if CONSUMERS == 1:
         gl.warp_specialize(
             [
-                (consume, (state, 0, D, WORDS_A_ROW, STEP, CONSUMERS, STAGES)),
-                (produce, (descs, rings, place, span, first_units, Units + lists, STEP, CONSUMERS, STAGES)),
+                (consume, (state, 0, D, STEP, CONSUMERS, STAGES)),
+                (produce, (descs, rings, place, span, steps, first_units, Units, STEP, CONSUMERS, STAGES)),
             ],
             [1], [FOR_PRODUCER],
         )  # fmt: skip
     else:
         gl.warp_specialize(
             [
-                (consume, (state, 0, D, WORDS_A_ROW, STEP, CONSUMERS, STAGES)),
-                (consume, (state, 1, D, WORDS_A_ROW, STEP, CONSUMERS, STAGES)),
-                (produce, (descs, rings, place, span, first_units, Units + lists, STEP, CONSUMERS, STAGES)),
+                (consume, (state, 0, D, STEP, CONSUMERS, STAGES)),
+                (consume, (state, 1, D, STEP, CONSUMERS, STAGES)),
+                (produce, (descs, rings, place, span, steps, first_units, Units, STEP, CONSUMERS, STAGES)),
             ],
             [4, 1], [REGISTERS, FOR_PRODUCER],
         )  # fmt: skip
@@ -402,11 +385,11 @@ def block_sparse_attention(q, k, v, tiles, softmax_scale=None):
     pairs = (describe(k, 1, step), describe(v, 1, step)) if step > UNIT.value else (k_desc, v_desc)
     fast_block_sparse_kernel[(total,)](
         describe(q, 1, ROWS.value), k_desc, v_desc, *pairs, describe(o, 1, ROWS.value),
-        lse, lists.records, lists.units, lists.codes, tiles.bits,
+        lse, lists.records, lists.units, lists.words,
         Nq, triton.cdiv(Nk, UNIT.value), Hq, Hq * B, Hq // k.shape[1], groups, heads_at_once,
         tiles.heads if tiles.batches > 1 else 0, 1 if tiles.heads > 1 else 0, multiprocessors if one_wave else total,
         LOG2_E * (softmax_scale or 1 / math.sqrt(D)),
-        D, tiles.block_k // 32, step, consumers, stages, registers,
+        D, step, consumers, stages, registers,
         num_warps=4, maxnreg=at_launch,
     )  # fmt: skip
     return o, lse
