@@ -65,11 +65,12 @@ starts last ends soon.
 ## How it was measured
 
 FlexAttention is compiled with its own tiles for blocks of 128 tokens; 64 does not compile on Hopper with the tiles that
-it chooses, so rows with tiles of 64 compare with its 128 as well. For random masks its `mask_mod` reads a table of N x N
-booleans: packed bits or a hash took 4 to 6 times as long there. It is asked for o alone; ours give lse too. cuDNN and `fast_attention.py` compute all pairs: their TFLOP/s are of all pairs, all others' of the
-visible ones. SDPA with a mask of N x N booleans is asked up to 4k. Lists, orders of rows and block masks are made once,
-outside the timing. A kernel's o and lse are compared with float64, on rows of each kind of tile, before it is timed;
-one that is wrong has no time.
+it chooses, so rows with tiles of 64 compare with its 128 as well. For random masks its `mask_mod` reads a table of
+N x N booleans: packed bits or a hash took 4 to 6 times as long there. It is asked for o alone; ours give lse too. cuDNN
+and `fast_attention.py` compute all pairs: their TFLOP/s are of all pairs, all others' of the visible ones. SDPA with a
+mask of N x N booleans is asked up to 4k. Lists, orders of rows and block masks are made once, outside the timing. A
+kernel's o and lse are compared with float64, on rows of each kind of tile, before it is timed; one that is wrong has no
+time.
 
 {protocol}
 

@@ -26,7 +26,7 @@ SIZE = 64  # queries and keys of a unit
 
 @triton.jit
 def units_kernel(
-    Starts, Columns, Places, Grid, strips, units,
+    Starts, Columns, Places, Inside, Grid, strips, units,
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Take the tiles of one row apart: the code of each of its units into Grid (maps, strips, units)."""
@@ -40,8 +40,11 @@ def units_kernel(
         for r in tl.static_range(BLOCK_Q // 64):
             for c in tl.static_range(BLOCK_K // 64):
                 in_triangle = 1 if c < r else (2 if c == r else 0)
+                at = (place * (BLOCK_Q // 64) + r) * (BLOCK_K // 64) + c
+                inside = tl.load(Inside + at, mask=(entry >= partial) & (entry < end), other=0)
                 bits = 3 + (place * BLOCK_Q + r * 64) * (BLOCK_K // 64) + c
-                code = tl.where(entry < causal, 1, tl.where(entry < partial, in_triangle, bits))
+                code = tl.where(entry < partial, in_triangle, tl.where(inside == 3, bits, inside))
+                code = tl.where(entry < causal, 1, code)
                 strip, unit = row * (BLOCK_Q // 64) + r, column * (BLOCK_K // 64) + c
                 here = (this_map.to(tl.int64) * strips + strip) * units + unit
                 tl.store(Grid + here, code.to(tl.int32), mask=(entry < end) & (unit < units) & (strip < strips))
@@ -134,10 +137,18 @@ def prepare_lists(tiles, D, together, alone):
     strips, units = triton.cdiv(tiles.queries, SIZE), triton.cdiv(tiles.keys, SIZE)
     grid = torch.zeros(maps, strips, units, dtype=torch.int32, device=tiles.starts.device)
     units_kernel[(rows, maps)](
-        tiles.starts, tiles.columns, tiles.places, grid, strips, units, tiles.block_q, tiles.block_k, 128
-    )
+        tiles.starts, tiles.columns, tiles.places, codes_inside(tiles), grid, strips, units,
+        tiles.block_q, tiles.block_k, 128,
+    )  # fmt: skip
     lists = [lists_of(tiles, grid, *way) for way in ([alone] if together == alone else [alone, together])]
     return Prepared(tiles, D, together=lists[-1], alone=lists[0])
+
+
+def codes_inside(tiles):
+    """int32 (PARTIAL tiles, rows and columns of units): of a large tile's units some may show nothing, or all."""
+    words = tiles.bits.view(-1, tiles.block_q // SIZE, SIZE, tiles.block_k // SIZE, 2)
+    some, every = (words != 0).any(4).any(2), (words == -1).all(4).all(2)
+    return torch.where(every, 1, torch.where(some, 3, 0)).int()
 
 
 def lists_of(tiles, grid, keys_in_step, neighbours):

@@ -12,8 +12,8 @@ right = sparse_kernels.build
 def build_faulty(faults):
     """sparse_kernels.build, where kernels have a fault: one of the sweep's, in o, or `wrong lse`, or `wrong map`."""
 
-    def build(name, pattern, scene, example):
-        built, fault = right(name, pattern, scene, example), faults.get(name)
+    def build(name, pattern, scene):
+        built, fault = right(name, pattern, scene), faults.get(name)
         if fault == "wrong lse":
             return Built(lambda q, k, v: with_wrong_lse(*built.call(q, k, v)))
         if fault == "wrong map":

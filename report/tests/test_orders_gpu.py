@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from grader.profile import ncu
-from report import order_rows, orders_gpu, orders_measured, table
+from report import order_bench, order_rows, orders_gpu, orders_measured, table
 from report.order_rows import ORDERS, WHOLE, OrderRow
 
 MACHINE = {"gpu": "NVIDIA H200", "torch": "2.11.0", "triton": "3.6.0", "driver": "580", "commit": "abc"}
@@ -120,3 +120,10 @@ def test_a_section_without_counters_or_with_a_wrong_order(tmp_path):
     table.write_whole(tmp_path / order_rows.FILE, kept, OrderRow)
     text = orders_measured.section(tmp_path)
     assert "failed: wrong: off by 1" in text and "found in L2, %" not in text
+
+
+@pytest.mark.parametrize("order", order_bench.PLACES)
+def test_the_kernel_runs_in_the_order_that_the_row_names(order):
+    module = order_bench.forward(order).func.__globals__
+    assert module["place_in_kernel"].fn is order_bench.PLACES[order]
+    assert "place_in_kernel" in module["flash_attention_kernel"].fn.__code__.co_names
