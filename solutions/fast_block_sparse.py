@@ -203,6 +203,8 @@ def consume(
     q_ring, k_ring, v_ring = rings
     batch, head, _, q_start, lse_start = place
     row, part, half = gl.arange(0, ROWS, ROW), gl.arange(0, STEP // UNIT, PART), gl.arange(0, 2, HALF)
+    words = words_of(Words, 0, row, part, half, span, consumer, STEP, CONSUMERS)
+    next_words = words_of(Words, 1, row, part, half, span, consumer, STEP, CONSUMERS)
     row_max = gl.full([ROWS], float("-inf"), gl.float32, S_ROWS)  # the paper's m, in base 2
     row_sum = gl.full([ROWS], 0.0, gl.float32, S_ROWS)  # the paper's l
     acc = gl.zeros([ROWS, D], gl.float32, O)
@@ -210,8 +212,6 @@ def consume(
     q = take(q_ring, consumer, ROWS, D, CONSUMERS)
     k = take(k_ring, 0, STEP, D, STAGES)
     scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
-    words = words_of(Words, 0, row, part, half, span, consumer, STEP, CONSUMERS)
-    next_words = words_of(Words, 1, row, part, half, span, consumer, STEP, CONSUMERS)
     scores = warpgroup_mma_wait(0, [scores_later])
     release(k_ring, 0, STAGES)
     if masked <= 0:
