@@ -129,10 +129,15 @@ def prepare_lists(tiles, D, together, alone):
     """The Prepared form of x1's Tiles, on their device.
 
     together, alone: (keys in a step, neighbours) of each way to divide. Raises ValueError unless the tiles' sides are
-    multiples of 64.
+    multiples of 64, and where a code cannot hold the last address of their bits.
     """
     if tiles.block_q % SIZE or tiles.block_k % SIZE:
         raise ValueError(f"tiles must have sides of multiples of {SIZE}; got {tiles.block_q} x {tiles.block_k}")
+    if BITS + tiles.bits.numel() // 2 > 2**31:
+        raise ValueError(
+            f"a mask's bits must fit in 2^31 words of 64; got {len(tiles.bits)} PARTIAL tiles of {tiles.block_q} x "
+            f"{tiles.block_k}: give the heads a mask that they share, or split the batch"
+        )
     maps, rows, _ = tiles.starts.shape
     strips, units = triton.cdiv(tiles.queries, SIZE), triton.cdiv(tiles.keys, SIZE)
     grid = torch.zeros(maps, strips, units, dtype=torch.int32, device=tiles.starts.device)
