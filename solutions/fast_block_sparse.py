@@ -345,11 +345,11 @@ def check_arguments(q, k, v, tiles, softmax_scale):
     x1_block_sparse.check_arguments(q, k, v, tiles)
     if q.dtype not in DTYPES:
         raise ValueError(f"q, k and v must share one dtype of {(*DTYPES,)}; got {q.dtype}")
+    if softmax_scale is not None and not softmax_scale > 0:
+        raise ValueError(f"softmax_scale must be positive; got {softmax_scale}")
     if not q.is_cuda or torch.cuda.get_device_capability(q.device) != (9, 0):
         where = torch.cuda.get_device_capability(q.device) if q.is_cuda else q.device
         raise ValueError(f"this kernel is for Hopper GPUs (9, 0); got {where}")
-    if softmax_scale is not None and not softmax_scale > 0:
-        raise ValueError(f"softmax_scale must be positive; got {softmax_scale}")
 
 
 def block_sparse_attention(q, k, v, tiles, softmax_scale=None):

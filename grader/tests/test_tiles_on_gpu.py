@@ -27,7 +27,17 @@ def complaints(child):
 
 def test_the_lists_of_a_predicate_are_those_of_x1_bit_for_bit():
     found = complaints("tiles_on_gpu_child.py")
-    assert not {name: wrong for name, wrong in found.items() if wrong} and len(found) == 9 * (7 + 2 * 4)
+    assert not {name: wrong for name, wrong in found.items() if wrong} and len(found) == 10 * (7 + 2 * 4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("block", [(16, 32), (64, 64), (128, 128), (128, 256)])
+@pytest.mark.parametrize("queries, keys", [(2048, 2048), (1000, 1300), (1, 1)])
+def test_compiled_too(queries, keys, block):
+    from grader.tests.tiles_on_gpu_child import compare
+
+    found = compare(queries, keys, block, "cuda")
+    assert found and not {name: wrong for name, wrong in found.items() if wrong}
 
 
 def test_what_programs_visit_is_the_mask():

@@ -1,4 +1,4 @@
-"""Run with TRITON_INTERPRET=1: tile lists made by a kernel, beside x1's; a JSON line {case: what differs} each.
+"""Run with TRITON_INTERPRET=1: tile lists made by a kernel, beside x1's; JSON lines {case: what differs}.
 
 A process of its own, since Triton decides at its import whether it interprets.
 """
@@ -16,7 +16,6 @@ from solutions import tiles_on_gpu, x1_block_sparse
 SIZES = ((256, 256), (200, 200), (130, 260), (260, 130), (1, 1), (1, 97), (97, 1))
 OTHER_SIZES = ((200, 200), (97, 1))  # for tiles that are not 64 x 64
 OTHER_BLOCKS = ((32, 64), (16, 32), (128, 64), (64, 128))
-NONE = torch.zeros(1, dtype=torch.int32)
 
 
 @triton.jit
@@ -29,6 +28,14 @@ def every_third(q_pos, k_pos, Data):
 def first_keys(q_pos, k_pos, Data):
     """One that does not look at the query."""
     return k_pos < tl.load(Data)
+
+
+@triton.jit
+def asked_within(q_pos, k_pos, Data):
+    """Causal; it marks its data, which should stay as it is, where it is asked about a position that is not there."""
+    tl.store(Data + 2 + q_pos * 0, 1, mask=q_pos >= tl.load(Data))
+    tl.store(Data + 2 + k_pos * 0, 1, mask=k_pos >= tl.load(Data + 1))
+    return q_pos >= k_pos
 
 
 @triton.jit
@@ -48,12 +55,16 @@ def lengths_for(queries, keys):
     return tuple(length for length in (first, second, total - first - second) if length)
 
 
-def predicates(queries, keys):
+def predicates(queries, keys, device="cpu"):
     """{name: (the kernel's predicate, its data, the same mask in torch)}."""
     lengths = lengths_for(queries, keys)
-    numbers = tiles_on_gpu.numbers_of(lengths, device="cpu")
+    numbers = tiles_on_gpu.numbers_of(lengths, device)
+
+    def integers(*values):
+        return torch.tensor(values, dtype=torch.int32, device=device)
+
     return {
-        "causal": (tiles_on_gpu.causal, NONE, Visibility(True).mask),
+        "causal": (tiles_on_gpu.causal, integers(0), Visibility(True).mask),
         "window": (tiles_on_gpu.sliding_window, integers(70, 0), Visibility(True, 70).mask),
         "window and sinks": (tiles_on_gpu.sliding_window, integers(40, 3), Visibility(True, 40, 3).mask),
         "documents": (tiles_on_gpu.documents, numbers, patterns.Documents(lengths).mask),
@@ -63,13 +74,10 @@ def predicates(queries, keys):
             lambda i, j: ((i >= 10) & (i < 70))[:, None] & ((i[:, None] + j[None]) % 3 == 0),
         ),
         "first keys": (first_keys, integers(64), lambda i, j: (j < 64)[None].expand(len(i), -1)),
-        "nothing": (nothing, NONE, lambda i, j: torch.zeros(len(i), len(j), dtype=torch.bool)),
-        "everything": (everything, NONE, lambda i, j: torch.ones(len(i), len(j), dtype=torch.bool)),
+        "asked within": (asked_within, integers(queries, keys, 0), Visibility(True).mask),
+        "nothing": (nothing, integers(0), lambda i, j: (i < 0)[:, None] & (j < 0)),
+        "everything": (everything, integers(0), lambda i, j: (i >= 0)[:, None] & (j >= 0)),
     }  # fmt: skip
-
-
-def integers(*values):
-    return torch.tensor(values, dtype=torch.int32)
 
 
 def differences(found, expected):
@@ -87,18 +95,21 @@ def identical(a, b):
     return a.dtype == b.dtype and a.is_contiguous() and torch.equal(a, b)
 
 
-def compare(queries, keys, block):
-    for name, (visible, data, mask) in predicates(queries, keys).items():
+def compare(queries, keys, block, device="cpu"):
+    """{case: the names of what differs}."""
+    found = {}
+    for name, (visible, data, mask) in predicates(queries, keys, device).items():
         before = data.clone()
-        found = tiles_on_gpu.tiles_of(visible, data, queries, keys, *block)
-        expected = x1_block_sparse.tiles_of_predicate(mask, queries, keys, *block)
-        wrong = differences(found, expected) + ([] if torch.equal(data, before) else ["data"])
-        print(json.dumps({f"{name}, {queries} x {keys}, tiles {block[0]} x {block[1]}": wrong}))
+        tiles = tiles_on_gpu.tiles_of(visible, data, queries, keys, *block)
+        wrong = differences(tiles, x1_block_sparse.tiles_of_predicate(mask, queries, keys, *block, device))
+        wrong += [] if torch.equal(data, before) else ["data"]
+        found[f"{name}, {queries} x {keys}, tiles {block[0]} x {block[1]}"] = wrong
+    return found
 
 
 if __name__ == "__main__":
     for sizes in SIZES:
-        compare(*sizes, (64, 64))
+        print(json.dumps(compare(*sizes, (64, 64))))
     for block in OTHER_BLOCKS:
         for sizes in OTHER_SIZES:
-            compare(*sizes, block)
+            print(json.dumps(compare(*sizes, block)))
