@@ -9,11 +9,10 @@ from dataclasses import replace
 import torch
 
 from solutions import x1_block_sparse
-from solutions.block_sparse_lists import ALL, BITS, NOTHING, TRIANGLE, prepare_lists
+from solutions.block_sparse_lists import prepare_lists
 
 BLOCKS = ((64, 64), (128, 128), (64, 128), (128, 64), (192, 64))
 WAYS = {"together": (64, 2), "together, long steps": (128, 2), "alone": (64, 1), "alone, long steps": (128, 1)}
-ROW, COLUMN = torch.arange(64)[:, None], torch.arange(64)[None, :]
 
 
 def of_all_kinds(queries, keys, block, seed=0, maps=()):
@@ -60,66 +59,56 @@ def places_in_any_order(tiles):
     return replace(tiles, bits=torch.cat([unread, tiles.bits.flip(0)]), places=(count - tiles.places).int())
 
 
-def unpacked(code, words, words_a_row):
-    """Booleans (64, 64) of a unit's code; words: the mask's bits, one after the other."""
-    if code < BITS:
-        return {NOTHING: ROW < 0, ALL: ROW >= 0, TRIANGLE: ROW >= COLUMN}[code].expand(64, 64)
-    at = (code - BITS) * 2 + ROW * words_a_row + COLUMN // 32
-    return (words[at] >> (COLUMN % 32)) & 1 == 1
-
-
 class Checked:
     """What is wrong with one way to divide one mask."""
 
     def __init__(self, lists, mask, tiles, keys_in_step, neighbours):
         self.lists, self.tiles, self.neighbours = lists, tiles, neighbours
-        self.per_step, self.complaints = keys_in_step // 64, []
-        self.words = tiles.bits.flatten()
-        strips, self.units = -(-tiles.queries // 64), -(-tiles.keys // 64)
-        self.groups = -(-strips // neighbours)
-        padded = (self.groups * neighbours * 64 - tiles.queries, self.units * 64 - tiles.keys)
-        self.masks = mask.reshape(-1, *mask.shape[-2:])
-        self.padded = torch.nn.functional.pad(self.masks, (0, padded[1], 0, padded[0]))
-        form = (lists.records.shape, lists.units.shape, lists.codes.shape)
+        self.height, self.units = neighbours * 64, -(-tiles.keys // 64)
+        self.groups, self.complaints = -(-tiles.queries // self.height), []
+        past_the_end = (0, self.units * 64 - tiles.keys, 0, self.groups * self.height - tiles.queries)
+        self.masks = torch.nn.functional.pad(mask.reshape(-1, *mask.shape[-2:]), past_the_end)
         maps = len(self.masks)
-        units = (maps, self.groups, self.units)
-        self.expect(form == ((maps, self.groups, 8), units, (*units, neighbours)), f"shapes {form}")
-        steps = sum(self.look_at(one) for one in range(maps))
-        self.expect(lists.cost == steps * keys_in_step * neighbours * 64, f"cost {lists.cost}, {steps} steps")
+        form = (lists.records.shape, lists.units.shape, lists.words.shape[1:])
+        self.expect(form == ((maps, self.groups, 8), (maps, self.groups, self.units), (neighbours, 64, 2)), form)
+        lengths = [length for one in range(maps) for length in self.look_at(one)]
+        steps = sum(max(-(-length * 64 // keys_in_step), 1) for length in lengths)
+        self.expect(lists.cost == steps * keys_in_step * self.height, f"cost {lists.cost}, {steps} steps")
+        masked = int((lists.records[..., 2] - lists.records[..., 1]).sum())
+        self.expect(len(lists.words) == masked, f"words of {len(lists.words)} units, {masked} need some")
 
     def expect(self, right, words):
         if not right:
             self.complaints.append(words)
 
     def look_at(self, this_map):
-        """The steps of all its groups."""
+        """The lengths of all its groups' lists."""
         records = self.lists.records[this_map].tolist()
-        steps = [record[1] for record in records]
+        lengths = [record[2] for record in records]
         self.expect(sorted(record[0] for record in records) == list(range(self.groups)), f"groups {records}")
-        self.expect(steps == sorted(steps, reverse=True), f"order {steps}")
+        self.expect(lengths == sorted(lengths, reverse=True), f"order {lengths}")
         for record in records:
             self.look_at_group(this_map, *record[:4], record[4:])
-        return sum(steps)
+        return lengths
 
-    def look_at_group(self, this_map, group, steps, masked, length, first_four):
+    def look_at_group(self, this_map, group, unmasked, length, first_words, first_four):
         units = self.lists.units[this_map, group, :length].tolist()
-        codes = self.lists.codes[this_map, group, :length].tolist()
-        height = self.neighbours * 64
-        right = self.padded[this_map, group * height : (group + 1) * height]
-        rows = min(height, self.tiles.queries - group * height)
-        rebuilt = torch.zeros_like(right)
-        for unit, of_neighbours in zip(units, codes, strict=True):
-            tiles = [unpacked(code, self.words, self.tiles.block_k // 32) for code in of_neighbours]
-            rebuilt[:, unit * 64 : unit * 64 + 64] = torch.cat(tiles)
-        there = [n for n in range(self.neighbours) if n * 64 < rows]
-        needs_no_mask = [all(of_neighbours[n] == ALL for n in there) for of_neighbours in codes]
+        rows = min(self.height, self.tiles.queries - group * self.height)
+        right = self.masks[this_map, group * self.height :][:rows]
+        of_units = right.view(rows, self.units, 64).transpose(0, 1)
+        words = self.lists.words[first_words : first_words + length - unmasked]
+        bits = (words[..., None] >> torch.arange(32)) & 1 == 1
+        rebuilt = torch.zeros_like(of_units)
+        rebuilt[units[:unmasked]] = True
+        rebuilt[units[unmasked:]] = bits.reshape(-1, self.height, 64)[:, :rows]
+        of_these = of_units[units].flatten(1)
         at = f"map {this_map} group {group}"
-        self.expect(torch.equal(rebuilt[:rows], right[:rows]), f"{at}: another mask")
+        self.expect(torch.equal(rebuilt, of_units), f"{at}: another mask")
         self.expect(len(set(units)) == len(units), f"{at}: a unit twice in {units}")
-        self.expect(all(any(of_neighbours) for of_neighbours in codes), f"{at}: a unit that nobody sees")
-        self.expect(needs_no_mask == sorted(needs_no_mask, reverse=True), f"{at}: not those without a mask first")
-        self.expect(steps == max(-(-length // self.per_step), 1), f"{at}: {steps} steps for {length} units")
-        self.expect(masked == sum(needs_no_mask) // self.per_step, f"{at}: the first mask at {masked}")
+        self.expect(bool(of_these.any(1).all()), f"{at}: a unit that nobody sees")
+        # Of a tile that ends past the last query nothing shows that its unit needs no words.
+        needless = rows == self.height and bool(of_these[unmasked:].all(1).any())
+        self.expect(not needless, f"{at}: words where all is visible")
         self.expect(first_four == [*units[:4], *[self.units] * 4][:4], f"{at}: {first_four} first of {units}")
 
 
@@ -132,6 +121,8 @@ def complaints_about(mask, block):
         for name, lists in ((together, prepared.together), (alone, prepared.alone)):
             found += [f"{name}: {words}" for words in Checked(lists, mask, tiles, *WAYS[name]).complaints]
         assert prepared.tiles is tiles and prepared.D == 64
+    once = prepare_lists(tiles, 64, WAYS["alone"], WAYS["alone"])
+    found += [] if once.together is once.alone else ["one way to divide, two lists"]
     unchanged = zip(before, (tiles.starts, tiles.columns, tiles.places, tiles.bits), strict=True)
     return found if all(torch.equal(a, b) for a, b in unchanged) else [*found, "the tiles were changed"]
 
