@@ -104,9 +104,9 @@ class Lists:
 
     records: int32 (maps, groups, 8), those with the longest lists first: a group, how many units of its list need no
     mask, how many units it has, where its words begin, and the first four units, so that a program need not look
-    further to begin. units: int32 (maps, groups, units of keys), the groups' lists. words: int32 (units that need a
-    mask, neighbours, 64, 2), bit k % 32 of word k // 32 is key k. cost: what all programs compute, in pairs of queries
-    and keys.
+    further to begin. units: int32 (maps, groups, units of keys), the groups' lists; what lies past a list's length is
+    never set. words: int32 (units that need a mask, neighbours, 64, 2), bit k % 32 of word k // 32 is key k. cost: what
+    all programs compute, in pairs of queries and keys.
     """
 
     records: torch.Tensor
@@ -117,7 +117,10 @@ class Lists:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The Tiles, the head dim that the lists were made for, and the lists of neighbours together and of each alone."""
+    """The Tiles, the head dim that the lists were made for, and the lists of neighbours together and of each alone.
+
+    The two are one object where the kernel divides in one way only.
+    """
 
     tiles: object
     D: int
@@ -129,10 +132,15 @@ def prepare_lists(tiles, D, together, alone):
     """The Prepared form of x1's Tiles, on their device.
 
     together, alone: (keys in a step, neighbours) of each way to divide. Raises ValueError unless the tiles' sides are
-    multiples of 64.
+    multiples of 64, and where a code cannot hold the last address of their bits.
     """
     if tiles.block_q % SIZE or tiles.block_k % SIZE:
         raise ValueError(f"tiles must have sides of multiples of {SIZE}; got {tiles.block_q} x {tiles.block_k}")
+    if 3 + tiles.bits.numel() // 2 > 2**31:
+        raise ValueError(
+            f"a mask's bits must fit in 2^31 words of 64; got {len(tiles.bits)} PARTIAL tiles of {tiles.block_q} x "
+            f"{tiles.block_k}: give the heads a mask that they share, or split the batch"
+        )
     maps, rows, _ = tiles.starts.shape
     strips, units = triton.cdiv(tiles.queries, SIZE), triton.cdiv(tiles.keys, SIZE)
     grid = torch.zeros(maps, strips, units, dtype=torch.int32, device=tiles.starts.device)

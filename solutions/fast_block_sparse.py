@@ -2,13 +2,12 @@
 
 Read that file first. What is new is where the tiles come from, and what hides keys:
 
-    units                a mask of any tiles is taken apart into units of 64 x 64, each with a code: nothing, all, the
-                         triangle, or where its bits lie. Each program has a list of its units, those of which all is
-                         visible first
+    units                tiles with sides of any multiple of 64 are taken apart into units of 64 x 64. Each program has
+                         a list of the units in which its queries see something, those of which all is visible first
     groups               a program works on 64 queries, or on two neighbours of 64 that share each tile of K
-                         and V: their list is the union of theirs, and each has codes of its own
-    pairs                64 keys are too few for the matrix units: any two units of a list fill one buffer, wherever
-                         they lie. An odd one out is paired with one past the end, which is zeros
+                         and V: their list is the union of theirs, and each has words of its own
+    pairs                64 keys are few for the matrix units: where two units fit, any two of a list fill one buffer,
+                         wherever they lie. An odd one out is paired with one past the end, which is zeros
     words                what hides keys is one word for 32 keys of a row. They lie in the order of the list and are
                          asked for a step before they are needed
 
@@ -133,6 +132,7 @@ def words_of(Words, i, row, part, half, span, consumer: gl.constexpr, STEP: gl.c
     place = i * (STEP // UNIT) + part
     at = ((place - unmasked) * CONSUMERS + consumer) * (2 * UNIT)
     offset = at[None, :, None] + 2 * row[:, None, None] + half[None, None, :]
+    # "offset >= 0" and "offset == offset" hide nothing: they give the two their full shape.
     in_list = ((place >= unmasked) & (place < length))[None, :, None] & (offset >= 0)
     # What to take where nothing is loaded is settled before: what is done to a load's result waits for it.
     otherwise = gl.where((place < unmasked)[None, :, None] & (offset == offset), -1, 0)
@@ -317,7 +317,8 @@ def fast_block_sparse_kernel(
 # Before the launch ----------------------------------------------------------------------------------------------------
 
 # Keys in a step, consumers, stages, programs on a multiprocessor at a time: what was fastest on an H200. For 64 queries
-# alone, and for neighbours that share K and V; up to D = 64 two small programs that hide each other's waits do better.
+# alone, and for neighbours that share K and V. Up to D = 64 no neighbours do: two small programs that hide each other's
+# waits are faster.
 ALONE = {16: (128, 1, 2, 2), 32: (128, 1, 2, 2), 64: (128, 1, 2, 2), 128: (64, 1, 2, 2), 256: (64, 1, 2, 1)}
 TOGETHER = ALONE | {128: (128, 2, 2, 1), 256: (64, 2, 2, 1)}
 
@@ -345,15 +346,15 @@ def check_arguments(q, k, v, tiles, softmax_scale):
     x1_block_sparse.check_arguments(q, k, v, tiles)
     if q.dtype not in DTYPES:
         raise ValueError(f"q, k and v must share one dtype of {(*DTYPES,)}; got {q.dtype}")
+    if softmax_scale is not None and not softmax_scale > 0:
+        raise ValueError(f"softmax_scale must be positive; got {softmax_scale}")
     if not q.is_cuda or torch.cuda.get_device_capability(q.device) != (9, 0):
         where = torch.cuda.get_device_capability(q.device) if q.is_cuda else q.device
         raise ValueError(f"this kernel is for Hopper GPUs (9, 0); got {where}")
-    if softmax_scale is not None and not softmax_scale > 0:
-        raise ValueError(f"softmax_scale must be positive; got {softmax_scale}")
 
 
 def block_sparse_attention(q, k, v, tiles, softmax_scale=None):
-    """Attention over the visible pairs of `tiles`, in one kernel launch on a Hopper GPU.
+    """Attention over the visible pairs of `tiles`, in one kernel launch on a Hopper GPU once they are prepared.
 
     q: (B, Hq, Nq, D). k, v: (B, Hkv, Nk, D), Hq a multiple of Hkv. Last stride 1; float16 or bfloat16. A tensor whose
     start or strides are not multiples of 16 bytes is copied first. tiles: x1's Tiles, or better what `prepare` made of

@@ -18,7 +18,9 @@ import torch
 import triton
 import triton.language as tl
 
-from solutions.x1_block_sparse import Tiles, check_blocks
+from solutions.x1_block_sparse import WORD, Tiles, check_blocks
+
+MOST_PAIRS = 32768  # in a tile: two counts of its pairs are summed in one integer
 
 # Predicates -----------------------------------------------------------------------------------------------------------
 
@@ -71,7 +73,7 @@ def kinds_kernel(Kinds, Data, queries, keys, VISIBLE: tl.constexpr, BLOCK_Q: tl.
     q_pos, k_pos = tl.program_id(1) * BLOCK_Q + row, tl.program_id(0) * BLOCK_K + column
     visible = visible_pairs(VISIBLE, Data, q_pos, k_pos, queries, keys)
     unlike = visible != (row[:, None] >= column[None, :])
-    # Both counts in one sum: neither passes 2^16 - 1, for tiles of up to 128 x 256.
+    # Both counts in one sum: neither passes MOST_PAIRS. If that many differ it wraps, and the tile is still PARTIAL.
     both = tl.where((q_pos < queries)[:, None], visible.to(tl.int32) + unlike.to(tl.int32) * 65536, 0)
     counts = tl.sum(tl.sum(both, 1), 0)
     seen, differ = counts % 65536, counts // 65536
@@ -121,13 +123,17 @@ def entries_kernel(
 def tiles_of(visible, data, queries, keys, block_q=64, block_k=64):
     """x1's Tiles of a predicate, on the device of its data.
 
-    visible: a jit function (q_pos, k_pos, Data) -> booleans. data: int32, what it reads.
-    Raises ValueError where a size is not positive or a block is no power of two from 32 on.
+    visible: a jit function (q_pos, k_pos, Data) -> booleans. data: int32, what it reads, for positions of queries and
+    of keys where it is asked about both.
+    Raises ValueError where a size is not positive, a side is no power of two (block_q from 16 on, block_k from 32 on),
+    or a tile has more than 32768 pairs.
     """
     check_blocks(queries, keys, block_q, block_k)
-    for name, block in (("block_q", block_q), ("block_k", block_k)):
-        if block & (block - 1) or block < 16:
-            raise ValueError(f"{name} must be a power of two, at least 16; got {block}")
+    for name, block, least in (("block_q", block_q, 16), ("block_k", block_k, WORD)):
+        if block & (block - 1) or block < least:
+            raise ValueError(f"{name} must be a power of two, at least {least}; got {block}")
+    if block_q * block_k > MOST_PAIRS:
+        raise ValueError(f"a tile may have at most {MOST_PAIRS} pairs; got {block_q} x {block_k}")
     rows, columns, device = triton.cdiv(queries, block_q), triton.cdiv(keys, block_k), data.device
     kinds, ranks = torch.empty(2, rows, columns, dtype=torch.int32, device=device)
     counts = torch.empty(rows, 3, dtype=torch.int32, device=device)

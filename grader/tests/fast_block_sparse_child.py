@@ -1,0 +1,64 @@
+"""The fast form of X1 compiled for a Hopper GPU that need not be here; a JSON line {form: facts of its kernel} each.
+
+Arguments: head dims. A process of its own, since what passes for a GPU here must not outlive it.
+"""
+
+import json
+import sys
+import tempfile
+from dataclasses import asdict
+
+from grader.gpus import GPUS
+from grader.tests.support import ROOT
+
+sys.path.insert(0, str(ROOT / "grader" / "child"))  # what lies there imports its neighbours by bare name
+
+import compiler
+import torch
+import without_gpu
+
+from solutions import fast_block_sparse as fast
+from solutions import x1_block_sparse
+from solutions.block_sparse_lists import Lists
+
+TOKENS = 384
+
+
+def forms(D):
+    """{name: (keys in a step, consumers, stages, programs)}; the two are one where they are alike."""
+    return {str((D, *form[D])): form[D] for form in (fast.TOGETHER, fast.ALONE)}
+
+
+def launch(D, form, dtype):
+    """The wrapper's own launch, with lists in which nothing stands: what fills them is not run here."""
+    q, neighbours = torch.zeros(2, 4, TOKENS, D, dtype=dtype), form[1]
+    shapes = (1, TOKENS // 64 // neighbours, 8), (1, TOKENS // 64 // neighbours, TOKENS // 64), (1, neighbours, 64, 2)
+    lists = Lists(*(torch.zeros(shape, dtype=torch.int32) for shape in shapes), 0)
+    tiles = x1_block_sparse.tiles_of_mask(torch.ones(TOKENS, TOKENS, dtype=torch.bool))
+    fast.choose_lists = lambda *given: (lists, form)
+    fast.block_sparse_attention(q, q[:, :2], q[:, 2:], fast.Prepared(tiles, D, lists, lists))
+
+
+def compiled(D, form, dtype=torch.float16):
+    """Plain data about the kernel, and the PTX instructions of Hopper's that its text must have."""
+    gpu, kernels = asdict(GPUS["sm_90"]), []
+
+    class Keeping(compiler.Compiling):
+        def launch(self, function, compile_it):
+            kernels.append(super().launch(function, compile_it))
+            return kernels[-1]
+
+    with Keeping(gpu) as compiling, without_gpu.pass_for(gpu):
+        launch(D, form, dtype)
+    ptx = kernels[-1].asm["ptx"]
+    return compiling.kernels[-1] | {"tma": "cp.async.bulk.tensor" in ptx, "setmaxnreg": "setmaxnreg" in ptx}
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        compiler.get_ready(folder)
+        for D in map(int, sys.argv[1:]):
+            for name, form in forms(D).items():
+                print(json.dumps({name: compiled(D, form)}), flush=True)
+        if "64" in sys.argv[1:]:
+            print(json.dumps({"bfloat16": compiled(64, fast.TOGETHER[64], torch.bfloat16)}))
