@@ -123,7 +123,8 @@ def judged(q, k, v, seen, o, lse, case, b, h, seed):
     if Nk == 0:
         return facts
     scaled = q if case["scale"] is None else q * (case["scale"] * case["D"] ** 0.5)  # the oracle's is 1 / sqrt(D)
-    allowed = oracle.expect(scaled[None, None], k[None, None], v[None, None], Dense(seen))
+    # A GPU's dots of float32 are tf32's by default.
+    allowed = oracle.expect(scaled[None, None], k[None, None], v[None, None], Dense(seen), tf32=q.is_cuda)
     p, keep = case["dropout"], torch.tensor(True)
     if p:
         keep = dropout_pattern.kept(Nq, Nk, h + 1, b, p, seed)[h]
