@@ -40,6 +40,11 @@ B=1 H=8 D=64, float16. What is blank was not measured.
 Worst: of all rows that count, the one that is furthest from what was asked; "of linear" is the time at density 1 times
 the density, over the time.
 
+What falls short: documents are FULL tiles but for a few, and those both compute without a mask. At 4k tokens and more
+the fast form does so at the speed of `fast_attention.py`, as the map that is all FULL shows, and FlexAttention is not
+far behind: 1.5 times its speed would take a dense kernel that is faster than ours and cuDNN's. Up to 2k a launch, the
+first loads and the longest list are most of the time, whatever the rest of the mask hides.
+
 ## One idea at a time
 
 How many times as fast as compiled FlexAttention: the geometric mean over the five patterns and both sizes of tiles.
