@@ -37,16 +37,18 @@ on an H100 (227 of 228 KB). With tiles of block_q x block_k tokens and numbers o
 | --- | --- | --- |
 | Q | size x D x block_q | the same |
 | K and V | 2 x size x D x block_k | twice that |
-| bits of a PARTIAL tile (X1) | 4 x block_q x block_k | the same |
+| bits of a PARTIAL tile (X1) | block_q x block_k / 8 | the same |
 
 **Q** is read once and stays. **K and V**: two stages mean that a tile is copied there while the one before is at work.
 On an A100 the products (`mma.sync`) read their operands from registers: a tile that is in registers leaves its place to
 the next, and one place is enough. On an H100 the tensor cores (`wgmma`) read shared memory itself, so the tile at work
 keeps its place, and the next one needs another. `wgmma` takes block_q >= 64; smaller tiles are computed as on an A100.
-**Bits**: the kernel asks for one word of 32 bits for each pair, each word 32 times over, and the compiler copies ahead
-what it is asked for: at 128 x 128 that is 64 KB for 2 KB of bits. The packed form has no such tiles and is spared this.
+**Bits**: the kernel loads a word of 32 bits for 32 pairs, the compiler copies the words ahead, and they are spread out
+in registers: at 128 x 128 that is 2 KB. (A kernel that asks for one word for each pair, each word 32 times over, has
+64 KB copied ahead for the same bits.) The packed form has no such tiles.
 
-Bold: does not fit. Where the formula says so, the wrappers refuse before they launch, with both numbers.
+Bold: does not fit. Where the formula says so, the wrappers refuse before they launch, with both numbers; on AMD's GPUs,
+where less is kept, they leave that to Triton.
 
 {tables}
 ## Where the formula is off
@@ -58,8 +60,9 @@ With other numbers of stages, at 64 x 64, D = 128, float16 (compiler, bytes; the
 {stages}
 
 One stage copies nothing ahead, and tiles may lie in one place after each other: the formula does not hold there. Each
-further stage adds one K and V to the packed form. X1 gets one with every second stage only: from three stages on the
-compiler also copies the list's next entry ahead, a step of its own before the tile that it names can be fetched.
+further stage adds one K and V to the packed form. X1 gets one, and words of bits, with every second stage only: from
+three stages on the compiler also copies the list's next entry ahead, a step of its own before the tile that it names
+can be fetched.
 """
 
 
