@@ -99,6 +99,7 @@ LISTS = (
     BuilderCase("lists of a causal mask", N=128, of=Visibility(True)),
     BuilderCase("lists of every kind of tile", N=96, Nk=128, of=EVERY_KIND),
     BuilderCase("lists of a ragged end", N=83, Nk=83, of=Visibility(True)),
+    BuilderCase("lists of more queries than keys", N=96, Nk=83, of=Visibility(True)),
     BuilderCase("lists of a window, tiles that are not square", N=150, of=Visibility(True, 40, 3), block=(16, 64)),
     BuilderCase("lists of a mask that shows nothing", N=70, of=Blocks(((EMPTY,),), 70)),
     BuilderCase("lists of one token", N=1, of=Visibility(True)),

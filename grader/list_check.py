@@ -67,15 +67,23 @@ def wrong_kinds(case, starts, columns):
     is_, as_ = KINDS[int(right[row, column])], KINDS[int(got[row, column])]
     listed = f"is {is_}, and " + ("in no list" if as_ == "empty" else f"listed as {as_}")
     more = f"; {len(wrong)} of {got.numel()} tiles are wrong" if len(wrong) > 1 else ""
-    ragged = (column + 1) * case.block[1] > case.num_keys
+    last_keys = (column + 1) * case.block[1] > case.num_keys
+    last_rows = case.N % case.block[0] and row % len(starts[0]) == len(starts[0]) - 1
     sentence = f"Key tile {column} of {place_of(case, row)} {listed}{more}."
-    return Finding(sentence, listed, question_on({is_, as_}, ragged))
+    return Finding(sentence, listed, question_on(is_, as_, last_keys, last_rows))
 
 
-def question_on(kinds, ragged):
-    if "CAUSAL" in kinds:
-        return "the triangle of a tile's own rows and columns: with its diagonal, and for the rows that exist?"
-    if ragged:
+def question_on(is_, as_, last_keys, last_rows):
+    """last_keys, last_rows: where some keys of the tile, or some rows, do not exist."""
+    if last_keys and as_ in ("FULL", "CAUSAL"):
+        return "which kinds may a tile have in which some keys do not exist?"
+    if last_rows and is_ == "FULL":
+        return "which rows of the last query tile count: those that exist, or block_q of them?"
+    if "CAUSAL" in (is_, as_):
+        return (
+            "the triangle of a tile's own rows and columns: which half, with its diagonal, and for the rows that exist?"
+        )
+    if last_keys:
         return "which kinds may a tile have in which some keys do not exist?"
     return "all pairs, none of them, or some: which of the three is asked first?"
 
@@ -119,10 +127,16 @@ def cause_of_bits(right, got):
         ("stand in words of the reverse order", "which word holds the first columns?", by_word.flip(1).flatten(1)),
         ("are in the reverse order throughout", order, right.flip(1)),
         ("stand in each byte in the reverse order", order, by_word.unflatten(2, (4, 8)).flip(3).flatten(1)),
+        ("are dealt to the words in turn", "bit c % 32 of word c // 32: which columns share a word?", dealt(right)),
         ("are 1 where a pair is hidden", "what does a 1 mean?", ~right),
         ("lack the last column of each word", sign, (by_word & (torch.arange(WORD) < WORD - 1)).flatten(1)),
     ]
     if right.shape[0] == right.shape[1]:
         others.append(("have rows and columns exchanged", "which axis is packed?", right.T))
     found = (words for *words, other in others if torch.equal(other, got))
-    return next(found, ("are not its pairs", ""))
+    return next(found, ("are not its pairs", "which bit of which word is column c, and are all 32 of them exact?"))
+
+
+def dealt(pairs):
+    """Column c in word c % words, where it belongs in word c // 32."""
+    return pairs.unflatten(1, (WORD, -1)).transpose(1, 2).flatten(1)

@@ -1,6 +1,7 @@
 """x2's replies judged: an order of programs as a function, and what the kernel made of it."""
 
 import random
+from collections import defaultdict
 
 from grader.diagnose import Cause
 from grader.order_check import check_order
@@ -59,6 +60,15 @@ def misplaced(reply):
         return f"{call} gives no list of {size[0] * size[1]} pairs (head, tile)."
     visits = reply["trace"]["visits"]
     heads, first = size[1] // batches_of(visits), min(visit["program"] for visit in visits)
+    tiles_of = defaultdict(set)
+    for visit in visits:
+        tiles_of[visit["program"] - first].add((visit["batch"], visit["head"], visit["q"][0] // rows))
+    program, tiles = max(tiles_of.items(), key=lambda item: len(item[1]))
+    if len(tiles) > 1:
+        return (
+            f"Program {program} computes {len(tiles)} tiles of queries; here each program computes one, that of "
+            "`place`: launch as many programs as there are tiles."
+        )
     for visit in sorted(visits, key=lambda visit: visit["program"]):
         program, got = visit["program"] - first, [visit["batch"] * heads + visit["head"], visit["q"][0] // rows]
         want = places[program] if program < len(places) else None
@@ -66,7 +76,8 @@ def misplaced(reply):
             said = f"tile {want[1]} of head {want[0]}" if want else "none: there are no more"
             return (
                 f"Program {program} computes tile {got[1]} of head {got[0]} (heads counted through all batches); "
-                f"{call} gives it {said}. Does the kernel take its head and tile from `place`?"
+                f"{call} gives it {said}. Does the kernel take its head and tile from "
+                "`place`, asked with these same numbers?"
             )
     return None
 

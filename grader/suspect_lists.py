@@ -1,5 +1,6 @@
 """The catalogue of mistakes in x1's kernel: what it gives with lists walked, or a kind masked, wrongly."""
 
+import itertools
 from dataclasses import replace
 
 import torch
@@ -55,12 +56,18 @@ def kinds(case, lists):
     """(words, question, Walk) for each kind masked in another way."""
     (block_q, block_k), every = case.block, torch.ones(case.block, dtype=torch.bool)
     row, column = torch.arange(block_q)[:, None], torch.arange(block_k)[None, :]
+    not_last = (torch.arange(block_k) + 1) % tile_lists.WORD != 0
     for kind, walk in ((CAUSAL, Walk(lists, triangle=every)), (PARTIAL, Walk(lists, unpack=lambda tile: every))):
         question = f"what hides a pair in a {OF_KIND[kind]} tile?"
         yield f"attention that takes {OF_KIND[kind]} tiles for FULL ones", question, walk
     for kind, name in OF_KIND.items():
         question = f"from which number of `starts` to which do the {name} tiles go?"
         yield f"attention without its {name} tiles", question, Walk(lists, without=kind)
+        for which, ends in (("first", (1, 0)), ("last", (0, 1))):
+            words = f"attention whose loop over the {name} tiles leaves out the {which} of each row"
+            yield words, question, Walk(lists, shorter=(kind, *ends))
+    question = "which of its loops does a kind belong to, and which mask belongs to it?"
+    yield "attention that masks PARTIAL tiles as CAUSAL ones", question, Walk(lists, unpack=lambda t: row >= column)
     diagonal = "which keys of a CAUSAL tile does its first row see, and which its last?"
     yield "attention whose CAUSAL tiles show the other half", diagonal, Walk(lists, triangle=row <= column)
     yield "attention whose CAUSAL tiles hide their diagonal", diagonal, Walk(lists, triangle=row > column)
@@ -75,6 +82,11 @@ def kinds(case, lists):
         ("have the bits of each word in the reverse order", order, lambda t: t.unflatten(1, split).flip(2).flatten(1)),
         ("have their words in the reverse order", order, lambda t: t.unflatten(1, split).flip(1).flatten(1)),
         ("all have the words of the first columns", order, lambda t: t[:, : split[1]].repeat(1, split[0])),
+        (
+            "hide the last column of each word",
+            "a word has 32 bits, the last of them is the sign: does your test for a 1 see it?",
+            lambda t: t & not_last,
+        ),
         ("show what their bits hide", "what does a 1 mean?", lambda t: ~t),
         (
             "have the bits of their first row in every row",
@@ -115,9 +127,13 @@ def maps(case, lists):
         changes += [("the map b + h", lambda b, h: divmod((b + h) % (batches * heads), heads))]
     for whose, pick in changes:
         yield f"attention with the lists of {whose}", question, Walk(lists, pick=pick)
-    if lists.starts.shape[1] > 1:
-        words = "attention with the lists of query tile 0 in every row of tiles"
-        yield words, "which row of `starts` is a program's own?", Walk(lists, row=lambda i: 0)
+    tiles, question = lists.starts.shape[1], "which row of `starts` is a program's own, and where does it begin?"
+    for words, line in (
+        ("the lists of query tile 0 in every row of tiles", lambda m, i: m * tiles * 4),
+        ("rows of `starts` that begin one number after the other, not four", lambda m, i: m * tiles + i),
+        ("maps in `starts` that begin one row after the other, not all rows of a map", lambda m, i: (m + i) * 4),
+    ):
+        yield f"attention with {words}", question, Walk(lists, line=line)
 
 
 class Walk:
@@ -126,18 +142,21 @@ class Walk:
     triangle: pairs that a CAUSAL tile shows; rows_from: where the rows are counted from that a triangle compares with
     the tokens of keys, "the first" query or "the tile".
     unpack: (pairs of a PARTIAL tile) -> what is taken for them. place: (entry, its turn among the PARTIAL ones of its
-    row, column) -> a place in `bits`. without: a kind that is left out. pick: (batch, head) -> another. row: a row of
-    tiles -> another.
+    row, column) -> a place in `bits`. without: a kind that is left out. shorter: (a kind, entries left out where its
+    list begins, and where it ends). pick: (batch, head) -> another. line: (map, row of tiles) -> where its four numbers
+    begin in `starts`.
     """
 
     def __init__(
-        self, lists, triangle=None, rows_from=None, unpack=None, place=None, without=None, pick=None, row=None
-    ):
+        self, lists, triangle=None, rows_from=None, unpack=None, place=None, without=None, shorter=(None, 0, 0),
+        pick=None, line=None,
+    ):  # fmt: skip
         block_q, block_k = lists.case.block
         usual = torch.arange(block_q)[:, None] >= torch.arange(block_k)[None, :]
         self.lists, self.triangle, self.rows_from = lists, usual if triangle is None else triangle, rows_from
         self.unpack, self.place = unpack or (lambda tile: tile), place
-        self.without, self.pick, self.row = without, pick or (lambda b, h: (b, h)), row or (lambda i: i)
+        self.without, self.shorter, self.pick = without, shorter, pick or (lambda b, h: (b, h))
+        self.line = line or (lambda m, i: (m * lists.starts.shape[1] + i) * 4)
 
     def weight(self, case):
         """(weight (B, Hq, Nq, Nk), how often keys past the end count (B, Hq, Nq, 1)); None, None where it would leave
@@ -159,12 +178,13 @@ class Walk:
     def of_map(self, case, this_map):
         """(Nq, keys in whole tiles), how often each pair counts."""
         (block_q, block_k), bits = case.block, self.lists.bits
-        starts = self.lists.starts[this_map].tolist()
-        counted = torch.zeros(len(starts) * block_q, -(-case.num_keys // block_k) * block_k, dtype=torch.double)
-        for i in range(len(starts)):
-            row = starts[self.row(i)]
-            for kind in OF_KIND:
-                for nth, entry in enumerate(range(row[kind - 1], row[kind])):
+        numbers, tiles = self.lists.starts.flatten().tolist(), self.lists.starts.shape[1]
+        counted = torch.zeros(tiles * block_q, -(-case.num_keys // block_k) * block_k, dtype=torch.double)
+        for i in range(tiles):
+            line = self.line(this_map, i)
+            for kind, (first, after) in zip(OF_KIND, itertools.pairwise(numbers[line : line + 4]), strict=True):
+                _, at_begin, at_end = self.shorter if kind == self.shorter[0] else (kind, 0, 0)
+                for nth, entry in enumerate(range(first + at_begin, after - at_end)):
                     column = int(self.lists.columns[entry])
                     place = int(self.lists.places[entry]) if self.place is None else self.place(entry, nth, column)
                     if kind == PARTIAL and not 0 <= place < len(bits):
