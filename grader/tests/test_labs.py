@@ -11,7 +11,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from grader import list_check, patterns, score, skeletons, sparse_lab, suspect_lists, tile_lists, tile_map
+from grader import list_check, order_lab, patterns, score, skeletons, sparse_lab, suspect_lists, tile_lists, tile_map
 from grader.__main__ import BadArguments, choose_problems
 from grader.assignment import PROBLEMS
 from grader.grading import Request, grade
@@ -292,6 +292,15 @@ def test_the_pytest_face_has_labs_where_they_are_named(words, found):
     command = [sys.executable, "-m", "pytest", "grader", "--submission", SOLUTIONS, "-k", words, "--collect-only", "-q"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.stdout.count("[x1-") == found and "[x2-" not in done.stdout
+
+
+def test_a_program_that_computes_several_tiles_is_told_so():
+    visits = [{"program": 7, "q": [t * 32, t * 32 + 31], "batch": 0, "head": 0} for t in (0, 1)]
+    order = {"sizes": (2, 1, 1, 1), "rows": 32, "places": [[0, 1], [0, 0]]}
+    said = order_lab.misplaced({"order": order, "trace": {"visits": visits}})
+    assert said.startswith("Program 0 computes 2 tiles of queries; here each program computes one")
+    visits[0]["program"] += 1
+    assert order_lab.misplaced({"order": order, "trace": {"visits": visits}}) is None
 
 
 def test_a_mask_of_dust_is_outlined_by_its_tiles():
