@@ -1,4 +1,4 @@
-"""x2: the order in which tiles run. A lab past the ladder, for no points.
+"""X2, a lab past the ladder: the order in which tiles run.
 
 What to build
     A grid has no order of its own: which tile of which head a program computes is yours to choose. It decides which

@@ -196,7 +196,10 @@ def draw_visits(picture):
                     layers["again"].append(box(band["q"], tile))
             layers["missing"] += [box(band["q"], keys) for keys in band["missing"]]
         drawing.layers = {kind: boxes for kind, boxes in layers.items() if boxes}
-        found = [(kind, f"{KINDS[kind].words}: {len(boxes)}") for kind, boxes in drawing.layers.items()]
+        words = {kind: KINDS[kind].words for kind in layers}
+        if did == "lists":  # a builder's: nothing was visited
+            words = {kind: said.replace("visited", "listed") for kind, said in words.items()}
+        found = [(kind, f"{words[kind]}: {len(boxes)}") for kind, boxes in drawing.layers.items()]
         drawing.legend += found
         drawing.description += f" Tiles: {'; '.join(words for _, words in found)}."
         steps = apart([band["q"][0] for band in visits["bands"]], scale, 14)

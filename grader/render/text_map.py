@@ -58,7 +58,10 @@ def of_visits(picture):
     titled = [(f"{first}-{last}", line) for first, last, line in rows]
     (batch, head), kernels = picture["visits"]["place"], " and ".join(picture["visits"]["kernels"])
     title = f"queries x keys of {kernels}, ({batch}, {head}); each mark {step} keys"
-    return [title[:70], *ruled(titled, step, "key"), key_to(titled, VISIT_SIGNS)]
+    key = key_to(titled, VISIT_SIGNS)
+    if picture["visits"].get("did") == "lists":  # a builder's: nothing was visited
+        key = key.replace("visited", "listed").replace("skipped", "not listed")
+    return [title[:70], *ruled(titled, step, "key"), key]
 
 
 def of_letters(letters):

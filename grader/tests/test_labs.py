@@ -16,7 +16,7 @@ from grader.__main__ import BadArguments, choose_problems
 from grader.assignment import PROBLEMS
 from grader.grading import Request, grade
 from grader.labs import BY_BOTH, EVERY, KERNEL, LABS, LISTS, BuilderCase, OrderCase, SparseCase
-from grader.render import gradescope, terminal
+from grader.render import drawing, gradescope, terminal, text_map
 from grader.result import Aspect, Outcome, Result
 from grader.tests.support import ROOT, SOLUTIONS, grade_text, solution
 from grader.visibility import Visibility
@@ -301,6 +301,14 @@ def test_a_program_that_computes_several_tiles_is_told_so():
     assert said.startswith("Program 0 computes 2 tiles of queries; here each program computes one")
     visits[0]["program"] += 1
     assert order_lab.misplaced({"order": order, "trace": {"visits": visits}}) is None
+
+
+def test_the_picture_of_lists_says_listed_and_not_visited():
+    case = next(case for case in LISTS if case.name == "lists of documents")
+    lists = tile_lists.of(case)
+    made = sparse_lab.drawn(case, lists.starts, lists.columns)
+    words = text_map.of_visits(made)[-1] + str(drawing.draw_visits(made).legend)
+    assert "o listed" in words and "needed and listed: 12" in words and "visited" not in words
 
 
 def test_a_mask_of_dust_is_outlined_by_its_tiles():
