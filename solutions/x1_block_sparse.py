@@ -163,7 +163,10 @@ def attend_tile(
     acc, row_max, row_sum, q, K, V, k_tile, Bits, stride_kn, stride_vn, Nk, qk_scale,
     KIND: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """One step of the online softmax over a tile of keys of that KIND; Bits: where its bits lie, if it is PARTIAL."""
+    """One step of the online softmax over a tile of keys.
+
+    KIND: 1 for FULL, 2 for CAUSAL, 3 for PARTIAL. Bits: where the first word of its bits lies, if it is PARTIAL.
+    """
     row, column, d = tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K), tl.arange(0, D)
     k_pos = k_tile * BLOCK_K + column
     k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
