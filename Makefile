@@ -8,6 +8,7 @@ OUT ?=
 TARGETS ?=
 COMPILE ?=
 SWEEP ?=
+NB ?=
 PIP_ARGS ?=
 PYTHON ?=
 export PIP_ARGS PYTHON
@@ -20,13 +21,14 @@ ARGS = $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(P),--problems "$(
        $(if $(TARGETS),--targets "$(TARGETS)") $(if $(filter no,$(COMPILE)),--no-compile)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade show profile report test skeletons lint
+.PHONY: help setup grade show profile report notebooks test skeletons lint
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
 	@echo "make show        draw one case, passed or not: make show P=6 CASE=\"ragged tail\""
 	@echo "make profile     look inside a kernel, on a GPU with Nsight Compute: make profile P=4"
 	@echo "make report      measure every kernel at every shape, then tables and plots; without a GPU a quick one"
+	@echo "make notebooks   run every notebook; fails where one comes out otherwise than committed, and writes it anew"
 	@echo "make test        the repository's own tests: the grader graded"
 	@echo "make setup       only set up .venv"
 	@echo "make skeletons   problems/ from solutions/; files you have edited are kept"
@@ -42,6 +44,7 @@ help:
 	@echo "  COMPILE=no              do not ask whether they compile for a GPU"
 	@echo "  OUT=folder              where results.json, report.html, pictures and profiles go"
 	@echo "Options of make report: SWEEP=\"--only P4,fast --lengths 16k\"; SWEEP=--help lists them"
+	@echo "Options of make notebooks: NB=02 or NB=\"02 04\", only these"
 	@echo "Options of every target:"
 	@echo "  PYTHON=python3          use this interpreter as it is, install nothing"
 	@echo "  PIP_ARGS=\"...\"          passed to pip (README.md: saving gigabytes on a machine without a GPU)"
@@ -61,8 +64,12 @@ profile: $(SETUP)
 report: $(SETUP)
 	@$(PY) -m report $(SWEEP)
 
+notebooks:
+	@$(if $(PYTHON),,python3 grader/environment.py notebooks)
+	@$(PY) -m notebooks.build $(NB)
+
 test: $(SETUP)
-	@$(PY) -m pytest grader/tests report/tests -q -n auto
+	@$(PY) -m pytest grader/tests report/tests notebooks/tests -q -n auto
 
 skeletons: $(SETUP)
 	@$(PY) -m grader.skeletons

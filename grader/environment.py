@@ -1,7 +1,7 @@
 """The virtual environment behind `make`: made, checked in a blink, and mended when it is broken.
 
-Runs under any Python 3.10+ with the standard library alone: `python3 grader/environment.py` from the Makefile.
-What to install is read from pyproject.toml; pip does the installing.
+Runs under any Python 3.10+ with the standard library alone: `python3 grader/environment.py [EXTRA]` from the Makefile.
+What to install is read from pyproject.toml; pip does the installing. An extra is added when it is first asked for.
 """
 
 import hashlib
@@ -33,13 +33,14 @@ for name in ("torch", "numpy", "pytest", "rich", "jinja2", "matplotlib"):
 """
 
 
-def read_requirements():
-    """The pinned requirements of pyproject.toml, as pip takes them."""
+def read_requirements(extra=None):
+    """The pinned requirements of pyproject.toml, or those of one of its extras, as pip takes them."""
     try:
         import tomllib
     except ModuleNotFoundError:  # Python 3.10
         from pip._vendor import tomli as tomllib
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return project["optional-dependencies"][extra] if extra else project["dependencies"]
 
 
 def pins_for(python, requirements):
@@ -70,6 +71,11 @@ def fault(requirements):
     recorded, *pins = STAMP.read_text().split() or [""]
     if recorded != fingerprint(requirements):
         return "pyproject.toml, Python or the folder changed since it was made"
+    return missing(pins)
+
+
+def missing(pins):
+    """Which of these `name==version` pins does not hold in the environment, in words, or None."""
     try:
         probe = subprocess.run([venv_python(), "-c", PROBE, *pins], capture_output=True, text=True)
     except OSError:
@@ -95,9 +101,26 @@ def make_venv(requirements, reason):
         )
     shutil.rmtree(VENV, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-    install = [venv_python(), "-m", "pip", "install", "--disable-pip-version-check"]
-    subprocess.run([*install, *shlex.split(os.environ.get("PIP_ARGS", "")), *requirements], check=True)
+    install(requirements)
     STAMP.write_text("\n".join([fingerprint(requirements), *pins_for(venv_python(), requirements)]))
+
+
+def install(requirements):
+    pip = [venv_python(), "-m", "pip", "install", "--disable-pip-version-check"]
+    subprocess.run([*pip, *shlex.split(os.environ.get("PIP_ARGS", "")), *requirements], check=True)
+
+
+def add(extra, requirements):
+    """Add an extra to a whole environment, and the repository to its path: notebooks import grader/ from any folder."""
+    wanted = read_requirements(extra)
+    reason = missing(pins_for(venv_python(), wanted))
+    if reason is None:
+        return
+    print(f"adding what {extra} need to .venv ({reason}); this happens once", flush=True)
+    install([*requirements, *wanted])
+    folder = subprocess.run([venv_python(), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+                            capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
+    (Path(folder) / "this_repository.pth").write_text(f"{ROOT}\n")
 
 
 def main():
@@ -106,10 +129,11 @@ def main():
         sys.exit(f"Python 3.10 or newer is needed; this is {found}. Put a newer python3 first on your PATH.")
     requirements = read_requirements()
     reason = fault(requirements)
-    if reason is None:
-        return
     try:
-        make_venv(requirements, reason)
+        if reason is not None:
+            make_venv(requirements, reason)
+        for extra in sys.argv[1:]:
+            add(extra, requirements)
     except subprocess.CalledProcessError as error:
         step = "pip install" if "pip" in error.cmd else "python -m venv"
         sys.exit(f"set-up failed in `{step}` (its own words are above); mend that and run the same command again")

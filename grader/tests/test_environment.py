@@ -47,8 +47,24 @@ def test_what_is_broken_is_noticed(venv):
 
 
 def test_the_requirements_are_pinned():
-    for requirement in environment.read_requirements():
+    for requirement in (*environment.read_requirements(), *environment.read_requirements("notebooks")):
         assert "==" in requirement.split(";")[0]
+
+
+def test_an_extra_is_added_once(venv, monkeypatch, tmp_path, capsys):
+    asked = []
+    monkeypatch.setattr(environment, "install", asked.append)
+    monkeypatch.setattr(environment, "PROBE", "import sys; sys.exit('x is missing' if 'x==1' in sys.argv else 0)")
+    monkeypatch.setattr(environment, "read_requirements", lambda extra: ["x==1"])
+    (venv / "bin" / "python").write_text(
+        f'#!/bin/sh\ncase "$*" in *sysconfig*) echo {tmp_path};; *) exec "{sys.executable}" "$@";; esac\n'
+    )
+    environment.add("notebooks", REQUIREMENTS)
+    assert asked == [[*REQUIREMENTS, "x==1"]] and "x is missing" in capsys.readouterr().out
+    assert (tmp_path / "this_repository.pth").read_text() == f"{ROOT}\n"
+    monkeypatch.setattr(environment, "PROBE", "")
+    environment.add("notebooks", REQUIREMENTS)
+    assert len(asked) == 1 and not capsys.readouterr().out
 
 
 def test_make_alone_prints_help():
@@ -57,6 +73,7 @@ def test_make_alone_prints_help():
     for word in (
         "make grade",
         "make show",
+        "make notebooks",
         "make test",
         "SUBMISSION=",
         "CASE=",
