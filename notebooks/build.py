@@ -23,6 +23,7 @@ SECONDS = 300  # for one cell; the promise is 60 s for a notebook on two cores
 CLOSE, TINY = 1e-3, 1e-5  # numbers differ between machines by rounding, and rounding errors themselves by more
 NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+QUIET = {"KernelManager": {"transport": "ipc"}} if os.name == "posix" else {}  # no open ports, and no warning of them
 LOADED = ("jupytext", "nbformat", "nbclient", "ipykernel", "ipywidgets")
 
 
@@ -34,13 +35,14 @@ def execute(name, folder=FOLDER):
     import jupytext
     from nbclient import NotebookClient
     from nbformat.v4 import upgrade
+    from traitlets.config import Config
 
     notebook = upgrade(jupytext.read(folder / f"{name}.py", fmt="py:percent"))
     notebook.metadata = {"kernelspec": KERNEL}
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     client = NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", record_timing=False,
-                            resources={"metadata": {"path": str(ROOT)}})  # fmt: skip
+                            resources={"metadata": {"path": str(ROOT)}}, config=Config(QUIET))  # fmt: skip
     client.execute()
     for number, cell in enumerate(notebook.cells, 1):
         cell.id = f"cell-{number}"
