@@ -11,9 +11,9 @@ import importlib.metadata
 import importlib.util
 import json
 import math
-import os
 import re
 import sys
+import tempfile
 import time
 
 from notebooks.check import check, joined
@@ -23,7 +23,6 @@ SECONDS = 300  # for one cell; the promise is 60 s for a notebook on two cores
 CLOSE, TINY = 1e-3, 1e-5  # numbers differ between machines by rounding, and rounding errors themselves by more
 NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
-QUIET = {"KernelManager": {"transport": "ipc"}} if os.name == "posix" else {}  # no open ports, and no warning of them
 LOADED = ("jupytext", "nbformat", "nbclient", "ipykernel", "ipywidgets")
 
 
@@ -39,11 +38,11 @@ def execute(name, folder=FOLDER):
 
     notebook = upgrade(jupytext.read(folder / f"{name}.py", fmt="py:percent"))
     notebook.metadata = {"kernelspec": KERNEL}
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     client = NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", record_timing=False,
-                            resources={"metadata": {"path": str(ROOT)}}, config=Config(QUIET))  # fmt: skip
-    client.execute()
+                            resources={"metadata": {"path": str(ROOT)}})  # fmt: skip
+    with tempfile.TemporaryDirectory() as sockets:  # no open ports; a folder apart for each of several builds at once
+        client.config = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
+        client.execute()
     for number, cell in enumerate(notebook.cells, 1):
         cell.id = f"cell-{number}"
         if cell.cell_type == "code":
