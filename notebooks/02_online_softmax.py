@@ -289,4 +289,5 @@ for n in (1024, 16384, 131072):
 #   [arXiv:2112.05682](https://arxiv.org/abs/2112.05682)
 # - Dao et al., *FlashAttention*, 2022: [arXiv:2205.14135](https://arxiv.org/abs/2205.14135)
 # - Dao, *FlashAttention-2*, 2023: [arXiv:2307.08691](https://arxiv.org/abs/2307.08691)
+# - Dao et al., *Flash-Decoding for long-context inference*, 2023: [pytorch.org](https://pytorch.org/blog/flash-decoding/)
 # - Liu, Zaharia and Abbeel, *Ring attention*, 2023: [arXiv:2310.01889](https://arxiv.org/abs/2310.01889)
