@@ -1,4 +1,4 @@
-"""Pictures of notebook 04: masks cut into tiles, the phases of a kernel, the tiles it visited, and work against N."""
+"""Pictures of notebook 04, some of 05 too: masks cut into tiles, phases, the tiles a kernel visited, work against N."""
 
 import os
 
@@ -108,10 +108,11 @@ def key(figure, entries, left=0.55):
                   frameon=False, fontsize=8.5, handlelength=1.2, columnspacing=1.1)  # fmt: skip
 
 
-def masks(cases, block):
+def masks(cases, block, title=None):
     """Each mask cut into tiles of block x block."""
+    title = title or f"{cases[0].N} queries and keys, cut into tiles of {block} x {block}"
     with house_style():
-        figure = new_figure(10.2, 3.55, f"{cases[0].N} queries and keys, cut into tiles of {block} x {block}")
+        figure = new_figure(10.2, 3.55, title)
         colours = {LETTERS[kind]: colour for kind, colour in OF_KIND.items()}
         for place, case in enumerate(cases):
             axes = square(figure, place, len(cases), case, case.name)

@@ -4,8 +4,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from grader.assignment import PROBLEMS
 from grader.grading import Request, grade
+from grader.labs import EVERY
 
 SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
 
@@ -13,10 +13,10 @@ SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
 def run(problem, *cases, source=None):
     """The Result of each case, its picture in `facts["picture"]`.
 
-    problem: "p3" to "p7". source: the text of the module, where it is not the solution's. Raises RuntimeError, with the
-    grader's sentence, where no picture came back.
+    problem: "p3" to "p7", or "x1". source: the text of the module, where it is not the solution's. Raises RuntimeError,
+    with the grader's sentence, where no picture came back.
     """
-    asked = replace(PROBLEMS[problem], cases=cases, memory_cases=())
+    asked = replace(EVERY[problem], cases=cases, memory_cases=())
     with tempfile.TemporaryDirectory() as folder:
         submission = SOLUTIONS
         if source is not None:
@@ -32,7 +32,7 @@ def run(problem, *cases, source=None):
 
 def source_of(problem):
     """The text of a solution, to be changed and run."""
-    return (SOLUTIONS / PROBLEMS[problem].module).read_text(encoding="utf-8")
+    return (SOLUTIONS / EVERY[problem].module).read_text(encoding="utf-8")
 
 
 def tiles_visited(result):

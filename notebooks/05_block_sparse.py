@@ -1,0 +1,157 @@
+# %% [markdown]
+# # 5. Block-sparse patterns
+#
+# **When a mask has no formula, how does a kernel know which tiles to skip, and does skipping save the time it
+# promises?**
+
+# %%
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed
+from grader import patterns, tile_map
+from grader.labs import SparseCase
+from notebooks.pictures import block_sparse, masks_and_phases, traced
+from solutions.x1_block_sparse import tiles_of_predicate
+
+four = {"documents": (512, patterns.Documents((256, 68, 188)))}
+four["text, image, text"] = (512, patterns.Interleaved((133, 309, 70)))
+four["image, rows near by"] = (576, patterns.local(24, 24))
+four["image with CLS, blocks"] = (577, patterns.local_and_global(10, 64))
+cases = [SparseCase(name, N=n, D=16, of=of, block=(64, 64)) for name, (n, of) in four.items()]
+masks_and_phases.masks(cases, 64, "Four masks, cut into tiles of 64 x 64")
+
+# %% [markdown]
+# - **Documents.** A batch is packed: three documents of 256, 68 and 188 tokens, one after the other, none may see
+#   another.
+# - **Text, image, text.** Text is causal. An image is not read from left to right: it sees all of itself. Both see what
+#   came before.
+# - **An image, rows near by.** A vision transformer cuts a picture into patches: here 24 rows of 24. Each sees its own
+#   row, and the rows above and below.
+# - **An image with a CLS token, in blocks.** The first token stands for the whole picture. Its block sees all and is
+#   seen by all; the others see their neighbours.
+#
+# A window is the same in every row, so arithmetic finds its tiles (notebook 4). Here each row of tiles is different.
+# The kernel is therefore told: the mask is cut into tiles once, and handed over as lists.
+
+# %%
+for case in cases:
+    cut = tile_map.cut(case.visibility, case.N, case.N, 64, 64)
+    full, triangle, partial = (int((cut.kinds == kind).sum()) for kind in (1, 2, 3))
+    print(f"{case.name:23} {full:3} FULL {triangle:3} CAUSAL {partial:3} PARTIAL, density {cut.density:.2f}, "
+          f"visible pairs {1 - cut.sparsity:.2f}")  # fmt: skip
+
+# %% [markdown]
+# **Density** is the part of all *tiles* that must be visited. A tile is loaded as a whole, even for one visible pair,
+# so where tiles divide the length it is never less than the part of visible *pairs*. How well the pattern fits the grid
+# of tiles decides how far the two are apart: compare the two images. (The last one seems to break the rule: its 577
+# tokens leave a row and a column of tiles with a single token, which count like any other, and most of which are
+# empty.)
+#
+# ### Predict before you run
+# Two documents of 256 tokens each fit tiles of 64 exactly. Move the border between them by one token. What happens to
+# the number of tiles, and to their kinds?
+#
+# <details><summary>Answer</summary>
+#
+# One row of tiles now has queries of both documents. It visits every tile of its row, and each of them shows only a
+# part. The same holds for one column of tiles. The visible pairs hardly change; the tiles do.
+# </details>
+
+# %%
+for border in (256, 257, 288, 320):
+    cut = tile_map.cut(patterns.Documents((border, 512 - border)), 512, 512, 64, 64)
+    full, partial = (int((cut.kinds == kind).sum()) for kind in (patterns.FULL, patterns.PARTIAL))
+    pairs = 1 - cut.sparsity
+    print(f"border at {border}: {full} FULL and {partial} PARTIAL tiles, density {cut.density:.3f}, pairs {pairs:.3f}")
+
+# %% [markdown]
+# ## The lists
+# For each row of tiles, the list has the FULL ones first, then the CAUSAL ones, then the PARTIAL ones. So the kernel
+# runs three loops, and asks of no tile what it is. Only PARTIAL tiles bring their mask along, a bit for each pair. Here
+# are the lists of the documents, as the solution of the lab X1 makes them:
+
+# %%
+documents = cases[0]
+tiles = tiles_of_predicate(documents.visibility.mask, 512, 512)
+for i, (full, triangle, partial, end) in enumerate(tiles.starts[0].tolist()):
+    ends = ((full, triangle), (triangle, partial), (partial, end))
+    lists = [tiles.columns[a:b].tolist() for a, b in ends]
+    print(f"queries {64 * i:3} on: FULL {lists[0]}, CAUSAL {lists[1]}, PARTIAL {lists[2]}")
+
+# %% [markdown]
+# The kernel never sees the mask itself. Did it visit these tiles, and no others? It runs in Triton's interpreter,
+# through the course's grader, which watches every load:
+
+# %%
+results = traced.run("x1", *cases)
+for case, result in zip(cases, results, strict=True):
+    visited, needed = traced.tiles_visited(result), traced.tiles_needed(result)
+    print(f"{case.name:23} {result.outcome.value}: {visited} tiles visited, {needed} needed")
+masks_and_phases.visits(cases, results, list(four))
+
+# %% [markdown]
+# ## Density against time
+# Tiles counted are a promise. What follows was measured on a GPU: FULL tiles at random places, from all of them down to
+# one in twenty; the time over that of the same kernel with all of them. `fast` is the course's form for Hopper GPUs,
+# `swizzled` the last step before it in plain Triton.
+
+# %% [markdown]
+# ### Predict before you run
+# If half of the tiles took half of the time, every kernel would lie on one straight line. Where does it leave that
+# line, and why there?
+#
+# <details><summary>Answer</summary>
+#
+# Where few tiles are left for each program. What does not shrink with them counts more and more: starting a program,
+# loading its queries, reading its lists, filling the pipeline of loads, writing the output. Half of the tiles cost
+# little more than half of the time; one in twenty costs clearly more than a twentieth. The next cell has the numbers.
+# </details>
+
+# %%
+rows, machine = block_sparse.measured()
+print(f"{machine['gpu']}, triton {machine['triton']}, {machine['date']}")
+block_sparse.by_density(rows)
+
+# %%
+whole = block_sparse.at(rows, "by density", 16384, 64, "fast at 1").median_us
+for density in ("0.75", "0.5", "0.25", "0.1", "0.05"):
+    row = block_sparse.at(rows, "by density", 16384, 64, f"fast at {density}")
+    print(f"density {row.density:.2f}: {row.median_us:7.1f} us, {row.median_us / whole:.3f} of the time at density 1")
+
+# %% [markdown]
+# That compares a kernel with itself. A fair judge compares it with the kernel one would use otherwise: a dense one,
+# that computes every pair and needs no lists.
+
+# %%
+block_sparse.against_dense(rows, 16384)
+
+# %% [markdown]
+# The mark at density 1 is the price of the lists: the same work, with and without them. Every pattern lies above the
+# dotted line. Furthest are the two random ones, of whose tiles about half or more are PARTIAL or CAUSAL: these need
+# their mask, and their hidden pairs are computed all the same.
+#
+# Short sequences profit less: fewer tiles share the fixed costs.
+
+# %%
+for n in (512, 2048, 8192, 16384):
+    row = block_sparse.at(rows, "documents", n, 64, "fast")
+    dense = block_sparse.at(rows, "documents", n, 64, "fast_attention dense")
+    part = f"{row.median_us / dense.median_us:.2f} of the dense kernel's time"
+    print(f"documents, N = {n:5}: density {row.density:.2f}, {row.median_us:6.1f} us, {part}")
+
+# %% [markdown]
+# ## Now build it
+# 1. `make grade P=x1`: the cut into tiles, the lists, and the kernel that walks them. It is a lab, for no points.
+# 2. A query may see no key at all. What are its maximum, its sum and its output? (`make grade P=x1` asks.)
+# 3. Sort the tokens of the third picture, so that patches near each other in the image are near each other in the
+#    sequence: blocks of 8 x 8 patches in place of rows. What would its tiles look like?
+# 4. `python -m report.vit_example` runs three images of different sizes in one batch.
+#
+# ## References
+# - Dao et al., [FlashAttention](https://arxiv.org/abs/2205.14135), 2022: section 3.3 has the block-sparse form.
+# - Dong et al., [FlexAttention](https://arxiv.org/abs/2412.05496), 2024: tiles that need a mask and tiles that do not.
+# - Zaheer et al., [Big Bird](https://arxiv.org/abs/2007.14062), 2020: local, global and random blocks.
+# - Dosovitskiy et al., [An Image is Worth 16x16 Words](https://arxiv.org/abs/2010.11929), 2020: vision transformers and
+#   their CLS token.
+# - Zhou et al., [Transfusion](https://arxiv.org/abs/2408.11039), 2024: images that see all of themselves between causal
+#   text.
