@@ -2,7 +2,6 @@
 
 import io
 
-from IPython.display import Image
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from report.drawing import house_style
@@ -12,6 +11,8 @@ DOTS = 150  # per inch: sharp at twice the width of a page
 
 def png(figure, words):
     """The figure as an image no wider than the page; words: what it shows, in a sentence."""
+    from IPython.display import Image  # not where the pictures' tests run
+
     drawn = io.BytesIO()
     with house_style():
         FigureCanvasAgg(figure).print_figure(drawn, dpi=DOTS, format="png", metadata={"Software": None})
