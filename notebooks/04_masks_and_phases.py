@@ -14,8 +14,8 @@ import torch
 
 from grader import tile_map
 from grader.assignment import Case
-from notebooks.pictures import masks_and_phases, traced
-from solutions.p5_gqa import flash_attention_forward
+from notebooks.pictures import masks_and_phases
+from report import tile_figures, traced
 
 no_mask = Case("no mask", N=256, D=16)
 causal = Case("causal", N=256, D=16, causal=True)
@@ -101,7 +101,7 @@ inside = min(-(-for_all // BLOCK_K) * BLOCK_K, diagonal)
 print(f"the first query looks back to key {q_start - W + 1}: the first tile begins at {first}")
 print(f"the last looks back to key {for_all}: tiles without a mask begin at {inside}")
 print(f"edge {first} to {inside - 1}, inside {inside} to {diagonal - 1}, diagonal from {diagonal}")
-print("visited:", dict(masks_and_phases.phase_tiles(window, BLOCK_Q, BLOCK_K))[q_start])
+print("visited:", dict(tile_figures.phase_tiles(window, BLOCK_Q, BLOCK_K))[q_start])
 
 # %% [markdown]
 # ### Predict before you run
@@ -161,6 +161,8 @@ masks_and_phases.heads(8, [8, 2, 1])
 # solution of P5, in the interpreter.
 
 # %%
+from solutions.p5_gqa import flash_attention_forward
+
 torch.manual_seed(0)
 q, k, v = torch.randn(1, 8, 40, 16), torch.randn(1, 2, 40, 16), torch.randn(1, 2, 40, 16)
 before = flash_attention_forward(q, k, v)
@@ -180,7 +182,7 @@ problems = ["p4", "p6", "p7"]
 cases = [causal, window, sinks]
 results = [traced.run(problem, case)[0] for problem, case in zip(problems, cases, strict=True)]
 for name, case, result in zip(names, cases, results, strict=True):
-    visited, planned = traced.tiles_visited(result), masks_and_phases.tiles_of(case, 32, 32)
+    visited, planned = traced.tiles_visited(result), tile_figures.tiles_of(case, 32, 32)
     print(f"{name:22} {result.outcome.value}: {visited} tiles visited, {planned} in the plan")
 masks_and_phases.visits(cases, results, names)
 
@@ -254,7 +256,7 @@ masks_and_phases.work(families, [64 * 2**i for i in range(9)], 32, measured)
 
 # %%
 for n in (1024, 4096, 16384):
-    counts = {name: masks_and_phases.tiles_of(made(n), 32, 32) for name, made in families.items()}
+    counts = {name: tile_figures.tiles_of(made(n), 32, 32) for name, made in families.items()}
     share = counts["window 128"] / counts["causal"]
     print(f"N = {n:5}: causal {counts['causal']:7,} tiles, window {counts['window 128']:6,}: {share:.1%}")
 

@@ -10,7 +10,8 @@ import os
 os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed
 from grader import patterns, tile_map
 from grader.labs import SparseCase
-from notebooks.pictures import block_sparse, masks_and_phases, traced
+from notebooks.pictures import block_sparse, masks_and_phases
+from report import traced
 from solutions.x1_block_sparse import tiles_of_predicate
 
 four = {"documents": (512, patterns.Documents((256, 68, 188)))}

@@ -4,7 +4,7 @@ import pytest
 
 from grader.assignment import Case
 from notebooks.pictures import masks_and_phases as pictures
-from notebooks.pictures import traced
+from report import tile_figures, traced
 
 SHAPES = [(32, 32), (64, 32), (32, 64), (16, 128)]
 
@@ -19,17 +19,17 @@ def causal(N, window=None, sinks=None):
 def test_phases_visit_what_is_not_empty_and_nothing_twice(N, window, sinks, block_q, block_k):
     case = causal(N, window, sinks)
     kinds = {(q, k): letter for q, tiles in pictures.kind_tiles(case, block_q, block_k) for k, letter in tiles}
-    visited = [(q, k, phase) for q, tiles in pictures.phase_tiles(case, block_q, block_k) for k, phase in tiles]
+    visited = [(q, k, phase) for q, tiles in tile_figures.phase_tiles(case, block_q, block_k) for k, phase in tiles]
     assert sorted((q, k) for q, k, _ in visited) == sorted(kinds)
     assert all(kinds[q, k] == "F" for q, k, phase in visited if phase == ">")
-    assert pictures.tiles_of(case, block_q, block_k) == len(visited)
+    assert tile_figures.tiles_of(case, block_q, block_k) == len(visited)
 
 
 def test_traces_agree_with_the_plan():
     for problem, case in (("p4", causal(100)), ("p6", causal(100, 40)), ("p7", causal(100, 20, 37))):
         (result,) = traced.run(problem, case)
         assert result.outcome.value == "passed"
-        assert traced.tiles_visited(result) == traced.tiles_needed(result) == pictures.tiles_of(case, 32, 32)
+        assert traced.tiles_visited(result) == traced.tiles_needed(result) == tile_figures.tiles_of(case, 32, 32)
 
 
 def test_a_kernel_that_cannot_run_says_so():

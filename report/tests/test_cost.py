@@ -1,0 +1,54 @@
+"""The report's formula for tiles, FLOPs, exponentials and bytes, against kernels that ran with every load counted."""
+
+import pytest
+
+from grader.assignment import Case
+from report import cost, traced
+
+TILES = "TILES_INTERPRETER = (32, 32, 4, 1)"
+SHAPES = [(32, 32), (64, 32), (32, 64)]
+
+
+def causal(name, **more):
+    return Case(name, **{"N": 200, "D": 16, "causal": True} | more)
+
+
+CASES = {
+    "p3": [Case("whole tiles", N=128, D=32), Case("ragged", B=2, Hq=2, N=107, D=16, dtype="float32")],
+    "p4": [causal("whole tiles", N=128), causal("ragged", B=2, Hq=3, N=135), Case("not causal", N=70, D=16)],
+    "p5": [causal("grouped heads", Hq=4, Hkv=2, N=129)],
+    "p6": [causal("window", window=40), causal("window of a tile", window=64), causal("window of one", window=1),
+           causal("wider than N", window=999), causal("odd", B=2, Hq=2, Hkv=1, N=129, window=33)],
+    "p7": [causal("sinks", window=20, sinks=37), causal("no sinks", window=50, sinks=0),
+           causal("sinks in the window", window=60, sinks=70), causal("more sinks than keys", window=9, sinks=999)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("block_q, block_k", SHAPES)
+@pytest.mark.parametrize("problem", CASES)
+def test_the_formula_is_what_the_kernel_does(problem, block_q, block_k):
+    source = traced.source_of(problem)
+    assert source.count(TILES) == 1
+    source = source.replace(TILES, f"TILES_INTERPRETER = ({block_q}, {block_k}, 4, 1)")
+    for case, result in zip(CASES[problem], traced.run(problem, *CASES[problem], source=source), strict=True):
+        assert result.outcome.value == "passed", result.sentence
+        assert traced.counted(case, result) == cost.cost(case, block_q, block_k), case.name
+
+
+@pytest.mark.parametrize("n, m", [(1, 1), (5, 2), (8, 8), (8, 12)])
+def test_the_closed_forms_of_whole_tiles(n, m):
+    """n tiles a side, a window of m tiles: the triangle, and the band of m + 1 tiles a row."""
+    N, t = 32 * n, 32
+    assert cost.cost(Case("full", N=N), t, t).tiles == n * n
+    assert cost.cost(causal("causal", N=N), t, t).tiles == n * (n + 1) // 2
+    band = sum(min(i, m) + 1 for i in range(n))
+    assert cost.cost(causal("window", N=N, window=m * t), t, t).tiles == band
+    sinks = sum(min(2, max(0, i - m)) for i in range(n))
+    assert cost.cost(causal("sinks", N=N, window=m * t, sinks=t + 1), t, t).tiles == band + sinks
+
+
+def test_what_is_needed_at_least():
+    case = causal("GQA", B=2, Hq=4, Hkv=2, N=10)
+    assert cost.least_bytes(case) == 2 * (2 * 4 + 2 * 2) * 10 * 16 * 2
+    assert cost.useful_flops(case) == 4 * 2 * 4 * 16 * 55
+    assert cost.matrix_bytes(case) == 4 * 2 * 4 * 100
