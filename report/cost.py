@@ -15,15 +15,18 @@ def phases(case, q_start, block_q, block_k):
     if not case.causal:
         full_end = case.num_keys // block_k * block_k
         return {">": range(0, full_end, block_k), "r": range(full_end, case.num_keys, block_k)}
-    window = min(case.window or case.N, case.N)
-    first = max(0, q_start - window + 1) // block_k * block_k
     diagonal = q_start // block_k * block_k
+    last = range(diagonal, min(q_start + block_q, case.N), block_k)
+    if case.window is None:
+        return {">": range(0, diagonal, block_k), "D": last}
+    window = min(case.window, case.N)
+    first = max(0, q_start - window + 1) // block_k * block_k
     inside = min(up(max(0, q_start + block_q - window), block_k), diagonal)
     return {
         "S": range(0, min(case.sinks or 0, first), block_k),
         "E": range(first, inside, block_k),
         ">": range(inside, diagonal, block_k),
-        "D": range(diagonal, min(q_start + block_q, case.N), block_k),
+        "D": last,
     }
 
 

@@ -175,6 +175,6 @@ def save(figure, path):
 def small(svg):
     """The same SVG in fewer bytes: no indents, comments, names of groups, rotations by nothing; short numbers."""
     svg = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", svg)
-    svg = re.sub(r"(?<=[ \"(])(-?\d+\.\d{2})\d+", r"\1", svg)
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(?<=[ \"(])(-?\d+\.\d{2})\d+", r"\1", tag[0]), svg)  # not the text
     svg = re.sub(r"<!--.*?-->|(?<=<g) id=\"(text|patch|line2d)_\d+\"", "", svg, flags=re.DOTALL)
     return re.sub(r"\n\s+", "\n", svg).replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")

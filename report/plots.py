@@ -14,8 +14,11 @@ from report.measured import mask, shape
 from report.table import BadTable
 
 FIGURES = "figures"
-# Drawn beside these, by report.orders and report.sparse_page.
-OTHERS = ("orders.svg", "block-sparse-64.svg", "block-sparse-128.svg", "block-sparse-density.svg")
+# Drawn beside these, by report.orders, report.sparse_page and report.write_up.
+OTHERS = (
+    "orders.svg", "block-sparse-64.svg", "block-sparse-128.svg", "block-sparse-density.svg",
+    "report-ladder.svg", "report-phases.svg", "report-one-program.svg", "report-tiles.svg",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,8 @@ def phase_maps(cases, blocks, title):
             axes = square(figure, place, max(2, len(cases)), case, case.name)
             put(axes, case, rows, block_q, block_k, {letter: colour for letter, (_, colour) in PHASES.items()})
             axes.text(0.97, 0.96, f"{sum(len(tiles) for _, tiles in rows)} tiles", transform=axes.transAxes,
-                      ha="right", va="top", size=8.5, color=SOFT)  # fmt: skip
+                      ha="right", va="top", size=8.5, color=SOFT, zorder=5,
+                      bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5})  # fmt: skip
             drawn |= {letter for _, tiles in rows for _, letter in tiles}
         key(figure, [(colour, f"{letter}: {words}") for letter, (words, colour) in PHASES.items() if letter in drawn])
         return figure

@@ -1,0 +1,142 @@
+"""The model report: the committed one, what it is made of, and how it fails where text and code part."""
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from report import cost, coverage, excerpts, plots, table, write_up, write_up_figures, write_up_runs, write_up_tables
+from report.coverage import Shape
+from report.ladder_rows import RUNGS, LadderRow
+
+
+@pytest.fixture(scope="module")
+def ladder():
+    return write_up_tables.load_ladder()
+
+
+def test_the_committed_report_is_what_the_command_writes(capsys):
+    assert write_up.main(["--check"]) == 0, capsys.readouterr().out
+
+
+def test_its_pictures_survive_those_of_the_sweep():
+    assert set(plots.OTHERS) >= write_up_figures.FIGURES
+    page = (write_up.HERE / write_up.PAGE).read_text(encoding="utf-8")
+    for name in re.findall(r"\]\((figures/[^)]+)\)", page):
+        assert (write_up.HERE / name).is_file()
+    assert set(re.findall(r"figures/(report-[^)]+)", page)) == write_up_figures.FIGURES
+
+
+# Excerpts ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("problem", write_up_tables.TRITON)
+def test_the_seven_steps_are_in_every_kernel(problem):
+    for name in excerpts.STEPS:
+        text = excerpts.step(problem, name)
+        assert text and "gap" not in text and "v = tl.load" not in text, name
+
+
+def test_what_changes_is_found_by_comparing():
+    found = {
+        (after, name) for before, after in pairwise(write_up_tables.TRITON) for name in excerpts.STEPS
+        if excerpts.changed(after, before, name)
+    }  # fmt: skip
+    assert found == {
+        ("P4", "stream K and V"), ("P4", "scores and mask"), ("P5", "indices"), ("P6", "stream K and V"),
+        ("P6", "scores and mask"), ("P6", "online update"), ("P7", "stream K and V"), ("P7", "scores and mask"),
+    }  # fmt: skip
+
+
+def test_lines_that_are_gone_are_named():
+    with pytest.raises(excerpts.NotThere, match=r"p4_causal\.py has no lines from 'no such line'"):
+        excerpts.cut("P4", "no such line", "acc")
+
+
+# The argument about P7, put to a program -----------------------------------------------------------------------------
+
+
+def counted_twice(case, q_start, block_q, block_k):
+    found = cost.phases(case, q_start, block_q, block_k)
+    return found | {"S": range(0, case.sinks or 0, block_k)} if "S" in found else found
+
+
+def from_tile_numbers(case, q_start, block_q, block_k):
+    found = cost.phases(case, q_start, block_q, block_k)
+    if "E" in found:
+        first = max(0, q_start // block_k - case.window // block_k) * block_k
+        found["E"] = range(first, found["E"].stop, block_k)
+    return found
+
+
+def one_too_many_without_a_mask(case, q_start, block_q, block_k):
+    found = cost.phases(case, q_start, block_q, block_k)
+    if not found.get("E"):
+        return found
+    stop = found["E"].stop - block_k
+    return found | {"E": range(found["E"].start, stop, block_k), ">": range(stop, found[">"].stop, block_k)}
+
+
+def no_diagonal(case, q_start, block_q, block_k):
+    return cost.phases(case, q_start, block_q, block_k) | {"D": range(0)}
+
+
+@pytest.mark.parametrize("wrong", [counted_twice, from_tile_numbers, one_too_many_without_a_mask, no_diagonal])
+def test_wrong_phases_are_caught(wrong):
+    assert coverage.checked(cost.phases)[1] is None
+    assert coverage.checked(wrong)[1] is not None
+
+
+def test_rows_that_see_nothing_in_their_first_tile():
+    assert coverage.blind_rows(Shape(64), cost.phases, 32, 32) == 0
+    assert coverage.blind_rows(Shape(64, window=1), cost.phases, 32, 32) == 0
+    assert (
+        coverage.blind_rows(Shape(64, window=2), cost.phases, 32, 32) == 31
+    )  # of queries 32 to 63 only 32 sees key 31
+
+
+# Tables --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_rung_that_was_not_measured_stops_the_report(tmp_path, ladder):
+    rows = [
+        replace(row, status="failed", reason="wrong") if row.kernel == "P6" else row for row in ladder.rows.values()
+    ]
+    table.write_whole(tmp_path / "ladder.csv", rows, LadderRow)
+    with pytest.raises(table.BadTable, match="lacks P6 at 2048, P6 at 8192"):
+        write_up_tables.load_ladder(tmp_path)
+    (tmp_path / "ladder.csv").write_text("")
+    with pytest.raises(table.BadTable):
+        write_up_tables.load_ladder(tmp_path)
+
+
+def test_every_rung_is_in_the_tables(ladder):
+    for n in ladder.lengths:
+        assert all(f"| {name}: " in write_up_tables.rungs(ladder, n) for name in write_up_tables.PROBLEMS)
+    assert write_up_tables.fast_form(ladder).count("| as P") == sum(name.startswith("fast") for name in RUNGS)
+
+
+def test_a_first_tile_from_tile_numbers_loses_what_is_left_of_the_window():
+    lines = write_up_tables.mixed_up(128, 32, (32, 40, 33)).splitlines()[2:]
+    assert [line.split(" | ")[1:] for line in lines] == [
+        ["0", "0", "0", "0 |"],
+        ["56", "0", "0", "0 |"],  # 7 + 6 + ... + 1, twice
+        ["0", "0", "0", "2 |"],
+    ]
+
+
+def test_a_trace_that_is_not_the_formulas_stops_the_report(monkeypatch):
+    right = write_up_runs.cost
+    monkeypatch.setattr(write_up_runs, "cost", lambda *of: replace(right(*of), tiles=right(*of).tiles + 1))
+    with pytest.raises(write_up_runs.Disagrees, match="p3 did"):
+        write_up_runs.counted()
+
+
+def test_a_fault_is_one_sentence(monkeypatch, capsys):
+    def fail():
+        raise write_up_runs.Disagrees("p7 did something else")
+
+    monkeypatch.setattr(write_up, "files", fail)
+    assert write_up.main([]) == 2
+    assert capsys.readouterr().err == "report: p7 did something else\n"
