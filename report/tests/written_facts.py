@@ -1,17 +1,18 @@
 """What rubric.md and template.md say in numbers, computed: each fact is the sentence as it must stand there."""
 
 import math
+import tempfile
 from dataclasses import replace
 from itertools import accumulate
+from pathlib import Path
 
 import torch
 
 from grader import inputs, tile_map
 from grader.assignment import PROBLEMS, Case
 from grader.suspect_phases import phases
+from grader.tests.support import grade_text, solution
 from grader.visibility import Visibility
-from notebooks.pictures import traced
-from notebooks.pictures.masks_and_phases import tiles_of
 from report import table
 from report.shared_memory import ROOT
 
@@ -65,12 +66,20 @@ def kinds(N, window, block_q, block_k):
     return tile_map.cut(Visibility(True, window), N, N, block_q, block_k).kinds != tile_map.EMPTY
 
 
+def visited(case, block_q, block_k):
+    """How many tiles of keys each program visits, by the bounds of the reference's phases."""
+    p = phases(case, torch.arange(0, case.N, block_q), torch.tensor([0]), block_q, block_k)
+    k_end = p.end.clamp(max=case.N)
+    return ((p.sinks - p.first) // block_k - -k_end // block_k).flatten()
+
+
 def tiles_counted():
     case = case_of("p6", "window not a multiple of a tile")
     assert (case.N, case.window) == (300, 77)
     said, pairs = [], {}
     for block_q, block_k in ((32, 32), (64, 32), (32, 64)):
         rows = kinds(case.N, case.window, block_q, block_k).sum(1).tolist()
+        assert rows == visited(case, block_q, block_k).tolist()
         said.append((f"{' '.join(map(str, rows))}", sum(rows)))
         pairs[block_q, block_k] = sum(rows) * block_q * block_k
         yield f"{said[-1][0]} = {said[-1][1]}" if block_q != 64 else f"says {said[-1][0]} = {said[-1][1]}"
@@ -85,7 +94,7 @@ def tiles_counted():
         f"{160 + 32 - 77} rounded up to {int(p.inside)}, diagonal = {int(p.diagonal)}, k_end = {int(p.end)}"
     )
     wide = Case("", N=4096, causal=True, window=1024)
-    share = tiles_of(wide, 64, 32) / tiles_of(wide, 32, 32)
+    share = visited(wide, 64, 32).sum() / visited(wide, 32, 32).sum()
     yield f"so with N = 4096 and a window of 1024 it should be near one half; it is {share:.2f}"
 
 
@@ -187,9 +196,8 @@ def who_counts_key_4():
 
 def work():
     """The solutions of P3 and P4, traced."""
-    (full,) = traced.run("p3", case_of("p3", "whole tiles"))
-    whole, ragged = traced.run("p4", case_of("p4", "whole tiles"), case_of("p4", "ragged tail"))
-    (_, no_mask), (need, total), (need_r, total_r) = map(need_and_total, (full, whole, ragged))
+    _, no_mask = traced("p3", "whole tiles")
+    (need, total), (need_r, total_r) = (traced("p4", name) for name in ("whole tiles", "ragged tail"))
     yield (
         f"{need['visited_tiles']} tiles, {need['loaded_bytes']:,} bytes of K and V, {total['dot_flops']:,} FLOPs in "
         f"dots where visible pairs take {need['pair_flops']:,} ({total['dot_flops'] / need['pair_flops']:.2f} times"
@@ -209,8 +217,11 @@ def work():
     yield f"The matrix: {B * H * N * N * 4 / 2**30:g} GiB; Q, K, V and O: {4 * B * H * N * D * 2 / 2**20:g} MiB"
 
 
-def need_and_total(result):
-    picture = result.facts["picture"]
+def traced(problem, name):
+    """(what the mask needs, what was counted), of a case of the solution's, as report.html has them."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = grade_text(Path(folder), problem, solution(problem), [name])
+    (picture,) = (result.facts["picture"] for result in results if result.aspect.of_a_case)
     (total,) = picture["totals"].values()
     return picture["need"], total
 
@@ -223,7 +234,7 @@ def times():
         return found
 
     def tiles(N, window, block):
-        return tiles_of(Case("", N=N, causal=True, window=window), block, block)
+        return int(visited(Case("", N=N, causal=True, window=window), block, block).sum())
 
     a, b, c = (row("P4", "B=4 H=16 D=128", n) for n in (4096, 8192, 16384))
     x, y, z = (tiles(n, None, 128) for n in (4096, 8192, 16384))
