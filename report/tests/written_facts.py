@@ -1,19 +1,15 @@
 """What rubric.md and template.md say in numbers, computed: each fact is the sentence as it must stand there."""
 
 import math
-import tempfile
 from dataclasses import replace
 from itertools import accumulate
-from pathlib import Path
 
 import torch
 
 from grader import inputs, tile_map
 from grader.assignment import PROBLEMS, Case
-from grader.suspect_phases import phases
-from grader.tests.support import grade_text, solution
 from grader.visibility import Visibility
-from report import table
+from report import cost, table, traced
 from report.shared_memory import ROOT
 
 SWEEP = ROOT / "report" / "results" / "h200" / "sweep.csv"
@@ -68,9 +64,8 @@ def kinds(N, window, block_q, block_k):
 
 def visited(case, block_q, block_k):
     """How many tiles of keys each program visits, by the bounds of the reference's phases."""
-    p = phases(case, torch.arange(0, case.N, block_q), torch.tensor([0]), block_q, block_k)
-    k_end = p.end.clamp(max=case.N)
-    return ((p.sinks - p.first) // block_k - -k_end // block_k).flatten()
+    starts = range(0, case.N, block_q)
+    return [sum(map(len, cost.phases(case, start, block_q, block_k).values())) for start in starts]
 
 
 def tiles_counted():
@@ -79,7 +74,7 @@ def tiles_counted():
     said, pairs = [], {}
     for block_q, block_k in ((32, 32), (64, 32), (32, 64)):
         rows = kinds(case.N, case.window, block_q, block_k).sum(1).tolist()
-        assert rows == visited(case, block_q, block_k).tolist()
+        assert rows == visited(case, block_q, block_k)
         said.append((f"{' '.join(map(str, rows))}", sum(rows)))
         pairs[block_q, block_k] = sum(rows) * block_q * block_k
         yield f"{said[-1][0]} = {said[-1][1]}" if block_q != 64 else f"says {said[-1][0]} = {said[-1][1]}"
@@ -88,13 +83,13 @@ def tiles_counted():
     assert pairs[64, 32] == pairs[32, 64] > pairs[32, 32]
     visible = case.visibility.pairs(case.N, case.N)
     yield f"{x} tiles of 1024 are {pairs[32, 32]:,}; {y} of 2048 are {pairs[64, 32]:,}; visible are {visible:,}"
-    p = phases(case, torch.tensor([160]), torch.tensor([0]), 32, 32)
+    p = cost.phases(case, 160, 32, 32)
     yield (
-        f"the one from query 160 with 32 x 32: first = {160 - 77 + 1} rounded down to {int(p.first)}, inside = "
-        f"{160 + 32 - 77} rounded up to {int(p.inside)}, diagonal = {int(p.diagonal)}, k_end = {int(p.end)}"
+        f"the one from query 160 with 32 x 32: first = {160 - 77 + 1} rounded down to {p['E'].start}, inside = "
+        f"{160 + 32 - 77} rounded up to {p['>'].start}, diagonal = {p['D'].start}, k_end = {p['D'].stop}"
     )
     wide = Case("", N=4096, causal=True, window=1024)
-    share = visited(wide, 64, 32).sum() / visited(wide, 32, 32).sum()
+    share = sum(visited(wide, 64, 32)) / sum(visited(wide, 32, 32))
     yield f"so with N = 4096 and a window of 1024 it should be near one half; it is {share:.2f}"
 
 
@@ -173,20 +168,17 @@ def heads():
 
 
 def who_counts_key_4():
-    starts = torch.arange(0, FIGURE_OF_P7.N, 4)
-    p, counted = phases(FIGURE_OF_P7, starts, torch.tensor([0]), 4, 4), []
-    bounds = torch.cat([p.sinks, p.first, p.inside, p.diagonal, p.end], 1).tolist()
-    for sinks, first, inside, diagonal, end in bounds:
-        stretches = {"S": (0, sinks), "E": (first, inside), ">": (inside, diagonal), "D": (diagonal, end)}
-        counted.append("".join(letter for letter, (a, b) in stretches.items() if a <= 4 < b))
+    programs = [cost.phases(FIGURE_OF_P7, start, 4, 4) for start in range(0, FIGURE_OF_P7.N, 4)]
+    counted = ["".join(letter for letter, tiles in p.items() if 4 in tiles) for p in programs]  # 4: where tile 1 begins
     assert counted == ["", "D", "E", "S", "S"]
     yield "tile 0 nobody (it lies in the future), tile 1 the diagonal, tile 2 the window's edge, tiles 3 and 4 the"
     seen = FIGURE_OF_P7.visibility.mask(torch.arange(20), torch.arange(20))
-    twice = [k for k in range(bounds[2][1], 8) if seen[8, k]]  # the sink phase would take tile 1 up as well
+    again = set(range(0, FIGURE_OF_P7.sinks, 4)) & set(programs[2]["E"])  # if the sink phase ran to sink_size
+    twice = [k for tile in again for k in range(tile, tile + 4) if seen[8, k]]
     assert twice == [4, 5, 6, 7]
     yield "query 8 would count 4, 5, 6 and 7 twice"
     in_window = replace(FIGURE_OF_P7, sinks=0).visibility.mask(torch.arange(20), torch.arange(20))
-    by_edge = [q for q in range(20) if bounds[q // 4][1] <= 4 < bounds[q // 4][2]]
+    by_edge = [q for q in range(20) if 4 in programs[q // 4]["E"]]
     assert [q for q in by_edge if seen[q, 4] and not in_window[q, 4]] == [8, 9, 10, 11]
     yield "key 4 is lost for queries 8 to 11, and only there"
 
@@ -196,34 +188,26 @@ def who_counts_key_4():
 
 def work():
     """The solutions of P3 and P4, traced."""
-    _, no_mask = traced("p3", "whole tiles")
-    (need, total), (need_r, total_r) = (traced("p4", name) for name in ("whole tiles", "ragged tail"))
+    case, causal = case_of("p3", "whole tiles"), [case_of("p4", name) for name in ("whole tiles", "ragged tail")]
+    (full,), results = traced.run("p3", case), traced.run("p4", *causal)
+    no_mask, whole, tail = map(traced.counted, (case, *causal), (full, *results))
+    need, need_tail = (result.facts["picture"]["need"] for result in results)
     yield (
-        f"{need['visited_tiles']} tiles, {need['loaded_bytes']:,} bytes of K and V, {total['dot_flops']:,} FLOPs in "
-        f"dots where visible pairs take {need['pair_flops']:,} ({total['dot_flops'] / need['pair_flops']:.2f} times"
+        f"{whole.tiles} tiles, {need['loaded_bytes']:,} bytes of K and V, {whole.dot_flops:,} FLOPs in dots "
+        f"where visible pairs take {need['pair_flops']:,} ({whole.dot_flops / need['pair_flops']:.2f} times"
     )
-    assert total["exponentials"] == need["visited_tiles"] * (1024 + 32)
-    yield f"{total['exponentials']:,} exponentials (1024 for p and 32 for alpha in each tile)"
-    assert need_r["loaded_bytes"] == need_r["needed_bytes"]
-    times = total_r["dot_flops"] / need_r["pair_flops"]
-    yield f"{need_r['loaded_bytes']:,} bytes, as the formula with live rows says, and {total_r['dot_flops']:,} FLOPs"
-    yield f"{times:.2f} times the need"
-    case = case_of("p3", "whole tiles")
+    assert whole.exponentials == whole.tiles * (1024 + 32)
+    yield f"{whole.exponentials:,} exponentials (1024 for p and 32 for alpha in each tile)"
+    assert need_tail["loaded_bytes"] == need_tail["needed_bytes"]
+    yield f"{need_tail['loaded_bytes']:,} bytes, as the formula with live rows says, and {tail.dot_flops:,} FLOPs"
+    yield f"{tail.dot_flops / need_tail['pair_flops']:.2f} times the need"
+    assert no_mask.dot_flops == cost.useful_flops(case)
+    yield f'as many FLOPs in P3 as in P1: {no_mask.dot_flops:,} for "whole tiles"'
     pairs = case.B * case.Hq * case.N**2
-    assert no_mask["dot_flops"] == 4 * pairs * case.D
-    yield f'as many FLOPs in P3 as in P1: {no_mask["dot_flops"]:,} for "whole tiles"'
-    yield f"P3 adds exponentials for alpha, {no_mask['exponentials']:,} against {pairs:,}"
-    B, H, N, D = 4, 16, 4096, 128
-    yield f"The matrix: {B * H * N * N * 4 / 2**30:g} GiB; Q, K, V and O: {4 * B * H * N * D * 2 / 2**20:g} MiB"
-
-
-def traced(problem, name):
-    """(what the mask needs, what was counted), of a case of the solution's, as report.html has them."""
-    with tempfile.TemporaryDirectory() as folder:
-        results = grade_text(Path(folder), problem, solution(problem), [name])
-    (picture,) = (result.facts["picture"] for result in results if result.aspect.of_a_case)
-    (total,) = picture["totals"].values()
-    return picture["need"], total
+    yield f"P3 adds exponentials for alpha, {no_mask.exponentials:,} against {pairs:,}"
+    large = Case("", B=4, Hq=16, N=4096, D=128)
+    matrix, tensors = cost.matrix_bytes(large) / 2**30, cost.least_bytes(large) / 2**20
+    yield f"The matrix: {matrix:g} GiB; Q, K, V and O: {tensors:g} MiB"
 
 
 def times():
@@ -234,7 +218,7 @@ def times():
         return found
 
     def tiles(N, window, block):
-        return int(visited(Case("", N=N, causal=True, window=window), block, block).sum())
+        return sum(visited(Case("", N=N, causal=True, window=window), block, block))
 
     a, b, c = (row("P4", "B=4 H=16 D=128", n) for n in (4096, 8192, 16384))
     x, y, z = (tiles(n, None, 128) for n in (4096, 8192, 16384))
