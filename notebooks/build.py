@@ -39,6 +39,7 @@ def execute(name, folder=FOLDER):
     notebook = upgrade(jupytext.read(folder / f"{name}.py", fmt="py:percent"))
     notebook.metadata = {"kernelspec": KERNEL}
     client = NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", record_timing=False,
+                            coalesce_streams=True,  # else a line that is flushed in parts is shown in parts
                             resources={"metadata": {"path": str(ROOT)}})  # fmt: skip
     with tempfile.TemporaryDirectory() as sockets:  # no open ports; a folder apart for each of several builds at once
         client.config = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})

@@ -1,0 +1,564 @@
+# %% [markdown]
+# # 3. A first Triton kernel
+#
+# **How does one kernel become thousands of workers, and what does each of them touch?**
+#
+# A kernel is one function. It is written once and run many times at once; each run, a **program**, knows only its
+# number. From the number it works out what is its own. Here each number in x is multiplied by its column's weight and
+# added up along its row:
+
+# %%
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed
+from notebooks.pictures import first_triton_kernel as draw
+
+ROWS, COLUMNS, BLOCK_R, BLOCK_C = 18, 27, 4, 8
+draw.bands(ROWS, COLUMNS, BLOCK_R, BLOCK_C)
+
+# %% [markdown]
+# Each program owns four rows, and the four sums at the right. It holds one **tile** of 4 x 8 numbers at a time, and
+# walks along its band. Neither 18 rows nor 27 columns fit the tiles: the last ones reach past the end.
+#
+# On this page the kernel for this picture is built line by line, and then turned into FlashAttention, which has the
+# same shape: bands of queries, tiles of keys. (A weighted sum as the first example is an idea of Stanford's CS336.)
+#
+# ## As the formula says
+
+# %%
+import torch
+
+torch.manual_seed(363)
+x, w = torch.randn(ROWS, COLUMNS), torch.randn(COLUMNS)
+right = (x * w).sum(1)  # one sum for each row
+print("18 sums:", *(f"{s:.2f}" for s in right[:5]), "...")
+
+# %% [markdown]
+# ## Which rows are mine?
+#
+# `@triton.jit` makes a kernel of a function. `who[(3,)](4)` *launches* it: `(3,)` is the **grid**, the number of
+# programs; what follows are the arguments. `tl.arange` makes a row of numbers that the program holds at once.
+
+# %%
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def who(BLOCK: tl.constexpr):
+    r = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    print("program", tl.program_id(0), "owns rows", r)
+
+
+who[(3,)](4)
+
+# %% [markdown]
+# No loop over rows, and no program that gives orders. That one line is all the organisation there is. On a GPU the
+# numbers of a tile are spread over a hundred threads or more, which Triton arranges: you write for whole tiles.
+#
+# ## Where are they? Pointers and strides
+#
+# A kernel gets no matrix. It gets a **pointer**, the address of the first element, and must itself work out where the
+# others lie. Memory is one long line. A tensor's **strides** say how far to go along it for the next row, and for the
+# next column, in elements:
+#
+# ```
+# address of row r, column c  =  start + r * stride_r + c * stride_c
+# ```
+
+# %%
+numbers = torch.arange(24).view(4, 6)
+names = ["x", "x.T", "x[1:, ::2]"]
+views = [numbers, numbers.T, numbers[1:, ::2]]
+draw.layouts(views, names)
+
+# %% [markdown]
+# The same memory, three matrices: turned on its side, or with gaps, without copying a number. All that changes are the
+# strides and the start. So a kernel that takes strides as arguments works on all three; one that assumes
+# `r * COLUMNS + c` works on the first alone. (A GPU is fastest where neighbours in a tile are neighbours in memory. The
+# problems of this course promise that for the last dimension: its stride is 1.)
+#
+# ## A first kernel
+#
+# In Triton a pointer plus a tile of numbers is a tile of pointers, and `tl.load` fetches them all at once. `r[:, None]`
+# is a column and `c[None, :]` a row, as in NumPy; together they make a tile.
+
+
+# %%
+@triton.jit
+def one_tile(X, W, OUT, stride_r, stride_c, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+    r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    c = tl.arange(0, BLOCK_C)
+    x = tl.load(X + r[:, None] * stride_r + c[None, :] * stride_c)  # (BLOCK_R, BLOCK_C)
+    w = tl.load(W + c)  # (BLOCK_C,)
+    tl.store(OUT + r, tl.sum(x * w[None, :], 1))
+
+
+square, weights, out = torch.randn(32, 32), torch.randn(32), torch.empty(32)
+for name, view in {"x": square, "x.T": square.T}.items():
+    one_tile[(8,)](view, weights, out, *view.stride(), 4, 32)
+    print(f"{name:4} right:", torch.allclose(out, view @ weights, atol=1e-5))
+
+# %% [markdown]
+# It works, because 32 rows are eight times four, and 32 columns are just one tile. Now for our 18 x 27.
+#
+# ### Predict before you run
+#
+# Five programs, tiles of 4 x 32, and nothing else changed. Which of the 18 sums are wrong? What error is raised?
+#
+# To see what happens in full, the tensors of the next cell lie in a stretch of memory that is ours; `around` is what
+# stands between them.
+#
+# <details><summary>Answer</summary>
+#
+# No error at all. In each row five lanes too many read the beginning of the *next row*, and multiply it by whatever
+# follows w in memory. If zeros follow, all sums are right, and the test passes. If something else does, all are wrong.
+# And five programs store 20 sums: two numbers of somebody else are overwritten, in both cases.
+#
+# A GPU does the same, with the data of some other tensor; or, if the address belongs to nobody, it stops with "an
+# illegal memory access", perhaps long after the kernel was launched.
+# </details>
+
+
+# %%
+def launch_in(memory):
+    """Put x, w and room for the sums into memory, sevens behind them, and run the kernel without masks there."""
+    x_there, w_there, out = memory[100:586].view(ROWS, COLUMNS), memory[700:727], memory[800:818]
+    x_there.copy_(x), w_there.copy_(w)
+    memory[818:] = 7.0
+    one_tile[(5,)](x_there, w_there, out, COLUMNS, 1, 4, 32)
+    return out
+
+
+for around in (0.0, 100.0):
+    memory = torch.full((1000,), around)
+    wrong = ((launch_in(memory) - right).abs() > 1e-4).sum()
+    print(f"around = {around:5}: {wrong} sums wrong, sevens overwritten: {(memory[818:] != 7).sum()}")
+
+# %% [markdown]
+# Here is where the lanes went, by the grader's own instrument: its **trace** notes each address that a kernel touches.
+
+# %%
+from notebooks.pictures import kernel_runs
+from notebooks.pictures.watched import Watched, in_reverse
+
+out = torch.empty(ROWS)
+with Watched(one_tile) as seen:
+    one_tile[(5,)](x, w, out, *x.stride(), 4, 32)
+seen.say()
+kernel_runs.spills([seen.of("X", 0)[0], seen.of("X", 4)[0]], x.shape, (4, 32), ["program 0", "program 4, the last"])
+
+# %% [markdown]
+# What leaves a tensor, the trace reports. What stays inside, in the wrong row, is no fault of memory, only a wrong
+# result. So the grader needs both: the trace, and a comparison with the right answer on sizes that no tile divides.
+#
+# ## Masks
+#
+# `mask=` switches lanes off: they touch no memory. A load still gives them a value, that of `other=`. For a sum it is
+# 0. Without `other=` the value is **undefined**: the interpreter happens to use zeros, a GPU may leave anything there.
+# The trace fills in NaN, so that it shows:
+
+
+# %%
+@triton.jit
+def forgetful(X, W, OUT, stride_r, ROWS, COLUMNS, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+    r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    c = tl.arange(0, BLOCK_C)
+    x = tl.load(X + r[:, None] * stride_r + c[None, :], mask=(r[:, None] < ROWS) & (c[None, :] < COLUMNS))
+    w = tl.load(W + c, mask=c < COLUMNS, other=0.0)
+    tl.store(OUT + r, tl.sum(x * w[None, :], 1), mask=r < ROWS)
+
+
+forgetful[(5,)](x, w, out, COLUMNS, ROWS, COLUMNS, 4, 32)
+print("interpreter alone:", *(f"{s:.2f}" for s in out[:5]), "...")
+with Watched(forgetful) as seen:
+    forgetful[(5,)](x, w, out, COLUMNS, ROWS, COLUMNS, 4, 32)
+print("with the trace:   ", *(f"{s:.2f}" for s in out[:5]), "...")
+seen.say()
+
+# %% [markdown]
+# (Zero weights do not help: NaN times 0 is NaN.)
+#
+# ## A loop over tiles
+#
+# A row of a hundred thousand numbers does not fit into one tile. So the program takes a tile of columns at a time, and
+# carries what it has so far in an **accumulator**. This is the whole kernel of the picture at the top:
+
+
+# %%
+@triton.jit
+def weighted_sum(X, W, OUT, stride_r, stride_c, ROWS, COLUMNS, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+    r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)  # (BLOCK_R,), my rows
+    acc = tl.zeros([BLOCK_R], tl.float32)
+    for start in range(0, COLUMNS, BLOCK_C):
+        c = start + tl.arange(0, BLOCK_C)  # (BLOCK_C,), this tile's columns
+        here = (r[:, None] < ROWS) & (c[None, :] < COLUMNS)
+        x = tl.load(X + r[:, None] * stride_r + c[None, :] * stride_c, mask=here, other=0.0)
+        w = tl.load(W + c, mask=c < COLUMNS, other=0.0)
+        acc += tl.sum(x * w[None, :], 1)
+    tl.store(OUT + r, acc, mask=r < ROWS)
+
+
+# %% [markdown]
+# How many programs? Enough for all rows: 18 / 4, rounded up, which is `triton.cdiv`. The caller chooses the grid; the
+# kernel's masks take care of what the rounding adds.
+
+
+# %%
+def row_sums(x, w, block_r=BLOCK_R, block_c=BLOCK_C):
+    out = torch.full((x.shape[0],), torch.nan)
+    grid = (triton.cdiv(x.shape[0], block_r),)
+    weighted_sum[grid](x, w, out, *x.stride(), *x.shape, block_r, block_c)
+    return out
+
+
+wide = torch.randn(2 * ROWS, 2 * COLUMNS)
+for name, view in {"x": x, "turned on its side": x.T.contiguous().T, "with gaps": wide[::2, ::2]}.items():
+    agree = torch.allclose(row_sums(view, w), view @ w, atol=1e-5)
+    print(f"{name:19} strides {view.stride()!s:9}", agree)
+for block_r, block_c in ((1, 1), (2, 16), (32, 32)):
+    print(f"tiles of {block_r:2} x {block_c:2}:", torch.allclose(row_sums(x, w, block_r, block_c), right, atol=1e-5))
+
+# %% [markdown]
+# ### Constants, and powers of two
+#
+# `BLOCK_R` and `BLOCK_C` are marked `tl.constexpr`: they are known when the kernel is compiled, because the shapes of
+# tiles decide which registers and instructions are used. Other values make another compiled kernel. `ROWS` and
+# `COLUMNS` are ordinary numbers, and one compiled kernel serves many of them. (Triton makes others for a 1 and for
+# multiples of 16, where addresses are simpler.) The sides of a tile must be such constants, and powers of two. Both are
+# checked even here:
+
+
+# %%
+@triton.jit
+def of_columns(COLUMNS: tl.constexpr):
+    tl.arange(0, COLUMNS)
+
+
+@triton.jit
+def of_a_number(COLUMNS):
+    tl.arange(0, COLUMNS)
+
+
+for kernel, size in ((of_columns, 32), (of_columns, 27), (of_a_number, 32)):
+    try:
+        print(f"{kernel.__name__}({size}):", kernel[(1,)](size) or "no error")
+    except triton.runtime.errors.InterpreterError as error:
+        print(f"{kernel.__name__}({size}):", error)
+
+# %% [markdown]
+# That is why every kernel has masks: tiles come in powers of two, and tensors in any size.
+#
+# ## The grid
+#
+# A grid may have up to three dimensions. In P3 a program is a tile of queries of one head of one batch:
+
+# %%
+draw.grids(triton.cdiv(ROWS, BLOCK_R), 5, 4, 2)
+
+# %% [markdown]
+# And so one kernel becomes thousands of workers. How many, in a real call?
+
+# %%
+from solutions import p3_flash_attention as p3
+
+B, H, N, D = 4, 16, 16384, 128
+block_q = p3.TILES[D][0][0]
+print(f"B={B} H={H} N={N:,}, tiles of {block_q} queries: {triton.cdiv(N, block_q) * H * B:,} programs, one launch")
+
+# %% [markdown]
+# A large GPU has a hundred processors or more. Each takes a program or a few, and another whenever one is done. Nobody
+# says in which order. So no program may count on another having run before it.
+#
+# ## What the interpreter does
+#
+# It does all this on the CPU, one program after the other, each line with NumPy. So `print` works in it, and a debugger
+# too. The trace shows the order:
+
+# %%
+out = torch.empty(ROWS)
+with Watched(weighted_sum) as seen:
+    weighted_sum[(5,)](x, w, out, *x.stride(), *x.shape, BLOCK_R, BLOCK_C)
+panels = {"X": "address\nin x", "W": "in w", "OUT": "in out"}
+words = "Five programs one after the other; each walks through its rows of x, reads all of w, and stores four sums"
+kernel_runs.in_order(seen.steps, panels, "Every load and store, one after the other", words)
+
+# %% [markdown]
+# Each program walks through its own rows of x (four short stretches at a time: the rows of the tile), reads *all* of w,
+# and stores once. The bytes follow from that, and the trace counts them. How often w is read depends on the height of
+# the bands:
+
+# %%
+for block_r in (1, 4, 16, 32):
+    programs, out = triton.cdiv(ROWS, block_r), torch.empty(ROWS)
+    with Watched(weighted_sum) as seen:
+        weighted_sum[(programs,)](x, w, out, *x.stride(), *x.shape, block_r, BLOCK_C)
+    formula = {"X": 4 * ROWS * COLUMNS, "W": 4 * COLUMNS * programs, "OUT": 4 * ROWS}
+    moved = ", ".join(f"{name.lower()} {count:4}" for name, count in seen.moved().items())
+    print(f"{programs:2} programs: {moved} bytes;", "the formula agrees" if seen.moved() == formula else formula)
+
+# %% [markdown]
+# Higher tiles, fewer bytes: the first rule of fast kernels. Its limit is what the interpreter cannot show: the tiles
+# must fit into the registers.
+#
+# The layout matters too. The memory of an NVIDIA GPU is read in pieces of 32 bytes, eight of our numbers. Whoever wants
+# one of them gets all eight. So we count the pieces that the loads touch, of a matrix of 32 x 32 in three layouts:
+
+# %%
+import numpy as np
+
+for name, view in {"x": square, "x.T": square.T, "with gaps": torch.randn(64, 64)[::2, ::2]}.items():
+    with Watched(weighted_sum) as seen:
+        row_sums(view, weights)
+    pieces = sum(len(np.unique(step.elements // 8)) for step in seen.of("X"))
+    print(f"{name:9} asked for {seen.moved()['X']:,} bytes, touched {32 * pieces:,}")
+
+# %% [markdown]
+# The tile is 4 x 8. In x the eight numbers of its rows are a piece each. In x.T neighbours stand in a column, and four
+# of them are half a piece; with gaps, every other number of a piece is not wanted. (A cache may keep a piece until
+# another program wants the rest.) All three results are right, so only a count or a clock tells them apart.
+#
+# ### What the interpreter shows, and what it does not
+#
+# | | interpreter | with the grader's trace | a GPU |
+# |---|---|---|---|
+# | the result | yes | yes | yes |
+# | reads past a tensor | whatever is there, or a crash | reported, with the line | whatever is there, or an error |
+# | lanes without `other=` | zeros | NaN | anything |
+# | two programs, one element | the last one wins | reported | any of them wins |
+# | bytes and tiles, counted | no | yes | yes, with a profiler |
+# | seconds, registers, shared memory | no | no | yes |
+# | `tl.dot` of float32 | in full precision | in full precision | tf32 on NVIDIA's, unless told otherwise |
+# | bfloat16 | not to be trusted | mended by the grader | right |
+#
+# So a kernel that is right in the interpreter may still be slow, or too big, or racing.
+#
+# ### Predict before you run
+#
+# Suppose that the programs run in reverse order, the last one first. Do the sums change? And if the columns are shared
+# out as well, so that each *tile* has a program of its own, and each stores the sum of its tile?
+#
+# <details><summary>Answer</summary>
+#
+# The sums do not change, to the last bit: no program reads or writes what another one writes. Every kernel should be
+# like that, since a GPU keeps no order.
+#
+# With a program for each tile, four programs store to the same element. The last one wins, and its sum is that of
+# one tile only. In reverse order another one wins. On a GPU it can be another one each time, or the same one in a
+# hundred tests. That is a **race**. The trace sees it in any order: it notes who wrote what.
+# </details>
+
+
+# %%
+@triton.jit
+def split_sum(X, W, OUT, stride_r, stride_c, ROWS, COLUMNS, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+    r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)  # a program for each tile
+    here = (r[:, None] < ROWS) & (c[None, :] < COLUMNS)
+    x = tl.load(X + r[:, None] * stride_r + c[None, :] * stride_c, mask=here, other=0.0)
+    w = tl.load(W + c, mask=c < COLUMNS, other=0.0)
+    tl.store(OUT + r, tl.sum(x * w[None, :], 1), mask=r < ROWS)
+
+
+def run(kernel, grid):
+    out = torch.empty(ROWS)
+    kernel[grid](x, w, out, *x.stride(), *x.shape, BLOCK_R, BLOCK_C)
+    return out
+
+
+# %%
+several = []
+for kernel, grid in ((weighted_sum, (5,)), (split_sum, (5, 4))):
+    forwards = run(kernel, grid)
+    with in_reverse():
+        backwards = run(kernel, grid)
+    print(f"{kernel.__name__}: right: {torch.allclose(forwards, right, atol=1e-5)}, ", end="")
+    print(f"the same in reverse: {torch.equal(forwards, backwards)}")
+    with Watched(kernel) as seen:
+        run(kernel, grid)
+    seen.say()
+    several.append(seen)
+kernel_runs.owners(several, ["weighted_sum: a program for each band", "split_sum: a program for each tile"])
+
+# %% [markdown]
+# Three cures: one program owns the row, and loops (what we did, and what FlashAttention does); the partial sums go to
+# places of their own, and a second kernel adds them up (Flash-Decoding); or the hardware adds, with `tl.atomic_add`,
+# in an order that nobody knows.
+#
+# ## From here to FlashAttention
+#
+# ### Weights that come from the tile
+#
+# Turn the sum around. Let the numbers of x be *scores*, and each row's weights the softmax of its scores; what is added
+# up are the values w. That is attention for values of one number each. Now the weights depend on the whole row, of
+# which the program sees a tile at a time. [Notebook 2](02_online_softmax.ipynb) has the way out: carry the maximum and
+# the sum of the weights as well, and rescale when the maximum rises. Here it is as a function that kernels call:
+
+
+# %%
+@triton.jit
+def attend(acc, row_max, row_sum, scores, w):
+    new_max = tl.maximum(row_max, tl.max(scores, 1))
+    alpha = tl.exp(row_max - new_max)
+    p = tl.exp(scores - new_max[:, None])  # (BLOCK_R, BLOCK_C), this tile's weights
+    return acc * alpha + tl.sum(p * w[None, :], 1), new_max, row_sum * alpha + tl.sum(p, 1)
+
+
+@triton.jit
+def start_softmax(BLOCK_R: tl.constexpr):
+    zeros = tl.zeros([BLOCK_R], tl.float32)
+    return zeros, zeros + float("-inf"), zeros
+
+
+# %%
+@triton.jit
+def softmax_sum(X, W, OUT, stride_r, stride_c, ROWS, COLUMNS, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+    r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    acc, row_max, row_sum = start_softmax(BLOCK_R)
+    for start in range(0, COLUMNS, BLOCK_C):
+        c = start + tl.arange(0, BLOCK_C)
+        here = (r[:, None] < ROWS) & (c[None, :] < COLUMNS)
+        x = tl.load(X + r[:, None] * stride_r + c[None, :] * stride_c, mask=here, other=0.0)
+        w = tl.load(W + c, mask=c < COLUMNS, other=0.0)
+        scores = tl.where(c[None, :] < COLUMNS, x, float("-inf"))
+        acc, row_max, row_sum = attend(acc, row_max, row_sum, scores, w)
+    tl.store(OUT + r, acc / row_sum, mask=r < ROWS)
+
+
+print("softmax_sum is right:", torch.allclose(run(softmax_sum, (5,)), torch.softmax(x, 1) @ w, atol=1e-5))
+
+# %% [markdown]
+# One line is new and easy to forget. For a plain sum a dead lane is harmless when it holds 0. For a softmax 0 is a
+# score like any other, and takes its share of the weights. A dead lane must hold minus infinity.
+#
+# ### Scores that come from a dot
+#
+# In attention nobody has the scores in memory: that would be the N x N matrix of
+# [notebook 1](01_memory_wall.ipynb). The program makes them, a tile at a time, of a tile of queries and a tile of keys.
+# And a value is a vector of D numbers, so w becomes a matrix V. Both are products of two tiles, `tl.dot`, for which a
+# GPU has units of their own. Without softmax and masks:
+
+
+# %%
+@triton.jit
+def two_dots(Q, K, V, O, N, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr):
+    d = tl.arange(0, D)
+    q_at = (tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q))[:, None] * D + d[None, :]  # (BLOCK_Q, D)
+    q = tl.load(Q + q_at)
+    acc = tl.zeros([BLOCK_Q, D], tl.float32)
+    for start in range(0, N, BLOCK_K):
+        k_at = (start + tl.arange(0, BLOCK_K))[:, None] * D + d[None, :]  # (BLOCK_K, D)
+        scores = tl.dot(q, tl.trans(tl.load(K + k_at)))  # (BLOCK_Q, BLOCK_K)
+        acc = tl.dot(scores, tl.load(V + k_at), acc)  # added to acc
+    tl.store(O + q_at, acc)
+
+
+# %%
+q, k, v = torch.randn(3, 64, 16)
+o = torch.empty(64, 16)
+two_dots[(2,)](q, k, v, o, 64, 16, 32, 32)
+print("two_dots is right:", torch.allclose(o, (q @ k.T) @ v, atol=1e-3))
+
+# %% [markdown]
+# Put `attend` between the two dots, with the second dot in the place of its sum, and masks around the loads: that is
+# FlashAttention.
+#
+# ### The loop of P3, line by line
+#
+# Beside the weighted row sum stands P3 as you get it (what it does with one tile is a function of its own there). Its
+# three gaps are open: they are yours.
+
+# %%
+pairs = [
+    ("My rows", "r = tl.program_id", "q_pos = q_start +"),
+    ("Which matrix", "", "Q += batch"),
+    ("Start values", "acc = tl.zeros", "acc = tl.zeros"),
+    ("Load once, what all tiles need", "", "q = tl.load"),
+    ("The tiles, from left to right", "for start", "for k_start"),
+    ("This tile's columns, or keys", "c = start", "k_pos = k_start"),
+    ("Its numbers: loaded by the one, computed by the other", "x = tl.load", "# TODO 1"),
+    ("The softmax's running maximum", "", "# TODO 2"),
+    ("The tile's weights, or values", "w = tl.load", "v = tl.load(v_ptrs, "),
+    ("Add the tile to what there is", "acc += tl.sum", "# TODO 3"),
+    ("Divide, once", "", "o = acc /"),
+    ("Store, once, within bounds", "tl.store", "tl.store"),
+]
+kernel_runs.beside(pairs, weighted_sum)
+
+# %% [markdown]
+# P3 does two things for speed: exp2 in place of exp, and a mask on the last tile only, since whole tiles need none. And
+# one for safety: the products of strides with heads, batches and rows are made in 64 bits, because B x H x N x D can
+# pass what 32 bits hold.
+#
+# ## The real one
+#
+# P3's own solution, in the interpreter, against the grader's oracle: attention in 64 bits, and the error that a
+# careful kernel may have in 16.
+
+# %%
+from grader import oracle
+from grader.assignment import Case
+from grader.visibility import Visibility
+from report import traced
+
+N, D = 150, 16
+torch.manual_seed(3)
+q, k, v = (torch.randn(1, 1, N, D, dtype=torch.float16) for _ in range(3))
+with Watched(p3.flash_attention_kernel) as seen:
+    o = p3.flash_attention_forward(q, k, v)
+expected = oracle.expect(q, k, v, Visibility())
+print(f"{((o - expected.o).abs() > expected.allowed_o).sum()} of {o.numel()} numbers too far from the truth")
+seen.say()
+kernel_runs.tiles_of_p3(traced.run("p3", Case("150 tokens", N=N, D=D))[0], program=2)
+
+# %% [markdown]
+# The picture is from the grader's trace, which notes which tile of keys met which tile of queries. It is the first
+# picture of this page again: bands, tiles, a short last tile.
+#
+# ### Predict before you run
+#
+# 150 tokens of 16 numbers in 16 bits: Q, K, V and O have 4,800 bytes each. How many bytes of each does the whole grid
+# move, with tiles of 32 queries?
+#
+# <details><summary>Answer</summary>
+#
+# Q and O: 4,800, each once. K and V: five times as many, since each of the five programs reads them all, as each read
+# all of w. With tiles of 64 queries it would be three times, with 128 twice. No N x N matrix is among them. On a GPU
+# most of these reads are answered by its cache: the programs that run at the same time read the same keys.
+# </details>
+
+# %%
+itemsize, programs = 2, triton.cdiv(N, 32)
+once = N * D * itemsize
+formula = {"Q": once, "K": programs * once, "V": programs * once, "O": once}
+for name, count in seen.moved().items():
+    print(f"{name}: traced {count:6,} bytes, formula {formula[name]:6,}")
+panels = {name: f"token\nin {name.lower()}" for name in "QKVO"}
+words = "Five programs: each loads its queries once, all keys and values tile by tile, and stores once"
+kernel_runs.in_order(seen.steps, panels, "P3: every load and store of its five programs", words, per=D)
+
+# %% [markdown]
+# Compare it with the same picture of the row sum: K and V are read as w was, o is stored as the sums were. So that is
+# the answer to this page's question. The grid makes the workers. Each finds its rows by its number, reads what all of
+# them read, and writes what nobody else writes.
+#
+# ## Exercises
+#
+# 1. 1,000 rows, 3,000 columns, tiles of 16 x 64. How many programs, how many tiles for each, and how many lanes are
+#    switched off in all?
+# 2. Give `weighted_sum` a `stride_w`, so that w may be a column of a matrix. Which line changes?
+# 3. Take `mask=r < ROWS` out of the last line, and let the trace tell you what it says of that.
+# 4. In `softmax_sum`, put `scores = x`. Which rows are wrong, and by how much? Why does a width of 32 hide it?
+# 5. Mend `split_sum` with `tl.atomic_add`. What must `out` hold before the launch?
+# 6. Now build it: `problems/p3_flash_attention.py`, and `make grade P=3`. `make show P=3 CASE="ragged tail"` draws the
+#    tiles that your kernel visits.
+#
+# ## References
+#
+# - Tillet, Kung and Cox, *Triton: an intermediate language and compiler for tiled neural network computations*, MAPL
+#   2019: [doi.org/10.1145/3315508.3329973](https://doi.org/10.1145/3315508.3329973)
+# - Triton's documentation, with tutorials and the language's reference: [triton-lang.org](https://triton-lang.org)
+# - Dao et al., *FlashAttention*, 2022: [arXiv:2205.14135](https://arxiv.org/abs/2205.14135)
+# - Dao, *FlashAttention-2*, 2023: [arXiv:2307.08691](https://arxiv.org/abs/2307.08691)
+# - Stanford's CS336, *Language modeling from scratch*, spring 2025, assignment 2, whose handout introduces Triton
+#   with a weighted sum: [github.com/stanford-cs336/assignment2-systems](https://github.com/stanford-cs336/assignment2-systems)
