@@ -3,8 +3,8 @@
 #
 # **The same tiles, the same work: why does the order of the programs change the time?**
 #
-# Attention over 32 heads of 8k tokens is 2,048 programs: one for each tile of queries of each head. Three orders to
-# start them in, on a GPU made of eight dies. The GPU is a model; later on this page a real one is measured.
+# Causal attention over 32 heads of 8k tokens is 2,048 programs: one for each tile of queries of each head. Three orders
+# to start them in, on a GPU made of eight dies. The GPU is a model; later on this page a real one is measured.
 
 # %%
 import os
@@ -101,14 +101,15 @@ small_cache.steps(listed(longest_first, 4, 2), tiny, "Reversed: the long rows fi
 # The model of the first picture has a size like MI300X's. Its slots are the programs that a die runs at a time, its
 # capacity the tiles of K and V that fit into a die's L2. Each program starts a little late, by chance (`jitter`), as on
 # a real GPU; the figures are medians of five seeds. Idle is the part of all slots' time in which they have nothing to
-# do.
+# do; the last column is the work of the fullest die over a fair share.
 
 # %%
 print(MI300X)
-print(f"{'':38} hits   time   idle   fullest die")
+print("            hits  time  idle  fullest die")
 for order, name in orders.NAMES.items():
     hits, time, _, idle, fullest = orders.figures(order)
-    print(f"{name:38} {hits:3.0f} % {time:5.0f} {idle:5.0f} %   {fullest:.2f} of a fair share")
+    short = name.replace(":", ",").split(",")[0]
+    print(f"{short:10} {hits:3.0f} % {time:5.0f} {idle:3.0f} %  {fullest:.2f}")
 
 # %% [markdown]
 # ### Predict before you run
@@ -170,9 +171,16 @@ draw.schedules(three, "Who works when")
 #
 # ## Measured
 # The course's kernel of X2, on an H200, in six orders that took turns. The H200 has *one* L2, in two partitions that
-# every multiprocessor can use: no dies, so only the tail and the hits are left. `x2 for 8 dies` is head first, told of
-# eight dies: there, eight heads run side by side.
-#
+# every multiprocessor can use: no dies, so only the tail and the hits are left. X2's order, head first, can be told of
+# any number of dies: here that only sets how many heads run side by side.
+
+# %%
+from report.order_rows import ORDERS
+
+for name, words in ORDERS.items():
+    print(f"{name:13} {words}")
+
+# %% [markdown]
 # ### Predict before you run
 # `all heads` runs 16 heads side by side. Does it find more of its keys in L2 than `plain`, which runs few at a time?
 # Which of the two is faster?
@@ -285,16 +293,16 @@ with_sliders(draw.chosen, order=["published", "head first", "reversed"], **sizes
 draw.against_dies(["plain", "published", "head first"], [1, 2, 4, 8])
 
 # %% [markdown]
-# On one die the three are alike: one cache for all, and the tail is a small part of so much work. With every cut, plain
-# and published must load more copies of K and V. Published piles up work as well. Head first keeps its hits, and even
-# gains a little.
+# On one die the three are alike: one cache for all, and a tail of the same kind. With every cut, plain and published
+# must load more copies of K and V, and published piles up work as well. Head first keeps its hits, and its tail
+# shrinks: a head on each die means more heads side by side.
 #
 # ## Now build it
-# 1. On the sliders, make published faster than plain. There are two ways: shorter rows (16 tiles), or a miss that is
-#    very dear (30 hits). Why does each of them let hits count for more than balance?
-# 2. Take 12 heads on eight dies, for head first: `Launch("", head_first, heads=12).figures`. Eight stay whole. What
-#    happens to the other four, and what does that cost in hits?
-# 3. How small can the cache be before head first loses its hits? Compare the slots of a die with the tiles it can hold.
+# 1. On the sliders, make published faster than plain. There are two ways: a miss that is very dear (30 hits), or few
+#    tiles (16). Why does balance cost so little with few tiles? (Count the programs and the slots of a die.)
+# 2. Take 12 heads on eight dies, for head first: `Launch("", head_first, heads=12).figures` has its hits and its time.
+#    Eight heads stay whole. What happens to the other four? Compare with 8 heads and with 16.
+# 3. How small can the cache be before head first loses its hits? Why is so little enough for all programs of a die?
 # 4. Give `draw.schedules` more and more heads. Why does the tail matter less and less, and what else makes it matter
 #    less?
 # 5. `make grade P=x2`: write `place`, a few lines of integer arithmetic that the kernel and Python share. It is a lab,

@@ -83,7 +83,7 @@ def dies_of(axes, launch):
     axes.set_xticks([0, launch.tiles])
     axes.set_yticks([])
     axes.tick_params(length=2, labelsize=8)
-    axes.set_xlabel("tile of queries: later ones see more keys", labelpad=-6, size=8.5)
+    axes.set_xlabel("tile of queries (later: more keys)", labelpad=-6, size=8.5)
     return axes
 
 

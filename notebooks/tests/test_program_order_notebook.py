@@ -96,3 +96,9 @@ def test_two_names_of_one_order(rows):
     cells = measured_orders.at(rows, "B=1 H=16 D=128", 8192)
     noise = cells["grouped heads"].over_plain / cells["reversed"].over_plain - 1
     assert 0.01 < noise < (cells["all heads"].over_plain - 1) / 5
+
+
+def test_with_few_tiles_balance_costs_nothing_and_hits_decide():
+    free = replace(MI300X, miss=1.0)
+    assert speed(published, tiles=16, machine=free) == pytest.approx(1, abs=0.01)
+    assert speed(published, tiles=64, machine=free) < 0.8
