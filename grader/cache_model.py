@@ -71,21 +71,35 @@ def simulate(order, heads_per_kv=1, machine=MI300X, seed=0):
 
 def die(programs, heads_per_kv, machine, seed):
     """(visits, hits, busy, end) of one die."""
-    draw = random.Random(seed)  # of each die its own: dies do not hear of each other
-    waiting = iter(programs)
-    cache = OrderedDict()
-    visits = hits = 0
+    count = hits = 0
     busy = end = 0.0
-    # (time, slot, kv head, next tile of keys, last tile): a slot that runs; the slot's number settles equal times
+    for _, _, _, _, begun, cost, hit in visits(programs, heads_per_kv, machine, seed):
+        count += 1
+        hits += hit
+        busy += cost
+        if begun + cost > end:
+            end = begun + cost
+    return count, hits, busy, end
+
+
+def visits(programs, heads_per_kv, machine, seed, cache=None):
+    """(slot, program, kv head, tile of keys, start, cost, hit) of each visit on one die, in the order of their starts.
+
+    programs: (head, tile) of each that runs there; a visit names one by its place among them. cache: an OrderedDict to
+    watch; after a visit its keys are the (kv head, tile of keys) held, the one that is dropped next first.
+    """
+    draw = random.Random(seed)  # of each die its own: dies do not hear of each other
+    waiting = iter(enumerate(programs))
+    cache = OrderedDict() if cache is None else cache
+    # (time, slot, program, kv head, next tile of keys, last tile): a slot that runs; its number settles equal times
     running = []
     for slot in range(machine.slots):
         start(running, 0.0, slot, waiting, heads_per_kv, machine.jitter * draw.random())
     while running:
-        now, slot, kv_head, tile, last = heapq.heappop(running)
+        now, slot, program, kv_head, tile, last = heapq.heappop(running)
         key = kv_head, tile
-        visits += 1
-        if key in cache:
-            hits += 1
+        hit = key in cache
+        if hit:
             cost = machine.hit
             cache.move_to_end(key)
         else:
@@ -93,18 +107,16 @@ def die(programs, heads_per_kv, machine, seed):
             cache[key] = None
             if len(cache) > machine.capacity:
                 cache.popitem(last=False)
+        yield slot, program, kv_head, tile, now, cost, hit
         now += cost
-        busy += cost
         if tile < last:
-            heapq.heappush(running, (now, slot, kv_head, tile + 1, last))
+            heapq.heappush(running, (now, slot, program, kv_head, tile + 1, last))
         else:
-            end = max(end, now)
             start(running, now, slot, waiting, heads_per_kv, machine.jitter * draw.random())
-    return visits, hits, busy, end
 
 
 def start(running, now, slot, waiting, heads_per_kv, late):
     """Give the slot the next program that waits, if there is one."""
-    for head, tile in waiting:
-        heapq.heappush(running, (now + late, slot, head // heads_per_kv, 0, tile))
+    for program, (head, tile) in waiting:
+        heapq.heappush(running, (now + late, slot, program, head // heads_per_kv, 0, tile))
         return

@@ -175,9 +175,9 @@ def page():
     ) + orders_measured.section()  # fmt: skip
 
 
-def draw(path):
+def picture():
     """Tiles of keys by die, a panel for each order, hits dark and misses light; below, when each die is done."""
-    from report.drawing import OURS_DARK, SOFT, house_style, new_figure, save
+    from report.drawing import OURS_DARK, SOFT, house_style, new_figure
 
     with house_style():
         title = f"Tiles of keys by die, in a model of MI300X: causal, B=1 H={HEADS} N={TILES * BLOCK}"
@@ -204,7 +204,13 @@ def draw(path):
             "Below: dotted, the whole kernel's end."
         )
         figure.text(0.012, 1 - 0.36 / 5.2, words, size=9, color=SOFT, va="top")
-    save(figure, path)
+    return figure
+
+
+def draw(path):
+    from report.drawing import save
+
+    save(picture(), path)
 
 
 def bars(figure, box, highest, is_first, label):

@@ -1,10 +1,11 @@
 """The model of dies and their caches: counts that can be worked out by hand, and the story of the published order."""
 
+from collections import OrderedDict
 from dataclasses import replace
 
 import pytest
 
-from grader.cache_model import MI300X, Machine, simulate
+from grader.cache_model import MI300X, Machine, simulate, visits
 from grader.program_orders import head_first, identity, listed, published
 
 ALONE = Machine(dies=1, slots=1, capacity=4, hit=1.0, miss=3.0, jitter=0.0)
@@ -64,3 +65,15 @@ def test_more_hits_and_still_slower(heads, miss):
     assert ours.hit_rate > piled.hit_rate and ours.makespan < plain.makespan
     assert piled.visits[7] / (sum(piled.visits) / 8) == 60.5 / 32.5  # tiles 56 to 63 of each head on the last die
     assert len(set(ours.visits)) == 1
+
+
+def test_visits_are_what_is_counted_and_show_the_cache():
+    """Two programs side by side, a cache of two tiles: each visit in turn, and what is held after it."""
+    machine, cache = replace(ALONE, slots=2, capacity=2), OrderedDict()
+    seen = [(*visit, list(cache)) for visit in visits([(0, 1), (1, 0)], 1, machine, 0, cache)]
+    assert seen == [
+        (0, 0, 0, 0, 0.0, 3.0, False, [(0, 0)]),
+        (1, 1, 1, 0, 0.0, 3.0, False, [(0, 0), (1, 0)]),
+        (0, 0, 0, 1, 3.0, 3.0, False, [(1, 0), (0, 1)]),
+    ]
+    assert simulate([(0, 1), (1, 0)], 1, machine).busy == (9.0,)

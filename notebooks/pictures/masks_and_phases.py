@@ -13,6 +13,7 @@ from report.drawing import INK, SOFT, house_style, new_figure
 from report.tile_figures import BLANK, BLUE, ORANGE, PINK, key, put, square
 
 OF_KIND = {FULL: BLUE, CAUSAL: PINK, PARTIAL: ORANGE}
+COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven")
 LIVE = ("JPY_SESSION_NAME", "VSCODE_PID", "COLAB_RELEASE_TAG")  # set where a person sits before the notebook
 
 
@@ -61,7 +62,7 @@ def with_sliders(draw, **ranges):
     except ModuleNotFoundError:
         return print("Sliders need ipywidgets: pip install ipywidgets")
     if not any(name in os.environ for name in LIVE):
-        return print("Run this notebook in Jupyter: five sliders appear here.")
+        return print(f"Run this notebook in Jupyter: {COUNTS[len(ranges)]} sliders appear here.")
     ipywidgets.interact(draw, **ranges)
 
 
