@@ -1,0 +1,37 @@
+"""The pages of the site and their order: whatever of them the repository holds. Standard library alone."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NAME = "FlashAttention in seven problems"
+HOME = "README.md"
+REPORT = ("REPORT", "template", "rubric", "BENCHMARKS", "STEPS", "BLOCK_SPARSE", "ORDERS", "TILE_SHAPES")
+SUFFIX = re.compile(r"\.(md|ipynb)$")
+
+
+def chapters(root=ROOT):
+    """{heading of the navigation: [files in reading order]}, each relative to `root`; a heading without files is left out.
+
+    Notebooks come in the order of their numbers; of the report, a page that REPORT does not know comes last.
+    """
+    notebooks = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+    known = [root / "report" / f"{name}.md" for name in REPORT]
+    report = [path for path in known if path.exists()] + sorted({*(root / "report").glob("*.md")} - {*known})
+    maintainers = [path for path in (root / "CONTRIBUTING.md",) if path.exists()]
+    found = {"Notebooks": notebooks, "Report": report, "For maintainers": maintainers}
+    return {name: [path.relative_to(root).as_posix() for path in paths] for name, paths in found.items() if paths}
+
+
+def files(root=ROOT):
+    """Every file that becomes a page, home first."""
+    return [HOME, *(path for paths in chapters(root).values() for path in paths)]
+
+
+def navigation(root=ROOT):
+    """The chapters as hidden tables of contents, in MyST's markdown; titles are the pages' own first headings."""
+    blocks = []
+    for heading, paths in chapters(root).items():
+        names = "\n".join(f"/{SUFFIX.sub('', path)}" for path in paths)
+        blocks.append(f"```{{toctree}}\n:hidden:\n:caption: {heading}\n\n{names}\n```\n")
+    return "\n".join(blocks)
