@@ -21,7 +21,7 @@ ARGS = $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(P),--problems "$(
        $(if $(TARGETS),--targets "$(TARGETS)") $(if $(filter no,$(COMPILE)),--no-compile)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade show profile report notebooks test skeletons lint
+.PHONY: help setup grade show profile report notebooks site site-test test skeletons lint
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
@@ -29,6 +29,8 @@ help:
 	@echo "make profile     look inside a kernel, on a GPU with Nsight Compute: make profile P=4"
 	@echo "make report      measure every kernel at every shape, then tables and plots; without a GPU a quick one"
 	@echo "make notebooks   run every notebook; fails where one comes out otherwise than committed, and writes it anew"
+	@echo "make site        notebooks, report and README as pages with search, in site/; open site/index.html"
+	@echo "make site-test   the site's own tests, every page looked at in Chromium"
 	@echo "make test        the repository's own tests: the grader graded"
 	@echo "make setup       only set up .venv"
 	@echo "make skeletons   problems/ from solutions/; files you have edited are kept"
@@ -68,8 +70,16 @@ notebooks:
 	@$(if $(PYTHON),,python3 grader/environment.py notebooks)
 	@$(PY) -m notebooks.build $(NB)
 
+site:
+	@$(if $(PYTHON),,python3 grader/environment.py site)
+	@$(PY) -m web.build
+
+site-test:
+	@$(if $(PYTHON),,python3 grader/environment.py site)
+	@$(PY) -m pytest web/tests -q
+
 test: $(SETUP)
-	@$(PY) -m pytest grader/tests report/tests notebooks/tests -q -n auto
+	@$(PY) -m pytest grader/tests report/tests notebooks/tests web/tests -q -n auto
 
 skeletons: $(SETUP)
 	@$(PY) -m grader.skeletons

@@ -116,7 +116,7 @@ def add(extra, requirements):
     reason = missing(pins_for(venv_python(), wanted))
     if reason is None:
         return
-    print(f"adding what {extra} need to .venv ({reason}); this happens once", flush=True)
+    print(f"adding what `make {extra}` needs to .venv ({reason}); this happens once", flush=True)
     install([*requirements, *wanted])
     folder = subprocess.run([venv_python(), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
                             capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip

@@ -20,7 +20,10 @@ LOADED = ("sphinx", "myst_nb", "furo", "latex2mathml")
 WARNING = re.compile(r"^(?P<page>[^\n:]+?)(?::(?P<line>\d+))?: (?:WARNING|ERROR): (?P<what>.*?)(?: \[[\w.]+\])?$")
 SAID = (
     (re.compile(r"'myst' cross-reference target not found: '(.*?)'.*"), r"a link leads to \1, which is not there"),
-    (re.compile(r"local id not found in doc '(.*?)': '(.*?)'.*"), r"a link leads to #\2, a place that \1 does not have"),
+    (
+        re.compile(r"local id not found in doc '(.*?)': '(.*?)'.*"),
+        r"a link leads to #\2, a place that \1 does not have",
+    ),
     (re.compile(r"image file not readable: (.*)"), r"a picture, \1, is not there"),
 )
 
@@ -65,7 +68,9 @@ def main():
     found = build(OUT)
     if found:
         sys.exit("\n".join([*found, "nothing was written"]))
-    print(f"{len(pages.files())} pages in {time.perf_counter() - started:.0f} s: open {OUT.name}/index.html", flush=True)
+    print(
+        f"{len(pages.files())} pages in {time.perf_counter() - started:.0f} s: open {OUT.name}/index.html", flush=True
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Sphinx's settings: the repository itself is the source, the site opens from disk, and nothing comes from elsewhere."""
+"""Sphinx's settings: the source is the repository itself, and the site opens from disk without a network."""
 
 from web import pages, static_notebook
 
@@ -16,6 +16,7 @@ nb_ipywidgets_js = {}  # a static page has no live widgets, and their scripts wo
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # README.md#without-linux, as on the web
 highlight_language = "none"  # of a fence that names none
+pygments_dark_style = "github-dark"
 suppress_warnings = ["myst.header"]  # a notebook may go from its title to an exercise of the third level
 html_math_renderer = "mathml"
 

@@ -14,6 +14,7 @@ def mathml(formula, display="inline"):
     element = convert_to_element(formula, display=display)
     for part in element.iter():
         part.text = unescape(part.text or "")  # the converter writes signs as entities
+    for part in element.iter():
         if display == "block" and part.tag == "msub" and part[0].text in LIMITS:
             part.tag = "munder"
         if part.tag == "msup" and part[1].text == PRIME:  # as a small raised sign of most fonts it is a mere dot

@@ -11,9 +11,9 @@ SUFFIX = re.compile(r"\.(md|ipynb)$")
 
 
 def chapters(root=ROOT):
-    """{heading of the navigation: [files in reading order]}, each relative to `root`; a heading without files is left out.
+    """{heading of the navigation: [files in reading order]}, relative to `root`; without headings that have no files.
 
-    Notebooks come in the order of their numbers; of the report, a page that REPORT does not know comes last.
+    Notebooks come in the order of their numbers; of the report, a page that REPORT does not name comes last.
     """
     notebooks = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     known = [root / "report" / f"{name}.md" for name in REPORT]

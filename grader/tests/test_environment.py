@@ -47,7 +47,8 @@ def test_what_is_broken_is_noticed(venv):
 
 
 def test_the_requirements_are_pinned():
-    for requirement in (*environment.read_requirements(), *environment.read_requirements("notebooks")):
+    read = environment.read_requirements
+    for requirement in (*read(), *read("notebooks"), *read("site")):
         assert "==" in requirement.split(";")[0]
 
 
@@ -74,6 +75,7 @@ def test_make_alone_prints_help():
         "make grade",
         "make show",
         "make notebooks",
+        "make site",
         "make test",
         "SUBMISSION=",
         "CASE=",

@@ -1,0 +1,110 @@
+"""Every page of the real site, opened from disk in Chromium: on a desk and on a phone."""
+
+import pytest
+
+from web import build, pages
+from web.tests.support import chromium, needs_builder
+
+WIDE, PHONE = 1200, 390
+LOOK = """() => {
+  document.querySelectorAll("details").forEach((d) => { d.open = true; });
+  return {
+    width: document.documentElement.scrollWidth,
+    hidden: [...document.images].filter((i) => !i.naturalWidth || i.clientWidth < 100).map((i) => i.src),
+    silent: [...document.images].filter((i) => !i.alt.trim()).map((i) => i.src),
+    formulas: [...document.querySelectorAll("math")].map((m) => m.getBoundingClientRect().height),
+    text: document.body.innerText,
+    scheme: getComputedStyle(document.body).backgroundColor,
+    paper: [...document.querySelectorAll("article img")].map((i) => getComputedStyle(i).backgroundColor),
+  };
+}"""
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    needs_builder()
+    chromium()
+    out = tmp_path_factory.mktemp("web") / "site"
+    assert build.build(out) == []
+    return out
+
+
+@pytest.fixture(scope="session")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=chromium())
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(site, browser, request):
+    """An empty page; its test fails where the console says anything, or anything is fetched in vain or from elsewhere."""
+    width, scheme = getattr(request, "param", (WIDE, "light"))
+    page, wrong = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme), []
+    page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("requestfailed", lambda asked: wrong.append(f"failed: {asked.url}"))
+    page.on("request", lambda asked: asked.url.startswith(("file:", "data:")) or wrong.append(f"asked: {asked.url}"))
+    yield page
+    page.close()
+    assert wrong == []
+
+
+def names():
+    return [f"{pages.SUFFIX.sub('', path)}.html" for path in pages.files()]
+
+
+@pytest.mark.parametrize("page", [(WIDE, "light"), (PHONE, "dark")], indirect=True, ids=["desk", "phone, dark"])
+def test_every_page_can_be_read(site, page):
+    found = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+    assert {*names(), "search.html", "index.html"} <= {*found}
+    schemes, figures, formulas = set(), 0, 0
+    for name in found:
+        if name == "index.html":  # leads on at once; a test of its own
+            continue
+        page.goto((site / name).as_uri())
+        looked = page.evaluate(LOOK)
+        assert looked["width"] <= page.viewport_size["width"], f"{name} scrolls sideways"
+        assert looked["hidden"] == [] and looked["silent"] == [], name
+        assert all(height > 5 for height in looked["formulas"]), f"{name}: a formula does not show"
+        assert len(looked["text"]) > 100 and "interactive(children" not in looked["text"], name
+        assert {*looked["paper"]} <= {"rgb(255, 255, 255)"}, f"{name}: figures need white paper"
+        schemes.add(looked["scheme"])
+        figures, formulas = figures + len(looked["paper"]), formulas + len(looked["formulas"])
+    assert len(schemes) == 1 and figures > 25 and formulas > 20
+
+
+def test_the_first_page_leads_home(site, page):
+    page.goto((site / "index.html").as_uri())
+    page.wait_for_url("**/README.html")
+    assert page.title() == pages.NAME
+
+
+def test_a_word_of_a_notebook_is_found_from_disk(site, page):
+    page.goto((site / "README.html").as_uri())
+    page.fill(".sidebar-search", "rescale")
+    page.press(".sidebar-search", "Enter")
+    page.click("#search-results li a >> text=2. The online softmax")
+    page.wait_for_url("**/notebooks/02_online_softmax.html*")
+    assert "rescale" in page.inner_text("article").lower()
+
+
+def test_an_answer_unfolds(site, page):
+    page.goto((site / "notebooks/02_online_softmax.html").as_uri())
+    answer = page.locator("article details").first
+    assert not answer.locator("p").first.is_visible()
+    answer.locator("summary").click()
+    assert answer.locator("p").first.is_visible()
+
+
+@pytest.mark.parametrize("page", [(PHONE, "light")], indirect=True, ids=["phone"])
+def test_a_phone_finds_its_way(site, page):
+    page.goto((site / "README.html").as_uri())
+    page.click(".mobile-header label[for=__navigation]")
+    page.click(".sidebar-tree >> text=4. Masks and phases")
+    page.wait_for_url("**/notebooks/04_masks_and_phases.html")
+    figure = page.locator("article img").first
+    assert figure.bounding_box()["width"] > PHONE  # it scrolls in itself rather than shrink
