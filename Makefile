@@ -75,7 +75,7 @@ site:
 	@$(PY) -m web.build
 
 site-test:
-	@$(if $(PYTHON),,python3 grader/environment.py site)
+	@$(if $(PYTHON),,python3 grader/environment.py site site-test)
 	@$(PY) -m pytest web/tests -q
 
 test: $(SETUP)

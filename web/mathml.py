@@ -32,7 +32,7 @@ def inline(translator, node):
 def block(translator, node):
     from docutils.nodes import SkipNode
 
-    translator.body.append(f'<div class="formula">{mathml(node.astext(), "block")}</div>\n')
+    translator.body.append(mathml(node.astext(), "block"))
     raise SkipNode
 
 

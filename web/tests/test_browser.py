@@ -8,10 +8,13 @@ from web.tests.support import chromium, needs_builder
 WIDE, PHONE = 1200, 390
 LOOK = """() => {
   document.querySelectorAll("details").forEach((d) => { d.open = true; });
+  const scrolls = (e) => /auto|scroll/.test(getComputedStyle(e).overflowX) || (e.tagName != "ARTICLE" && scrolls(e.parentElement));
+  const beyond = (e) => e.getBoundingClientRect().right > innerWidth + 1 && !scrolls(e);
   return {
     width: document.documentElement.scrollWidth,
+    cut: [...document.querySelectorAll("article *")].filter(beyond).map((e) => e.outerHTML.slice(0, 80)),
     hidden: [...document.images].filter((i) => !i.naturalWidth || i.clientWidth < 100).map((i) => i.src),
-    silent: [...document.images].filter((i) => !i.alt.trim()).map((i) => i.src),
+    silent: [...document.images].filter((i) => !i.alt.trim() || /[.](png|svg)$/.test(i.alt)).map((i) => i.src),
     formulas: [...document.querySelectorAll("math")].map((m) => m.getBoundingClientRect().height),
     text: document.body.innerText,
     paper: [...document.querySelectorAll("article img")].map((i) => getComputedStyle(i).backgroundColor),
@@ -67,6 +70,7 @@ def test_every_page_can_be_read(site, page):
         page.goto((site / name).as_uri())
         looked = page.evaluate(LOOK)
         assert looked["width"] <= page.viewport_size["width"], f"{name} scrolls sideways"
+        assert looked["cut"] == [], f"{name}: what is too wide neither fits nor scrolls"
         assert looked["hidden"] == [] and looked["silent"] == [], name
         assert all(height > 5 for height in looked["formulas"]), f"{name}: a formula does not show"
         assert len(looked["text"]) > 100 and "interactive(children" not in looked["text"], name
