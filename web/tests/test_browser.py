@@ -8,13 +8,15 @@ from web.tests.support import chromium, needs_builder
 WIDE, PHONE = 1200, 390
 LOOK = """() => {
   document.querySelectorAll("details").forEach((d) => { d.open = true; });
-  const scrolls = (e) => /auto|scroll/.test(getComputedStyle(e).overflowX) || (e.tagName != "ARTICLE" && scrolls(e.parentElement));
+  const apart = (e) => /auto|scroll/.test(getComputedStyle(e).overflowX);
+  const scrolls = (e) => apart(e) || (e.tagName != "ARTICLE" && scrolls(e.parentElement));
   const beyond = (e) => e.getBoundingClientRect().right > innerWidth + 1 && !scrolls(e);
   return {
     width: document.documentElement.scrollWidth,
     cut: [...document.querySelectorAll("article *")].filter(beyond).map((e) => e.outerHTML.slice(0, 80)),
     hidden: [...document.images].filter((i) => !i.naturalWidth || i.clientWidth < 100).map((i) => i.src),
     silent: [...document.images].filter((i) => !i.alt.trim() || /[.](png|svg)$/.test(i.alt)).map((i) => i.src),
+    low: [...document.querySelectorAll(".math-wrapper")].filter((w) => w.scrollHeight > w.clientHeight).length,
     formulas: [...document.querySelectorAll("math")].map((m) => m.getBoundingClientRect().height),
     text: document.body.innerText,
     paper: [...document.querySelectorAll("article img")].map((i) => getComputedStyle(i).backgroundColor),
@@ -73,6 +75,7 @@ def test_every_page_can_be_read(site, page):
         assert looked["cut"] == [], f"{name}: what is too wide neither fits nor scrolls"
         assert looked["hidden"] == [] and looked["silent"] == [], name
         assert all(height > 5 for height in looked["formulas"]), f"{name}: a formula does not show"
+        assert looked["low"] == 0, f"{name}: a formula is cut off above or below"
         assert len(looked["text"]) > 100 and "interactive(children" not in looked["text"], name
         assert {*looked["paper"]} <= {"rgb(255, 255, 255)"}, f"{name}: figures need white paper"
         figures, formulas = figures + len(looked["paper"]), formulas + len(looked["formulas"])
