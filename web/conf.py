@@ -1,5 +1,7 @@
 """Sphinx's settings: the source is the repository itself, and the site opens from disk without a network."""
 
+from docutils import nodes
+
 from web import pages, static_notebook
 
 project = pages.NAME
@@ -43,6 +45,15 @@ def adapt(app, docname, source):
         source[0] = static_notebook.prepared(source[0])
 
 
+def keep_one_title(app, doctree):
+    """A second heading of the first level goes below the first: the navigation takes each for a page."""
+    first, *others = [part for part in doctree.children if isinstance(part, nodes.section)] or [None]
+    for section in others:
+        doctree.remove(section)
+        first += section
+
+
 def setup(app):
     app.connect("config-inited", choose_pages)
     app.connect("source-read", adapt)
+    app.connect("doctree-read", keep_one_title, priority=400)  # before Sphinx collects the titles

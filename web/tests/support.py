@@ -27,7 +27,9 @@ def small(folder):
     (folder / "report").mkdir()
     (folder / "README.md").write_text(README)
     (folder / "solve.py").write_text("def two():\n    return 1 + 1  # <= 2\n")
-    (folder / "report/REPORT.md").write_text("# Report\n\n## Numbers\n\n[The code](../solve.py).\n")
+    (folder / "report/REPORT.md").write_text(
+        "# Report\n\n## Numbers\n\n[The code](../solve.py).\n\n# Copy from here\n\n## Name\n"
+    )
     prose = {"cell_type": "markdown", "source": "# Two\n\n[Home](../README.md)", "metadata": {}, "id": "a"}
     cell = {"cell_type": "code", "source": "two()", "execution_count": 1, "outputs": [], "metadata": {}, "id": "b"}
     book = {

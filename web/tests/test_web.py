@@ -149,6 +149,7 @@ def test_a_small_site(tmp_path):
     assert "README.html" in (tmp_path / "site/index.html").read_text()
     assert 'href="source/solve.py.html"' in home and "<math " in home and "<strong>Two.</strong>" in home
     assert home.index("notebooks/00_two.html") < home.index("report/REPORT.html")
+    assert "Copy from here" not in home and "<h2>Copy from here" in (tmp_path / "site/report/REPORT.html").read_text()
     code = (tmp_path / "site/source/solve.py.html").read_text()
     assert "&lt;= 2" in code and '<span class="k">def</span>' in code
     assert 'href="../source/solve.py.html"' in (tmp_path / "site/report/REPORT.html").read_text()
@@ -162,8 +163,8 @@ def test_a_broken_link_fails_the_build_and_leaves_the_site(tmp_path):
     with open(root / "report/REPORT.md", "a") as file:
         file.write("\n[a](NOTHING.md) ![b](figures/none.svg) [c](../README.md#nowhere)\n")
     assert sorted(build.build(out, root)) == [
-        "report/REPORT.md, line 7: a link leads to #nowhere, a place that README does not have",
-        "report/REPORT.md, line 7: a link leads to NOTHING.md, which is not there",
-        "report/REPORT.md, line 7: a picture, report/figures/none.svg, is not there",
+        "report/REPORT.md, line 11: a link leads to #nowhere, a place that README does not have",
+        "report/REPORT.md, line 11: a link leads to NOTHING.md, which is not there",
+        "report/REPORT.md, line 11: a picture, report/figures/none.svg, is not there",
     ]
     assert (out / "index.html").read_text() == "earlier"
