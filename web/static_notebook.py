@@ -33,11 +33,8 @@ def without_widget(output):
 
 
 def image_options(outputs):
-    """{"alt": words, "width": CSS pixels} of the last figure among outputs, as far as they are known."""
-    found = {}
-    for output in outputs:
-        metadata = output.get("metadata", {})
-        said = metadata | metadata.get("image/png", {})
-        found |= {"alt": said["alt"]} if "alt" in said else {}
-        found |= {"width": f"{said['width']}px"} if "width" in said else {}
-    return found
+    """{"alt": words, "width": CSS pixels} of a cell's figures, as far as they are known; several share their words."""
+    said = [output["metadata"].get("image/png", output["metadata"]) for output in outputs if output.get("metadata")]
+    words = [figure["alt"] for figure in said if "alt" in figure]
+    widths = [figure["width"] for figure in said if "width" in figure]
+    return ({"alt": "; ".join(words)} if words else {}) | ({"width": f"{max(widths)}px"} if widths else {})

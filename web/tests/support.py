@@ -20,6 +20,17 @@ Read [the notebook](notebooks/00_two.ipynb), [the report](report/REPORT.md#numbe
 $$m' = \\max_j s_j$$
 """
 
+REPORT = """# Report
+
+## Numbers
+
+[The code](../solve.py).
+
+# Copy from here
+
+## Name
+"""
+
 
 def small(folder):
     """README.md, a notebook, a page of the report and a file of code, in `folder`; nothing is wrong with them."""
@@ -27,9 +38,7 @@ def small(folder):
     (folder / "report").mkdir()
     (folder / "README.md").write_text(README)
     (folder / "solve.py").write_text("def two():\n    return 1 + 1  # <= 2\n")
-    (folder / "report/REPORT.md").write_text(
-        "# Report\n\n## Numbers\n\n[The code](../solve.py).\n\n# Copy from here\n\n## Name\n"
-    )
+    (folder / "report/REPORT.md").write_text(REPORT)
     prose = {"cell_type": "markdown", "source": "# Two\n\n[Home](../README.md)", "metadata": {}, "id": "a"}
     cell = {"cell_type": "code", "source": "two()", "execution_count": 1, "outputs": [], "metadata": {}, "id": "b"}
     book = {

@@ -45,14 +45,15 @@ SLIDERS = {"output_type": "display_data", "metadata": {},
 
 def test_a_figure_keeps_its_words_and_a_widget_leaves_its_picture():
     both = SLIDERS | {"data": SLIDERS["data"] | {"image/png": "BB"}}
-    cell = {"cell_type": "code", "source": "draw()", "metadata": {}, "outputs": [SLIDERS, both, FIGURE]}
+    bars = FIGURE | {"metadata": {"image/png": {"alt": "Bars", "width": 320}}}
+    cell = {"cell_type": "code", "source": "draw()", "metadata": {}, "outputs": [SLIDERS, both, FIGURE, bars]}
     text = json.dumps({"cells": [cell], "metadata": {"widgets": {"state": {}}}})
     assert "interactive" in text
     prepared = static_notebook.prepared(text)
     assert "interactive" not in prepared and "widget" not in prepared
     (cell,) = json.loads(prepared)["cells"]
-    assert [output["data"] for output in cell["outputs"]] == [{"image/png": "BB"}, FIGURE["data"]]
-    assert cell["metadata"]["mystnb"] == {"image": {"alt": "A line", "width": "640px"}}
+    assert [output["data"] for output in cell["outputs"]] == [{"image/png": "BB"}, FIGURE["data"], bars["data"]]
+    assert cell["metadata"]["mystnb"] == {"image": {"alt": "A line; Bars", "width": "640px"}}
 
 
 def test_a_notebook_without_figures_stays_as_it_is(tmp_path):
