@@ -70,11 +70,6 @@ def cost(case, block_q, block_k):
     )
 
 
-def useful_flops(case):
-    """FLOPs of the visible pairs alone: two products of D multiplies and adds for each."""
-    return 4 * case.B * case.Hq * case.D * case.visibility.pairs(case.N, case.num_keys)
-
-
 def least_bytes(case):
     """Bytes of q, k, v and o, each moved once: what no kernel can do without."""
     rows = 2 * case.Hq * case.N + 2 * case.kv_heads * case.num_keys

@@ -40,7 +40,10 @@ class NotThere(Exception):
 
 def lines(problem, first, last):
     """The lines from the first that holds `first` to the next that holds `last`, the exercise's marks left out."""
-    text = (SOLUTIONS / MODULES[problem]).read_text(encoding="utf-8").splitlines()
+    path = SOLUTIONS / MODULES[problem]
+    if not path.is_file():
+        raise NotThere(f"solutions/{path.name} is not there, and the report shows its lines")
+    text = path.read_text(encoding="utf-8").splitlines()
     begin = next((i for i, line in enumerate(text) if first in line), None)
     end = next((i for i in range(begin, len(text)) if last in text[i]), None) if begin is not None else None
     if end is None:

@@ -5,9 +5,10 @@ import torch
 from grader import inputs, oracle
 from grader.assignment import Case
 from grader.labs import EVERY
+from grader.peaks import visible_flops
 from grader.visibility import Visibility
 from report import excerpts, traced
-from report.cost import cost, useful_flops
+from report.cost import cost
 from report.tables import table as markdown
 
 SIDE = 32  # of a tile in the interpreter, both ways
@@ -21,9 +22,8 @@ SHOWN = {
     "p7": Case(f"window {WINDOW}, {SINKS} sinks", N=N, D=D, causal=True, window=WINDOW, sinks=SINKS),
 }
 TAIL_MASK = 'scores = tl.where(k_pos[None, :] < N, scores, float("-inf"))'
-SINK_LOOP, DIAGONAL_LOOP = (
-    "for k_start in range(0, sink_end, BLOCK_K):",
-    "for k_start in range(diagonal, k_end, BLOCK_K):",
+SINK_LOOP, EDGE_LOOP, DIAGONAL_LOOP = (
+    f"for k_start in range({ends}, BLOCK_K):" for ends in ("0, sink_end", "first, inside", "diagonal, k_end")
 )
 
 
@@ -39,10 +39,10 @@ def counted():
         found, expected = traced.counted(case, result), cost(case, SIDE, SIDE)
         if found != expected:
             raise Disagrees(f"{problem} did {found}, and the formula says {expected}")
-        of = case.Hq * (-(-N // SIDE)) ** 2
+        of, useful = case.Hq * (-(-N // SIDE)) ** 2, visible_flops(case)
         lines.append([
             f"{problem.upper()}, {case.name}" + (f", {case.Hq} heads on {case.kv_heads}" if case.Hq > 1 else ""),
-            f"{found.tiles:,} of {of:,}", f"{found.dot_flops / 1e6:.2f}", f"{found.dot_flops / useful_flops(case):.2f}",
+            f"{found.tiles:,} of {of:,}", f"{found.dot_flops / 1e6:.2f}", f"{found.dot_flops / useful:.2f}",
             f"{found.exponentials:,}", f"{found.loaded:,}", f"{found.stored:,}",
         ])  # fmt: skip
     head = ("kernel and mask", "tiles visited", "MFLOP in dots", "over useful", "exponentials", "bytes loaded",
@@ -53,7 +53,10 @@ def counted():
 def sinks_last():
     """How many of P7's cases pass with the sinks visited after the diagonal. Raises Disagrees where one does not."""
     source = traced.source_of("p7")
-    start, end = source.index("    " + SINK_LOOP), source.index("    for k_start in range(first, inside, BLOCK_K):")
+    marks = "    " + SINK_LOOP, "    " + EDGE_LOOP, DIAGONAL_LOOP
+    if gone := [words for words in marks if source.count(words) != 1]:
+        raise excerpts.NotThere(f"P7 no longer says {gone[0].strip()!r}: mend report/write_up_runs.py")
+    start, end = map(source.index, marks[:2])
     loop, rest = source[start:end], source[:start] + source[end:]
     after = rest.index("\n\n", rest.index(DIAGONAL_LOOP)) + 1
     cases = [case for case in EVERY["p7"].cases if not case.gpu]
@@ -63,20 +66,24 @@ def sinks_last():
     return len(results)
 
 
-def tail_forgotten(tokens=1000, tolerance=5e-2):
-    """P3 without its mask at the tail: {"N", "extra", "error", "sentence"}: what a fixed tolerance would not see."""
+def tail_forgotten(tokens=1000, almost=1020, tolerance=5e-2):
+    """P3 without its mask at the tail: what a fixed tolerance would not see, and what ours does not (`almost` tokens).
+
+    {"N", "extra", "error", "sentence", "allowed"} and {"almost", "almost_extra"}.
+    """
     source = traced.source_of("p3")
     if source.count(TAIL_MASK) != 1:
         raise excerpts.NotThere(f"P3 no longer says {TAIL_MASK!r}: mend report/write_up_runs.py")
-    case = Case("without a mask at the tail", Hq=2, N=tokens, D=64)
-    (result,) = traced.run("p3", case, source=source.replace(TAIL_MASK, "scores = scores"))
-    extra = -tokens % SIDE
-    error = error_of_zero_keys(case, extra)
-    if result.outcome.value != "wrong" or not error < tolerance:
-        raise Disagrees(f"P3 without its mask at the tail is {result.outcome.value}, and off by {error:.1e}")
-    facts = result.facts
-    return {"N": tokens, "extra": extra, "error": error, "of": facts["total"], "wrong": facts["wrong"],
-            "sentence": result.sentence.split(". ")[0] + ".", "allowed": facts["first_allowed"]}  # fmt: skip
+    case, hidden = (Case(f"{n} tokens without a mask at the tail", Hq=2, N=n, D=64) for n in (tokens, almost))
+    result, passing = traced.run("p3", case, hidden, source=source.replace(TAIL_MASK, "scores = scores"))
+    error = error_of_zero_keys(case, -tokens % SIDE)
+    if (result.outcome.value, passing.outcome.value) != ("wrong", "passed") or not error < tolerance:
+        raise Disagrees(
+            f"P3 without its mask at the tail is {result.outcome.value} at {tokens} tokens, off by {error:.1e}, and "
+            f"{passing.outcome.value} at {almost}"
+        )
+    return {"N": tokens, "extra": -tokens % SIDE, "error": error, "almost": almost, "almost_extra": -almost % SIDE,
+            "sentence": result.sentence.split(". ")[0] + ".", "allowed": result.facts["first_allowed"]}  # fmt: skip
 
 
 def error_of_zero_keys(case, extra):

@@ -6,14 +6,25 @@ from itertools import pairwise
 
 import pytest
 
-from report import cost, coverage, excerpts, plots, table, write_up, write_up_figures, write_up_runs, write_up_tables
-from report.coverage import Shape
+from report import (
+    cost,
+    coverage,
+    excerpts,
+    plots,
+    table,
+    write_up,
+    write_up_figures,
+    write_up_measured,
+    write_up_runs,
+    write_up_tables,
+)
+from report.coverage import shape
 from report.ladder_rows import RUNGS, LadderRow
 
 
 @pytest.fixture(scope="module")
 def ladder():
-    return write_up_tables.load_ladder()
+    return write_up_measured.load_ladder()
 
 
 def test_the_committed_report_is_what_the_command_writes(capsys):
@@ -89,10 +100,10 @@ def test_wrong_phases_are_caught(wrong):
 
 
 def test_rows_that_see_nothing_in_their_first_tile():
-    assert coverage.blind_rows(Shape(64), cost.phases, 32, 32) == 0
-    assert coverage.blind_rows(Shape(64, window=1), cost.phases, 32, 32) == 0
+    assert coverage.blind_rows(shape(64), cost.phases, 32, 32) == 0
+    assert coverage.blind_rows(shape(64, window=1), cost.phases, 32, 32) == 0
     assert (
-        coverage.blind_rows(Shape(64, window=2), cost.phases, 32, 32) == 31
+        coverage.blind_rows(shape(64, window=2), cost.phases, 32, 32) == 31
     )  # of queries 32 to 63 only 32 sees key 31
 
 
@@ -105,16 +116,16 @@ def test_a_rung_that_was_not_measured_stops_the_report(tmp_path, ladder):
     ]
     table.write_whole(tmp_path / "ladder.csv", rows, LadderRow)
     with pytest.raises(table.BadTable, match="lacks P6 at 2048, P6 at 8192"):
-        write_up_tables.load_ladder(tmp_path)
+        write_up_measured.load_ladder(tmp_path)
     (tmp_path / "ladder.csv").write_text("")
     with pytest.raises(table.BadTable):
-        write_up_tables.load_ladder(tmp_path)
+        write_up_measured.load_ladder(tmp_path)
 
 
 def test_every_rung_is_in_the_tables(ladder):
     for n in ladder.lengths:
-        assert all(f"| {name}: " in write_up_tables.rungs(ladder, n) for name in write_up_tables.PROBLEMS)
-    assert write_up_tables.fast_form(ladder).count("| as P") == sum(name.startswith("fast") for name in RUNGS)
+        assert all(f"| {name}: " in write_up_measured.rungs(ladder, n) for name in write_up_measured.PROBLEMS)
+    assert write_up_measured.fast_form(ladder).count("| as P") == sum(name.startswith("fast") for name in RUNGS)
 
 
 def test_a_first_tile_from_tile_numbers_loses_what_is_left_of_the_window():

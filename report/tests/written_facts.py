@@ -8,6 +8,7 @@ import torch
 
 from grader import inputs, tile_map
 from grader.assignment import PROBLEMS, Case
+from grader.peaks import visible_flops
 from grader.visibility import Visibility
 from report import cost, table, traced
 from report.shared_memory import ROOT
@@ -201,7 +202,7 @@ def work():
     assert need_tail["loaded_bytes"] == need_tail["needed_bytes"]
     yield f"{need_tail['loaded_bytes']:,} bytes, as the formula with live rows says, and {tail.dot_flops:,} FLOPs"
     yield f"{tail.dot_flops / need_tail['pair_flops']:.2f} times the need"
-    assert no_mask.dot_flops == cost.useful_flops(case)
+    assert no_mask.dot_flops == visible_flops(case)
     yield f'as many FLOPs in P3 as in P1: {no_mask.dot_flops:,} for "whole tiles"'
     pairs = case.B * case.Hq * case.N**2
     yield f"P3 adds exponentials for alpha, {no_mask.exponentials:,} against {pairs:,}"
