@@ -3,7 +3,7 @@
 import pytest
 
 from grader.assignment import Case
-from report import cost, traced
+from report import cost, tile_figures, traced
 
 TILES = "TILES_INTERPRETER = (32, 32, 4, 1)"
 SHAPES = [(32, 32), (64, 32), (32, 64)]
@@ -33,6 +33,18 @@ def test_the_formula_is_what_the_kernel_does(problem, block_q, block_k):
     for case, result in zip(CASES[problem], traced.run(problem, *CASES[problem], source=source), strict=True):
         assert result.outcome.value == "passed", result.sentence
         assert traced.counted(case, result) == cost.cost(case, block_q, block_k), case.name
+        assert loaded(result) == planned(case, block_q, block_k), case.name
+
+
+def loaded(result):
+    """{first query: first keys of the tiles that were loaded, each once}: of one head, from the trace."""
+    bands = result.facts["picture"]["visits"]["bands"]
+    assert all(times == 1 for band in bands for _, _, times, _ in band["tiles"])
+    return {band["q"][0]: sorted(first for first, *_ in band["tiles"]) for band in bands}
+
+
+def planned(case, block_q, block_k):
+    return {q: sorted(k for k, _ in tiles) for q, tiles in tile_figures.phase_tiles(case, block_q, block_k)}
 
 
 @pytest.mark.parametrize("n, m", [(1, 1), (5, 2), (8, 8), (8, 12)])
@@ -43,6 +55,7 @@ def test_the_closed_forms_of_whole_tiles(n, m):
     assert cost.cost(causal("causal", N=N), t, t).tiles == n * (n + 1) // 2
     band = sum(min(i, m) + 1 for i in range(n))
     assert cost.cost(causal("window", N=N, window=m * t), t, t).tiles == band
+    assert m > n or band == n * (m + 1) - m * (m + 1) // 2  # as the report has it
     sinks = sum(min(2, max(0, i - m)) for i in range(n))
     assert cost.cost(causal("sinks", N=N, window=m * t, sinks=t + 1), t, t).tiles == band + sinks
 
