@@ -148,7 +148,7 @@ def peers(sweep, label, n, dtype="float16"):
             row = found.get(kernel)
             done = row is not None and row.median_ms is not None
             cells += [number(row.median_ms) if done else row.status if row else "",
-                      times(measured.times_over(row, found["fast"])) if done and kernel != "fast" else ""]  # fmt: skip
+                      times(measured.times_over(row, found.get("fast"))) if done and kernel != "fast" else ""]  # fmt: skip
         if any(cells):
             lines.append([kernel, *cells])
     return markdown(("kernel", "full, ms", "its time / fast", "causal, ms", "its time / fast"), lines)
@@ -157,15 +157,13 @@ def peers(sweep, label, n, dtype="float16"):
 def windows(sweep, label, n, dtype="float16"):
     """P6 and P7 beside FlexAttention and our fast form: windows at one length."""
     lines = []
-    for (_, *_), cells in sweep.points().items():
+    for cells in sweep.points().values():
         row = next(iter(cells.values()))
         if measured.mask(row) == "window" and (measured.shape(row), row.q_len, row.dtype) == (label, n, dtype):
             names = ("P6", "P7", "FlexAttention", "fast")
             texts = [number(cells[k].median_ms) if k in cells else "" for k in names]
-            ours = cells["P6"] if "P6" in cells else cells["P7"]
-            lines.append(
-                [f"{row.window:,}, {row.sinks or 0}", *texts, times(measured.times_over(cells["FlexAttention"], ours))]
-            )
+            ratio = measured.times_over(cells.get("FlexAttention"), cells.get("P6") or cells.get("P7"))
+            lines.append([f"{row.window:,}, {row.sinks or 0}", *texts, times(ratio)])
     return markdown(
         ("window, sinks", "P6, ms", "P7", "FlexAttention", "fast", "FlexAttention's time / P6's, or P7's"), lines
     )

@@ -188,6 +188,10 @@ def test_what_the_sweep_lacks_is_named():
     gone = replace(sweep, rows=tuple(row for row in sweep.rows if row.kernel != "SDPA cuDNN"))
     with pytest.raises(table.BadTable, match=r"sweep\.csv lacks SDPA cuDNN at B=4 H=16 D=128, full, 16384"):
         write_up_values.from_sweep(gone)
+    flex = replace(sweep, rows=tuple(row for row in sweep.rows if row.kernel not in ("fast", "FlexAttention")))
+    of_windows = write_up_measured.windows(flex, write_up_values.WINDOWED, write_up_values.LONG)
+    assert "| 0.270 | 0.302 |" in of_windows and "FlexAttention |" not in of_windows  # a column without a number
+    assert "| P3 | 18.7 |" in write_up_measured.peers(flex, write_up_values.SWEPT, write_up_values.LONG)
     with pytest.raises(table.BadTable, match=r"orders\.csv lacks 'sideways'"):
         write_up_measured.order_row("sideways")
 
