@@ -147,8 +147,8 @@ def peers(sweep, label, n, dtype="float16"):
         for found in kinds.values():
             row = found.get(kernel)
             done = row is not None and row.median_ms is not None
-            cells += [number(row.median_ms) if done else row.status if row else "",
-                      times(measured.times_over(row, found.get("fast"))) if done and kernel != "fast" else ""]  # fmt: skip
+            ratio = measured.times_over(row, found.get("fast")) if done and kernel != "fast" else None
+            cells += [number(row.median_ms) if done else row.status if row else "", times(ratio)]
         if any(cells):
             lines.append([kernel, *cells])
     return markdown(("kernel", "full, ms", "its time / fast", "causal, ms", "its time / fast"), lines)
