@@ -4,8 +4,8 @@
 # **Why does attention, written down as the formula says, keep a GPU waiting?**
 #
 # A GPU does two things at once: it computes, and it moves numbers between its memory and its arithmetic units.
-# Whichever takes longer sets the time. The picture has both for one call of attention: 16,384 tokens, 64 heads of 128
-# numbers.
+# Whichever takes longer sets the time. The picture has both for one call of attention, a large one: 16,384 tokens, in
+# 64 heads of 128 numbers each.
 
 # %%
 from notebooks.pictures import memory_wall as draw
@@ -13,13 +13,14 @@ from notebooks.pictures.operations import count
 from notebooks.pictures.png import png
 from report import kernels, measured
 
-sweep = measured.load(measured.PUBLISHED)  # times on a GPU, as committed; nothing here needs one
+sweep = measured.load(measured.PUBLISHED)  # times on a GPU, as committed: none is needed here
 B, H, N, D = 4, 16, 16384, 128
 rows = sweep.points()["B=4 H=16 D=128", N, N, False, "float16"]
 plain = count(draw.plain_attention, *[(B, H, N, D)] * 3)
 computing, moving = draw.least_times(plain, sweep.device)
 needs = {"compute the two products": computing, "move what PyTorch code moves": moving}
-took = {"that PyTorch code": rows["vectorised"].median_ms, "FlashAttention, this course's": rows["fast"].median_ms}
+took = {"that PyTorch code": rows["vectorised"].median_ms}
+took["FlashAttention, this course's"] = rows["fast"].median_ms
 figure = draw.times(needs, took, f"One call of attention on an {sweep.device}")
 png(figure, "Moving the bytes of plain attention takes far longer than computing its products")
 
@@ -30,8 +31,9 @@ png(figure, "Moving the bytes of plain attention takes far longer than computing
 #
 # ## The formula
 #
-# Each of N tokens has a query, a key and a value, vectors of D numbers. Token i compares its query with all keys, and
-# takes the mean of all values, weighted by how well the keys fit:
+# A text is cut into tokens: words, or parts of words. Each of N tokens has a query, a key and a value, vectors of D
+# numbers. Token i compares its query with all keys, and takes the mean of all values, weighted by how well the keys
+# fit:
 #
 # ```
 # S = Q K^T / sqrt(D)     N x N scores: how well each key fits each query
@@ -39,8 +41,9 @@ png(figure, "Moving the bytes of plain attention takes far longer than computing
 # O = P V                 N x D: for each query a mean of the values
 # ```
 #
-# Q, K, V and O have N x D numbers; S and P have N x N. That is the whole trouble. Below, the course's first solution on
-# 6 tokens, checked against the same in 64 bits.
+# Q, K, V and O have N x D numbers; S and P have N x N. That is the whole trouble. A model does this in H *heads*
+# at once, each with a Q, K and V of its own, and for B texts at once: B x H times in all. Below, the solution of the
+# course's first problem (P1) on 6 tokens, checked against the same in 64 bits.
 
 # %%
 import torch
@@ -54,7 +57,7 @@ q, k, v = torch.randn(3, 1, 1, 6, 16, dtype=torch.float16)
 o, lse = naive_attention(q, k, v)
 expected = oracle.expect(q, k, v, Visibility())
 wrong = (o - expected.o).abs() > expected.allowed_o
-print(f"{o.numel()} numbers, of which {wrong.sum().item()} are further off than float16 must be")
+print(f"{wrong.sum().item()} of {o.numel()} numbers are further off than float16 must be")
 
 # %% [markdown]
 # ## What the matrix costs: memory
@@ -63,21 +66,21 @@ print(f"{o.numel()} numbers, of which {wrong.sum().item()} are further off than 
 #
 # 64 heads (B=4, H=16), 16,384 tokens, scores in 32 bits, and nothing else. How much memory does S alone take: about 64
 # MB, 640 MB, 6.4 GB or 64 GB?
-
-# %%
-from notebooks.pictures.folded import folded
-
-S, Q, memory = B * H * N * N * 4 / 2**30, B * H * N * D * 2 / 2**30, sweep.machine["memory_gib"]
-folded(f"S:    {S:6.2f} GiB", f"Q:    {Q:6.2f} GiB, in 16 bits", f"GPU:  {memory:6.2f} GiB, an {sweep.device}")
-
-# %% [markdown]
+#
 # <details><summary>Answer</summary>
 #
 # About 64 GB: of an 80 GB GPU that leaves little, and code that keeps S and P at the same time does not fit there. Q is
 # 256 times smaller: a row of S has 16,384 numbers of 4 bytes, a row of Q has 128 of 2.
-#
 # </details>
-#
+
+# %%
+from notebooks.pictures.folded import folded
+
+S, Q = B * H * N * N * 4 / 2**30, B * H * N * D * 2 / 2**30
+memory = f"GPU:  {sweep.machine['memory_gib']:6.2f} GiB, an {sweep.device}"
+folded(f"S:    {S:6.2f} GiB", f"Q:    {Q:6.2f} GiB, in 16 bits", memory)
+
+# %% [markdown]
 # How much memory does code hold at its worst moment? `count` runs it with tensors that have a shape and no memory
 # behind them, and adds up what is alive. The rings are what PyTorch reported on the GPU.
 
@@ -85,13 +88,15 @@ folded(f"S:    {S:6.2f} GiB", f"Q:    {Q:6.2f} GiB, in 16 bits", f"GPU:  {memory
 lengths = [512, 1024, 2048, 4096, 8192, 16384]
 of = {n: sweep.points()["B=4 H=16 D=128", n, n, False, "float16"] for n in lengths}
 lines, rings = {}, {}
-codes = (draw.PLAIN, draw.plain_attention, "vectorised"), (draw.FUSED, torch.empty_like, "fast")
-for look, code, name in codes:
+codes = {draw.PLAIN: (draw.plain_attention, "vectorised")}
+codes[draw.FUSED] = torch.empty_like, "fast"  # it holds its output
+for look, (code, name) in codes.items():
     inputs = 1 if look == draw.FUSED else 3
     lines[look] = [(n, count(code, *[(B, H, n, D)] * inputs).peak / 2**20) for n in lengths]
     rings[look] = [(n, of[n][name].peak_mib) for n in lengths]
-limits = {f"an {sweep.device}": sweep.machine["memory_gib"] * 1024, "a GPU of 80 GB": 80e9 / 2**20}
-figure = draw.held(lines, rings, limits, "B=4 H=16 D=128, float16: lines counted, rings measured")
+limits = {"a GPU of 80 GB": 80e9 / 2**20}
+limits[f"an {sweep.device}"] = sweep.machine["memory_gib"] * 1024
+figure = draw.held(lines, rings, limits, "What one call holds: lines counted, rings measured")
 png(figure, "Memory against N: plain attention grows with N squared, FlashAttention with N")
 
 # %% [markdown]
@@ -101,13 +106,14 @@ png(figure, "Memory against N: plain attention grows with N squared, FlashAttent
 # ## What the matrix costs: traffic
 #
 # Memory that fits is still slow to cross. Here is every operation of P1's solution with the bytes that it reads and
-# writes, and the FLOPs of its matrix products (a multiplication and an addition are two). The rule of the count: an
-# operation reads its inputs from memory and writes its output there. That is how PyTorch's operations work, one after
-# the other, when a tensor is larger than the GPU's caches.
+# writes, and the FLOPs of its matrix products (floating-point operations: a multiplication and an addition are two).
+# The rule of the count: an operation reads its inputs from memory and writes its output there. That is how PyTorch's
+# operations work, one after the other, when a tensor is larger than the GPU's caches.
 
 # %%
 p1 = count(naive_attention, *[(B, H, N, D)] * 3)
-print(f"{len(p1.operations)} operations move {p1.moved / 1e9:.0f} GB for {p1.flops / 1e12:.1f} TFLOP")
+gb, tflop = p1.moved / 1e9, p1.flops / 1e12
+print(f"{len(p1.operations)} operations move {gb:.0f} GB for {tflop:.1f} TFLOP (10^12 FLOPs)")
 figure = draw.moved(p1, f"P1 at N = {N:,}: what each operation moves")
 png(figure, "The seven operations that touch the whole matrix move nearly all bytes")
 
@@ -119,26 +125,26 @@ png(figure, "The seven operations that touch the whole matrix move nearly all by
 #
 # "Times the scale" multiplies each score by 1/sqrt(D). What part of all bytes does that cost? And what would it cost to
 # multiply Q by that number instead, before the first product?
+#
+# <details><summary>Answer</summary>
+#
+# A fifth of all traffic, for one multiplication a number. On Q it costs next to nothing, because Q has D columns where
+# S has N. The better cure is to do all five steps while the numbers are still beside the arithmetic units: to *fuse*
+# them. `torch.compile` can do part of that by itself. FlashAttention fuses everything, the products included.
+# </details>
 
 
 # %%
 def scaling(ledger):
     """The part of P1's bytes that the multiplication by the scale moves."""
-    return sum(one.moved for one in ledger.operations if one.name == "times the scale") / p1.moved
+    scales = [one.moved for one in ledger.operations if one.name == "times the scale"]
+    return sum(scales) / p1.moved
 
 
 q_first = count(lambda q, k, v: (q.float() * D**-0.5) @ k.float().mT, *[(B, H, N, D)] * 3)
 folded(f"scaling S: {scaling(p1):6.2%} of all bytes", f"scaling Q: {scaling(q_first):6.2%}")
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# A fifth of all traffic, for one multiplication a number. On Q it costs next to nothing, because Q has D columns where
-# S has N. The better cure is to do all five steps while the numbers are still beside the arithmetic units: to *fuse*
-# them. `torch.compile` can do part of that by itself. FlashAttention fuses everything, the products included.
-#
-# </details>
-#
 # ## The roofline
 #
 # Code that does x FLOPs for each byte that it moves has an *arithmetic intensity* of x. A GPU that moves W bytes a
@@ -172,13 +178,23 @@ places |= {"fused, 512 tokens": least(512, 512), "fused, 16,384 tokens": fused_x
 dots = [(plain_x, rows["vectorised"].tflops, "plain PyTorch, H200", draw.PLAIN)]
 dots += [(fused_x, rows["P3"].tflops, "P3, H200", draw.P3)]
 dots += [(fused_x, rows["fast"].tflops, "our fastest, H200", draw.FUSED)]
-figure = draw.roofline(places, dots, "Where attention sits under the roofs; dots measured at 16,384 tokens")
-png(figure, "Roofs of six GPUs: plain attention lies under the slopes, fused attention under the flat parts")
+figure = draw.roofline(places, dots, f"Where attention sits; dots measured at {N:,} tokens")
+png(figure, "Roofs of six GPUs: plain attention under the slopes, fused under the flat parts")
 
 # %% [markdown]
 # ### Predict before you run
 #
 # Longer sequences have more FLOPs. Do they carry *plain* attention to the right, over the ridge?
+#
+# <details><summary>Answer</summary>
+#
+# No. FLOPs and bytes both grow with N x N, so their ratio hardly moves: 4 D FLOPs for the 20 bytes that this code moves
+# for each pair of tokens. No GPU of the table, old or new, has its ridge that far to the left. Fused, bytes
+# grow with N and FLOPs with N x N: the intensity is N/2.
+#
+# With one query it cannot grow: each key is read once and used once, about one FLOP for a byte. That is why writing
+# text token by token is bound by memory on all of these GPUs.
+# </details>
 
 
 # %%
@@ -189,38 +205,18 @@ def plain_at(n):
 
 
 lengths = (512, 2048, 8192, 32768, 131072)
-found = [f"{n:7,} tokens: plain {plain_at(n):5.1f} FLOPs per byte, fused at best {least(n, n):7,.0f}" for n in lengths]
-folded(*found)
+found = [("tokens", "plain", "fused at best, FLOPs per byte")]
+found += [(f"{n:,}", f"{plain_at(n):.1f}", f"{least(n, n):,.0f}") for n in lengths]
+folded(*(f"{n:>7}  {plain:>5}  {fused:>6}" for n, plain, fused in found))
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# No. FLOPs and bytes both grow with N x N, so their ratio hardly moves: 4 D FLOPs for the 20 bytes that this code moves
-# for each pair of tokens. No GPU of the table has its ridge that far to the left, the newest as little as the oldest.
-# Fused, bytes grow with N and FLOPs with N x N: the intensity is N/2.
-#
-# With one query it cannot grow: each key is read once and used once, about one FLOP for a byte. That is why writing
-# text token by token is bound by memory on all of these GPUs.
-#
-# </details>
-#
 # ## Is it enough to cut the matrix into tiles?
 #
 # ### Predict before you run
 #
-# P2 never holds the matrix: it walks over it in tiles of 64 x 64 and keeps running values, all in PyTorch. Its memory
-# is small. Does it also move fewer bytes than P1?
-
-# %%
-p2 = kernels.load("p2_online_softmax.py").flash_attention_forward
-found = ["1,024 tokens"]
-for name, code in (("P1", naive_attention), ("P2", p2)):
-    ledger = count(code, *[(B, H, 1024, D)] * 3, device="meta")
-    work = f"{len(ledger.operations):5,} operations, {ledger.flops / 1e12:.3f} TFLOP"
-    found.append(f"{name}: {work}, {ledger.moved / 1e9:5.2f} GB moved, {ledger.peak / 2**20:4.0f} MiB held")
-folded(*found)
-
-# %% [markdown]
+# The second problem, P2, never holds the matrix: it walks over it in tiles of 64 x 64 and keeps running values, all in
+# PyTorch. Its memory is small. Does it also move fewer bytes than P1?
+#
 # <details><summary>Answer</summary>
 #
 # No, it moves more. Each tile of scores still goes out to memory and comes back for every operation, and the running
@@ -228,18 +224,30 @@ folded(*found)
 # there are thousands of operations to launch where P1 has a few.) Tiles save *memory*. To save *traffic*, all steps of
 # a tile must happen in one kernel, with the tile in registers from the first product to the last. That is P3, and it
 # takes a language for kernels: Triton. P2 is worth writing all the same: its arithmetic is P3's.
-#
 # </details>
-#
+
+# %%
+p2 = kernels.load("p2_online_softmax.py").flash_attention_forward
+found = ["1,024 tokens"]
+for name, code in (("P1", naive_attention), ("P2", p2)):
+    ledger = count(code, *[(B, H, 1024, D)] * 3, device="meta")
+    work = f"{len(ledger.operations):5,} operations, {ledger.flops / 1e12:.3f} TFLOP"
+    gb, mib = ledger.moved / 1e9, ledger.peak / 2**20
+    found.append(f"{name}: {work}, {gb:5.2f} GB moved, {mib:4.0f} MiB held")
+folded(*found)
+
+# %% [markdown]
 # ## Exercises
 #
-# 1. `make grade P=1`: write P1 yourself. Three gaps: the scaled scores, the causal mask, the softmax and its logarithm.
-# 2. Rewrite P1 in PyTorch so that it moves fewer bytes and is still right. `count` says how far you came.
-# 3. Count P1 with `is_causal=True`. Half of the pairs are hidden. Does it move fewer bytes? Why not?
-# 4. P3 loads all tiles of K and V once for each tile of `BLOCK_Q` queries. Show that this is about `BLOCK_Q` FLOPs for
-#    each byte *loaded*, in 16 bits. How many queries would a tile need to clear the ridge of an H100, if no load found
-#    its tile in a cache?
-# 5. Why is P never needed as a whole? Notebook 02 answers, and prepares `make grade P=2`.
+# 1. Rewrite P1 in PyTorch so that it moves fewer bytes and is still right. `count` says how far you came.
+# 2. Count P1 with `is_causal=True`. Half of the pairs are hidden. Does it move fewer bytes? Why not?
+# 3. P3, the first kernel in Triton, loads all tiles of K and V once for each tile of `BLOCK_Q` queries. Show that this
+#    is about `BLOCK_Q` FLOPs for each byte *loaded*, in 16 bits. How many queries would a tile need to clear the ridge
+#    of an H100, if no load found its tile in a cache?
+# 4. Now build it: `problems/p1_naive_attention.py`, and `make grade P=1`. Three gaps: the scaled scores, the causal
+#    mask, the softmax and its logarithm.
+#
+# **Next:** [2. The online softmax](02_online_softmax.ipynb): why P is never needed as a whole.
 #
 # ## References
 #

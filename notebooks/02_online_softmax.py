@@ -51,7 +51,7 @@ print("with the maximum:", *(f"{x:.4f}" for x in p / p.sum()))
 #
 # ### Predict before you run
 #
-# Must it be the maximum? The largest of these 64 scores is near 50. For which $c$ is the softmax still right?
+# Must it be the maximum? The largest of these 64 scores is a little above 50. For which $c$ is the softmax still right?
 #
 # <details><summary>Answer</summary>
 #
@@ -138,9 +138,12 @@ for t, (row_max, row_sum, acc) in enumerate(accumulate(parts, merge)):
 # </details>
 
 # %%
+from notebooks.pictures.folded import folded
+
 nothing = torch.tensor(-torch.inf)
-print("alpha after a tile in which every key is hidden:", torch.exp(nothing - nothing).item())
-print("with 0 in place of a maximum of -inf:           ", torch.exp(nothing - 0).item())
+hidden, with_0 = torch.exp(nothing - nothing), torch.exp(nothing - 0)
+found = [f"alpha after a tile in which every key is hidden: {hidden}"]
+folded(*found, f"with 0 in place of a maximum of -inf:            {with_0}")
 
 # %% [markdown]
 # At the end one division gives the output. It is the answer of the course's own problem 1, which holds all the scores
@@ -152,7 +155,8 @@ from report.kernels import load
 naive_attention = load("p1_naive_attention.py").naive_attention
 o = acc / row_sum
 o_naive, lse_naive = naive_attention(*(x.view(1, 1, -1, D) for x in (q, k, v)))
-print("equal to naive attention, but for rounding:", torch.allclose(o, o_naive.flatten(), atol=1e-6))
+agree = torch.allclose(o, o_naive.flatten(), atol=1e-6)
+print("equal to naive attention, but for rounding:", agree)
 
 # %% [markdown]
 # ## Any order
@@ -172,7 +176,7 @@ print("equal to naive attention, but for rounding:", torch.allclose(o, o_naive.f
 from itertools import permutations
 
 runs = [list(accumulate(order, merge)) for order in permutations(parts)]
-paths = torch.stack([torch.stack([acc[0] / row_sum for _, row_sum, acc in run]) for run in runs])
+paths = torch.tensor([[acc[0] / row_sum for _, row_sum, acc in run] for run in runs])
 ends = torch.stack([run[-1][2] / run[-1][1] for run in runs])
 pairs = merge(merge(parts[3], parts[0]), merge(parts[1], parts[2]))
 print("all orders agree:       ", torch.allclose(ends, o, atol=1e-6))
@@ -207,7 +211,8 @@ torch.manual_seed(1)
 Q, K, V = 2 * torch.randn(1, 1, 96, D), torch.randn(1, 1, 128, D), torch.randn(1, 1, 128, D)
 right = oracle.attention(Q, K, V, Visibility().mask)[0][0, 0]
 tiles = [(0, 96, start, start + 32) for start in range(0, 128, 32)]
-names = {"acc": "acc not rescaled", "row_sum": "row_sum not rescaled", "acc, row_sum": "neither rescaled"}
+names = {name: f"{name} not rescaled" for name in ("acc", "row_sum")}
+names["acc, row_sum"] = "neither rescaled"
 head = *(x[0].double() for x in (Q, K, V)), torch.ones(96, 128, dtype=torch.float64), D**-0.5
 wrong = {names[name]: mistaken.online(*head, steps=tiles, forget=name)[0][0] for name in names}
 tile_of_max = (Q[0, 0] @ K[0, 0].T).argmax(1) // 32
@@ -218,11 +223,12 @@ draw.forgotten(right, wrong, tile_of_max)
 # submission's output equals one of them, the grader says so, and asks the question that leads to the missing line.
 
 # %%
-print(f"rows whose maximum is in the first tile: {(tile_of_max == 0).sum().item()} of {len(right)}")
+first = (tile_of_max == 0).sum().item()
+print(f"rows whose maximum is in the first tile: {first} of {len(right)}")
 for said, o_wrong in wrong.items():
     bad = (o_wrong - right).abs().amax(1) > 1e-9
     size = (o_wrong[bad].abs().mean() / right[bad].abs().mean()).item()
-    print(f"{said:22} {bad.sum().item():3} rows wrong; outputs {size:.2f} times as large on average")
+    print(f"{said:22} {bad.sum().item():3} rows wrong; outputs {size:.2f} times as large")
 
 # %% [markdown]
 # ## One number that remembers the sum: lse
@@ -255,9 +261,8 @@ print("and so is lse:                       ", torch.allclose(lse, lse_all, atol
 draw.halves(share.flatten()[:48], 64)
 
 # %% [markdown]
-# Long answers to short questions use this: while a model writes, there is one query and very many keys, so the keys
-# are cut into pieces for many programs, and merged at the end (Flash-Decoding). Rings of GPUs use it for very long
-# texts.
+# Models that write use this: each new token is one query that asks very many keys, so the keys are cut into pieces for
+# many programs, and the results merged at the end (Flash-Decoding). Rings of GPUs use it for very long texts.
 #
 # ## What it costs
 #
@@ -266,7 +271,7 @@ draw.halves(share.flatten()[:48], 64)
 
 # %%
 for n in (1024, 16384, 131072):
-    print(f"{n:7,} keys, D = 128: {n:7,} scores in a row of the matrix, {128 + 2} numbers carried")
+    print(f"{n:7,} scores in a row of the matrix; with D = 128, {128 + 2} numbers carried")
 
 # %% [markdown]
 # ## Exercises
@@ -281,13 +286,16 @@ for n in (1024, 16384, 131072):
 # 5. Now build it: `problems/p2_online_softmax.py`, and `make grade P=2`. (lse comes first in problem 1: `make grade
 #    P=1`.)
 #
+# **Next:** [3. A first Triton kernel](03_first_triton_kernel.ipynb): how one function becomes thousands of workers.
+#
 # ## References
 #
-# - Milakov and Gimelshein, *Online normalizer calculation for softmax*, 2018:
-#   [arXiv:1805.02867](https://arxiv.org/abs/1805.02867)
-# - Rabe and Staats, *Self-attention does not need O(n²) memory*, 2021:
-#   [arXiv:2112.05682](https://arxiv.org/abs/2112.05682)
-# - Dao et al., *FlashAttention*, 2022: [arXiv:2205.14135](https://arxiv.org/abs/2205.14135)
-# - Dao, *FlashAttention-2*, 2023: [arXiv:2307.08691](https://arxiv.org/abs/2307.08691)
-# - Dao et al., *Flash-Decoding for long-context inference*, 2023: [pytorch.org](https://pytorch.org/blog/flash-decoding/)
-# - Liu, Zaharia and Abbeel, *Ring attention*, 2023: [arXiv:2310.01889](https://arxiv.org/abs/2310.01889)
+# - Milakov, Gimelshein, [Online normalizer calculation for softmax](https://arxiv.org/abs/1805.02867), 2018: the
+#   running maximum and sum.
+# - Rabe, Staats, [Self-attention Does Not Need O(n²) Memory](https://arxiv.org/abs/2112.05682), 2021: the output as
+#   well.
+# - Dao et al., [FlashAttention](https://arxiv.org/abs/2205.14135), 2022: all of it in one kernel.
+# - Dao, [FlashAttention-2](https://arxiv.org/abs/2307.08691), 2023: one division, at the end.
+# - Dao et al., [Flash-Decoding for long-context inference](https://pytorch.org/blog/flash-decoding/), 2023: the keys
+#   cut into pieces, and merged.
+# - Liu, Zaharia, Abbeel, [Ring Attention](https://arxiv.org/abs/2310.01889), 2023: the keys on a ring of GPUs.

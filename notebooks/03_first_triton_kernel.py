@@ -3,9 +3,9 @@
 #
 # **How does one kernel become thousands of workers, and what does each of them touch?**
 #
-# A kernel is one function. It is written once and run many times at once; each run, a **program**, knows only its
-# number. From the number it works out what is its own. Here each number in x is multiplied by its column's weight and
-# added up along its row:
+# A kernel is a function for the GPU. It is written once and run many times at once; each run, a **program**, knows only
+# its number. From the number it works out what is its own. Here each number in x is multiplied by its column's weight
+# and added up along its row:
 
 # %%
 import os
@@ -17,8 +17,9 @@ ROWS, COLUMNS, BLOCK_R, BLOCK_C = 18, 27, 4, 8
 draw.bands(ROWS, COLUMNS, BLOCK_R, BLOCK_C)
 
 # %% [markdown]
-# Each program owns four rows, and the four sums at the right. It holds one **tile** of 4 x 8 numbers at a time, and
-# walks along its band. Neither 18 rows nor 27 columns fit the tiles: the last ones reach past the end.
+# Each program owns four rows, and the four sums at the right. It holds one **tile** of 4 x 8 numbers at a time, in 32
+# **lanes**, a number each, and walks along its band. Neither 18 rows nor 27 columns fit the tiles: the last ones reach
+# past the end.
 #
 # On this page the kernel for this picture is built line by line, and then turned into FlashAttention, which has the
 # same shape: bands of queries, tiles of keys. (A weighted sum as the first example is an idea of Stanford's CS336.)
@@ -122,18 +123,25 @@ for name, view in {"x": square, "x.T": square.T}.items():
 
 # %%
 def launch_in(memory):
-    """Put x, w and room for the sums into memory, sevens behind them, and run the kernel without masks there."""
-    x_there, w_there, out = memory[100:586].view(ROWS, COLUMNS), memory[700:727], memory[800:818]
+    """Put x, w and room for the sums into memory, sevens behind them, and run the kernel."""
+    x_there, w_there = memory[100:586].view(ROWS, COLUMNS), memory[700:727]
+    out = memory[800:818]
     x_there.copy_(x), w_there.copy_(w)
     memory[818:] = 7.0
     one_tile[(5,)](x_there, w_there, out, COLUMNS, 1, 4, 32)
     return out
 
 
+# %%
+from notebooks.pictures.folded import folded
+
+found = []
 for around in (0.0, 100.0):
     memory = torch.full((1000,), around)
     wrong = ((launch_in(memory) - right).abs() > 1e-4).sum()
-    print(f"around = {around:5}: {wrong} sums wrong, sevens overwritten: {(memory[818:] != 7).sum()}")
+    lost = (memory[818:] != 7).sum()
+    found.append(f"around = {around:5}: {wrong} sums wrong, sevens overwritten: {lost}")
+folded(*found)
 
 # %% [markdown]
 # Here is where the lanes went, by the grader's own instrument: its **trace** notes each address that a kernel touches.
@@ -146,7 +154,8 @@ out = torch.empty(ROWS)
 with Watched(one_tile) as seen:
     one_tile[(5,)](x, w, out, *x.stride(), 4, 32)
 seen.say()
-kernel_runs.spills([seen.of("X", 0)[0], seen.of("X", 4)[0]], x.shape, (4, 32), ["program 0", "program 4, the last"])
+first, last = seen.of("X", 0)[0], seen.of("X", 4)[0]
+kernel_runs.spills([first, last], x.shape, (4, 32), ["program 0", "program 4"])
 
 # %% [markdown]
 # What leaves a tensor, the trace reports. What stays inside, in the wrong row, is no fault of memory, only a wrong
@@ -161,14 +170,17 @@ kernel_runs.spills([seen.of("X", 0)[0], seen.of("X", 4)[0]], x.shape, (4, 32), [
 
 # %%
 @triton.jit
-def forgetful(X, W, OUT, stride_r, ROWS, COLUMNS, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+def forgetful(X, W, OUT, stride_r, ROWS, COLUMNS, BLOCK_R: tl.constexpr,
+              BLOCK_C: tl.constexpr):  # fmt: skip
     r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     c = tl.arange(0, BLOCK_C)
-    x = tl.load(X + r[:, None] * stride_r + c[None, :], mask=(r[:, None] < ROWS) & (c[None, :] < COLUMNS))
+    here = (r[:, None] < ROWS) & (c[None, :] < COLUMNS)
+    x = tl.load(X + r[:, None] * stride_r + c[None, :], mask=here)
     w = tl.load(W + c, mask=c < COLUMNS, other=0.0)
     tl.store(OUT + r, tl.sum(x * w[None, :], 1), mask=r < ROWS)
 
 
+# %%
 forgetful[(5,)](x, w, out, COLUMNS, ROWS, COLUMNS, 4, 32)
 print("interpreter alone:", *(f"{s:.2f}" for s in out[:5]), "...")
 with Watched(forgetful) as seen:
@@ -187,7 +199,8 @@ seen.say()
 
 # %%
 @triton.jit
-def weighted_sum(X, W, OUT, stride_r, stride_c, ROWS, COLUMNS, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+def weighted_sum(X, W, OUT, stride_r, stride_c, ROWS, COLUMNS, BLOCK_R: tl.constexpr,
+                 BLOCK_C: tl.constexpr):  # fmt: skip
     r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)  # (BLOCK_R,), my rows
     acc = tl.zeros([BLOCK_R], tl.float32)
     for start in range(0, COLUMNS, BLOCK_C):
@@ -213,11 +226,13 @@ def row_sums(x, w, block_r=BLOCK_R, block_c=BLOCK_C):
 
 
 wide = torch.randn(2 * ROWS, 2 * COLUMNS)
-for name, view in {"x": x, "turned on its side": x.T.contiguous().T, "with gaps": wide[::2, ::2]}.items():
+views = {"x": x, "turned on its side": x.T.contiguous().T, "with gaps": wide[::2, ::2]}
+for name, view in views.items():
     agree = torch.allclose(row_sums(view, w), view @ w, atol=1e-5)
     print(f"{name:19} strides {view.stride()!s:9}", agree)
 for block_r, block_c in ((1, 1), (2, 16), (32, 32)):
-    print(f"tiles of {block_r:2} x {block_c:2}:", torch.allclose(row_sums(x, w, block_r, block_c), right, atol=1e-5))
+    agree = torch.allclose(row_sums(x, w, block_r, block_c), right, atol=1e-5)
+    print(f"tiles of {block_r:2} x {block_c:2}:", agree)
 
 # %% [markdown]
 # ### Constants, and powers of two
@@ -251,7 +266,8 @@ for kernel, size in ((of_columns, 32), (of_columns, 27), (of_a_number, 32)):
 #
 # ## The grid
 #
-# A grid may have up to three dimensions. In P3 a program is a tile of queries of one head of one batch:
+# A grid may have up to three dimensions. In P3, the course's third problem, a program is a tile of queries of one head
+# (a Q, K and V of its own) of one text of the batch:
 
 # %%
 draw.grids(triton.cdiv(ROWS, BLOCK_R), 5, 4, 2)
@@ -264,7 +280,8 @@ from solutions import p3_flash_attention as p3
 
 B, H, N, D = 4, 16, 16384, 128
 block_q = p3.TILES[D][0][0]
-print(f"B={B} H={H} N={N:,}, tiles of {block_q} queries: {triton.cdiv(N, block_q) * H * B:,} programs, one launch")
+programs = triton.cdiv(N, block_q) * H * B
+print(f"B={B} H={H} N={N:,}, tiles of {block_q} queries: {programs:,} programs, one launch")
 
 # %% [markdown]
 # A large GPU has a hundred processors or more. Each takes a program or a few, and another whenever one is done. Nobody
@@ -280,7 +297,7 @@ out = torch.empty(ROWS)
 with Watched(weighted_sum) as seen:
     weighted_sum[(5,)](x, w, out, *x.stride(), *x.shape, BLOCK_R, BLOCK_C)
 panels = {"X": "address\nin x", "W": "in w", "OUT": "in out"}
-words = "Five programs one after the other; each walks through its rows of x, reads all of w, and stores four sums"
+words = "Five programs: each walks through its rows of x, reads all of w, and stores four sums"
 kernel_runs.in_order(seen.steps, panels, "Every load and store, one after the other", words)
 
 # %% [markdown]
@@ -295,7 +312,8 @@ for block_r in (1, 4, 16, 32):
         weighted_sum[(programs,)](x, w, out, *x.stride(), *x.shape, block_r, BLOCK_C)
     formula = {"X": 4 * ROWS * COLUMNS, "W": 4 * COLUMNS * programs, "OUT": 4 * ROWS}
     moved = ", ".join(f"{name.lower()} {count:4}" for name, count in seen.moved().items())
-    print(f"{programs:2} programs: {moved} bytes;", "the formula agrees" if seen.moved() == formula else formula)
+    agrees = "the formula agrees" if seen.moved() == formula else formula
+    print(f"programs: {programs:2}; bytes: {moved};", agrees)
 
 # %% [markdown]
 # Higher tiles, fewer bytes: the first rule of fast kernels. Its limit is what the interpreter cannot show: the tiles
@@ -307,7 +325,8 @@ for block_r in (1, 4, 16, 32):
 # %%
 import numpy as np
 
-for name, view in {"x": square, "x.T": square.T, "with gaps": torch.randn(64, 64)[::2, ::2]}.items():
+views = {"x": square, "x.T": square.T, "with gaps": torch.randn(64, 64)[::2, ::2]}
+for name, view in views.items():
     with Watched(weighted_sum) as seen:
         row_sums(view, weights)
     pieces = sum(len(np.unique(step.elements // 8)) for step in seen.of("X"))
@@ -351,7 +370,8 @@ for name, view in {"x": square, "x.T": square.T, "with gaps": torch.randn(64, 64
 
 # %%
 @triton.jit
-def split_sum(X, W, OUT, stride_r, stride_c, ROWS, COLUMNS, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+def split_sum(X, W, OUT, stride_r, stride_c, ROWS, COLUMNS, BLOCK_R: tl.constexpr,
+              BLOCK_C: tl.constexpr):  # fmt: skip
     r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)  # a program for each tile
     here = (r[:, None] < ROWS) & (c[None, :] < COLUMNS)
@@ -378,7 +398,8 @@ for kernel, grid in ((weighted_sum, (5,)), (split_sum, (5, 4))):
         run(kernel, grid)
     seen.say()
     several.append(seen)
-kernel_runs.owners(several, ["weighted_sum: a program for each band", "split_sum: a program for each tile"])
+names = ["weighted_sum: a program for each band", "split_sum: a program for each tile"]
+kernel_runs.owners(several, names)
 
 # %% [markdown]
 # Three cures: one program owns the row, and loops (what we did, and what FlashAttention does); the partial sums go to
@@ -412,7 +433,8 @@ def start_softmax(BLOCK_R: tl.constexpr):
 
 # %%
 @triton.jit
-def softmax_sum(X, W, OUT, stride_r, stride_c, ROWS, COLUMNS, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+def softmax_sum(X, W, OUT, stride_r, stride_c, ROWS, COLUMNS, BLOCK_R: tl.constexpr,
+                BLOCK_C: tl.constexpr):  # fmt: skip
     r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     acc, row_max, row_sum = start_softmax(BLOCK_R)
     for start in range(0, COLUMNS, BLOCK_C):
@@ -425,7 +447,9 @@ def softmax_sum(X, W, OUT, stride_r, stride_c, ROWS, COLUMNS, BLOCK_R: tl.conste
     tl.store(OUT + r, acc / row_sum, mask=r < ROWS)
 
 
-print("softmax_sum is right:", torch.allclose(run(softmax_sum, (5,)), torch.softmax(x, 1) @ w, atol=1e-5))
+# %%
+expected = torch.softmax(x, 1) @ w
+print("softmax_sum is right:", torch.allclose(run(softmax_sum, (5,)), expected, atol=1e-5))
 
 # %% [markdown]
 # One line is new and easy to forget. For a plain sum a dead lane is harmless when it holds 0. For a softmax 0 is a
@@ -433,17 +457,18 @@ print("softmax_sum is right:", torch.allclose(run(softmax_sum, (5,)), torch.soft
 #
 # ### Scores that come from a dot
 #
-# In attention nobody has the scores in memory: that would be the N x N matrix of
-# [notebook 1](01_memory_wall.ipynb). The program makes them, a tile at a time, of a tile of queries and a tile of keys.
-# And a value is a vector of D numbers, so w becomes a matrix V. Both are products of two tiles, `tl.dot`, for which a
-# GPU has units of their own. Without softmax and masks:
+# In attention nobody has the scores in memory: that would be the N x N matrix of [notebook 1](01_memory_wall.ipynb).
+# The program makes them, a tile at a time, of a tile of queries and a tile of keys. And a value is a vector of D
+# numbers, so w becomes a matrix V. Both are products of two tiles, `tl.dot`, for which a GPU has units of their own.
+# Without softmax and masks:
 
 
 # %%
 @triton.jit
 def two_dots(Q, K, V, O, N, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr):
     d = tl.arange(0, D)
-    q_at = (tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q))[:, None] * D + d[None, :]  # (BLOCK_Q, D)
+    q_pos = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    q_at = q_pos[:, None] * D + d[None, :]  # (BLOCK_Q, D)
     q = tl.load(Q + q_at)
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
     for start in range(0, N, BLOCK_K):
@@ -507,7 +532,8 @@ q, k, v = (torch.randn(1, 1, N, D, dtype=torch.float16) for _ in range(3))
 with Watched(p3.flash_attention_kernel) as seen:
     o = p3.flash_attention_forward(q, k, v)
 expected = oracle.expect(q, k, v, Visibility())
-print(f"{((o - expected.o).abs() > expected.allowed_o).sum()} of {o.numel()} numbers too far from the truth")
+wrong = (o - expected.o).abs() > expected.allowed_o
+print(f"{wrong.sum()} of {o.numel()} numbers too far from the truth")
 seen.say()
 kernel_runs.tiles_of_p3(traced.run("p3", Case("150 tokens", N=N, D=D))[0], program=2)
 
@@ -534,8 +560,9 @@ formula = {"Q": once, "K": programs * once, "V": programs * once, "O": once}
 for name, count in seen.moved().items():
     print(f"{name}: traced {count:6,} bytes, formula {formula[name]:6,}")
 panels = {name: f"token\nin {name.lower()}" for name in "QKVO"}
-words = "Five programs: each loads its queries once, all keys and values tile by tile, and stores once"
-kernel_runs.in_order(seen.steps, panels, "P3: every load and store of its five programs", words, per=D)
+title = "P3: every load and store of its five programs"
+words = "Each of five programs loads its queries once, all keys and values, and stores once"
+kernel_runs.in_order(seen.steps, panels, title, words, per=D)
 
 # %% [markdown]
 # Compare it with the same picture of the row sum: K and V are read as w was, o is stored as the sums were. So that is
@@ -553,12 +580,14 @@ kernel_runs.in_order(seen.steps, panels, "P3: every load and store of its five p
 # 6. Now build it: `problems/p3_flash_attention.py`, and `make grade P=3`. `make show P=3 CASE="ragged tail"` draws the
 #    tiles that your kernel visits.
 #
+# **Next:** [4. Masks and phases](04_masks_and_phases.ipynb): which tiles a kernel may leave out.
+#
 # ## References
 #
-# - Tillet, Kung and Cox, *Triton: an intermediate language and compiler for tiled neural network computations*, MAPL
-#   2019: [doi.org/10.1145/3315508.3329973](https://doi.org/10.1145/3315508.3329973)
-# - Triton's documentation, with tutorials and the language's reference: [triton-lang.org](https://triton-lang.org)
-# - Dao et al., *FlashAttention*, 2022: [arXiv:2205.14135](https://arxiv.org/abs/2205.14135)
-# - Dao, *FlashAttention-2*, 2023: [arXiv:2307.08691](https://arxiv.org/abs/2307.08691)
-# - Stanford's CS336, *Language modeling from scratch*, spring 2025, assignment 2, whose handout introduces Triton
-#   with a weighted sum: [github.com/stanford-cs336/assignment2-systems](https://github.com/stanford-cs336/assignment2-systems)
+# - Tillet, Kung, Cox, [Triton: an intermediate language and compiler for tiled neural network
+#   computations](https://doi.org/10.1145/3315508.3329973), 2019.
+# - Triton, [documentation](https://triton-lang.org): tutorials, and the language's reference.
+# - Dao et al., [FlashAttention](https://arxiv.org/abs/2205.14135), 2022: the loop, and its bytes.
+# - Dao, [FlashAttention-2](https://arxiv.org/abs/2307.08691), 2023: a program for each tile of queries.
+# - Stanford CS336, [assignment 2](https://github.com/stanford-cs336/assignment2-systems), 2025: its handout introduces
+#   Triton with a weighted sum.

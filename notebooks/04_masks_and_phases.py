@@ -3,8 +3,8 @@
 #
 # **Which tiles of keys must an attention kernel visit, and in which of them must it look at the mask?**
 #
-# A kernel works on tiles: some queries times some keys. A mask says which of these pairs count. Four masks, cut into
-# tiles:
+# A kernel works on tiles: some queries times some keys ([notebook 3](03_first_triton_kernel.ipynb)). A mask says which
+# of these pairs count. Four masks, cut into tiles:
 
 # %%
 import os
@@ -14,14 +14,14 @@ import torch
 
 from grader import tile_map
 from grader.assignment import Case
-from notebooks.pictures import masks_and_phases
+from notebooks.pictures import masks_and_phases as draw
 from report import tile_figures, traced
 
 no_mask = Case("no mask", N=256, D=16)
 causal = Case("causal", N=256, D=16, causal=True)
 window = Case("window of 80", N=256, D=16, causal=True, window=80)
 sinks = Case("window of 80, 40 sinks", N=256, D=16, causal=True, window=80, sinks=40)
-masks_and_phases.masks([no_mask, causal, window, sinks], block=32)
+draw.masks([no_mask, causal, window, sinks], block=32)
 
 # %% [markdown]
 # - **Causal.** A query sees the keys at or before its own place: a language model must not read the future.
@@ -41,31 +41,39 @@ masks_and_phases.masks([no_mask, causal, window, sinks], block=32)
 # So a mask saves time twice. Empty tiles cost nothing, and full ones need no comparisons. How many are there of each?
 
 # %%
+print(f"{'':24} empty   FULL CAUSAL PARTIAL")
 for case in (no_mask, causal, window, sinks):
     cut = tile_map.cut(case.visibility, case.N, case.N, 32, 32)
-    empty, full, triangle, partial = (int((cut.kinds == kind).sum()) for kind in range(4))
-    print(f"{case.name:24} {empty:3} empty {full:3} FULL {triangle:3} CAUSAL {partial:3} PARTIAL")
+    counts = (int((cut.kinds == kind).sum()) for kind in range(4))
+    print(f"{case.name:22}", *(f"{count:6}" for count in counts))
 
 # %% [markdown]
 # ### Predict before you run
+#
 # Double the tokens of the causal mask, again and again. Which part of its tiles needs a mask then, and which part is
 # empty?
 #
 # <details><summary>Answer</summary>
 #
-# With n tiles along each side, the diagonal has n tiles of n x n. So the masked part is 1/n: it halves each time. The
-# empty part is (n - 1) / 2n: it comes closer and closer to one half, and never reaches it. In long sequences almost all
-# work is in full tiles. That is why a kernel treats the few others apart.
+# With n tiles along each side, n of the n x n tiles lie on the diagonal. So the masked part is 1/n: it halves each
+# time. The empty part is (n - 1) / 2n: it comes closer and closer to one half, and never reaches it. In long sequences
+# almost all work is in full tiles. That is why a kernel treats the few others apart.
 # </details>
 
 # %%
+from notebooks.pictures.folded import folded
+
+found = []
 for n in (256, 512, 1024, 2048):
     cut = tile_map.cut(causal.visibility, n, n, 32, 32)
-    masked = float(((cut.kinds == tile_map.CAUSAL) | (cut.kinds == tile_map.PARTIAL)).double().mean())
-    print(f"N = {n:4}: {masked:6.1%} of the tiles need a mask, {1 - cut.density:6.1%} are empty")
+    masks = (cut.kinds == tile_map.CAUSAL) | (cut.kinds == tile_map.PARTIAL)
+    masked = masks.double().mean().item()
+    found.append(f"N = {n:4}: {masked:6.1%} need a mask, {1 - cut.density:6.1%} are empty")
+folded(*found)
 
 # %% [markdown]
 # ## From the mask to a loop
+#
 # A kernel keeps no map of its tiles. One program takes one row of tiles, and walks along it from left to right in a few
 # loops, its **phases**. Where each phase begins and ends follows from a little arithmetic with positions.
 
@@ -73,11 +81,11 @@ for n in (256, 512, 1024, 2048):
 odd = Case("N = 250, tiles 64 x 32", N=250, D=16, causal=True, window=80)
 title = "Which phase visits which tile"
 cases = [causal, window, sinks, odd]
-masks_and_phases.phase_maps(cases, [(32, 32), (32, 32), (32, 32), (64, 32)], title)
+draw.phase_maps(cases, [(32, 32), (32, 32), (32, 32), (64, 32)], title)
 
 # %% [markdown]
-# Each row of tiles is one program. From left to right: P4, P6 and P7; the last one is P6 again, with tiles of 64
-# queries and 32 keys, and a length that no tile divides.
+# Each row of tiles is one program. The course's problems have these kernels: P4 (causal), P6 (a window) and P7 (sinks
+# as well). The last panel is P6 again, with tiles of 64 queries and 32 keys, and a length that no tile divides.
 #
 # - **D, the diagonal.** The tiles that hold the program's own positions. Each query sees itself, so there is one at
 #   least.
@@ -95,36 +103,40 @@ masks_and_phases.phase_maps(cases, [(32, 32), (32, 32), (32, 32), (64, 32)], tit
 BLOCK_Q = BLOCK_K = 32
 W, q_start = window.window, 160  # one program: queries 160 to 191
 first = max(0, q_start - W + 1) // BLOCK_K * BLOCK_K
-for_all = max(0, q_start + BLOCK_Q - W)  # from here on, every query sees every key up to the diagonal
+for_all = max(0, q_start + BLOCK_Q - W)  # from here to the diagonal, all queries see all keys
 diagonal = q_start // BLOCK_K * BLOCK_K
 inside = min(-(-for_all // BLOCK_K) * BLOCK_K, diagonal)
 print(f"the first query looks back to key {q_start - W + 1}: the first tile begins at {first}")
 print(f"the last looks back to key {for_all}: tiles without a mask begin at {inside}")
-print(f"edge {first} to {inside - 1}, inside {inside} to {diagonal - 1}, diagonal from {diagonal}")
+edge_and_inside = f"edge {first} to {inside - 1}, inside {inside} to {diagonal - 1}"
+print(f"{edge_and_inside}, diagonal from {diagonal}")
 print("visited:", dict(tile_figures.phase_tiles(window, BLOCK_Q, BLOCK_K))[q_start])
 
 # %% [markdown]
 # ### Predict before you run
+#
 # Make the window 20, smaller than a tile. Which phases are left, and how many tiles does a program visit?
 #
 # <details><summary>Answer</summary>
 #
 # The edge and the diagonal. No tile is inside: none is seen whole by all queries. From the second program on, each
 # visits two tiles: its first query still looks back over the tile's border. (With a window of 1 it does not, and one
-# tile is enough.) The left panel below shows it.
+# tile is enough.) The first panel below shows it.
 #
-# In the middle and on the right: sinks that meet the window's edge. A tile that holds both belongs to one phase alone,
-# and that phase's mask must know both rules; else the keys are counted twice, or not at all.
+# The two others: sinks that meet the window's edge. A tile that holds both belongs to one phase alone, and that phase's
+# mask must know both rules; else the keys are counted twice, or not at all.
 # </details>
 
 # %%
 narrow = Case("window of 20", N=256, causal=True, window=20)
 meeting = Case("window 60, 70 sinks", N=256, causal=True, window=60, sinks=70)
 many = Case("window 9, 150 sinks", N=256, causal=True, window=9, sinks=150)
-masks_and_phases.phase_maps([narrow, meeting, many], [(32, 32)] * 3, "Small windows, many sinks")
+cases = [narrow, meeting, many]
+draw.phase_maps(cases, [(32, 32)] * 3, "Small windows, many sinks")
 
 # %% [markdown]
 # ## Try it
+#
 # In Jupyter, the next cell has sliders for the length, the window, the sinks and the tile. On a page that only shows
 # the notebook, the picture below it stands for them: one mask, three shapes of tiles.
 
@@ -132,33 +144,35 @@ masks_and_phases.phase_maps([narrow, meeting, many], [(32, 32)] * 3, "Small wind
 # %%
 def phases(N=256, window=80, sinks=40, block_q=32, block_k=32):
     case = Case("what you chose", N=N, causal=True, window=window, sinks=sinks)
-    return masks_and_phases.phase_maps([case], [(block_q, block_k)], "Which phase visits which tile")
+    return draw.phase_maps([case], [(block_q, block_k)], "Which phase visits which tile")
 
 
 blocks = [16, 32, 64, 128]
-masks_and_phases.with_sliders(
-    phases, N=(16, 512, 1), window=(1, 512, 1), sinks=(0, 256, 1), block_q=blocks, block_k=blocks
-)
+sizes = {"N": (16, 512, 1), "window": (1, 512, 1), "sinks": (0, 256, 1)}
+draw.with_sliders(phases, **sizes, block_q=blocks, block_k=blocks)
 
 # %%
 shapes = [(32, 32), (64, 32), (32, 64)]
-cases = [Case(f"{q} queries, {k} keys", N=256, causal=True, window=80, sinks=40) for q, k in shapes]
-masks_and_phases.phase_maps(cases, shapes, "A window of 80 and 40 sinks: three shapes of tiles")
+sizes = {"N": 256, "causal": True, "window": 80, "sinks": 40}
+cases = [Case(f"{q} queries, {k} keys", **sizes) for q, k in shapes]
+draw.phase_maps(cases, shapes, "A window of 80 and 40 sinks: three shapes of tiles")
 
 # %% [markdown]
 # Larger tiles are fewer, and hold more pairs that nobody needs. Which shape is fastest, only a GPU can tell.
 #
 # ## Fewer heads of keys: GQA
-# In grouped-query attention (GQA), several query heads share one head of keys and values. This changes *where K and V
-# are read*, and nothing about the mask: each query head has the same map of tiles as before.
+#
+# A model computes attention in several *heads* at once, each with queries, keys and values of its own. In grouped-query
+# attention (GQA), several query heads share one head of keys and values. This changes *where K and V are read*, and
+# nothing about the mask: each query head has the same map of tiles as before.
 
 # %%
-masks_and_phases.heads(8, [8, 2, 1])
+draw.heads(8, [8, 2, 1])
 
 # %% [markdown]
-# A cache of K and V shrinks by the size of a group, and no copy is ever made: the kernel computes an address. To see
-# who reads what, change the values of one kv head, and look which query heads give another output. The kernel is the
-# solution of P5, in the interpreter.
+# The K and V that a model must keep shrink by the size of a group, and no copy is ever made: the kernel computes an
+# address. To see who reads what, change the values of one kv head, and look which query heads give another output. The
+# kernel is the solution of P5, in the interpreter.
 
 # %%
 from solutions.p5_gqa import flash_attention_forward
@@ -172,6 +186,7 @@ print("query heads with another output:", changed.nonzero().flatten().tolist())
 
 # %% [markdown]
 # ## What a real kernel did
+#
 # So far these were plans. Now the solutions of P4, P6 and P7 run in Triton's interpreter, through the course's grader.
 # It watches every load, and notes which tile of keys met which tile of queries. The mask is drawn over that as an
 # outline.
@@ -184,10 +199,11 @@ results = [traced.run(problem, case)[0] for problem, case in zip(problems, cases
 for name, case, result in zip(names, cases, results, strict=True):
     visited, planned = traced.tiles_visited(result), tile_figures.tiles_of(case, 32, 32)
     print(f"{name:22} {result.outcome.value}: {visited} tiles visited, {planned} in the plan")
-masks_and_phases.visits(cases, results, names)
+draw.visits(cases, results, names)
 
 # %% [markdown]
 # ### Predict before you run
+#
 # A well-known mistake: the first tile is computed from tile numbers, `(q_start // BLOCK_K - window_size // BLOCK_K)`,
 # in place of tokens. Each part looks right. For a window of 80 and tiles of 32, what is wrong? And for a window of 64?
 #
@@ -208,14 +224,15 @@ whole = Case("window of 64", N=256, D=16, causal=True, window=64)
 results = traced.run("p6", window, whole, source=source.replace(right, wrong))
 for result in results:
     print(f"{result.case}: {result.outcome.value}. {result.sentence.split('. ')[0]}")
-masks_and_phases.visits([window, whole], results, [window.name, whole.name])
+draw.visits([window, whole], results, [window.name, whole.name])
 
 # %% [markdown]
 # The hatched keys were needed, and never loaded. (The grader has met this mistake before, and names it.) No error is
-# raised: the output is a plausible average of fewer values, so a kernel is compared with the truth, on sizes that no
-# tile divides.
+# raised: the output is a plausible average of fewer values. That is why a kernel is compared with the truth, and with
+# windows and lengths that no tile divides.
 #
 # ## A tile that hides everything
+#
 # A tile at the window's edge can hide *all* of its keys from some rows. If it is the first tile of such a row, the
 # running maximum of its scores is still minus infinity, and `-inf - (-inf)` is not a number.
 
@@ -223,7 +240,8 @@ masks_and_phases.visits([window, whole], results, [window.name, whole.name])
 first_keys = torch.arange(first, first + BLOCK_K)
 queries = torch.arange(q_start, q_start + BLOCK_Q)
 sees = window.visibility.mask(queries, first_keys).any(1)
-print(f"of the queries {q_start} to {q_start + BLOCK_Q - 1}, {int((~sees).sum())} see nothing in their first tile")
+blind = int((~sees).sum())
+print(f"queries {q_start} to {q_start + BLOCK_Q - 1}: {blind} see nothing in their first tile")
 new_max = torch.tensor(float("-inf"))
 print("without care: exp2(-inf - -inf) =", torch.exp2(new_max - new_max).item())
 print("with a finite pivot: exp2(-inf - 0) =", torch.exp2(new_max - 0.0).item())
@@ -234,20 +252,23 @@ print("with a finite pivot: exp2(-inf - 0) =", torch.exp2(new_max - 0.0).item())
 # of tiles, and P7 must also work with no sinks.
 #
 # ## Work against N
+#
 # What do the phases save? One head's tiles, for sequences from 64 tokens to 16k.
 
+
 # %%
-families = {
-    "no mask": lambda n: Case(f"{n}", N=n, D=16),
-    "causal": lambda n: Case(f"{n}", N=n, D=16, causal=True),
-    "window 128\nand 64 sinks": lambda n: Case(f"{n}", N=n, D=16, causal=True, window=128, sinks=64),
-    "window 128": lambda n: Case(f"{n}", N=n, D=16, causal=True, window=128),
-}
+def family(**mask):
+    return lambda n: Case(f"{n}", N=n, D=16, **mask)
+
+
+families = {"no mask": family(), "causal": family(causal=True)}
+families["window 128\nand 64 sinks"] = family(causal=True, window=128, sinks=64)
+families["window 128"] = family(causal=True, window=128)
 measured = {}
 for (name, made), problem in zip(families.items(), ["p3", "p4", "p7", "p6"], strict=True):
     ran = traced.run(problem, *(made(n) for n in (64, 128, 256, 512)))
     measured[name] = [(int(result.case), traced.tiles_visited(result)) for result in ran]
-masks_and_phases.work(families, [64 * 2**i for i in range(9)], 32, measured)
+draw.work(families, [64 * 2**i for i in range(9)], 32, measured)
 
 # %% [markdown]
 # Both scales are logarithmic. Double N, and the upper lines grow by about four: causal is half as much work, and still
@@ -258,20 +279,27 @@ masks_and_phases.work(families, [64 * 2**i for i in range(9)], 32, measured)
 for n in (1024, 4096, 16384):
     counts = {name: tile_figures.tiles_of(made(n), 32, 32) for name, made in families.items()}
     share = counts["window 128"] / counts["causal"]
-    print(f"N = {n:5}: causal {counts['causal']:7,} tiles, window {counts['window 128']:6,}: {share:.1%}")
+    tiles = f"causal {counts['causal']:7,} tiles, window {counts['window 128']:6,}"
+    print(f"N = {n:6,}: {tiles}: {share:.1%}")
 
 # %% [markdown]
-# Tiles are not seconds: a kernel also waits for memory, and pays for the start and the end of each program. Notebook 7
-# reads times.
+# Tiles are not seconds: a kernel also waits for memory, and pays for the start and the end of each program.
+# [Notebook 7](07_reading_a_benchmark.ipynb) reads times.
 #
-# ## Now build it
-# 1. `make grade P=4`: two phases. Where does the second begin if a tile has more queries than keys?
-# 2. `make grade P=5`: the same kernel for grouped heads. Which line changes?
-# 3. `make grade P=6`: the window. Check your first tile against the sliders, with a window of 33, then 32, then 1.
-# 4. `make grade P=7`: sinks. Find on the sliders a tile that holds a sink and the window's edge. Which phase owns it?
-# 5. `make show P=6 CASE="ragged tail"` draws the last kind of picture for your own kernel.
+# ## Exercises
+#
+# 1. Two phases, causal: where does the second begin if a tile has more queries than keys? (`make grade P=4`)
+# 2. The same kernel for grouped heads: which line changes? (`make grade P=5`)
+# 3. The window: compute the first tile for a window of 33, then 32, then 1, and check it on the sliders. (`make grade
+#    P=6`)
+# 4. Find on the sliders a tile that holds a sink and the window's edge. Which phase owns it? (`make grade P=7`)
+# 5. Now build it: `problems/p4_causal.py` to `problems/p7_sinks_and_window.py`. `make show P=6 CASE="ragged tail"`
+#    draws the tiles that your own kernel visits, as above.
+#
+# **Next:** [5. Block-sparse patterns](05_block_sparse.ipynb): masks that no arithmetic describes.
 #
 # ## References
+#
 # - Dao, [FlashAttention-2](https://arxiv.org/abs/2307.08691), 2023: section 3.1.1 says which blocks causal masking
 #   skips.
 # - Ainslie et al., [GQA](https://arxiv.org/abs/2305.13245), 2023: grouped heads.

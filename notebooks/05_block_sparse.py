@@ -3,6 +3,8 @@
 #
 # **When a mask has no formula, how does a kernel know which tiles to skip, and does skipping save the time it
 # promises?**
+#
+# Four masks that follow from what the tokens are, not from how far apart they stand:
 
 # %%
 import os
@@ -10,9 +12,8 @@ import os
 os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed
 from grader import patterns, tile_map
 from grader.labs import SparseCase
-from notebooks.pictures import block_sparse, masks_and_phases
+from notebooks.pictures import masks_and_phases
 from report import traced
-from solutions.x1_block_sparse import tiles_of_predicate
 
 four = {"documents": (512, patterns.Documents((256, 68, 188)))}
 four["text, image, text"] = (512, patterns.Interleaved((133, 309, 70)))
@@ -22,8 +23,8 @@ cases = [SparseCase(name, N=n, D=16, of=of, block=(64, 64)) for name, (n, of) in
 masks_and_phases.masks(cases, 64, "Four masks, cut into tiles of 64 x 64")
 
 # %% [markdown]
-# - **Documents.** A batch is packed: three documents of 256, 68 and 188 tokens, one after the other, none may see
-#   another.
+# - **Documents.** A batch is packed: three documents of 256, 68 and 188 tokens, one after the other, and none may
+#   see another.
 # - **Text, image, text.** Text is causal. An image is not read from left to right: it sees all of itself. Both see what
 #   came before.
 # - **An image, rows near by.** A vision transformer cuts a picture into patches: here 24 rows of 24. Each sees its own
@@ -31,15 +32,16 @@ masks_and_phases.masks(cases, 64, "Four masks, cut into tiles of 64 x 64")
 # - **An image with a CLS token, in blocks.** The first token stands for the whole picture. Its block sees all and is
 #   seen by all; the others see their neighbours.
 #
-# A window is the same in every row, so arithmetic finds its tiles (notebook 4). Here each row of tiles is different.
-# The kernel is therefore told: the mask is cut into tiles once, and handed over as lists.
+# A window is the same in every row, so arithmetic finds its tiles ([notebook 4](04_masks_and_phases.ipynb)). Here each
+# row of tiles is different. The kernel is therefore told: the mask is cut into tiles once, and handed over as lists.
 
 # %%
+print(f"{'':23}  FULL CAUSAL PARTIAL  density  visible pairs")
 for case in cases:
     cut = tile_map.cut(case.visibility, case.N, case.N, 64, 64)
     full, triangle, partial = (int((cut.kinds == kind).sum()) for kind in (1, 2, 3))
-    print(f"{case.name:23} {full:3} FULL {triangle:3} CAUSAL {partial:3} PARTIAL, density {cut.density:.2f}, "
-          f"visible pairs {1 - cut.sparsity:.2f}")  # fmt: skip
+    print(f"{case.name:23} {full:5} {triangle:6} {partial:7}", end=" ")
+    print(f"{cut.density:8.2f} {1 - cut.sparsity:14.2f}")
 
 # %% [markdown]
 # **Density** is the part of all *tiles* that must be visited. A tile is loaded as a whole, even for one visible pair,
@@ -49,6 +51,7 @@ for case in cases:
 # empty.)
 #
 # ### Predict before you run
+#
 # Two documents of 256 tokens each fit tiles of 64 exactly. Move the border between them by one token. What happens to
 # the number of tiles, and to their kinds?
 #
@@ -59,19 +62,26 @@ for case in cases:
 # </details>
 
 # %%
+from notebooks.pictures.folded import folded
+
+found = ["border  FULL PARTIAL  density  visible pairs"]
 for border in (256, 257, 288, 320):
     cut = tile_map.cut(patterns.Documents((border, 512 - border)), 512, 512, 64, 64)
-    full, partial = (int((cut.kinds == kind).sum()) for kind in (patterns.FULL, patterns.PARTIAL))
+    full, partial = (int((cut.kinds == kind).sum()) for kind in (1, 3))
     pairs = 1 - cut.sparsity
-    print(f"border at {border}: {full} FULL and {partial} PARTIAL tiles, density {cut.density:.3f}, pairs {pairs:.3f}")
+    found.append(f"{border:6} {full:5} {partial:7} {cut.density:8.3f} {pairs:14.3f}")
+folded(*found)
 
 # %% [markdown]
 # ## The lists
+#
 # For each row of tiles, the list has the FULL ones first, then the CAUSAL ones, then the PARTIAL ones. So the kernel
 # runs three loops, and asks of no tile what it is. Only PARTIAL tiles bring their mask along, a bit for each pair. Here
-# are the lists of the documents, as the solution of the lab X1 makes them:
+# are the lists of the documents, as the solution of X1 makes them (a lab of the course: a problem for no points):
 
 # %%
+from solutions.x1_block_sparse import tiles_of_predicate
+
 documents = cases[0]
 tiles = tiles_of_predicate(documents.visibility.mask, 512, 512)
 for i, (full, triangle, partial, end) in enumerate(tiles.starts[0].tolist()):
@@ -92,12 +102,13 @@ masks_and_phases.visits(cases, results, list(four))
 
 # %% [markdown]
 # ## Density against time
+#
 # Tiles counted are a promise. What follows was measured on a GPU: FULL tiles at random places, from all of them down to
 # one in twenty; the time over that of the same kernel with all of them. `fast` is the course's form for Hopper GPUs,
 # `swizzled` the last step before it in plain Triton.
-
-# %% [markdown]
+#
 # ### Predict before you run
+#
 # If half of the tiles took half of the time, every kernel would lie on one straight line. Where does it leave that
 # line, and why there?
 #
@@ -109,46 +120,55 @@ masks_and_phases.visits(cases, results, list(four))
 # </details>
 
 # %%
-rows, machine = block_sparse.measured()
+from notebooks.pictures import block_sparse as draw
+
+rows, machine = draw.measured()
 print(f"{machine['gpu']}, triton {machine['triton']}, {machine['date']}")
-block_sparse.by_density(rows)
+draw.by_density(rows)
 
 # %%
-whole = block_sparse.at(rows, "by density", 16384, 64, "fast at 1").median_us
+whole = draw.at(rows, "by density", 16384, 64, "fast at 1").median_us
 for density in ("0.75", "0.5", "0.25", "0.1", "0.05"):
-    row = block_sparse.at(rows, "by density", 16384, 64, f"fast at {density}")
-    print(f"density {row.density:.2f}: {row.median_us:7.1f} us, {row.median_us / whole:.3f} of the time at density 1")
+    row = draw.at(rows, "by density", 16384, 64, f"fast at {density}")
+    part = f"{row.median_us / whole:.3f} of the time at density 1"
+    print(f"density {row.density:.2f}: {row.median_us:7.1f} us, {part}")
 
 # %% [markdown]
 # That compares a kernel with itself. A fair judge compares it with the kernel one would use otherwise: a dense one,
 # that computes every pair and needs no lists.
 
 # %%
-block_sparse.against_dense(rows, 16384)
+draw.against_dense(rows, 16384)
 
 # %% [markdown]
-# The mark at density 1 is the price of the lists: the same work, with and without them. Every pattern lies above the
-# dotted line. Furthest are the two random ones, of whose tiles about half or more are PARTIAL or CAUSAL: these need
-# their mask, and their hidden pairs are computed all the same.
+# The mark at density 1, a map of FULL tiles alone, is the price of the lists: the same work, with and without them.
+# Every pattern lies above the dotted line. Furthest are the two random ones, made of FULL and PARTIAL tiles (FP), or of
+# CAUSAL ones as well (FCP): about half of their tiles or more need a mask, and their hidden pairs are computed all the
+# same.
 #
 # Short sequences profit less: fewer tiles share the fixed costs.
 
 # %%
 for n in (512, 2048, 8192, 16384):
-    row = block_sparse.at(rows, "documents", n, 64, "fast")
-    dense = block_sparse.at(rows, "documents", n, 64, "fast_attention dense")
+    row = draw.at(rows, "documents", n, 64, "fast")
+    dense = draw.at(rows, "documents", n, 64, "fast_attention dense")
     part = f"{row.median_us / dense.median_us:.2f} of the dense kernel's time"
     print(f"documents, N = {n:5}: density {row.density:.2f}, {row.median_us:6.1f} us, {part}")
 
 # %% [markdown]
-# ## Now build it
-# 1. `make grade P=x1`: the cut into tiles, the lists, and the kernel that walks them. It is a lab, for no points.
-# 2. A query may see no key at all. What are its maximum, its sum and its output? (`make grade P=x1` asks.)
-# 3. Sort the tokens of the third picture, so that patches near each other in the image are near each other in the
+# ## Exercises
+#
+# 1. A query may see no key at all. What are its maximum, its sum and its output? (`make grade P=x1` asks.)
+# 2. Sort the tokens of the third picture, so that patches near each other in the image are near each other in the
 #    sequence: blocks of 8 x 8 patches in place of rows. What would its tiles look like?
-# 4. `python -m report.vit_example` runs three images of different sizes in one batch.
+# 3. `python -m report.vit_example` runs three images of different sizes in one batch.
+# 4. Now build it: `problems/x1_block_sparse.py`, and `make grade P=x1`: the cut into tiles, the lists, and the kernel
+#    that walks them.
+#
+# **Next:** [6. Program order and caches](06_program_order.ipynb): the same tiles, in which order?
 #
 # ## References
+#
 # - Dao et al., [FlashAttention](https://arxiv.org/abs/2205.14135), 2022: section 3.3 has the block-sparse form.
 # - Dong et al., [FlexAttention](https://arxiv.org/abs/2412.05496), 2024: tiles that need a mask and tiles that do not.
 # - Zaheer et al., [Big Bird](https://arxiv.org/abs/2007.14062), 2020: local, global and random blocks.

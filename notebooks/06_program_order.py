@@ -21,13 +21,15 @@ from report import orders
 plain = Launch("plain", identity)
 blocks = Launch("published", published)
 whole = Launch("head first", head_first)
-draw.launches([plain, blocks, whole], "32 heads of 64 tiles of queries: which die computes which tile, in a model")
+draw.launches([plain, blocks, whole], "Which die computes which tile, in a model")
 
 # %% [markdown]
-# Each colour is a die. The order in the middle finds *more* of its keys in a cache than the one on the left, and takes
+# Each colour is a die, a piece of silicon with processors and a cache of its own. Later tiles of queries, to the right,
+# see more keys. The order in the middle finds *more* of its keys in a cache than the one on the left, and takes
 # *longer*. The one on the right finds the most and is the fastest. So hits alone do not decide. What else does?
 #
 # ## What the hardware does with program numbers
+#
 # A launch is a grid of programs, numbered from 0; in Triton each asks for its number with `tl.program_id`. The GPU
 # starts the first numbers wherever there is room. Whenever a program ends, the next number takes its place. (That is
 # what GPUs do. CUDA promises no order, and no program may count on one: only speed may.)
@@ -48,25 +50,28 @@ for name, order in (("plain", identity), ("head first", head_first)):
 
 # %% [markdown]
 # Plain is what one writes without thinking: head after head, from the first tile to the last. It spreads every head
-# over both dies. Head first, the order of lab X2, keeps a head on one die, and turns its tiles around. The rest of this
-# page shows why.
+# over both dies. Head first, the order of X2 (a lab of the course: a problem for no points), keeps a head on one die,
+# and turns its tiles around. The rest of this page shows why.
 #
 # ## What a program reads
+#
 # With a causal mask, the program of tile t reads its own queries once, and K and V of its head from tile 0 to tile t,
-# the diagonal (notebook 4). So early tiles of queries are short work, late ones long; and all programs of a head read
-# the same keys.
+# the diagonal ([notebook 4](04_masks_and_phases.ipynb)). So early tiles of queries are short work, late ones long; and
+# all programs of a head read the same keys.
 
 # %%
 tiles = plain.tiles
 visits = tiles * (tiles + 1) // 2
 print(f"a head of {tiles} tiles: {visits:,} visits to only {tiles} different tiles of K and V")
-print(f"if each came from memory once, {1 - tiles / visits:.1%} of the visits would find it in the cache")
+print(f"if each came from memory once, {1 - tiles / visits:.1%} of the visits would be hits")
 
 # %% [markdown]
 # ## A cache, visit by visit
-# The model's cache holds a few tiles, and makes room by dropping the one whose last use is longest ago. Here is a tiny
-# GPU, small enough to watch: one die, two programs at a time (its *slots*), room for three tiles. A hit takes 1 step of
-# time, a miss 2. Two heads, A and B, of four tiles each, in the plain order:
+#
+# The model's cache holds a few tiles, and makes room by dropping the one whose last use is longest ago. A visit that
+# finds its tile there is a *hit*, any other a *miss*. Here is a tiny GPU, small enough to watch: one die, two programs
+# at a time (its *slots*), room for three tiles. A hit takes 1 step of time, a miss 2. Two heads, A and B, of four tiles
+# each, in the plain order:
 
 # %%
 from notebooks.pictures import small_cache
@@ -81,6 +86,7 @@ small_cache.steps(listed(identity, 4, 2), tiny, "Plain: the short rows first")
 # more hits than this one.
 #
 # ### Predict before you run
+#
 # Now each head from its longest row to its shortest. Will more visits be hits, or fewer? Will it be done sooner, or
 # later?
 #
@@ -98,6 +104,7 @@ small_cache.steps(listed(longest_first, 4, 2), tiny, "Reversed: the long rows fi
 # That is the story of this page in twenty visits: fewer hits, and done sooner. Now at full size.
 #
 # ## Eight dies
+#
 # The model of the first picture has a size like MI300X's. Its slots are the programs that a die runs at a time, its
 # capacity the tiles of K and V that fit into a die's L2. Each program starts a little late, by chance (`jitter`), as on
 # a real GPU; the figures are medians of five seeds. Idle is the part of all slots' time in which they have nothing to
@@ -113,6 +120,7 @@ for order, name in orders.NAMES.items():
 
 # %% [markdown]
 # ### Predict before you run
+#
 # The published order gives each die a block of eight neighbouring tiles of every head. Which die is done last? And the
 # plain order: how many hits would it gain from caches without a limit?
 #
@@ -128,14 +136,17 @@ for order, name in orders.NAMES.items():
 # </details>
 
 # %%
+from notebooks.pictures.folded import folded
+
+found = []
 for launch in (plain, blocks, whole):
     endless = replace(launch, machine=replace(MI300X, capacity=10**6))
-    print(f"{launch.name:10} {launch.figures[0]:.1f} % hits; caches without a limit: {endless.figures[0]:.1f} %")
+    hits, most = launch.figures[0], endless.figures[0]
+    found.append(f"{launch.name:10} {hits:.1f} % hits; caches without a limit: {most:.1f} %")
+folded(*found)
 
 # %%
-from notebooks.pictures.png import png
-
-png(orders.picture(), "Work and hits of each die: published piles work on die 7, head first is level")
+draw.by_die()
 
 # %% [markdown]
 # *Balance* decides here: the launch is done when its fullest die is done. The plain order is not level either: eight
@@ -145,13 +156,17 @@ png(orders.picture(), "Work and hits of each die: published piles work on die 7,
 # that uses it leaves parts of its output unwritten. The check that grades X2 says what is wrong with both:
 
 # %%
+from textwrap import fill
+
 from grader.order_check import check_order
 
 for tiles in (128, 64):
-    print(f"{tiles} tiles: {check_order(listed(published, tiles, 8), tiles, 8)}\n")
+    said = check_order(listed(published, tiles, 8), tiles, 8)
+    print(fill(f"{tiles} tiles: {said}", 90, subsequent_indent=" " * 4))
 
 # %% [markdown]
 # ## The tail
+#
 # Balance among dies is not all. On one die, too, work can end unevenly: if a long row starts last, it runs alone while
 # all other slots are idle. Here are three heads of seven tiles on six slots, and every visit takes one step: no cache
 # plays a part.
@@ -160,7 +175,8 @@ for tiles in (128, 64):
 six = Machine(dies=1, slots=6, capacity=10**6, miss=1, jitter=0)
 three = [Launch("plain: the short rows first", identity, 7, 3, six)]
 three += [Launch("reversed: of each head the long rows first", longest_first, 7, 3, six)]
-three += [Launch("all heads side by side, the long rows of all first", head_first, 7, 3, six, told_dies=4)]
+side_by_side = "all heads side by side, the long rows of all first"
+three += [Launch(side_by_side, head_first, 7, 3, six, told_dies=4)]
 draw.schedules(three, "Who works when")
 
 # %% [markdown]
@@ -170,6 +186,7 @@ draw.schedules(three, "Who works when")
 # at once, which is bad for a cache. Which of the two matters more?
 #
 # ## Measured
+#
 # The course's kernel of X2, on an H200, in six orders that took turns. The H200 has *one* L2, in two partitions that
 # every multiprocessor can use: no dies, so only the tail and the hits are left. X2's order, head first, can be told of
 # any number of dies: here that only sets how many heads run side by side.
@@ -182,6 +199,7 @@ for name, words in ORDERS.items():
 
 # %% [markdown]
 # ### Predict before you run
+#
 # `all heads` runs 16 heads side by side. Does it find more of its keys in L2 than `plain`, which runs few at a time?
 # Which of the two is faster?
 #
@@ -197,7 +215,8 @@ from notebooks.pictures import measured_orders
 rows, machine = measured_orders.measured()
 print(f"{machine['gpu']}, triton {machine['triton']}, {machine['date']}")
 cells = measured_orders.at(rows, "B=1 H=16 D=128", 8192)
-measured_orders.hits_and_times(cells, "16 heads of 8k tokens, causal, float16: hits and times of six orders")
+title = "16 heads of 8k tokens, causal: hits and times of six orders"
+measured_orders.hits_and_times(cells, title)
 
 # %% [markdown]
 # Why do the misses not hurt? A kernel asks for a tile of keys some steps before it needs it, and computes with earlier
@@ -210,7 +229,8 @@ for shape, n in (("B=1 H=16 D=128", 8192), ("B=1 H=32 D=128", 16384)):
     for name in ("plain", "all heads"):
         row = measured_orders.at(rows, shape, n)[name]
         rate = row.dram_reads * 2**20 / row.median_us / 1e6  # TB/s
-        part = f"{rate:.2f} TB/s read from memory, {rate / peak(machine['gpu']).terabytes:.0%} of its peak"
+        part = rate / peak(machine["gpu"]).terabytes
+        part = f"{rate:.2f} TB/s read from memory, {part:.0%} of its peak"
         print(f"{shape} {n:6,} {name:9} {row.read_hits:3.0f} % found in L2, {part}")
 
 # %% [markdown]
@@ -223,12 +243,14 @@ for shape, n in (("B=1 H=16 D=128", 8192), ("B=1 H=32 D=128", 16384)):
 
 # %%
 model = {"a miss costs 1.6 hits": measured_orders.predictions(rows, measured_orders.H200)}
-model["a miss costs no more than a hit"] = measured_orders.predictions(rows, measured_orders.H200_FREE)
+free = measured_orders.predictions(rows, measured_orders.H200_FREE)
+model["a miss costs no more than a hit"] = free
 for words, found in model.items():
     for name in ("all heads", "published"):
         off = [abs(speed / row.over_plain - 1) for row, speed in found if row.kernel == name]
         print(f"{words:32} {name:10} the model is off by {min(off):4.1%} to {max(off):4.1%}")
-measured_orders.model_against_gpu(model, "Times as fast as the plain order: in the model, and measured on an H200")
+title = "Times as fast as the plain order: in the model, and on an H200"
+measured_orders.model_against_gpu(model, title)
 
 # %% [markdown]
 # With misses that cost no more than hits, all but the crosses lie near the line, within about two percent: what these
@@ -246,16 +268,19 @@ measured_orders.model_against_gpu(model, "Times as fast as the plain order: in t
 # %%
 for n in (8192, 16384):
     for shape in ("B=1 H=16 D=128", "B=1 H=32 D=128"):
-        grouped, reverse = (measured_orders.at(rows, shape, n)[name] for name in ("grouped heads", "reversed"))
+        cells = measured_orders.at(rows, shape, n)
+        ratio = cells["grouped heads"].over_plain / cells["reversed"].over_plain
         heads = measured_orders.heads_of(shape)[0]
-        same = listed(head_first, n // 128, heads, 1) == listed(longest_first, n // 128, heads)
-        print(f"{shape} {n:6,}: same order: {same}; {grouped.over_plain / reverse.over_plain:.3f} times as fast")
+        tiles = n // 128
+        same = listed(head_first, tiles, heads, 1) == listed(longest_first, tiles, heads)
+        print(f"{shape} {n:6,}: same order: {same}; {ratio:.3f} times as fast")
 
 # %% [markdown]
 # So two kernels that differ in a line of integer arithmetic may differ by that much in time, and a difference of that
 # size says nothing about orders. What `all heads` wins at 8k tokens and 16 heads is several times larger.
 #
 # ## What the model leaves out
+#
 # - **Bandwidth that is shared.** In the model a miss costs the same however many there are. On a GPU, loads are free
 #   until together they ask for more than memory can give; then each costs more. That is where hits begin to matter.
 # - **What runs under what.** A real load hides behind arithmetic; the model only has its two prices.
@@ -265,6 +290,7 @@ for n in (8192, 16384):
 # authors of head-first mapping (the first reference) report up to 50 % more speed than with usual orders.
 #
 # ## The result does not change
+#
 # An order says who computes a tile, and nothing else: each output row is computed from the same numbers by the same
 # steps. So it is the same to the last bit. The solution of X2, in the interpreter:
 
@@ -280,14 +306,17 @@ print("equal bits in two orders:", torch.equal(one, eight))
 
 # %% [markdown]
 # ## Try it
+#
 # In Jupyter, the next cell has sliders for the order, the sizes, the number of dies, the cache and the price of a miss.
 # On a page that only shows the notebook, the picture below it stands for them.
 
 # %%
 from notebooks.pictures.masks_and_phases import with_sliders
 
+names = ["published", "head first", "reversed"]
 sizes = {"tiles": (8, 128, 8), "heads": (8, 32, 4), "dies": [8, 4, 2, 1]}
-with_sliders(draw.chosen, order=["published", "head first", "reversed"], **sizes, cache=(8, 1024, 8), miss=(1, 30, 0.2))
+sizes |= {"cache": (8, 1024, 8), "miss": (1, 30, 0.2)}
+with_sliders(draw.chosen, order=names, **sizes)
 
 # %%
 draw.against_dies(["plain", "published", "head first"], [1, 2, 4, 8])
@@ -297,7 +326,8 @@ draw.against_dies(["plain", "published", "head first"], [1, 2, 4, 8])
 # must load more copies of K and V, and published piles up work as well. Head first keeps its hits, and its tail
 # shrinks: a head on each die means more heads side by side.
 #
-# ## Now build it
+# ## Exercises
+#
 # 1. On the sliders, make published faster than plain. There are two ways: a miss that is very dear (30 hits), or few
 #    tiles (16). Why does balance cost so little with few tiles? (Count the programs and the slots of a die.)
 # 2. Take 12 heads on eight dies, for head first: `Launch("", head_first, heads=12).figures` has its hits and its time.
@@ -305,18 +335,23 @@ draw.against_dies(["plain", "published", "head first"], [1, 2, 4, 8])
 # 3. How small can the cache be before head first loses its hits? Why is so little enough for all programs of a die?
 # 4. Give `draw.schedules` more and more heads. Why does the tail matter less and less, and what else makes it matter
 #    less?
-# 5. `make grade P=x2`: write `place`, a few lines of integer arithmetic that the kernel and Python share. It is a lab,
-#    for no points. Its check asks for every tile once, whole heads, level dies, and long rows first.
+# 5. Now build it: `problems/x2_program_order.py`, and `make grade P=x2`: write `place`, a few lines of integer
+#    arithmetic that the kernel and Python share. Its check asks for every tile once, whole heads, level dies, and long
+#    rows first.
+#
+# **Next:** [7. Reading a benchmark](07_reading_a_benchmark.ipynb): what a measured time says, and what it hides.
 #
 # ## References
+#
 # - Choudhary et al., [Optimizing Attention on GPUs by Exploiting GPU Architectural NUMA
 #   Effects](https://arxiv.org/abs/2511.02132), 2025: head-first mapping, measured on an MI300X.
 # - Graham, [Bounds on multiprocessing timing anomalies](https://doi.org/10.1137/0117039), 1969: long work first.
 # - Zadouri et al., [FlashAttention-4](https://arxiv.org/abs/2603.05451), 2026. Its [tile
 #   scheduler](https://github.com/Dao-AILab/flash-attention/blob/main/flash_attn/cute/tile_scheduler.py) takes the
 #   longest rows first, of as many heads at a time as fit into L2.
-# - Triton, [Matrix multiplication](https://triton-lang.org/main/getting-started/tutorials/03-matrix-multiplication.html):
-#   the same idea for a product of matrices, programs in groups that share rows and columns in L2.
+# - Triton, [Matrix
+#   multiplication](https://triton-lang.org/main/getting-started/tutorials/03-matrix-multiplication.html): the same idea
+#   for a product of matrices, programs in groups that share rows and columns in L2.
 # - AMD, [CDNA 3 white
 #   paper](https://www.amd.com/content/dam/amd/en/documents/instinct-tech-docs/white-papers/amd-cdna-3-white-paper.pdf),
 #   2023: the dies of an MI300X and their caches.

@@ -3,8 +3,8 @@
 #
 # **A page says "25 times as fast". What does such a number hide?**
 #
-# Every bar below is true. All are about one kernel of this course, at one shape, in one run on one GPU. Only what it is
-# compared with differs.
+# Every bar below is true. All are about one kernel of this course, its fastest, at one shape, in one run on one GPU.
+# Only what it is compared with differs.
 
 # %%
 from notebooks.pictures import reading_a_benchmark as draw
@@ -17,15 +17,18 @@ sweep = measured.load(measured.PUBLISHED)
 points = sweep.points()
 LONG = points["B=4 H=16 D=128", 16384, 16384, True, "float16"]
 ours = LONG["fast"]
-ratios = {name: times_over(row, ours).middle for name, row in LONG.items() if name not in ("fast", "P2")}
-figure = draw.headlines(ratios, f"One call of {ours.median_ms:.1f} ms on an {sweep.device}: how many times as fast ...")
+others = {name: row for name, row in LONG.items() if name not in ("fast", "P2")}
+ratios = {name: times_over(row, ours).middle for name, row in others.items()}
+title = f"One call of {ours.median_ms:.1f} ms on an {sweep.device}: how many times as fast ..."
+figure = draw.headlines(ratios, title)
 png(figure, "Bars from many times as fast as PyTorch code down to hardly faster than cuDNN")
 
 # %% [markdown]
-# The longest bars are about PyTorch code that was never meant to be fast, the shortest about the best that one can
-# install. A speed-up is a fraction, and whoever chooses the denominator chooses the number. So the first question to a
-# benchmark is: *than what?* The others follow: which number of many calls, in which state of the machine, at which
-# shapes, and what was left out of the clock.
+# (SDPA is PyTorch's own function for attention; cuDNN, flash and efficient are kernels that it can call. FlexAttention
+# makes a kernel for any mask.) The longest bars are about PyTorch code that was never meant to be fast, the shortest
+# about the best that one can install. A speed-up is a fraction, and whoever chooses the denominator chooses the number.
+# So the first question to a benchmark is: *than what?* The others follow: which number of many calls, in which state of
+# the machine, at which shapes, and what was left out of the clock.
 #
 # All times of real kernels on this page come from two files in `report/results/h200/`, which the course's own sweeps
 # wrote on a GPU. Nothing here needs one.
@@ -36,6 +39,12 @@ png(figure, "Bars from many times as fast as PyTorch code down to hardly faster 
 #
 # A kernel is called 100 times. 99 calls take 11 microseconds, one takes 300: the operating system was busy. What is the
 # mean, what the median?
+#
+# <details><summary>Answer</summary>
+#
+# One call in a hundred makes the mean a quarter larger; the median does not see it. Nobody's kernel became slower. The
+# mean is right for another question: how long will a million calls take, disturbances included?
+# </details>
 
 # %%
 from statistics import fmean, median
@@ -44,21 +53,14 @@ times = [11.0] * 99 + [300.0]
 folded(f"mean   {fmean(times):5.1f} us", f"median {median(times):5.1f} us")
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# One call in a hundred makes the mean a quarter larger; the median does not see it. Nobody's kernel became slower. The
-# mean is right for another question: how long will a million calls take, disturbances included?
-#
-# </details>
-#
 # It happens. Here are the rows of the sweep whose mean is furthest above their median.
 
 # %%
 done = [row for row in sweep.rows if row.median_ms is not None]
 far = sorted(done, key=lambda row: row.avg_ms / row.median_ms, reverse=True)[:6]
 shift = [abs(row.avg_ms / row.median_ms - 1) for row in done]
-counts = [sum(x > least for x in shift) for least in (0.01, 0.05)]
-print(f"of {len(done):,} rows the mean is more than 1 % from the median in {counts[0]}, more than 5 % in {counts[1]}")
+one, five = (sum(x > least for x in shift) for least in (0.01, 0.05))
+print(f"{len(done):,} rows: the mean is over 1 % from the median in {one}, 5 % in {five}")
 figure = draw.summaries(far, "The six rows whose mean is furthest above their median")
 png(figure, "In six rows the mean lies far to the right of the median")
 
@@ -88,13 +90,20 @@ for _ in range(30):
     scrap.add_(1)  # 256 MiB: what was cached is gone
     cold.rounds.append([watch.sample(numbers.sum)])
 warm_us, cold_us = (1e3 * timing.summary()["median_ms"] for timing in (warm, cold))
-print(f"the sum of {len(numbers):,} numbers on this CPU: warm {warm_us:.0f} us, cold {cold_us:.0f} us, medians of 30")
+print(f"{len(numbers):,} numbers added on a CPU: warm {warm_us:.0f} us, cold {cold_us:.0f} us")
 
 # %% [markdown]
 # ### Predict before you run
 #
 # On a GPU with a cold cache, q, k and v must come from memory at least once, and o must go there. For which sequences
 # is that a large part of the time: short or long ones?
+#
+# <details><summary>Answer</summary>
+#
+# Short ones. Bytes grow with N, FLOPs with N x N. At 512 tokens cold tensors take a good part of the time, even at the
+# full speed of the memory; at 16,384 a cold start is nearly free. So a benchmark of short sequences must say whether
+# its cache was cold. Neither choice is wrong, and they are not the same question.
+# </details>
 
 # %%
 from grader.peaks import peak
@@ -107,14 +116,6 @@ for n in (512, 1024, 2048, 4096, 8192, 16384):
 folded(*(f"{n:6,} tokens: at least {share:6.1%} of the time" for n, share in bars.items()))
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Short ones. Bytes grow with N, FLOPs with N x N. At 512 tokens cold tensors take a good part of the time, even at the
-# full speed of the memory; at 16,384 a cold start is nearly free. So a benchmark of short sequences must say whether
-# its cache was cold. Neither choice is wrong, and they are not the same question.
-#
-# </details>
-#
 # ## Ratios: who was measured when
 #
 # A GPU grows warm and lowers its clock; another job comes and goes. If all calls of A come first and all of B
@@ -131,12 +132,13 @@ turns, clock = drifting.in_turns(truth, 50)
 after, later = drifting.one_after_the_other(dict(reversed(truth.items())), 50)
 runs = {"B, then A": drifting.by_name(later), "in turns": drifting.by_name(clock)}
 figure = draw.calls(runs, "The same two kernels on a machine that slows down")
-png(figure, "Call times rise; in turns, B stays above A; one after the other, A looks slower than B")
+png(figure, "Call times rise; in turns, B stays above A; one after the other, A looks slower")
 
 # %%
 found = {"B, then A": timing.ratio(after, "A", "B"), "in turns": timing.ratio(turns, "A", "B")}
 for how, ratio in found.items():
-    print(f"{how:10} A is {ratio.median:.3f} times as fast as B ({ratio.low:.3f} to {ratio.high:.3f})")
+    interval = f"({ratio.low:.3f} to {ratio.high:.3f})"
+    print(f"{how:10} A is {ratio.median:.3f} times as fast as B {interval}")
 
 # %% [markdown]
 # Both intervals are narrow, and one of them is wrong: an interval knows only the noise that it has seen. In turns, in
@@ -149,34 +151,33 @@ for how, ratio in found.items():
 #
 # A is twice as fast as B at one shape and half as fast at another. What is the arithmetic mean of how many times as
 # fast A is? And B?
-
-# %%
-a_over_b = [2.0, 0.5]
-b_over_a = [1 / ratio for ratio in a_over_b]
-arithmetic = [fmean(ratios) for ratios in (a_over_b, b_over_a)]
-geometric = [measured.geometric_mean(ratios) for ratios in (a_over_b, b_over_a)]
-names = ("arithmetic", "geometric")
-folded(*(f"{name:10}: A {a:.2f}, B {b:.2f}" for name, (a, b) in zip(names, (arithmetic, geometric), strict=True)))
-
-# %% [markdown]
+#
 # <details><summary>Answer</summary>
 #
 # By arithmetic means each is 25 % faster than the other. The geometric mean says what is so: neither is. For ratios it
 # is the one mean that does not depend on which of the two is called the baseline (Fleming and Wallace, 1986).
-#
 # </details>
-#
-# Even the right mean is one number for many. Here is every point where the sweep has our fast kernel and cuDNN's: five
-# shapes, six lengths, causal or not, two dtypes. "Up to a quarter faster than cuDNN", "as fast as cuDNN on average" and
-# "slower than cuDNN at many shapes" can all be printed from this one picture.
 
 # %%
-pairs = [times_over(cells["SDPA cuDNN"], cells["fast"]) for cells in points.values() if "SDPA cuDNN" in cells]
+a_over_b = [2.0, 0.5]
+b_over_a = [1 / ratio for ratio in a_over_b]
+means = {"arithmetic": fmean, "geometric": measured.geometric_mean}
+found = {name: (mean(a_over_b), mean(b_over_a)) for name, mean in means.items()}
+folded(*(f"{name:10}: A {a:.2f}, B {b:.2f}" for name, (a, b) in found.items()))
+
+# %% [markdown]
+# Even the right mean is one number for many. Here is every point where the sweep has our fast kernel and cuDNN's: all
+# shapes and lengths, causal or not, in both dtypes. "Up to a quarter faster than cuDNN", "as fast as cuDNN on average"
+# and "slower than cuDNN at many shapes" can all be printed from this one picture.
+
+# %%
+both = [cells for cells in points.values() if "SDPA cuDNN" in cells]
+pairs = [times_over(cells["SDPA cuDNN"], cells["fast"]) for cells in both]
 pairs = [pair for pair in pairs if pair]
-best, worst = max(pairs, key=lambda pair: pair.middle), min(pairs, key=lambda pair: pair.middle)
+worst, *_, best = sorted(pair.middle for pair in pairs)
 even = sum(pair.low <= 1 <= pair.high for pair in pairs)
-print(f"{len(pairs)} points: from {worst.middle:.2f} to {best.middle:.2f}; in {even} the interval holds 1")
-figure = draw.all_ratios(pairs, "How many times as fast as cuDNN's our fast kernel is: every point, 95 % intervals")
+print(f"{len(pairs)} points: from {worst:.2f} to {best:.2f}; in {even} the interval holds 1")
+figure = draw.all_ratios(pairs, "Our fast kernel over cuDNN's: every point, 95 % intervals")
 png(figure, "Sorted ratios: about half of the points lie on either side of 1")
 
 # %% [markdown]
@@ -198,38 +199,41 @@ for kernel in ("cuDNN dense", "fast"):
 # ### Predict before you run
 #
 # Which of the two is done first?
-
-# %%
-rows = [sparse["documents", 512, 64, kernel] for kernel in ("cuDNN dense", "fast")]
-lines = [f"{row.kernel:12} {row.median_us:5.2f} us ({row.p20_us:.2f} to {row.p80_us:.2f})" for row in rows]
-folded(*lines, f"of all pairs the mask hides {rows[1].sparsity:.0%}")
-
-# %% [markdown]
+#
 # <details><summary>Answer</summary>
 #
 # The one with half the TFLOP/s. The dense kernel is credited with all pairs, the sparse one with the visible ones
 # alone: it does less, and is done sooner. A rate counts what was done, not what was needed. Compare times; compare
 # rates only where both do the same work.
-#
 # </details>
-#
+
+# %%
+rows = [sparse["documents", 512, 64, kernel] for kernel in ("cuDNN dense", "fast")]
+spread = [f"({row.p20_us:.2f} to {row.p80_us:.2f})" for row in rows]
+lines = [f"{row.kernel:12} {row.median_us:5.2f} us" for row in rows]
+lines = [f"{line} {p20_to_p80}" for line, p20_to_p80 in zip(lines, spread, strict=True)]
+folded(*lines, f"of all pairs the mask hides {rows[1].sparsity:.0%}")
+
+# %% [markdown]
 # **Set-up.** A sparse kernel needs lists of tiles, made of the mask. They can be made once and used by every layer, so
 # the sweep leaves them out. If your mask changes with every call, it is your time:
 
 # %%
 row = sparse["documents", 16384, 64, "fast"]
 build = sparse["map of documents", 16384, 64, "tiles_on_gpu and the fast form's lists"]
-print(f"the kernel at 16k tokens: {row.median_us:4.0f} us, the lists of its mask: {build.median_us:4.0f} us")
+print(f"16k tokens: kernel {row.median_us:.0f} us, lists of its mask {build.median_us:.0f} us")
 
 # %% [markdown]
 # **The launch.** A kernel is started by the CPU, and the times so far are the GPU's alone: what the CPU needs to start
 # a call is hidden while the GPU is busy with the call before. It is measured, in a column of its own, `host_ms`.
 
 # %%
-small = {n: points["B=1 H=12 D=64", n, n, True, "float16"] for n in (512, 1024, 2048, 4096, 8192, 16384)}
+lengths = (512, 1024, 2048, 4096, 8192, 16384)
+small = {n: points["B=1 H=12 D=64", n, n, True, "float16"] for n in lengths}
 slow = sum(row.host_ms > row.median_ms for row in done if row.host_ms is not None)
-print(f"in {slow} of {len(done):,} rows the CPU takes longer to start a call than the GPU to run it")
-figure = draw.launches(small, ("fast", "SDPA cuDNN"), "B=1 H=12 D=64, causal, float16: the GPU's time and the CPU's")
+print(f"in {slow} of {len(done):,} rows the CPU needs longer to launch than the GPU to run")
+title = "B=1 H=12 D=64, causal, float16: the GPU's time and the CPU's"
+figure = draw.launches(small, ("fast", "SDPA cuDNN"), title)
 png(figure, "Up to 4k tokens our kernel takes the CPU longer to start than the GPU to run")
 
 # %% [markdown]
@@ -252,11 +256,14 @@ png(figure, "Up to 4k tokens our kernel takes the CPU longer to start than the G
 #
 # 1. Take the last benchmark that impressed you through the list. How many questions does it answer?
 # 2. Find in `report/BENCHMARKS.md` the shape at which this course looks worst. Does the page hide it?
-# 3. `make grade P=4` on a GPU measures your kernel in turns with PyTorch and the reference (P3 to P7 have a bar of
-#    speed each). Its times stand in `results.json`: is the median far from the percentiles?
-# 4. `make report` without a GPU runs a quick sweep on your CPU. Are its means near its medians?
-# 5. In `drifting.py` let the drift be 0. Does the order still matter? With noise of 0.1, how many turns does it take to
+# 3. `make report` without a GPU runs a quick sweep on your CPU. Are its means near its medians?
+# 4. In `drifting.py` let the drift be 0. Does the order still matter? With noise of 0.1, how many turns does it take to
 #    see 5 %?
+# 5. Now measure it: `make grade P=4` on a GPU measures your kernel in turns with PyTorch and the reference (P3 to P7
+#    have a bar of speed each). Its times stand in `results.json`: is the median far from the percentiles?
+#
+# **Next:** the problems themselves, `make grade P=1` first; and [the report](../report/REPORT.md), which tells how all
+# seven of them hang together.
 #
 # ## References
 #

@@ -27,6 +27,7 @@ PHASES = {  # letters as in the problems' first lines
     ">": ("inside, no mask", BLUE), "D": ("the diagonal, masked", PINK), "r": ("the ragged tail, masked", "#dcd3f0"),
 }  # fmt: skip
 PANEL, LETTER_ROOM = 2.1, 0.14  # inches: a panel's side; the least side of a tile with a letter in it
+ROW = PANEL + 0.72  # inches: a panel with its title above and its numbers below
 
 
 def phase_tiles(case, block_q, block_k):
@@ -42,17 +43,18 @@ def tiles_of(case, block_q, block_k):
     return cost.cost(replace(case, B=1, Hq=1, Hkv=1), block_q, block_k).tiles
 
 
-def square(figure, place, of, case, title, top=0.62):
-    """Axes over queries and keys, one of `of` in a row, with the outline of the mask."""
+def square(figure, place, columns, case, title, top=0.62):
+    """Axes over queries and keys, `columns` of them in a row, with the outline of the mask."""
     width, height = figure.get_size_inches()
-    left = 0.55 + place * (width - 0.45) / of
-    side = min(PANEL, (width - 0.45) / of - 0.35)
+    row, column = divmod(place, columns)
+    left, top = 0.55 + column * (width - 0.45) / columns, top + row * ROW
+    side = min(PANEL, (width - 0.45) / columns - 0.35)
     axes = figure.add_axes((left / width, (height - top - side) / height, side / width, side / height))
     axes.set(xlim=(0, case.num_keys), ylim=(case.N, 0), title=title, facecolor=BLANK, xlabel="key")
     axes.set_xticks([0, case.num_keys // 2, case.num_keys])
     axes.set_yticks([0, case.N // 2, case.N])
     axes.tick_params(length=2, labelsize=7.5)
-    if place == 0:
+    if column == 0:
         axes.set_ylabel("query", labelpad=1)
     for edge in picture.mask_outlines(case):
         axes.plot(*zip(*edge, strict=True), color=INK, linewidth=1.1, zorder=3)
@@ -70,30 +72,38 @@ def put(axes, case, rows, block_q, block_k, colours):
                 axes.text(k + wide / 2, q + high / 2, letter, ha="center", va="center", size=8, zorder=4)
 
 
-def key(figure, entries, left=0.55):
-    """The legend at the bottom: (colour, words) each."""
+def key(figure, entries, left=0.55, bottom=0, columns=None):
+    """The legend, that many inches from the figure's lower left corner: (colour, words) each."""
     handles = [Patch(facecolor=colour, edgecolor=SOFT, linewidth=0.5, label=words) for colour, words in entries]
     handles.append(Patch(facecolor="none", edgecolor=INK, label="outlined: the mask"))
-    width = figure.get_size_inches()[0]
-    columns = 5 if width > 8 else 3 if width > 7 else 2
-    figure.legend(handles=handles, loc="lower left", bbox_to_anchor=(left / width, 0), ncols=columns,
+    width, height = figure.get_size_inches()
+    columns = columns or (5 if width > 8 else 3 if width > 7 else 2)
+    figure.legend(handles=handles, loc="lower left", bbox_to_anchor=(left / width, bottom / height), ncols=columns,
                   frameon=False, fontsize=8.5, handlelength=1.2, columnspacing=1.1)  # fmt: skip
 
 
-def phase_maps(cases, blocks, title):
-    """A Figure of the phase that visits each tile; blocks: (block_q, block_k) of each case."""
+def phase_maps(cases, blocks, title, columns=None):
+    """A Figure of the phase that visits each tile; blocks: (block_q, block_k) of each; columns: panels in a row."""
+    columns = columns or max(2, len(cases))
     with house_style():
-        figure = new_figure(max(5.6, 0.5 + 2.44 * len(cases)), 3.7 if len(cases) > 1 else 3.9, title)
+        rows = -(-len(cases) // columns)
+        free = rows * columns > len(cases)  # a place without a panel: the legend's
+        height = 3.45 if free else 3.9 if columns == 2 else 3.7
+        figure = new_figure(max(5.6, 0.5 + 2.44 * columns), height + ROW * (rows - 1), title)
         drawn = set("SED>")
         for place, (case, (block_q, block_k)) in enumerate(zip(cases, blocks, strict=True)):
-            rows = phase_tiles(case, block_q, block_k)
-            axes = square(figure, place, max(2, len(cases)), case, case.name)
-            put(axes, case, rows, block_q, block_k, {letter: colour for letter, (_, colour) in PHASES.items()})
-            axes.text(0.97, 0.96, f"{sum(len(tiles) for _, tiles in rows)} tiles", transform=axes.transAxes,
+            bands = phase_tiles(case, block_q, block_k)
+            axes = square(figure, place, columns, case, case.name)
+            put(axes, case, bands, block_q, block_k, {letter: colour for letter, (_, colour) in PHASES.items()})
+            axes.text(0.97, 0.96, f"{sum(len(tiles) for _, tiles in bands)} tiles", transform=axes.transAxes,
                       ha="right", va="top", size=8.5, color=SOFT, zorder=5,
                       bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5})  # fmt: skip
-            drawn |= {letter for _, tiles in rows for _, letter in tiles}
-        key(figure, [(colour, f"{letter}: {words}") for letter, (words, colour) in PHASES.items() if letter in drawn])
+            drawn |= {letter for _, tiles in bands for _, letter in tiles}
+        entries = [(colour, f"{letter}: {words}") for letter, (words, colour) in PHASES.items() if letter in drawn]
+        if free:
+            key(figure, entries, left=0.55 + (figure.get_size_inches()[0] - 0.45) / columns, bottom=1.1, columns=1)
+        else:
+            key(figure, entries)
         return figure
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 from matplotlib.patches import Patch, Rectangle
 
-from notebooks.pictures.png import png
+from notebooks.pictures.png import PAGE, png
 from report.drawing import SOFT, house_style, new_figure
 
-WIDTH, WRONG, BLANK, NOBODY = 8.6, "#b3261e", "#f6f8fa", "#e3e6ea"
+WRONG, BLANK, NOBODY = "#b3261e", "#f6f8fa", "#e3e6ea"
 PALE = ("#a9cfec", "#fbd08f", "#a5dfce", "#efc3dc", "#d5cdec", "#e6c3b3")  # one for each program, and again
 DARK = ("#1f6fb2", "#b9721c", "#23806a", "#a8447e", "#6650a4", "#8f5238")
 
@@ -45,10 +45,10 @@ def walk(rows, columns, block_r, block_c):
 
 def bands(rows, columns, block_r, block_c):
     """A matrix in bands, one a program; the weights above, the sums at the right, dead lanes hatched."""
-    side, programs = 0.172, walk(rows, columns, block_r, block_c)
+    side, programs = 0.155, walk(rows, columns, block_r, block_c)
     wide, high = len(programs[0]) * block_c, len(programs) * block_r
     with house_style():
-        figure = new_figure(WIDTH, 4.95, f"{len(programs)} programs share a matrix of {rows} x {columns}")
+        figure = new_figure(PAGE, 4.6, f"{len(programs)} programs share a matrix of {rows} x {columns}")
         axes = axes_at(figure, 1.05, 0.42, (wide + 8) * side, (high + 4.5) * side)
         axes.set(xlim=(0, wide + 8), ylim=(high + 2, -2.5))
         axes.text(-0.4, -1.5, "w, the weights", ha="right", va="center", size=8.5, color=SOFT)
@@ -99,9 +99,9 @@ def layouts(views, names):
     """Each view with the address in each of its cells, and below it the memory, coloured by the view's rows."""
     side = 0.31
     with house_style():
-        figure = new_figure(WIDTH, 3.6, "Three views of the same 24 numbers")
+        figure = new_figure(PAGE, 3.6, "Three views of the same 24 numbers")
         for place, (view, name) in enumerate(zip(views, names, strict=True)):
-            left, memory = 0.35 + place * 2.78, view.untyped_storage().nbytes() // view.element_size()
+            left, memory = 0.3 + place * 2.4, view.untyped_storage().nbytes() // view.element_size()
             at = addresses(view.storage_offset(), view.stride(), view.shape)
             rows, columns = at.shape
             axes = axes_at(figure, left, 0.85, columns * side, rows * side)
@@ -112,10 +112,9 @@ def layouts(views, names):
             )
             for (r, c), address in np.ndenumerate(at):
                 cell(axes, c, r, PALE[r % 6], address)
-            strip(figure, at, memory, left, 2.98, 2.35)
+            strip(figure, at, memory, left, 2.98, 2.05)
         words = "below: memory, address 0 to 23, in the colour of the row that each belongs to"
-        figure.text(0.35 / WIDTH, 0.12 / 3.6, words,
-                    size=8.5, color=SOFT)  # fmt: skip
+        figure.text(0.3 / PAGE, 0.12 / 3.6, words, size=8.5, color=SOFT)
     return png(figure, "Three matrices with the address of each element, and memory as a strip: rows lie together, "
                "interleaved, or with gaps")  # fmt: skip
 
@@ -137,15 +136,15 @@ def grids(programs, tiles, heads, batches):
     """The line of programs of a row sum, and P3's block of (query tiles, heads, batches)."""
     with house_style():
         title = f"Two grids: ({programs},) for the row sum, ({tiles}, {heads}, {batches}) for attention"
-        figure = new_figure(WIDTH, 2.55, title)
+        figure = new_figure(PAGE, 2.55, title)
         axes = axes_at(figure, 0.9, 0.8, 0.95, 0.25 * programs)
         axes.set(xlim=(0, 1), ylim=(programs, 0))
         axes.set_title("program_id(0)", size=8.5, family="monospace", weight="normal")
         for program in range(programs):
             cell(axes, 0, program, PALE[program % 6], f"program {program}")
         for batch in range(batches):
-            left = 3.1 + batch * 2.75
-            axes = axes_at(figure, left, 0.8, 0.62 * heads, 0.25 * tiles)
+            left = 2.4 + batch * 2.5
+            axes = axes_at(figure, left, 0.8, 0.56 * heads, 0.25 * tiles)
             axes.set(xlim=(0, heads), ylim=(tiles, 0))
             axes.set_title(f"program_id(2) = {batch}", size=8.5, family="monospace", weight="normal", loc="left")
             for tile in range(tiles):

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.patches import Patch, Rectangle
 
 from grader.skeletons import skeleton
-from notebooks.pictures.first_triton_kernel import BLANK, DARK, PALE, WIDTH, WRONG, axes_at, cell, legend
-from notebooks.pictures.png import png
+from notebooks.pictures.first_triton_kernel import BLANK, DARK, PALE, WRONG, axes_at, cell, legend
+from notebooks.pictures.png import PAGE, png
 from report import traced
 from report.drawing import SOFT, house_style, new_figure
 
@@ -17,11 +17,11 @@ from report.drawing import SOFT, house_style, new_figure
 def spills(steps, shape, block, names):
     """What loads of whole tiles without a mask read of a matrix of that shape: a panel for each step."""
     rows, columns = shape
-    side = 0.135
+    side = 0.12
     with house_style():
-        figure = new_figure(WIDTH, 3.6, f"Tiles of {block[0]} x {block[1]} without a mask, on rows of {columns}")
+        figure = new_figure(PAGE, 3.35, f"Tiles of {block[0]} x {block[1]} without a mask, on rows of {columns}")
         for place, (step, name) in enumerate(zip(steps, names, strict=True)):
-            axes = axes_at(figure, 0.35 + place * 4.15, 0.72, columns * side, rows * side)
+            axes = axes_at(figure, 0.35 + place * 3.55, 0.72, columns * side, rows * side)
             axes.set(xlim=(0, columns), ylim=(rows, 0))
             lanes = step.elements.reshape(block)
             meant, spilled = set(lanes[:, :columns].flat), set(lanes[:, columns:].flat)
@@ -30,7 +30,7 @@ def spills(steps, shape, block, names):
                 cell(axes, element % columns, element // columns, colour, linewidth=0.4, edgecolor="#dfe3e8")
             outside = int((lanes >= rows * columns).sum())
             axes.set_title(name + (f": {outside} lanes past the end of x" if outside else ""), size=9)
-        words = f"read, by some lane, as the columns from {columns} on of the row above"
+        words = f"read as columns {columns} to {block[1] - 1} of the row above"
         handles = [Patch(facecolor=PALE[0], label=f"read as columns 0 to {columns - 1}"),
                    Patch(facecolor=WRONG, label=words)]  # fmt: skip
         legend(figure, handles)
@@ -46,10 +46,10 @@ def in_order(steps, names, title, words, per=1):
     sizes = {name: max(int(step.elements.max()) + 1 for _, step in steps if step.argument == name) for name in names}
     heights = [1.9, 0.7, 0.7] if len(names) == 3 else [0.75] * len(names)
     with house_style():
-        figure = new_figure(WIDTH, sum(heights) + 0.2 * len(names) + 0.75, title)
+        figure = new_figure(PAGE, sum(heights) + 0.2 * len(names) + 0.75, title)
         top = 0.5
         for (name, said), height in zip(names.items(), heights, strict=True):
-            axes = axes_at(figure, 1.35, top, WIDTH - 1.6, height)
+            axes = axes_at(figure, 1.35, top, PAGE - 1.6, height)
             axes.set(xlim=(-0.6, steps[-1][0] + 0.6), ylim=(sizes[name] * 1.04, -sizes[name] * 0.04), facecolor=BLANK)
             axes.set_ylabel(said, rotation=0, ha="right", va="center", size=8.5, labelpad=30)
             axes.set_yticks([0, sizes[name] - 1])
@@ -63,7 +63,7 @@ def in_order(steps, names, title, words, per=1):
         axes.set_xlabel("loads and stores, in the order in which the interpreter makes them", color=SOFT)
         for program in sorted({step.program for _, step in steps}):
             mine = [at for at, step in steps if step.program == program]
-            figure.text((1.35 + (WIDTH - 1.6) * (sum(mine) / len(mine) + 0.6) / (steps[-1][0] + 1.2)) / WIDTH,
+            figure.text((1.35 + (PAGE - 1.6) * (sum(mine) / len(mine) + 0.6) / (steps[-1][0] + 1.2)) / PAGE,
                         1 - 0.46 / figure.get_size_inches()[1], f"program {program}", color=DARK[program % 6], size=8.5,
                         ha="center", weight="bold")  # fmt: skip
     return png(figure, words)
@@ -88,11 +88,11 @@ def writers(seen, argument="OUT"):
 def owners(several, names):
     """Which program stores which sum, a panel for each launch; red where more than one does."""
     with house_style():
-        figure = new_figure(WIDTH, 3.45, "Who writes which sum")
+        figure = new_figure(PAGE, 3.45, "Who writes which sum")
         for place, (seen, name) in enumerate(zip(several, names, strict=True)):
             found = writers(seen)
             programs = max(max(who) for who in found.values()) + 1
-            axes = axes_at(figure, 0.62 + place * 4.15, 0.75, 3.65, 1.85)
+            axes = axes_at(figure, 0.6 + place * 3.5, 0.75, 3.15, 1.85)
             axes.set(xlim=(0, len(found)), ylim=(programs, 0), facecolor=BLANK, xlabel="sum")
             axes.set_title(name, size=9)
             axes.set_xticks([0.5, len(found) - 0.5], [0, len(found) - 1], size=7.5)
@@ -103,7 +103,8 @@ def owners(several, names):
                     cell(axes, element, program, WRONG if len(who) > 1 else PALE[program % 6], linewidth=0.5)
             if place == 0:
                 axes.set_ylabel("program", labelpad=2)
-        handles = [Patch(facecolor=PALE[0], label="one writer"), Patch(facecolor=WRONG, label="several: a race")]
+        handles = [Patch(facecolor=PALE[0], label="one writer, in its program's colour"),
+                   Patch(facecolor=WRONG, label="several: a race")]  # fmt: skip
         legend(figure, handles, 0.06)
     return png(figure, "Left: each sum is written by one program. Right: each is written by four")
 

@@ -7,10 +7,12 @@ from matplotlib.patches import Patch, Rectangle
 from grader import tile_map
 from grader.patterns import CAUSAL, EMPTY, FULL, LETTERS, PARTIAL
 from grader.render.drawing import KINDS
-from notebooks.pictures.png import png
+from notebooks.pictures.png import PAGE, png
 from report import tile_figures
 from report.drawing import INK, SOFT, house_style, new_figure
 from report.tile_figures import BLANK, BLUE, ORANGE, PINK, key, put, square
+
+COLUMNS, PANELS = 2, 5.6  # panels in a row, and inches: on a phone the letters of tiles stay legible
 
 OF_KIND = {FULL: BLUE, CAUSAL: PINK, PARTIAL: ORANGE}
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven")
@@ -36,10 +38,11 @@ def masks(cases, block, title=None):
     """Each mask cut into tiles of block x block."""
     title = title or f"{cases[0].N} queries and keys, cut into tiles of {block} x {block}"
     with house_style():
-        figure = new_figure(10.2, 3.55, title)
+        rows = -(-len(cases) // COLUMNS)
+        figure = new_figure(PANELS, 3.9 + tile_figures.ROW * (rows - 1), title)
         colours = {LETTERS[kind]: colour for kind, colour in OF_KIND.items()}
         for place, case in enumerate(cases):
-            axes = square(figure, place, len(cases), case, case.name)
+            axes = square(figure, place, COLUMNS, case, case.name)
             put(axes, case, kind_tiles(case, block, block), block, block, colours)
         words = ("F: every pair is visible", "C: the triangle of the diagonal", "P: any other part")
         key(figure, [*zip(OF_KIND.values(), words, strict=True), (BLANK, "empty: no pair is visible")])
@@ -49,7 +52,7 @@ def masks(cases, block, title=None):
 def phase_maps(cases, blocks, title):
     """The phase that visits each tile; blocks: (block_q, block_k) of each case."""
     words = f"The phase that visits each tile: {', '.join(case.name for case in cases)}"
-    return png(tile_figures.phase_maps(cases, blocks, title), words)
+    return png(tile_figures.phase_maps(cases, blocks, title, COLUMNS), words)
 
 
 def with_sliders(draw, **ranges):
@@ -72,10 +75,12 @@ def with_sliders(draw, **ranges):
 def visits(cases, results, titles):
     """The tiles that each kernel visited, from its trace, over the mask."""
     with house_style():
-        figure = new_figure(max(5.6, 0.5 + 2.44 * len(cases)), 3.55, "Tiles that the kernels loaded, from their traces")
+        rows = -(-len(cases) // COLUMNS)
+        height = 3.55 + tile_figures.ROW * (rows - 1)
+        figure = new_figure(PANELS, height, "Tiles that the kernels loaded, from their traces")
         drawn = set()
         for place, (case, result, title) in enumerate(zip(cases, results, titles, strict=True)):
-            axes = square(figure, place, max(2, len(cases)), case, title)
+            axes = square(figure, place, COLUMNS, case, title)
             for band in result.facts["picture"]["visits"]["bands"]:
                 boxes = [("seen" if needed else "extra", first, last) for first, last, _, needed in band["tiles"]]
                 for kind, first, last in boxes + [("missing", *tile) for tile in band["missing"]]:
@@ -83,10 +88,9 @@ def visits(cases, results, titles):
                     axes.add_patch(box(kind, band["q"], first, last))
         handles = [(kind, KINDS[kind].words) for kind in ("seen", "extra", "missing") if kind in drawn]
         patches = [box(kind, (0, 0), 0, 0, words) for kind, words in handles]
-        width = figure.get_size_inches()[0]
         patches.append(Patch(facecolor="none", edgecolor=INK, label="outlined: the mask"))
-        figure.legend(handles=patches, loc="lower left", bbox_to_anchor=(0.55 / width, 0.02), ncols=3, frameon=False,
-                      fontsize=8.5)  # fmt: skip
+        figure.legend(handles=patches, loc="lower left", bbox_to_anchor=(0.55 / PANELS, 0.02 / rows), ncols=3,
+                      frameon=False, fontsize=8.5)  # fmt: skip
         return png(figure, f"Tiles visited over the mask: {', '.join(titles)}")
 
 
@@ -102,12 +106,12 @@ def box(kind, q, first, last, words=None):
 def heads(query_heads, kv_heads):
     """Which key/value head each query head reads, for several numbers of kv heads."""
     with house_style():
-        figure = new_figure(9.6, 2.25, f"Which K and V each of {query_heads} query heads reads: head // group")
+        figure = new_figure(PAGE, 2.45, f"Which K and V each of {query_heads} query heads reads: head // group")
         names = {query_heads: "every head its own", 1: "one for all (multi-query)"}
         for place, count in enumerate(kv_heads):
-            axes = figure.add_axes((0.075 + 0.315 * place, 0.06, 0.275, 0.6))
+            axes = figure.add_axes((0.085 + 0.31 * place, 0.05, 0.275, 0.55))
             axes.set(xlim=(-0.6, query_heads - 0.4), ylim=(-0.45, 1.45))
-            axes.set_title(f"Hkv = {count}: {names.get(count, 'grouped')}")
+            axes.set_title(f"Hkv = {count}\n{names.get(count, 'in groups')}")
             axes.axis("off")
             group = query_heads // count
             for head in range(query_heads):
@@ -123,7 +127,7 @@ def heads(query_heads, kv_heads):
 
 
 def dot(axes, x, y, text, colour):
-    axes.plot([x], [y], marker="o", markersize=15, color=colour, markeredgecolor="white", zorder=2)
+    axes.plot([x], [y], marker="o", markersize=14, color=colour, markeredgecolor="white", zorder=2)
     axes.text(x, y, text, ha="center", va="center", size=8, zorder=3)
 
 

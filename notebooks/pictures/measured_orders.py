@@ -8,10 +8,10 @@ from matplotlib.lines import Line2D
 from grader.cache_model import Machine, simulate
 from grader.gpus import GPUS
 from grader.program_orders import head_first, identity, listed, longest_first, published
-from notebooks.pictures.png import png
-from notebooks.pictures.program_order import FOUND, LOADED, MUTED, WARM, WIDTH, open_frame
+from notebooks.pictures.png import PAGE, png
+from notebooks.pictures.program_order import FOUND, LOADED, MUTED, WARM, open_frame
 from report import order_rows, orders, table
-from report.drawing import INK, OURS_DARK, OURS_LIGHT, SOFT, house_style, new_figure, plain_ticks
+from report.drawing import INK, OURS_DARK, OURS_LIGHT, house_style, new_figure, plain_ticks
 from report.measured import PUBLISHED, read_machine
 
 # An H200 in the model: the 132 multiprocessors of an H100, a program on each (its tiles fill the shared memory), one
@@ -39,9 +39,9 @@ def hits_and_times(cells, title):
     """Of each order what was found in L2, and its median time with p20 to p80; warm, the one with the fewest hits."""
     fewest = min(cells.values(), key=lambda row: row.read_hits)
     with house_style():
-        figure = new_figure(WIDTH, 0.9 + 0.34 * len(cells), title)
+        figure = new_figure(PAGE, 0.9 + 0.34 * len(cells), title)
         high = figure.get_size_inches()[1]
-        hits, time = (figure.add_axes((left, 0.32 / high, 0.4, 1 - 0.95 / high)) for left in (0.13, 0.575))
+        hits, time = (figure.add_axes((left, 0.32 / high, 0.37, 1 - 0.95 / high)) for left in (0.155, 0.59))
         for place, row in enumerate(cells.values()):
             light, dark = (LOADED, WARM) if row is fewest else (FOUND, OURS_DARK)
             hits.barh([place], [row.read_hits], color=light, height=0.66)
@@ -50,8 +50,7 @@ def hits_and_times(cells, title):
             time.plot([row.median_us], [place], "o", color=dark, markersize=7)
             time.annotate(f"{row.median_us:,.0f}", (row.p80_us, place), (9, 0), textcoords="offset points", va="center")
         hits.set(xlim=(0, 108), title="found in L2, % of sectors read")
-        time.set_title("time, us (from p20 to p80 a line)")
-        figure.text(0.975, 1 - 0.12 / high, "the times' axis does not begin at 0", ha="right", va="top", color=SOFT)
+        time.set_title("time, us (line: p20 to p80; not from 0)")
         time.margins(x=0.15)
         for axes in (hits, time):
             axes.set_yticks(range(len(cells)), list(cells) if axes is hits else [])
@@ -95,9 +94,9 @@ def model_against_gpu(panels, title):
     looks = {"reversed": ("v", MUTED), "grouped heads": ("s", OURS_LIGHT), "x2 for 8 dies": ("o", OURS_DARK),
              "all heads": ("D", WARM), "published": ("X", "#9a5b86")}  # fmt: skip
     with house_style():
-        figure = new_figure(WIDTH, 4.1, title)
+        figure = new_figure(PAGE, 4.9, title)
         for place, (words, found) in enumerate(panels.items()):
-            axes = figure.add_axes((0.075 + 0.39 * place, 0.13, 0.335, 0.7))
+            axes = figure.add_axes((0.085 + 0.475 * place, 0.235, 0.425, 0.62))
             axes.plot([0.9, 1.2], [0.9, 1.2], color=INK, linewidth=1, linestyle=(0, (1, 2)))
             for name, (marker, colour) in looks.items():
                 points = [(speed, row) for row, speed in found if row.kernel == name]
@@ -116,6 +115,6 @@ def model_against_gpu(panels, title):
                 axes.set_yticklabels([])
         handles, names = axes.get_legend_handles_labels()
         handles.append(Line2D([], [], color=INK, linewidth=1, linestyle=(0, (1, 2))))
-        figure.legend(handles, [*names, "as the model says"], loc="center left", bbox_to_anchor=(0.815, 0.5),
-                      frameon=False, fontsize=9)  # fmt: skip
+        figure.legend(handles, [*names, "as the model says"], loc="lower left", bbox_to_anchor=(0.07, 0),
+                      ncols=3, frameon=False, fontsize=9)  # fmt: skip
     return png(figure, "Measured speeds against the model's: on the line where a miss costs nothing")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from matplotlib.patches import Patch
 
 from grader.peaks import peak
+from notebooks.pictures.png import PAGE
 from report.drawing import (
     GRID,
     INK,
@@ -62,7 +63,7 @@ def times(needs, took, title):
     """Lying bars of {name: ms}: what data sheets allow at the least, under it what was measured."""
     bars = [*needs.items(), *took.items()]
     with house_style():
-        figure = new_figure(9.2, 0.95 + 0.42 * len(bars), title)
+        figure = new_figure(PAGE, 0.95 + 0.42 * len(bars), title)
         axes = sideways(figure, 0.3, "milliseconds of one call")
         names, values = zip(*bars, strict=True)
         colors = [PALE] * len(needs) + [OURS_DARK] * len(took)
@@ -80,8 +81,8 @@ def times(needs, took, title):
 def held(counted, measured, limits, title):
     """Memory beside the inputs against N. counted and measured: {Look: [(N, MiB)]}; limits: {a GPU: its MiB}."""
     with house_style():
-        figure = new_figure(9.2, 4.8, title)
-        axes = panel(figure, (0.1, 0.11, 0.72, 0.79), "", "N, tokens", "memory beside the inputs, MiB")
+        figure = new_figure(PAGE, 4.8, title)
+        axes = panel(figure, (0.125, 0.11, 0.7, 0.79), "", "N, tokens", "memory beside the inputs, MiB")
         ends = []
         for look, points in counted.items():
             line(axes, None, *zip(*points, strict=True), look=look)
@@ -102,7 +103,7 @@ def moved(ledger, title, least=1e-3):
     """Gigabytes that each operation reads and writes, in order; those under that part of all are left out."""
     shown = [operation for operation in ledger.operations if operation.moved > least * ledger.moved]
     with house_style():
-        figure = new_figure(9.2, 0.95 + 0.3 * len(shown), title)
+        figure = new_figure(PAGE, 0.95 + 0.3 * len(shown), title)
         axes = sideways(figure, 0.2, "GB moved")
         places = range(len(shown))
         reads, writes = ([getattr(one, kind) / 1e9 for one in shown] for kind in ("read", "written"))
@@ -122,8 +123,8 @@ def moved(ledger, title, least=1e-3):
 def roofline(places, measured, title, featured="H200"):
     """Roofs of several GPUs. places: {name: FLOPs per byte}; measured: [(FLOPs per byte, TFLOP/s, name, Look)]."""
     with house_style():
-        figure = new_figure(9.2, 5.4, title)
-        axes = panel(figure, (0.085, 0.1, 0.8, 0.82), "", "FLOPs per byte moved", "TFLOP/s")
+        figure = new_figure(PAGE, 5.4, title)
+        axes = panel(figure, (0.105, 0.1, 0.785, 0.82), "", "FLOPs per byte moved", "TFLOP/s")
         xs = (0.5, 20_000)
         ends = []
         for gpu in GPUS:

@@ -3,11 +3,10 @@
 import torch
 from matplotlib.ticker import FixedLocator
 
-from notebooks.pictures.png import png
+from notebooks.pictures.png import PAGE, png
 from report.drawing import GRID, INK, OURS_DARK, OURS_LIGHT, SOFT, house_style, new_figure
 
 WRONG, PALE = "#b3261e", "#c9d8ee"
-WIDTH = 8.6  # inches, of every picture
 SHOWN = 4  # numbers of the output that are drawn
 
 
@@ -31,7 +30,7 @@ def steps(scores, values):
     tiles, block = scores.shape
     answer = torch.softmax(scores.flatten(), 0) @ values
     with house_style():
-        figure = new_figure(WIDTH, 5.2, "One query meets 16 keys, four at a time")
+        figure = new_figure(PAGE, 5.2, "One query meets 16 keys, four at a time")
         grid = figure.subplots(3, tiles, sharey="row")
         figure.subplots_adjust(left=0.115, right=0.985, top=0.865, bottom=0.055, hspace=0.32, wspace=0.1)
         for t in range(tiles):
@@ -96,7 +95,7 @@ def pivots(scores, pivots):
     error = ((p / p.sum(1, keepdim=True)).double() - right).abs().amax(1)
     broken = ~error.isfinite()
     with house_style():
-        figure = new_figure(WIDTH, 2.9, "Subtract any number: the same softmax, as long as float32 holds it")
+        figure = new_figure(PAGE, 2.9, "Subtract any number: the same softmax, as long as float32 holds it")
         axes = bare(figure.add_axes((0.09, 0.19, 0.89, 0.64)), grid="y")
         axes.set_yscale("log")
         axes.set_ylim(1e-9, 3)
@@ -120,7 +119,7 @@ def pivots(scores, pivots):
 def orders(paths, answer):
     """Paths (orders, tiles) of one number of the output, after each tile, towards the answer."""
     with house_style():
-        figure = new_figure(WIDTH, 3.0, f"{len(paths)} orders of the tiles, one answer")
+        figure = new_figure(PAGE, 3.0, f"{len(paths)} orders of the tiles, one answer")
         axes = bare(figure.add_axes((0.09, 0.16, 0.75, 0.68)), grid="y")
         axes.plot(
             range(1, paths.shape[1] + 1), paths.T, color=OURS_LIGHT, alpha=0.45, linewidth=1.1, marker="o", markersize=3
@@ -144,7 +143,7 @@ def forgotten(right, wrong, tile_of_max):
     tiles = int(tile_of_max.max()) + 1
     spread = torch.linspace(-0.3, 0.3, len(right))
     with house_style():
-        figure = new_figure(WIDTH, 3.2, "A forgotten rescale: error of each row, by the tile that holds its maximum")
+        figure = new_figure(PAGE, 3.2, "A forgotten rescale: each row's error, by the tile of its maximum")
         panels = figure.subplots(1, len(wrong), sharey=True)
         figure.subplots_adjust(left=0.085, right=0.985, top=0.79, bottom=0.09, wspace=0.08)
         for axes, (name, o) in zip(panels, wrong.items(), strict=True):
@@ -170,7 +169,7 @@ def error_top(right, wrong):
 def halves(share, half):
     """How much of each query's softmax each half of the keys holds: share (rows,) of the first half."""
     with house_style():
-        figure = new_figure(WIDTH, 2.5, "What each half is worth: exp(lse of the half − lse of both)")
+        figure = new_figure(PAGE, 2.5, "What each half is worth: exp(lse of the half − lse of both)")
         axes = bare(figure.add_axes((0.07, 0.2, 0.78, 0.6)))
         rows = range(len(share))
         axes.bar(rows, share, width=0.85, color=OURS_DARK)

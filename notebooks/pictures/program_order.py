@@ -9,7 +9,7 @@ from matplotlib.ticker import MultipleLocator
 from grader.cache_model import MI300X, Machine, visits
 from grader.order_check import check_order
 from grader.program_orders import head_first, identity, listed, longest_first, published
-from notebooks.pictures.png import png
+from notebooks.pictures.png import PAGE, png
 from report import orders
 from report.drawing import GRID, INK, OURS_DARK, SOFT, house_style, new_figure
 
@@ -17,7 +17,6 @@ WARM, MUTED = "#c2571a", "#8b8378"
 FOUND, LOADED = "#a9cfec", "#f3b27a"  # in the cache; from memory
 # Die 0 to 7, dark to light: in greys too they tell neighbours apart.
 DIES = ("#27205f", "#3b528b", "#2f7f9e", "#2aa58f", "#6cc069", "#b4d44a", "#f2d13c", "#e8893a")
-WIDTH = 9.2
 ORDERS = {"plain": identity, "reversed": longest_first, "published": published, "head first": head_first}
 LOOKS = {"plain": (MUTED, "D"), "published": (WARM, "s"), "head first": (OURS_DARK, "o")}
 
@@ -51,7 +50,7 @@ def launches(them, title):
     found = [launch.figures for launch in them]
     longest = max(time for _, time in found)
     with house_style():
-        width = WIDTH * max(2, len(them)) / 3
+        width = PAGE * max(2, len(them)) / 3
         figure, room = new_figure(width, 4.1, title), 1 - 0.5 / width
         for place, (launch, (hits, time)) in enumerate(zip(them, found, strict=True)):
             left, wide = 0.5 / width + place * room / len(them), room / len(them) - 0.25 / width
@@ -83,7 +82,7 @@ def dies_of(axes, launch):
     axes.set_xticks([0, launch.tiles])
     axes.set_yticks([])
     axes.tick_params(length=2, labelsize=8)
-    axes.set_xlabel("tile of queries (later: more keys)", labelpad=-6, size=8.5)
+    axes.set_xlabel("tile of queries", labelpad=-6, size=8.5)
     return axes
 
 
@@ -111,8 +110,8 @@ def divided(dies, cache=MI300X.dies * MI300X.capacity):
 def against_dies(names, dies):
     """Hits and time of orders on one GPU cut into more and more dies."""
     with house_style():
-        figure = new_figure(WIDTH, 3.2, "One GPU cut into more and more dies, in the model")
-        panels = [figure.add_axes((0.065 + 0.43 * i, 0.16, 0.35, 0.64)) for i in range(2)]
+        figure = new_figure(PAGE, 3.2, "One GPU cut into more and more dies, in the model")
+        panels = [figure.add_axes((0.065 + 0.42 * i, 0.16, 0.345, 0.64)) for i in range(2)]
         for name in names:
             colour, marker = LOOKS[name]
             found = [Launch(name, ORDERS[name], machine=divided(count)).figures for count in dies]
@@ -125,7 +124,7 @@ def against_dies(names, dies):
             axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
             open_frame(axes, "both")
         panels[0].set_ylim(0, 105)
-        panels[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+        panels[1].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handlelength=1.4)
     return png(figure, "On one die three orders are alike; with more dies they part, in hits and in time")
 
 
@@ -136,6 +135,15 @@ def open_frame(axes, grid):
     axes.tick_params(length=3)
 
 
+def by_die():
+    """The report's picture of the work and the hits of each die, as wide as a page."""
+    figure = orders.picture()
+    figure.set_size_inches(PAGE, 5.6)
+    note = figure.texts[-1]
+    note.set_text(note.get_text().replace("; dashed", ";\ndashed"))
+    return png(figure, "Work and hits of each die: published piles work on die 7, head first is level")
+
+
 # Schedules ----------------------------------------------------------------------------------------------------
 
 
@@ -143,7 +151,7 @@ def schedules(them, title):
     """Each Launch of one die as it runs: a line for each slot, a bar for each program, as long as its work."""
     slots = them[0].machine.slots
     with house_style():
-        figure = new_figure(WIDTH, 0.75 + (0.42 + 0.24 * slots) * len(them), title)
+        figure = new_figure(PAGE, 0.75 + (0.42 + 0.24 * slots) * len(them), title)
         height = figure.get_size_inches()[1]
         runs = [programs(launch) for launch in them]
         last = max(end for run in runs for *_, end in run)

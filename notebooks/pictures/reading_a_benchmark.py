@@ -5,6 +5,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator
 
 from notebooks.pictures.memory_wall import PALE, WARM, sideways
+from notebooks.pictures.png import PAGE
 from report.drawing import (
     INK,
     LOOKS,
@@ -23,7 +24,6 @@ from report.drawing import (
 from report.measured import geometric_mean
 from report.table import BASELINES, OURS
 
-WIDTH = 9.2
 MUTED = "#8b8378"
 WORDS = {"naive per head": "PyTorch code, head by head", "vectorised": "PyTorch code",
          "vectorised compiled": "PyTorch code, compiled", "P4": "P4 of this course"}  # fmt: skip
@@ -38,7 +38,7 @@ def headlines(ratios, title):
     """Lying bars of {kernel: how many times as fast}, the greatest first, with a line where nothing is won."""
     ratios = dict(sorted(ratios.items(), key=lambda item: -item[1]))
     with house_style():
-        figure = new_figure(WIDTH, 0.95 + 0.36 * len(ratios), title)
+        figure = new_figure(PAGE, 0.95 + 0.36 * len(ratios), title)
         axes = sideways(figure, 0.27, "times as fast")
         places = range(len(ratios))
         colors = [PALE if name in BASELINES else OURS_LIGHT if name in OURS else OURS_DARK for name in ratios]
@@ -58,8 +58,8 @@ def headlines(ratios, title):
 def summaries(rows, title):
     """For each row, over its median: the least time, p20 to p80 as a bar, the mean as a diamond."""
     with house_style():
-        figure = new_figure(WIDTH, 1.0 + 0.4 * len(rows), title)
-        axes = sideways(figure, 0.3, "times the row's median")
+        figure = new_figure(PAGE, 1.0 + 0.4 * len(rows), title)
+        axes = sideways(figure, 0.37, "times the row's median")
         for place, row in enumerate(rows):
             least, low, high, mean = (ms / row.median_ms for ms in (row.min_ms, row.p20_ms, row.p80_ms, row.avg_ms))
             axes.plot([least, mean], [place, place], color=SOFT, linewidth=1)
@@ -80,7 +80,7 @@ def calls(runs, title):
     """Panels of {how they were made: {arm: [(number of the call, ms)]}}: each call of two arms, in order."""
     highest = max(ms for arms in runs.values() for points in arms.values() for _, ms in points)
     with house_style():
-        figure = new_figure(WIDTH, 3.1, title)
+        figure = new_figure(PAGE, 3.1, title)
         for i, (how, arms) in enumerate(runs.items()):
             axes = panel(figure, (0.075 + 0.47 * i, 0.17, 0.4, 0.6), how, "call", "ms" if i == 0 else "", y_log=False)
             plain_x(axes)
@@ -95,7 +95,7 @@ def all_ratios(ratios, title):
     """Every Ratio, sorted, with its interval; dark where the interval leaves 1 out."""
     ratios = sorted(ratios, key=lambda ratio: ratio.middle)
     with house_style():
-        figure = new_figure(WIDTH, 3.9, title)
+        figure = new_figure(PAGE, 3.9, title)
         axes = panel(figure, (0.085, 0.12, 0.89, 0.76), "", "points of the sweep, sorted", "times as fast")
         plain_x(axes)
         for place, ratio in enumerate(ratios):
@@ -117,7 +117,7 @@ def all_ratios(ratios, title):
 def launches(points, kernels, title):
     """Time on the GPU (lines) and time on the CPU to launch it (dashed) against N; points: {N: {kernel: Row}}."""
     with house_style():
-        figure = new_figure(WIDTH, 4.2, title)
+        figure = new_figure(PAGE, 4.2, title)
         axes = panel(figure, (0.1, 0.125, 0.66, 0.76), "", "N, tokens", "ms of one call")
         ends = []
         for kernel, color in zip(kernels, (OURS_DARK, WARM), strict=True):

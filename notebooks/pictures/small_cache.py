@@ -5,8 +5,8 @@ from collections import OrderedDict
 from matplotlib.patches import Patch, Rectangle
 
 from grader.cache_model import visits
-from notebooks.pictures.png import png
-from notebooks.pictures.program_order import FOUND, LOADED, WIDTH
+from notebooks.pictures.png import PAGE, png
+from notebooks.pictures.program_order import FOUND, LOADED
 from report.drawing import SOFT, house_style, new_figure
 
 PALE, HELD = "#b9c7da", "#f1f3f6"
@@ -19,7 +19,7 @@ def steps(places, machine, title):
         columns.append((slot, head, tile, start, cost, hit, list(cache)))
     rows = machine.slots + machine.capacity
     with house_style():
-        figure = new_figure(WIDTH, 1.2 + 0.3 * rows, title)
+        figure = new_figure(PAGE, 1.2 + 0.3 * rows, title)
         height = figure.get_size_inches()[1]
         axes = figure.add_axes((0.125, 0.5 / height, 0.865, 0.3 * (rows + 0.7) / height))
         axes.set(xlim=(0, len(columns)), ylim=(rows + 0.5, -0.2))
