@@ -10,6 +10,7 @@ from notebooks.source import FOLDER, cells, names
 
 MOST_BYTES = 1_000_000
 MOST_LINES = 15  # of a code cell
+MOST_COLUMNS = 95  # of its lines: longer ones are cut off on the web
 PATH = re.compile(r"(?<![\w.:/])/(?:home|root|Users|tmp|work|usr|opt|mnt|private|content)/\w|\b[A-Z]:\\\\?\w")
 ANEW = "run `make notebooks` and commit the result"
 
@@ -55,6 +56,8 @@ def of_cell(cell):
         yield "names a path of somebody's machine"
     if cell["cell_type"] == "code" and len(source.splitlines()) > MOST_LINES:
         yield f"has {len(source.splitlines())} lines, over {MOST_LINES}: split it, or move code to pictures/"
+    if cell["cell_type"] == "code" and max(map(len, source.splitlines()), default=0) > MOST_COLUMNS:
+        yield f"has a line of more than {MOST_COLUMNS} characters, which a page cuts off: break it"
     for output in cell.get("outputs", ()):
         if output["output_type"] == "error":
             yield f"ended in {output['ename']}"

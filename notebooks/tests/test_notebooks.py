@@ -64,12 +64,16 @@ def test_each_fault_is_seen(folder, change, said):
     assert said in fault and fault.startswith("00_two.ipynb: ")
 
 
-def test_long_cells_lost_cells_and_lone_files_are_seen(folder):
+def test_long_cells_wide_lines_lost_cells_and_lone_files_are_seen(folder):
     long = "\n".join(["one = 1"] * (check.MOST_LINES + 1))
     (folder / "00_two.py").write_text(PROSE + TEXT + f"\n\n# %%\n{long}\n")
     assert ["cell 4 is not the source's" in fault for fault in check.check(folder=folder)] == [True]
     write(folder, [*read(folder)["cells"], code(long, 3)])
     assert ["cell 4 has 16 lines" in fault for fault in check.check(folder=folder)] == [True]
+    wide = f"one = {'1' * check.MOST_COLUMNS}"
+    (folder / "00_two.py").write_text(PROSE + TEXT + f"\n\n# %%\n{wide}\n")
+    write(folder, [*read(folder)["cells"][:3], code(wide, 3)])
+    assert ["cell 4 has a line of more than" in fault for fault in check.check(folder=folder)] == [True]
     (folder / "01_new.py").write_text(TEXT)
     (folder / "00_two.py").unlink()
     lone, new = check.check(folder=folder)
