@@ -1,0 +1,94 @@
+"""Notebooks 01 and 07: what their words say of the times and the memory that were measured."""
+
+from statistics import fmean, median
+
+import pytest
+
+from grader.peaks import peak
+from notebooks.pictures import memory_wall
+from notebooks.pictures.operations import count
+from report import measured, table
+from report.measured import times_over
+from report.sparse_points import FILE, SparseRow
+
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    return measured.load(measured.PUBLISHED)
+
+
+@pytest.fixture(scope="module")
+def points(sweep):
+    return sweep.points()
+
+
+@pytest.fixture(scope="module")
+def ratios(points):
+    """Our fast kernel over cuDNN's, at every point of the sweep that has both."""
+    both = [cells for cells in points.values() if "SDPA cuDNN" in cells]
+    return [pair for cells in both if (pair := times_over(cells["SDPA cuDNN"], cells["fast"]))]
+
+
+def test_the_headline_and_what_it_is_compared_with(points):
+    cells = points["B=4 H=16 D=128", 16384, 16384, True, "float16"]
+    over = {name: times_over(row, cells["fast"]).middle for name, row in cells.items() if name not in ("fast", "P2")}
+    assert 25 <= max(over.values()) < 26, 'the page says "25 times as fast"'
+    longest = sorted(over, key=over.get)[-3:]
+    assert set(longest) == set(table.BASELINES), "the longest bars are PyTorch code's"
+    assert min(over, key=over.get) == "SDPA cuDNN" and 1 < over["SDPA cuDNN"] < 1.1, "hardly faster than cuDNN"
+
+
+def test_one_call_in_a_hundred_makes_the_mean_a_quarter_larger():
+    times = [11.0] * 99 + [300.0]
+    assert median(times) == 11 and fmean(times) / 11 == pytest.approx(1.25, abs=0.03)
+
+
+def test_most_means_lie_outside_the_percentiles(sweep):
+    done = [row for row in sweep.rows if row.median_ms is not None]
+    far = sorted(done, key=lambda row: row.avg_ms / row.median_ms, reverse=True)[:6]
+    assert sum(row.avg_ms > row.p80_ms for row in far) >= 4
+
+
+def test_cold_tensors_cost_a_good_part_of_short_calls_and_little_of_long_ones(sweep, points):
+    part = {}
+    for n in (512, 16384):
+        row = points["B=4 H=16 D=128", n, n, True, "float16"]["fast"]
+        moved = 4 * row.batch * row.heads * n * row.head_dim * 2
+        part[n] = moved / (peak(sweep.device).terabytes * 1e9) / row.median_ms
+    assert part[512] > 0.2 and part[16384] < 0.05
+
+
+def test_three_headlines_from_one_picture(ratios):
+    assert 1.2 < max(pair.middle for pair in ratios) < 1.3, "up to a quarter faster"
+    assert abs(measured.geometric_mean([pair.middle for pair in ratios]) - 1) < 0.01, "as fast on average"
+    slower, faster = sum(pair.high < 1 for pair in ratios), sum(pair.low > 1 for pair in ratios)
+    assert min(slower, faster) > len(ratios) / 3, "slower at many shapes; about half lie on either side"
+
+
+def test_the_higher_rate_is_done_later():
+    rows = {row.key: row for row in table.read(measured.PUBLISHED / FILE, SparseRow)}
+    dense, sparse = (rows["documents", 512, 64, kernel] for kernel in ("cuDNN dense", "fast"))
+    assert sparse.tflops / dense.tflops == pytest.approx(0.5, abs=0.05), "the one with half the TFLOP/s"
+    assert sparse.p80_us < dense.p20_us, "is done first"
+
+
+def test_a_launch_from_python_costs_more_than_a_short_run(points):
+    small = {n: points["B=1 H=12 D=64", n, n, True, "float16"] for n in LENGTHS}
+    longer = [n for n, cells in small.items() if cells["fast"].host_ms > cells["fast"].median_ms]
+    assert longer == [512, 1024, 2048, 4096], "up to 4k tokens"
+    fast, cudnn = small[512]["fast"], small[512]["SDPA cuDNN"]
+    assert fast.median_ms < cudnn.median_ms and fast.host_ms > 5 * fast.median_ms
+    assert fast.host_ms > max(cudnn.host_ms, cudnn.median_ms), "call after call from Python, it would lose"
+
+
+def test_the_memory_wall(sweep, points):
+    """Notebook 01: 25.6 FLOPs a byte, below every ridge; plain code's time is that of its bytes, not its products."""
+    ledger = count(memory_wall.plain_attention, *[(4, 16, 16384, 128)] * 3)
+    assert ledger.flops / ledger.moved == pytest.approx(4 * 128 / 20, rel=0.01)
+    assert all(memory_wall.ridge(gpu) > 2 * ledger.flops / ledger.moved for gpu in memory_wall.GPUS)
+    computing, moving = memory_wall.least_times(ledger, sweep.device)
+    cells = points["B=4 H=16 D=128", 16384, 16384, False, "float16"]
+    assert computing < cells["fast"].median_ms < moving < cells["vectorised"].median_ms < 2 * moving
+    assert cells["vectorised"].peak_mib > 80e9 / 2**20, "plain code does not fit on a GPU of 80 GB"
