@@ -139,6 +139,9 @@ def by_die():
     """The report's picture of the work and the hits of each die, as wide as a page."""
     figure = orders.picture()
     figure.set_size_inches(PAGE, 5.6)
+    for axes in figure.axes:  # room for the names at the left
+        left, bottom, width, height = axes.get_position().bounds
+        axes.set_position((0.03 + 0.97 * left, bottom, 0.97 * width, height))
     note = figure.texts[-1]
     note.set_text(note.get_text().replace("; dashed", ";\ndashed"))
     return png(figure, "Work and hits of each die: published piles work on die 7, head first is level")
