@@ -53,7 +53,7 @@ times = [11.0] * 99 + [300.0]
 folded(f"mean   {fmean(times):5.1f} us", f"median {median(times):5.1f} us")
 
 # %% [markdown]
-# It happens. Here are the rows of the sweep whose mean is furthest above their median.
+# Such calls happen. Here are the rows of the sweep whose mean is furthest above their median.
 
 # %%
 done = [row for row in sweep.rows if row.median_ms is not None]
@@ -257,8 +257,8 @@ png(figure, "Up to 4k tokens our kernel takes the CPU longer to start than the G
 # 1. Take the last benchmark that impressed you through the list. How many questions does it answer?
 # 2. Find in `report/BENCHMARKS.md` the shape at which this course looks worst. Does the page hide it?
 # 3. `make report` without a GPU runs a quick sweep on your CPU. Are its means near its medians?
-# 4. In `drifting.py` let the drift be 0. Does the order still matter? With noise of 0.1, how many turns does it take to
-#    see 5 %?
+# 4. In `notebooks/pictures/drifting.py` let the drift be 0. Does the order still matter? With noise of 0.1, how many
+#    turns does it take to see 5 %?
 # 5. Now measure it: `make grade P=4` on a GPU measures your kernel in turns with PyTorch and the reference (P3 to P7
 #    have a bar of speed each). Its times stand in `results.json`: is the median far from the percentiles?
 #
