@@ -29,6 +29,8 @@ draw.masks([no_mask, causal, window, sinks], block=32)
 # - **Sinks.** The window, and the first 40 tokens as well. (Real models keep far fewer: about four. Forty are easier to
 #   see.)
 #
+# ## Four kinds of tiles
+#
 # Every tile is of one of four kinds, and each kind asks for other work:
 #
 # | tile | what the kernel does |

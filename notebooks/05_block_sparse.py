@@ -44,6 +44,8 @@ for case in cases:
     print(f"{cut.density:8.2f} {1 - cut.sparsity:14.2f}")
 
 # %% [markdown]
+# ## Density
+#
 # **Density** is the part of all *tiles* that must be visited. A tile is loaded as a whole, even for one visible pair,
 # so where tiles divide the length it is never less than the part of visible *pairs*. How well the pattern fits the grid
 # of tiles decides how far the two are apart: compare the two images. (The last one seems to break the rule: its 577

@@ -3,6 +3,7 @@
 Runs nothing and needs the standard library alone. What only a fresh run can tell, `build.py` does.
 """
 
+import itertools
 import json
 import re
 
@@ -26,7 +27,7 @@ def faults(name, folder=FOLDER):
     notebook = json.loads(text)
     found = [f"it has {len(text.encode()):,} bytes, over {MOST_BYTES:,}: draw less"] * (len(text.encode()) > MOST_BYTES)
     found += pairing(cells(source.read_text(encoding="utf-8")), notebook["cells"])
-    found += counts(notebook["cells"])
+    found += counts(notebook["cells"]) + headings(notebook["cells"])
     for number, cell in enumerate(notebook["cells"], 1):
         found += [f"cell {number} {fault}" for fault in of_cell(cell)]
     return [f"{executed.name}: {fault}" for fault in found]
@@ -47,6 +48,14 @@ def counts(have):
     if [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1)):
         return []
     return [f"its cells were not run once each from top to bottom: {ANEW}"]
+
+
+def headings(have):
+    """[a heading two levels below the one before it, which a site would put elsewhere], or []."""
+    prose = "\n".join(joined(cell["source"]) for cell in have if cell["cell_type"] == "markdown")
+    levels = [(len(marks), words) for marks, words in re.findall(r"^(#+) (.*)$", prose, re.MULTILINE)]
+    deep = [words for (above, _), (level, words) in itertools.pairwise([(0, ""), *levels]) if level > above + 1]
+    return [f"heading {words!r} skips a level" for words in deep[:1]]
 
 
 def of_cell(cell):

@@ -80,6 +80,15 @@ def test_long_cells_wide_lines_lost_cells_and_lone_files_are_seen(folder):
     assert "no source" in lone and "never executed" in new
 
 
+def test_headings_go_down_a_step_at_a_time():
+    prose = [{"cell_type": "markdown", "source": text} for text in ("# One\n\n## Two", "### Three\n## Two")]
+    assert check.headings(prose) == []
+    assert check.headings([prose[0], *prose[1:], {"cell_type": "markdown", "source": "#### Four"}])
+    assert check.headings([{"cell_type": "markdown", "source": "# One\n\n### Three"}]) == [
+        "heading 'Three' skips a level"
+    ]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "equal"),
     [
