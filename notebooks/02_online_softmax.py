@@ -60,7 +60,7 @@ print("with the maximum:", *(f"{x:.4f}" for x in p / p.sum()))
 # maximum is not the only good choice; it is the one that is safe for every row without looking further.
 # </details>
 
-# %%
+# %% tags=["hide-output"]
 torch.manual_seed(0)
 many = 44 + 2.5 * torch.randn(64)
 print("largest score:", f"{many.max().item():.1f}")
@@ -172,7 +172,7 @@ print("equal to naive attention, but for rounding:", agree)
 # problem 7 the sink tokens go first because that is simple, not because the softmax needs it.
 # </details>
 
-# %%
+# %% tags=["hide-output"]
 from itertools import permutations
 
 runs = [list(accumulate(order, merge)) for order in permutations(parts)]
@@ -203,7 +203,7 @@ draw.orders(paths, o[0])
 # earlier tiles too heavy. It looks reasonable, and it is wrong.
 # </details>
 
-# %%
+# %% tags=["hide-output"]
 from grader import mistaken, oracle
 from grader.visibility import Visibility
 

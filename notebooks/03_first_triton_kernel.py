@@ -553,7 +553,7 @@ kernel_runs.tiles_of_p3(traced.run("p3", Case("150 tokens", N=N, D=D))[0], progr
 # most of these reads are answered by its cache: the programs that run at the same time read the same keys.
 # </details>
 
-# %%
+# %% tags=["hide-output"]
 itemsize, programs = 2, triton.cdiv(N, 32)
 once = N * D * itemsize
 formula = {"Q": once, "K": programs * once, "V": programs * once, "O": once}

@@ -129,7 +129,7 @@ print("visited:", dict(tile_figures.phase_tiles(window, BLOCK_Q, BLOCK_K))[q_sta
 # mask must know both rules; else the keys are counted twice, or not at all.
 # </details>
 
-# %%
+# %% tags=["hide-output"]
 narrow = Case("window of 20", N=256, causal=True, window=20)
 meeting = Case("window 60, 70 sinks", N=256, causal=True, window=60, sinks=70)
 many = Case("window 9, 150 sinks", N=256, causal=True, window=9, sinks=150)
@@ -217,7 +217,7 @@ draw.visits(cases, results, names)
 # only windows of whole tiles never sees this mistake.
 # </details>
 
-# %%
+# %% tags=["hide-output"]
 right = "tl.maximum(0, q_start - window_size + 1) // BLOCK_K * BLOCK_K"
 wrong = "tl.maximum(0, q_start // BLOCK_K - window_size // BLOCK_K) * BLOCK_K"
 source = traced.source_of("p6")

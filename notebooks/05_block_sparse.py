@@ -121,7 +121,7 @@ masks_and_phases.visits(cases, results, list(four))
 # little more than half of the time; one in twenty costs clearly more than a twentieth. The next cell has the numbers.
 # </details>
 
-# %%
+# %% tags=["hide-output"]
 from notebooks.pictures import block_sparse as draw
 
 rows, machine = draw.measured()

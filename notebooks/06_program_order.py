@@ -97,7 +97,7 @@ small_cache.steps(listed(identity, 4, 2), tiny, "Plain: the short rows first")
 # nothing to do while the other finishes the longest row alone.
 # </details>
 
-# %%
+# %% tags=["hide-output"]
 small_cache.steps(listed(longest_first, 4, 2), tiny, "Reversed: the long rows first")
 
 # %% [markdown]
@@ -209,7 +209,7 @@ for name, words in ORDERS.items():
 # all six. The next cell has both in numbers.
 # </details>
 
-# %%
+# %% tags=["hide-output"]
 from notebooks.pictures import measured_orders
 
 rows, machine = measured_orders.measured()

@@ -61,14 +61,20 @@ def difference(old, new):
     """
     if [cell["source"] for cell in old["cells"]] != [cell["source"] for cell in new["cells"]]:
         return "its cells were not the source's"
+    if [tags(cell) for cell in old["cells"]] != [tags(cell) for cell in new["cells"]]:
+        return "its cells' tags were not the source's"
     pictures = old["metadata"].get("matplotlib") == new["metadata"].get("matplotlib")
     for number, (one, other) in enumerate(zip(old["cells"], new["cells"], strict=True), 1):
-        if "varies" in other["metadata"].get("tags", ()):
+        if "varies" in tags(other):
             continue
         shown = [facts(cell.get("outputs", ()), pictures) for cell in (one, other)]
         if len(shown[0]) != len(shown[1]) or not all(map(same, *shown)):
             return f"cell {number} shows something else"
     return None
+
+
+def tags(cell):
+    return cell["metadata"].get("tags", [])
 
 
 def facts(outputs, pictures):

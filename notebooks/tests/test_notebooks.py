@@ -109,6 +109,8 @@ def test_a_stale_output_is_told_from_one_that_only_varies(folder):
     new["cells"][2]["outputs"] = [stream("3.0\n")]
     assert build.difference(old, new) == "cell 3 shows something else"
     new["cells"][2]["metadata"]["tags"] = ["varies"]
+    assert build.difference(old, new) == "its cells' tags were not the source's"
+    old["cells"][2]["metadata"]["tags"] = ["varies"]
     assert build.difference(old, new) is None
 
     picture = {"output_type": "display_data", "metadata": {}, "data": {"image/png": "AAAA", "text/plain": "<Figure>"}}
