@@ -14,6 +14,7 @@ exclude_patterns = [".*", "site", "grader", "problems", "solutions", "web", "rep
 
 nb_execution_mode = "off"  # what is committed is shown
 nb_merge_streams = True
+nb_code_prompt_show = nb_code_prompt_hide = "What came out"  # of a cell tagged "hide-output"
 nb_ipywidgets_js = {}  # a static page has no live widgets, and their scripts would come from the network
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # README.md#without-linux, as on the web
