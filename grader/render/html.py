@@ -34,15 +34,15 @@ class View:
     open: bool = False
 
 
-def write(results, request, seconds, path):
+def write(results, request, seconds, path, name=None):
     """Write the page so that a stop halfway leaves the old file or the new one, never half of one."""
-    part = path.with_suffix(".html.part")
-    part.write_text(render(results, request, seconds), encoding="utf-8")
+    part = path.with_name(path.name + ".part")
+    part.write_text(render(results, request, seconds, name), encoding="utf-8")
     part.replace(path)
 
 
-def render(results, request, seconds):
-    """The page as text."""
+def render(results, request, seconds, name=None):
+    """The page as text. name: of the submission, where it is not its folder's."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
@@ -52,7 +52,7 @@ def render(results, request, seconds):
     graded = score.by_problem(results).keys()
     said = f"{earned} of {possible} points" if graded - LABS.keys() else "Labs, for no points"
     return environment.get_template("report.html").render(
-        name=request.submission.name or "submission", score=said, kinds=KINDS,
+        name=name or request.submission.name or "submission", score=said, kinds=KINDS,
         facts_of_run=facts_of_run(request, seconds),
         problems=[problem_view(id, group) for id, group in score.by_problem(results).items()],
     )  # fmt: skip

@@ -1,0 +1,140 @@
+"""Grades one submission of a class in a process of its own: python -m grader.classroom.one JOB RECORDS.
+
+JOB: a file with a plan.Job. RECORDS: where its records go, one to a line, written when all are known. The exit status is 0
+whatever the student's code did; any other means that the machine failed. With --leashed it ends when its standard input
+does, and takes its children with it: nothing outlives the command that started it, however that ended.
+"""
+
+import os
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from grader import score
+from grader.classroom import details, plan
+from grader.classroom.journal import write_file
+from grader.classroom.plan import Job
+from grader.classroom.record import GRADED, MACHINE_FAULT, Record
+from grader.labs import EVERY
+from grader.result import Outcome
+
+PRINTED = 1000  # characters of a case's output that its record keeps; the page has more
+
+
+def main(argv=None):
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    if "--leashed" in arguments:
+        arguments.remove("--leashed")
+        threading.Thread(target=end_with_the_parent, daemon=True).start()
+    job = Job.from_json(Path(arguments[0]).read_text(encoding="utf-8"))
+    records = run(job)
+    write_file(Path(arguments[1]), "".join(f"{record.to_json()}\n" for record in records))
+    return 0
+
+
+def run(job, grade=None):
+    """The records of a job; its page is written on the way. grade: problem, job -> Results, in place of the grader's."""
+    grade = grade or grade_problem
+    why = no_gpu() if job.needs_gpu else None
+    if why:
+        return plan.fault_records(job, why)
+    records, results = [], {}
+    for id in job.problems:
+        started = time.perf_counter()
+        found = [tidy(result, job) for result in grade(EVERY[id], job)]
+        record = make_record(job, id, found, time.perf_counter() - started)
+        if record.status == GRADED:
+            details.write(job, id, found)
+        records.append(record)
+        results[id] = found
+    return [*records[:-1], replace(records[-1], remarks=(*records[-1].remarks, *write_page(job, results, records)))]
+
+
+def grade_problem(problem, job):
+    from grader.grading import grade
+
+    return grade(request_of(job, (problem,)), lanes=1)
+
+
+def request_of(job, problems):
+    from grader.grading import Request
+
+    # A student runs a case again in a folder of their own, so the command names none.
+    return Request(Path(job.folder), tuple(problems), None, job.device, job.seed, True, (), tuple(job.targets))
+
+
+def no_gpu():
+    """Why there is no GPU here, in a sentence, or None."""
+    import torch
+
+    return None if torch.cuda.is_available() else "PyTorch sees no GPU on the machine that was to grade this."
+
+
+def tidy(result, job):
+    """`result` without this machine's folders in its words: the student knows the file by its name."""
+    for name in ("sentence", "printed", "again"):
+        text = getattr(result, name)
+        if job.folder in text:
+            text = text.replace(f" in {job.folder}.", ".").replace(f"{job.folder}/", "").replace(job.folder, "here")
+            setattr(result, name, text)
+    return result
+
+
+def make_record(job, id, results, seconds):
+    """The record of one problem; no grade where the grader failed in any of its cases."""
+    broken = next((r for r in results if r.outcome is Outcome.GRADER_FAULT), None)
+    most, got = score.max_points(results), score.earned(results)
+    return Record(
+        job.keys[id], job.submission, id,
+        MACHINE_FAULT if broken else GRADED,
+        None if broken else str(sum(got)), str(sum(most)),
+        tuple(plain(*each) for each in zip(results, got, most, strict=True)),
+        round(seconds, 3), 0.0, job.attempt, plan.machine_name(), (broken.sentence,) if broken else (),
+    )  # fmt: skip
+
+
+def plain(result, got, most):
+    """What a record keeps of a Result; the pictures stay on the page."""
+    printed = result.printed
+    return {
+        "case": result.case, "aspect": result.aspect.value, "outcome": result.outcome.value,
+        "sentence": result.sentence, "description": result.description, "again": result.again,
+        "printed": printed if len(printed) <= PRINTED else f"{printed[:PRINTED]}\n[...]",
+        "seconds": round(result.seconds, 3), "earned": str(got), "possible": str(most),
+        "causes": [cause.kind for cause in result.facts.get("causes", ())],
+        "evidence": details.encode(result.facts.get("evidence")),
+    }  # fmt: skip
+
+
+def write_page(job, results, records):
+    """Write the student's page, with the problems that were graded before; returns remarks, of what is missing."""
+    path = Path(job.out) / "pages" / f"{job.submission}.html"
+    every = [r for id in job.keys for r in (results.get(id) or details.read(job, id))]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    request = request_of(job, (EVERY[id] for id in job.keys))
+    try:
+        from grader.render import html
+
+        html.write(every, request, sum(record.seconds for record in records), path, name=job.title)
+    except ModuleNotFoundError as error:
+        return (f"The page was not written: {error.name} is missing (pip install {error.name}).",)
+    except OSError:
+        raise  # a full disk is a fault of the machine: what it cost is done again
+    except Exception as error:
+        return (f"The page was not written, and that is the grader's fault: {type(error).__name__}: {error}.",)
+    return ()
+
+
+def end_with_the_parent():
+    """Wait for the end of standard input, which the parent holds open, and then end with all children."""
+    while os.read(0, 1 << 10):
+        pass
+    if "grader.sandbox" in sys.modules:
+        sys.modules["grader.sandbox"].close_all()
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
