@@ -1,4 +1,4 @@
-"""What a page shows beyond a record, kept beside the journal, so that a problem graded again leaves the others drawn."""
+"""What a page shows beyond a record, kept beside the journal: a problem graded again leaves the others drawn."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The journal of a class: one checked line a record, only ever added to, safe on the disk before anybody counts on it."""
+"""The journal of a class: a checked line for each record, only ever added to, on the disk before anybody counts on it."""
 
 import contextlib
 import fcntl
@@ -76,7 +76,7 @@ class Index(Mapping):
             self.places[name] = start, length, record.status
 
     def status(self, submission, problem, key):
-        """"graded", "machine fault", or None where nothing is known."""
+        """ "graded", "machine fault", or None where nothing is known."""
         return self.places.get((submission, problem, key), (0, 0, None))[2]
 
     def __getitem__(self, name):

@@ -1,8 +1,8 @@
 """Grades one submission of a class in a process of its own: python -m grader.classroom.one JOB RECORDS.
 
-JOB: a file with a plan.Job. RECORDS: where its records go, one to a line, written when all are known. The exit status is 0
-whatever the student's code did; any other means that the machine failed. With --leashed it ends when its standard input
-does, and takes its children with it: nothing outlives the command that started it, however that ended.
+JOB: a file with a plan.Job. RECORDS: where its records go, one to a line, written when all are known. The exit status
+is 0 whatever the student's code did; any other means that the machine failed. With --leashed it ends when its standard
+input does, and takes its children with it: nothing outlives the command that started it, however that ended.
 """
 
 import os
@@ -35,7 +35,7 @@ def main(argv=None):
 
 
 def run(job, grade=None):
-    """The records of a job; its page is written on the way. grade: problem, job -> Results, in place of the grader's."""
+    """The records of a job; its page is written too. grade: problem, job -> Results, in place of the grader's."""
     grade = grade or grade_problem
     why = no_gpu() if job.needs_gpu else None
     if why:

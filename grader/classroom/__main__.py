@@ -1,0 +1,209 @@
+"""The command behind `make class`: python -m grader.classroom SUBMISSIONS.
+
+Exit status 0 all graded, 1 a fault of the machine left some without a grade, 2 bad arguments or a class that cannot be
+graded, 130 stopped.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from grader.__main__ import BadArguments, choose_problems
+from grader.classroom import fingerprint, intake, journal, plan, progress, roster
+from grader.classroom.local import Local
+from grader.classroom.record import MACHINE_FAULT
+
+KEPT = "what is graded is kept, and the same command goes on from there"
+ENGINES = ("local", "slurm")
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise BadArguments(f"{message}; `make class SUBMISSIONS=folder` is the usual form")
+
+
+class Stopped(BaseException):
+    """SIGTERM, heard where Ctrl-C is."""
+
+
+def parse(argv):
+    parser = Parser(prog="python -m grader.classroom", description="Grade a class.", allow_abbrev=False)
+    parser.add_argument("submissions", type=Path, help="the folder that holds each submission as a folder or a zip")
+    parser.add_argument("--out", type=Path, default=Path("class"), help="where the journal and the results go")
+    parser.add_argument("--roster", type=Path, help="a CSV with the students: id, name, email, or a platform's export")
+    parser.add_argument("--lanes", type=int, help="submissions at a time (default: one for each core)")
+    parser.add_argument("--problems", default="", metavar="LIST", help="like 3, 3,5-7 or x1 (default: the seven)")
+    parser.add_argument("--seed", type=int, default=0, help="other inputs of the same kind (default: 0)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="where to run (default: a GPU if there is one)")
+    parser.add_argument("--targets", metavar="LIST", help="GPUs to compile for (default: sm_80,sm_90)")
+    parser.add_argument("--no-compile", action="store_true", help="do not ask whether kernels compile for a GPU")
+    parser.add_argument("--engine", choices=ENGINES, default="local", help="this machine, or a cluster")
+    return parser.parse_args(argv)
+
+
+def main(argv=None, make_engine=None):
+    """The exit status. make_engine: options -> an engine, in place of the one that the options name."""
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        options = parse(argv)
+        return grade_class(options, make_engine or engine_of)
+    except (BadArguments, intake.BadFolder, roster.BadRoster, journal.JournalBusy, journal.JournalBroken) as error:
+        sentence = str(error)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        sentence = f"a file could not be written: {error.strerror}{where}; {KEPT}"
+    except (KeyboardInterrupt, Stopped):
+        print(f"\nclass: stopped; {KEPT}", file=sys.stderr)
+        return 130
+    print(f"class: {sentence}", file=sys.stderr)
+    return 2
+
+
+def stop(*_):
+    raise Stopped
+
+
+def grade_class(options, make_engine):
+    """Take in, plan, grade what is left, export; the exit status."""
+    check(options)
+    problems, device, targets = choose(options)
+    options.out.mkdir(parents=True, exist_ok=True)
+    options = replace_options(options, device)
+    with journal.Journal(options.out) as book:
+        rows, submissions, notes = take_in(options, problems)
+        keys = plan.make_keys(submissions, problems, device, device_name(options, device), targets, options.seed)
+        journal.write_class(options.out, rows, plan.points_of(problems), keys, notes)
+        rest = {"out": str(options.out.resolve()), "device": device, "seed": options.seed, "targets": targets}
+        jobs = plan.make_jobs(submissions, problems, keys, book.index, **rest)
+        for note in (*notes, *book.notes):
+            print(f"note: {note}", file=sys.stderr)
+        say_what_is_left(jobs, submissions, rows)
+        if jobs:
+            run(make_engine(options), jobs, book, options)
+        of = [book.index.status(s.id, p.id, keys[s.id][p.id]) for s in submissions for p in problems]
+    for line in export(options.out):
+        print(line)
+    return report(of, options, len(submissions))
+
+
+def check(options):
+    """Raise BadArguments for what cannot be used."""
+    if not options.submissions.is_dir():
+        what = "is a file, not a folder" if options.submissions.exists() else "does not exist"
+        raise BadArguments(f"the folder of submissions {options.submissions} {what}")
+    if options.lanes is not None and options.lanes < 1:
+        raise BadArguments(f"LANES must be 1 or more; got {options.lanes}")
+    if options.out.exists() and not options.out.is_dir():
+        raise BadArguments(f"{options.out} is a file, and the results need a folder: choose another OUT")
+    if options.out.resolve() == options.submissions.resolve():
+        raise BadArguments("OUT must be another folder than SUBMISSIONS: what students handed in is never changed")
+
+
+def choose(options):
+    """(problems, device, targets) as the options say; raises BadArguments."""
+    from grader.__main__ import choose_device, choose_targets
+    from grader.assignment import PROBLEMS
+    from grader.labs import LABS
+
+    problems = choose_problems(options.problems, PROBLEMS, LABS) if options.problems else tuple(PROBLEMS.values())
+    # A cluster's machines are not this one: whether they have a GPU is theirs to say.
+    device = options.device or "cpu" if options.engine == "slurm" else choose_device(options.device)
+    return problems, device, choose_targets(options, device)
+
+
+def replace_options(options, device):
+    options.lanes = options.lanes or max(1, os.cpu_count() or 1)
+    options.device = device
+    return options
+
+
+def device_name(options, device):
+    """What the fingerprint calls the device: a GPU by its model, which is not known of a cluster's machines."""
+    if device == "cpu" or options.engine == "slurm":
+        return device
+    import torch
+
+    return torch.cuda.get_device_name(0)
+
+
+def take_in(options, problems):
+    """(rows, submissions to grade, notes); remarks stand in the rows."""
+    students, notes = roster.read(options.roster) if options.roster else (None, [])
+    submissions, more = intake.take_in(options.submissions, options.out, problems)
+    rows, graded = roster.join(submissions, students)
+    return rows, graded, [*notes, *more]
+
+
+def say_what_is_left(jobs, submissions, rows):
+    absent = sum(not row.handed_in for row in rows)
+    said = [f"{len(submissions)} submissions"] + ([f"{absent} students without one"] if absent else [])
+    odd = sum(bool(row.remarks) for row in rows if row.handed_in)
+    said += [f"{odd} with remarks"] if odd else []
+    left = f"{len(jobs)} left to grade" if jobs else "nothing is left to grade"
+    print(f"{', '.join(said)}; {left}", file=sys.stderr)
+
+
+def run(engine, jobs, book, options):
+    """Grade the jobs; each record is in the journal before it is counted."""
+    tally = progress.Tally(len(jobs), options.lanes)
+    with progress.shown(tally) as show:
+
+        def on_start(job):
+            tally.start(job)
+            show()
+
+        def on_done(job, records):
+            stand, again = plan.sort_out(job, records)
+            book.append(stand)
+            show(tally.finish(job, records, again))
+            return again
+
+        engine.run(jobs, on_done, on_start)
+    print(f"{tally.words()}, {progress.clock(time.monotonic() - tally.started)}", file=sys.stderr)
+
+
+def engine_of(options):
+    if options.engine == "local":
+        return Local(options.lanes)
+    try:
+        from grader.classroom import slurm
+    except ImportError as error:
+        raise BadArguments(f"ENGINE=slurm needs {error.name}: see README.md, 'On a cluster'") from None
+    return slurm.from_options(options)
+
+
+def export(out):
+    """Write gradebooks and pages; lines that say so. What fails here costs no grade: the journal has them all."""
+    try:
+        from grader.classroom.export import write
+    except ImportError as error:
+        return [
+            f"gradebooks were not written: {error.name or error} is missing; the grades are in {out / journal.JOURNAL}"
+        ]
+    try:
+        return list(write(out))
+    except Exception as error:
+        again = f"python -m grader.classroom.export {out}"
+        return [f"gradebooks were not written ({type(error).__name__}: {error}); the grades stand, try {again}"]
+
+
+def report(statuses, options, count):
+    """The last lines; 0 where all is graded, 1 where the machine failed in some."""
+    faults = statuses.count(MACHINE_FAULT)
+    left = statuses.count(None)
+    print(f"results: {options.out} ({count} submissions, {len(statuses) - faults - left} problems graded)")
+    if faults or left:
+        what = f"{faults + left} problems have no grade, because the machine failed, not the students"
+        print(f"class: {what}; the same command tries them again", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # lanes that were stopped have nothing more to say

@@ -1,0 +1,290 @@
+"""A folder of submissions -> clean copies of the known modules, and remarks in plain words on all that was odd."""
+
+import codecs
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from grader.classroom import harvest, names
+from grader.classroom.fingerprint import digest
+from grader.classroom.harvest import Harvest
+from grader.classroom.names import shortened
+from grader.labs import EVERY
+
+IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", names.METADATA}
+NOT_THEIRS = {"solutions", "grader", "tests"}  # folders of a whole repository that hold no student's work
+ENTRY = re.compile(r"^def (naive_attention|flash_attention_forward)\s*\(([^)]*)\)", re.M)
+COPY = re.compile(r"( ?\(\d+\)|-\d+| - Copy| copy)(?=\.py$)")  # what browsers and Canvas add to a second file
+NAMED = {problem.module: problem for problem in EVERY.values()}
+
+
+class BadFolder(Exception):
+    """The folder of submissions cannot be used; the text is one sentence."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One student's submission. folder: a clean copy of its modules and of nothing else; time: of the latest one."""
+
+    id: str
+    title: str
+    folder: Path
+    remarks: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    owner: names.Owner | None = None
+    time: float = 0.0
+
+
+@dataclass
+class Module:
+    """A module as it is copied. rank: what is better is smaller."""
+
+    data: bytes
+    place: str
+    rank: tuple
+    time: float
+    remarks: list[str] = field(default_factory=list)
+
+
+def take_in(folder, out, problems, on_done=lambda count: None):
+    """([Submission], [notes]) of a folder; the clean copies lie in `out`. Raises BadFolder.
+
+    on_done(submissions seen so far).
+    """
+    folder, out = Path(folder), Path(out)
+    owners, notes = list_entries(folder, out)
+    ids = names.slugs(group[0][1].base for group in owners.values())
+    submissions = []
+    for group in owners.values():
+        submissions.append(take_one(folder, out, ids[group[0][1].base], group, problems))
+        on_done(len(submissions))
+    return unique(submissions), notes
+
+
+def list_entries(folder, out):
+    """({whose: [(entry, Owner)]}, notes): entries of one owner, as Canvas gives several files, are one submission."""
+    try:
+        entries = sorted(os.listdir(folder))
+    except OSError as error:
+        raise BadFolder(f"the folder of submissions {folder} cannot be read: {error.strerror}") from None
+    here = [name for name in entries if name in NAMED]
+    if here:
+        raise BadFolder(
+            f"{folder} holds {here[0]} itself, so it looks like one submission: name the folder that holds all "
+            f'submissions, or grade this one with make grade SUBMISSION="{folder}"'
+        )
+    metadata = read_metadata(folder / names.METADATA)
+    owners, notes = {}, []
+    for name in entries:
+        path = folder / name
+        if name in IGNORED or name.startswith(".") or path.resolve() == out.resolve():
+            continue
+        owner = names.owner_of(name, metadata)
+        if not path.is_dir() and owner.whole == name and not name.lower().endswith(names.ENDINGS):
+            if path.is_symlink() or not path.is_file():
+                notes.append(f"{shortened(name)} is no folder and no regular file; it was left out.")
+            elif not name.lower().endswith((".csv", ".txt", ".md", ".yml", ".json", ".xlsx")):
+                notes.append(f"{shortened(name)} is neither a folder nor a zip nor a module; it was left out.")
+            continue
+        owners.setdefault(owner.whole, []).append((name, owner))
+    if not owners:
+        raise BadFolder(f"{folder} holds no submissions: each is a folder, a zip or a .py file in it")
+    return owners, notes
+
+
+def read_metadata(path):
+    try:
+        with path.open("rb") as file:
+            return names.read_metadata(file.read(16 << 20).decode("utf-8", "replace"))
+    except OSError:
+        return {}
+
+
+def unique(submissions):
+    """Two owners may have one slug only where their bases were equal: the later ones get a number."""
+    seen, kept = Counter(), []
+    for submission in submissions:
+        seen[submission.id] += 1
+        number = seen[submission.id]
+        kept.append(submission if number == 1 else replace(submission, id=f"{submission.id}-{number}"))
+    return kept
+
+
+# One submission ------------------------------------------------------------------------------------------------------
+
+
+def take_one(folder, out, id, group, problems):
+    """The Submission of all entries of one owner."""
+    owner, found = group[0][1], Harvest()
+    for name, entry_owner in group:
+        shown = entry_owner.file if len(group) > 1 or entry_owner.whole != name else ""
+        path = folder / name
+        harvest.look(path, shown if path.is_dir() and not path.is_symlink() and not shown else shown or name, found)
+    modules, remarks = choose(found)
+    remarks = [*(["Handed in late, says Canvas."] if any(o.late for _, o in group) else []), *found.remarks, *remarks]
+    remarks += what_to_hand_in(found, modules, problems)
+    asked = tuple(problem.module for problem in problems if problem.module in modules)
+    return Submission(
+        id, owner.title, copy(modules, out), tuple(dict.fromkeys(remarks)), asked, owner,
+        max((module.time for module in modules.values()), default=0.0),
+    )  # fmt: skip
+
+
+def choose(found):
+    """({module name: Module}, remarks): of several copies the shallowest; another name only where it is sure."""
+    candidates, unnamed = {}, []
+    for file in found.found:
+        theirs = not NOT_THEIRS & set(file.place.split("/")[:-1])
+        data, remarks = as_text(file)
+        if data is None:
+            found.remarks += remarks
+            continue
+        name, said = known_name(file.name)
+        module = Module(data, file.place, (not theirs, said is not None, file.depth, -file.time, file.place), file.time)
+        module.remarks = remarks + ([f"{shortened(file.place)} was taken for {name}{said}."] if said else [])
+        if name is not None:
+            candidates.setdefault(name, []).append(module)
+        elif theirs:
+            unnamed.append(module)
+    guessed, remarks = guess(unnamed, set(NAMED) - set(candidates))
+    chosen = {}
+    for name in NAMED:
+        copies = sorted(candidates.get(name, guessed.get(name, [])), key=lambda m: m.rank)
+        if not copies:
+            continue
+        first = chosen[name] = copies[0]
+        remarks += first.remarks
+        others = [copy for copy in copies[1:] if copy.data != first.data]
+        if others:
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            remarks.append(
+                f"{name} is there several times; {shortened(first.place)} was graded, "
+                f"not {shortened(others[0].place)}{more}."
+            )
+        if not first.data.strip():
+            remarks.append(f"{name} is empty.")
+    return chosen, remarks
+
+
+def known_name(name):
+    """(the module that a file's name means, what was odd about the name) or (None, None)."""
+    if name in NAMED:
+        return name, None
+    plain = COPY.sub("", name).lower()
+    if plain in NAMED:
+        return plain, ", in spite of its name"
+    ends = [module for module in NAMED if re.search(rf"(^|[^a-z0-9]){re.escape(module)}$", plain)]
+    return (ends[0], ", in spite of its name") if len(ends) == 1 else (None, None)
+
+
+def guess(modules, missing):
+    """({module: [Module]}, remarks) of files with other names, where the entry point can be only one problem's."""
+    meant, remarks = {}, []
+    for module in modules:
+        name = meaning(module.data.decode("utf-8", "replace"))
+        if name in missing:
+            meant.setdefault(name, []).append(module)
+        elif name is None and ENTRY.search(module.data.decode("utf-8", "replace")):
+            remarks.append(
+                f"{shortened(module.place)} defines an entry point of several problems: name it as the problem's file."
+            )
+    for name, several in list(meant.items()):
+        if len({module.data for module in several}) > 1:
+            places = " and ".join(shortened(module.place) for module in several[:3])
+            remarks.append(f"{places} could each be {name}: rename the one that is meant.")
+            del meant[name]
+        else:
+            several[0].remarks.append(f"{shortened(several[0].place)} was taken for {name}, by its entry point.")
+    return meant, remarks
+
+
+def meaning(text):
+    """The module that a text's entry point belongs to, or None where several have it."""
+    entries = ENTRY.findall(text)
+    if len(entries) != 1:
+        return None
+    name, parameters = entries[0]
+    by = {problem.id: problem.module for problem in EVERY.values()}
+    if name == "naive_attention":
+        return by["p1"]
+    if "sink_size" in parameters or "window_size" in parameters:
+        return by["p7"] if "sink_size" in parameters else by["p6"]
+    if "triton" not in text:
+        return by["p2"]
+    return by["p3"] if re.search(r"is_causal[^,]*=\s*False", parameters) and "num_dies" not in parameters else None
+
+
+def what_to_hand_in(found, modules, problems):
+    """Remarks that say what a notebook, or nothing at all, should have been."""
+    missing = [problem.module for problem in problems if problem.module not in modules]
+    remarks = []
+    if found.notebooks and missing:
+        remarks.append(
+            f"{found.notebooks[0]} is a notebook, and none is graded: hand in the modules ({missing[0]}, ...)."
+        )
+    if len(missing) == len(problems):
+        kinds = ", ".join(ending for ending, _ in found.others.most_common(3))
+        remarks.append(f"No module was found{f', only files with the endings {kinds}' if kinds else ''}.")
+    elif missing:
+        remarks.append(f"Missing: {', '.join(missing)}.")
+    return remarks
+
+
+# Texts ---------------------------------------------------------------------------------------------------------------
+
+BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig", None),
+    (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"), (codecs.BOM_UTF32_BE, "utf-32", "UTF-32"),
+    (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"), (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
+)  # fmt: skip
+
+
+def as_text(file):
+    """(the module's bytes in UTF-8 with plain line ends, remarks); (None, remarks) where it is no Python text."""
+    data, place, remarks = file.data, shortened(file.place), []
+    encoding, said = next(((e, said) for bom, e, said in BOMS if data.startswith(bom)), ("utf-8", None))
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        if said:
+            return None, [f"{place} begins as {said} but is no text; it was left out."]
+        if re.search(rb"coding[:=]", data[:200]):
+            return data, remarks  # it names its own encoding: Python's affair
+        text = data.decode("cp1252", "replace")
+        remarks.append(f"{place} is not in UTF-8; it was read as Windows-1252.")
+    if "\0" in text:
+        return None, [f"{place} is no text but binary data; it was left out."]
+    if re.match(r'\s*\{\s*"(cells|metadata|nbformat)"', text):
+        return None, [f"{place} is a notebook under a module's name, and a notebook is not graded: hand in the code."]
+    if said:
+        remarks.append(f"{place} is in {said}; it was read all the same. Save it as UTF-8.")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        remarks.append(f"{place} has Windows line ends; they were changed.")
+    return text.encode("utf-8", "replace"), remarks
+
+
+def copy(modules, out):
+    """The folder with a clean copy of these modules, named by what they hold; it is made once and stays as it is."""
+    name = digest(*(part for name in sorted(modules) for part in (name, modules[name].data)))[:32]
+    folder = out / "work" / name
+    if folder.is_dir() and all(same(folder / name, module.data) for name, module in modules.items()):
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, module in modules.items():
+        part = folder / f"{name}.part"
+        part.write_bytes(module.data)
+        part.replace(folder / name)
+    for extra in set(os.listdir(folder)) - set(modules):
+        if (folder / extra).is_file():
+            (folder / extra).unlink()
+    return folder
+
+
+def same(path, data):
+    try:
+        return path.read_bytes() == data
+    except OSError:
+        return False

@@ -1,0 +1,107 @@
+"""Whose submission is this? What the names of learning platforms say, and names that are safe for files."""
+
+import hashlib
+import os
+import re
+import unicodedata
+from dataclasses import dataclass
+
+LONGEST_ID = 60  # characters
+# Moodle, "Download all submissions": in folders, or the files themselves after the same words.
+MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.S)
+# Canvas, "Download submissions": the name without spaces, perhaps LATE, the user, the submission, the file.
+CANVAS = re.compile(r"(?P<name>[^_]+)_(?:(?P<late>LATE)_)?(?P<id>\d+)_(?P<part>\d+)_(?P<file>.+)", re.S)
+# Gradescope, "Export submissions": who is who stands in submission_metadata.yml.
+GRADESCOPE = re.compile(r"submission_(?P<id>\d+)(?:\.zip)?")
+METADATA = "submission_metadata.yml"
+ENDINGS = (".zip", ".py", ".ipynb", ".tar.gz", ".tgz", ".tar", ".7z", ".rar")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whom an entry of the submissions' folder belongs to, as far as its name says.
+
+    base: what becomes the submission's id. whole: entries with the same one are parts of one submission. file: the
+    name that the student gave it. lms, sid, email: what a platform knows the student by.
+    """
+
+    base: str
+    title: str
+    whole: str
+    file: str
+    lms: str = ""
+    sid: str = ""
+    email: str = ""
+    late: bool = False
+
+
+def owner_of(name, metadata=None):
+    """The Owner of a file or folder of the submissions' folder. metadata: read_metadata's."""
+    shown = readable(name)
+    if found := MOODLE.fullmatch(shown):
+        base = f"{found['name']}-{found['id']}"
+        return Owner(base, found["name"], f"moodle {found['id']}", found["file"] or name, found["id"])
+    if found := CANVAS.fullmatch(shown):
+        base = f"{found['name']}-{found['id']}"
+        return Owner(base, found["name"], f"canvas {found['id']}", found["file"], found["id"], late=bool(found["late"]))
+    if (found := GRADESCOPE.fullmatch(shown)) and found["id"] in (metadata or {}):
+        known = metadata[found["id"]]
+        base = known["sid"] or known["email"] or found["id"]
+        return Owner(base, known["name"] or shown, name, name, sid=known["sid"], email=known["email"])
+    title = without_ending(shown)
+    return Owner(title, title.strip() or "(no name)", name, name)
+
+
+def without_ending(name):
+    ending = next((e for e in ENDINGS if name.lower().endswith(e) and len(name) > len(e)), "")
+    return name[: len(name) - len(ending)]
+
+
+def read_metadata(text):
+    """{submission number: {"name", "sid", "email"}} of Gradescope's submission_metadata.yml, of the first submitter."""
+    found, known = {}, None
+    for line in text.splitlines():
+        if start := re.fullmatch(r"submission_(\d+)(?:\.zip)?:\s*", line):
+            known = found.setdefault(start[1], {"name": "", "sid": "", "email": ""})
+        elif known is not None and (field := re.match(r"[ -]+:(name|sid|email):\s*(.*?)\s*$", line)):
+            known[field[1]] = known[field[1]] or field[2].strip("'\"")
+    return found
+
+
+# Safe names ----------------------------------------------------------------------------------------------------------
+
+
+def readable(name):
+    """A name of the disk as text that can be shown on one line: what is no character, or breaks lines, is marked."""
+    text = os.fsencode(name).decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def shortened(name, limit=80):
+    text = readable(name)
+    return text if len(text) <= limit else f"{text[: limit // 2]}...{text[-limit // 2 + 3 :]}"
+
+
+def slug(name):
+    """A name of small letters, digits, dots and dashes; with digits of a hash where others might give the same."""
+    plain = unicodedata.normalize("NFKD", readable(name)).encode("ascii", "ignore").decode().lower()
+    safe = re.sub(r"[^a-z0-9.]+", "-", plain).strip("-.")
+    safe = re.sub(r"\.\.+", ".", safe)
+    same = re.sub(r"[ _@-]", "-", name.lower()) == safe  # nothing was lost but what people do not tell apart
+    if same and 0 < len(safe) <= LONGEST_ID:
+        return safe
+    return f"{safe[: LONGEST_ID - 9].strip('-.') or 'submission'}-{hashed(name)}"
+
+
+def hashed(name):
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+
+
+def slugs(names):
+    """{name: its slug}: two that come out the same, as by case alone, get digits of their hashes."""
+    first = {name: slug(name) for name in dict.fromkeys(names)}
+    count = {}
+    for safe in first.values():
+        count[safe] = count.get(safe, 0) + 1
+    alone = {name: count[safe] == 1 for name, safe in first.items()}
+    return {name: s if alone[name] else f"{s[: LONGEST_ID - 9]}-{hashed(name)}" for name, s in first.items()}
