@@ -9,6 +9,10 @@ TARGETS ?=
 COMPILE ?=
 SWEEP ?=
 NB ?=
+SUBMISSIONS ?=
+ROSTER ?=
+LANES ?=
+ENGINE ?=
 PIP_ARGS ?=
 PYTHON ?=
 export PIP_ARGS PYTHON
@@ -20,11 +24,16 @@ ARGS = $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(P),--problems "$(
        $(if $(DEVICE),--device "$(DEVICE)") $(if $(SEED),--seed "$(SEED)") $(if $(OUT),--out "$(OUT)") \
        $(if $(TARGETS),--targets "$(TARGETS)") $(if $(filter no,$(COMPILE)),--no-compile)
 
+CLASS = $(if $(P),--problems "$(P)") $(if $(DEVICE),--device "$(DEVICE)") $(if $(SEED),--seed "$(SEED)") \
+        $(if $(OUT),--out "$(OUT)") $(if $(TARGETS),--targets "$(TARGETS)") $(if $(filter no,$(COMPILE)),--no-compile) \
+        $(if $(ROSTER),--roster "$(ROSTER)") $(if $(LANES),--lanes "$(LANES)") $(if $(ENGINE),--engine "$(ENGINE)")
+
 .DEFAULT_GOAL := help
-.PHONY: help setup grade show profile report notebooks site site-test test skeletons lint
+.PHONY: help setup grade class show profile report notebooks site site-test test skeletons lint
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
+	@echo "make class       grade a folder of submissions, and go on where that was stopped: make class SUBMISSIONS=folder"
 	@echo "make show        draw one case, passed or not: make show P=6 CASE=\"ragged tail\""
 	@echo "make profile     look inside a kernel, on a GPU with Nsight Compute: make profile P=4"
 	@echo "make report      measure every kernel at every shape, then tables and plots; without a GPU a quick one"
@@ -45,6 +54,7 @@ help:
 	@echo "  TARGETS=sm_86,gfx942    GPUs to compile the kernels for (sm_80,sm_90)"
 	@echo "  COMPILE=no              do not ask whether they compile for a GPU"
 	@echo "  OUT=folder              where results.json, report.html, pictures and profiles go"
+	@echo "Options of make class: P, SEED, DEVICE, TARGETS, COMPILE as above; OUT=folder (class), ROSTER=roster.csv, LANES=2"
 	@echo "Options of make report: SWEEP=\"--only P4,fast --lengths 16k\"; SWEEP=--help lists them"
 	@echo "Options of make notebooks: NB=02 or NB=\"02 04\", only these"
 	@echo "Options of every target:"
@@ -56,6 +66,9 @@ setup:
 
 grade: $(SETUP)
 	@$(PY) -m grader $(ARGS)
+
+class: $(SETUP)
+	@$(PY) -m grader.classroom $(CLASS) $(if $(SUBMISSIONS),-- "$(SUBMISSIONS)")
 
 show: $(SETUP)
 	@$(PY) -m grader --show $(ARGS)

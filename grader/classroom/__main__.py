@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from grader.__main__ import BadArguments, choose_problems
-from grader.classroom import fingerprint, intake, journal, plan, progress, roster
+from grader.classroom import intake, journal, plan, progress, roster
 from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
 
@@ -180,9 +180,8 @@ def export(out):
     try:
         from grader.classroom.export import write
     except ImportError as error:
-        return [
-            f"gradebooks were not written: {error.name or error} is missing; the grades are in {out / journal.JOURNAL}"
-        ]
+        missing = error.name or error
+        return [f"gradebooks were not written: {missing} is missing; the grades are in {out / journal.JOURNAL}"]
     try:
         return list(write(out))
     except Exception as error:
@@ -196,7 +195,8 @@ def report(statuses, options, count):
     left = statuses.count(None)
     print(f"results: {options.out} ({count} submissions, {len(statuses) - faults - left} problems graded)")
     if faults or left:
-        what = f"{faults + left} problems have no grade, because the machine failed, not the students"
+        problems = "1 problem has" if faults + left == 1 else f"{faults + left} problems have"
+        what = f"{problems} no grade, because the machine failed, not the students"
         print(f"class: {what}; the same command tries them again", file=sys.stderr)
         return 1
     return 0

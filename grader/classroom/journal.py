@@ -1,4 +1,4 @@
-"""The journal of a class: a checked line for each record, only ever added to, on the disk before anybody counts on it."""
+"""The journal of a class: a checked line for each record, only added to, on the disk before anybody counts on it."""
 
 import contextlib
 import fcntl

@@ -1,0 +1,76 @@
+"""Stands in for grader.classroom.one where a test is about all that is around the grading: no torch, milliseconds a job.
+
+A problem's verdict follows from the bytes of its module. Words in a module ask for trouble: "die" and "die once" end the
+process, "fault" and "fault once" are a fault of the grader, "wait 0.3" takes its time, "never" never ends.
+"""
+
+import hashlib
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from fractions import Fraction
+from pathlib import Path
+
+from grader.classroom.record import GRADED, MACHINE_FAULT, Record
+
+CASES = 5
+MODULES = {"p1": "p1_naive_attention.py", "p2": "p2_online_softmax.py", "p3": "p3_flash_attention.py"}
+
+
+def leash():
+    while os.read(0, 1024):
+        pass
+    os._exit(3)
+
+
+def trouble(text, attempt):
+    if "die" in text and ("die once" not in text or attempt == 1):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if wait := re.search(r"wait ([\d.]+)", text):
+        time.sleep(float(wait[1]))
+    while "never" in text:
+        time.sleep(1)
+    return "fault" in text and ("fault once" not in text or attempt == 1)
+
+
+def graded(job, id):
+    path = Path(job["folder"]) / MODULES[id]
+    data = path.read_bytes() if path.exists() else b""
+    fault = trouble(data.decode(errors="replace"), job["attempt"])
+    most, bits = Fraction(15, CASES), hashlib.sha256(data).digest()
+    results = tuple(
+        {
+            "case": f"case {n}", "aspect": "correct", "outcome": "passed" if bits[n] % 3 else "wrong",
+            "sentence": "" if bits[n] % 3 else f"off by {bits[n]}", "description": "", "again": "", "printed": "",
+            "seconds": time.time() % 1, "earned": str(most if bits[n] % 3 else 0), "possible": str(most),
+            "causes": [], "evidence": None,
+        }
+        for n in range(CASES)
+    )  # fmt: skip
+    earned = None if fault else str(sum(Fraction(r["earned"]) for r in results))
+    status, why = (MACHINE_FAULT, ("The disk was on fire.",)) if fault else (GRADED, ())
+    return Record(
+        job["keys"][id], job["submission"], id, status, earned, "15", results, 0.1, 0.0, job["attempt"], "", why
+    )
+
+
+def main():
+    threading.Thread(target=leash, daemon=True).start()
+    job = json.loads(Path(sys.argv[1]).read_text())
+    if log := os.environ.get("QUICK_LOG"):
+        with open(log, "a") as file:
+            file.write(f"{job['submission']} {','.join(job['problems'])}\n")
+    records = [graded(job, id) for id in job["problems"]]
+    part = Path(sys.argv[2] + ".part")
+    part.write_text("".join(record.to_json() + "\n" for record in records))
+    part.replace(sys.argv[2])
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    os._exit(0)
