@@ -79,7 +79,8 @@ def list_entries(folder, out):
     owners, notes = {}, []
     for name in entries:
         path = folder / name
-        if name in IGNORED or name.startswith(".") or path.resolve() == out.resolve():
+        hidden = name.startswith(".") and not path.is_dir()
+        if name in IGNORED or hidden or harvest.is_skipped(name) or path.resolve() == out.resolve():
             continue
         owner = names.owner_of(name, metadata)
         if not path.is_dir() and owner.whole == name and not name.lower().endswith(names.ENDINGS):

@@ -13,6 +13,8 @@ MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinet
 CANVAS = re.compile(r"(?P<name>[^_]+)_(?:(?P<late>LATE)_)?(?P<id>\d+)_(?P<part>\d+)_(?P<file>.+)", re.S)
 # Gradescope, "Export submissions": who is who stands in submission_metadata.yml.
 GRADESCOPE = re.compile(r"submission_(?P<id>\d+)(?:\.zip)?")
+# The modules themselves, each after its student's name.
+PREFIXED = re.compile(r"(?P<name>.+?)[ _-]+(?P<file>[px]\d_\w+\.py)", re.S)
 METADATA = "submission_metadata.yml"
 ENDINGS = (".zip", ".py", ".ipynb", ".tar.gz", ".tgz", ".tar", ".7z", ".rar")
 
@@ -48,8 +50,10 @@ def owner_of(name, metadata=None):
         known = metadata[found["id"]]
         base = known["sid"] or known["email"] or found["id"]
         return Owner(base, known["name"] or shown, name, name, sid=known["sid"], email=known["email"])
-    title = without_ending(shown)
-    return Owner(title, title.strip() or "(no name)", name, name)
+    if found := PREFIXED.fullmatch(name):
+        return Owner(found["name"], readable(found["name"]), f"files {found['name']}", found["file"])
+    base = without_ending(name)
+    return Owner(base, readable(base).strip() or "(no name)", name, name)
 
 
 def without_ending(name):

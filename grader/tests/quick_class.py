@@ -1,4 +1,4 @@
-"""`make class` with quick_one.py in place of the grader: python -m grader.tests.quick_class, with the same arguments."""
+"""`make class` with quick_one.py in place of the grader: python -m grader.tests.quick_class, arguments as there."""
 
 import os
 import sys

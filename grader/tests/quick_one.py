@@ -1,7 +1,7 @@
-"""Stands in for grader.classroom.one where a test is about all that is around the grading: no torch, milliseconds a job.
+"""Stands in for grader.classroom.one where a test is about all that is around the grading: milliseconds a job.
 
-A problem's verdict follows from the bytes of its module. Words in a module ask for trouble: "die" and "die once" end the
-process, "fault" and "fault once" are a fault of the grader, "wait 0.3" takes its time, "never" never ends.
+A problem's verdict follows from the bytes of its module. Words in a module ask for trouble: "die" and "die once" end
+the process, "fault" and "fault once" are a fault of the grader, "wait 0.3" takes its time, "never" never ends.
 """
 
 import hashlib
