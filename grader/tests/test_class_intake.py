@@ -1,4 +1,4 @@
-"""Whatever students hand in is taken in: each oddity has its remark, and nothing is written outside the folder for it."""
+"""Whatever students hand in is taken in: each oddity has its remark, and nothing is written elsewhere."""
 
 import io
 import os

@@ -44,8 +44,10 @@ def test_first_and_last_names(tmp_path):
     assert students == [Student("7", "Ann Lee")]
 
 
-@pytest.mark.parametrize("text, words", [("", "is empty"), ("a,b\n1,2\n", "has no column that names students; it has a, b"),
-                                         ("id,name\n", "columns but no students")])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, words",
+    [("", "is empty"), ("a,b\n1,2\n", "no column that names students; it has a, b"), ("id,name\n", "but no students")],
+)
 def test_rosters_that_cannot_be_used(tmp_path, text, words):
     with pytest.raises(BadRoster, match=words):
         read(tmp_path, text)
