@@ -171,11 +171,12 @@ def test_memory_stays_flat(tmp_path):
         from grader.classroom import journal
         from grader.classroom.record import Record, Row
         folder, count = Path(sys.argv[1]), int(sys.argv[2])
-        result = {{"case": "ragged tail", "outcome": "wrong", "sentence": "s" * 300, "printed": "p" * 1000}}
+        result = {{"case": "ragged tail", "outcome": "wrong", "sentence": "s" * 200, "printed": "p" * 300}}
         with journal.Journal(folder) as book:
-            for n in range(count):
-                results = tuple(dict(result, case=f"{{i}} {{n}}") for i in range(26))
-                book.append([Record(f"{{n:064}}", f"s{{n // 7}}", f"p{{n % 7 + 1}}", "graded", "1", "15", results)])
+            for s in range(count // 7):
+                results = tuple(dict(result, case=f"{{i}} {{s}}") for i in range(26))
+                names = [(f"{{7 * s + i:064}}", f"s{{s}}", f"p{{i + 1}}") for i in range(7)]
+                book.append([Record(*name, "graded", "1", "15", results) for name in names])
         rows = [Row(f"s{{n}}", "x") for n in range(count // 7)]
         keys = {{f"s{{n}}": {{f"p{{i + 1}}": f"{{7 * n + i:064}}" for i in range(7)}} for n in range(count // 7)}}
         journal.write_class(folder, rows, {{f"p{{i}}": "15" for i in range(1, 8)}}, keys)

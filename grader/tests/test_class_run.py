@@ -1,5 +1,6 @@
 """make class: killed at any moment it goes on, grades each thing once, and a machine's fault is nobody's 0."""
 
+import contextlib
 import json
 import os
 import random
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -90,8 +92,11 @@ def test_nothing_outlives_a_killed_run(tmp_path):
 
 def running(words):
     """The processes whose command line has these words."""
-    said = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout
-    return [line for line in said.splitlines() if words in line]
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += [path.parent.name] if words in path.read_text(errors="replace") else []
+    return found
 
 
 def wait_for(what, seconds=20):
