@@ -1,6 +1,6 @@
 """Stands in for grader.classroom.one where a test is about all that is around the grading: milliseconds a job.
 
-A problem's verdict follows from the bytes of its module. Words in a module ask for trouble: "die" and "die once" end
+A problem's verdict follows from the bytes of its module. Lines in a module ask for trouble: "die" and "die once" end
 the process, "fault" and "fault once" are a fault of the grader, "wait 0.3" takes its time, "never" never ends.
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
 
 CASES = 5
+LINE = re.compile(r"(die|fault)( once)?|never|wait [\d.]+")  # no line of a kernel reads so
 MODULES = {"p1": "p1_naive_attention.py", "p2": "p2_online_softmax.py", "p3": "p3_flash_attention.py"}
 
 
@@ -28,6 +29,7 @@ def leash():
 
 
 def trouble(text, attempt):
+    text = " ".join(line for line in text.splitlines() if LINE.fullmatch(line))
     if "die" in text and ("die once" not in text or attempt == 1):
         os.kill(os.getpid(), signal.SIGKILL)
     if wait := re.search(r"wait ([\d.]+)", text):

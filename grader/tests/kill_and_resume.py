@@ -1,0 +1,114 @@
+"""Grades a class once undisturbed and once killed with SIGKILL at random moments, and compares what comes out.
+
+python -m grader.tests.kill_and_resume FOLDER --size 60 --kills 5 --out OUT: prints the figures; exit status 0 where
+both runs gave the same verdicts and, where it is written, the same gradebook.csv, byte for byte. --quick takes a
+stand-in for the grader. The undisturbed run, once finished, is not done again.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from grader.classroom import journal
+from grader.classroom.local import ROOT
+from grader.tests import synthetic
+
+
+def command(folder, out, options):
+    module = "grader.tests.quick_class" if options.quick else "grader.classroom"
+    asked = ["--problems", "1-3"] if options.quick else ["--device", "cpu"]
+    roster = folder.with_name(folder.name + "-roster.csv")
+    given = [str(folder), "--out", str(out), "--lanes", str(options.lanes), "--roster", str(roster)]
+    return [sys.executable, "-m", module, *given, *asked]
+
+
+def undisturbed(folder, out, options):
+    """Grade in one go; the seconds that it took."""
+    started = time.monotonic()
+    subprocess.run(command(folder, out, options), cwd=ROOT, check=True)
+    return time.monotonic() - started
+
+
+def disturbed(folder, out, options, seconds):
+    """Kill the command's process group at random moments, each within its share of `seconds`; then let it finish."""
+    draw, lost = random.Random(options.seed), 0
+    for number in range(options.kills):
+        before = records(out)
+        process = subprocess.Popen(command(folder, out, options), cwd=ROOT, start_new_session=True)
+        left = seconds * (1 - before / max(1, options.expected))
+        wait = draw.uniform(0.1, 1.9) * left / (options.kills - number + 1)
+        try:
+            process.wait(wait)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            lost += 1
+        kept = records(out)
+        print(f"killed {lost} after {wait:.1f} s: {kept} records on the disk, {before} before", flush=True)
+        if kept < before:
+            sys.exit("grades were lost")
+    subprocess.run(command(folder, out, options), cwd=ROOT, check=True)
+    return lost
+
+
+def records(out):
+    path = out / journal.JOURNAL
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def verdicts(out):
+    known = journal.read(out)
+    return json.dumps([known.records[pair].verdict() for pair in sorted(known.records)])
+
+
+def figures(out):
+    """What a class cost: core-seconds for a submission, and the parent's memory."""
+    known = journal.read(out)
+    cost = [sum(r.core_seconds for r in known.of(row).values()) for row in known.submissions if row.handed_in]
+    cost.sort()
+    again = sum(record.attempts > 1 for record in known.records.values())
+    print(f"{len(cost)} submissions: median {cost[len(cost) // 2]:.1f} core-seconds, 90th percentile "
+          f"{cost[len(cost) * 9 // 10]:.1f}, most {cost[-1]:.1f}, {sum(cost) / 3600:.2f} core-hours in all; "
+          f"{again} records after another attempt")  # fmt: skip
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="python -m grader.tests.kill_and_resume", description=__doc__.split(".")[0])
+    parser.add_argument("folder", type=Path, help="where the class is made")
+    parser.add_argument("--out", type=Path, required=True, help="where both runs go")
+    parser.add_argument("--size", type=int, default=60)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--lanes", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args(argv)
+    options.folder, options.out = options.folder.resolve(), options.out.resolve()
+    if not options.folder.exists():
+        synthetic.make(options.folder, options.size, options.seed)
+    whole, killed = options.out / "undisturbed", options.out / "killed"
+    stamp = options.out / "seconds"
+    options.out.mkdir(parents=True, exist_ok=True)
+    if not stamp.exists():
+        stamp.write_text(str(undisturbed(options.folder, whole, options)))
+    seconds, options.expected = float(stamp.read_text()), records(whole)
+    kills = disturbed(options.folder, killed, options, seconds)
+    figures(whole)
+    same = verdicts(whole) == verdicts(killed)
+    books = [out / "gradebook.csv" for out in (whole, killed)]
+    equal = all(map(Path.exists, books)) and books[0].read_bytes() == books[1].read_bytes()
+    said = {(True, True): "the same verdicts and the same gradebook, byte for byte", (True, False): "the same verdicts"}
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+    print(f"undisturbed {seconds:.0f} s; killed {kills} times and resumed: {said.get((same, equal), 'NOT THE SAME')}")
+    print(f"{records(killed) - records(whole)} records more in the journal; largest process {most} MB")
+    return 0 if same and (equal or not any(map(Path.exists, books))) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
