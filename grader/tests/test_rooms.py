@@ -11,11 +11,12 @@ from grader.tests.support import ROOT
 GRADER = ROOT / "grader"
 MODULES = [
     path
-    for folder in (GRADER, GRADER / "child", GRADER / "profile")
+    for folder in (GRADER, GRADER / "child", GRADER / "profile", GRADER / "classroom")
     for path in folder.glob("*.py")
     if path.stem != "__init__"
 ]
-BY_NAME = {path.stem: path for path in (*MODULES, *(GRADER / "render").glob("*.py"))}
+FACES = (path for path in MODULES if path.stem != "__main__" or path.parent == GRADER)
+BY_NAME = {path.stem: path for path in (*FACES, *(GRADER / "render").glob("*.py"))}
 FENCE = re.compile(r"^```\n(.*?)^```\n", re.S | re.M)
 
 
