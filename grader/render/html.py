@@ -41,17 +41,22 @@ def write(results, request, seconds, path, name=None):
     part.replace(path)
 
 
-def render(results, request, seconds, name=None):
-    """The page as text. name: of the submission, where it is not its folder's."""
+def templates(*folders):
+    """The templates of the report, and of other folders before them: every page escapes what it is given."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=jinja2.FileSystemLoader([*folders, Path(__file__).parent / "templates"]),
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.filters["px"] = lambda number: f"{number:.1f}".removesuffix(".0")
+    return environment
+
+
+def render(results, request, seconds, name=None):
+    """The page as text. name: of the submission, where it is not its folder's."""
     earned, possible = map(terminal.points, score.total(results))
     graded = score.by_problem(results).keys()
     said = f"{earned} of {possible} points" if graded - LABS.keys() else "Labs, for no points"
-    return environment.get_template("report.html").render(
+    return templates().get_template("report.html").render(
         name=name or request.submission.name or "submission", score=said, kinds=KINDS,
         facts_of_run=facts_of_run(request, seconds),
         problems=[problem_view(id, group) for id, group in score.by_problem(results).items()],

@@ -1,0 +1,67 @@
+"""Gradescope: results.json of each submission, from its records.
+
+Source: Gradescope, "Autograder specifications", section "Output format". A document without a score is an autograder
+that failed, which nobody takes for a 0.
+"""
+
+import json
+import re
+
+from grader.classroom.export.standing import decimal, problem_line, standing
+
+HERE = re.compile(r' SUBMISSION="[^"]*"')  # a path of the grader's machine: a student grades problems/
+SORRY = "This is a fault of the grader's machine, not of the submission: it has no score, and no point is lost. Run it again."
+WAITS = "Some cases wait for the instructor's decision: there is no score before it."
+
+
+def render(graded, row):
+    """The document of one submission as plain data."""
+    known = standing(graded, row)
+    records = graded.of(row)
+    tests = [test(record, result) for record in records.values() for result in record.results]
+    said = [problem_line(graded, row), *known.remarks]
+    if known.total is None:
+        for one in tests:
+            one.pop("score"), one.pop("max_score")
+        held = any(record.held for record in records.values())
+        said.insert(0, WAITS if held and None not in (r.points for r in records.values()) else SORRY)
+    document = {"output": "\n".join(line for line in said if line), "tests": tests}
+    return document if known.total is None else {"score": float(decimal(known.total))} | document
+
+
+def test(record, result):
+    """One case, named as `make grade` names it in its own results.json."""
+    return {
+        "name": f"{record.problem} {result['aspect']}: {result['case']}",
+        "score": float(decimal_of(result, "earned")),
+        "max_score": float(decimal_of(result, "possible")),
+        "status": "passed" if result["outcome"] == "passed" else "failed",
+        "output": output(result),
+        "extra_data": {"problem": record.problem} | {name: result[name] for name in ("case", "aspect", "outcome")},
+    }
+
+
+def decimal_of(result, name):
+    from fractions import Fraction
+
+    return decimal(Fraction(result.get(name) or 0), places=4)
+
+
+def output(result):
+    """What the student reads of one case."""
+    lines = [f"{result['outcome']}: {result.get('description') or ''}".removesuffix(": "), result.get("sentence")]
+    if result["outcome"] != "passed" and result.get("again"):
+        lines.append(f"again: {HERE.sub('', result['again'])}")
+    lines += [f"printed:\n{result['printed']}"] if result.get("printed") else []
+    return "\n".join(line for line in lines if line)
+
+
+def write(graded, folder):
+    """`folder`/<id>.json for each submission; returns the line to print."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [row for row in graded.submissions if row.handed_in]
+    for row in rows:
+        part = folder / f"{row.id}.json.part"
+        part.write_text(json.dumps(render(graded, row), indent=1) + "\n", encoding="utf-8")
+        part.replace(folder / f"{row.id}.json")
+    return f"gradescope: {folder}: results.json of {len(rows)} submissions, named by their ids"

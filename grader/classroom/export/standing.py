@@ -1,0 +1,107 @@
+"""A Class -> one Standing a student: points, total and status, decided here once for every gradebook."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from grader.classroom.record import MACHINE_FAULT, Class, Row
+
+GRADED = "graded"
+NOT_HANDED_IN = "not handed in"
+HELD = "held: needs a decision"
+NOT_YET = "not graded yet"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where one student stands.
+
+    points: {problem id: Fraction, or None where it is not known}. total: their sum, None where one of them is unknown:
+    a machine's fault and a case that waits for a decision leave a blank, never a 0. remarks: sentences.
+    """
+
+    row: Row
+    points: dict[str, Fraction | None]
+    total: Fraction | None
+    status: str
+    remarks: tuple[str, ...]
+
+    def of_roster(self, name):
+        """A field of the roster's row; "" where there is none."""
+        return str((self.row.roster or {}).get(name) or "")
+
+    @property
+    def id(self):
+        return self.of_roster("id")
+
+    @property
+    def name(self):
+        """The student's name; a submission without a row in the roster has its own title."""
+        return self.of_roster("name") or self.row.title
+
+    @property
+    def submission(self):
+        """What pages and journals call the submission; "" where none was handed in."""
+        return self.row.id if self.row.handed_in else ""
+
+
+def standings(graded: Class):
+    """The standings of a class: students of the roster in its order, then submissions without a row there."""
+    rows = sorted(graded.submissions, key=lambda row: row.roster is None)
+    return [standing(graded, row) for row in rows]
+
+
+def standing(graded, row):
+    if not row.handed_in:
+        return Standing(row, dict.fromkeys(graded.problems), None, NOT_HANDED_IN, tuple(row.remarks))
+    records = graded.of(row)
+    points, remarks, states = {}, list(row.remarks), set()
+    for id in graded.problems:
+        record = records.get(id)
+        known = record is not None and record.points is not None and not record.held
+        points[id] = record.points if known else None
+        if record is None:
+            states.add(NOT_YET)
+            continue
+        if record.points is None:
+            states.add(MACHINE_FAULT)
+        elif record.held:
+            states.add(HELD)
+            remarks.append(held_remark(record))
+        remarks += [f"{id}: {remark}" for remark in record.remarks]
+    status = next((state for state in (NOT_YET, MACHINE_FAULT, HELD) if state in states), GRADED)
+    total = None if None in points.values() else sum(points.values(), Fraction(0))
+    return Standing(row, points, total, status, tuple(dict.fromkeys(remarks)))
+
+
+def held_remark(record):
+    """`p3: 2 cases are held; 12 points without them, 15 with them`"""
+    more = sum((Fraction(result.get("possible") or 0) for result in record.held), Fraction(0))
+    count = len(record.held)
+    what = "1 case is held" if count == 1 else f"{count} cases are held"
+    them = "it" if count == 1 else "them"
+    low, high = decimal(record.points), decimal(record.points + more)
+    return f"{record.problem}: {what}; {low} points without {them}, {high} with {them}"
+
+
+def decimal(value, places=2, mark="."):
+    """A Fraction as a decimal of at most `places` places, half up, computed without floats; None is blank."""
+    if value is None:
+        return ""
+    scaled = math.floor(abs(Fraction(value)) * 10**places + Fraction(1, 2))
+    whole, rest = divmod(scaled, 10**places)
+    text = f"{whole}.{rest:0{places}}".rstrip("0").rstrip(".") if places else str(whole)
+    return ("-" if value < 0 and scaled else "") + text.replace(".", mark)
+
+
+def problem_line(graded, row):
+    """`p1 10/10, p2 7.5/15, p3 not known (machine fault)`: one line for a student about all problems."""
+    said = []
+    for id, record in graded.of(row).items():
+        if record.points is None:
+            said.append(f"{id} not known (machine fault)")
+        elif record.held:
+            said.append(f"{id} not known ({HELD})")
+        else:
+            said.append(f"{id} {decimal(record.points)}/{decimal(record.most)}")
+    return ", ".join(said)
