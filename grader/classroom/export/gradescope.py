@@ -6,6 +6,7 @@ that failed, which nobody takes for a 0.
 
 import json
 import re
+from fractions import Fraction
 
 from grader.classroom.export.standing import decimal, problem_line, standing
 
@@ -16,10 +17,10 @@ WAITS = "Some cases wait for the instructor's decision: there is no score before
 
 def render(graded, row):
     """The document of one submission as plain data."""
-    known = standing(graded, row)
     records = graded.of(row)
+    known = standing(graded, row, records)
     tests = [test(record, result) for record in records.values() for result in record.results]
-    said = [problem_line(graded, row), *known.remarks]
+    said = [problem_line(records), *known.remarks]
     if known.total is None:
         for one in tests:
             one.pop("score"), one.pop("max_score")
@@ -33,18 +34,16 @@ def test(record, result):
     """One case, named as `make grade` names it in its own results.json."""
     return {
         "name": f"{record.problem} {result['aspect']}: {result['case']}",
-        "score": float(decimal_of(result, "earned")),
-        "max_score": float(decimal_of(result, "possible")),
+        "score": number(result, "earned"),
+        "max_score": number(result, "possible"),
         "status": "passed" if result["outcome"] == "passed" else "failed",
         "output": output(result),
         "extra_data": {"problem": record.problem} | {name: result[name] for name in ("case", "aspect", "outcome")},
     }
 
 
-def decimal_of(result, name):
-    from fractions import Fraction
-
-    return decimal(Fraction(result.get(name) or 0), places=4)
+def number(result, name):
+    return float(decimal(Fraction(result.get(name) or 0), places=4))
 
 
 def output(result):

@@ -24,9 +24,9 @@ def kind_of(outcome):
     return "error" if outcome in FAULTS else "skipped" if outcome == "not run" else "failure"
 
 
-def cases_of(graded, row):
+def cases_of(records):
     """(problem, case, outcome, sentence, printed, seconds) of all that was asked of a submission."""
-    for id, record in graded.of(row).items():
+    for id, record in records.items():
         if record.points is None:
             why = "; ".join(record.remarks) or "the grader's machine failed"
             yield id, "the whole problem", record.status, why, "", record.seconds
@@ -70,9 +70,10 @@ def write(graded, path):
 
 
 def write_suite(writer, graded, row):
-    cases = list(cases_of(graded, row))
+    records = graded.of(row)
+    cases = list(cases_of(records))
     kinds = [kind_of(outcome) for _, _, outcome, *_ in cases]
-    known = standing(graded, row)
+    known = standing(graded, row, records)
     writer.start(
         "testsuite", name=row.title, id=row.id, tests=len(cases), failures=kinds.count("failure"),
         errors=kinds.count("error"), skipped=kinds.count("skipped"), time=f"{sum(c[-1] for c in cases):.3f}",

@@ -43,7 +43,7 @@ def fill(graded, path, out, feedback=False):
             continue
         sheet.fill(row, grade, decimal(known.total, mark=mark), is_number=True)
         if feedback:
-            sheet.fill(row, comments, problem_line(graded, known.row))
+            sheet.fill(row, comments, problem_line(graded.of(known.row)))
         filled += 1
     out.write_bytes(sheet.to_bytes())
     return [f"moodle: {out}: {filled} of {len(rows)} rows filled", *said, *found.said]

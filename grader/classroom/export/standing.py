@@ -48,13 +48,13 @@ class Standing:
 def standings(graded: Class):
     """The standings of a class: students of the roster in its order, then submissions without a row there."""
     rows = sorted(graded.submissions, key=lambda row: row.roster is None)
-    return [standing(graded, row) for row in rows]
+    return [standing(graded, row, graded.of(row)) for row in rows]
 
 
-def standing(graded, row):
+def standing(graded, row, records):
+    """The Standing of one row; records: Class.of(row), which reads them from the disk."""
     if not row.handed_in:
         return Standing(row, dict.fromkeys(graded.problems), None, NOT_HANDED_IN, tuple(row.remarks))
-    records = graded.of(row)
     points, remarks, states = {}, list(row.remarks), set()
     for id in graded.problems:
         record = records.get(id)
@@ -94,10 +94,10 @@ def decimal(value, places=2, mark="."):
     return ("-" if value < 0 and scaled else "") + text.replace(".", mark)
 
 
-def problem_line(graded, row):
+def problem_line(records):
     """`p1 10/10, p2 7.5/15, p3 not known (machine fault)`: one line for a student about all problems."""
     said = []
-    for id, record in graded.of(row).items():
+    for id, record in records.items():
         if record.points is None:
             said.append(f"{id} not known (machine fault)")
         elif record.held:

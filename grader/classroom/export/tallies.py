@@ -1,16 +1,18 @@
-"""A Class -> what an instructor asks of it, counted: points, problems, cases, misconceptions, time."""
+"""A Class -> what an instructor asks of it, counted in one pass: points, problems, cases, misconceptions, time."""
 
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-PASSED, UNKNOWN = "passed", ("not run", "grader fault", "held")  # neither says that a student failed
+from grader.classroom.export.standing import Standing, standing
+
+PASSED, NO_FAILURE = "passed", ("not run", "grader fault", "held")  # the latter do not say that a student failed
 
 
 @dataclass
-class Tally:
-    """How one problem or case went. failed: ids of the submissions; outcomes: how often each."""
+class OfCase:
+    """How one case went. failed: names of the submissions; outcomes: how often each, of those that failed."""
 
     problem: str
     name: str
@@ -25,13 +27,12 @@ class Tally:
 
     @property
     def most_often(self):
-        """The outcome that failing submissions had most often."""
-        return max(self.outcomes, key=lambda o: (self.outcomes[o], o)) if self.outcomes else ""
+        return max(self.outcomes, key=lambda outcome: (self.outcomes[outcome], outcome), default="")
 
 
 @dataclass
 class OfProblem:
-    """One problem over the class. points: what each graded submission earned, most: what it could."""
+    """One problem over the class. points: what each graded submission earned; most: what it could."""
 
     id: str
     most: Fraction
@@ -48,86 +49,64 @@ class OfProblem:
         return statistics.mean(self.points) if self.points else None
 
 
-def handed_in(graded):
-    return [row for row in graded.submissions if row.handed_in]
+class Tallies:
+    """students: the Standings, in the roster's order. held: [(Row, problem, result)]. faults: [(Row, problem, words)]:
+    what the machine could not do, for which nobody lost a point. times: [(Row, seconds, core-seconds)]."""
 
+    def __init__(self, graded):
+        self.students: list[Standing] = []
+        self.problems = {id: OfProblem(id, Fraction(most)) for id, most in graded.problems.items()}
+        self.cases: dict[tuple[str, str], OfCase] = {}
+        self.held, self.faults, self.times = [], [], []
+        self.who_of_cause, self.where_of_cause = defaultdict(dict), defaultdict(dict)
+        for row in sorted(graded.submissions, key=lambda row: row.roster is None):
+            records = graded.of(row) if row.handed_in else {}
+            self.students.append(standing(graded, row, records))
+            for record in records.values():
+                self.add(row, record)
+            if records:
+                seconds = [(record.seconds, record.core_seconds) for record in records.values()]
+                self.times.append((row, *map(sum, zip(*seconds, strict=True))))
 
-def of_problems(graded):
-    """An OfProblem for each problem, in the order of the columns; what is held or unknown has no points."""
-    tallies = {id: OfProblem(id, Fraction(most)) for id, most in graded.problems.items()}
-    for row in handed_in(graded):
-        for id, record in graded.of(row).items():
-            if record.points is None:
-                tallies[id].faults += 1
-            elif record.held:
-                tallies[id].held += 1
-            else:
-                tallies[id].points.append(record.points)
-    return list(tallies.values())
+    def add(self, row, record):
+        of = self.problems[record.problem]
+        if record.points is None:
+            of.faults += 1
+            tried = [f"given up after {record.attempts} attempts"] if record.attempts > 1 else []
+            self.faults.append((row, record.problem, "; ".join([*record.remarks, *tried]) or "no reason is known"))
+            return
+        if record.held:
+            of.held += 1
+            self.held += [(row, record.problem, result) for result in record.held]
+        else:
+            of.points.append(record.points)
+        for result in record.results:
+            self.add_result(row, record.problem, result)
 
+    def add_result(self, row, problem, result):
+        for cause in result.get("causes") or ():
+            self.who_of_cause[cause][row.id] = self.where_of_cause[cause][problem] = True
+        if result["outcome"] in NO_FAILURE:
+            return
+        name = result["case"] if result["aspect"] == "correct" else f"{result['aspect']}: {result['case']}"
+        of = self.cases.setdefault((problem, name), OfCase(problem, name))
+        of.asked += 1
+        if result["outcome"] != PASSED:
+            of.failed.append(row.id)
+            of.outcomes[result["outcome"]] += 1
 
-def of_cases(graded):
-    """A Tally for each case that some submission failed, the most failed first; a module that is missing asks nothing."""
-    tallies = {}
-    for row in handed_in(graded):
-        for id, record in graded.of(row).items():
-            for result in record.results:
-                if result["outcome"] in UNKNOWN:
-                    continue
-                name = result["case"] if result["aspect"] == "correct" else f"{result['aspect']}: {result['case']}"
-                tally = tallies.setdefault((id, name), Tally(id, name))
-                tally.asked += 1
-                if result["outcome"] != PASSED:
-                    tally.failed.append(row.id)
-                    tally.outcomes[result["outcome"]] += 1
-    failing = [tally for tally in tallies.values() if tally.failed]
-    return sorted(failing, key=lambda tally: (-tally.share, -len(tally.failed), tally.problem, tally.name))
+    def failing(self):
+        """An OfCase for each case that some submission failed, the most failed first."""
+        failed = [case for case in self.cases.values() if case.failed]
+        return sorted(failed, key=lambda case: (-case.share, -len(case.failed), case.problem, case.name))
 
+    def causes(self):
+        """[(cause, problems, ids of submissions)]: what students seem to have in mind, the most frequent first."""
+        found = [(cause, sorted(self.where_of_cause[cause]), list(ids)) for cause, ids in self.who_of_cause.items()]
+        return sorted(found, key=lambda entry: (-len(entry[2]), entry[0]))
 
-def of_causes(graded):
-    """[(cause, problems, ids of submissions)]: what students seem to have in mind, the most frequent first."""
-    who, where = defaultdict(dict), defaultdict(dict)
-    for row in handed_in(graded):
-        for id, record in graded.of(row).items():
-            for cause in (cause for result in record.results for cause in result.get("causes") or ()):
-                who[cause][row.id] = where[cause][id] = True
-    found = [(cause, sorted(where[cause]), list(ids)) for cause, ids in who.items()]
-    return sorted(found, key=lambda entry: (-len(entry[2]), entry[0]))
+    def slowest(self, count=10):
+        return sorted((entry for entry in self.times if entry[1] > 0), key=lambda e: (-e[1], e[0].id))[:count]
 
-
-def slowest(graded, count=10):
-    """[(row, seconds, core-seconds)] of the submissions that took longest."""
-    times = []
-    for row in handed_in(graded):
-        records = graded.of(row).values()
-        times.append((row, sum(r.seconds for r in records), sum(r.core_seconds for r in records)))
-    return sorted((t for t in times if t[1] > 0), key=lambda t: (-t[1], t[0].id))[:count]
-
-
-def held(graded):
-    """[(row, problem, result)] that wait for a decision."""
-    return [
-        (row, id, result)
-        for row in handed_in(graded)
-        for id, record in graded.of(row).items()
-        for result in record.held
-    ]
-
-
-def faults(graded):
-    """[(row, problem, words)] of what the machine, or the grader, could not do; no student lost a point by it."""
-    found = []
-    for row in handed_in(graded):
-        for id, record in graded.of(row).items():
-            if record.points is None:
-                tried = f"given up after {record.attempts} attempts" if record.attempts > 1 else ""
-                found.append((row, id, "; ".join([*record.remarks, *([tried] if tried else [])]) or "no reason is known"))
-            ours = [result for result in record.results if result["outcome"] == "grader fault"]
-            if ours:
-                found.append((row, id, f"{len(ours)} cases, points given: {ours[0].get('sentence') or ''}"))
-    return found
-
-
-def spread(totals):
-    """(mean, median, lowest, highest) of Fractions, or None where there are none."""
-    return (statistics.mean(totals), statistics.median(totals), min(totals), max(totals)) if totals else None
+    def totals(self):
+        return [student.total for student in self.students if student.total is not None]

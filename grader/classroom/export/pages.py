@@ -1,0 +1,78 @@
+"""class.html: how the class did, for the instructor alone; one file that needs no network.
+
+The table of students can be searched and sorted by a few lines of JavaScript in the page; without it all is there.
+"""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+from grader.classroom.export import figures
+from grader.classroom.export.standing import NOT_HANDED_IN, decimal
+from grader.classroom.export.tallies import Tallies
+from grader.labs import EVERY
+from grader.render import html
+from grader.render.drawing import KINDS
+
+TEMPLATES = Path(__file__).parent / "templates"
+CASES_SHOWN, CAUSES_SHOWN = 12, 12  # the others are folded up
+
+
+def write(graded, out, similar=None):
+    """Write `out`/class.html so that a stop halfway leaves the old file or the new one; returns the line to print.
+
+    similar: similar.Found, what was found of copies; None where nobody looked.
+    """
+    path = out / "class.html"
+    part = path.with_suffix(".html.part")
+    part.write_text(render(graded, out, similar), encoding="utf-8")
+    part.replace(path)
+    return f"class page: {path}"
+
+
+def render(graded, out, similar=None):
+    """The page as text."""
+    tallies = Tallies(graded)
+    links = {row.id: f"pages/{row.id}.html" for row in graded.submissions if (out / "pages" / f"{row.id}.html").exists()}
+    environment = html.templates(TEMPLATES)
+    environment.filters |= {"points": decimal, "percent": percent, "evidence": evidence}
+    most = sum(map(Fraction, graded.problems.values()), Fraction(0))
+    totals = tallies.totals()
+    return environment.get_template("class.html").render(
+        kinds=KINDS, titles={id: EVERY[id].title if id in EVERY else "" for id in graded.problems}, links=links,
+        names={student.row.id: student.name for student in tallies.students}, problems=list(tallies.problems.values()),
+        facts=facts(tallies, totals, most), histogram=figures.histogram(totals, most) if totals and most else None,
+        failing=tallies.failing(), cases_shown=CASES_SHOWN, causes=tallies.causes(), causes_shown=CAUSES_SHOWN,
+        slowest=tallies.slowest(), held=tallies.held, faults=tallies.faults, students=tallies.students,
+        similar=similar, notes=graded.notes,
+    )  # fmt: skip
+
+
+def facts(tallies, totals, most):
+    """What stands at the top: short phrases."""
+    count = {}
+    for student in tallies.students:
+        count[student.status] = count.get(student.status, 0) + 1
+    missing = count.pop(NOT_HANDED_IN, 0)
+    said = [f"{len(tallies.students) - missing} submissions", *(f"{n} {status}" for status, n in sorted(count.items()))]
+    said += [f"{missing} not handed in"] if missing else []
+    if totals:
+        middle = sorted(totals)
+        median = (middle[(len(middle) - 1) // 2] + middle[len(middle) // 2]) / 2
+        mean = sum(totals, Fraction(0)) / len(totals)
+        said.append(f"median {decimal(median)}, mean {decimal(mean)} of {decimal(most)} points")
+    return said
+
+
+def percent(part, whole):
+    """`37 %`; "" of nothing."""
+    return f"{100 * part / whole:.0f} %" if whole else ""
+
+
+def evidence(found):
+    """Plain data as lines of text: `dots of the kernel: 0`."""
+    if isinstance(found, dict):
+        return [f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in found.items()]
+    if isinstance(found, list | tuple):
+        return [line for entry in found for line in evidence(entry)]
+    return [str(found)] if found else []
