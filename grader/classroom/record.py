@@ -76,7 +76,8 @@ class Row:
 
     id: safe as a file name, unique in the class, and what pages and journals call it. title: for people, any text.
     modules: those that were found, of those asked for. roster: {"id", "name", "email", "login"} as far as the roster
-    has them, None without a row there. handed_in: False for a student of the roster without a submission.
+    has them, None without a row there. handed_in: False for a student of the roster without a submission. folder: the
+    clean copy of its modules, relative to the class's folder. lms: the number by which a platform named its files.
     """
 
     id: str
@@ -85,6 +86,8 @@ class Row:
     modules: tuple[str, ...] = ()
     roster: dict | None = None
     handed_in: bool = True
+    folder: str = ""
+    lms: str = ""
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,10 @@ def join(submissions, students):
 
 def row_of(submission, student):
     roster = None if student is None else vars(student).copy()
-    return Row(submission.id, submission.title, submission.remarks, submission.modules, roster)
+    folder, lms = f"work/{submission.folder.name}", submission.owner.lms if submission.owner else ""
+    return Row(
+        submission.id, submission.title, submission.remarks, submission.modules, roster, folder=folder, lms=lms
+    )  # fmt: skip
 
 
 def row_of_absent(student, slug, taken):

@@ -39,7 +39,7 @@ def record(row, id, state, dice):
     each = Fraction(problem.points, CASES)
     results = [result(problem, case, state, each, dice) for case in problem.cases[:CASES]]
     if state == "held":
-        results[1] |= {"outcome": "held", "earned": "0", "sentence": "The launch computed nothing: o is <b>not</b> its.",
+        results[1] |= {"outcome": "held", "earned": "0", "sentence": "The launch did nothing: o is <b>not</b> its.",
                        "evidence": {"dots of the kernel": 0, "dots needed": 64}}  # fmt: skip
     earned = sum((Fraction(r["earned"]) for r in results), Fraction(0))
     seconds = round(dice.uniform(1, 9), 3)

@@ -1,5 +1,6 @@
-"""P3 as students fill it in: each gap in one of the ways that the task leaves, drawn independently, with names and remarks
-of their own or none. Two of them are alike by chance alone."""
+"""P3 as students fill it in: each gap in one of the ways that the task leaves, drawn independently.
+
+Names and remarks are drawn too. Two of them are alike by chance alone."""
 
 import random
 
@@ -34,11 +35,14 @@ SUMS = (
 )  # fmt: skip
 SUMMED = (
     "acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])", "acc = acc * alpha[:, None] + tl.dot(p.to(v.dtype), v)",
-    "acc *= alpha[:, None]\n    acc += tl.dot(p.to(v.dtype), v)", "{w} = p.to(v.dtype)\n    acc = acc * alpha[:, None] + tl.dot({w}, v)",
+    "acc *= alpha[:, None]\n    acc += tl.dot(p.to(v.dtype), v)",
+    "{w} = p.to(v.dtype)\n    acc = acc * alpha[:, None] + tl.dot({w}, v)",
     "acc = acc * alpha[:, None]\n    acc = tl.dot(p.to(v.dtype), v, acc)",
 )  # fmt: skip
-NAMES = {"s": ("scores", "s", "qk", "S"), "t": ("kt", "k_t", "kT"), "v": ("valid", "mask", "ok"), "m": ("m", "tile_max", "cur"),
-         "d": ("diff", "delta", "d_max"), "w": ("w", "pv", "weights")}  # fmt: skip
+NAMES = {
+    "s": ("scores", "s", "qk", "S"), "t": ("kt", "k_t", "kT"), "v": ("valid", "mask", "ok"), "w": ("w", "pv", "weights"),
+    "m": ("m", "tile_max", "cur"), "d": ("diff", "delta", "d_max"),
+}  # fmt: skip
 REMARKS = ("", "", "", "", "# scores of this tile", "# q times k transposed", "# mask", "# as in the lecture",
            "# online softmax", "# (BLOCK_Q, BLOCK_K)")  # fmt: skip
 

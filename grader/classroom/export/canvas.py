@@ -10,9 +10,6 @@ from grader.classroom.export.matching import Key, cannot_fill, match
 from grader.classroom.export.sheet import BadSheet, Sheet, plain, turned
 from grader.classroom.export.standing import decimal, standings
 
-# Canvas names a file in "Download Submissions" like this: who_[LATE_]user_attempt_name.
-DOWNLOAD = re.compile(r"^[^_]+_(?:late_)?(\d+)_(\d+)_", re.IGNORECASE)
-
 
 def fill(graded, path, column, out):
     """Write the instructor's export `path` with `column` filled to `out`; returns sentences. Raises BadSheet."""
@@ -27,7 +24,7 @@ def fill(graded, path, column, out):
         Key("SIS User ID", lambda i: plain(sheet.text(i, sis)), lambda s: plain(s.id)),
         Key("SIS Login ID", lambda i: plain(sheet.text(i, login)), lambda s: plain(s.of_roster("login"))),
         Key("SIS Login ID", lambda i: plain(sheet.text(i, login)), lambda s: plain(s.of_roster("email"))),
-        Key("ID", lambda i: sheet.text(i, user), downloaded_as),
+        Key("ID", lambda i: sheet.text(i, user), lambda s: s.lms),
         Key("name", names.get, lambda s: turned(s.name)),
     ]
     found = match(rows, standings(graded), keys, path.name)
@@ -96,9 +93,3 @@ def out_of(sheet, column, graded):
                 "points are written as they were earned"
             ]
     return []
-
-
-def downloaded_as(student):
-    """The Canvas ID in the name of a submission from "Download Submissions"; "" where it is no such name."""
-    found = DOWNLOAD.match(student.row.title)
-    return found[1] if found else ""

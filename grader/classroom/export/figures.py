@@ -33,7 +33,9 @@ def histogram(totals, most):
     drawing.labels = [Label(x - 5, y + height * (1 - n / top) + 4, str(n), "end") for n in range(0, top + 1, step)]
     for part in range(0, 101, 25):
         drawing.labels.append(Label(x + width * part / 100, y + height + 14, f"{float(most) * part / 100:g}"))
-    drawing.labels += names_of_axes(PLOT, f"points of {float(most):g}, in steps of {float(most) / BINS:g}", "submissions")
+    drawing.labels += names_of_axes(
+        PLOT, f"points of {float(most):g}, in steps of {float(most) / BINS:g}", "submissions"
+    )
     return drawing
 
 

@@ -32,7 +32,14 @@ def cases_of(records):
             yield id, "the whole problem", record.status, why, "", record.seconds
         for result in record.results if record.points is not None else ():
             name = result["case"] if result["aspect"] == "correct" else f"{result['aspect']}: {result['case']}"
-            yield id, name, result["outcome"], result.get("sentence") or "", result.get("printed") or "", result["seconds"]
+            yield (
+                id,
+                name,
+                result["outcome"],
+                result.get("sentence") or "",
+                result.get("printed") or "",
+                result["seconds"],
+            )
 
 
 class Writer:

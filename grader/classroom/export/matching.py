@@ -52,7 +52,9 @@ def match(rows, students, keys, where):
         proven += [key] if found else []
         left = [student for student in left if all(student is not placed for placed in found.values())]
     said = [f"{describe(s)} {why.get(id(s), f'is not in {where}')}; nothing was filled in" for s in left]
-    said += [f"{title} in {where} has no submission or roster row here" for row, title in rows.items() if row not in pairs]
+    said += [
+        f"{title} in {where} has no submission or roster row here" for row, title in rows.items() if row not in pairs
+    ]
     return Matched(sorted(pairs.items(), key=lambda pair: pair[0]), said)
 
 

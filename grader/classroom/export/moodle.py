@@ -10,8 +10,6 @@ from grader.classroom.export.matching import Key, cannot_fill, describe, match
 from grader.classroom.export.sheet import BadSheet, Sheet, plain, turned
 from grader.classroom.export.standing import decimal, problem_line, standings
 
-# Moodle names a folder in "Download all submissions" like this: Ada Lovelace_4711_assignsubmission_file_.
-DOWNLOAD = re.compile(r"(\d+)_assignsubmission_")
 WORDS = ("Identifier", "Full name", "Email address", "ID number", "Grade", "Maximum Grade", "Feedback comments")
 
 
@@ -30,7 +28,7 @@ def fill(graded, path, out, feedback=False):
     if not rows:
         raise BadSheet(f"{path.name} has no participants below its header: download the grading worksheet again")
     keys = [
-        Key("identifier", lambda i: participant(sheet.text(i, identifier)), downloaded_as),
+        Key("identifier", lambda i: participant(sheet.text(i, identifier)), lambda s: s.lms),
         Key("ID number", lambda i: plain(sheet.text(i, number)), lambda s: plain(s.id)),
         Key("email address", lambda i: plain(sheet.text(i, email)), lambda s: plain(s.of_roster("email"))),
         Key("name", lambda i: turned(sheet.text(i, name)), lambda s: turned(s.name)),
@@ -68,10 +66,4 @@ def not_to_be_changed(sheet, row, known, most, locked):
 def participant(identifier):
     """`Participant 4711` -> `4711`, in any of Moodle's languages."""
     found = re.search(r"(\d+)\s*$", identifier)
-    return found[1] if found else ""
-
-
-def downloaded_as(student):
-    """The identifier in the name of a submission from "Download all submissions"; "" where it is no such name."""
-    found = DOWNLOAD.search(student.row.title)
     return found[1] if found else ""

@@ -33,7 +33,9 @@ def write(graded, out, similar=None):
 def render(graded, out, similar=None):
     """The page as text."""
     tallies = Tallies(graded)
-    links = {row.id: f"pages/{row.id}.html" for row in graded.submissions if (out / "pages" / f"{row.id}.html").exists()}
+    links = {
+        row.id: f"pages/{row.id}.html" for row in graded.submissions if (out / "pages" / f"{row.id}.html").exists()
+    }
     environment = html.templates(TEMPLATES)
     environment.filters |= {"points": decimal, "percent": percent, "evidence": evidence}
     most = sum(map(Fraction, graded.problems.values()), Fraction(0))

@@ -40,6 +40,11 @@ class Standing:
         return self.of_roster("name") or self.row.title
 
     @property
+    def lms(self):
+        """The number by which Canvas or Moodle knows the student: of the roster, or of the files as they came."""
+        return self.of_roster("lms") or self.row.lms
+
+    @property
     def submission(self):
         """What pages and journals call the submission; "" where none was handed in."""
         return self.row.id if self.row.handed_in else ""

@@ -1,0 +1,47 @@
+"""make gradescope: autograder.zip, the grader as Gradescope takes it in; the same files give the same bytes.
+
+Source: Gradescope, "Autograder specifications": setup.sh and run_autograder at the top of a zip.
+"""
+
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+AUTOGRADER = Path(__file__).parent / "autograder"
+FOLDERS = ("grader", "solutions", "problems")
+ENDINGS = {".py", ".html", ".css", ".js", ".svg", ".json"}
+ALONE = ("pyproject.toml", "LICENSE")
+LEFT_OUT = ("grader/tests", "grader/classroom/export/autograder")
+DATE = (2000, 1, 1, 0, 0, 0)  # of every file: a zip is compared by its bytes
+
+
+def contents():
+    """{name in the zip: the file}: what grading needs, and no tests."""
+    found = {path.name: path for path in AUTOGRADER.iterdir() if path.is_file()}
+    found |= {name: ROOT / name for name in ALONE}
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            name = path.relative_to(ROOT).as_posix()
+            if path.suffix in ENDINGS and path.is_file() and not name.startswith(LEFT_OUT):
+                found[name] = path
+    return dict(sorted(found.items()))
+
+
+def write(path):
+    """Write the bundle; returns the line to print."""
+    part = path.with_name(path.name + ".part")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for name, file in contents().items():
+            entry = zipfile.ZipInfo(name, DATE)
+            entry.external_attr = (0o755 if file.parent == AUTOGRADER else 0o644) << 16
+            bundle.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
+    part.replace(path)
+    return f"{path}: upload it as the autograder of a programming assignment (Gradescope, Configure Autograder)"
+
+
+if __name__ == "__main__":
+    try:
+        print(write(Path(sys.argv[1] if len(sys.argv) > 1 else "autograder.zip")))
+    except OSError as error:
+        sys.exit(f"gradescope: {error.filename} cannot be written: {error.strerror}")

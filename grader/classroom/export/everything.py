@@ -1,0 +1,75 @@
+"""All forms of a graded class, one after the other: one that fails does not stop the next, and costs no grade."""
+
+from pathlib import Path
+
+from grader import skeletons
+from grader.classroom import journal
+from grader.classroom.export import gradebook, gradescope, junit, similar
+from grader.classroom.record import Class
+from grader.labs import EVERY
+
+AGAIN = "the grades stand; python -m grader.classroom.export writes it again"
+
+
+def write(out, graded: Class | None = None):
+    """Write gradebook.csv, junit.xml, gradescope/, copies/ and class.html into a class's folder; yields a line of each.
+
+    Raises journal.JournalBroken where `out` is no class's folder.
+    """
+    out = Path(out)
+    graded = graded or journal.read(out)
+    found = []
+    forms = {
+        "gradebook.csv": lambda: gradebook.write(graded, out / "gradebook.csv"),
+        "junit.xml": lambda: junit.write(graded, out / "junit.xml"),
+        "gradescope/": lambda: gradescope.write(graded, out / "gradescope"),
+        "copies/": lambda: write_copies(graded, out, found),
+        "class.html": lambda: write_page(graded, out, found),
+    }
+    for name, form in forms.items():
+        try:
+            line = form()
+        except ModuleNotFoundError as error:
+            line = f"{name} was not written: {error.name} is missing (pip install {error.name}); {AGAIN}"
+        except OSError as error:
+            line = f"{name} was not written: {error.strerror}; {AGAIN}"
+        except Exception as error:
+            line = f"{name} was not written, and that is the grader's fault: {type(error).__name__}: {error}; {AGAIN}"
+        if line:
+            yield line
+
+
+def write_copies(graded, out, found):
+    """Look for copies and write their pages; `found` gets what was found, for the class's page."""
+    found.append(similar.look(texts(graded, out), given(graded)))
+    if found[0].skipped:
+        return f"suspected copies: {found[0].skipped}"
+    from grader.classroom.export import copies
+
+    return copies.write(graded, out, found[0].pairs)
+
+
+def write_page(graded, out, found):
+    from grader.classroom.export import pages
+
+    return pages.write(graded, out, found[0] if found else None)
+
+
+def texts(graded, out):
+    """{module: {submission id: its text}} of all that was handed in for points; what cannot be read has none."""
+    found = {EVERY[id].module: {} for id in graded.problems if EVERY[id].points}
+    for row in graded.submissions:
+        for module in found if row.handed_in and row.folder else ():
+            path = out / row.folder / module
+            if path.is_file():
+                found[module][row.id] = path.read_text(encoding="utf-8", errors="replace")
+    return found
+
+
+def given(graded):
+    """{module: [the skeleton's text, the solution's]}; problems/ may have been edited, so the skeleton is made anew."""
+    found = {}
+    for module in (EVERY[id].module for id in graded.problems):
+        solution = (skeletons.SOLUTIONS / module).read_text(encoding="utf-8")
+        found[module] = [skeletons.skeleton(solution, module), solution]
+    return found
