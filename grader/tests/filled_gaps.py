@@ -40,8 +40,8 @@ SUMMED = (
     "acc = acc * alpha[:, None]\n    acc = tl.dot(p.to(v.dtype), v, acc)",
 )  # fmt: skip
 NAMES = {
-    "s": ("scores", "s", "qk", "S"), "t": ("kt", "k_t", "kT"), "v": ("valid", "mask", "ok"), "w": ("w", "pv", "weights"),
-    "m": ("m", "tile_max", "cur"), "d": ("diff", "delta", "d_max"),
+    "s": ("scores", "s", "qk", "S"), "t": ("kt", "k_t", "kT"), "v": ("valid", "mask", "ok"),
+    "w": ("w", "pv", "weights"), "m": ("m", "tile_max", "cur"), "d": ("diff", "delta", "d_max"),
 }  # fmt: skip
 REMARKS = ("", "", "", "", "# scores of this tile", "# q times k transposed", "# mask", "# as in the lecture",
            "# online softmax", "# (BLOCK_Q, BLOCK_K)")  # fmt: skip

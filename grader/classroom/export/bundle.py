@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 AUTOGRADER = Path(__file__).parent / "autograder"
-FOLDERS = ("grader", "solutions", "problems")
+FOLDERS = ("grader", "solutions")
 ENDINGS = {".py", ".html", ".css", ".js", ".svg", ".json"}
 ALONE = ("pyproject.toml", "LICENSE")
 LEFT_OUT = ("grader/tests", "grader/classroom/export/autograder")

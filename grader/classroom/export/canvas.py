@@ -25,7 +25,7 @@ def fill(graded, path, column, out):
         Key("SIS Login ID", lambda i: plain(sheet.text(i, login)), lambda s: plain(s.of_roster("login"))),
         Key("SIS Login ID", lambda i: plain(sheet.text(i, login)), lambda s: plain(s.of_roster("email"))),
         Key("ID", lambda i: sheet.text(i, user), lambda s: s.lms),
-        Key("name", names.get, lambda s: turned(s.name)),
+        Key("name", names.get, lambda s: turned(s.name), sure=False),
     ]
     found = match(rows, standings(graded), keys, path.name)
     said, filled = out_of(sheet, target, graded), 0

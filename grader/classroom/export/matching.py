@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Key:
-    """Something that tells who a student is: its name, and its text on either side, "" where it is not known."""
+    """Something that tells who a student is: its name, and its text on either side, "" where it is not known.
+
+    sure: False for what two students may share.
+    """
 
     name: str
     of_row: Callable
     of_student: Callable
+    sure: bool = True
 
     def differs(self, row, student):
         texts = self.of_row(row), self.of_student(student)
@@ -66,7 +70,7 @@ def obstacle(key, text, same, candidates, pairs, proven):
         return f"could be any of {len(candidates)} rows with the {key.name} {text!r}"
     if candidates and candidates[0] in pairs:
         return f"has the {key.name} {text!r} of a row that is another student's"
-    if not candidates:
+    if key.sure or not candidates:
         return None
     known = [other for other in proven if other.of_row(candidates[0]) and other.of_student(same[0])]
     if known and all(other.differs(candidates[0], same[0]) for other in known):

@@ -31,7 +31,7 @@ def fill(graded, path, out, feedback=False):
         Key("identifier", lambda i: participant(sheet.text(i, identifier)), lambda s: s.lms),
         Key("ID number", lambda i: plain(sheet.text(i, number)), lambda s: plain(s.id)),
         Key("email address", lambda i: plain(sheet.text(i, email)), lambda s: plain(s.of_roster("email"))),
-        Key("name", lambda i: turned(sheet.text(i, name)), lambda s: turned(s.name)),
+        Key("name", lambda i: turned(sheet.text(i, name)), lambda s: turned(s.name), sure=False),
     ]
     found = match(rows, standings(graded), keys, path.name)
     said, filled, mark = [], 0, sheet.mark(grade, most)

@@ -8,9 +8,9 @@ changed; `wording` sees names and remarks too, and finds a copy of short gaps, w
 Source: Schleimer, Wilkerson, Aiken, "Winnowing: local algorithms for document fingerprinting", 2003.
 
 How the limits were chosen: of all pairs of honest kernels in tests/honest, which one author wrote in one style, the two
-most alike share 0.93 of their structure and 0.88 of their wording. Of 500 fillings of P3's gaps, drawn independently from
-the ways that the task leaves (tests/filled_gaps.py), no two share more than 240 signs, in smaller classes neither; a copy of
-one shares 290 or more. Of 56 honest kernels all are found when copied as they are, 52 with every name changed.
+most alike share 0.93 of their structure and 0.88 of their wording. Among 60 and among 500 fillings of P3's gaps, drawn
+independently from the ways that the task leaves (tests/filled_gaps.py), no two share more than 240 signs; a copy of one
+shares 286 or more. Of 56 honest kernels all are found when copied as they are, 52 with every name changed.
 """
 
 import importlib.util
@@ -27,8 +27,9 @@ COMMON = 10  # submissions: what more of them have is nobody's own
 LONGEST = 200_000  # characters of a module that is looked at
 NOT_HERE = "Nobody looked: copydetect is not installed (pip install copydetect, or the extra `class`)."
 METHOD = (
-    f"Pairs of modules that share {100 * SHARE:.0f} % or more of what is their own: of what stands neither in the skeleton "
-    f"nor in the reference solution, and in at most {COMMON} submissions. It is a reason to look, and no proof."
+    f"Pairs of modules that share {100 * SHARE:.0f} % or more of what is their own: of what stands neither in the "
+    f"skeleton nor in the reference solution, and in at most {COMMON} submissions. "
+    "A reason to look, and no proof."
 )
 
 

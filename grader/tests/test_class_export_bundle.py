@@ -1,0 +1,101 @@
+"""The bundle for Gradescope: it is whole, and its run_autograder grades in a tree like Gradescope's."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from grader.classroom.export import bundle
+from grader.tests.support import ROOT
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """/autograder as Gradescope makes it, without its installing."""
+    root = tmp_path_factory.mktemp("autograder")
+    bundle.write(root / "autograder.zip")
+    subprocess.run([sys.executable, "-m", "zipfile", "-e", root / "autograder.zip", root / "source"], check=True)
+    (root / "source" / "run_autograder").chmod(0o755)
+    (root / "results").mkdir()
+    return root
+
+
+def run(tree, files, **environment):
+    """results.json for these files, by run_autograder."""
+    submission = tree / "submission"
+    subprocess.run(["rm", "-rf", submission], check=True)
+    for name, text in files.items():
+        path = submission / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    submission.mkdir(exist_ok=True)
+    given = {"AUTOGRADER": str(tree), "AUTOGRADER_PYTHON": sys.executable, "PROBLEMS": "1", **environment}
+    done = subprocess.run(
+        [tree / "source" / "run_autograder"],
+        env=os.environ | given,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads((tree / "results" / "results.json").read_text())
+
+
+def test_the_same_files_give_the_same_bytes_and_no_test_goes_along(tmp_path):
+    first, second = tmp_path / "a.zip", tmp_path / "b.zip"
+    bundle.write(first), bundle.write(second)
+    assert first.read_bytes() == second.read_bytes()
+    with zipfile.ZipFile(first) as file:
+        names = set(file.namelist())
+        assert (
+            file.getinfo("run_autograder").external_attr >> 16 == file.getinfo("setup.sh").external_attr >> 16 == 0o755
+        )
+    wanted = {
+        "setup.sh",
+        "run_autograder",
+        "pyproject.toml",
+        "grader/child/worker.py",
+        "solutions/p1_naive_attention.py",
+    }
+    assert wanted | {"grader/environment.py", "grader/render/templates/report.css"} <= names
+    assert not any("tests/" in name or "__pycache__" in name for name in names)
+    missing = {p.relative_to(ROOT).as_posix() for p in (ROOT / "grader").rglob("*.py")} - names
+    assert all(name.startswith("grader/tests/") for name in missing)
+
+
+@pytest.mark.parametrize("name", ["setup.sh", "run_autograder"])
+def test_the_scripts_are_bash(name):
+    script = bundle.AUTOGRADER / name
+    subprocess.run(["bash", "-n", script], check=True)
+    assert os.access(script, os.X_OK) and script.read_text().startswith("#!/usr/bin/env bash\n")
+
+
+def test_a_right_module_in_a_nested_folder_gets_its_points(tree):
+    text = (ROOT / "solutions" / "p1_naive_attention.py").read_text()
+    results = run(tree, {"my work/p1_naive_attention.py": text, "notes.txt": "x"})
+    assert results["score"] == 10 and all(test["status"] == "passed" for test in results["tests"])
+    assert len(results["tests"]) >= 20 and "p1 10/10" in results["output"]
+
+
+def test_a_wrong_module_gets_no_points_and_its_reasons(tree):
+    results = run(
+        tree, {"p1_naive_attention.py": "def naive_attention(q, k, v, is_causal=False):\n    return q, q[..., 0]\n"}
+    )
+    assert results["score"] == 0 and "again: make grade P=1" in results["tests"][0]["output"]
+    assert str(tree) not in json.dumps(results)
+
+
+def test_no_module_is_a_0_that_says_what_is_missing(tree):
+    results = run(tree, {"hello.py": "print(1)\n"})
+    assert results["score"] == 0 and "p1_naive_attention.py" in json.dumps(results)
+
+
+@pytest.mark.parametrize("environment", [{"PROBLEMS": "nonsense"}, {"AUTOGRADER_PYTHON": "/no/python"}])
+def test_a_fault_of_ours_has_no_score(tree, environment):
+    results = run(tree, {"p1_naive_attention.py": "x = 1\n"}, **environment)
+    assert "score" not in results and results["tests"] == []
+    assert "fault" in results["output"] and "no point is lost" in results["output"]
