@@ -48,7 +48,7 @@ def test_what_is_broken_is_noticed(venv):
 
 def test_the_requirements_are_pinned():
     read = environment.read_requirements
-    for requirement in (*read(), *read("notebooks"), *read("site"), *read("site-test")):
+    for requirement in (*read(), *read("notebooks"), *read("site"), *read("site-test"), *read("class")):
         assert "==" in requirement.split(";")[0]
 
 

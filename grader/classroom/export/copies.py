@@ -1,10 +1,13 @@
 """A page for each pair of modules that are suspiciously alike: both side by side, what they share marked."""
 
+from itertools import groupby
+
 from grader.classroom.export.everything import texts
 from grader.classroom.export.pages import TEMPLATES
 from grader.render import html
 from grader.render.drawing import KINDS
 
+AROUND = 4  # lines about a marked one that are not folded up
 WORDS = {
     "wording": "names, remarks and code as they are written",
     "structure": "the code with all names made one: names may differ",
@@ -28,13 +31,15 @@ def write(graded, out, pairs):
 def render(pair, sources, names):
     """The page of one pair as text."""
     sides = [
-        {"id": id, "name": names[id], "lines": numbered(sources[id], lines)}
+        {"id": id, "name": names[id], "parts": parts(sources[id], lines)}
         for id, lines in zip((pair.one, pair.other), pair.lines, strict=True)
     ]
     template = html.templates(TEMPLATES).get_template("copies.html")
     return template.render(pair=pair, sides=sides, what=WORDS[pair.look], kinds=KINDS)
 
 
-def numbered(text, marked):
-    """[(number from 1, the line, whether it is alike)]."""
-    return [(i + 1, line, i in marked) for i, line in enumerate(text.splitlines())]
+def parts(text, marked):
+    """[(whether it is folded up, [(number from 1, line, whether it is alike)])]: what lies far from a marked line is."""
+    lines = [(i + 1, line, i in marked) for i, line in enumerate(text.splitlines())]
+    near = {i for at in marked for i in range(at - AROUND, at + AROUND + 1)}
+    return [(folded, list(run)) for folded, run in groupby(lines, key=lambda line: line[0] - 1 not in near)]

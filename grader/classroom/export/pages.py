@@ -7,7 +7,7 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
-from grader.classroom.export import figures
+from grader.classroom.export import histogram
 from grader.classroom.export.standing import NOT_HANDED_IN, decimal
 from grader.classroom.export.tallies import Tallies
 from grader.labs import EVERY
@@ -43,7 +43,7 @@ def render(graded, out, similar=None):
     return environment.get_template("class.html").render(
         kinds=KINDS, titles={id: EVERY[id].title if id in EVERY else "" for id in graded.problems}, links=links,
         names={student.row.id: student.name for student in tallies.students}, problems=list(tallies.problems.values()),
-        facts=facts(tallies, totals, most), histogram=figures.histogram(totals, most) if totals and most else None,
+        facts=facts(tallies, totals, most), histogram=histogram.draw(totals, most) if totals and most else None,
         failing=tallies.failing(), cases_shown=CASES_SHOWN, causes=tallies.causes(), causes_shown=CAUSES_SHOWN,
         slowest=tallies.slowest(), held=tallies.held, faults=tallies.faults, students=tallies.students,
         similar=similar, notes=graded.notes,

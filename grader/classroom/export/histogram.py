@@ -9,7 +9,7 @@ PLOT = (44, 16, 280, 150)  # x, y, width, height in pixels: it fits a phone at f
 TICKS = 4  # lines of the scale of submissions, at most
 
 
-def histogram(totals, most):
+def draw(totals, most):
     """How many submissions earned how many points; totals: Fractions from 0 to `most`."""
     counts = [0] * BINS
     for total in totals:
