@@ -29,11 +29,12 @@ CLASS = $(if $(P),--problems "$(P)") $(if $(DEVICE),--device "$(DEVICE)") $(if $
         $(if $(ROSTER),--roster "$(ROSTER)") $(if $(LANES),--lanes "$(LANES)") $(if $(ENGINE),--engine "$(ENGINE)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade class show profile report notebooks site site-test test skeletons lint
+.PHONY: help setup grade class gradescope show profile report notebooks site site-test test skeletons lint
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
 	@echo "make class       grade a folder of submissions, and go on where that was stopped: make class SUBMISSIONS=folder"
+	@echo "make gradescope  autograder.zip, to upload as a Gradescope autograder"
 	@echo "make show        draw one case, passed or not: make show P=6 CASE=\"ragged tail\""
 	@echo "make profile     look inside a kernel, on a GPU with Nsight Compute: make profile P=4"
 	@echo "make report      measure every kernel at every shape, then tables and plots; without a GPU a quick one"
@@ -68,7 +69,11 @@ grade: $(SETUP)
 	@$(PY) -m grader $(ARGS)
 
 class: $(SETUP)
+	@$(if $(PYTHON),,python3 grader/environment.py class || echo "going on without what could not be added")
 	@$(PY) -m grader.classroom $(CLASS) $(if $(SUBMISSIONS),-- "$(SUBMISSIONS)")
+
+gradescope: $(SETUP)
+	@$(PY) -m grader.classroom.export.bundle $(if $(OUT),"$(OUT)/autograder.zip")
 
 show: $(SETUP)
 	@$(PY) -m grader --show $(ARGS)

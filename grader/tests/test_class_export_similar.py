@@ -26,8 +26,8 @@ def renamed(text, seed=0):
     """The text with every local name of two letters or more changed, as far as letters tell."""
     kept = """for in def return import from as not and or else elif while is range torch triton math jit float int raise
         with lambda program_id arange dot load store where zeros full max sum exp2 exp trans mask other dtype shape
-        stride size dim empty_like maximum num_warps num_stages element_ty is_causal window_size sink_size constexpr cdiv
-        flash_attention_forward naive_attention"""
+        stride size dim empty_like maximum num_warps num_stages element_ty is_causal window_size sink_size constexpr
+        cdiv flash_attention_forward naive_attention"""
     dice = random.Random(seed)
     for name in sorted(set(re.findall(r"\b[a-z_]{2,}\b", text)) - set(kept.split())):
         text = re.sub(rf"\b{name}\b", f"{name}_{dice.randrange(9)}", text)

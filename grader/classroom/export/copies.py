@@ -39,7 +39,7 @@ def render(pair, sources, names):
 
 
 def parts(text, marked):
-    """[(whether it is folded up, [(number from 1, line, whether it is alike)])]: what lies far from a marked line is."""
+    """[(folded up or not, [(number from 1, line, whether it is alike)])]: far from marked lines it is folded."""
     lines = [(i + 1, line, i in marked) for i, line in enumerate(text.splitlines())]
     near = {i for at in marked for i in range(at - AROUND, at + AROUND + 1)}
     return [(folded, list(run)) for folded, run in groupby(lines, key=lambda line: line[0] - 1 not in near)]
