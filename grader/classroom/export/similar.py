@@ -7,11 +7,11 @@ Two looks are taken at what is left. `structure` sees code with all names made o
 changed; `wording` sees names and remarks too, and finds a copy of short gaps, which leave little choice of structure.
 Source: Schleimer, Wilkerson, Aiken, "Winnowing: local algorithms for document fingerprinting", 2003.
 
-How the limits were chosen: of all pairs of honest kernels in tests/honest, which one author wrote in one style, the two
-most alike share 0.93 of their structure and 0.88 of their wording. Of 410,000 pairs of P3's gaps, filled in independently
-in the ways that the task leaves (tests/filled_gaps.py, classes of 60 and 500), none is named. Of copies among them, all
-are found in classes of 12 and 60, and 30 of 50 in a class of 500, where others have much of the wording too. Of 56
-honest kernels all are found when copied as they are, and 52 with every name changed.
+How the limits were chosen: of all pairs of honest kernels in tests/honest, which one author wrote in one style, the
+two most alike share 0.93 of their structure and 0.88 of their wording. Of 410,000 pairs of P3's gaps, filled in by
+chance in one of the ways that the task leaves (tests/filled_gaps.py, classes of 60 and 500), none is named. Of copies
+among them, all are found in classes of 12 and 60, and 30 of 50 in a class of 500, where others have much of the
+wording too. Of 56 honest kernels all are found when copied as they are, and 52 with every name changed.
 """
 
 import importlib.util

@@ -60,7 +60,7 @@ def standing(graded, row, records):
     """The Standing of one row; records: Class.of(row), which reads them from the disk."""
     if not row.handed_in:
         return Standing(row, dict.fromkeys(graded.problems), None, NOT_HANDED_IN, tuple(row.remarks))
-    points, remarks, states = {}, list(row.remarks), set()
+    points, remarks, states, said = {}, list(row.remarks), set(), {}
     for id in graded.problems:
         record = records.get(id)
         known = record is not None and record.points is not None and not record.held
@@ -73,10 +73,12 @@ def standing(graded, row, records):
         elif record.held:
             states.add(HELD)
             remarks.append(held_remark(record))
-        remarks += [f"{id}: {remark}" for remark in record.remarks]
+        for remark in record.remarks:
+            said.setdefault(remark, []).append(id)
+    remarks += [f"{', '.join(ids)}: {remark}" for remark, ids in said.items()]
     status = next((state for state in (NOT_YET, MACHINE_FAULT, HELD) if state in states), GRADED)
     total = None if None in points.values() else sum(points.values(), Fraction(0))
-    return Standing(row, points, total, status, tuple(dict.fromkeys(remarks)))
+    return Standing(row, points, total, status, tuple(remark.rstrip(".") for remark in remarks))
 
 
 def held_remark(record):

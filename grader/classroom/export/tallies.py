@@ -50,7 +50,7 @@ class OfProblem:
 
 
 class Tallies:
-    """students: the Standings, in the roster's order. held: [(Row, problem, result)]. faults: [(Row, problem, words)]:
+    """students: the Standings, in the roster's order. held: [(Row, problem, result)]. faults: [(Row, problems, words)]:
     what the machine could not do, for which nobody lost a point. times: [(Row, seconds, core-seconds)]."""
 
     def __init__(self, graded):
@@ -62,8 +62,12 @@ class Tallies:
         for row in sorted(graded.submissions, key=lambda row: row.roster is None):
             records = graded.of(row) if row.handed_in else {}
             self.students.append(standing(graded, row, records))
+            failed = {}
             for record in records.values():
                 self.add(row, record)
+                if record.points is None:
+                    failed.setdefault(reason(record), []).append(record.problem)
+            self.faults += [(row, problems, words) for words, problems in failed.items()]
             if records:
                 seconds = [(record.seconds, record.core_seconds) for record in records.values()]
                 self.times.append((row, *map(sum, zip(*seconds, strict=True))))
@@ -72,8 +76,6 @@ class Tallies:
         of = self.problems[record.problem]
         if record.points is None:
             of.faults += 1
-            tried = [f"given up after {record.attempts} attempts"] if record.attempts > 1 else []
-            self.faults.append((row, record.problem, "; ".join([*record.remarks, *tried]) or "no reason is known"))
             return
         if record.held:
             of.held += 1
@@ -110,3 +112,9 @@ class Tallies:
 
     def totals(self):
         return [student.total for student in self.students if student.total is not None]
+
+
+def reason(record):
+    """Why the machine gave no grade."""
+    tried = [f"given up after {record.attempts} attempts"] if record.attempts > 1 else []
+    return "; ".join([remark.rstrip(".") for remark in record.remarks] + tried) or "no reason is known"
