@@ -263,7 +263,7 @@ def as_text(file):
         remarks.append(f"{place} is in {said}; it was read all the same. Save it as UTF-8.")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        remarks.append(f"{place} has Windows line ends; they were changed.")
+        remarks.append("Windows line ends were changed to plain ones.")
     return text.encode("utf-8", "replace"), remarks
 
 
