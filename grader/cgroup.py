@@ -44,6 +44,7 @@ class Group:
             # v2 gives a group no controllers below one that has processes: then one beside ours.
             places += [(2, place) for place in (mine[""], mine[""].parent)] if "" in mine else []
             for version, place in places:
+                remove_stale(place)
                 if self.make(place / name, FILES[version, controller], value):
                     self.held[controller] = place / name
                     break
@@ -106,3 +107,11 @@ class Group:
     def close(self):
         for folder in list(self.folders):
             self.remove(folder)
+
+
+def remove_stale(place):
+    """Groups of graders that were killed: the kernel lets go of those that are empty."""
+    for folder in place.glob("grade-*-*"):
+        with contextlib.suppress(OSError):
+            if not Path("/proc", folder.name.split("-")[1]).exists():
+                folder.rmdir()

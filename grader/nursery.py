@@ -53,6 +53,7 @@ class Nursery:
 
     def __init__(self, device, submission):
         self.device, self.lock, self.forked = device, threading.Lock(), 0
+        self.living = set()
         self.room = Path(os.path.realpath(tempfile.mkdtemp(prefix="grade-")))
         self.room.chmod(0o711)
         self.scratch = self.room / "scratch"
@@ -116,7 +117,9 @@ class Nursery:
                 socket.send_fds(self.socket, [message], descriptors)
             except OSError as error:
                 raise NurseryFailed(f"the warm process takes no requests: {error.strerror}") from None
-            return self._receive(ANSWER_SECONDS)["pid"]
+            pid = self._receive(ANSWER_SECONDS)["pid"]
+            self.living.add(pid)
+            return pid
 
     def how_it_ended(self, pid):
         """The exit status of a child, negative for a signal, or None while it lives."""
@@ -135,7 +138,9 @@ class Nursery:
             gone = self.ask(op="end", pid=pid)["gone"]
         except NurseryFailed:
             gone = False
-        if not gone:
+        if gone:
+            self.living.discard(pid)
+        else:
             self.close()
 
     def ask(self, **message):
@@ -170,8 +175,11 @@ class Nursery:
         if process := getattr(self, "process", None):
             process.kill()
             process.wait()
+        for pid in () if self.confined else self.living:  # inside, none outlives the warm process
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
         for pid in self.left():
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         self.group.close()
         with contextlib.suppress(RecursionError):

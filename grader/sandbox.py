@@ -20,6 +20,9 @@ from grader import nursery as nurseries
 from grader.confine import outside_paths
 from grader.nursery import NurseryFailed, nursery
 
+READ_BYTES = 1 << 16
+SIGNED = 64  # hexadecimal digits of a signature; a space follows
+NOT_OURS = "something was written to the grader's channel that is no reply of its own"
 REPLY_BYTES = 64 << 20  # of one reply, at most
 LOOK_SECONDS = 0.5  # between two looks at what has been written
 PRINTED_LIMIT = 4000  # characters kept of what a submission prints in one case
@@ -56,7 +59,7 @@ class Child:
         self.module = Path(module)
         self.nursery, self.pid = None, None
         key = os.urandom(32)
-        self.signature, self.replies, self.pending = hmac.new(key, digestmod="sha256"), 0, b""
+        self.signature, self.replies, self.pending = hmac.new(key, digestmod="sha256"), 0, bytearray()
         their_input, self.requests = os.pipe()
         printed, their_output = os.pipe()
         self.channel, their_channel = os.pipe()
@@ -120,7 +123,7 @@ class Child:
 
     def _receive(self, seconds):
         deadline, looked = time.monotonic() + seconds, time.monotonic()
-        while b"\n" not in self.pending:
+        while b"\n" not in self.pending[-READ_BYTES:]:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise ChildFailed("timed out", f"no result within {seconds:g} s")
@@ -129,13 +132,14 @@ class Child:
                 self._look_at_folder()
             if not select.select([self.channel], [], [], min(left, LOOK_SECONDS))[0]:
                 continue
-            chunk = os.read(self.channel, 1 << 16)
+            chunk = os.read(self.channel, READ_BYTES)
             if not chunk:
                 raise ChildFailed("died", self._how_it_ended())
             self.pending += chunk
-            if len(self.pending) > REPLY_BYTES:
-                raise ChildFailed("forged", "something was written to the grader's channel that is no reply of its own")
-        line, self.pending = self.pending.split(b"\n", 1)
+            if len(self.pending) > REPLY_BYTES or self.pending[SIGNED : SIGNED + 1].strip():
+                raise ChildFailed("forged", NOT_OURS)
+        line, _, rest = bytes(self.pending).partition(b"\n")
+        self.pending = bytearray(rest)
         return self._believed(line)
 
     def _believed(self, line):
@@ -145,7 +149,7 @@ class Child:
         signed.update(b"%d " % self.replies + body)
         self.replies += 1
         if not hmac.compare_digest(signed.hexdigest().encode(), said):
-            raise ChildFailed("forged", "something was written to the grader's channel that is no reply of its own")
+            raise ChildFailed("forged", NOT_OURS)
         with contextlib.suppress(ValueError, RecursionError):
             reply = json.loads(body)
             if isinstance(reply, dict) and isinstance(reply.get("status"), str):
