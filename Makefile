@@ -21,7 +21,7 @@ ARGS = $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(P),--problems "$(
        $(if $(TARGETS),--targets "$(TARGETS)") $(if $(filter no,$(COMPILE)),--no-compile)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade show profile report notebooks site site-test test skeletons lint
+.PHONY: help setup doctor grade show profile report notebooks site site-test test skeletons lint
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
@@ -33,6 +33,7 @@ help:
 	@echo "make site-test   the site's own tests, every page looked at in Chromium"
 	@echo "make test        the repository's own tests: the grader graded"
 	@echo "make setup       only set up .venv"
+	@echo "make doctor      what this machine offers: sandbox, GPU, compiler, versions; and what to install"
 	@echo "make skeletons   problems/ from solutions/; files you have edited are kept"
 	@echo "make lint        ruff, as the maintainers run it"
 	@echo
@@ -53,6 +54,9 @@ help:
 
 setup:
 	@python3 grader/environment.py
+
+doctor: $(SETUP)
+	@$(PY) -m grader.doctor
 
 grade: $(SETUP)
 	@$(PY) -m grader $(ARGS)

@@ -172,15 +172,18 @@ class Nursery:
     def close(self):
         """Kill all that is inside, or, without a sandbox, all that can be found of it; remove what it wrote."""
         self.socket.close()
-        if process := getattr(self, "process", None):
+        process = getattr(self, "process", None)
+        if process:
             process.kill()
-            process.wait()
         for pid in () if self.confined else self.living:  # inside, none outlives the warm process
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
         for pid in self.left():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+        if process:  # last: one that traces it would be told of its end before us
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(ANSWER_SECONDS)
         self.group.close()
         with contextlib.suppress(RecursionError):
             shutil.rmtree(self.room, ignore_errors=True)
