@@ -23,6 +23,7 @@ from grader.nursery import NurseryFailed, nursery
 READ_BYTES = 1 << 16
 SIGNED = 64  # hexadecimal digits of a signature; a space follows
 NOT_OURS = "something was written to the grader's channel that is no reply of its own"
+TOO_MUCH = "it took more than {} GiB of memory"
 REPLY_BYTES = 64 << 20  # of one reply, at most
 LOOK_SECONDS = 0.5  # between two looks at what has been written
 PRINTED_LIMIT = 4000  # characters kept of what a submission prints in one case
@@ -170,15 +171,20 @@ class Child:
                     break
                 time.sleep(0.02)
         except NurseryFailed:  # which runs nothing but children of this submission
+            taken = self.nursery.group.memory_kills()
             self.nursery.close()
-            return "it brought down the process that watches over it"
+            return TOO_MUCH.format(self.memory()) if taken else "it brought down the process that watches over it"
         if status is None:
             return "the process closed its channel to the grader"
         if status == -signal.SIGKILL and self.nursery.group.memory_kills():
-            return f"it took more than {nurseries.MEMORY[self.nursery.device] >> 30} GiB of memory"
+            return TOO_MUCH.format(self.memory())
         if status < 0:
             return f"the process was killed by {signal.Signals(-status).name}"
         return f"the process ended itself with exit status {status}"
+
+    def memory(self):
+        """GiB that the submission may take."""
+        return nurseries.MEMORY[self.nursery.device] >> 30
 
     def programs(self):
         """Names of the programs that run for this child now, itself among them."""
