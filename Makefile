@@ -29,7 +29,7 @@ CLASS = $(if $(P),--problems "$(P)") $(if $(DEVICE),--device "$(DEVICE)") $(if $
         $(if $(ROSTER),--roster "$(ROSTER)") $(if $(LANES),--lanes "$(LANES)") $(if $(ENGINE),--engine "$(ENGINE)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade class gradescope show profile report notebooks site site-test test skeletons lint
+.PHONY: help setup doctor grade class gradescope show profile report notebooks site site-test test skeletons lint
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
@@ -43,6 +43,7 @@ help:
 	@echo "make site-test   the site's own tests, every page looked at in Chromium"
 	@echo "make test        the repository's own tests: the grader graded"
 	@echo "make setup       only set up .venv"
+	@echo "make doctor      what this machine offers: sandbox, GPU, compiler, versions; and what to install"
 	@echo "make skeletons   problems/ from solutions/; files you have edited are kept"
 	@echo "make lint        ruff, as the maintainers run it"
 	@echo
@@ -64,6 +65,9 @@ help:
 
 setup:
 	@python3 grader/environment.py
+
+doctor: $(SETUP)
+	@$(PY) -m grader.doctor
 
 grade: $(SETUP)
 	@$(PY) -m grader $(ARGS)

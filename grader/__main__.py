@@ -183,6 +183,10 @@ def main(argv=None):
     except BadArguments as error:
         print(f"grader: {error}", file=sys.stderr)
         return 2
+    from grader import confine
+
+    if warning := confine.warning(request.device):
+        print(warning, file=sys.stderr)
     if options.show:
         from grader import show
 

@@ -3,7 +3,6 @@
 child/compiler.py does the work, in a child of its own for each GPU, within SECONDS and MEMORY.
 """
 
-import contextlib
 import re
 import time
 from dataclasses import asdict, dataclass, field, replace
@@ -51,7 +50,7 @@ def judge(problem, path, targets, ran=True):
     where it cannot, timed out where our limits ended it; where that is our fault, or cannot be known, it is not run.
     """
     try:
-        nursery("compile")  # its start is not the submission's time
+        nursery("compile", path.parent)  # its start is not the submission's time
     except NurseryFailed as failure:
         return Outcome.NOT_RUN, f"not compiled: {failure}", {"compile": []}, ""
     deadline = time.monotonic() + SECONDS
@@ -94,7 +93,7 @@ def attempt(problem, path, entry_point, gpu, seconds):
         reply = child.loading or child.call(request, max(0.1, seconds - (time.monotonic() - started)))
         printed = child.output.take()
     except ChildFailed as failure:
-        return of_lost_child(gpu, failure, seconds, child and at_work(child.pid))
+        return of_lost_child(gpu, failure, seconds, child and at_work(child))
     finally:
         if child:
             child.close()
@@ -113,14 +112,9 @@ def of_lost_child(gpu, failure, seconds, program):
     return Attempt(gpu.target, unknown=str(failure))
 
 
-def at_work(group):
-    """A name for ptxas where one runs in this process group, else an empty string."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            name, _, rest = stat.read_text().rpartition(")")
-            if "(ptxas" in name and int(rest.split()[2]) == group:
-                return "ptxas, NVIDIA's assembler,"
-    return ""
+def at_work(child):
+    """A name for ptxas where one runs for this child, else an empty string."""
+    return "ptxas, NVIDIA's assembler," if any("ptxas" in name for name in child.programs()) else ""
 
 
 def lost(gpu, error, outcome):

@@ -133,6 +133,7 @@ class ProblemGrader:
         placed = how.placed(case, self.request.seed)
         try:
             reply = self.ask(how, case, placed)
+            outputs = self.outputs(reply, placed)
         except ChildFailed as failure:
             return self.child_failed(case, failure)
         printed = self.child.output.take()
@@ -140,7 +141,6 @@ class ProblemGrader:
             if reply.get("broken") or self.child.loading:
                 self.close()
             return self.result(case, *verdict.of_exception(reply, self.problem), printed=printed)
-        outputs = self.child.folder / "outputs.bin"
         judged = how.judged(self.problem, case, placed, reply, outputs, self.request.device)
         return self.result(case, *judged, printed=printed)
 
@@ -152,8 +152,20 @@ class ProblemGrader:
         if self.child.loading:
             return self.child.loading
         folder, device = self.child.folder, self.request.device
-        request = how.request(self.problem, self.path, case, placed, folder, device)
-        return self.child.call(request, self.seconds)
+        self.asked = how.request(self.problem, self.path, case, placed, folder, device)
+        return self.child.call(self.asked, self.seconds)
+
+    def outputs(self, reply, placed):
+        """The file with the bytes that came back, where the request has any."""
+        if reply["status"] == "raised" or "outputs" not in reply:
+            return None
+        try:
+            size = verdict.bytes_of(reply["outputs"], self.request.device)
+        except (AttributeError, KeyError, TypeError):  # no worker of ours describes its outputs so
+            raise ChildFailed("forged", "a reply came that is not the grader's own") from None
+        if "inputs" in self.asked:
+            size += sum(tensor.base.nbytes for tensor in placed)
+        return self.child.returned("outputs.bin", size)
 
     def child_failed(self, case, failure):
         printed, line = failure.printed, failure.line
@@ -166,6 +178,9 @@ class ProblemGrader:
             at = f" It was at {self.problem.module}:{line}." if line else ""
             hint = " Does every loop end, and does it step by a whole tile?"
             return self.result(case, Outcome.TIMED_OUT, f"Stopped: {failure}.{at}{hint}", printed=printed)
+        if failure.how == "forged":
+            sentence = f"Your code reached for the grader: {failure}. Nothing that came with it counts."
+            return self.result(case, Outcome.CRASHED, sentence, printed=printed)
         hint = " Does a pointer leave its tensor?" if "SIGSEGV" in str(failure) else ""
         return self.result(case, Outcome.CRASHED, f"Your code did not return: {failure}.{hint}", printed=printed)
 

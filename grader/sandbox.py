@@ -1,25 +1,39 @@
-"""A child process that runs one submitted module and can hurt nobody: its own group, limits on time and output."""
+"""A child process that runs one submitted module and can hurt nobody: asked, timed, heard and ended here.
+
+Where it runs, and what it may see and take, is the matter of nursery.py, confine.py and child/limits.py.
+"""
 
 import contextlib
+import hmac
 import json
 import os
 import re
 import select
+import shutil
 import signal
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
+from grader import nursery as nurseries
+from grader.confine import outside_paths
 from grader.nursery import NurseryFailed, nursery
 
+READ_BYTES = 1 << 16
+SIGNED = 64  # hexadecimal digits of a signature; a space follows
+NOT_OURS = "something was written to the grader's channel that is no reply of its own"
+TOO_MUCH = "it took more than {} GiB of memory"
+REPLY_BYTES = 64 << 20  # of one reply, at most
+LOOK_SECONDS = 0.5  # between two looks at what has been written
 PRINTED_LIMIT = 4000  # characters kept of what a submission prints in one case
 LIVE = set()  # children that run now: what Ctrl-C must not leave behind
 
 
 class ChildFailed(Exception):
-    """The child gave no reply: `how` is "timed out" or "died", the text a sentence about it.
+    """The child gave no reply: `how` is "timed out", "died" or "forged", the text a sentence about it.
+
+    forged: what came is not of the grader's worker; the module wrote it, or changed the worker.
 
     printed and line: what it had printed, and where it was, where it failed before there was a Child to ask.
     """
@@ -37,35 +51,33 @@ class Child:
     """One module in a process of its own; ask it with `call`, and close it with the `with` statement.
 
     gpu: plain data of the GPU that it compiles for, where `device` is "compile".
+    folder: files put there are in the child's current folder when it gets the next request.
     After start, `loading` is None where the module was loaded, else the reply that says why it was not.
     Raises WorkerBroken when the grader's own part fails, ChildFailed when the module hangs or dies while it loads.
     """
 
     def __init__(self, module, entry_point, arguments, device, load_seconds, gpu=None):
         self.module = Path(module)
-        self.scratch = tempfile.TemporaryDirectory(prefix="grade-")
-        self.folder = Path(self.scratch.name)
+        self.nursery, self.pid = None, None
+        key = os.urandom(32)
+        self.signature, self.replies, self.pending = hmac.new(key, digestmod="sha256"), 0, bytearray()
         their_input, self.requests = os.pipe()
         printed, their_output = os.pipe()
         self.channel, their_channel = os.pipe()
         theirs = [their_input, their_output, their_channel]
         setup = {
             "module": str(module), "entry_point": entry_point, "arguments": list(arguments), "device": device,
-            "folder": str(self.folder), "submission": str(Path(module).parent), "sys_path": outside_paths(),
-            "gpu": gpu,
+            "submission": str(Path(module).parent), "sys_path": outside_paths(), "gpu": gpu, "key": key.hex(),
         }  # fmt: skip
         try:
-            self.nursery = nursery(device)
-            self.pid = self.nursery.fork(setup, theirs)
+            self.start(setup, theirs)
         except (NurseryFailed, OSError) as failure:
             for descriptor in (self.requests, printed, self.channel):
                 os.close(descriptor)
-            self.scratch.cleanup()
             raise WorkerBroken(str(failure)) from None
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
-        self.pending = b""
         self.output = Output(os.fdopen(printed, "rb", buffering=0))
         LIVE.add(self)
         try:
@@ -77,10 +89,32 @@ class Child:
             self.close()
             raise
 
+    def start(self, setup, descriptors):
+        """Have the child forked; where an earlier child of the submission broke the warm process, by a new one."""
+        for attempt in range(2):
+            self.nursery = nursery(setup["device"], self.module.parent)
+            used = self.nursery.forked
+            try:
+                self.scratch = self.nursery.folder()
+                self.folder = Path(tempfile.mkdtemp(dir=self.nursery.room))
+                self.pid = self.nursery.fork(setup | {"folder": str(self.scratch)}, descriptors)
+                return
+            except (NurseryFailed, OSError):
+                self.nursery.close()
+                if attempt or not used:
+                    raise
+
     def call(self, request, seconds):
         """The reply to one request; raises ChildFailed when none comes within `seconds` or the child dies."""
+        for file in self.folder.iterdir():  # moved there: written in place, a link of theirs would lead us elsewhere
+            file.chmod(0o644)
+            with contextlib.suppress(OSError):  # they removed the folder: the worker will say so
+                os.replace(file, self.scratch / file.name)
         self._send(**request)
-        return self._receive(seconds)
+        reply = self._receive(seconds)
+        if reply.get("status") not in ("returned", "raised"):
+            raise ChildFailed("forged", "a reply came that is not the grader's own")
+        return reply
 
     def _send(self, **message):
         with contextlib.suppress(BrokenPipeError):  # a dead child is noticed when its reply is awaited
@@ -89,34 +123,93 @@ class Child:
                 data = data[os.write(self.requests, data) :]
 
     def _receive(self, seconds):
-        deadline = time.monotonic() + seconds
-        while b"\n" not in self.pending:
+        deadline, looked = time.monotonic() + seconds, time.monotonic()
+        while b"\n" not in self.pending[-READ_BYTES:]:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.channel], [], [], left)[0]:
+            if left <= 0:
                 raise ChildFailed("timed out", f"no result within {seconds:g} s")
-            chunk = os.read(self.channel, 1 << 16)
+            if time.monotonic() > looked + LOOK_SECONDS:
+                looked = time.monotonic()
+                self._look_at_folder()
+            if not select.select([self.channel], [], [], min(left, LOOK_SECONDS))[0]:
+                continue
+            chunk = os.read(self.channel, READ_BYTES)
             if not chunk:
                 raise ChildFailed("died", self._how_it_ended())
             self.pending += chunk
-        line, self.pending = self.pending.split(b"\n", 1)
-        return json.loads(line)
+            if len(self.pending) > REPLY_BYTES or self.pending[SIGNED : SIGNED + 1].strip():
+                raise ChildFailed("forged", NOT_OURS)
+        line, _, rest = bytes(self.pending).partition(b"\n")
+        self.pending = bytearray(rest)
+        return self._believed(line)
+
+    def _believed(self, line):
+        """The reply in this line, where the worker signed it as the next one; raises ChildFailed."""
+        said, _, body = line.partition(b" ")
+        signed = self.signature.copy()
+        signed.update(b"%d " % self.replies + body)
+        self.replies += 1
+        if not hmac.compare_digest(signed.hexdigest().encode(), said):
+            raise ChildFailed("forged", NOT_OURS)
+        with contextlib.suppress(ValueError, RecursionError):
+            reply = json.loads(body)
+            if isinstance(reply, dict) and isinstance(reply.get("status"), str):
+                return reply
+        raise ChildFailed("forged", "a reply came that is not the grader's own")
+
+    def _look_at_folder(self):
+        """Raise ChildFailed where the submission fills the disk."""
+        if written(self.nursery.scratch) > nurseries.FOLDER_BYTES:
+            raise ChildFailed("died", f"it wrote more than {nurseries.FOLDER_BYTES >> 30} GiB of files")
 
     def _how_it_ended(self):
-        for _ in range(50):
-            status = self.nursery.how_it_ended(self.pid)
-            if status is not None:
-                break
-            time.sleep(0.02)
+        status = None
+        try:
+            for _ in range(50):
+                status = self.nursery.how_it_ended(self.pid)
+                if status is not None:
+                    break
+                time.sleep(0.02)
+        except NurseryFailed:  # which runs nothing but children of this submission
+            taken = self.nursery.group.memory_kills()
+            self.nursery.close()
+            return TOO_MUCH.format(self.memory()) if taken else "it brought down the process that watches over it"
         if status is None:
             return "the process closed its channel to the grader"
+        if status == -signal.SIGKILL and self.nursery.group.memory_kills():
+            return TOO_MUCH.format(self.memory())
         if status < 0:
             return f"the process was killed by {signal.Signals(-status).name}"
         return f"the process ended itself with exit status {status}"
 
+    def memory(self):
+        """GiB that the submission may take."""
+        return nurseries.MEMORY[self.nursery.device] >> 30
+
+    def programs(self):
+        """Names of the programs that run for this child now, itself among them."""
+        with contextlib.suppress(NurseryFailed):
+            return self.nursery.programs(self.pid)
+        return []
+
+    def returned(self, name, size):
+        """The file that the child wrote beside its reply, moved out of its reach; raises ChildFailed without one.
+
+        size: the bytes that it must have. A link or a device there would have us read what the child may not.
+        """
+        kept = self.nursery.room / f"{self.scratch.name}-{name}"
+        try:
+            os.replace(self.scratch / name, kept)
+            if kept.is_symlink() or not kept.is_file() or kept.stat().st_size != size:
+                raise OSError
+        except OSError:
+            raise ChildFailed("forged", f"the worker's file {name} was taken away or exchanged") from None
+        return kept
+
     def where(self):
         """The innermost line of the module that runs now, or None; what the child had printed stays in `output`."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(self.pid, signal.SIGUSR1)
+        with contextlib.suppress(NurseryFailed):
+            self.nursery.signal(self.pid, signal.SIGUSR1)
             time.sleep(0.3)
         with self.output.lock:
             printed = self.output.kept.decode(errors="replace")
@@ -129,16 +222,17 @@ class Child:
         return int(found.group(1)) if found else None
 
     def close(self):
-        """Kill the whole process group and remove the scratch folder."""
+        """Kill the child and all that came of it, and remove the scratch folder."""
         if self not in LIVE:
             return
         LIVE.discard(self)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        self.nursery.end(self.pid)
         self.output.stop()
         os.close(self.requests)
         os.close(self.channel)
-        self.scratch.cleanup()
+        with contextlib.suppress(RecursionError):
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self):
         return self
@@ -183,7 +277,17 @@ class Output:
             self.stream.close()
 
 
-def outside_paths():
-    """Where the child finds torch and triton: this process's path without the grader's own root."""
-    root = Path(__file__).resolve().parent.parent
-    return [entry for entry in sys.path if entry and Path(entry).resolve() != root]
+def written(folder):
+    """Bytes of all files below this folder, as far as they can be seen."""
+    total, folders = 0, [folder]
+    while folders:
+        try:
+            entries = list(os.scandir(folders.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                total += entry.stat(follow_symlinks=False).st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+    return total

@@ -191,6 +191,12 @@ def wrong_form(problem, case, reply, device):
     return None
 
 
+def bytes_of(described, device):
+    """How many bytes child/outputs.py writes of outputs that it describes so."""
+    written = [words for words in described if words["plain"] and words["device"] == device]
+    return sum(math.prod(words["shape"]) * getattr(torch, words["dtype"]).itemsize for words in written)
+
+
 def read_outputs(path, reply, placed):
     """The returned tensors, and the buffers of q, k and v as they are now, from the child's raw bytes."""
     data = bytearray(path.read_bytes())

@@ -1,23 +1,27 @@
 """Inside the child: load one module, run cases on it, hand raw tensors back. Knows no answers.
 
 Started as `python -I worker.py SOCKET DEVICE` by nursery.py: imports what every submission needs, then forks a child
-for each module that it is asked to serve. A child gets its requests as JSON lines on standard input and replies with
-JSON lines on a descriptor of its own; tensors travel as raw bytes in files of its scratch folder, the current folder.
+for each module that it is asked to serve. A child gets its requests as JSON lines on one descriptor and replies with
+signed JSON lines on another; tensors travel as raw bytes in files of its scratch folder, the current folder.
 """
 
 import contextlib
 import faulthandler
+import fcntl
+import hmac
 import importlib.util
 import inspect
 import json
 import linecache
 import os
+import random
 import re
 import signal
 import socket
 import sys
 import time
 import traceback
+import types
 
 WATCHES = {}  # the stopwatch of each device, once one was needed
 
@@ -27,6 +31,8 @@ def nursery(control, device):
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, here)
     try:
+        import kin  # noqa: F401
+        import limits
         import numpy
         import torch
         import without_gpu
@@ -58,34 +64,69 @@ def nursery(control, device):
         return
     sys.path.remove(here)
     torch.set_num_threads(1)
+    limits.guard()
     answer(control, status="ready")
-    ended = {}
+    serve_grader(control)
+
+
+def serve_grader(control):
+    """Answer what the grader asks, until it closes its end."""
+    ended, living = {}, set()
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 3)
         while message and not message.endswith(b"\n"):
             message += control.recv(1 << 16)
         if not message:
             return
-        request = json.loads(message)
-        reap(ended)
-        if request["op"] == "status":
-            answer(control, status=ended.get(request["pid"]))
-            continue
-        pid = os.fork()
-        if pid == 0:
-            control.close()
-            become_child(request, descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        answer(control, pid=pid)
+        request, message = json.loads(message), None  # a child's key stands in it
+        reap(ended, living)
+        answer(control, **ASKED[request["op"]](control, request, descriptors, ended, living))
+
+
+def fork(control, request, descriptors, ended, living):
+    pid = os.fork()
+    if pid == 0:
+        control.close()
+        become_child(request, descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    living.add(pid)
+    return {"pid": pid}
+
+
+def status(control, request, descriptors, ended, living):
+    return {"status": ended.get(request["pid"])}
+
+
+def send_signal(control, request, descriptors, ended, living):
+    if request["pid"] in living:
+        os.kill(request["pid"], request["number"])
+    return {}
+
+
+def programs(control, request, descriptors, ended, living):
+    import kin
+
+    return {"programs": list(kin.of_child(request["pid"], living - {request["pid"]}).values())}
+
+
+def end(control, request, descriptors, ended, living):
+    import kin
+
+    gone = kin.end(request["pid"], living - {request["pid"]})
+    reap(ended, living)
+    return {"gone": gone}
+
+
+ASKED = {"fork": fork, "status": status, "signal": send_signal, "programs": programs, "end": end}
 
 
 def answer(control, **message):
     control.sendall(json.dumps(message).encode() + b"\n")
 
 
-def reap(ended):
-    """Note how the children ended that have ended: {process number: exit status, negative for a signal}."""
+def reap(ended, living):
+    """Note how those ended that have ended: {process number: exit status, negative for a signal}."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -94,21 +135,27 @@ def reap(ended):
         if pid == 0:
             return
         ended[pid] = os.waitstatus_to_exitcode(status)
+        living.discard(pid)
 
 
 def become_child(setup, descriptors):
     """In the forked process: its own group, its own folder and descriptors; serves one module, and never returns."""
+    import limits
+
     status = 1
     try:
         os.setsid()
-        os.chdir(setup["folder"])
-        requests, output, channel = descriptors
+        requests, output, channel = map(hidden, descriptors)
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
+        limits.hold(setup["limits"])
+        os.chdir(setup["folder"])
         faulthandler.enable()
         faulthandler.register(signal.SIGUSR1)  # the grader asks where a case hangs before it ends it
-        serve(setup, os.fdopen(requests, "r"), os.fdopen(channel, "w", buffering=1))
+        reply = signing(channel, setup.pop("key"))
+        sys.modules["__main__"] = types.ModuleType("__main__")  # the worker's own names are none of the module's
+        serve(setup, os.fdopen(requests, "rb"), reply)
         status = 0
     except BaseException:
         traceback.print_exc()
@@ -116,18 +163,42 @@ def become_child(setup, descriptors):
         os._exit(status)
 
 
-def serve(setup, requests, channel):
+def hidden(descriptor):
+    """The same under a number that cannot be guessed, and not for programs that the module starts."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().randrange(100, 800))
+    os.close(descriptor)
+    return moved
+
+
+def signing(channel, key):
+    """The function that sends a reply, signed: what others write to the channel is seen to be no reply.
+
+    The signature counts the replies, so that none can be sent again. A module that finds this function by walking the
+    frames of its callers can forge what was measured in its own process, never the values: those are compared outside.
+    """
+    write, copy, dumps = os.write, hmac.new(bytes.fromhex(key), digestmod="sha256").copy, json.dumps
+    count, key = 0, None
+
+    def reply(**message):
+        nonlocal count
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        body, signed = dumps(message).encode(), copy()
+        signed.update(b"%d " % count + body)
+        count += 1
+        line = signed.hexdigest().encode() + b" " + body + b"\n"
+        while line:
+            line = line[write(channel, line) :]
+
+    return reply
+
+
+def serve(setup, requests, reply):
     """Load the module, then answer requests until there are no more."""
     import extras
 
     sys.path[:] = [*setup["sys_path"], setup["submission"]]
-
-    def reply(**message):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        channel.write(json.dumps(message) + "\n")
-        channel.flush()
-
     try:
         if setup["device"] == "compile":
             sys.modules["compiler"].get_ready(setup["folder"])

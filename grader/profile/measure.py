@@ -12,9 +12,10 @@ from pathlib import Path
 
 from grader import inputs, verdict
 from grader.asking import describe_inputs, write_inputs
+from grader.confine import outside_paths
 from grader.profile import counters, ncu
 from grader.profile.ncu import NcuFailed
-from grader.sandbox import Output, outside_paths
+from grader.sandbox import Output
 
 PROGRAM = Path(__file__).parent.parent / "child" / "profiled.py"
 SECONDS = 300.0  # to compile, to warm up, and to replay each launch about ten times

@@ -1,0 +1,50 @@
+"""In the warm process: the processes that come of its children, found and ended, whatever group they moved to."""
+
+import contextlib
+import os
+import signal
+import time
+
+ROUNDS = 200  # of killing; a bomb is stopped by the limit on processes, so that each round leaves fewer
+
+
+def table():
+    """{process number: (parent, group, name)} of all that live; zombies are dead."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", errors="replace") as file:
+                    said, _, rest = file.read().rpartition(")")
+            except OSError:
+                continue
+            state, parent, group = rest.split()[:3]
+            if state not in "ZX":
+                found[int(name)] = int(parent), int(group), said.partition("(")[2]
+    return found
+
+
+def of_child(pid, children):
+    """Names by number of the processes that came of the child `pid`: below it, in its group, or orphans.
+
+    children: the other children, which live on; an orphan is a child of this process that it never made.
+    """
+    processes = table()
+    kin = {p for p, (parent, group, _) in processes.items() if p == pid or group == pid}
+    kin |= {p for p, (parent, _, _) in processes.items() if parent == os.getpid() and p not in children}
+    while below := {p for p, (parent, _, _) in processes.items() if parent in kin} - kin:
+        kin |= below
+    return {p: processes[p][2] for p in kin}
+
+
+def end(pid, children):
+    """Kill the child and all that came of it; True where nothing of it is left."""
+    for _ in range(ROUNDS):
+        left = of_child(pid, children)
+        if not left:
+            return True
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.002)
+    return False

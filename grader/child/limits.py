@@ -1,0 +1,51 @@
+"""In the forked child, before a line of the submission runs: what it may take, and who it is."""
+
+import contextlib
+import ctypes
+import os
+import resource
+
+DUMPABLE, SUBREAPER = 4, 36  # of prctl
+
+
+def prctl(option, value):
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def guard():
+    """Of the warm process: nobody reads its memory or traces it, and orphans of its children come to it."""
+    prctl(DUMPABLE, 0)
+    prctl(SUBREAPER, 1)
+
+
+def hold(limits):
+    """Of the child: no more than this of each thing, and no way back; of its own memory it may read all.
+
+    limits: {"memory_bytes": or None, "file_bytes", "processes", "files", "uid": or None}.
+    """
+    memory = limits["memory_bytes"]
+    if memory is not None:  # what torch maps at its import is not the submission's
+        most(resource.RLIMIT_AS, mapped() + memory)
+    most(resource.RLIMIT_FSIZE, limits["file_bytes"])
+    most(resource.RLIMIT_NOFILE, limits["files"])
+    most(resource.RLIMIT_CORE, 0)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # where memory runs out, the submission goes first
+    if limits["uid"] is not None:
+        os.setgroups([])
+        os.setresgid(limits["uid"], limits["uid"], limits["uid"])
+        os.setresuid(limits["uid"], limits["uid"], limits["uid"])
+    most(resource.RLIMIT_NPROC, limits["processes"])
+    prctl(DUMPABLE, 1)
+
+
+def most(kind, value):
+    _, hard = resource.getrlimit(kind)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def mapped():
+    """Bytes of this process's address space."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()

@@ -1,0 +1,417 @@
+"""What a submission tries against the machine, the grader and its own process, and what comes of it.
+
+Each attack is tried in both forms: inside bubblewrap, and with the plain limits that are left where it is missing.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from grader import assignment, cgroup, confine, nursery
+from grader.result import Outcome
+from grader.tests.support import ROOT, grade_text, running, solution
+
+BUBBLEWRAP, PLAIN = "bubblewrap", "plain"
+FORMS = (BUBBLEWRAP, PLAIN)
+BODY = "def naive_attention(q, k, v, is_causal=False):\n"
+CASE = ["one token"]
+
+
+def is_another_user(attempt):
+    """True where the children are not root, or not what the grader is."""
+    return os.geteuid() != 0 or nursery.nursery("cpu", attempt.folder).uid is not None
+
+
+@pytest.fixture(scope="module")
+def rooms(tmp_path_factory):
+    """A folder for each form, all of whose submissions share a warm process with little memory."""
+    before, memory = nursery.SHARED[:], dict(nursery.MEMORY)
+    folders = {form: tmp_path_factory.mktemp(form) for form in FORMS}
+    for folder in folders.values():
+        folder.chmod(0o755)
+    nursery.SHARED[:] = folders.values()
+    nursery.MEMORY["cpu"] = 2 << 30
+    yield folders
+    nursery.SHARED[:], nursery.MEMORY["cpu"] = before, memory["cpu"]
+
+
+@pytest.fixture(params=FORMS)
+def form(request, rooms, monkeypatch):
+    if request.param == PLAIN:
+        monkeypatch.setenv(confine.SWITCH, "none")
+    elif why := confine.refused():
+        pytest.skip(why)
+    return request.param
+
+
+@pytest.fixture
+def attempt(form, rooms, tmp_path, monkeypatch):
+    """Grade P1's solution with these lines at the beginning of its function, or of its module."""
+    folder = rooms[form] / tmp_path.name
+    folder.mkdir(mode=0o755)
+    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 6.0)
+
+    def grade(lines, at_top="", right=True, names=CASE):
+        source = solution("p1") if right else BODY + "    return q * 0, q[..., 0].float()\n"
+        start = source.index("(", source.index("def naive_attention"))
+        body = source.index(":\n", start) + 2
+        if source[body:].lstrip().startswith('"""'):
+            body = source.index('"""', source.index('"""', body) + 3) + 4
+        inside = "".join(f"    {line}\n" for line in lines.splitlines())
+        results = grade_text(folder, "p1", at_top + "\n" + source[:body] + inside + source[body:], names=names)
+        return results[0] if names == CASE else results
+
+    grade.folder = folder
+    return grade
+
+
+def only_in_bubblewrap(form, what):
+    if form == PLAIN:
+        pytest.skip(f"plain limits do not protect {what}; the warning says so")
+
+
+# What it can see ------------------------------------------------------------------------------------------------------
+
+HIDDEN = {
+    "the solutions": ROOT / "solutions" / "p1_naive_attention.py",
+    "the grader's sources": ROOT / "grader" / "grading.py",
+    "the home folder": next((place for place in Path.home().glob(".*rc") if place.is_file()), Path.home()),
+    "the passwords": Path("/etc/shadow"),
+    "the repository's history": ROOT / ".git",
+}
+
+
+@pytest.mark.parametrize("what", HIDDEN)
+def test_is_not_there(what, form, attempt):
+    only_in_bubblewrap(form, what)
+    place = HIDDEN[what]
+    assert place.exists()
+    result = attempt(f"import os\nraise ValueError('seen: %s' % os.access({str(place)!r}, os.R_OK))")
+    assert result.outcome is Outcome.CRASHED and "seen: False" in result.sentence, result
+
+
+def test_results_are_not_there(form, attempt, tmp_path):
+    only_in_bubblewrap(form, "results.json")
+    results = tmp_path / "results.json"
+    results.write_text("{}")
+    result = attempt(f"open({str(results)!r}, 'w').write('100 points')")
+    assert "FileNotFoundError" in result.sentence and results.read_text() == "{}"
+
+
+def test_nothing_else_of_the_folder_above_is_there(form, attempt):
+    only_in_bubblewrap(form, "the repository")
+    result = attempt(f"import os\nraise ValueError(sorted(os.listdir({str(ROOT / 'grader')!r})))")
+    assert "ValueError" in result.sentence and "['child']" in result.sentence, result.sentence
+
+
+def test_the_submission_is_read_only(form, attempt):
+    if form == PLAIN and not (os.geteuid() == 0 and is_another_user(attempt)):
+        pytest.skip("with plain limits the child is the user whose folder it is")
+    result = attempt("open(__file__, 'a').write('# more')")
+    assert (
+        result.outcome is Outcome.CRASHED
+        and "# more" not in (attempt.folder / "p1_naive_attention.py").read_text()[-9:]
+    )
+    assert "Read-only" in result.sentence or "Permission denied" in result.sentence
+
+
+def test_the_grader_is_not_seen_and_cannot_be_killed(form, attempt):
+    only_in_bubblewrap(form, "the grader's process")
+    result = attempt(f"import os\nos.kill({os.getpid()}, 9)")
+    assert "ProcessLookupError" in result.sentence
+    result = attempt("import os\nraise ValueError([n for n in os.listdir('/proc') if n.isdigit()])")
+    assert len(result.sentence.split("[")[-1].split(",")) <= 4, result.sentence
+
+
+def test_there_is_no_network(form, attempt):
+    only_in_bubblewrap(form, "the network")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        result = attempt(f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 2)")
+    assert result.outcome is Outcome.CRASHED and "refused" in result.sentence.lower(), result.sentence
+
+
+def test_it_is_not_root(form, attempt):
+    if form == PLAIN and not is_another_user(attempt):
+        pytest.skip("Python lies where only root may read it: the child stays root")
+    result = attempt("import os\nraise ValueError('root: %s' % (0 in os.getresuid() + os.getresgid()))")
+    assert "root: False" in result.sentence, result.sentence
+
+
+def test_its_environment_is_small(form, attempt, monkeypatch):
+    monkeypatch.setenv("A_TOKEN", "secret")
+    result = attempt("import os\nraise ValueError(sorted(os.environ))")
+    assert "A_TOKEN" not in result.sentence and "TRITON_CACHE_DIR" in result.sentence
+
+
+# The warm process -----------------------------------------------------------------------------------------------------
+
+
+def test_the_warm_process_cannot_be_killed(form, attempt):
+    """Where it can be, as the same user without a sandbox, that is the submission's fault and costs no other case."""
+    lines = (
+        "if q.shape[2] == 1:\n    import os, time\n    try: os.kill(os.getppid(), 9)\n    except OSError: pass\n"
+        "    time.sleep(1)\n    raise ValueError('lives')"
+    )
+    results = attempt(lines, names=["one token", "whole tiles"])
+    outcomes = {result.case: result for result in results}
+    assert outcomes["one token"].outcome is Outcome.CRASHED and outcomes["whole tiles"].outcome is Outcome.PASSED
+    if form == BUBBLEWRAP:
+        assert "lives" in outcomes["one token"].sentence
+
+
+def test_who_kills_the_warm_process_and_itself_has_crashed(form, attempt):
+    lines = "if q.shape[2] == 1:\n    import os\n    os.kill(os.getppid(), 9)\n    os._exit(0)"
+    results = attempt(lines, names=["one token", "whole tiles"])
+    assert {result.case: result.outcome for result in results} == {
+        "one token": Outcome.CRASHED, "whole tiles": Outcome.PASSED,
+    }  # fmt: skip
+
+
+def test_the_warm_process_cannot_be_traced(form, attempt):
+    if form == PLAIN and not is_another_user(attempt):
+        pytest.skip("the child stays root, whom nothing here keeps from tracing")
+    lines = (
+        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "attached = libc.ptrace(16, os.getppid(), None, None)\n"
+        "try: read = bool(open('/proc/%d/mem' % os.getppid(), 'rb'))\nexcept OSError: read = False\n"
+        "raise ValueError('traced: %s, read: %s' % (attached == 0, read))"
+    )
+    assert "traced: False, read: False" in attempt(lines).sentence
+
+
+# What it leaves behind ------------------------------------------------------------------------------------------------
+
+LINGER = {
+    "a child": "subprocess.Popen(['sleep', '{}'])",
+    "a session of its own": "subprocess.Popen(['sleep', '{}'], start_new_session=True)",
+    "a daemon": "subprocess.run(['sh', '-c', 'setsid setsid sleep {} >/dev/null 2>&1 &'], start_new_session=True)",
+    "a double fork": (
+        "pid = os.fork()\nif pid == 0:\n    os.setsid()\n    if os.fork() == 0: os.execvp('sleep', ['sleep', '{}'])\n"
+        "    os._exit(0)\nos.waitpid(pid, 0)"
+    ),
+    "one that ignores signals": (
+        "subprocess.Popen(['sleep', '{}'], preexec_fn=lambda: [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)])"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", LINGER)
+@pytest.mark.parametrize("ending", ["", "os._exit(3)", "while True: pass"])
+def test_no_process_is_left(how, ending, form, attempt, monkeypatch):
+    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 1.5)
+    seconds = f"7{list(LINGER).index(how)}{FORMS.index(form)}.{len(ending)}{os.getpid()}"
+    result = attempt(f"import os, signal, subprocess\n{LINGER[how].format(seconds)}\n{ending}")
+    expected = {"": Outcome.PASSED, "os._exit(3)": Outcome.CRASHED, "while True: pass": Outcome.TIMED_OUT}[ending]
+    assert result.outcome is expected, result
+    assert not running(f"sleep {seconds}")
+
+
+# Bombs ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fork_bomb(form, attempt, monkeypatch):
+    limited = "pids" in nursery.nursery("cpu", attempt.folder).group.held
+    if form == PLAIN and not limited and not is_another_user(attempt):
+        pytest.skip("root's processes are limited by a control group alone, and none can be made here")
+    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 2.0)
+    before = len(list(Path("/proc").glob("[0-9]*")))
+    result = attempt("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass")
+    assert result.outcome in (Outcome.TIMED_OUT, Outcome.CRASHED), result
+    for _ in range(100):
+        if len(list(Path("/proc").glob("[0-9]*"))) < before + 30:
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("the bomb goes on")
+    assert attempt("").outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize(
+    "take",
+    ["bytearray(b'x') * (1 << 26)", "__import__('torch').ones(1 << 24)", "__import__('mmap').mmap(-1, 1 << 26)"],
+    ids=["bytes", "tensors", "shared pages"],
+)
+def test_a_memory_bomb(take, form, attempt, monkeypatch):
+    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 30.0)
+    fill = "kept[-1][::4096] = b'x' * len(kept[-1][::4096])" if "mmap" in take else "pass"
+    result = attempt(f"kept = []\nwhile True:\n    kept.append({take})\n    {fill}")
+    assert result.outcome is Outcome.CRASHED, result
+    assert any(words in result.sentence for words in ("2 GiB of memory", "MemoryError", "allocate memory")), (
+        result.sentence
+    )
+    assert attempt("").outcome is Outcome.PASSED
+
+
+def test_a_huge_file(form, attempt):
+    result = attempt("with open('big', 'wb') as file: file.truncate(2 << 30)")
+    assert result.outcome is Outcome.CRASHED and "File too large" in result.sentence
+
+
+def test_many_files(form, attempt, monkeypatch):
+    monkeypatch.setattr(nursery, "FOLDER_BYTES", 64 << 20)
+    lines = "import itertools, time\nfor n in itertools.count():\n    open(str(n), 'wb').write(bytes(1 << 22))"
+    result = attempt(lines + "\n    time.sleep(0.02)")
+    assert result.outcome is Outcome.CRASHED and "of files" in result.sentence, result
+    assert not list(nursery.nursery("cpu", attempt.folder).scratch.glob("case-*"))
+
+
+def test_a_flood_of_output(form, attempt):
+    result = attempt("import os\nfor n in range(4000): os.write(1, b'x' * 65536)\nraise ValueError('done')")
+    assert "done" in result.sentence and len(result.printed) < 9000 and "more bytes not shown" in result.printed
+
+
+@pytest.mark.parametrize("wait", ["import time; time.sleep(1e6)", "import signal; signal.pause()", "while True: pass"])
+def test_waiting_forever(wait, form, attempt, monkeypatch):
+    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 1.0)
+    assert attempt(wait).outcome is Outcome.TIMED_OUT
+
+
+# Replies that are not the worker's ------------------------------------------------------------------------------------
+
+FORGED = '{"status": "returned", "seconds": 0.1, "several": true, "outputs": []}'
+
+
+@pytest.mark.parametrize("ending", ["", "\\n"])
+def test_writing_to_every_descriptor(ending, form, attempt):
+    lines = f"import os\nfor n in range(3, 1024):\n    try: os.write(n, b'{FORGED}{ending}')\n    except OSError: pass"
+    result = attempt(lines)
+    assert result.outcome is Outcome.CRASHED, result
+    assert "reached for the grader: something was written to the grader's channel" in result.sentence
+
+
+def test_a_signed_line_of_another_key(form, attempt):
+    line = "0" * 64 + " " + FORGED + "\\n"
+    result = attempt(f"import os\nfor n in range(3, 1024):\n    try: os.write(n, b'{line}')\n    except OSError: pass")
+    assert result.outcome is Outcome.CRASHED and "reached for the grader" in result.sentence
+
+
+def test_a_flood_of_the_channel(form, attempt, monkeypatch):
+    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 30.0)
+    for junk in ("b'x' * 65536", "(b'x' * 64 + b' ') * 1000"):
+        lines = (
+            f"import os\nwhile True:\n  for n in range(100, 900):\n    try: os.write(n, {junk})\n    except OSError: 0"
+        )
+        result = attempt(lines)
+        assert result.outcome is Outcome.CRASHED and "reached for the grader" in result.sentence
+
+
+def test_stdout_is_no_channel(form, attempt):
+    result = attempt(f"print('{FORGED}', flush=True)", right=False)
+    assert result.outcome is Outcome.WRONG and "returned" in result.printed
+
+
+@pytest.mark.parametrize("ending", ["os._exit(0)", "raise SystemExit(0)", "os.kill(os.getpid(), 9)"])
+def test_atexit_and_finalizers(ending, form, attempt):
+    lines = (
+        "import atexit, os, weakref\n"
+        f"def forge():\n    for n in (0, 1, 2, *range(3, 256)):\n        try: os.write(n, b'{FORGED}\\n')\n"
+        "        except OSError: pass\n"
+        f"atexit.register(forge); weakref.finalize(q, forge)\n{ending}"
+    )
+    assert attempt(lines, right=False).outcome is Outcome.CRASHED
+
+
+def test_closing_all_descriptors(form, attempt):
+    assert attempt("import os\nos.closerange(0, 1024)").outcome is Outcome.CRASHED
+
+
+def test_a_reply_function_found_in_the_frames_forges_no_values(form, attempt):
+    """Who walks the frames can send a reply; it brings the values that the grader compares, and those are wrong."""
+    lines = (
+        "import sys, torch\nframe = sys._getframe()\nwhile 'reply' not in frame.f_locals: frame = frame.f_back\n"
+        "words = {'plain': True, 'type': 'Tensor', 'dtype': 'float16', 'device': 'cpu', 'shape': list(q.shape)}\n"
+        "lse = words | {'dtype': 'float32', 'shape': list(q.shape[:3])}\n"
+        "size = q.numel() * 2 + q[..., 0].numel() * 4 + q.untyped_storage().nbytes() * 3\n"
+        "open('outputs.bin', 'wb').write(bytes(size))\n"
+        "frame.f_locals['reply'](status='returned', seconds=1.0, several=True, outputs=[words, lse],\n"
+        "    broken_fences=[], largest=0, peak=0, trace=None)\nimport time; time.sleep(9)"
+    )
+    result = attempt(lines)
+    assert result.outcome not in (Outcome.PASSED, Outcome.GRADER_FAULT), result
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/etc/hostname", "elsewhere"])
+def test_the_file_of_outputs_is_no_link(target, form, attempt):
+    result = attempt(f"import os\nos.symlink({target!r}, 'outputs.bin')")
+    assert result.outcome is Outcome.CRASHED, result
+
+
+def test_what_the_grader_writes_follows_no_link(form, attempt, tmp_path):
+    mine = tmp_path / "inputs.bin"
+    mine.write_text("mine")
+    tmp_path.chmod(0o777)
+    mine.chmod(0o666)
+    lines = f"import os\nif q.shape[2] == 1:\n    os.remove('inputs.bin'); os.symlink({str(mine)!r}, 'inputs.bin')"
+    results = attempt(lines, names=["one token", "whole tiles"])
+    assert [result.outcome for result in results] == [Outcome.PASSED] * 2 and mine.read_text() == "mine"
+
+
+# The sandbox itself ---------------------------------------------------------------------------------------------------
+
+
+def test_a_bubblewrap_that_is_not_there_is_one_line(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    line = confine.warning()
+    assert "apt install bubblewrap" in line and "use the network" in line and "\n" not in line
+
+
+def test_a_bubblewrap_that_is_forbidden_is_one_line(tmp_path, monkeypatch):
+    tool = tmp_path / "bwrap"
+    tool.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda name: str(tool))
+    line = confine.warning()
+    assert "bubblewrap does not work here: bwrap: No permissions" in line and "\n" not in line
+
+
+def test_without_it_the_command_grades_and_warns_once(tmp_path):
+    command = [sys.executable, "-m", "grader", "--submission", "solutions", "--problems", "1", "--out", str(tmp_path)]
+    environment = os.environ | {confine.SWITCH: "none"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0 and "10 of 10 points" in done.stdout
+    assert done.stderr.count("no sandbox") == 1 and len(done.stderr.splitlines()) == 1
+
+
+def test_a_folder_that_holds_the_repository_does_not_show_it():
+    words = confine.bound([ROOT.parent, confine.CHILD])
+    masked = words.index("--tmpfs")
+    assert words.index(str(ROOT.parent)) < masked < words.index(str(confine.CHILD)) and words[masked + 1] == str(ROOT)
+    assert "--tmpfs" not in confine.bound([ROOT / "solutions", confine.CHILD])
+
+
+def test_a_grader_that_is_killed_leaves_nothing(tmp_path):
+    (tmp_path / "p1_naive_attention.py").write_text(
+        BODY + "    import subprocess; subprocess.run(['sleep', '603.25'], start_new_session=True)\n"
+    )
+    command = [sys.executable, "-m", "grader", "--submission", str(tmp_path), "--problems", "1", "--out", str(tmp_path)]
+    if why := confine.refused():
+        pytest.skip(why)
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(200):
+        if len(list(Path("/proc").glob(f"{process.pid}/task"))) and any_sleeps():
+            break
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    assert not running("sleep 603.25")
+
+
+def any_sleeps():
+    return any(b"603.25" in place.read_bytes() for place in Path("/proc").glob("[0-9]*/cmdline") if place.exists())
+
+
+def test_control_groups_are_removed(tmp_path):
+    group = cgroup.Group(1 << 30, 64)
+    if not group.folders:
+        pytest.skip("no control group can be made here")
+    folders = list(group.folders)
+    assert all(folder.is_dir() for folder in folders)
+    group.close()
+    assert not any(folder.exists() for folder in folders)

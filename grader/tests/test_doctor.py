@@ -1,0 +1,66 @@
+"""The doctor says what is there, what is missing and what to do, and its exit status says whether grading works."""
+
+import shutil
+
+import pytest
+
+from grader import confine, doctor
+from grader.tests.support import ROOT
+
+
+def found():
+    return {line.name: line for line in doctor.lines()}
+
+
+def test_here_grading_works(capsys):
+    assert doctor.main() == 0
+    said = capsys.readouterr().out
+    assert "grading works here" in said and "Traceback" not in said
+    for name in ("Python", "torch", "GPU", "ptxas", "sandbox", "control groups", "disk", "cores", "chromium", "Slurm"):
+        assert f" {name} " in said
+
+
+def test_a_package_that_is_missing_is_named_with_what_to_do(monkeypatch, capsys):
+    def version(name, known=doctor.importlib.metadata.version):
+        if name == "torch":
+            raise doctor.importlib.metadata.PackageNotFoundError(name)
+        return known(name)
+
+    monkeypatch.setattr(doctor.importlib.metadata, "version", version)
+    assert doctor.main() == 1
+    said = capsys.readouterr().out
+    (line,) = (line for line in said.splitlines() if " torch " in line)
+    assert line.startswith("missing") and "pip install torch==" in line
+    assert said.splitlines()[-1] == "grading does not work here: torch"
+
+
+def test_another_version_works_and_is_said(monkeypatch):
+    known = doctor.importlib.metadata.version
+    monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "3.6.0" if name == "triton" else known(name))
+    line = found()["triton"]
+    assert line.well and "3.6.0; the course was made with 3." in line.found
+
+
+def test_without_bubblewrap_it_says_what_is_not_protected(monkeypatch):
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, **more: None if name == "bwrap" else which(name, **more))
+    line = found()["sandbox"]
+    assert not line.well and "use the network" in line.found and "apt install bubblewrap" in str(line)
+    assert line.kind == doctor.WANTED  # grading works all the same
+
+
+def test_the_sandbox_is_tried_not_only_found(monkeypatch):
+    monkeypatch.setattr(confine, "trial", lambda tool, device: "bubblewrap does not work here: no user namespaces")
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    assert "no user namespaces" in str(found()["sandbox"])
+
+
+def test_a_full_disk_is_said(monkeypatch):
+    usage = shutil.disk_usage("/")._replace(free=1 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    assert "5 GiB are wanted" in str(found()["disk"])
+
+
+def test_make_doctor_is_the_command():
+    assert "-m grader.doctor" in (ROOT / "Makefile").read_text()
