@@ -20,6 +20,7 @@ import time
 import traceback
 
 WATCHES = {}  # the stopwatch of each device, once one was needed
+KEPT = {}  # what stood where before a submission was loaded
 
 
 def nursery(control, device):
@@ -48,11 +49,14 @@ def nursery(control, device):
             if device == "compile":
                 import compiler  # noqa: F401
         import extras  # noqa: F401
+        import integrity
+        import provenance  # noqa: F401
         import stopwatch  # noqa: F401
         from allocations import Allocations
 
         with Allocations():  # the first use imports another second's worth of torch
             torch.empty(1)
+        KEPT["integrity"] = integrity.Integrity()
     except Exception as error:
         answer(control, status="broken", error=f"{type(error).__name__}: {error}")
         return
@@ -141,6 +145,7 @@ def serve(setup, requests, channel):
         job = ({"run": run, "time": measure, "compile": compile_only} | extras.JOBS)[request["op"]]
         try:
             message = {"status": "returned", **job(function, request, setup["device"])}
+            message["replaced"] = KEPT["integrity"].changed()[:20]
         except BaseException as error:
             message = {"status": "raised", **describe(error, setup["module"]), "broken": not device_answers(setup)}
         reply(**message)
@@ -187,15 +192,23 @@ def run(function, request, device):
     import outputs
     import torch
     from allocations import Allocations
+    from provenance import Ledger, Names
 
     buffers, tensors = read_inputs(request["inputs"], device)
-    watch = Allocations(request["count"], tensors)
+    ledger = None
+    if request.get("ledger"):
+        ledger = Ledger(tensors, request["ledger"], device == "cpu") if request["launches"] else Names()
+    watch = Allocations(request["count"], tensors, ledger)
     extra = extras.of(request, tensors, watch, device)
-    traced = contextlib.nullcontext()
+    traced, suppressed = contextlib.nullcontext(), request.get("suppressed", False)
     if request["trace"]:
         from trace import Trace
 
-        traced = Trace(tensors, watch, request["trace"], extra.watchers)
+        traced = Trace(tensors, watch, request["trace"], extra.watchers, ledger, suppressed)
+    elif request.get("ledger") and request["launches"]:
+        from launches import Launches
+
+        traced = Launches(ledger, suppressed)
     started = time.perf_counter()
     with watch, traced, pretended_gpu(device), torch.no_grad():
         out = function(*tensors, **request["arguments"], **extra.arguments)
@@ -207,6 +220,10 @@ def run(function, request, device):
     inputs = [tensor[: placed["elements"]] for tensor, placed in zip(buffers, request["inputs"], strict=True)]
     with pretended_gpu(device), torch.no_grad():
         more = extra.report(out, trace)
+    if ledger:
+        more["evidence"] = ledger.report(came) | {
+            "launches": getattr(traced, "launches", 0), "products": getattr(traced, "products", 0),
+        }  # fmt: skip
     return {
         "seconds": seconds,
         "several": isinstance(out, tuple | list),
