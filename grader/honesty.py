@@ -1,8 +1,8 @@
 """Evidence from the child -> held for the instructor, or not: was the output computed by the submission's own kernel?
 
 What a wrapper may do: move data (copy, pad, slice, transpose, cast), work on one of q, k, v by itself (scale it), merge
-what kernels stored (split results by their lse), fill in constants. Products of q, k and v with each other belong to the
-kernel. A single sign decides only where no honest wrapper has it; the rest is told beside it.
+what kernels stored (split results by their lse), fill in constants. Products of q, k and v with each other belong to
+the kernel. A sign decides only where no honest wrapper has it; the rest is told beside it.
 """
 
 import secrets
@@ -32,7 +32,7 @@ OTHER_INPUTS = 1 << 40  # seeds of asking again: nobody can have a table of thei
 
 def judge(problem, case, reply):
     """The evidence of one call, sentences; the ones that decide come first. Empty where there is none that does."""
-    found = replaced(reply)
+    found = replaced(reply) + own_class(reply)
     evidence = reply.get("evidence")
     if evidence is None:
         return found
@@ -51,6 +51,11 @@ def judge(problem, case, reply):
 def replaced(reply):
     names = reply.get("replaced") or []
     return [f"The submission replaced {', '.join(names[:5])}, which is not its own."] if names else []
+
+
+def own_class(reply):
+    names = [output["type"] for output in reply["outputs"] if output["own_class"]]
+    return [f"It returned a {names[0]}, a tensor whose class the submission wrote."] if names else []
 
 
 def whole_attention(problem, evidence):
@@ -90,7 +95,7 @@ def merges(problem, case, evidence):
         done = sum(op["elements"] for op in chosen)
         if done > limit * splits:
             found.append(
-                f"On what the kernel stored, torch computes {done} {what} ({chosen[0]['name']} {at(problem, chosen[0])}); "
+                f"On what the kernel stored, torch computes {done} {what} {at(problem, chosen[0])}; "
                 f"a merge of split results needs {limit} for each of them."
             )
     return found
@@ -151,8 +156,11 @@ def held(evidence):
 
 
 def worth_judging(outcome, reply):
-    """A wrong result is a mistake and gets its diagnosis; what must be looked at is what would otherwise pass."""
-    return outcome in (Outcome.PASSED, Outcome.WASTEFUL) or nothing_launched(reply)
+    """A wrong result is a mistake and gets its diagnosis; what must be looked at is what would otherwise pass, and what
+    no mistake explains.
+    """
+    no_mistake = reply.get("replaced") or own_class(reply)
+    return outcome in (Outcome.PASSED, Outcome.WASTEFUL) or bool(no_mistake) or nothing_launched(reply)
 
 
 def nothing_launched(reply):
@@ -191,7 +199,7 @@ def of_other_values(outcome, same_bits, first, second):
     if changed := [entry for entry in after if entry[:2] in [e[:2] for e in before] and entry not in before]:
         kernel, argument, _ = changed[0]
         return held([
-            f"{kernel} loads {argument}, which follows the inputs although neither a launch nor PyTorch made it of them."
+            f"{kernel} loads {argument}, which follows the inputs though neither a launch nor PyTorch made it of them."
         ])  # fmt: skip
     if outcome is not Outcome.PASSED:
         return (

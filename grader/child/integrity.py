@@ -18,7 +18,8 @@ CLASSES = (
     ("triton.runtime.interpreter", "GridExecutor"), ("triton.runtime.interpreter", "InterpreterBuilder"),
     ("triton.runtime.interpreter", "InterpretedFunction"), ("torch._C", "TensorBase"),
 )  # fmt: skip
-FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, type)
+METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, property, staticmethod)
+FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type, *METHODS)
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -26,27 +27,39 @@ class Integrity:
     """What stood where before the submission was loaded; `changed` names what stands there no more."""
 
     def __init__(self):
-        ours = [
-            name for name, module in sys.modules.items()
-            if os.path.dirname(getattr(module, "__file__", None) or "") == HERE
-        ]  # fmt: skip
-        owners = [(name, sys.modules.get(name)) for name in (*WATCHED, *ours)]
-        for module, name in CLASSES:
-            owners.append((f"{module}.{name}", getattr(sys.modules.get(module), name, None)))
         self.before = [
-            (title, vars(owner), name, value, getattr(value, "__code__", None))
-            for title, owner in owners
-            if owner is not None
-            for name, value in vars(owner).items()
+            (title, places, name, value, getattr(value, "__code__", None))
+            for title, places in owners()
+            for name, value in everything(places).items()
             if isinstance(value, FUNCTIONS)
         ]
 
-    def changed(self, missing=object()):
+    def changed(self):
         """Their names, sorted: `torch.allclose`."""
-        return sorted(
-            {
-                f"{title}.{name}"
-                for title, there, name, value, code in self.before
-                if there.get(name, missing) is not value or getattr(value, "__code__", None) is not code
-            }
-        )
+        found = set()
+        for title, places, name, value, code in self.before:
+            now = next((place[name] for place in places if name in place), None)
+            if now is not value or getattr(now, "__code__", None) is not code:
+                found.add(f"{title}.{name}")
+        return sorted(found)
+
+
+def owners():
+    """(title, [its own names and values, then those that it inherits]) of each module and class that is watched."""
+    ours = {
+        name: module for name, module in sys.modules.items()
+        if os.path.dirname(getattr(module, "__file__", None) or "") == HERE
+    }  # fmt: skip
+    for name, module in ({name: sys.modules[name] for name in WATCHED if name in sys.modules} | ours).items():
+        yield name, [vars(module)]
+    for name, module in ours.items():
+        for title, value in vars(module).items():
+            if isinstance(value, type) and value.__module__ == name:
+                yield f"{name}.{title}", [vars(value)]
+    for module, name in CLASSES:
+        if found := getattr(sys.modules.get(module), name, None):
+            yield f"{module}.{name}", [vars(base) for base in found.__mro__[:-1]]
+
+
+def everything(places):
+    return {name: value for place in reversed(places) for name, value in place.items()}

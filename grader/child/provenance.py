@@ -213,7 +213,8 @@ class Ledger:
                 dict(zip(names, key, strict=True)) | {"calls": calls, "elements": self.elements[key]}
                 for key, calls in self.operations.items()
             ],
-            "outputs": labels, "behind": sorted(self.behind), "strange": sorted(self.strange), "foreign": self.foreign, "raised": self.raised,
+            "outputs": labels, "behind": sorted(self.behind), "strange": sorted(self.strange),
+            "foreign": self.foreign, "raised": self.raised,
         }  # fmt: skip
 
 

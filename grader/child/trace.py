@@ -29,8 +29,8 @@ class Trace:
     lanes nobody defined, as {(kernel, argument, line): lanes}.
 
     inputs: q, k and v as the grader made them; only their own elements may be read. allocations: what was fenced.
-    watchers: {address of a storage: function(program, byte offsets into it)} to be told of loads. ledger: provenance.py's,
-    told of launches, or None. suppressed: launches do nothing.
+    watchers: {address of a storage: function(program, byte offsets into it)} to be told of loads. ledger: told of
+    launches, or None (provenance.py). suppressed: launches do nothing.
     """
 
     def __init__(self, inputs, allocations, module, watchers=(), ledger=None, suppressed=False):

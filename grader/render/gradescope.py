@@ -8,7 +8,17 @@ import json
 from grader import score
 from grader.result import Outcome
 
-KEPT = ("compile", "shape", "arms", "times_as_fast", "failures", "oom", "least_ms", "machine", "evidence")  # facts for extra_data
+KEPT = (
+    "compile",
+    "shape",
+    "arms",
+    "times_as_fast",
+    "failures",
+    "oom",
+    "least_ms",
+    "machine",
+    "evidence",
+)  # facts for extra_data
 
 
 def render(results):
