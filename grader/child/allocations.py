@@ -45,6 +45,8 @@ class Allocations(TorchDispatchMode):
         self.largest = self.peak = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if self.ledger:
+            self.ledger.about_to(func, args, kwargs)
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         if (name in UNWRITTEN or name in WRITTEN) and isinstance(out, torch.Tensor) and can_be_fenced(out):

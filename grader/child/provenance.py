@@ -17,19 +17,22 @@ from torch.utils._pytree import tree_leaves
 
 KERNEL, UNKNOWN = "kernel", "?"
 OVERWRITES = {"copy_", "fill_", "zero_", "set_"}  # what stood there before plays no part
+ARITHMETIC = {"mul", "mul_", "div", "div_", "add", "add_", "sub", "sub_", "where", "masked_fill", "masked_fill_"}
 CONTRACTIONS = {"mm", "bmm", "addmm", "baddbmm", "_int_mm", "addbmm", "mv", "dot", "addmv"}
-NOTHING = frozenset()
+NOTHING, UNSEEN = frozenset(), frozenset({UNKNOWN})
 OUTSIDE = {"numpy", "scipy", "ctypes", "gc", "sys", "inspect"}
 
 
 class Note:
-    """What is known of one storage: its label, which elements a launch stored, and its bytes after the last write."""
+    """What is known of one storage: its label, the labels of elements that were written since, and its bytes.
 
-    __slots__ = ("bytes", "itemsize", "label", "storage", "stored")
+    layers: {label: booleans, which elements have it in the place of `label`}, for elements of `itemsize` bytes.
+    """
+
+    __slots__ = ("bytes", "itemsize", "label", "layers", "storage")
 
     def __init__(self, storage, label, remember=True):
-        self.storage, self.label, self.stored, self.itemsize = storage, label, None, 0
-        self.bytes = None
+        self.storage, self.label, self.layers, self.itemsize, self.bytes = storage, label, {}, 0, None
         if remember:
             self.remember()
 
@@ -38,6 +41,39 @@ class Note:
 
     def changed(self):
         return self.bytes is not None and not torch.equal(raw(self.storage), self.bytes)
+
+    def label_of(self, tensor):
+        if not self.layers:
+            return self.label
+        if tensor.element_size() != self.itemsize:
+            return self.label.union(*self.layers)
+        left, found = tensor.numel(), NOTHING
+        for label, mask in self.layers.items():
+            if count := int(window(mask, tensor).sum()):
+                left, found = left - count, found | label
+        return found | self.label if left > 0 else found
+
+    def write(self, label, itemsize, mask=None, tensor=None):
+        """The elements where `mask` is True, or those of `tensor`, a view of the storage, have this label now."""
+        if self.itemsize not in (0, itemsize):
+            self.label, self.layers = self.label.union(*self.layers), {}
+        self.itemsize = itemsize
+        for other, its in self.layers.items():
+            if other != label:
+                if mask is not None:
+                    its &= ~mask[: len(its)]
+                else:
+                    window(its, tensor).fill_(False)
+        if label not in self.layers:
+            self.layers[label] = torch.zeros(self.storage.nbytes() // itemsize, dtype=torch.bool)
+        if mask is not None:
+            self.layers[label] |= mask[: len(self.layers[label])]
+        else:
+            window(self.layers[label], tensor).fill_(True)
+
+
+def window(mask, tensor):
+    return mask.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
 @contextlib.contextmanager
@@ -64,6 +100,9 @@ class Names:
 
     def __init__(self):
         self.operations = Counter()
+
+    def about_to(self, func, args, kwargs):
+        pass
 
     def saw(self, func, args, kwargs, out):
         self.operations[func.overloadpacket.__name__] += 1
@@ -100,7 +139,14 @@ class Ledger:
         if not written and not fresh:
             return
         sources = given[len(written) :] if name in OVERWRITES else given
-        labels = [self.label_of(tensor) for tensor in sources]
+        targets = {place(tensor) for tensor in written}
+        labels = [self.label_of(tensor, place(tensor) not in targets) for tensor in sources]
+        if name in ARITHMETIC:  # a few numbers that scale what is there are no origin of it
+            few = min(tensor.numel() for tensor in made or written) // 8
+            labels = [
+                NOTHING if label == UNSEEN and tensor.numel() <= few else label
+                for tensor, label in zip(sources, labels, strict=True)
+            ]
         self.weigh(name, sources, labels, made or written)
         label = NOTHING.union(*labels)
         for tensor in written:
@@ -128,31 +174,33 @@ class Ledger:
         self.operations[key] += 1
         self.elements[key] += elements
 
-    def label_of(self, tensor):
+    def label_of(self, tensor, checked=True):
         """What `tensor` was made of; a single number that was there before counts for nothing."""
         note = self.notes.get(place(tensor))
         if note is None:
-            return frozenset({UNKNOWN}) if tensor.numel() > 1 else NOTHING
+            return UNSEEN if tensor.numel() > 1 else NOTHING
+        if checked:
+            self.check(note)
+        return note.label_of(tensor)
+
+    def check(self, note):
+        """Something changed the storage that neither an operation nor a launch was seen to write to."""
         if note.changed():
             self.behind.add(self.line())
             note.remember()
-        if note.stored is None:
-            return note.label
-        if tensor.element_size() != note.itemsize:
-            return note.label | {KERNEL}
-        stored = note.stored.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-        if stored.all():
-            return frozenset({KERNEL})
-        return note.label | {KERNEL} if stored.any() else note.label
+
+    def about_to(self, func, args, kwargs):
+        """One operation, before it runs: what it writes to must be as it was left."""
+        if func._schema.is_mutable and not self.launching:
+            for tensor in written_by(func, args, kwargs):
+                if note := self.notes.get(place(tensor)):
+                    self.check(note)
 
     def overwrite(self, tensor, label):
         note = self.notes.get(place(tensor))
         if note is None:
-            note = self.notes[place(tensor)] = Note(tensor.untyped_storage(), frozenset({UNKNOWN}), self.watched)
-        if note.stored is not None and tensor.element_size() == note.itemsize:
-            note.stored.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).fill_(False)
-        whole = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
-        note.label = label if whole else note.label | label
+            note = self.notes[place(tensor)] = Note(tensor.untyped_storage(), UNSEEN, remember=False)
+        note.write(label, tensor.element_size(), tensor=tensor)
         if self.watched and place(tensor) not in self.inputs():
             note.remember()
 
@@ -183,10 +231,8 @@ class Ledger:
         with unseen():
             note = self.notes.get(place(tensor))
             if note is None:
-                note = self.notes[place(tensor)] = Note(tensor.untyped_storage(), frozenset({UNKNOWN}), False)
-            mask = torch.as_tensor(mask)
-            note.stored = mask | note.stored if note.itemsize == itemsize else mask
-            note.itemsize = itemsize
+                note = self.notes[place(tensor)] = Note(tensor.untyped_storage(), UNSEEN, False)
+            note.write(frozenset({KERNEL}), itemsize, mask=torch.as_tensor(mask).cpu())
             note.remember()
 
     def loaded(self, kernel, foreign):

@@ -201,7 +201,7 @@ def summary_table(console, results, whole):
 
 
 def verdict(group):
-    """(outcome, sentence) of a problem: held, or that of its first failure, or passed and what is known of its speed."""
+    """(outcome, sentence) of a problem: held, that of its first failure, or passed and what is known of its speed."""
     for result in score.held(group) or group:
         if result.outcome is not Outcome.PASSED and not score.could_not_be_known(result):
             text = result.sentence if len(result.sentence) <= 140 else result.sentence[:137] + "..."
