@@ -54,7 +54,7 @@ def replaced(reply):
 
 
 def own_class(reply):
-    names = [output["type"] for output in reply["outputs"] if output["own_class"]]
+    names = [output["type"] for output in reply.get("outputs", ()) if output["own_class"]]
     return [f"It returned a {names[0]}, a tensor whose class the submission wrote."] if names else []
 
 
@@ -165,6 +165,14 @@ def worth_judging(outcome, reply):
 
 def nothing_launched(reply):
     return bool(reply.get("evidence")) and not reply["evidence"]["launches"]
+
+
+def of_timing(arm):
+    """The evidence of a submission that was timed (speed.ChildArm)."""
+    found = replaced({"replaced": arm.replaced})
+    if arm.stale:
+        found.append("While it was timed it returned what the same inputs, at other addresses, do not give.")
+    return found
 
 
 # Asking again --------------------------------------------------------------------------------------------------------

@@ -27,21 +27,27 @@ class Integrity:
     """What stood where before the submission was loaded; `changed` names what stands there no more."""
 
     def __init__(self):
-        self.before = [
-            (title, places, name, value, getattr(value, "__code__", None))
-            for title, places in owners()
-            for name, value in everything(places).items()
-            if isinstance(value, FUNCTIONS)
-        ]
+        self.before = []  # (owner's title, where it stands, what would hide it there, its name, itself, its code)
+        for title, places in owners():
+            seen = set()
+            for position, place in enumerate(places):
+                for name, value in place.items():
+                    if name not in seen and isinstance(value, FUNCTIONS):
+                        code = getattr(value, "__code__", None)
+                        self.before.append((title, place, places[:position], name, value, code))
+                    seen.add(name)
 
     def changed(self):
         """Their names, sorted: `torch.allclose`."""
-        found = set()
-        for title, places, name, value, code in self.before:
-            now = next((place[name] for place in places if name in place), None)
-            if now is not value or getattr(now, "__code__", None) is not code:
-                found.add(f"{title}.{name}")
-        return sorted(found)
+        return sorted(
+            {
+                f"{title}.{name}"
+                for title, place, hiding, name, value, code in self.before
+                if place.get(name) is not value
+                or (code is not None and value.__code__ is not code)
+                or (hiding and any(name in other for other in hiding))
+            }
+        )
 
 
 def owners():
@@ -59,7 +65,3 @@ def owners():
     for module, name in CLASSES:
         if found := getattr(sys.modules.get(module), name, None):
             yield f"{module}.{name}", [vars(base) for base in found.__mro__[:-1]]
-
-
-def everything(places):
-    return {name: value for place in reversed(places) for name, value in place.items()}
