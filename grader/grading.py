@@ -153,8 +153,8 @@ class ProblemGrader:
 
     def asked_again(self, how, case, reply):
         """(outcome, sentence, facts) where a case that passed, and was drawn, shows something when asked again."""
-        first = (self.child.folder / "outputs.bin").read_bytes()
         if case.name in self.again.values:
+            first = (self.child.folder / "outputs.bin").read_bytes()
             outcome, other = self.ask_other(how, case)
             size = sum(output_bytes(output) for output in reply["outputs"][:1])
             same = (self.child.folder / "outputs.bin").read_bytes()[:size] == first[:size]

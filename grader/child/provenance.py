@@ -20,6 +20,7 @@ OVERWRITES = {"copy_", "fill_", "zero_", "set_"}  # what stood there before play
 ARITHMETIC = {"mul", "mul_", "div", "div_", "add", "add_", "sub", "sub_", "where", "masked_fill", "masked_fill_"}
 CONTRACTIONS = {"mm", "bmm", "addmm", "baddbmm", "_int_mm", "addbmm", "mv", "dot", "addmv"}
 NOTHING, UNSEEN = frozenset(), frozenset({UNKNOWN})
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 OUTSIDE = {"numpy", "scipy", "ctypes", "gc", "sys", "inspect"}
 
 
@@ -88,7 +89,9 @@ def raw(storage):
 
 
 def tensors_of(tree):
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided]
+    """Those that lie in memory: what is on meta or sparse has no bytes of its own to follow."""
+    tensors = [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+    return [t for t in tensors if t.layout == torch.strided and t.device.type in ("cpu", "cuda")]
 
 
 def place(tensor):
@@ -121,12 +124,18 @@ class Ledger:
             self.notes[place(tensor)] = Note(tensor.untyped_storage(), frozenset(role), remember=False)
         self.operations, self.elements = Counter(), Counter()
         self.launching = self.in_program = False
-        self.behind, self.strange, self.foreign, self.raised = set(), set(), [], []
+        self.behind, self.strange, self.foreign, self.raised, self.faults = set(), set(), [], [], set()
 
     # What PyTorch does ------------------------------------------------------------------------------------------------
 
     def saw(self, func, args, kwargs, out):
-        """One operation, after it ran."""
+        """One operation, after it ran. What cannot be followed is our fault: it is told, and stops nothing."""
+        try:
+            self.follow(func, args, kwargs, out)
+        except Exception as error:
+            self.faults.add(f"{func}: {type(error).__name__}: {error}"[:200])
+
+    def follow(self, func, args, kwargs, out):
         name = func.overloadpacket.__name__
         if self.launching and not self.in_program:  # the interpreter's own
             return
@@ -254,7 +263,7 @@ class Ledger:
 
     def report(self, outputs):
         """Plain data for the reply."""
-        labels = [sorted(self.label_of(out)) for out in outputs if type(out) is torch.Tensor]
+        labels = [sorted(self.label_of(out)) for out in tensors_of(outputs) if type(out) in PLAIN]
         names = ("name", "line", "in_program", "labels", "operands")
         return {
             "operations": [
@@ -262,7 +271,7 @@ class Ledger:
                 for key, calls in self.operations.items()
             ],
             "outputs": labels, "behind": sorted(self.behind), "strange": sorted(self.strange),
-            "foreign": self.foreign, "raised": self.raised,
+            "foreign": self.foreign, "raised": self.raised, "faults": sorted(self.faults),
         }  # fmt: skip
 
 

@@ -4,14 +4,17 @@ A file of tests/dishonest/ follows the solution of its problem, whose entry poin
 cheats may well have a right kernel at hand.
 """
 
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from grader import score
+from grader.grading import Request, grade
 from grader.labs import EVERY
-from grader.render import terminal
-from grader.result import Outcome
+from grader.render import gradescope, terminal
+from grader.result import Aspect, Outcome, Result
 from grader.tests.support import grade_text, solution
 
 HELD, WRONG, CRASHED = Outcome.HELD, Outcome.WRONG, Outcome.CRASHED
@@ -102,3 +105,71 @@ def test_cheat_gets_its_verdict(name, tmp_path):
 
 def test_every_cheat_has_a_verdict():
     assert {path.stem for path in FOLDER.glob("*.py")} == set(CHEATS)
+
+
+def some_held(folder):
+    return grade_text(folder, "p3", source_of("p3_try_except"), names=["whole tiles", "one token"])
+
+
+def test_every_face_shows_that_a_problem_is_held_and_why(tmp_path):
+    results = some_held(tmp_path)
+    request = Request(tmp_path, (EVERY["p3"],), None, "cpu", 0)
+    console = Console(width=120, no_color=True, record=True, file=io.StringIO())
+    terminal.show(console, results, request, 1.0)
+    said = " ".join(console.export_text().split())
+    assert "held for the instructor: 1 problem (p3); it earns nothing until the instructor has decided" in said
+    assert "also: A launch of unfinished raised" in said and "0/15" in said
+    tests = gradescope.render(results)["tests"]
+    assert tests[0]["score"] == 0 and "Held for the instructor" in tests[0]["output"]
+    assert any("raised" in sign for sign in tests[0]["extra_data"]["evidence"])
+    pytest.importorskip("jinja2")
+    from grader.render import html
+
+    page = html.render(results, request, 1.0)
+    assert "The evidence, for the instructor" in page and "A launch of unfinished raised" in page
+
+
+def test_a_held_case_holds_the_points_of_the_problem_only():
+    held = [Result("p3", name, Aspect.CORRECT, outcome) for name, outcome in (("a", HELD), ("b", Outcome.PASSED))]
+    other = [Result("p4", "a", Aspect.CORRECT, Outcome.PASSED)]
+    assert score.total(held + other) == (15, 30) and not score.passed(held) and not score.held(other)
+
+
+def test_a_value_shortcut_is_wrong_and_nobody_is_accused(tmp_path):
+    entry = "    check_arguments(q, k, v)\n"
+    source = solution("p3").replace(entry, f"{entry}    if q.shape[2] == 1:\n        return v.clone()\n")
+    results = grade_text(tmp_path, "p3", source)
+    assert [r.case for r in results if r.outcome is not Outcome.PASSED] == ["one token"]
+    assert any(r.outcome is WRONG and "No Triton kernel was launched" in r.sentence for r in results)
+
+
+def test_state_that_lives_on_is_a_mistake_and_no_cheat(tmp_path):
+    real = solution("p3").replace("def flash_attention_forward(", "def real_forward(")
+    adds = """
+BEFORE = {}
+
+
+def flash_attention_forward(q, k, v, is_causal=False):
+    o = real_forward(q, k, v)
+    if q.shape in BEFORE:
+        o = o + BEFORE[q.shape]
+    BEFORE[q.shape] = o.clone()
+    return o
+"""
+    results = grade_text(tmp_path, "p3", real + adds, names=["whole tiles", "ragged tail"])
+    wrong = [result for result in results if result.outcome is WRONG]
+    assert wrong and "does something live on from one call to the next" in wrong[0].sentence
+    assert not score.held(results)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [("p3_sdpa", HELD), ("p3_decoy_kernel", HELD), ("p3_overwritten_by_torch", HELD), ("p3_cached_by_shape", HELD),
+     ("p3_side_stream", HELD), ("p3_patched_clocks", HELD), ("", Outcome.PASSED)],
+)  # fmt: skip
+def test_on_a_gpu(name, outcome, tmp_path):
+    (tmp_path / "p3_flash_attention.py").write_text(source_of(name) if name else solution("p3"))
+    names = frozenset(["whole tiles", "ragged tail", "head dim 128", "many tiles"])
+    results = grade(Request(tmp_path, (EVERY["p3"],), names, "cuda", 0), lanes=1)
+    assert terminal.verdict(results)[0] is outcome, [result.sentence for result in results]
