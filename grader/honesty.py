@@ -40,7 +40,7 @@ def judge(problem, case, reply):
     if problem.uses_triton:
         found += in_kernel(problem, evidence) + products(problem, evidence) + merges(problem, case, evidence)
         found += of_output(evidence)
-        if reply.get("trace"):
+        if reply.get("trace") and evidence["launches"]:
             found += met_too_little(case, reply["trace"], evidence)
     if found and evidence.get("raised"):
         kernel, error = evidence["raised"][0]
