@@ -2,7 +2,7 @@
 
 import triton.runtime.jit as jit
 from mending import Patches
-from provenance import place, raw
+from storages import place, raw, tensors_of
 
 
 class Launches:
@@ -31,7 +31,6 @@ class Launches:
 
     def watched(self, run, function, args, kwargs):
         import torch
-        from provenance import tensors_of
 
         bases = [getattr(value, "base", value) for value in (*args, *kwargs.values())]
         tensors = [t for t in tensors_of(bases) if t.is_cuda and place(t) not in self.ledger.inputs()]
