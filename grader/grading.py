@@ -80,7 +80,7 @@ class ProblemGrader:
         self.path = request.submission / problem.module
         self.seconds = assignment.SECONDS_PER_CASE[request.device]
         self.child, self.timeouts, self.fault = None, 0, None
-        self.again = honesty.Again(problem, request.cases(problem))
+        self.again = honesty.Again(problem, request.cases(problem), request.device)
 
     def run(self):
         cases = self.request.cases(self.problem)
@@ -153,7 +153,7 @@ class ProblemGrader:
 
     def asked_again(self, how, case, reply):
         """(outcome, sentence, facts) where a case that passed, and was drawn, shows something when asked again."""
-        if case.name in self.again.values:
+        if case.name == self.again.values:
             first = (self.child.folder / "outputs.bin").read_bytes()
             outcome, other = self.ask_other(how, case)
             size = sum(output_bytes(output) for output in reply["outputs"][:1])
@@ -161,7 +161,7 @@ class ProblemGrader:
             found = honesty.of_other_values(outcome, same, reply.get("evidence") or {}, other.get("evidence") or {})
             if found:
                 return found
-        if case.name in self.again.without:
+        if case.name == self.again.without:
             return honesty.of_no_launches(self.ask_other(how, case, suppressed=True)[0])
         return None
 

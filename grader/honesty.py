@@ -179,13 +179,16 @@ def of_timing(arm):
 
 
 class Again:
-    """Which cases of a problem are asked again with other values, and which without launches: drawn anew each time."""
+    """Which case of a problem is asked again with other values, and which without launches: drawn anew each time.
 
-    def __init__(self, problem, cases):
+    Without launches only on a GPU: in the interpreter the trace knows what each of them stored.
+    """
+
+    def __init__(self, problem, cases, device):
         cheap = [c.name for c in sorted(cases, key=size)[: max(2, len(cases) // 2)] if c.attends and c.N > 2]
-        draw = secrets.SystemRandom()
-        self.values = set(draw.sample(cheap, min(1, len(cheap)))) if problem.id in PROBLEMS else set()
-        self.without = set(draw.sample(cheap, min(1, len(cheap)))) if self.values and problem.uses_triton else set()
+        asked = bool(cheap) and problem.id in PROBLEMS
+        self.values = secrets.choice(cheap) if asked else None
+        self.without = secrets.choice(cheap) if asked and problem.uses_triton and device == "cuda" else None
 
     @staticmethod
     def seed():

@@ -44,7 +44,8 @@ class Launches:
             raise
         finally:
             with torch.utils._python_dispatch._disable_current_modes():
-                torch.cuda.synchronize()
+                if before:
+                    torch.cuda.synchronize()
                 self.ledger.end_launch([stored(tensor, bytes_before) for tensor, bytes_before in before])
 
 

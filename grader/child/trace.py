@@ -30,16 +30,16 @@ class Trace:
 
     inputs: q, k and v as the grader made them; only their own elements may be read. allocations: what was fenced.
     watchers: {address of a storage: function(program, byte offsets into it)} to be told of loads. ledger: told of
-    launches, or None (provenance.py). suppressed: launches do nothing.
+    launches, or None (provenance.py).
     """
 
-    def __init__(self, inputs, allocations, module, watchers=(), ledger=None, suppressed=False):
+    def __init__(self, inputs, allocations, module, watchers=(), ledger=None):
         self.inputs = dict(zip("qkv", inputs, strict=True))
         self.given = {tensor.untyped_storage().data_ptr(): role for role, tensor in self.inputs.items()}
         self.visits, self.traffic, self.copied_out = Visits(), Traffic(), {}
         self.allocations, self.module, self.watchers = allocations, module, dict(watchers)
         self.faults, self.undefined, self.launches = Counter(), Counter(), 0
-        self.ledger, self.suppressed, self.foreign, self.products = ledger, suppressed, {}, 0
+        self.ledger, self.foreign, self.products = ledger, {}, 0
         self.regions, self.by_storage, self.arguments = [], {}, {}
         self.kernel, self.program, self.origin = "", NOBODY, None
         self.original = interpreter._interpreter

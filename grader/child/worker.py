@@ -201,15 +201,15 @@ def run(function, request, device):
         ledger = Ledger(tensors, request["ledger"], device == "cpu") if request["launches"] else Names()
     watch = Allocations(request["count"], tensors, ledger)
     extra = extras.of(request, tensors, watch, device)
-    traced, suppressed = contextlib.nullcontext(), request.get("suppressed", False)
+    traced = contextlib.nullcontext()
     if request["trace"]:
         from trace import Trace
 
-        traced = Trace(tensors, watch, request["trace"], extra.watchers, ledger, suppressed)
+        traced = Trace(tensors, watch, request["trace"], extra.watchers, ledger)
     elif request.get("ledger") and request["launches"]:
         from launches import Launches
 
-        traced = Launches(ledger, suppressed)
+        traced = Launches(ledger, request.get("suppressed", False))
     started = time.perf_counter()
     with watch, traced, pretended_gpu(device), torch.no_grad():
         out = function(*tensors, **request["arguments"], **extra.arguments)

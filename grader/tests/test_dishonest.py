@@ -83,6 +83,12 @@ CHEATS = {
 }
 
 
+@pytest.fixture
+def child(monkeypatch):
+    """The modules of grader/child/ by their bare names, as they import each other."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "child"))
+
+
 def source_of(name):
     problem = EVERY[name[:2]]
     real = solution(problem.id).replace(f"def {problem.entry_point}(", "def real_forward(")
@@ -173,3 +179,23 @@ def test_on_a_gpu(name, outcome, tmp_path):
     names = frozenset(["whole tiles", "ragged tail", "head dim 128", "many tiles"])
     results = grade(Request(tmp_path, (EVERY["p3"],), names, "cuda", 0), lanes=1)
     assert terminal.verdict(results)[0] is outcome, [result.sentence for result in results]
+
+
+def test_launches_are_counted_left_out_and_what_they_store_is_told(child):
+    """The watch on a GPU's launches, with a stand-in for the launch itself."""
+    import launches
+    import provenance
+    import torch
+
+    q, o = torch.zeros(4), torch.empty(4)
+    ledger = provenance.Ledger((q, torch.zeros(4), torch.zeros(4)), __file__)
+    watch = launches.Launches(ledger, suppressed=True)
+    assert watch.around(lambda *_, **__: 1 / 0)(None, q, o, grid=(1,)) is None and watch.launches == 1
+    watch = launches.Launches(ledger)
+    with pytest.raises(ZeroDivisionError):
+        watch.around(lambda *_, **__: 1 / 0)(len, q, o, grid=(1,))
+    assert ledger.raised == [["len", "ZeroDivisionError"]] and watch.launches == 1
+    before = launches.raw(o.untyped_storage()).clone()
+    o.fill_(3.0)
+    ledger.end_launch([launches.stored(o, before)])
+    assert ledger.label_of(o) == {"kernel"}
