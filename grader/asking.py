@@ -3,6 +3,7 @@
 import torch
 
 from grader import inputs, labs, order_lab, sparse_lab, verdict
+from grader.assignment import PROBLEMS
 
 
 class Ladder:
@@ -18,6 +19,8 @@ class Ladder:
         request = {"op": "run", "inputs": describe_inputs(placed, case), "arguments": case.arguments}
         request["trace"] = str(path) if problem.uses_triton and device == "cpu" else None
         request["count"] = bool(request["trace"]) or case in problem.memory_cases
+        request["ledger"] = str(path) if problem.id in PROBLEMS else None
+        request["launches"] = problem.uses_triton
         return request | self.beside(problem, path, case, folder)
 
     def beside(self, problem, path, case, folder):

@@ -1,6 +1,7 @@
 """One case's way from the request to the result: inputs, child, verdict; a new child where one was lost."""
 
 import importlib.util
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from grader import agreement, asking, assignment, compiling, sandbox, speed, verdict
+from grader import agreement, asking, assignment, compiling, honesty, sandbox, speed, verdict
 from grader.result import Aspect, Outcome, Result
 from grader.sandbox import Child, ChildFailed, WorkerBroken
 
@@ -79,6 +80,7 @@ class ProblemGrader:
         self.path = request.submission / problem.module
         self.seconds = assignment.SECONDS_PER_CASE[request.device]
         self.child, self.timeouts, self.fault = None, 0, None
+        self.again = honesty.Again(problem, request.cases(problem), request.device)
 
     def run(self):
         cases = self.request.cases(self.problem)
@@ -142,9 +144,40 @@ class ProblemGrader:
                 self.close()
             return self.result(case, *verdict.of_exception(reply, self.problem), printed=printed)
         judged = how.judged(self.problem, case, placed, reply, outputs, self.request.device)
+        evidence = honesty.judge(self.problem, case, reply) if honesty.worth_judging(judged[0], reply) else []
+        if evidence:
+            judged = honesty.held(evidence)
+        elif judged[0] is Outcome.PASSED:
+            try:
+                judged = self.asked_again(how, case, reply, outputs) or judged
+            except ChildFailed as failure:
+                return self.child_failed(case, failure)
         return self.result(case, *judged, printed=printed)
 
-    def ask(self, how, case, placed):
+    def asked_again(self, how, case, reply, outputs):
+        """(outcome, sentence, facts) where a case that passed, and was drawn, shows something when asked again."""
+        if case.name == self.again.values:
+            size = sum(output_bytes(output) for output in reply["outputs"][:1])
+            first = outputs.read_bytes()[:size]  # what comes back next takes its place
+            outcome, other, outputs = self.ask_other(how, case)
+            same = outputs is not None and outputs.read_bytes()[:size] == first
+            found = honesty.of_other_values(outcome, same, reply.get("evidence") or {}, other.get("evidence") or {})
+            if found:
+                return found
+        if case.name == self.again.without:
+            return honesty.of_no_launches(self.ask_other(how, case, suppressed=True)[0])
+        return None
+
+    def ask_other(self, how, case, **more):
+        """(outcome, reply, outputs) of a case on inputs that nobody can know beforehand."""
+        placed = how.placed(case, honesty.Again.seed())
+        reply = self.ask(how, case, placed, **more)
+        outputs = self.outputs(reply, placed)
+        if reply["status"] == "raised":
+            return Outcome.CRASHED, reply, outputs
+        return how.judged(self.problem, case, placed, reply, outputs, self.request.device)[0], reply, outputs
+
+    def ask(self, how, case, placed, **more):
         """The child's reply; the module is loaded first where no child is alive."""
         if self.child is None:
             keywords, device = self.problem.keywords, self.request.device
@@ -152,7 +185,7 @@ class ProblemGrader:
         if self.child.loading:
             return self.child.loading
         folder, device = self.child.folder, self.request.device
-        self.asked = how.request(self.problem, self.path, case, placed, folder, device)
+        self.asked = how.request(self.problem, self.path, case, placed, folder, device) | more
         return self.child.call(self.asked, self.seconds)
 
     def outputs(self, reply, placed):
@@ -232,6 +265,11 @@ class ProblemGrader:
         if self.child:
             self.child.close()
         self.child = None
+
+
+def output_bytes(output):
+    """Of a returned tensor, as child/outputs.py describes it."""
+    return math.prod(output["shape"]) * getattr(torch, output["dtype"]).itemsize
 
 
 def grader_fault(error):

@@ -14,6 +14,7 @@ class Outcome(str, Enum):
     UNFINISHED = "unfinished"
     CRASHED = "crashed"
     TIMED_OUT = "timed out"
+    HELD = "held"  # for the instructor: evidence that the output was not computed by the submission's own kernel
     NOT_RUN = "not run"
     GRADER_FAULT = "grader fault"
 

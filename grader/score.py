@@ -33,7 +33,9 @@ def counts(result):
 
 
 def earned(results):
-    """For each result of one problem, what it earned."""
+    """For each result of one problem, what it earned; where one is held, nothing until the instructor has decided."""
+    if held(results):
+        return [Fraction(0)] * len(results)
     return [points * kept(result) for result, points in zip(results, max_points(results), strict=True)]
 
 
@@ -42,6 +44,11 @@ def kept(result):
     if result.outcome in (Outcome.PASSED, Outcome.GRADER_FAULT):
         return Fraction(1)
     return Fraction(result.facts.get("share", 0)) if result.outcome is Outcome.SLOW else Fraction(0)
+
+
+def held(results):
+    """Those that an instructor must look at."""
+    return [result for result in results if result.outcome is Outcome.HELD]
 
 
 def by_problem(results):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from grader import machine, peaks, timing
+from grader import honesty, machine, peaks, timing
 from grader.assignment import SECONDS_PER_CASE, SPEED_BARS
 from grader.result import Outcome
 from grader.sandbox import Child, ChildFailed
@@ -41,6 +41,8 @@ def judge(problem, path, seed):
             arm.close()
     if timings["yours"].failure:
         return Outcome.CRASHED, f"While it was timed: {timings['yours'].failure}", {}
+    if evidence := honesty.of_timing(arms["yours"]):
+        return honesty.held(evidence)
     facts = {
         "shape": case.describe(seed),
         "arms": {n: t.summary() | arms[n].facts for n, t in timings.items() if t.samples},
@@ -60,7 +62,7 @@ class ChildArm:
 
     def __init__(self, name, module, entry_point, case):
         self.name, self.module, self.entry_point, self.case = name, module, entry_point, case
-        self.child, self.facts = None, {}
+        self.child, self.facts, self.stale, self.replaced = None, {}, False, []
 
     def warm_up(self, seed):
         if self.child is None:
@@ -94,6 +96,8 @@ class ChildArm:
             if reply["line"] is None and not reply.get("broken") and self.name == "yours":
                 raise RuntimeError(f"while a submission was timed: {reply['exception']}: {text}")
             raise ArmFailed(f"{reply['exception']}: {text}", oom)
+        self.stale |= reply.get("stale", False)
+        self.replaced = self.replaced or reply.get("replaced") or []
         return reply
 
     def close(self):

@@ -34,22 +34,27 @@ class Allocations(TorchDispatchMode):
     """While active: new tensors lie between fences, uninitialised ones are poisoned, and sizes are recorded.
 
     largest: elements of the largest tensor made. peak: elements alive at once, at most. given: tensors that were there
-    before; they and their views are not counted.
+    before; they and their views are not counted. ledger: who is told of every operation, or None.
     """
 
-    def __init__(self, count=False, given=()):
+    def __init__(self, count=False, given=(), ledger=None):
         super().__init__()
+        self.ledger = ledger
         self.count, self.buffers, self.alive = count, [], {}
         self.given = {tensor.untyped_storage().data_ptr() for tensor in given}
         self.largest = self.peak = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if self.ledger:
+            self.ledger.about_to(func, args, kwargs)
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         if (name in UNWRITTEN or name in WRITTEN) and isinstance(out, torch.Tensor) and can_be_fenced(out):
             out = self.fence(out, keep_values=name in WRITTEN)
         if self.count:
             self.record(out)
+        if self.ledger:
+            self.ledger.saw(func, args, kwargs, out)
         return out
 
     def fence(self, made, keep_values):

@@ -37,8 +37,14 @@ def around_launches(trace):
     def call(old):
         def traced(executor, *args, **kwargs):
             trace.begin_launch(executor.fn, args, kwargs)
-            with trace.allocations.paused():  # the interpreter's own copies are not the submission's
-                return old(executor, *args, **kwargs)
+            try:
+                with trace.allocations.paused():  # the interpreter's own copies are not the submission's
+                    return old(executor, *args, **kwargs)
+            except BaseException as error:
+                trace.launch_raised(error)
+                raise
+            finally:
+                trace.end_launch()
 
         return traced
 
@@ -49,7 +55,15 @@ def around_launches(trace):
 
         return traced
 
+    def restore(old):
+        def traced(*args, **kwargs):
+            trace.end_programs()
+            return old(*args, **kwargs)
+
+        return traced
+
     yield interpreter, "_implicit_cvt", convert
+    yield interpreter.GridExecutor, "_restore_args_dev", restore
     yield interpreter.GridExecutor, "__call__", call
     yield BUILDER, "set_grid_idx", set_grid_idx
 

@@ -17,10 +17,11 @@ def write(outputs, device, others=()):
 
 def describe(tensor):
     if not isinstance(tensor, torch.Tensor):
-        return {"plain": False, "type": type(tensor).__name__}
+        return {"plain": False, "own_class": False, "type": type(tensor).__name__}
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
     return {
         "plain": plain,
+        "own_class": not type(tensor).__module__.startswith("torch"),
         "type": type(tensor).__name__,
         "shape": list(tensor.shape),
         "dtype": str(tensor.dtype).removeprefix("torch."),

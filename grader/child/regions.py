@@ -18,14 +18,14 @@ class Region:
     legal_view: the one view that is legal, for the grader's inputs; None where all between first and last is legal.
     role, role_view, width: "q", "k" or "v" where the storage holds that input or a copy of it, the view in which it
     lies there as (B, H, N, D), and D. copied_heads: the heads of a copy that holds each head of k or v several times.
-    watcher: to be told of loads, or None.
+    watcher: to be told of loads, or None. foreign: what the ledger is told when it is loaded.
     """
 
     def __init__(self, index, storage, name, itemsize):
         self.name, self.real, self.bytes = name, storage.data_ptr(), storage.nbytes()
         self.virtual = (index + 1) * WINDOW + MIDDLE
         self.first, self.last = 0, self.bytes  # legal bytes, unless there is a view
-        self.legal_view = self.role = self.role_view = self.copied_heads = self.watcher = None
+        self.legal_view = self.role = self.role_view = self.copied_heads = self.watcher = self.foreign = None
         self.width = 0
         self.writers = self.readers = None
         self.itemsize = itemsize

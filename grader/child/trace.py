@@ -16,6 +16,7 @@ from allocations import GUARD
 from hooks import hooks
 from mending import Patches
 from overflow import Overflows
+from provenance import strange
 from regions import NOBODY, WINDOW, Region, copy_of, tensors_in
 from traffic import Traffic
 from visits import Origin, Visits, lanes_of
@@ -28,15 +29,17 @@ class Trace:
     lanes nobody defined, as {(kernel, argument, line): lanes}.
 
     inputs: q, k and v as the grader made them; only their own elements may be read. allocations: what was fenced.
-    watchers: {address of a storage: function(program, byte offsets into it)} to be told of loads.
+    watchers: {address of a storage: function(program, byte offsets into it)} to be told of loads. ledger: told of
+    launches, or None (provenance.py).
     """
 
-    def __init__(self, inputs, allocations, module, watchers=()):
+    def __init__(self, inputs, allocations, module, watchers=(), ledger=None):
         self.inputs = dict(zip("qkv", inputs, strict=True))
         self.given = {tensor.untyped_storage().data_ptr(): role for role, tensor in self.inputs.items()}
         self.visits, self.traffic, self.copied_out = Visits(), Traffic(), {}
         self.allocations, self.module, self.watchers = allocations, module, dict(watchers)
         self.faults, self.undefined, self.launches = Counter(), Counter(), 0
+        self.ledger, self.foreign, self.products = ledger, {}, 0
         self.regions, self.by_storage, self.arguments = [], {}, {}
         self.kernel, self.program, self.origin = "", NOBODY, None
         self.original = interpreter._interpreter
@@ -64,13 +67,36 @@ class Trace:
         for name, value in named.items():
             for tensor in tensors_in(value):
                 self.arguments.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor))
+        if self.ledger:
+            self.foreign = self.ledger.begin_launch(self.arguments)
+            self.ledger.strange |= strange(function, self.module)
 
     def begin_program(self):
         self.program += 1
+        if self.ledger:
+            self.ledger.in_program = True
         self.visits.begin_program()
         self.traffic.begin_program(self.kernel, self.program)
 
-    def meet(self, a, b):
+    def end_programs(self):
+        if self.ledger:
+            self.ledger.in_program = False
+
+    def launch_raised(self, error):
+        if self.ledger:
+            self.ledger.raised.append([self.kernel, type(error).__name__])
+
+    def end_launch(self):
+        """Tell the ledger what was stored where."""
+        if self.ledger:
+            stored = []
+            for key, region in self.by_storage.items():
+                if region.writers is not None and (mask := region.writers != NOBODY).any():
+                    stored.append((self.arguments[key][0][1], region.itemsize, mask))
+            self.ledger.end_launch(stored)
+
+    def meet(self, a, b, products=0):
+        self.products += products
         self.visits.meet(self.kernel, a, b)
 
     def virtual_address(self, tensor):
@@ -84,7 +110,7 @@ class Trace:
     def new_region(self, tensor, key):
         arguments = self.arguments.get(key, [("?", tensor)])
         region = Region(len(self.regions), tensor.untyped_storage(), arguments[0][0], tensor.element_size())
-        region.watcher = self.watchers.get(key)
+        region.watcher, region.foreign = self.watchers.get(key), self.foreign.get(key)
         self.regions.append(region)
         if key in self.given:
             region.holds(self.given[key], self.inputs[self.given[key]])
@@ -148,6 +174,9 @@ class Trace:
                 self.check_sharing(kind, region, offsets // itemsize)
             if region.watcher and kind == "load":
                 region.watcher(self.program, offsets)
+            if region.foreign and kind != "store":
+                self.ledger.loaded(self.kernel, region.foreign)
+                region.foreign = None
             if region.role and kind == "load":
                 self.origin = self.origin_of(region, offsets, pointers.shape)
                 self.visits.load(self.kernel, self.origin)

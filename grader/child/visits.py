@@ -113,7 +113,7 @@ def carrying(method, meet):
                 found.append(origin)
         if found:
             if len(found) > 1 and found[0].role != found[1].role:
-                meet(found[0], found[1])
+                meet(found[0], found[1], made.data.size if type(made) is TensorHandle else 0)
             else:
                 for part in made if isinstance(made, tuple | list) else (made,):
                     part.origin = found[0]

@@ -24,6 +24,8 @@ import traceback
 import types
 
 WATCHES = {}  # the stopwatch of each device, once one was needed
+STALE = 0.05  # of the largest number: far above what the order of additions changes
+KEPT = {}  # what stood where before a submission was loaded
 
 
 def nursery(control, device):
@@ -54,11 +56,14 @@ def nursery(control, device):
             if device == "compile":
                 import compiler  # noqa: F401
         import extras  # noqa: F401
+        import integrity
+        import provenance  # noqa: F401
         import stopwatch  # noqa: F401
         from allocations import Allocations
 
         with Allocations():  # the first use imports another second's worth of torch
             torch.empty(1)
+        KEPT["integrity"] = integrity.Integrity()
     except Exception as error:
         answer(control, status="broken", error=f"{type(error).__name__}: {error}")
         return
@@ -212,6 +217,7 @@ def serve(setup, requests, reply):
         job = ({"run": run, "time": measure, "compile": compile_only} | extras.JOBS)[request["op"]]
         try:
             message = {"status": "returned", **job(function, request, setup["device"])}
+            message["replaced"] = KEPT["integrity"].changed()[:20]
         except BaseException as error:
             message = {"status": "raised", **describe(error, setup["module"]), "broken": not device_answers(setup)}
         reply(**message)
@@ -258,15 +264,23 @@ def run(function, request, device):
     import outputs
     import torch
     from allocations import Allocations
+    from provenance import Ledger, Names
 
     buffers, tensors = read_inputs(request["inputs"], device)
-    watch = Allocations(request["count"], tensors)
+    ledger = None
+    if request.get("ledger"):
+        ledger = Ledger(tensors, request["ledger"], device == "cpu") if request["launches"] else Names()
+    watch = Allocations(request["count"], tensors, ledger)
     extra = extras.of(request, tensors, watch, device)
     traced = contextlib.nullcontext()
     if request["trace"]:
         from trace import Trace
 
-        traced = Trace(tensors, watch, request["trace"], extra.watchers)
+        traced = Trace(tensors, watch, request["trace"], extra.watchers, ledger)
+    elif request.get("ledger") and request["launches"]:
+        from launches import Launches
+
+        traced = Launches(ledger, request.get("suppressed", False))
     started = time.perf_counter()
     with watch, traced, pretended_gpu(device), torch.no_grad():
         out = function(*tensors, **request["arguments"], **extra.arguments)
@@ -278,6 +292,10 @@ def run(function, request, device):
     inputs = [tensor[: placed["elements"]] for tensor, placed in zip(buffers, request["inputs"], strict=True)]
     with pretended_gpu(device), torch.no_grad():
         more = extra.report(out, trace)
+    if ledger:
+        more["evidence"] = ledger.report(came) | {
+            "launches": getattr(traced, "launches", 0), "products": getattr(traced, "products", 0),
+        }  # fmt: skip
     return {
         "seconds": seconds,
         "several": isinstance(out, tuple | list),
@@ -325,8 +343,10 @@ def measure(function, request, device):
     generator = torch.Generator(device=device).manual_seed(request["seed"])
     inputs = [torch.empty(shape, device=device, dtype=dtype) for shape in shapes]
 
+    returned = []
+
     def call():
-        function(*inputs, **request["arguments"])
+        returned[:] = [function(*inputs, **request["arguments"])]
 
     def fill():
         for tensor in inputs:
@@ -342,7 +362,16 @@ def measure(function, request, device):
         for _ in range(request["samples"]):
             fill()
             times.append(watch.sample(call))
-    return {"ms": times, "peak_bytes": peak, "host_ms": watch.host_ms}
+        stale = bool(times) and is_stale(function, inputs, request["arguments"], returned.pop())
+    return {"ms": times, "peak_bytes": peak, "host_ms": watch.host_ms, "stale": stale}
+
+
+def is_stale(function, inputs, arguments, out):
+    """True where `out`, returned while the clock ran, is not what the same numbers give at other addresses."""
+    first = lambda value: value[0] if isinstance(value, tuple | list) else value  # noqa: E731
+    then = first(out).clone()
+    now = first(function(*(tensor.clone() for tensor in inputs), **arguments))
+    return not bool((then - now).abs().max() <= STALE * now.abs().max())
 
 
 def device_answers(setup):

@@ -8,7 +8,17 @@ import json
 from grader import score
 from grader.result import Outcome
 
-KEPT = ("compile", "shape", "arms", "times_as_fast", "failures", "oom", "least_ms", "machine")  # facts for extra_data
+KEPT = (
+    "compile",
+    "shape",
+    "arms",
+    "times_as_fast",
+    "failures",
+    "oom",
+    "least_ms",
+    "machine",
+    "evidence",
+)  # facts for extra_data
 
 
 def render(results):
@@ -37,6 +47,7 @@ def render(results):
 
 def output(result):
     lines = [f"{result.outcome.value}: {result.description}", result.sentence]
+    lines += [f"also: {sign}" for sign in result.facts.get("evidence", ())[1:]]
     lines += [f"ask yourself: {result.facts['question']}"] if "question" in result.facts else []
     lines += [f"again: {result.again}"] if result.outcome is not Outcome.PASSED and result.again else []
     lines += [f"printed:\n{result.printed}"] if result.printed else []

@@ -12,7 +12,10 @@ from grader.labs import EVERY, LABS
 from grader.render import text_map
 from grader.result import Aspect, Outcome
 
-STYLE = {Outcome.PASSED: "green", Outcome.UNFINISHED: "yellow", Outcome.NOT_RUN: "dim", Outcome.GRADER_FAULT: "magenta"}
+STYLE = {
+    Outcome.PASSED: "green", Outcome.UNFINISHED: "yellow", Outcome.NOT_RUN: "dim", Outcome.GRADER_FAULT: "magenta",
+    Outcome.HELD: "magenta",
+}  # fmt: skip
 PLAIN_WIDTH = 120  # where output is not a terminal
 FAILURES_SHOWN = 3  # of one problem; the rest is in results.json
 PRINTED_LINES = 8
@@ -53,8 +56,18 @@ def show(console, results, request, seconds):
     where = "on the GPU" if request.device == "cuda" else "on the CPU"
     where += ", kernels in Triton's interpreter" if request.device == "cpu" and interpreted else ""
     console.print(f"{said}{seconds:.0f} s {where}")
+    show_held(console, results)
     if request.default_submission and earned == possible and score.by_problem(results).keys() == PROBLEMS.keys():
         console.print(f"past the ladder, for no points: make grade P={','.join(LABS)}")
+
+
+def show_held(console, results):
+    """`held for the instructor: 1 problem (p3); it earns nothing until then`"""
+    held = [id for id, group in score.by_problem(results).items() if score.held(group)]
+    if held:
+        which = f"{len(held)} problem{'s' * (len(held) > 1)} ({', '.join(held)})"
+        earn = "they earn" if len(held) > 1 else "it earns"
+        console.print(f"held for the instructor: {which}; {earn} nothing until the instructor has decided")
 
 
 def points(fraction):
@@ -81,6 +94,8 @@ def show_failures(console, group, lines=None):
         head = Text(f'{first.problem} "{first.case}" ({first.description}): ')
         console.print(head + Text(outcome.value, style=STYLE.get(outcome, "red")), soft_wrap=True)
         show_sentence(console, first)
+        for sign in first.facts.get("evidence", ())[1:]:
+            console.print(Text(f"  also: {sign}"), soft_wrap=True)
         show_map(console, text_map.of(first.facts.get("picture") or {}))
         if len(same) > 1:
             what = "the same cause" if first.facts.get("causes") else "the same"
@@ -186,8 +201,8 @@ def summary_table(console, results, whole):
 
 
 def verdict(group):
-    """(outcome, sentence) of a problem: that of its first failure, else passed and what is known of its speed."""
-    for result in group:
+    """(outcome, sentence) of a problem: held, that of its first failure, or passed and what is known of its speed."""
+    for result in score.held(group) or group:
         if result.outcome is not Outcome.PASSED and not score.could_not_be_known(result):
             text = result.sentence if len(result.sentence) <= 140 else result.sentence[:137] + "..."
             if result.outcome not in (Outcome.UNFINISHED, Outcome.NOT_RUN):

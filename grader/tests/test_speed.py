@@ -102,9 +102,8 @@ def test_an_interval_that_straddles_a_bar_is_measured_once_more(monkeypatch, tmp
     monkeypatch.setattr(speed.torch.cuda, "get_device_properties", lambda _: type("P", (), {"total_memory": 1 << 37}))
     monkeypatch.setattr(timing, "take_turns", take_turns)
     monkeypatch.setattr(speed, "SPEED_BARS", {"naive PyTorch": 2.0})
-    monkeypatch.setattr(
-        speed, "ChildArm", lambda *_: type("A", (), {"facts": {"peak_bytes": 0}, "close": lambda s: 0})()
-    )
+    arm = {"facts": {"peak_bytes": 0}, "close": lambda s: 0, "stale": False, "replaced": []}
+    monkeypatch.setattr(speed, "ChildArm", lambda *_: type("A", (), arm)())
     for ratio, expected in ((Ratio(9, 8, 10), 1), (Ratio(2, 1.9, 2.1), 2)):
         monkeypatch.setattr(timing, "ratio", lambda *_, ratio=ratio: ratio)
         runs.clear()
@@ -179,3 +178,24 @@ def test_an_arm_that_does_not_fit_is_out_of_memory(tmp_path):
         arm.warm_up(0)
     arm.close()
     assert failed.value.oom
+
+
+def test_what_is_returned_from_a_cache_while_it_is_timed_is_stale():
+    import sys
+
+    import torch
+
+    sys.path.insert(0, str(speed.HERE / "child"))
+    import worker
+
+    kept = {}
+
+    def cached(q, k, v):
+        return kept.setdefault(q.data_ptr(), q + k)
+
+    q = torch.ones(4)
+    first = cached(q, q, q)
+    assert not worker.is_stale(cached, (q, q, q), {}, first)
+    q.fill_(5.0)
+    assert worker.is_stale(cached, (q, q, q), {}, cached(q, q, q))
+    assert not worker.is_stale(lambda q, k, v: q + k, (q, q, q), {}, q + q)

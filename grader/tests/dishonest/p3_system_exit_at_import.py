@@ -1,0 +1,3 @@
+"""SystemExit while the module is loaded."""
+
+raise SystemExit(0)

@@ -1,0 +1,53 @@
+"""q, k and v are stacked in one tensor first, as a fused projection leaves them."""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(
+    Q, K, V, O, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, sob, soh, son, H, N, group, first, scale,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    q_start = first + tl.program_id(0) * BLOCK_Q
+    b, h = tl.program_id(1) // H, tl.program_id(1) % H
+    q_pos, d = q_start + tl.arange(0, BLOCK_Q), tl.arange(0, D)
+    q = tl.load(Q + b * sqb + h * sqh + q_pos[:, None] * sqn + d[None, :], mask=q_pos[:, None] < N, other=0.0)
+    m = tl.full([BLOCK_Q], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_Q], tl.float32)
+    acc = tl.zeros([BLOCK_Q, D], tl.float32)
+    for start in range(0, N, BLOCK_K):
+        k_pos = start + tl.arange(0, BLOCK_K)
+        live = k_pos[:, None] < N
+        k = tl.load(K + b * skb + h // group * skh + k_pos[:, None] * skn + d[None, :], mask=live, other=0.0)
+        v = tl.load(V + b * svb + h // group * svh + k_pos[:, None] * svn + d[None, :], mask=live, other=0.0)
+        s = tl.dot(q, tl.trans(k)) * scale
+        s = tl.where((k_pos[None, :] < N), s, float("-inf"))
+        m_new = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp(s - m_new[:, None])
+        alpha = tl.exp(m - m_new)
+        l = l * alpha + tl.sum(p, 1)
+        acc = acc * alpha[:, None] + tl.dot(p.to(v.dtype), v)
+        m = m_new
+    o = acc / l[:, None]
+    tl.store(
+        O + b * sob + h * soh + q_pos[:, None] * son + d[None, :], o.to(O.dtype.element_ty), mask=q_pos[:, None] < N
+    )
+
+
+def launch(q, k, v, o, first=0, tiles=None, BLOCK_Q=32, BLOCK_K=32):
+    B, H, N, D = q.shape
+    grid = (tiles or triton.cdiv(N, BLOCK_Q), B * H)
+    kernel[grid](
+        q, k, v, o, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
+        H, N, H // k.shape[1], first, 1 / math.sqrt(D), D, BLOCK_Q, BLOCK_K,
+    )  # fmt: skip
+    return o
+
+
+def flash_attention_forward(q, k, v, is_causal=False):
+    q, k, v = torch.stack((q, k, v)).unbind(0)
+    return launch(q, k, v, torch.empty_like(q))
