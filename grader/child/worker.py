@@ -42,6 +42,7 @@ def nursery(control, device):
         numpy.seterr(all="ignore")  # a kernel's own NaN is judged; numpy's warnings about it are noise
 
         if importlib.util.find_spec("triton"):
+            import launches  # noqa: F401
             import triton.language  # noqa: F401
 
             if os.environ.get("TRITON_INTERPRET") == "1":
