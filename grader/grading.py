@@ -212,8 +212,8 @@ class ProblemGrader:
             hint = " Does every loop end, and does it step by a whole tile?"
             return self.result(case, Outcome.TIMED_OUT, f"Stopped: {failure}.{at}{hint}", printed=printed)
         if failure.how == "forged":
-            sentence = f"Your code reached for the grader: {failure}. Nothing that came with it counts."
-            return self.result(case, Outcome.CRASHED, sentence, printed=printed)
+            evidence = f"The code reached for the grader: {failure}. Nothing that came with it counts."
+            return self.result(case, *honesty.held([evidence]), printed=printed)
         hint = " Does a pointer leave its tensor?" if "SIGSEGV" in str(failure) else ""
         return self.result(case, Outcome.CRASHED, f"Your code did not return: {failure}.{hint}", printed=printed)
 

@@ -282,14 +282,14 @@ FORGED = '{"status": "returned", "seconds": 0.1, "several": true, "outputs": []}
 def test_writing_to_every_descriptor(ending, form, attempt):
     lines = f"import os\nfor n in range(3, 1024):\n    try: os.write(n, b'{FORGED}{ending}')\n    except OSError: pass"
     result = attempt(lines)
-    assert result.outcome is Outcome.CRASHED, result
+    assert result.outcome is Outcome.HELD, result
     assert "reached for the grader: something was written to the grader's channel" in result.sentence
 
 
 def test_a_signed_line_of_another_key(form, attempt):
     line = "0" * 64 + " " + FORGED + "\\n"
     result = attempt(f"import os\nfor n in range(3, 1024):\n    try: os.write(n, b'{line}')\n    except OSError: pass")
-    assert result.outcome is Outcome.CRASHED and "reached for the grader" in result.sentence
+    assert result.outcome is Outcome.HELD and "reached for the grader" in result.sentence
 
 
 def test_a_flood_of_the_channel(form, attempt, monkeypatch):
@@ -299,7 +299,7 @@ def test_a_flood_of_the_channel(form, attempt, monkeypatch):
             f"import os\nwhile True:\n  for n in range(100, 900):\n    try: os.write(n, {junk})\n    except OSError: 0"
         )
         result = attempt(lines)
-        assert result.outcome is Outcome.CRASHED and "reached for the grader" in result.sentence
+        assert result.outcome is Outcome.HELD and "reached for the grader" in result.sentence
 
 
 def test_stdout_is_no_channel(form, attempt):
@@ -340,7 +340,7 @@ def test_a_reply_function_found_in_the_frames_forges_no_values(form, attempt):
 @pytest.mark.parametrize("target", ["/dev/zero", "/etc/hostname", "elsewhere"])
 def test_the_file_of_outputs_is_no_link(target, form, attempt):
     result = attempt(f"import os\nos.symlink({target!r}, 'outputs.bin')")
-    assert result.outcome is Outcome.CRASHED, result
+    assert result.outcome in (Outcome.HELD, Outcome.CRASHED), result  # crashed: the worker could not write there
 
 
 def test_what_the_grader_writes_follows_no_link(form, attempt, tmp_path):
