@@ -39,6 +39,9 @@ FILES = 1024
 
 SHARED = []  # folders whose submissions trust each other and share a warm process: those of the grader's own tests
 
+USAGE_SECONDS = 0.5  # to say what was used, before the end
+SPENT = []  # core-seconds of the warm processes that have ended, with their children
+
 
 class NurseryFailed(Exception):
     """The warm process did not start or does not answer."""
@@ -171,6 +174,7 @@ class Nursery:
 
     def close(self):
         """Kill all that is inside, or, without a sandbox, all that can be found of it; remove what it wrote."""
+        self.note_usage()
         self.socket.close()
         process = getattr(self, "process", None)
         if process:
@@ -187,6 +191,14 @@ class Nursery:
         self.group.close()
         with contextlib.suppress(RecursionError):
             shutil.rmtree(self.room, ignore_errors=True)
+
+    def note_usage(self):
+        """Add what was used to SPENT: inside a sandbox nobody else can count it. What it does not say is lost."""
+        if not hasattr(self, "process") or not self.alive():
+            return
+        with contextlib.suppress(OSError, NurseryFailed, KeyError, TypeError, ValueError):
+            self.socket.sendall(b'{"op": "usage"}\n')
+            SPENT.append(float(self._receive(USAGE_SECONDS)["core_seconds"]))
 
     def left(self):
         """Numbers of processes that outlived the warm one: by the control group, or by the user that only they have."""

@@ -124,7 +124,18 @@ def end(control, request, descriptors, ended, living):
     return {"gone": gone}
 
 
-ASKED = {"fork": fork, "status": status, "signal": send_signal, "programs": programs, "end": end}
+def usage(control, request, descriptors, ended, living):
+    """The core-seconds of the warm process and of all children that have ended."""
+    import resource
+
+    reap(ended, living)
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return {"core_seconds": sum(each.ru_utime + each.ru_stime for each in used)}
+
+
+ASKED = {
+    "fork": fork, "status": status, "signal": send_signal, "programs": programs, "end": end, "usage": usage,
+}  # fmt: skip
 
 
 def answer(control, **message):

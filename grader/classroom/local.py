@@ -186,4 +186,6 @@ def read_records(job, path, core_seconds):
     if tuple(record.problem for record in records) != job.problems:
         return plan.fault_records(job, "The machine failed: the process that graded this left no full records.")
     whole = sum(record.seconds for record in records) or 1.0
+    if any(record.core_seconds for record in records):  # it counted itself, and what ran in the sandbox
+        return records
     return [replace(r, core_seconds=round(core_seconds * r.seconds / whole, 3)) for r in records]

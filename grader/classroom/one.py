@@ -29,9 +29,19 @@ def main(argv=None):
         arguments.remove("--leashed")
         threading.Thread(target=end_with_the_parent, daemon=True).start()
     job = Job.from_json(Path(arguments[0]).read_text(encoding="utf-8"))
-    records = run(job)
+    records = with_cost(run(job))
     write_file(Path(arguments[1]), "".join(f"{record.to_json()}\n" for record in records))
     return 0
+
+
+def with_cost(records):
+    """The records with the core-seconds of this process and of all that it started, divided as their seconds are."""
+    from grader import nursery
+
+    nursery.close_all()
+    spent = time.process_time() + sum(nursery.SPENT)
+    whole = sum(record.seconds for record in records) or 1.0
+    return [replace(record, core_seconds=round(spent * record.seconds / whole, 3)) for record in records]
 
 
 def run(job, grade=None):
