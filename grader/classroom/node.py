@@ -1,0 +1,38 @@
+"""What Slurm runs on a node of the cluster: one submission, graded by a process of its own as on one machine."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+from grader.classroom.local import ROOT, last_words
+
+# A batch's folder holds these of each of its jobs, by the job's number. A result or a failure is there whole or not.
+JOB, MADE, USED, RECORDS, FAILURE = "job.json", "made.json", "used.json", "records.json", "failure.txt"
+
+
+def file_of(folder, index, kind):
+    return Path(folder) / f"{index}.{kind}"
+
+
+def attend(folder, index, command):
+    """Grade job `index` of the batch in `folder` with `command`; leaves its records, or why there are none."""
+    job, made = file_of(folder, index, JOB), file_of(folder, index, MADE)
+    with tempfile.TemporaryFile() as log:
+        done = subprocess.run([*command, str(job), str(made)], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+        if code := done.returncode:
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+            leave(folder, index, FAILURE, f"the process that graded this {how}{last_words(log)}")
+            return
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    leave(folder, index, USED, json.dumps(used.ru_utime + used.ru_stime))
+    made.replace(file_of(folder, index, RECORDS))  # last: the parent looks for it
+
+
+def leave(folder, index, kind, text):
+    part = file_of(folder, index, f"{kind}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(file_of(folder, index, kind))
