@@ -85,7 +85,7 @@ def tasks(names):
     """
     found = {name: {} for name in names}
     wanted = f"--name={','.join(names)}"
-    for line in ask("squeue", "--array", "--noheader", "--states=all", wanted, "--format=%j|%K|%T|%A|%r").splitlines():
+    for line in ask("squeue", "--array", "--noheader", "--states=all", wanted, "--format=%j|%K|%T|%i|%r").splitlines():
         name, index, state, id, reason = line.strip().split("|", 4)
         found[name][int(index) if index.isdigit() else None] = Task(state, reason, id)
     return found

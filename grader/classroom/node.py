@@ -23,6 +23,8 @@ def attend(folder, index, command):
     job, made = file_of(folder, index, JOB), file_of(folder, index, MADE)
     with tempfile.TemporaryFile() as log:
         done = subprocess.run([*command, str(job), str(made)], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+        if done.returncode == -signal.SIGTERM:  # Slurm ends the whole job, and says itself why
+            raise SystemExit(128 + signal.SIGTERM)
         if code := done.returncode:
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
             leave(folder, index, FAILURE, f"the process that graded this {how}{last_words(log)}")

@@ -160,7 +160,7 @@ class Slurm:
         memory = max(MEMORY_GB[what] for what in {*needs, "cuda" if first.needs_gpu else "cpu"})
         asked = {
             "time": math.ceil((max(job.limit for job in jobs) + MARGIN_SECONDS) / 60),  # minutes
-            "mem_gb": memory + GRADER_GB,
+            "mem": memory + GRADER_GB,  # GB
             "cpus_per_task": CPUS["cuda" if first.needs_gpu else "cpu"],
         }
         return asked | ({"gpus_per_node": self.gpus} if first.needs_gpu else {})
@@ -303,6 +303,6 @@ def checked(job, records):
 
 def in_words(asked):
     hours, minutes = divmod(asked["time"], 60)
-    said = [f"{asked['cpus_per_task']} CPU", f"{asked['mem_gb']} GB", f"{hours}:{minutes:02d} h"]
+    said = [f"{asked['cpus_per_task']} CPU", f"{asked['mem']} GB", f"{hours}:{minutes:02d} h"]
     gpus = asked.get("gpus_per_node")
     return ", ".join([*said, *([f"{gpus} GPU"] if gpus else [])])

@@ -68,8 +68,16 @@ def start(folder, out, *more, log=None):
 
 
 def while_it_runs(what):
-    """Call `what` in a thread beside the class; the thread, to be joined."""
-    thread = threading.Thread(target=what)
+    """Call `what` in a thread beside the class; the thread, to be joined. Where it fails, the class is stopped."""
+
+    def call():
+        try:
+            what()
+        except BaseException:
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise
+
+    thread = threading.Thread(target=call, daemon=True)
     thread.start()
     return thread
 
@@ -119,8 +127,8 @@ def test_a_cancelled_job_is_the_machines_fault_and_tried_again(own, tmp_path, mo
     def cancel():
         for attempt in range(1, plan.ATTEMPTS + 1):
             wait_for(lambda: log.exists() and log.read_text().count("bob") == attempt)  # noqa: B023
-            own.ask("scancel", *queue(own, "%A"))
-            wait_for(lambda: not queue(own))
+            wait_for(lambda: len(queue(own)) == 1)  # ann is done
+            own.ask("scancel", *queue(own, "%i"))
 
     thread = while_it_runs(cancel)
     assert quick(folder, tmp_path / "out", log=log, monkeypatch=monkeypatch) == 1
@@ -138,7 +146,7 @@ def test_a_time_limit_of_slurm_is_no_zero(own, tmp_path, monkeypatch):
 
     def shorten():
         wait_for(lambda: log.exists() and "bob" in log.read_text())
-        own.ask("scontrol", "update", f"JobId={queue(own, '%A')[0]}", "EndTime=now")
+        own.ask("scontrol", "update", f"JobId={queue(own, '%i')[0]}", "EndTime=now")
 
     thread = while_it_runs(shorten)
     assert quick(folder, tmp_path / "out", log=log, monkeypatch=monkeypatch) == 1
@@ -310,7 +318,7 @@ def test_what_slurm_is_asked_for_covers_what_a_submission_may_take():
     job = plan.Job("ann", "Ann", tuple(MODULES), "", "", {}, targets=("sm_80",))
     asked = engine.asked([job, job])
     assert asked["time"] * 60 > job.limit + 60 and "gpus_per_node" not in asked
-    assert asked["mem_gb"] == slurm.MEMORY_GB["compile"] + slurm.GRADER_GB
+    assert asked["mem"] == slurm.MEMORY_GB["compile"] + slurm.GRADER_GB
     on_gpu = plan.Job("ann", "Ann", tuple(MODULES), "", "", {}, device="cuda", needs_gpu=True)
     assert engine.asked([on_gpu])["gpus_per_node"] == 2
     for what, limit in getattr(nursery, "MEMORY", {}).items():
