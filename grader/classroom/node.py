@@ -1,4 +1,7 @@
-"""What Slurm runs on a node of the cluster: one submission, graded by a process of its own as on one machine."""
+"""What Slurm runs on a node of the cluster: one submission, graded by a process of its own as on one machine.
+
+It imports nothing of ours, so that torch is loaded once a submission: by the process that grades.
+"""
 
 import json
 import os
@@ -8,8 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from grader.classroom.local import ROOT, last_words
-
+ROOT = Path(__file__).resolve().parents[2]
 # A batch's folder holds these of each of its jobs, by the job's number. A result or a failure is there whole or not.
 JOB, MADE, USED, RECORDS, FAILURE = "job.json", "made.json", "used.json", "records.json", "failure.txt"
 
@@ -32,6 +34,13 @@ def attend(folder, index, command):
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     leave(folder, index, USED, json.dumps(used.ru_utime + used.ru_stime))
     made.replace(file_of(folder, index, RECORDS))  # last: the parent looks for it
+
+
+def last_words(log):
+    """` (its last line)` of what a process wrote, or nothing."""
+    log.seek(max(0, log.seek(0, os.SEEK_END) - 10_000))
+    said = [line.strip() for line in log.read().decode(errors="replace").splitlines() if line.strip()]
+    return f" ({said[-1][:200]})" if said else ""
 
 
 def leave(folder, index, kind, text):

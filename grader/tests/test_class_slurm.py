@@ -140,7 +140,7 @@ def test_a_cancelled_job_is_the_machines_fault_and_tried_again(own, tmp_path, mo
 
 
 def test_a_time_limit_of_slurm_is_no_zero(own, tmp_path, monkeypatch):
-    """Slurm looks at limits twice a minute, so that its verdict is put into its mouth here but for the state's name."""
+    """Slurm counts in minutes, so the limit is brought forward while the job runs."""
     monkeypatch.setattr(plan, "ATTEMPTS", 1)
     folder, log = make_class(tmp_path / "in", {"bob": "never"}), tmp_path / "log"
 
