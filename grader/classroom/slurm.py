@@ -12,13 +12,13 @@ import secrets
 import shutil
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import submitit
 
 from grader.__main__ import BadArguments
-from grader.classroom import cluster, node, plan
+from grader.classroom import batches, cluster, node, plan
 from grader.classroom.local import COMMAND, ROOT, read_records
 
 CHUNK = 500  # submissions of one array job; Slurm's own limit is 1001 where nobody changed it
@@ -43,39 +43,6 @@ def from_options(options):
     if options.partition and options.partition not in known:
         raise BadArguments(f"the cluster has no partition {options.partition!r}; it has {', '.join(known)}")
     return Slurm(options.out, options.partition, options.gpus, options.array or AT_A_TIME)
-
-
-@dataclass
-class Batch:
-    """One array job; its folder has a file for each job, before and after. jobs: {number: Job}, those not done."""
-
-    folder: Path
-    jobs: dict
-    started: set = field(default_factory=set)
-    ended: dict = field(default_factory=dict)  # number -> when Slurm was first heard to say so
-
-    @property
-    def name(self):
-        return self.folder.name
-
-    def path(self, index, kind):
-        return node.file_of(self.folder, index, kind)
-
-    def log(self, index):
-        """What Slurm and submitit wrote about a job, or None where the node left no file."""
-        logs = self.folder / "logs"
-        for path in (*logs.glob(f"*_{index}_0_log.out"), *logs.glob("*_0_log.out")):
-            if path.name.count("_") == 3 and f"_{index}_0_" not in path.name:
-                continue
-            with contextlib.suppress(OSError):
-                return path.read_text(errors="replace")
-        return None
-
-    def done(self, index):
-        """Nothing is left to do for this job: its record is on the disk."""
-        del self.jobs[index]
-        for kind in (node.JOB, node.RECORDS, node.USED, node.FAILURE):
-            self.path(index, kind).unlink(missing_ok=True)
 
 
 class Slurm:
@@ -109,7 +76,7 @@ class Slurm:
     def adopt(self, jobs):
         """Take over what an earlier run queued or what has finished since; returns the jobs that are left."""
         wanted = {identity(job): job for job in jobs}
-        left = [read_batch(folder) for folder in sorted(self.home.glob("class-*"))]
+        left = [batches.read(folder) for folder in sorted(self.home.glob("class-*"))]
         tasks = self.heard(left, "Slurm does not answer")
         for batch in left:
             for index, job in list(batch.jobs.items()):
@@ -138,7 +105,7 @@ class Slurm:
         gpu = self.waiting[0].needs_gpu
         chosen = [job for job in self.waiting if job.needs_gpu == gpu][: self.chunk]
         self.waiting = [job for job in self.waiting if job not in chosen]
-        batch = Batch(self.home / f"class-{secrets.token_hex(4)}", dict(enumerate(chosen)))
+        batch = batches.Batch(self.home / f"class-{secrets.token_hex(4)}", dict(enumerate(chosen)))
         self.keep(batch)
         batch.folder.mkdir(parents=True)
         for index, job in batch.jobs.items():
@@ -283,15 +250,6 @@ def identity(job):
 
 def task_of(tasks, index):
     return tasks.get(index, tasks.get(None, cluster.GONE))
-
-
-def read_batch(folder):
-    """The Batch of a folder that an earlier run left: the jobs whose records it did not take."""
-    jobs = {}
-    for path in folder.glob(f"*.{node.JOB}"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            jobs[int(path.name.partition(".")[0])] = plan.Job.from_json(path.read_text(encoding="utf-8"))
-    return Batch(folder, dict(sorted(jobs.items())))
 
 
 def checked(job, records):

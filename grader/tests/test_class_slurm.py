@@ -311,6 +311,11 @@ def test_a_real_submission(own, tmp_path):
     assert json.loads((out / "slurm" / journal.SUBMISSIONS).read_text())["submissions"]
 
 
+def test_a_node_loads_torch_in_the_grading_process_alone():
+    code = "import sys, grader.classroom.node; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
 def test_what_slurm_is_asked_for_covers_what_a_submission_may_take():
     from grader import nursery
 
