@@ -13,6 +13,9 @@ SUBMISSIONS ?=
 ROSTER ?=
 LANES ?=
 ENGINE ?=
+PARTITION ?=
+GPUS ?=
+ARRAY ?=
 PIP_ARGS ?=
 PYTHON ?=
 export PIP_ARGS PYTHON
@@ -26,7 +29,8 @@ ARGS = $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(P),--problems "$(
 
 CLASS = $(if $(P),--problems "$(P)") $(if $(DEVICE),--device "$(DEVICE)") $(if $(SEED),--seed "$(SEED)") \
         $(if $(OUT),--out "$(OUT)") $(if $(TARGETS),--targets "$(TARGETS)") $(if $(filter no,$(COMPILE)),--no-compile) \
-        $(if $(ROSTER),--roster "$(ROSTER)") $(if $(LANES),--lanes "$(LANES)") $(if $(ENGINE),--engine "$(ENGINE)")
+        $(if $(ROSTER),--roster "$(ROSTER)") $(if $(LANES),--lanes "$(LANES)") $(if $(ENGINE),--engine "$(ENGINE)") \
+        $(if $(PARTITION),--partition "$(PARTITION)") $(if $(GPUS),--gpus "$(GPUS)") $(if $(ARRAY),--array "$(ARRAY)")
 
 .DEFAULT_GOAL := help
 .PHONY: help setup doctor grade class gradescope show profile report notebooks site site-test test skeletons lint
@@ -57,6 +61,7 @@ help:
 	@echo "  COMPILE=no              do not ask whether they compile for a GPU"
 	@echo "  OUT=folder              where results.json, report.html, pictures and profiles go"
 	@echo "Options of make class: P, SEED, DEVICE, TARGETS, COMPILE as above; OUT=folder (class), ROSTER=roster.csv, LANES=2"
+	@echo "  on a cluster: ENGINE=slurm PARTITION=name GPUS=1 (of each job) ARRAY=16 (jobs at a time)"
 	@echo "Options of make report: SWEEP=\"--only P4,fast --lengths 16k\"; SWEEP=--help lists them"
 	@echo "Options of make notebooks: NB=02 or NB=\"02 04\", only these"
 	@echo "Options of every target:"
@@ -73,7 +78,7 @@ grade: $(SETUP)
 	@$(PY) -m grader $(ARGS)
 
 class: $(SETUP)
-	@$(if $(PYTHON),,python3 grader/environment.py class || echo "going on without what could not be added")
+	@$(if $(PYTHON),,python3 grader/environment.py class $(filter slurm,$(ENGINE)) || echo "going on without what could not be added")
 	@$(PY) -m grader.classroom $(CLASS) $(if $(SUBMISSIONS),-- "$(SUBMISSIONS)")
 
 gradescope: $(SETUP)

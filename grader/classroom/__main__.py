@@ -41,6 +41,9 @@ def parse(argv):
     parser.add_argument("--targets", metavar="LIST", help="GPUs to compile for (default: sm_80,sm_90)")
     parser.add_argument("--no-compile", action="store_true", help="do not ask whether kernels compile for a GPU")
     parser.add_argument("--engine", choices=ENGINES, default="local", help="this machine, or a cluster")
+    parser.add_argument("--partition", help="of the cluster (default: its own default)")
+    parser.add_argument("--gpus", type=int, help="of each job on the cluster (default: 1 where the device is cuda)")
+    parser.add_argument("--array", type=int, help="jobs at a time on the cluster (default: 16)")
     return parser.parse_args(argv)
 
 
@@ -96,6 +99,12 @@ def check(options):
         raise BadArguments(f"the folder of submissions {options.submissions} {what}")
     if options.lanes is not None and options.lanes < 1:
         raise BadArguments(f"LANES must be 1 or more; got {options.lanes}")
+    asked = {name: getattr(options, name) for name in ("partition", "gpus", "array")}
+    for name, value in asked.items():
+        if value is not None and options.engine != "slurm":
+            raise BadArguments(f"{name.upper()} says something of a cluster, and needs ENGINE=slurm")
+        if isinstance(value, int) and value < 1:
+            raise BadArguments(f"{name.upper()} must be 1 or more; got {value}")
     if options.out.exists() and not options.out.is_dir():
         raise BadArguments(f"{options.out} is a file, and the results need a folder: choose another OUT")
     if options.out.resolve() == options.submissions.resolve():
@@ -110,7 +119,8 @@ def choose(options):
 
     problems = choose_problems(options.problems, PROBLEMS, LABS) if options.problems else tuple(PROBLEMS.values())
     # A cluster's machines are not this one: whether they have a GPU is theirs to say.
-    device = options.device or "cpu" if options.engine == "slurm" else choose_device(options.device)
+    asked = options.device or ("cuda" if options.gpus else "cpu")
+    device = asked if options.engine == "slurm" else choose_device(options.device)
     return problems, device, choose_targets(options, device)
 
 
@@ -171,7 +181,7 @@ def engine_of(options):
     try:
         from grader.classroom import slurm
     except ImportError as error:
-        raise BadArguments(f"ENGINE=slurm needs {error.name}: see README.md, 'On a cluster'") from None
+        raise BadArguments(f"ENGINE=slurm needs {error.name}: pip install {error.name}, and try again") from None
     return slurm.from_options(options)
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from grader.classroom import plan
+from grader.classroom.node import last_words
 from grader.classroom.record import Record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -168,13 +169,6 @@ def end(process):
 def kill_group(pid):
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def last_words(log):
-    """` (its last line)` of what a process wrote, or nothing."""
-    log.seek(max(0, log.seek(0, os.SEEK_END) - 10_000))
-    said = [line.strip() for line in log.read().decode(errors="replace").splitlines() if line.strip()]
-    return f" ({said[-1][:200]})" if said else ""
 
 
 def read_records(job, path, core_seconds):

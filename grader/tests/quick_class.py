@@ -11,6 +11,10 @@ QUICK = (sys.executable, "-S", str(ROOT / "grader" / "tests" / "quick_one.py"))
 
 def make_engine(options):
     os.environ["PYTHONPATH"] = str(ROOT)
+    if options.engine == "slurm":
+        engine = command.engine_of(options)
+        engine.command, engine.pause, engine.grace = QUICK, 0.1, 1.0
+        return engine
     return Local(options.lanes, QUICK, pause=0.05)
 
 

@@ -61,7 +61,8 @@ def graded(job, id):
 
 
 def main():
-    threading.Thread(target=leash, daemon=True).start()
+    if "--leashed" in sys.argv:
+        threading.Thread(target=leash, daemon=True).start()
     job = json.loads(Path(sys.argv[1]).read_text())
     if log := os.environ.get("QUICK_LOG"):
         with open(log, "a") as file:
