@@ -46,15 +46,15 @@ def from_options(options):
 
 
 class Slurm:
-    """Runs jobs on a cluster, at most `array` at a time. gpus: for each job that needs one. chunk: jobs of an array.
+    """Runs jobs on a cluster, at most `array` at a time. gpus: for each job that needs one.
 
     command: as Local's. poll, grace: seconds between looks, and for a file to reach this machine after its job ended.
     """
 
-    def __init__(self, out, partition, gpus, array, command=COMMAND, poll=2.0, grace=20.0, chunk=CHUNK):
+    def __init__(self, out, partition, gpus, array, command=COMMAND, poll=2.0, grace=20.0):
         self.home = Path(out).resolve() / "work" / "slurm"
         self.partition, self.gpus, self.array, self.command = partition, gpus or 1, array, tuple(command)
-        self.pause, self.grace, self.chunk = poll, grace, chunk
+        self.pause, self.grace = poll, grace
         self.waiting, self.batches, self.total, self.strangers, self.reached = [], [], 0, 0, False
         self.said, self.said_at = "", 0.0
 
@@ -103,7 +103,7 @@ class Slurm:
     def submit(self):
         """Queue the next array: waiting jobs that ask for the same, a file of each written before Slurm knows it."""
         gpu = self.waiting[0].needs_gpu
-        chosen = [job for job in self.waiting if job.needs_gpu == gpu][: self.chunk]
+        chosen = [job for job in self.waiting if job.needs_gpu == gpu][:CHUNK]
         self.waiting = [job for job in self.waiting if job not in chosen]
         batch = batches.Batch(self.home / f"class-{secrets.token_hex(4)}", dict(enumerate(chosen)))
         self.keep(batch)

@@ -102,7 +102,7 @@ def test_a_class_as_on_one_machine(own, tmp_path, monkeypatch, capsys):
     assert quick(folder, tmp_path / "out") == 0 and "nothing is left to grade" in capsys.readouterr().err
 
 
-def test_no_more_at_a_time_than_asked(own, tmp_path, monkeypatch):
+def test_no_more_at_a_time_than_asked(own, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(slurm, "CHUNK", 3)
     folder = make_class(tmp_path / "in", {f"s{n}": "wait 0.3" for n in range(5)})
     seen, real = [], cluster.tasks
@@ -115,6 +115,8 @@ def test_no_more_at_a_time_than_asked(own, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "tasks", tasks)
     assert quick(folder, tmp_path / "out", "--array", "1") == 0
     assert max(seen) == 1
+    said = capsys.readouterr().err
+    assert "queued 3 jobs, 1 at a time" in said and "queued 2 jobs, 1 at a time" in said
     seen.clear()
     assert quick(folder, tmp_path / "both", "--array", "2") == 0
     assert max(seen) == 2
