@@ -48,7 +48,15 @@ WASTEFUL = (
         "    B, H, N, D = q.shape\n    whole = torch.empty(B, H, N, N)\n",
         because="the whole score matrix",
     ),
-    wasteful("p5", "the scores computed by torch first", CHECKED, CHECKED + SCORES, because="the whole score matrix"),
+    mistake(  # the whole score matrix too; who multiplied q and k is asked before
+        "p5",
+        "the scores computed by torch first",
+        CHECKED,
+        CHECKED + SCORES,
+        CASE,
+        outcome=Outcome.HELD,
+        because="puts k and q together",
+    ),
     wasteful(
         "p5", "K and V by repeat_interleave", CHECKED, CHECKED + REPEATED, "groups of four", "copied out to 8 heads"
     ),
