@@ -315,7 +315,8 @@ def test_atexit_and_finalizers(ending, form, attempt):
         "        except OSError: pass\n"
         f"atexit.register(forge); weakref.finalize(q, forge)\n{ending}"
     )
-    assert attempt(lines, right=False).outcome is Outcome.CRASHED
+    # Held where one of these happens to be the channel, whose number is drawn.
+    assert attempt(lines, right=False).outcome in (Outcome.CRASHED, Outcome.HELD)
 
 
 def test_closing_all_descriptors(form, attempt):
