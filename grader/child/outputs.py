@@ -1,12 +1,15 @@
 """Inside the child: what came back from a submission, described, and its raw bytes in a file."""
 
+import os
+
 import torch
 
 
 def write(outputs, device, others=()):
     """Write the bytes of the outputs that are plain tensors on `device`, then of `others`; returns the descriptions."""
     described = [describe(output) for output in outputs]
-    with open("outputs.bin", "wb") as file:
+    # A link that the submission left there is not followed: it may lead to a file that is not its own.
+    with open("outputs.bin", "wb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644)) as file:
         for output, words in zip(outputs, described, strict=True):
             if words["plain"] and words["device"] == device:
                 file.write(raw_bytes(output.detach()))
