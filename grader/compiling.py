@@ -42,12 +42,18 @@ class Attempt:
     unknown: str = ""
     printed: str = ""
 
+    @property
+    def compiled(self):
+        return not (self.error or self.unknown)
 
-def judge(problem, path, targets, ran=True):
+
+def judge(problem, path, targets, ran=True, all_targets=True):
     """(outcome, sentence, facts, printed) on the kernels of the module at `path`.
 
-    ran: whether they are known to run in the interpreter. Not passed is what compiles for none of the targets: crashed
-    where it cannot, timed out where our limits ended it; where that is our fault, or cannot be known, it is not run.
+    ran: whether they are known to run in the interpreter. all_targets: False to stop at the first that they compile
+    for, which settles the outcome; the others would only add facts and advice. Not passed is what compiles for none of
+    the targets: crashed where it cannot, timed out where our limits ended it; where that is our fault, or cannot be
+    known, it is not run.
     """
     try:
         nursery("compile", path.parent)  # its start is not the submission's time
@@ -58,15 +64,17 @@ def judge(problem, path, targets, ran=True):
     for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
         seconds = (deadline - time.monotonic()) / left
         attempts.append(attempt(problem, path, problem.entry_point, GPUS[target], seconds))
+        if attempts[-1].compiled and not all_targets:
+            break
     facts = {"compile": [entry for tried in attempts for entry in tried.kernels]}
     printed = next((tried.printed for tried in attempts if tried.printed), "")
-    if any(not (tried.error or tried.unknown) for tried in attempts):
+    if any(tried.compiled for tried in attempts):
         return Outcome.PASSED, advice(attempts), facts, printed
     failed = [tried for tried in attempts if tried.error]
     if not failed:
         return Outcome.NOT_RUN, f"not compiled: {attempts[0].unknown}", facts, printed
     canary = attempt(PROBLEMS["p3"], CANARY, "flash_attention_forward", GPUS[failed[0].target], CANARY_SECONDS)
-    if canary.error or canary.unknown:
+    if not canary.compiled:
         why = f"not compiled: here, Triton compiles no kernel for {canary.target}: {canary.error or canary.unknown}"
         return Outcome.NOT_RUN, why, {"compile": []}, ""
     if failed[0].outcome is Outcome.UNFINISHED:
@@ -172,7 +180,7 @@ def advice(attempts):
     notes = [tried.error for tried in failed if tried.error.endswith(SMALLER)]
     notes += [f"does not compile for {tried.target}: {tried.error}" for tried in failed if tried.error not in notes]
     notes += [f"not compiled for {tried.target}: {tried.unknown}" for tried in attempts if tried.unknown]
-    good = [entry for tried in attempts if not (tried.error or tried.unknown) for entry in tried.kernels]
+    good = [entry for tried in attempts if tried.compiled for entry in tried.kernels]
     for entry in good:
         if (entry["spill_bytes"] or 0) >= NOTABLE_SPILL:
             notes.append(

@@ -26,6 +26,7 @@ class Request:
     default_submission: bool = True
     options: tuple[str, ...] = ()  # of make, that a case needs to run again as it did
     targets: tuple[str, ...] = ()  # GPUs to compile for, names of gpus.py
+    all_targets: bool = True  # False: until the first that the kernels compile for
 
     def cases(self, problem):
         """The cases of `problem` that run on this device and have the name that was asked for."""
@@ -228,7 +229,8 @@ class ProblemGrader:
             outcome, sentence, facts = Outcome.NOT_RUN, "not compiled: no case has passed", {"compile": []}
         else:
             try:
-                judged = compiling.judge(self.problem, self.path, self.request.targets, ran=passed)
+                targets, every = self.request.targets, self.request.all_targets
+                judged = compiling.judge(self.problem, self.path, targets, passed, every)
                 outcome, sentence, facts, printed = judged
             except WorkerBroken as broken:
                 outcome, sentence, facts = Outcome.NOT_RUN, f"not compiled: {broken}", {"compile": []}

@@ -44,6 +44,11 @@ class Allocations(TorchDispatchMode):
         self.given = {tensor.untyped_storage().data_ptr() for tensor in given}
         self.largest = self.peak = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        """PyTorch's own way imports torch.compile, a second's worth, at the first operation: see `hide_from_dynamo`."""
+        return False
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if self.ledger:
             self.ledger.about_to(func, args, kwargs)
@@ -91,6 +96,13 @@ class Allocations(TorchDispatchMode):
     def broken_fences(self):
         """The shapes of the tensors around which something was overwritten."""
         return [list(shape) for buffer, size, shape in self.buffers if not fence_is_whole(buffer, size)]
+
+
+def hide_from_dynamo():
+    """Where torch.compile will be used: it is imported before anything is changed, and leaves Allocations alone."""
+    import torch._dynamo
+
+    Allocations.__torch_dispatch__ = torch._dynamo.disable(Allocations.__torch_dispatch__)
 
 
 def can_be_fenced(tensor):

@@ -71,8 +71,10 @@ def grade_problem(problem, job):
 def request_of(job, problems):
     from grader.grading import Request
 
-    # A student runs a case again in a folder of their own, so the command names none.
-    return Request(Path(job.folder), tuple(problems), None, job.device, job.seed, True, (), tuple(job.targets))
+    # A student runs a case again in a folder of their own, so the command names none. Points need one target: a class
+    # pays for no other.
+    rest = {"targets": tuple(job.targets), "all_targets": False}
+    return Request(Path(job.folder), tuple(problems), None, job.device, job.seed, **rest)
 
 
 def no_gpu():

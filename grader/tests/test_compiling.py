@@ -175,6 +175,14 @@ def test_too_much_for_one_gpu_is_advice(tmp_path):
     assert ["error" in entry for entry in facts["compile"]] == [True, False]
 
 
+@pytest.mark.parametrize(("targets", "tried"), [("sm_90 sm_86", "sm_90"), ("sm_86 sm_90", "sm_86 sm_90")])
+def test_a_class_stops_at_the_first_target_that_compiles(targets, tried, tmp_path):
+    path = tmp_path / PROBLEMS["p3"].module
+    path.write_text(changed(GRID, "    return (128, 128, 8, 3)\n"))  # fits no sm_86
+    outcome, _, facts, _ = compiling.judge(PROBLEMS["p3"], path, targets.split(), all_targets=False)
+    assert outcome is Outcome.PASSED and [entry["target"] for entry in facts["compile"]] == tried.split()
+
+
 def test_spills_are_advice(tmp_path):
     outcome, sentence, _, _ = judged(tmp_path, changed(GRID, "    return (128, 128, 4, 2)\n"), ("sm_80",))
     assert outcome is Outcome.PASSED and "bytes of each thread's registers on sm_80" in sentence
