@@ -27,6 +27,9 @@ TOO_MUCH = "it took more than {} GiB of memory"
 REPLY_BYTES = 64 << 20  # of one reply, at most
 LOOK_SECONDS = 0.5  # between two looks at what has been written
 PRINTED_LIMIT = 4000  # characters kept of what a submission prints in one case
+# What faulthandler prints where a process crashes: its threads, their calls, the modules in C that are loaded.
+CALLS = re.compile(r"^(?:Current t|T)hread [^\n]*\(most recent call first\):\n((?:  File [^\n]*\n?)*)", re.MULTILINE)
+LOADED = re.compile(r"\n*^Extension modules: [^\n]*\n?", re.MULTILINE)
 LIVE = set()  # children that run now: what Ctrl-C must not leave behind
 
 
@@ -268,13 +271,26 @@ class Output:
         with self.lock:
             text, dropped = self.kept.decode(errors="replace"), self.dropped
             self.kept, self.dropped = b"", 0
-        return text.rstrip() + (f"\n[... {dropped} more bytes not shown]" if dropped else "")
+        return of_the_module(text).rstrip() + (f"\n[... {dropped} more bytes not shown]" if dropped else "")
 
     def stop(self):
         """Stop reading; a descendant that left the process group may hold the pipe open, and is not waited for."""
         self.thread.join(timeout=1)
         if not self.thread.is_alive():
             self.stream.close()
+
+
+def of_the_module(text):
+    """What a crash printed without what is not the module's: addresses, which differ each time, and the worker's calls.
+
+    A dump that was cut short stays as it is from there on.
+    """
+
+    def calls(found):
+        above, _, _ = found[1].partition(f'  File "{nurseries.WORKER.parent}')
+        return f"Most recent call first:\n{above}"
+
+    return LOADED.sub("\n", CALLS.sub(calls, text))
 
 
 def written(folder):

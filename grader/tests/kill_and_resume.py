@@ -6,7 +6,6 @@ stand-in for the grader. The undisturbed run, once finished, is not done again.
 """
 
 import argparse
-import json
 import os
 import random
 import resource
@@ -64,8 +63,16 @@ def records(out):
 
 
 def verdicts(out):
+    """Outcomes and points of every case. Their sentences may differ: where a loop hangs is seen at some moment."""
     known = journal.read(out)
-    return json.dumps([known.records[pair].verdict() for pair in sorted(known.records)])
+    return [(pair, record.status, record.earned, [(r["case"], r["outcome"], r["earned"]) for r in record.results])
+            for pair, record in sorted(known.records.items())]  # fmt: skip
+
+
+def sentences(out):
+    known = journal.read(out)
+    return [(pair, r["case"], r["sentence"], r["printed"])
+            for pair, record in sorted(known.records.items()) for r in record.results]  # fmt: skip
 
 
 def figures(out):
@@ -106,6 +113,8 @@ def main(argv=None):
     said = {(True, True): "the same verdicts and the same gradebook, byte for byte", (True, False): "the same verdicts"}
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
     print(f"undisturbed {seconds:.0f} s; killed {kills} times and resumed: {said.get((same, equal), 'NOT THE SAME')}")
+    differ = sum(one != other for one, other in zip(sentences(whole), sentences(killed), strict=True))
+    print(f"{differ} of {len(sentences(whole))} cases have other words in their sentence or output")
     print(f"{records(killed) - records(whole)} records more in the journal; largest process {most} MB")
     return 0 if same and (equal or not any(map(Path.exists, books))) else 1
 

@@ -64,6 +64,16 @@ def test_a_crash_costs_one_case_only(tmp_path):
     assert failed == ["fewer tokens than a tile"]
 
 
+def test_what_a_crash_prints_is_of_the_module_and_the_same_each_time(tmp_path):
+    source = BODY.format("print('before'); import ctypes; ctypes.string_at(0)")
+    first, second = (verdict(tmp_path, source).printed for _ in range(2))
+    head, *calls = first.partition("Most recent call first:\n")[::2]
+    assert head.split("\n\n") == ["before\nFatal Python error: Segmentation fault", ""]
+    last = calls[0].splitlines()[-1]
+    assert last == f'  File "{tmp_path / "p1_naive_attention.py"}", line 2 in naive_attention'
+    assert first == second
+
+
 def test_a_hang_is_stopped_and_the_rest_given_up(tmp_path, monkeypatch):
     monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 1.0)
     started = time.perf_counter()
