@@ -4,6 +4,7 @@ import random
 from fractions import Fraction
 
 from grader.assignment import PROBLEMS
+from grader.classroom import journal
 from grader.classroom.record import GRADED, MACHINE_FAULT, Class, Record, Row
 
 NAMES = ("Ada Lovelace", "Søren Åström", "李 明", "José Ñúñez", "=cmd|' /C calc'!A0", "<script>alert(1)</script>",
@@ -28,6 +29,18 @@ def make(students=40, seed=0, held=True):
             state = "held" if held and i == 5 and id == "p3" else "fault" if i == 6 and id == "p4" else dice.random()
             records[rows[-1].id, id] = record(rows[-1].id, id, state, dice)
     return Class(tuple(rows), {id: str(p.points) for id, p in PROBLEMS.items()}, records)
+
+
+def write_class(folder, graded):
+    """The journal and the list of a class, as make class leaves them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    keys = {}
+    for (row, problem), record in graded.records.items():
+        keys.setdefault(row, {})[problem] = record.key
+    journal.write_class(folder, graded.submissions, graded.problems, keys)
+    with journal.Journal(folder) as book:
+        book.append(list(graded.records.values()))
+    return folder
 
 
 def record(row, id, state, dice):

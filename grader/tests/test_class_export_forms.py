@@ -9,24 +9,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from grader.classroom import journal
 from grader.classroom.export import __main__ as command
 from grader.classroom.export import everything, gradescope, junit, pages, similar
 from grader.classroom.export.standing import standings
-from grader.tests.class_sample import make
-
-
-def write_class(folder, graded):
-    """The journal and the list of a class, as make class leaves them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    keys = {}
-    for (row, problem), record in graded.records.items():
-        keys.setdefault(row, {})[problem] = record.key
-    journal.write_class(folder, graded.submissions, graded.problems, keys)
-    with journal.Journal(folder) as book:
-        book.append(list(graded.records.values()))
-    return folder
-
+from grader.tests.class_sample import make, write_class
 
 # JUnit ---------------------------------------------------------------------------------------------------------------
 
@@ -188,5 +174,5 @@ def test_wrong_arguments_are_one_sentence(arguments, words, capsys):
 def test_500_students_in_seconds(tmp_path, monkeypatch):
     monkeypatch.setattr(similar, "installed", lambda: False)
     out, started = write_class(tmp_path / "class", make(500)), time.perf_counter()
-    assert len(list(everything.write(out))) == 5
+    assert len(list(everything.write(out))) == 6
     assert time.perf_counter() - started < 60

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader.__main__ import BadArguments, Parser
 from grader.classroom import journal
-from grader.classroom.export import canvas, everything, moodle
+from grader.classroom.export import canvas, decisions, everything, moodle
 from grader.classroom.export.sheet import BadSheet
 
 
@@ -32,13 +32,14 @@ def parse(argv):
 def run(options):
     """Yield the lines to print; raises BadSheet and journal.JournalBroken."""
     graded = journal.read(options.out)
+    decided = decisions.applied(graded, options.out)
     if options.canvas:
         yield from canvas.fill(
-            graded, options.canvas, options.column, new_file(options.out / "canvas.csv", options.canvas)
+            decided, options.canvas, options.column, new_file(options.out / "canvas.csv", options.canvas)
         )
     if options.moodle:
         out = new_file(options.out / "moodle.csv", options.moodle)
-        yield from moodle.fill(graded, options.moodle, out, options.feedback)
+        yield from moodle.fill(decided, options.moodle, out, options.feedback)
     if not (options.canvas or options.moodle):
         yield from everything.write(options.out, graded)
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from grader import skeletons
 from grader.classroom import journal
-from grader.classroom.export import gradebook, gradescope, junit, similar
+from grader.classroom.export import decisions, gradebook, gradescope, junit, similar
+from grader.classroom.export.sheet import BadSheet
 from grader.classroom.record import Class
 from grader.labs import EVERY
 
@@ -12,19 +13,26 @@ AGAIN = "the grades stand; python -m grader.classroom.export writes it again"
 
 
 def write(out, graded: Class | None = None):
-    """Write gradebook.csv, junit.xml, gradescope/, copies/ and class.html into a class's folder; yields a line of each.
+    """Write gradebook.csv, junit.xml, gradescope/, copies/, class.html and decisions.csv into a class's folder.
 
-    Raises journal.JournalBroken where `out` is no class's folder.
+    Yields a line of each. graded: the Class, read from `out` where it is not given. Raises journal.JournalBroken where
+    `out` is no class's folder.
     """
     out = Path(out)
-    graded = graded or journal.read(out)
-    found = []
+    graded = journal.read(out) if graded is None else graded
+    found, waiting = [], {"decisions.csv": lambda: decisions.ask(graded, out)}
+    try:
+        graded = decisions.applied(graded, out)
+    except BadSheet as error:
+        waiting = {}
+        yield f"no decision counts before this is mended: {error}"
     forms = {
         "gradebook.csv": lambda: gradebook.write(graded, out / "gradebook.csv"),
         "junit.xml": lambda: junit.write(graded, out / "junit.xml"),
         "gradescope/": lambda: gradescope.write(graded, out / "gradescope"),
         "copies/": lambda: write_copies(graded, out, found),
         "class.html": lambda: write_page(graded, out, found),
+        **waiting,
     }
     for name, form in forms.items():
         try:

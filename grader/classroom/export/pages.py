@@ -3,12 +3,11 @@
 The table of students can be searched and sorted by a few lines of JavaScript in the page; without it all is there.
 """
 
-import json
 from fractions import Fraction
 from pathlib import Path
 
 from grader.classroom.export import histogram
-from grader.classroom.export.standing import NOT_HANDED_IN, decimal
+from grader.classroom.export.standing import NOT_HANDED_IN, decimal, held_remark
 from grader.classroom.export.tallies import Tallies
 from grader.labs import EVERY
 from grader.render import html
@@ -37,7 +36,7 @@ def render(graded, out, similar=None):
         row.id: f"pages/{row.id}.html" for row in graded.submissions if (out / "pages" / f"{row.id}.html").exists()
     }
     environment = html.templates(TEMPLATES)
-    environment.filters |= {"points": decimal, "percent": percent, "evidence": evidence}
+    environment.filters |= {"points": decimal, "percent": percent, "held_remark": held_remark}
     most = sum(map(Fraction, graded.problems.values()), Fraction(0))
     totals = tallies.totals()
     return environment.get_template("class.html").render(
@@ -69,12 +68,3 @@ def facts(tallies, totals, most):
 def percent(part, whole):
     """`37 %`; "" of nothing."""
     return f"{100 * part / whole:.0f} %" if whole else ""
-
-
-def evidence(found):
-    """Plain data as lines of text: `dots of the kernel: 0`."""
-    if isinstance(found, dict):
-        return [f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in found.items()]
-    if isinstance(found, list | tuple):
-        return [line for entry in found for line in evidence(entry)]
-    return [str(found)] if found else []

@@ -83,12 +83,17 @@ def standing(graded, row, records):
 
 def held_remark(record):
     """`p3: 2 cases are held; 12 points without them, 15 with them`"""
-    more = sum((Fraction(result.get("possible") or 0) for result in record.held), Fraction(0))
     count = len(record.held)
     what = "1 case is held" if count == 1 else f"{count} cases are held"
     them = "it" if count == 1 else "them"
-    low, high = decimal(record.points), decimal(record.points + more)
+    low, high = map(decimal, points_if_held(record))
     return f"{record.problem}: {what}; {low} points without {them}, {high} with {them}"
+
+
+def points_if_held(record):
+    """(points without the held cases, points with all of them)"""
+    more = sum((Fraction(result.get("possible") or 0) for result in record.held), Fraction(0))
+    return record.points, record.points + more
 
 
 def decimal(value, places=2, mark="."):

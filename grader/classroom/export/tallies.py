@@ -1,5 +1,6 @@
 """A Class -> what an instructor asks of it, counted in one pass: points, problems, cases, misconceptions, time."""
 
+import json
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -50,8 +51,9 @@ class OfProblem:
 
 
 class Tallies:
-    """students: the Standings, in the roster's order. held: [(Row, problem, result)]. faults: [(Row, problems, words)]:
-    what the machine could not do, for which nobody lost a point. times: [(Row, seconds, core-seconds)]."""
+    """students: the Standings, in the roster's order. held: [(Row, Record, its signs_of)]. faults: [(Row, problems,
+    words)]: what the machine could not do, for which nobody lost a point. times: [(Row, seconds, core-seconds)].
+    """
 
     def __init__(self, graded):
         self.students: list[Standing] = []
@@ -79,7 +81,7 @@ class Tallies:
             return
         if record.held:
             of.held += 1
-            self.held += [(row, record.problem, result) for result in record.held]
+            self.held.append((row, record, signs_of(record)))
         else:
             of.points.append(record.points)
         for result in record.results:
@@ -112,6 +114,24 @@ class Tallies:
 
     def totals(self):
         return [student.total for student in self.students if student.total is not None]
+
+
+def signs_of(record):
+    """{what was seen: names of the held cases in which it was}: each sign once, however many cases show it."""
+    found = {}
+    for result in record.held:
+        for sign in evidence(result.get("evidence")) or [result.get("sentence") or "no more is known"]:
+            found.setdefault(sign, []).append(result["case"])
+    return found
+
+
+def evidence(found):
+    """Plain data as lines of text: `dots of the kernel: 0`."""
+    if isinstance(found, dict):
+        return [f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in found.items()]
+    if isinstance(found, list | tuple):
+        return [line for entry in found for line in evidence(entry)]
+    return [str(found)] if found else []
 
 
 def reason(record):

@@ -1,0 +1,112 @@
+"""decisions.csv: what the instructor decides on held cases, one row for each problem of a submission.
+
+Every export adds a row for what is newly held; the instructor fills in its points. A row is bound to the record that it
+was written for: another hand-in is another record, and waits for a decision of its own.
+"""
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from grader.classroom.export.gradebook import text_cell
+from grader.classroom.export.sheet import BadSheet, Sheet
+from grader.classroom.export.standing import decimal, points_if_held
+from grader.classroom.record import Record
+
+NAME = "decisions.csv"
+COLUMNS = ("submission", "problem", "points", "reason", "name", "without", "with", "record")
+KEY = 16  # characters of a record's key that tell it from others of the same submission
+
+
+class Decided(Record):
+    """A record on whose held cases somebody has decided: `earned` is what they gave."""
+
+    held = ()
+
+
+@dataclass(frozen=True)
+class WithDecisions(Mapping):
+    """The records of a class, those Decided that `given` has: {(submission, problem, record): (points, reason)}."""
+
+    records: Mapping
+    given: dict
+
+    def __getitem__(self, name):
+        record = self.records[name]
+        points, reason = self.given.get((*name, record.key[:KEY]), (None, ""))
+        if points is None or not record.held:
+            return record
+        said = f"{decimal(points)} points by the instructor's decision{': ' if reason else ''}{reason}"
+        plain = vars(record) | {"earned": str(points), "remarks": (*record.remarks, said)}
+        return Decided(**plain)
+
+    def __iter__(self):
+        return iter(self.records)
+
+    def __len__(self):
+        return len(self.records)
+
+
+def applied(graded, out):
+    """The Class with the decisions that stand in its folder; raises BadSheet where they cannot be understood."""
+    path = out / NAME
+    if not path.exists():
+        return graded
+    sheet, given = Sheet.read(path), {}
+    columns = [sheet.needs(name) for name in ("submission", "problem", "record")]
+    points, reason = sheet.needs("points"), sheet.column("reason")
+    for row in range(1, len(sheet.rows)):
+        if sheet.text(row, points):
+            submission, problem, record = (sheet.text(row, column).removeprefix("'") for column in columns)
+            most = Fraction(graded.problems.get(problem, 0))
+            amount = number(sheet.text(row, points), most, f"line {row + 1} of {NAME}")
+            given[submission, problem, record] = amount, sheet.text(row, reason).removeprefix("'")
+    return replace(graded, records=WithDecisions(graded.records, given))
+
+
+def number(text, most, where):
+    """The points of a cell; raises BadSheet where it holds no number from 0 to `most`."""
+    try:
+        points = Fraction(text.replace(",", "."))
+    except (ValueError, ZeroDivisionError):
+        points = None
+    if points is None or not 0 <= points <= most:
+        raise BadSheet(
+            f"{where}: points must be a number from 0 to {decimal(most)}, or blank while it waits; not {text!r}"
+        )
+    return points
+
+
+def ask(graded, out):
+    """Add a row for each held problem that has none; what stands there stays. Returns the line to print, or None.
+
+    graded: the Class as `applied` gives it, so that what is decided is held no more.
+    """
+    path, rows = out / NAME, []
+    if path.exists():
+        sheet = Sheet.read(path)
+        columns = [sheet.column(name) for name in COLUMNS]
+        rows = [[sheet.text(row, column) for column in columns] for row in range(1, len(sheet.rows))]
+        rows = [row for row in rows if any(row)]
+    known = {(row[0].removeprefix("'"), row[1], row[-1]) for row in rows}
+    before, waiting = len(rows), 0
+    for entry in graded.submissions:
+        for record in graded.of(entry).values() if entry.handed_in else ():
+            if not record.held or record.points is None:
+                continue
+            waiting += 1
+            if (entry.id, record.problem, record.key[:KEY]) not in known:
+                name = (entry.roster or {}).get("name") or entry.title
+                low, high = map(decimal, points_if_held(record))
+                rows.append([entry.id, record.problem, "", "", name, low, high, record.key[:KEY]])
+    if len(rows) > before:
+        written = io.StringIO()
+        csv.writer(written, lineterminator="\r\n").writerows([COLUMNS, *(map(text_cell, row) for row in rows)])
+        part = path.with_suffix(".csv.part")
+        part.write_bytes(written.getvalue().encode("utf-8-sig"))
+        part.replace(path)
+    many = "1 problem waits" if waiting == 1 else f"{waiting} problems wait"
+    again = f"fill in `points` in {path}, and run python -m grader.classroom.export {out}"
+    return f"{many} for your decision: {again}" if waiting else None
