@@ -30,6 +30,7 @@ def contents():
 
 def write(path):
     """Write the bundle; returns the line to print."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as bundle:
         for name, file in contents().items():
