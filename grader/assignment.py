@@ -16,6 +16,7 @@ SPEED_BARS = {
     "reference": 0.5,
 }  # times as fast at SPEED_SHAPE, in the same run: half a share each
 SECONDS_PER_CASE = {"cpu": 30.0, "cuda": 90.0}  # on a GPU the first case of a shape also compiles
+SECONDS_PER_PROBLEM = {"cpu": 180.0, "cuda": 900.0}  # of all its cases together; the reference needs 3, and 25
 EVERYTHING = 2**31 - 1  # a window or the like, the largest of int32: sums with it overflow
 TIMEOUTS_BEFORE_GIVING_UP = 2  # in one problem; the rest is then not run
 

@@ -79,7 +79,7 @@ class ProblemGrader:
     def __init__(self, request, problem, keep):
         self.request, self.problem, self.keep = request, problem, keep
         self.path = request.submission / problem.module
-        self.seconds = assignment.SECONDS_PER_CASE[request.device]
+        self.seconds, self.spent = assignment.SECONDS_PER_CASE[request.device], 0.0
         self.child, self.timeouts, self.fault = None, 0, None
         self.again = honesty.Again(problem, request.cases(problem), request.device)
 
@@ -132,6 +132,10 @@ class ProblemGrader:
             return self.result(
                 case, Outcome.NOT_RUN, f"Not run: {self.timeouts} cases of this problem timed out before."
             )
+        whole = assignment.SECONDS_PER_PROBLEM[self.request.device]
+        if self.spent > whole:
+            sentence = f"Not run: the cases before took {self.spent:.0f} s; all of a problem have {whole:g} s together."
+            return self.result(case, Outcome.NOT_RUN, sentence)
         how = asking.how(case)
         placed = how.placed(case, self.request.seed)
         try:
@@ -179,7 +183,14 @@ class ProblemGrader:
         return how.judged(self.problem, case, placed, reply, outputs, self.request.device)[0], reply, outputs
 
     def ask(self, how, case, placed, **more):
-        """The child's reply; the module is loaded first where no child is alive."""
+        """The child's reply; the module is loaded first where no child is alive. Its seconds are the submission's."""
+        started = time.monotonic()
+        try:
+            return self.reply(how, case, placed, **more)
+        finally:
+            self.spent += time.monotonic() - started
+
+    def reply(self, how, case, placed, **more):
         if self.child is None:
             keywords, device = self.problem.keywords, self.request.device
             self.child = Child(self.path, self.problem.entry_point, keywords, device, self.seconds)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from grader.assignment import POINTS, SECONDS_PER_CASE
+from grader.assignment import POINTS, SECONDS_PER_CASE, SECONDS_PER_PROBLEM
 from grader.classroom import fingerprint
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
 from grader.labs import EVERY
@@ -46,7 +46,9 @@ class Job:
     def limit_of(self, id):
         problem = EVERY[id]
         cases = [c for c in (*problem.cases, *problem.memory_cases) if self.device == "cuda" or not c.gpu]
-        seconds = (len(cases) + 1) * (SECONDS_PER_CASE[self.device] + 2)  # and one to load; 2 s to judge
+        each, whole = SECONDS_PER_CASE[self.device], SECONDS_PER_PROBLEM[self.device]
+        # One to load and two that are asked again; the last may begin just before the end. 2 s to judge each.
+        seconds = min((len(cases) + 3) * each, whole + 4 * each) + 2 * len(cases)
         seconds += COMPILE_SECONDS if self.targets and problem.uses_triton else 0
         return seconds + (SPEED_SECONDS if self.device == "cuda" and problem.speed_case else 0)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.assignment import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
 from grader.classroom import journal, plan
 from grader.classroom.local import Local
 from grader.classroom.record import GRADED, MACHINE_FAULT
@@ -204,8 +205,9 @@ def test_a_job_that_takes_longer_than_all_limits_is_stopped(tmp_path, monkeypatc
 
 def test_the_limit_of_a_job_is_the_sum_of_its_parts(tmp_path):
     job = job_of(tmp_path)
-    assert job.limit > sum(job.limit_of(id) for id in job.problems) > 60 * 30
-    assert job.limit_of("p3") > 17 * 30
+    assert job.limit > sum(job.limit_of(id) for id in job.problems) > len(job.problems) * SECONDS_PER_PROBLEM["cpu"]
+    assert job.limit_of("p3") > SECONDS_PER_PROBLEM["cpu"] + SECONDS_PER_CASE["cpu"]
+    assert job.limit < 60 * 60, "one that drags every case keeps its lane for long enough"
 
 
 def test_a_full_disk_is_the_machines_fault(tmp_path, monkeypatch):

@@ -86,6 +86,18 @@ def test_a_hang_is_stopped_and_the_rest_given_up(tmp_path, monkeypatch):
     assert "timed out before" in results[2].sentence
 
 
+def test_cases_that_drag_end_with_the_time_of_their_problem(tmp_path, monkeypatch):
+    monkeypatch.setitem(assignment.SECONDS_PER_PROBLEM, "cpu", 2.0)
+    source = solution("p1").replace(
+        "    check_arguments(q, k, v, is_causal)\n", "    import time\n    time.sleep(0.9)\n"
+    )
+    results = grade_text(tmp_path, "p1", source)
+    outcomes = [r.outcome for r in results]
+    assert 1 <= outcomes.count(Outcome.PASSED) <= 3
+    assert set(outcomes[3:]) == {Outcome.NOT_RUN}
+    assert "s; all of a problem have 2 s together" in results[-1].sentence
+
+
 def test_a_hang_while_loading(tmp_path, monkeypatch):
     monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 1.0)
     assert verdict(tmp_path, "while True: pass\n").outcome is Outcome.TIMED_OUT
