@@ -149,7 +149,9 @@ class ProblemGrader:
                 self.close()
             return self.result(case, *verdict.of_exception(reply, self.problem), printed=printed)
         judged = how.judged(self.problem, case, placed, reply, outputs, self.request.device)
-        evidence = honesty.judge(self.problem, case, reply) if honesty.worth_judging(judged[0], reply) else []
+        evidence = []
+        if honesty.worth_judging(judged[0], reply):
+            evidence = honesty.judge(self.problem, case, reply, placed)
         if evidence:
             judged = honesty.held(evidence)
         elif judged[0] is Outcome.PASSED:

@@ -9,6 +9,7 @@ import secrets
 
 import torch
 
+from grader import oracle
 from grader.assignment import PROBLEMS
 from grader.result import Outcome
 
@@ -30,8 +31,11 @@ EXPONENTIALS = {"exp", "exp_", "exp2", "exp2_", "_softmax", "_log_softmax", "log
 OTHER_INPUTS = 1 << 40  # seeds of asking again: nobody can have a table of their outputs
 
 
-def judge(problem, case, reply):
-    """The evidence of one call, sentences; the ones that decide come first. Empty where there is none that does."""
+def judge(problem, case, reply, placed):
+    """The evidence of one call on the inputs `placed`, sentences; the ones that decide come first.
+
+    Empty where there is none that does.
+    """
     found = replaced(reply) + own_class(reply)
     evidence = reply.get("evidence")
     if evidence is None:
@@ -41,7 +45,7 @@ def judge(problem, case, reply):
         found += in_kernel(problem, evidence) + products(problem, evidence) + merges(problem, case, evidence)
         found += of_output(evidence)
         if reply.get("trace") and evidence["launches"]:
-            found += met_too_little(case, reply["trace"], evidence)
+            found += met_too_little(case, placed, reply["trace"], evidence)
     if found and evidence.get("raised"):
         kernel, error = evidence["raised"][0]
         found.append(f"A launch of {kernel} raised {error}, and the submission went on without it.")
@@ -116,12 +120,12 @@ def of_output(evidence):
     return found
 
 
-def met_too_little(case, trace, evidence):
-    """The launches multiplied queries with keys for what the mask shows: seen by tiles, or else by their number."""
+def met_too_little(case, placed, trace, evidence):
+    """The launches multiplied queries with keys for what the mask shows: by their number, or else by what they met."""
     pairs = visible_pairs(case)
     flops = sum(total["dot_flops"] for total in trace["totals"].values())
     needed = pairs * case.D
-    if flops >= 4 * needed or evidence["products"] >= needed or covered(case, trace["visits"]):
+    if flops >= 4 * needed or evidence["products"] >= needed or suffices(case, placed, trace["visits"]):
         return []
     return [
         f"The launches do not account for the output: {flops} FLOPs in dots and {evidence['products']} products, where "
@@ -134,15 +138,28 @@ def visible_pairs(case):
     return int(mask.sum()) * case.B * case.Hq
 
 
-def covered(case, visits):
-    """True where every visible pair lies in a tile of queries that met a tile of keys."""
-    mask = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
-    left = mask.repeat(case.B, case.Hq, 1, 1)
+def suffices(case, placed, visits):
+    """True where attention over what the launches met is the right output: a tile of queries meets tiles of keys.
+
+    A kernel that forgets the last keys is right where these weigh nothing, or where all values are nearly the same;
+    nobody computed its output elsewhere.
+    """
+    visible = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
+    met = torch.zeros(case.B, case.Hq, *visible.shape, dtype=torch.bool)
     for record in visits:
         first, last = record["q"]
         for start, end in record["tiles"]:
-            left[record["batch"], record["head"], first : last + 1, start : end + 1] = False
-    return not bool(left.any())
+            met[record["batch"], record["head"], first : last + 1, start : end + 1] = True
+    if not bool((visible & ~met).any()):
+        return True
+    q, k, v = (each.tensor for each in placed)
+    expected = oracle.expect(q, k, v, case.visibility)
+    group = case.Hq // k.shape[1]
+    scores = q.double() @ k.double().repeat_interleave(group, 1).mT / case.D**0.5
+    weights = scores.masked_fill(~(visible & met), -torch.inf).softmax(-1)
+    o = torch.where(visible.any(-1, keepdim=True), weights @ v.double().repeat_interleave(group, 1), 0.0)
+    # The kernel is allowed its distance from what it met, and was within it of all that is visible.
+    return bool(((o - expected.o).abs() <= 2 * expected.allowed_o).all())
 
 
 def at(problem, op):
@@ -202,9 +219,10 @@ def size(case):
 def of_other_values(outcome, same_bits, first, second):
     """(outcome, sentence, facts) where a case that passed was asked again with other values, else None.
 
-    same_bits: the output is the one of before. first, second: the evidence of the two calls.
+    same_bits: the output is the one of before; where that is right again (values near a large number, rounded to it),
+    it says nothing. first, second: the evidence of the two calls.
     """
-    if same_bits:
+    if same_bits and outcome is not Outcome.PASSED:
         return held(["Asked again with other inputs of the same shape, it returned the output of before, bit by bit."])
     before, after = first.get("foreign", []), second.get("foreign", [])
     if changed := [entry for entry in after if entry[:2] in [e[:2] for e in before] and entry not in before]:

@@ -15,6 +15,7 @@ from grader.grading import Request, grade
 from grader.labs import EVERY
 from grader.render import gradescope, terminal
 from grader.result import Aspect, Outcome, Result
+from grader.tests import test_broken
 from grader.tests.support import grade_text, solution
 
 HELD, WRONG, CRASHED = Outcome.HELD, Outcome.WRONG, Outcome.CRASHED
@@ -147,6 +148,29 @@ def test_a_value_shortcut_is_wrong_and_nobody_is_accused(tmp_path):
     results = grade_text(tmp_path, "p3", source)
     assert [r.case for r in results if r.outcome is not Outcome.PASSED] == ["one token"]
     assert any(r.outcome is WRONG and "No Triton kernel was launched" in r.sentence for r in results)
+
+
+@pytest.mark.parametrize(
+    ("name", "cases"),
+    [
+        ("p3 last tile dropped", ["scores falling along the keys"]),
+        ("p3_split_keys_merged last tile of each part", ["values with a large offset", "bfloat16 with a large offset"]),
+        ("p4_tutorial_stages first stage missing", ["bfloat16 with a large offset"]),
+    ],
+)
+def test_keys_that_are_forgotten_where_they_show_nothing_are_no_cheat(name, cases, tmp_path):
+    (mistake,) = (mistake for mistake in test_broken.ALL if test_broken.name_of(mistake) == name)
+    results = grade_text(tmp_path, mistake.problem, test_broken.source_of(mistake), names=cases)
+    found = {result.outcome for result in results if result.case in cases}
+    assert found <= {Outcome.PASSED, WRONG}, found  # wrong where luck ends: one case is asked again with other values
+
+
+@pytest.mark.parametrize("problem", ["p1", "p3"])
+def test_an_output_that_is_the_same_for_other_inputs_and_right_is_no_cheat(problem, tmp_path):
+    for _ in range(3):  # one of the two cases is drawn
+        names = ["bfloat16 with a large offset", "one token"]
+        results = grade_text(tmp_path, problem, solution(problem), names=names)
+        assert {result.outcome for result in results if result.case in names} == {Outcome.PASSED}
 
 
 def test_state_that_lives_on_is_a_mistake_and_no_cheat(tmp_path):
