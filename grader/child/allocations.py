@@ -11,7 +11,7 @@ GUARD = 1 << 17  # bytes on each side: one tile of 128 rows of 256 float32
 POISON = 0xFF  # as bytes: NaN in every float dtype, and no NaN that arithmetic makes
 INPUT_POISON = 0x7F  # around inputs: NaN in float16, huge in the others; copied over POISON it would show
 
-aten = torch.ops.aten
+FENCED = {}  # address of a storage with fences -> a weak reference to it; a submission may keep one for later calls
 UNWRITTEN = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 WRITTEN = {"zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full"}
 
@@ -43,6 +43,8 @@ class Allocations(TorchDispatchMode):
         self.count, self.buffers, self.alive = count, [], {}
         self.given = {tensor.untyped_storage().data_ptr() for tensor in given}
         self.largest = self.peak = 0
+        for address in [address for address, storage in FENCED.items() if storage.expired()]:
+            del FENCED[address]
 
     @classmethod
     def _should_skip_dynamo(cls):
@@ -67,6 +69,7 @@ class Allocations(TorchDispatchMode):
         if keep_values:
             tensor.copy_(made)
         extent = 1 + sum((n - 1) * s for n, s in zip(made.shape, made.stride(), strict=True))
+        FENCED[buffer.data_ptr()] = StorageWeakRef(buffer.untyped_storage())
         self.buffers.append((buffer, extent * made.element_size(), tuple(made.shape)))
         return tensor
 
@@ -77,7 +80,8 @@ class Allocations(TorchDispatchMode):
                 storage = tensor.untyped_storage()
                 if storage.data_ptr() in self.given:
                     continue
-                fences = 2 * GUARD if any(storage.data_ptr() == b.data_ptr() for b, _, _ in self.buffers) else 0
+                fenced = FENCED.get(storage.data_ptr())
+                fences = 2 * GUARD if fenced and not fenced.expired() else 0
                 elements = (storage.nbytes() - fences) // tensor.element_size()
                 self.alive[storage.data_ptr()] = (StorageWeakRef(storage), elements)
                 self.largest = max(self.largest, elements)

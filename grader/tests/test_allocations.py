@@ -47,6 +47,14 @@ def test_sizes_are_counted_and_views_are_not():
     assert 150 <= watch.peak < 300
 
 
+def test_what_was_kept_from_an_earlier_call_is_counted_without_its_fences():
+    with Allocations(count=True):
+        kept = torch.empty(100)
+    with Allocations(count=True) as watch:
+        kept.copy_(torch.zeros(100))
+    assert watch.largest == 100
+
+
 def test_empty_tensors_and_integers_are_no_trouble():
     with Allocations(count=True):
         assert torch.empty(0).numel() == 0
