@@ -22,6 +22,7 @@ def fenced(shape, strides, dtype, device, poison=POISON):
     extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     size = -(-extent * itemsize // 16) * 16
     buffer = torch.full((2 * GUARD + size,), poison, dtype=torch.uint8, device=device)
+    FENCED[buffer.data_ptr()] = StorageWeakRef(buffer.untyped_storage())
     return buffer, buffer.view(dtype).as_strided(shape, strides, GUARD // itemsize)
 
 
@@ -69,7 +70,6 @@ class Allocations(TorchDispatchMode):
         if keep_values:
             tensor.copy_(made)
         extent = 1 + sum((n - 1) * s for n, s in zip(made.shape, made.stride(), strict=True))
-        FENCED[buffer.data_ptr()] = StorageWeakRef(buffer.untyped_storage())
         self.buffers.append((buffer, extent * made.element_size(), tuple(made.shape)))
         return tensor
 
