@@ -81,11 +81,14 @@ def test_it_changes_no_other_student(asked, tmp_path):
 def test_another_hand_in_waits_for_a_decision_of_its_own(asked, tmp_path):
     decide(tmp_path, "0", "SDPA")
     name = HELD_ROW, HELD_PROBLEM
+    path = tmp_path / decisions.NAME
+    path.write_text(path.read_text().replace("\n", ",by\n", 1).rstrip() + ",the dean\n")
     newer = replace(asked, records={**asked.records, name: replace(asked.records[name], key="another")})
     graded = decisions.applied(newer, tmp_path)
     assert standing_of(graded)["status"] == HELD
     decisions.ask(graded, tmp_path)
     assert [(row["points"], row["reason"]) for row in rows_of(tmp_path)] == [("0", "SDPA"), ("", "")]
+    assert [row["by"] for row in rows_of(tmp_path)] == ["the dean", ""], "a column of their own is lost"
 
 
 def test_a_decision_on_what_is_not_held_does_nothing(asked, tmp_path):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from grader.classroom.export.gradebook import text_cell
-from grader.classroom.export.sheet import BadSheet, Sheet
+from grader.classroom.export.sheet import BadSheet, Sheet, plain
 from grader.classroom.export.standing import decimal, points_if_held
 from grader.classroom.record import Record
 
@@ -84,13 +84,14 @@ def ask(graded, out):
 
     graded: the Class as `applied` gives it, so that what is decided is held no more.
     """
-    path, rows = out / NAME, []
+    path, titles, rows = out / NAME, list(COLUMNS), []
     if path.exists():
         sheet = Sheet.read(path)
-        columns = [sheet.column(name) for name in COLUMNS]
-        rows = [[sheet.text(row, column) for column in columns] for row in range(1, len(sheet.rows))]
+        titles = sheet.header + [name for name in COLUMNS if sheet.column(name) is None]  # and columns of their own
+        rows = [[sheet.text(row, column) for column in range(len(titles))] for row in range(1, len(sheet.rows))]
         rows = [row for row in rows if any(row)]
-    known = {(row[0].removeprefix("'"), row[1], row[-1]) for row in rows}
+    places = [[plain(title) for title in titles].index(name) for name in ("submission", "problem", "record")]
+    known = {tuple(row[place].removeprefix("'") for place in places) for row in rows}
     before, waiting = len(rows), 0
     for entry in graded.submissions:
         for record in graded.of(entry).values() if entry.handed_in else ():
@@ -100,10 +101,11 @@ def ask(graded, out):
             if (entry.id, record.problem, record.key[:KEY]) not in known:
                 name = (entry.roster or {}).get("name") or entry.title
                 low, high = map(decimal, points_if_held(record))
-                rows.append([entry.id, record.problem, "", "", name, low, high, record.key[:KEY]])
+                cells = (entry.id, record.problem, "", "", name, low, high, record.key[:KEY])
+                rows.append([dict(zip(COLUMNS, cells, strict=True)).get(plain(title), "") for title in titles])
     if len(rows) > before:
         written = io.StringIO()
-        csv.writer(written, lineterminator="\r\n").writerows([COLUMNS, *(map(text_cell, row) for row in rows)])
+        csv.writer(written, lineterminator="\r\n").writerows(map(text_cell, row) for row in [titles, *rows])
         part = path.with_suffix(".csv.part")
         part.write_bytes(written.getvalue().encode("utf-8-sig"))
         part.replace(path)
