@@ -74,6 +74,12 @@ def test_what_a_crash_prints_is_of_the_module_and_the_same_each_time(tmp_path):
     assert first == second
 
 
+@pytest.mark.parametrize(("comment", "imported"), [("", "False"), ("  # no torch.compile", "True")])
+def test_torch_compile_is_imported_only_where_it_is_spoken_of(comment, imported, tmp_path):
+    result = verdict(tmp_path, BODY.format(f"import sys; raise KeyError('torch._dyn' 'amo' in sys.modules){comment}"))
+    assert result.sentence.rstrip(".").endswith(imported), "a second of each warm process"
+
+
 def test_a_hang_is_stopped_and_the_rest_given_up(tmp_path, monkeypatch):
     monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 1.0)
     started = time.perf_counter()
