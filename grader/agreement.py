@@ -3,7 +3,7 @@
 import math
 from collections import Counter, defaultdict
 
-from grader import diagnose, inputs, met, oracle, suspects, verdict
+from grader import answers, diagnose, inputs, met, suspects, verdict
 from grader.judge import TOGETHER
 from grader.result import Outcome
 
@@ -48,8 +48,7 @@ def would_show(problem, case, seed, kinds, facts, dtype):
     nothing about another.
     """
     placed = inputs.make(case, seed)
-    q, k, v = (tensor.tensor for tensor in placed)
-    expected = oracle.expect(q, k, v, case.visibility, scale=case.scale)
+    expected = answers.to(case, placed)
     asked = diagnose.question_of(case, placed)
     guesses = [[(tile, tile)] for tile in met.GUESSED_TILES]
     for sizes in guesses if problem.tiled and not facts["tiles"] else [facts["tiles"]]:

@@ -9,7 +9,7 @@ import secrets
 
 import torch
 
-from grader import oracle
+from grader import answers, oracle
 from grader.assignment import PROBLEMS
 from grader.result import Outcome
 
@@ -152,9 +152,9 @@ def suffices(case, placed, visits):
             met[record["batch"], record["head"], first : last + 1, start : end + 1] = True
     if not bool((visible & ~met).any()):
         return True
+    expected = answers.to(case, placed)
     q, k, v = (each.tensor for each in placed)
-    expected = oracle.expect(q, k, v, case.visibility)
-    o, _, _ = oracle.attention(q, k, v, lambda rows, _: (visible & met)[:, :, rows])
+    o, _, _ = oracle.attention(q, k, v, lambda rows, _: (visible & met)[:, :, rows], case.scale)
     # The kernel is allowed its distance from what it met, and was within it of all that is visible.
     return bool(((o - expected.o).abs() <= 2 * expected.allowed_o).all())
 

@@ -1,6 +1,6 @@
 """A child process that runs one submitted module and can hurt nobody: asked, timed, heard and ended here.
 
-Where it runs, and what it may see and take, is the matter of nursery.py, confine.py and child/limits.py.
+Where it runs, and what it may see and take, is the matter of house.py, nursery.py, confine.py and child/limits.py.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-from grader import nursery as nurseries
+from grader import house
 from grader.confine import outside_paths
 from grader.nursery import NurseryFailed, nursery
 
@@ -25,6 +25,7 @@ SIGNED = 64  # hexadecimal digits of a signature; a space follows
 NOT_OURS = "something was written to the grader's channel that is no reply of its own"
 TOO_MUCH = "it took more than {} GiB of memory"
 REPLY_BYTES = 64 << 20  # of one reply, at most
+FOLDER_BYTES = 4 << 30  # of all that lies in the scratch folders
 LOOK_SECONDS = 0.5  # between two looks at what has been written
 PRINTED_LIMIT = 4000  # characters kept of what a submission prints in one case
 # What faulthandler prints where a process crashes: its threads, their calls, the modules in C that are loaded.
@@ -61,7 +62,7 @@ class Child:
 
     def __init__(self, module, entry_point, arguments, device, load_seconds, gpu=None):
         self.module = Path(module)
-        self.nursery, self.pid = None, None
+        self.nursery, self.house, self.pid = None, None, None
         key = os.urandom(32)
         self.signature, self.replies, self.pending = hmac.new(key, digestmod="sha256"), 0, bytearray()
         their_input, self.requests = os.pipe()
@@ -96,14 +97,15 @@ class Child:
         """Have the child forked; where an earlier child of the submission broke the warm process, by a new one."""
         for attempt in range(2):
             self.nursery = nursery(setup["device"], self.module.parent)
-            used = self.nursery.forked
+            self.house = self.nursery.house
+            used = self.house.forked
             try:
-                self.scratch = self.nursery.folder()
-                self.folder = Path(tempfile.mkdtemp(dir=self.nursery.room))
+                self.scratch = self.house.folder()
+                self.folder = Path(tempfile.mkdtemp(dir=self.house.room))
                 self.pid = self.nursery.fork(setup | {"folder": str(self.scratch)}, descriptors)
                 return
             except (NurseryFailed, OSError):
-                self.nursery.close()
+                self.house.close()
                 if attempt or not used:
                     raise
 
@@ -162,8 +164,8 @@ class Child:
 
     def _look_at_folder(self):
         """Raise ChildFailed where the submission fills the disk."""
-        if written(self.nursery.scratch) > nurseries.FOLDER_BYTES:
-            raise ChildFailed("died", f"it wrote more than {nurseries.FOLDER_BYTES >> 30} GiB of files")
+        if written(self.house.scratch) > FOLDER_BYTES:
+            raise ChildFailed("died", f"it wrote more than {FOLDER_BYTES >> 30} GiB of files")
 
     def _how_it_ended(self):
         status = None
@@ -174,12 +176,12 @@ class Child:
                     break
                 time.sleep(0.02)
         except NurseryFailed:  # which runs nothing but children of this submission
-            taken = self.nursery.group.memory_kills()
-            self.nursery.close()
+            taken = self.house.group.memory_kills()
+            self.house.close()
             return TOO_MUCH.format(self.memory()) if taken else "it brought down the process that watches over it"
         if status is None:
             return "the process closed its channel to the grader"
-        if status == -signal.SIGKILL and self.nursery.group.memory_kills():
+        if status == -signal.SIGKILL and self.house.group.memory_kills():
             return TOO_MUCH.format(self.memory())
         if status < 0:
             return f"the process was killed by {signal.Signals(-status).name}"
@@ -187,7 +189,7 @@ class Child:
 
     def memory(self):
         """GiB that the submission may take."""
-        return nurseries.MEMORY[self.nursery.device] >> 30
+        return house.MEMORY[self.house.kind] >> 30
 
     def programs(self):
         """Names of the programs that run for this child now, itself among them."""
@@ -200,7 +202,7 @@ class Child:
 
         size: the bytes that it must have. A link or a device there would have us read what the child may not.
         """
-        kept = self.nursery.room / f"{self.scratch.name}-{name}"
+        kept = self.house.room / f"{self.scratch.name}-{name}"
         try:
             os.replace(self.scratch / name, kept)
             if kept.is_symlink() or not kept.is_file() or kept.stat().st_size != size:
@@ -287,7 +289,7 @@ def of_the_module(text):
     """
 
     def calls(found):
-        above, _, _ = found[1].partition(f'  File "{nurseries.WORKER.parent}')
+        above, _, _ = found[1].partition(f'  File "{house.WORKER.parent}')
         return f"Most recent call first:\n{above}"
 
     return LOADED.sub("\n", CALLS.sub(calls, text))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from grader import compare, diagnose, locate, met, oracle, picture, work
+from grader import answers, compare, diagnose, locate, met, oracle, picture, work
 from grader.result import Outcome
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"  # a section is named where it can be read
@@ -33,8 +33,7 @@ def of_reply(problem, case, placed, reply, path, device, wasted=work.wasted):
         return Outcome.UNSAFE, of_fault(problem, reply["trace"]["faults"][0]), {"trace": reply["trace"]} | drawn()
     if reply["trace"] and not reply["trace"]["launches"]:
         return Outcome.WRONG, f"No Triton kernel was launched: {problem.id} is to be computed by a kernel of yours.", {}
-    q, k, v = (t.tensor for t in placed)
-    answer = expect(problem, case, q, k, v, device)
+    answer = expect(problem, case, placed, device)
     facts = compare.mismatch(outputs[0], answer.o, answer.allowed_o)
     facts = facts and facts | drawn("o", outputs[0], answer.o, answer.allowed_o)
     if facts and facts["nan"] and reply["trace"] and reply["trace"]["undefined"]:
@@ -159,10 +158,12 @@ def overwritten(placed, bases_after, reply):
     return ""
 
 
-def expect(problem, case, q, k, v, device):
+def expect(problem, case, placed, device):
     """The oracle's answer; on a GPU machine it is computed there, in the grader's own process."""
-    tf32 = device == "cuda" and problem.uses_triton
-    answer = oracle.expect(q.to(device), k.to(device), v.to(device), case.visibility, tf32, case.scale)
+    if device == "cpu":
+        return answers.to(case, placed)
+    q, k, v = (each.tensor.to(device) for each in placed)
+    answer = oracle.expect(q, k, v, case.visibility, problem.uses_triton, case.scale)
     tensors = (answer.o, answer.lse, answer.allowed_o, answer.allowed_lse)
     return oracle.Expected(*(t.cpu() for t in tensors), answer.relative)
 

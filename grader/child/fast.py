@@ -11,6 +11,7 @@ import numpy as np
 import triton.language as tl
 import triton.runtime.interpreter as interpreter
 from mending import replace
+from triton.language.semantic import TritonSemantic
 
 
 def enable():
@@ -21,6 +22,10 @@ def enable():
     replace(interpreter, "_get_np_dtype", remember_dtypes)
     replace(tl.block_type, "__init__", remember_blocks)
     replace(tl.tensor, "__init__", remember_shapes)
+    replace(TritonSemantic, "broadcast_impl_value", broadcast_by_plan)
+    replace(TritonSemantic, "computation_type_impl", remember_promotions)
+    replace(TritonSemantic, "binary_op_type_checking_impl", leave_equal_types)
+    replace(TritonSemantic, "cast", leave_same_type)
     replace(interpreter.ReduceOps, "min_max", reduce_directly)
 
 
@@ -103,6 +108,7 @@ def remember_blocks(init):
         if key not in known:
             init(block, element_ty, shape)
             block._of_tensors = {}  # one for all that are equal: remember_shapes fills it
+            block._plain = tuple(map(int, key[1:]))
             known[key] = element_ty, dict(block.__dict__)
         else:
             block.__dict__.update(known[key][1])
@@ -123,6 +129,85 @@ def remember_shapes(init):
             tensor.__dict__.update(known, handle=handle, type=type)
 
     return remembered
+
+
+# Operands: most need no conversion, or one that was planned before ----------------------------------------------------
+
+
+def broadcast_by_plan(broadcast):
+    """Two operands brought to one shape: nothing where it is one, a splat beside a scalar, else numpy's rule."""
+    shapes = {}
+
+    def shape_of_both(a, b):
+        if len(a) == len(b) and all(m == n or 1 in (m, n) for m, n in zip(a, b, strict=True)):
+            return tuple(max(pair) for pair in zip(a, b, strict=True))
+        return None  # Triton's own words, or its own rule for shapes of other lengths
+
+    def broadcasted(semantic, lhs, rhs):
+        a, b = lhs.type.__dict__.get("_plain"), rhs.type.__dict__.get("_plain")
+        if a == b:
+            return lhs, rhs
+        if a is None:
+            return splat(semantic, lhs, rhs.type), rhs
+        if b is None:
+            return lhs, splat(semantic, rhs, lhs.type)
+        if (a, b) not in shapes:
+            shapes[a, b] = shape_of_both(a, b)
+        if (shape := shapes[a, b]) is None:
+            return broadcast(semantic, lhs, rhs)
+        return stretched(semantic, lhs, a, shape), stretched(semantic, rhs, b, shape)
+
+    return broadcasted
+
+
+def splat(semantic, scalar, block):
+    kind = block.with_element_ty(scalar.type.scalar)
+    return semantic.tensor(semantic.builder.create_splat(kind.to_ir(semantic.builder), scalar.handle), kind)
+
+
+def stretched(semantic, tensor, old, new):
+    if old == new:
+        return tensor
+    kind = tl.block_type(tensor.type.scalar, list(new))
+    return semantic.tensor(semantic.builder.create_broadcast(tensor.handle, list(new)), kind)
+
+
+def remember_promotions(promote):
+    """The type that two types compute in follows from their names."""
+    known = {}
+
+    def remembered(semantic, a, a_is_scalar, b, b_is_scalar, div_or_mod):
+        key = a.name, a_is_scalar, b.name, b_is_scalar, div_or_mod
+        if key not in known:
+            known[key] = promote(semantic, a, a_is_scalar, b, b_is_scalar, div_or_mod)
+        return known[key]
+
+    return remembered
+
+
+def leave_equal_types(check):
+    """Two tensors of one type that computes in itself need one shape, and no more."""
+
+    def computes_in_itself(semantic, kind, div_or_mod):
+        return semantic.computation_type_impl(kind, False, kind, False, div_or_mod) == kind
+
+    def checked(semantic, lhs, rhs, allow_lhs_ptr=False, allow_rhs_ptr=False, arithmetic_check=True, div_or_mod=False):
+        if type(lhs) is type(rhs) is tl.tensor and lhs.type.scalar is rhs.type.scalar:
+            kind = lhs.type.scalar
+            if not kind.is_ptr() and (not arithmetic_check or computes_in_itself(semantic, kind, div_or_mod)):
+                return semantic.broadcast_impl_value(lhs, rhs)
+        return check(semantic, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
+
+    return checked
+
+
+def leave_same_type(cast):
+    def checked(semantic, tensor, dtype, fp_downcast_rounding=None):
+        if tensor.type.scalar is dtype.scalar:
+            return tensor
+        return cast(semantic, tensor, dtype, fp_downcast_rounding)
+
+    return checked
 
 
 # Reductions ----------------------------------------------------------------------------------------------------------

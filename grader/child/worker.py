@@ -1,13 +1,15 @@
 """Inside the child: load one module, run cases on it, hand raw tensors back. Knows no answers.
 
-Started as `python -I worker.py SOCKET DEVICE` by nursery.py: imports what every submission needs, then forks a child
-for each module that it is asked to serve. A child gets its requests as JSON lines on one descriptor and replies with
-signed JSON lines on another; tensors travel as raw bytes in files of its scratch folder, the current folder.
+Started as `python -I worker.py DEVICE=SOCKET ...` by house.py: imports what every submission needs, forks a nursery for
+each device, and that forks a child for each module that it is asked to serve. A child gets its requests as JSON lines
+on one descriptor and replies with signed JSON lines on another; tensors travel as raw bytes in files of its scratch
+folder, the current folder.
 """
 
 import contextlib
 import faulthandler
 import fcntl
+import gc
 import hmac
 import importlib.util
 import inspect
@@ -23,54 +25,95 @@ import time
 import traceback
 import types
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 WATCHES = {}  # the stopwatch of each device, once one was needed
 STALE = 0.05  # of the largest number: far above what the order of additions changes
-KEPT = {}  # what stood where before a submission was loaded
+KEPT = {}  # what stood where before a submission was loaded; the core-seconds of the imports
 
 
-def nursery(control, device):
-    """Import once, then fork on request; ends when the grader closes its end of the socket."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path.insert(0, here)
+def house(controls):
+    """Import what every device needs, and fork the nursery of each; ends, and all with it, when one of them does.
+
+    controls: {device: socket}.
+    """
+    sys.path.insert(0, HERE)
+    gc.disable()  # nothing that is imported goes away
     try:
+        import allocations  # noqa: F401
+        import extras  # noqa: F401
         import kin  # noqa: F401
         import limits
         import numpy
+        import provenance  # noqa: F401
+        import stopwatch  # noqa: F401
         import torch
-        import without_gpu
+        import without_gpu  # noqa: F401
 
         numpy.seterr(all="ignore")  # a kernel's own NaN is judged; numpy's warnings about it are noise
+        torch.set_num_threads(1)
+    except Exception as error:
+        for control in controls.values():
+            answer(control, status="broken", error=f"{type(error).__name__}: {error}")
+        return
+    KEPT["imports"] = time.process_time()
+    for control in controls.values():
+        if os.fork() == 0:
+            for other in controls.values():
+                if other is not control:
+                    other.close()
+            nursery(control)
+            os._exit(0)
+    for control in controls.values():
+        control.close()
+    limits.guard()
+    os.wait()
 
+
+def nursery(control):
+    """In a process of its own: what one device needs, once that is asked for; then a fork for each module."""
+    import limits
+
+    limits.guard()
+    with contextlib.suppress(ConnectionError):
+        serve_grader(control)
+
+
+def start(control, request, descriptors, ended, living):
+    """Import what the device needs beside torch."""
+    device = request["device"]
+    try:
         if importlib.util.find_spec("triton"):
+            if device == "cpu":
+                os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
             import launches  # noqa: F401
             import triton.language  # noqa: F401
 
-            if os.environ.get("TRITON_INTERPRET") == "1":
-                import canary
-                import faithful
-
-                without_gpu.take_first_config()
-                without_gpu.index_with_scalars()
-                faithful.enable()
-                if fault := canary.check():
-                    raise RuntimeError(fault)
+            if device == "cpu":
+                watch_interpreter()
             if device == "compile":
                 import compiler  # noqa: F401
-        import allocations  # noqa: F401
-        import extras  # noqa: F401
         import integrity
-        import provenance  # noqa: F401
-        import stopwatch  # noqa: F401
 
         KEPT["integrity"] = integrity.Integrity()
     except Exception as error:
-        answer(control, status="broken", error=f"{type(error).__name__}: {error}")
-        return
-    sys.path.remove(here)
-    torch.set_num_threads(1)
-    limits.guard()
-    answer(control, status="ready")
-    serve_grader(control)
+        return {"status": "broken", "error": f"{type(error).__name__}: {error}"}
+    sys.path.remove(HERE)
+    gc.enable()
+    gc.freeze()  # a child's collector need not walk, and copy, what is here already
+    return {"status": "ready"}
+
+
+def watch_interpreter():
+    """Mend and watch Triton's interpreter; raises RuntimeError where it is not one that can be watched."""
+    import canary
+    import faithful
+    import without_gpu
+
+    without_gpu.take_first_config()
+    without_gpu.index_with_scalars()
+    faithful.enable()
+    if fault := canary.check():
+        raise RuntimeError(fault)
 
 
 def serve_grader(control):
@@ -123,16 +166,17 @@ def end(control, request, descriptors, ended, living):
 
 
 def usage(control, request, descriptors, ended, living):
-    """The core-seconds of the warm process and of all children that have ended."""
+    """The core-seconds of this nursery and of its children that have ended, and those of what was imported before."""
     import resource
 
     reap(ended, living)
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return {"core_seconds": sum(each.ru_utime + each.ru_stime for each in used)}
+    return {"core_seconds": sum(each.ru_utime + each.ru_stime for each in used), "imports": KEPT["imports"]}
 
 
 ASKED = {
-    "fork": fork, "status": status, "signal": send_signal, "programs": programs, "end": end, "usage": usage,
+    "start": start, "fork": fork, "status": status, "signal": send_signal, "programs": programs, "end": end,
+    "usage": usage,
 }  # fmt: skip
 
 
@@ -452,4 +496,5 @@ def raised_in(error, module):
 
 
 if __name__ == "__main__":
-    nursery(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
+    given = (word.split("=") for word in sys.argv[1:])
+    house({device: socket.socket(fileno=int(number)) for device, number in given})

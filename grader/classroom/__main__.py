@@ -18,6 +18,7 @@ from grader.classroom.record import MACHINE_FAULT
 
 KEPT = "what is graded is kept, and the same command goes on from there"
 ENGINES = ("local", "slurm")
+TARGETS = "sm_90,sm_80"  # a class stops at the first that a kernel compiles for; Hopper's takes a sixth less
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,11 +35,11 @@ def parse(argv):
     parser.add_argument("submissions", type=Path, help="the folder that holds each submission as a folder or a zip")
     parser.add_argument("--out", type=Path, default=Path("class"), help="where the journal and the results go")
     parser.add_argument("--roster", type=Path, help="a CSV with the students: id, name, email, or a platform's export")
-    parser.add_argument("--lanes", type=int, help="submissions at a time (default: one for each core)")
+    parser.add_argument("--lanes", type=int, help="submissions at a time (default: one more than cores)")
     parser.add_argument("--problems", default="", metavar="LIST", help="like 3, 3,5-7 or x1 (default: the seven)")
     parser.add_argument("--seed", type=int, default=0, help="other inputs of the same kind (default: 0)")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where to run (default: a GPU if there is one)")
-    parser.add_argument("--targets", metavar="LIST", help="GPUs to compile for (default: sm_80,sm_90)")
+    parser.add_argument("--targets", metavar="LIST", help="GPUs to compile for (default: sm_90,sm_80)")
     parser.add_argument("--no-compile", action="store_true", help="do not ask whether kernels compile for a GPU")
     parser.add_argument("--engine", choices=ENGINES, default="local", help="this machine, or a cluster")
     parser.add_argument("--partition", help="of the cluster (default: its own default)")
@@ -121,11 +122,13 @@ def choose(options):
     # A cluster's machines are not this one: whether they have a GPU is theirs to say.
     asked = options.device or ("cuda" if options.gpus else "cpu")
     device = asked if options.engine == "slurm" else choose_device(options.device)
+    if device == "cpu" and options.targets is None:
+        options.targets = TARGETS
     return problems, device, choose_targets(options, device)
 
 
 def replace_options(options, device):
-    options.lanes = options.lanes or max(1, os.cpu_count() or 1)
+    options.lanes = options.lanes or 1 + (os.cpu_count() or 1)  # now and then one waits: for a process, for the disk
     options.device = device
     return options
 

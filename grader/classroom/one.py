@@ -1,13 +1,13 @@
 """Grades one submission of a class in a process of its own: python -m grader.classroom.one JOB RECORDS.
 
 JOB: a file with a plan.Job. RECORDS: where its records go, one to a line, written when all are known. The exit status
-is 0 whatever the student's code did; any other means that the machine failed. With --leashed it ends when its standard
-input does, and takes its children with it: nothing outlives the command that started it, however that ended.
+is 0 whatever the student's code did; any other means that the machine failed. On a cluster this is the command; on one
+machine a lane's process imports it once and forks (warm.py).
 """
 
-import os
+import contextlib
+import functools
 import sys
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -24,22 +24,42 @@ PRINTED = 1000  # characters of a case's output that its record keeps; the page 
 
 
 def main(argv=None):
-    arguments = sys.argv[1:] if argv is None else list(argv)
-    if "--leashed" in arguments:
-        arguments.remove("--leashed")
-        threading.Thread(target=end_with_the_parent, daemon=True).start()
+    arguments = sys.argv[1:] if argv is None else argv
     job = Job.from_json(Path(arguments[0]).read_text(encoding="utf-8"))
     records = with_cost(run(job))
     write_file(Path(arguments[1]), "".join(f"{record.to_json()}\n" for record in records))
     return 0
 
 
+def get_ready(job_file):
+    """What grading the job and its like needs, before a process forks for each of them."""
+    from grader import confine, grading  # noqa: F401
+
+    with contextlib.suppress(ImportError):  # a page that cannot be written is a remark
+        from grader.render import html  # noqa: F401
+    job = Job.from_json(Path(job_file).read_text(encoding="utf-8"))
+    confine.refused(job.device)
+    if job.device == "cpu":  # on a GPU they are worked out there, and no process that uses CUDA may fork
+        work_out_answers(tuple(job.keys), job.seed)
+
+
+@functools.cache
+def work_out_answers(problems, seed):
+    import torch
+
+    from grader import answers
+
+    torch.set_num_threads(1)  # a fork has no threads of another's pool
+    for id in problems:
+        answers.keep(EVERY[id], seed)
+
+
 def with_cost(records):
     """The records with the core-seconds of this process and of all that it started, divided as their seconds are."""
-    from grader import nursery
+    from grader import house, nursery
 
     nursery.close_all()
-    spent = time.process_time() + sum(nursery.SPENT)
+    spent = time.process_time() + sum(house.SPENT)
     whole = sum(record.seconds for record in records) or 1.0
     return [replace(record, core_seconds=round(spent * record.seconds / whole, 3)) for record in records]
 
@@ -137,16 +157,6 @@ def write_page(job, results, records):
     except Exception as error:
         return (f"The page was not written, and that is the grader's fault: {type(error).__name__}: {error}.",)
     return ()
-
-
-def end_with_the_parent():
-    """Wait for the end of standard input, which the parent holds open, and then end with all children."""
-    while os.read(0, 1 << 10):
-        pass
-    for name in ("grader.sandbox", "grader.nursery"):
-        if close_all := getattr(sys.modules.get(name), "close_all", None):
-            close_all()
-    os._exit(3)
 
 
 if __name__ == "__main__":

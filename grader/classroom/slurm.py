@@ -19,13 +19,15 @@ import submitit
 
 from grader.__main__ import BadArguments
 from grader.classroom import batches, cluster, node, plan
-from grader.classroom.local import COMMAND, ROOT, read_records
+from grader.classroom.lane import ROOT
+from grader.classroom.local import read_records
 
 CHUNK = 500  # submissions of one array job; Slurm's own limit is 1001 where nobody changed it
 AT_A_TIME = 16
+COMMAND = (sys.executable, "-m", "grader.classroom.one")
 MARGIN_SECONDS = 300  # beyond a job's own limits: submitit's start, and its signal before Slurm's limit
-GRADER_GB = 2  # beside what a submission may take, in GB as nursery.MEMORY has it
-MEMORY_GB = {"cpu": 6, "compile": 8, "cuda": 48}
+GRADER_GB = 2  # beside what a submission may take, in GB as house.MEMORY has it
+MEMORY_GB = {"cpu": 8, "cuda": 48}
 CPUS = {"cpu": 1, "cuda": 2}
 STRANGERS = 3  # jobs that could not even start, before the cluster is believed to be unfit
 SAY_SECONDS = 60.0
@@ -48,7 +50,8 @@ def from_options(options):
 class Slurm:
     """Runs jobs on a cluster, at most `array` at a time. gpus: for each job that needs one.
 
-    command: as Local's. poll, grace: seconds between looks, and for a file to reach this machine after its job ended.
+    command: what grades one job, given its file and that of its records. poll, grace: seconds between looks, and for a
+    file to reach this machine after its job ended.
     """
 
     def __init__(self, out, partition, gpus, array, command=COMMAND, poll=2.0, grace=20.0):
@@ -123,12 +126,11 @@ class Slurm:
     def asked(self, jobs):
         """What each job asks Slurm for: as much as its own limits let it take, so that Slurm ends none of them."""
         first = jobs[0]
-        needs = {"compile"} if any(job.targets for job in jobs) else set()
-        memory = max(MEMORY_GB[what] for what in {*needs, "cuda" if first.needs_gpu else "cpu"})
+        kind = "cuda" if first.needs_gpu else "cpu"
         asked = {
             "time": math.ceil((max(job.limit for job in jobs) + MARGIN_SECONDS) / 60),  # minutes
-            "mem": memory + GRADER_GB,  # GB
-            "cpus_per_task": CPUS["cuda" if first.needs_gpu else "cpu"],
+            "mem": MEMORY_GB[kind] + GRADER_GB,  # GB
+            "cpus_per_task": CPUS[kind],
         }
         return asked | ({"gpus_per_node": self.gpus} if first.needs_gpu else {})
 

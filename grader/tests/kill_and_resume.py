@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from grader.classroom import journal
-from grader.classroom.local import ROOT
+from grader.classroom.lane import ROOT
 from grader.tests import synthetic
 
 

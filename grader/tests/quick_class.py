@@ -4,9 +4,11 @@ import os
 import sys
 
 from grader.classroom import __main__ as command
-from grader.classroom.local import ROOT, Local
+from grader.classroom.lane import ROOT
+from grader.classroom.local import Local
 
 QUICK = (sys.executable, "-S", str(ROOT / "grader" / "tests" / "quick_one.py"))
+QUICK_LANE = (*QUICK, "--lane")
 
 
 def make_engine(options):
@@ -15,7 +17,7 @@ def make_engine(options):
         engine = command.engine_of(options)
         engine.command, engine.pause, engine.grace = QUICK, 0.1, 1.0
         return engine
-    return Local(options.lanes, QUICK, pause=0.05)
+    return Local(options.lanes, QUICK_LANE, pause=0.05)
 
 
 def main(argv):

@@ -1,5 +1,6 @@
-"""Stands in for grader.classroom.one where a test is about all that is around the grading: milliseconds a job.
+"""Stands in for grader.classroom.one, and warm with --lane, where a test is about all that is around the grading.
 
+Milliseconds a job.
 A problem's verdict follows from the bytes of its module. Lines in a module ask for trouble: "die" and "die once" end
 the process, "fault" and "fault once" are a fault of the grader, "wait 0.3" takes its time, "never" never ends.
 """
@@ -10,22 +11,16 @@ import os
 import re
 import signal
 import sys
-import threading
 import time
 from fractions import Fraction
 from pathlib import Path
 
+from grader.classroom import warm
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
 
 CASES = 5
 LINE = re.compile(r"(die|fault)( once)?|never|wait [\d.]+")  # no line of a kernel reads so
 MODULES = {"p1": "p1_naive_attention.py", "p2": "p2_online_softmax.py", "p3": "p3_flash_attention.py"}
-
-
-def leash():
-    while os.read(0, 1024):
-        pass
-    os._exit(3)
 
 
 def trouble(text, attempt):
@@ -60,20 +55,21 @@ def graded(job, id):
     )
 
 
-def main():
-    if "--leashed" in sys.argv:
-        threading.Thread(target=leash, daemon=True).start()
-    job = json.loads(Path(sys.argv[1]).read_text())
+def grade(files):
+    job = json.loads(Path(files[0]).read_text())
     if log := os.environ.get("QUICK_LOG"):
         with open(log, "a") as file:
             file.write(f"{job['submission']} {','.join(job['problems'])}\n")
     records = [graded(job, id) for id in job["problems"]]
-    part = Path(sys.argv[2] + ".part")
+    part = Path(f"{files[1]}.part")
     part.write_text("".join(record.to_json() + "\n" for record in records))
-    part.replace(sys.argv[2])
+    part.replace(files[1])
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1] == "--lane":
+        warm.serve(sys.argv[2], grade, lambda job: None)
+    else:
+        grade(sys.argv[1:])
     sys.stdout.flush()
     os._exit(0)

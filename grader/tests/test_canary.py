@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from grader.nursery import WORKER
+from grader.house import WORKER
 
 CHECK = """
 import sys

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def test_nothing_outlives_a_killed_run(tmp_path):
     folder = make_class(tmp_path / "in", {"ann": "never"})
     process = start(folder, tmp_path / "out")
     jobs = tmp_path / "out" / "work" / "jobs"
-    wait_for(lambda: list(jobs.glob("*.json")) and running(str(jobs)))
+    wait_for(lambda: list(jobs.glob("*.json")) and len(running(str(jobs))) == 2)  # the lane's process and its fork
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     wait_for(lambda: not running(str(jobs)))
@@ -188,7 +189,7 @@ def job_of(tmp_path, text="", **more):
     return plan.Job("ann", "Ann", tuple(MODULES), str(folder), str(tmp_path / "out"), keys, **more)
 
 
-def run_one(job, command=quick_class.QUICK):
+def run_one(job, command=quick_class.QUICK_LANE):
     done = []
     os.environ["PYTHONPATH"] = str(ROOT)
     Local(1, command, pause=0).run([job], lambda job, records: done.extend(records))
@@ -218,12 +219,56 @@ def test_a_full_disk_is_the_machines_fault(tmp_path, monkeypatch):
     assert records[0].remarks[0].startswith("The machine failed: ")
 
 
+def served(grade, get_ready="bool"):
+    """The command of a lane whose forks do this, an expression of `files`."""
+    imports = "import os, signal, sys; from grader.classroom import warm"
+    return sys.executable, "-c", f"{imports}; warm.serve(sys.argv[1], lambda files: {grade}, {get_ready})"
+
+
 def test_records_that_are_not_whole_are_no_grades(tmp_path):
-    code = "import sys; open(sys.argv[2], 'w').write('{}')"
-    records = run_one(job_of(tmp_path), (sys.executable, "-c", code))
+    records = run_one(job_of(tmp_path), served("files[1].write_text('{}')"))
     assert {record.status for record in records} == {MACHINE_FAULT} and "cannot be read" in records[0].remarks[0]
-    records = run_one(job_of(tmp_path), (sys.executable, "-c", "print('no room'); raise SystemExit(7)"))
-    assert "ended with exit status 7 (no room)" in records[0].remarks[0]
+    records = run_one(job_of(tmp_path), served("open('/no/room')"))
+    said = "The machine failed: the process that graded this ended with exit status 1 (FileNotFoundError: "
+    assert records[0].remarks[0].startswith(said)
+
+
+@pytest.mark.parametrize("command", [
+    served("os.kill(os.getppid(), signal.SIGKILL)"), served("0", "lambda job: os.kill(os.getpid(), signal.SIGKILL)"),
+])  # fmt: skip
+def test_a_lane_that_is_lost_is_the_machines_fault(tmp_path, command):
+    records = run_one(job_of(tmp_path), command)
+    assert {record.status for record in records} == {MACHINE_FAULT}
+    assert records[0].remarks == ("The machine failed: the process that graded this was killed by SIGKILL.",)
+
+
+def test_a_lane_starts_once_and_again_where_it_is_lost(tmp_path):
+    """Each job has a fork of its own of the same process, and a new process where that was lost."""
+    write = "open(files[0].parent / 'forks', 'a').write(f'{os.getppid()} {os.getpid()}\\n')"
+    jobs = [replace(job_of(tmp_path), submission=name) for name in ("ann", "bob", "cy", "dan")]
+    command = served(f"{write} and 'cy' in files[0].name and os.kill(os.getppid(), signal.SIGKILL)")
+    os.environ["PYTHONPATH"] = str(ROOT)
+    Local(1, command).run(jobs, lambda job, records: None)
+    forks = [line.split() for line in (tmp_path / "out" / "work" / "jobs" / "forks").read_text().splitlines()]
+    parents, own = zip(*forks, strict=True)
+    assert parents[0] == parents[1] == parents[2] != parents[3] and len(set(own)) == 4
+
+
+def test_the_answers_are_worked_out_before_the_fork(tmp_path):
+    from grader import answers, inputs
+    from grader.assignment import PROBLEMS
+    from grader.classroom import one
+
+    job = replace(job_of(tmp_path), problems=("p3",), keys={"p3": "k"}, seed=5)
+    (tmp_path / "job").write_text(job.to_json())
+    case = next(case for case in PROBLEMS["p3"].cases if not case.gpu)
+    placed = inputs.make(case, 5)
+    fresh = answers.to(case, placed)
+    assert answers.to(case, placed) is not fresh, "nothing is kept yet"
+    one.get_ready(tmp_path / "job")
+    kept = answers.to(case, placed)
+    assert answers.to(case, placed) is kept and kept.o.equal(fresh.o) and kept.allowed_o.equal(fresh.allowed_o)
+    assert answers.to(case, inputs.make(case, 6)) is not kept
 
 
 def test_a_missing_gpu_is_the_machines_fault(tmp_path, monkeypatch):
@@ -241,7 +286,7 @@ def test_a_slow_submission_delays_no_other(tmp_path):
     jobs = [plan.Job(name, name, tuple(MODULES), str(folder / name), str(tmp_path / "out"), keys,
                      needs_gpu=name == "slow") for name in sorted(os.listdir(folder), reverse=True)]  # fmt: skip
     os.environ["PYTHONPATH"] = str(ROOT)
-    Local(1, quick_class.QUICK).run(jobs, lambda job, records: order.append(job.submission))
+    Local(1, quick_class.QUICK_LANE).run(jobs, lambda job, records: order.append(job.submission))
     assert order[-1] == "slow" and len(order) == 7
 
 
@@ -251,7 +296,7 @@ def test_an_error_of_ours_stops_all_and_is_heard(tmp_path):
 
     with pytest.raises(OSError, match="No space left"):
         os.environ["PYTHONPATH"] = str(ROOT)
-        Local(1, quick_class.QUICK).run([job_of(tmp_path)], fail)
+        Local(1, quick_class.QUICK_LANE).run([job_of(tmp_path)], fail)
 
 
 @pytest.mark.parametrize(

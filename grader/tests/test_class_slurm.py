@@ -319,15 +319,15 @@ def test_a_node_loads_torch_in_the_grading_process_alone():
 
 
 def test_what_slurm_is_asked_for_covers_what_a_submission_may_take():
-    from grader import nursery
+    from grader import house
 
     engine = slurm.Slurm("out", None, 2, 4)
     job = plan.Job("ann", "Ann", tuple(MODULES), "", "", {}, targets=("sm_80",))
     asked = engine.asked([job, job])
     assert asked["time"] * 60 > job.limit + 60 and "gpus_per_node" not in asked
-    assert asked["mem"] == slurm.MEMORY_GB["compile"] + slurm.GRADER_GB
+    assert asked["mem"] == slurm.MEMORY_GB["cpu"] + slurm.GRADER_GB
     on_gpu = plan.Job("ann", "Ann", tuple(MODULES), "", "", {}, device="cuda", needs_gpu=True)
     assert engine.asked([on_gpu])["gpus_per_node"] == 2
-    for what, limit in getattr(nursery, "MEMORY", {}).items():
+    for what, limit in house.MEMORY.items():
         assert slurm.MEMORY_GB[what] << 30 >= limit, "Slurm would end what the sandbox still allows"
     assert Path(engine.home).name == "slurm"

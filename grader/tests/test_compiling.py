@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import compile_errors, compiling, nursery, score
+from grader import compile_errors, compiling, house, nursery, score
 from grader.assignment import PROBLEMS
 from grader.gpus import GPUS
 from grader.grading import Request, grade
@@ -217,7 +217,7 @@ def test_a_triton_that_compiles_nothing_costs_nothing(tmp_path, monkeypatch):
 def test_a_compiler_that_does_not_start_costs_nothing(tmp_path, monkeypatch):
     broken = tmp_path / "worker.py"
     broken.write_text("raise RuntimeError('no backend')\n")
-    monkeypatch.setattr(nursery, "WORKER", broken)
+    monkeypatch.setattr(house, "WORKER", broken)
     outcome, sentence, _, _ = judged(tmp_path, solution("p3"))
     assert outcome is Outcome.NOT_RUN and "not compiled: " in sentence and "no backend" in sentence
 
@@ -238,7 +238,7 @@ def test_a_ptxas_that_does_not_finish_is_named_and_ended(tmp_path):
     script = "for last; do :; done; echo $last > $HOME/reads; sleep 602.25"
     tried = attempt(tmp_path, with_ptxas(tmp_path, script), seconds=8)
     assert tried.outcome is Outcome.TIMED_OUT and "ptxas, NVIDIA's assembler, did not finish within" in tried.error
-    reads = (nursery.nursery("compile", tmp_path).home / "reads").read_text().strip()
+    reads = (nursery.nursery("compile", tmp_path).house.home / "reads").read_text().strip()
     assert "grade-" in reads and not Path(reads).parent.exists()  # the scratch folder, gone
     assert not running("sleep 602.25")
 
@@ -246,7 +246,7 @@ def test_a_ptxas_that_does_not_finish_is_named_and_ended(tmp_path):
 def test_ptxas_has_a_limit_of_memory(tmp_path):
     script = "ulimit -d > $HOME/said; echo 'ptxas fatal   : Memory allocation failure' >&2; exit 1"
     tried = attempt(tmp_path, with_ptxas(tmp_path, script))
-    said = nursery.nursery("compile", tmp_path).home / "said"
+    said = nursery.nursery("compile", tmp_path).house.home / "said"
     assert int(said.read_text()) * 1024 == compiling.MEMORY
     assert "ptxas, NVIDIA's assembler, ran out of memory" in tried.error
 

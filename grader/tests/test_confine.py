@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from grader import assignment, cgroup, confine, nursery, sandbox
+from grader import assignment, cgroup, confine, house, nursery, sandbox
 from grader.result import Outcome
 from grader.tests.support import ROOT, grade_text, running, solution
 
@@ -26,20 +26,20 @@ CASE = ["one token"]
 
 def is_another_user(attempt):
     """True where the children are not root, or not what the grader is."""
-    return os.geteuid() != 0 or nursery.nursery("cpu", attempt.folder).uid is not None
+    return os.geteuid() != 0 or nursery.nursery("cpu", attempt.folder).house.uid is not None
 
 
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory):
     """A folder for each form, all of whose submissions share a warm process with little memory."""
-    before, memory = nursery.SHARED[:], dict(nursery.MEMORY)
+    before, memory = nursery.SHARED[:], dict(house.MEMORY)
     folders = {form: tmp_path_factory.mktemp(form) for form in FORMS}
     for folder in folders.values():
         folder.chmod(0o755)
     nursery.SHARED[:] = folders.values()
-    nursery.MEMORY["cpu"] = 2 << 30
+    house.MEMORY["cpu"] = 2 << 30
     yield folders
-    nursery.SHARED[:], nursery.MEMORY["cpu"] = before, memory["cpu"]
+    nursery.SHARED[:], house.MEMORY["cpu"] = before, memory["cpu"]
 
 
 @pytest.fixture(params=FORMS)
@@ -218,7 +218,7 @@ def test_no_process_is_left(how, ending, form, attempt, monkeypatch):
 
 
 def test_a_fork_bomb(form, attempt, monkeypatch):
-    limited = "pids" in nursery.nursery("cpu", attempt.folder).group.held
+    limited = "pids" in nursery.nursery("cpu", attempt.folder).house.group.held
     if form == PLAIN and not limited and not is_another_user(attempt):
         pytest.skip("root's processes are limited by a control group alone, and none can be made here")
     monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 2.0)
@@ -256,11 +256,11 @@ def test_a_huge_file(form, attempt):
 
 
 def test_many_files(form, attempt, monkeypatch):
-    monkeypatch.setattr(nursery, "FOLDER_BYTES", 64 << 20)
+    monkeypatch.setattr(sandbox, "FOLDER_BYTES", 64 << 20)
     lines = "import itertools, time\nfor n in itertools.count():\n    open(str(n), 'wb').write(bytes(1 << 22))"
     result = attempt(lines + "\n    time.sleep(0.02)")
     assert result.outcome is Outcome.CRASHED and "of files" in result.sentence, result
-    assert not list(nursery.nursery("cpu", attempt.folder).scratch.glob("case-*"))
+    assert not list(nursery.nursery("cpu", attempt.folder).house.scratch.glob("case-*"))
 
 
 def test_a_flood_of_output(form, attempt):
@@ -354,8 +354,8 @@ def test_the_file_of_outputs_is_no_link(target, form, attempt):
 @pytest.mark.parametrize("there", ["a link", "a folder", "nothing", "another size", "the file"])
 def test_a_file_of_outputs_that_was_exchanged_is_not_read(there, tmp_path):
     child = object.__new__(sandbox.Child)
-    child.scratch, child.nursery = tmp_path / "scratch", SimpleNamespace(room=tmp_path / "room")
-    child.scratch.mkdir(), child.nursery.room.mkdir()
+    child.scratch, child.house = tmp_path / "scratch", SimpleNamespace(room=tmp_path / "room")
+    child.scratch.mkdir(), child.house.room.mkdir()
     (tmp_path / "secret").write_text("four")
     path = child.scratch / "outputs.bin"
     leave = {

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from grader import assignment, nursery, sandbox
+from grader import assignment, house, sandbox
 from grader.assignment import PROBLEMS
 from grader.grading import Request, grade
 from grader.result import Outcome
@@ -167,7 +167,7 @@ def test_a_broken_worker_is_the_graders_fault(tmp_path, monkeypatch):
 
     broken = tmp_path / "worker.py"
     broken.write_text("raise RuntimeError('our own mistake')\n")
-    monkeypatch.setattr(nursery, "WORKER", broken)
+    monkeypatch.setattr(house, "WORKER", broken)
     results = grade_text(tmp_path, "p1", solution("p1"))
     assert {r.outcome for r in results} == {Outcome.GRADER_FAULT}
     assert "our own mistake" in results[0].sentence and "no points are taken" in results[0].sentence

@@ -1,0 +1,68 @@
+"""The process of one lane: python -m grader.classroom.warm FOLDER grades jobs, each in a fork of its own.
+
+What every submission needs, torch and the oracle's answers among it, is there before the fork: paid once a lane. Asked
+through standard input, a job's name a line: NAME.job.json in FOLDER is a plan.Job, its records go to NAME.records.json.
+Answers a JSON line, {"status": of the fork, "core_seconds": of it and of all that it waited for}; what is printed goes
+to standard error. It ends when its standard input does, and the fork takes its children with it: nothing outlives the
+command that started it, however that ended.
+"""
+
+import gc
+import json
+import os
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+
+def serve(folder, grade, get_ready):
+    """grade: [the job's file, that of its records]. get_ready: the job's file, before the fork."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        job, records = (Path(folder) / f"{line.strip()}.{kind}.json" for kind in ("job", "records"))
+        get_ready(job)
+        gc.freeze()  # the fork's collector need not walk, and copy, what is here already
+        pid = os.fork()
+        if pid == 0:
+            replies.close()
+            attend(grade, [job, records])
+        _, status, usage = os.wait4(pid, 0)
+        cost = usage.ru_utime + usage.ru_stime
+        print(json.dumps({"status": os.waitstatus_to_exitcode(status), "core_seconds": cost}), file=replies, flush=True)
+
+
+def attend(grade, files):
+    """In the fork: grade one job, and never return."""
+    status = 1
+    try:
+        threading.Thread(target=end_with_the_lane, daemon=True).start()
+        grade(files)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def end_with_the_lane():
+    """Wait for the end of standard input, where nothing more is asked before the fork has ended; then end it."""
+    while os.read(0, 1 << 10):
+        pass
+    for name in ("grader.sandbox", "grader.nursery"):
+        if close_all := getattr(sys.modules.get(name), "close_all", None):
+            close_all()
+    os._exit(3)
+
+
+def main():
+    from grader.classroom import one
+
+    serve(sys.argv[1], one.main, one.get_ready)
+
+
+if __name__ == "__main__":
+    main()

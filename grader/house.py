@@ -1,0 +1,194 @@
+"""The warm process of one submission: it has imported torch, has a nursery inside for each device, and is watched here.
+
+Inside the sandbox (confine.py), started when first needed, gone with the grader: its ends of the sockets close then. It
+runs no submitted code itself, and its children cannot touch it.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from grader import confine
+from grader.cgroup import Group
+
+WORKER = Path(__file__).parent / "child" / "worker.py"
+ANSWER_SECONDS = 10.0  # to fork, or to say how a child ended
+USAGE_SECONDS = 0.5  # to say what was used, before the end
+# What a child may inherit: enough to find programs, libraries and GPUs.
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CC", "VIRTUAL_ENV")
+INHERITED_PREFIXES = ("CUDA_", "NVIDIA_", "TRITON_CACHE", "HIP_", "ROCR_")
+
+# The devices that share a house: what never sees a GPU, and what needs one. "cpu": Triton's interpreter; "compile":
+# kernels are compiled and never run.
+DEVICES = {"cpu": ("cpu", "compile"), "cuda": ("cuda",)}
+# What a submission may take. Memory: of all its processes where a control group can be made, else of each; on a GPU the
+# address space says nothing of memory, since CUDA maps far more than there is.
+MEMORY = {"cpu": 8 << 30, "cuda": 48 << 30}
+PROCESSES = 256
+FILE_BYTES = 1 << 30  # of one file
+FILES = 1024
+SPENT = []  # core-seconds of the houses that are gone, with their children
+
+
+class NurseryFailed(Exception):
+    """The warm process did not start or does not answer."""
+
+
+class House:
+    """The warm process of one submission, for the devices that share it. Raises NurseryFailed where it does not start.
+
+    kind: of DEVICES. sockets: {device: our end}. answering: the devices whose nursery has been started. forked: how
+    many children there were; once there was one, the end of the process is the submission's doing, since it runs
+    nothing else. living: the numbers of children that live.
+    """
+
+    def __init__(self, kind, submission):
+        self.kind, self.answering, self.forked, self.living = kind, [], 0, set()
+        self.room = Path(os.path.realpath(tempfile.mkdtemp(prefix="grade-")))
+        self.room.chmod(0o711)
+        self.scratch = self.room / "scratch"
+        self.scratch.mkdir(mode=0o755)
+        self.confined = confine.refused(kind) is None
+        read_only = [submission] if self.confined else [submission, sys.prefix, sys.base_prefix, WORKER.parent]
+        self.uid = confine.uid_for(read_only, self.confined)
+        self.home = self.folder("home")
+        self.group = Group(MEMORY[kind], PROCESSES)
+        self.start(submission)
+
+    def start(self, submission):
+        pairs = {device: socket.socketpair() for device in DEVICES[self.kind]}
+        self.sockets = {device: ours for device, (ours, _) in pairs.items()}
+        theirs = {device: end for device, (_, end) in pairs.items()}
+        given = [f"{device}={end.fileno()}" for device, end in theirs.items()]
+        program = [sys.executable, "-I", "-B", "-u", str(WORKER), *given]
+        if self.confined:
+            outside = [submission, *([] if WORKER.is_relative_to(confine.CHILD) else [WORKER.parent])]
+            program = confine.command(shutil.which("bwrap"), self.kind, outside, self.scratch) + program
+        private = {name: str(self.home) for name in ("HOME", "TMPDIR")} | {"USER": "grade", "LOGNAME": "grade"}
+        private |= {"TRITON_CACHE_DIR": str(self.home / "triton")}
+        self.said = tempfile.TemporaryFile()  # noqa: SIM115
+        self.process = subprocess.Popen(
+            self.group.enter() + program, pass_fds=[end.fileno() for end in theirs.values()],
+            env=environment(self.kind) | private, start_new_session=True, stdin=subprocess.DEVNULL, stdout=self.said,
+            stderr=subprocess.STDOUT, cwd="/",
+        )  # fmt: skip
+        for end in theirs.values():
+            end.close()
+
+    def last_words(self):
+        """The last line that the warm process printed."""
+        self.said.seek(0)
+        words = self.said.read().decode(errors="replace").strip().splitlines()
+        return words[-1] if words else "it said nothing"
+
+    def folder(self, prefix="case-"):
+        """A new folder to write in, of the user that the children become."""
+        made = Path(tempfile.mkdtemp(prefix=prefix, dir=self.scratch))
+        if self.uid is not None:
+            os.chown(made, self.uid, self.uid)
+        return made
+
+    def limits(self):
+        held = "memory" in self.group.held or self.kind == "cuda"
+        others = 0 if self.confined or self.uid is not None or os.geteuid() == 0 else tasks_of(os.getuid())
+        return {
+            "memory_bytes": None if held else MEMORY[self.kind], "file_bytes": FILE_BYTES, "files": FILES,
+            "processes": PROCESSES + others, "uid": self.uid,
+        }  # fmt: skip
+
+    def ask(self, device, message, seconds=ANSWER_SECONDS, descriptors=()):
+        """The answer of a device's nursery; for one thread at a time. Raises NurseryFailed."""
+        line = json.dumps(message).encode() + b"\n"
+        try:
+            if descriptors:
+                socket.send_fds(self.sockets[device], [line], descriptors)
+            else:
+                self.sockets[device].sendall(line)
+        except OSError as error:
+            raise NurseryFailed(f"the warm process takes no requests: {error.strerror}") from None
+        return self.receive(device, seconds)
+
+    def receive(self, device, seconds):
+        control, message = self.sockets[device], b""
+        control.settimeout(seconds)
+        while not message.endswith(b"\n"):  # one answer to one question, on a line
+            try:
+                part = control.recv(1 << 16)
+            except TimeoutError:
+                raise NurseryFailed(f"the warm process did not answer within {seconds:g} s") from None
+            except OSError:
+                part = b""
+            if not part:
+                raise NurseryFailed("the warm process ended")
+            message += part
+        return json.loads(message)
+
+    def alive(self):
+        return self.process.poll() is None and all(end.fileno() >= 0 for end in self.sockets.values())
+
+    def close(self):
+        """Kill all that is inside, or, without a sandbox, all that can be found of it; remove what it wrote."""
+        self.note_usage()
+        for end in self.sockets.values():
+            end.close()
+        with contextlib.suppress(OSError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        for pid in () if self.confined else self.living:  # inside, none outlives the warm process
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+        for pid in self.left():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # last: one that traces it would be told before us
+            self.process.wait(ANSWER_SECONDS)
+        self.group.close()
+        with contextlib.suppress(RecursionError):
+            shutil.rmtree(self.room, ignore_errors=True)
+
+    def note_usage(self):
+        """Add what was used to SPENT: inside a sandbox nobody else can count it. What it does not say is lost."""
+        used = []
+        for device in self.answering if self.alive() else ():
+            with contextlib.suppress(OSError, NurseryFailed, KeyError, TypeError, ValueError):
+                said = self.ask(device, {"op": "usage"}, USAGE_SECONDS)
+                used.append((float(said["core_seconds"]), float(said["imports"])))
+        if used:
+            SPENT.append(sum(own for own, _ in used) + used[0][1])
+
+    def left(self):
+        """Numbers of processes that outlived the warm one: by the control group, or by the user that only they have."""
+        yield from self.group.processes()
+        if self.uid is not None:
+            for folder in Path("/proc").glob("[0-9]*"):
+                with contextlib.suppress(OSError):
+                    if folder.stat().st_uid == self.uid:
+                        yield int(folder.name)
+
+
+def environment(kind):
+    """The children's environment: little is inherited."""
+    kept = {
+        name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(INHERITED_PREFIXES)
+    }
+    # One thread each: cases run side by side, and a forked child has no threads of its parent's pools.
+    kept |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    if kind != "cuda":
+        kept |= {"CUDA_VISIBLE_DEVICES": ""}
+    return kept
+
+
+def tasks_of(uid):
+    """How many threads this user runs now: the limit on processes counts them all."""
+    count = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if folder.stat().st_uid == uid:
+                count += len(os.listdir(folder / "task"))
+    return count
