@@ -4,6 +4,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from grader import nursery
 from grader.grading import Request, grade
 from grader.labs import EVERY
 from report.cost import SIZES, Cost
@@ -25,6 +26,7 @@ def run(problem, *cases, source=None):
             (submission / asked.module).write_text(source, encoding="utf-8")
         names = frozenset(case.name for case in cases)  # named, so that nothing is timed
         results = grade(Request(submission, (asked,), names, "cpu", 0), 1)
+        nursery.leave(folder)
     for result in results:
         if not (result.facts.get("picture") or {}).get("visits"):
             raise RuntimeError(f"{problem} {result.case!r} was not traced: {result.outcome.value}: {result.sentence}")

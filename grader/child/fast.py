@@ -22,6 +22,9 @@ def enable():
     replace(interpreter, "_get_np_dtype", remember_dtypes)
     replace(tl.block_type, "__init__", remember_blocks)
     replace(tl.tensor, "__init__", remember_shapes)
+    replace(tl.block_type, "to_ir", remember_interpreted)
+    replace(tl.dtype, "__eq__", compare_itself_first)
+    replace(tl.core, "_unwrap_if_constexpr", unwrap_by_type)
     replace(TritonSemantic, "broadcast_impl_value", broadcast_by_plan)
     replace(TritonSemantic, "computation_type_impl", remember_promotions)
     replace(TritonSemantic, "binary_op_type_checking_impl", leave_equal_types)
@@ -109,6 +112,7 @@ def remember_blocks(init):
             init(block, element_ty, shape)
             block._of_tensors = {}  # one for all that are equal: remember_shapes fills it
             block._plain = tuple(map(int, key[1:]))
+            block._interpreted = []
             known[key] = element_ty, dict(block.__dict__)
         else:
             block.__dict__.update(known[key][1])
@@ -129,6 +133,36 @@ def remember_shapes(init):
             tensor.__dict__.update(known, handle=handle, type=type)
 
     return remembered
+
+
+def remember_interpreted(to_ir):
+    """What the interpreter takes for a block type is a block type too, and always the same."""
+
+    def remembered(block, builder):
+        kept = block.__dict__.get("_interpreted")
+        if not kept:
+            kept = kept if kept is not None else []
+            kept.append(to_ir(block, builder))
+        return kept[0]
+
+    return remembered
+
+
+def compare_itself_first(equal):
+    return lambda dtype, other: dtype is other or equal(dtype, other)
+
+
+def unwrap_by_type(unwrap):
+    """Most of what is asked whether it is a constexpr is one, a tensor or a number."""
+    whole = {tl.tensor, tl.dtype, tl.block_type, tl.pointer_type, int, float, bool, str, type(None)}
+
+    def unwrapped(value):
+        kind = type(value)
+        if kind is tl.constexpr:
+            return value.value
+        return value if kind in whole else unwrap(value)
+
+    return unwrapped
 
 
 # Operands: most need no conversion, or one that was planned before ----------------------------------------------------

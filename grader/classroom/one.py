@@ -36,7 +36,10 @@ def get_ready(job_file):
     from grader import confine, grading  # noqa: F401
 
     with contextlib.suppress(ImportError):  # a page that cannot be written is a remark
-        from grader.render import html  # noqa: F401
+        from grader.render import html
+
+        for name in ("report.html", "drawing.svg"):
+            html.templates().get_template(name)
     job = Job.from_json(Path(job_file).read_text(encoding="utf-8"))
     confine.refused(job.device)
     if job.device == "cpu":  # on a GPU they are worked out there, and no process that uses CUDA may fork

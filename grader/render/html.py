@@ -1,5 +1,6 @@
 """Results -> report.html: one file that needs no network and no JavaScript."""
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -41,6 +42,7 @@ def write(results, request, seconds, path, name=None):
     part.replace(path)
 
 
+@functools.cache
 def templates(*folders):
     """The templates of the report, and of other folders before them: every page escapes what it is given."""
     environment = jinja2.Environment(

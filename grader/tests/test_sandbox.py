@@ -1,13 +1,15 @@
 """What a submission does to its own process harms nobody else, and the student is told what happened."""
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from grader import assignment, house, sandbox
+from grader import assignment, house, nursery, sandbox
 from grader.assignment import PROBLEMS
 from grader.grading import Request, grade
 from grader.result import Outcome
@@ -173,6 +175,54 @@ def test_a_broken_worker_is_the_graders_fault(tmp_path, monkeypatch):
     assert "our own mistake" in results[0].sentence and "no points are taken" in results[0].sentence
     earned, possible = score.total(results)
     assert earned == possible
+
+
+# The house ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """A folder whose submission has a house of its own."""
+    monkeypatch.setattr(nursery, "SHARED", [])
+    yield tmp_path
+    nursery.leave(tmp_path)
+
+
+def below(pid):
+    """Numbers of the processes that came of this one, the older first."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for each in found:
+        found += sorted(child for child, parent in parents.items() if parent == each)
+    return found[1:]
+
+
+def test_the_interpreter_and_the_compiler_share_a_house_that_imports_once(alone):
+    interpreter, compiler = nursery.nursery("cpu", alone), nursery.nursery("compile", alone)
+    assert interpreter.house is compiler.house and nursery.nursery("cpu", alone) is interpreter
+    imports = [each.ask({"op": "usage"})["imports"] for each in (interpreter, compiler)]
+    assert imports[0] == imports[1] > 0.2
+    nursery.leave(alone)
+    assert not interpreter.house.alive() and not interpreter.house.room.exists()
+    used = house.SPENT.pop()
+    assert imports[0] < used < imports[0] + 5, "the import is counted once"
+
+
+@pytest.mark.parametrize("lost", [-1, -2])
+def test_a_house_ends_with_any_of_its_nurseries(alone, lost):
+    """What runs in there could not be trusted to be alone any more."""
+    first = nursery.nursery("cpu", alone).house
+    inside = below(first.process.pid)
+    os.kill(inside[lost], 9)
+    first.process.wait(10)
+    assert not first.alive()
+    second = nursery.nursery("cpu", alone)
+    assert second.house is not first and second.house.alive()
+    assert not any(Path(f"/proc/{pid}/exe").exists() for pid in inside)
+    assert verdict(alone, solution("p1")).outcome is Outcome.PASSED
 
 
 def test_an_error_in_our_own_comparison_costs_that_case_no_point(tmp_path, monkeypatch):
