@@ -3,6 +3,7 @@
 Made where the verdict has the tensors; the faces in render/ draw it and decide nothing.
 """
 
+import functools
 import itertools
 from collections import Counter
 
@@ -114,6 +115,7 @@ def tile_rows(records):
 # Visits --------------------------------------------------------------------------------------------------------------
 
 
+@functools.cache  # a lane's forks have them, as they have the answers
 def mask_outlines(case, visibility=None):
     """Lines [[key, row], ...] around the pairs that the mask shows; a staircase becomes a slanted line."""
     mask = (visibility or case.visibility).mask(torch.arange(case.N), torch.arange(case.num_keys))

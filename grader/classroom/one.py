@@ -43,18 +43,22 @@ def get_ready(job_file):
     job = Job.from_json(Path(job_file).read_text(encoding="utf-8"))
     confine.refused(job.device)
     if job.device == "cpu":  # on a GPU they are worked out there, and no process that uses CUDA may fork
-        work_out_answers(tuple(job.keys), job.seed)
+        work_out(tuple(job.keys), job.seed)
 
 
 @functools.cache
-def work_out_answers(problems, seed):
+def work_out(problems, seed):
+    """What the cases have in common for all submissions: the right answers, and the outlines of their masks."""
     import torch
 
-    from grader import answers
+    from grader import answers, picture
 
     torch.set_num_threads(1)  # a fork has no threads of another's pool
-    for id in problems:
-        answers.keep(EVERY[id], seed)
+    for problem in (EVERY[id] for id in problems):
+        answers.keep(problem, seed)
+        for case in problem.cases:
+            if case.attends and not case.gpu:
+                picture.mask_outlines(case, case.seen_at(0, 0))
 
 
 def with_cost(records):
