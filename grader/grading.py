@@ -105,6 +105,7 @@ class ProblemGrader:
             result = self.result(case, *self.fault)
         except Exception as error:  # ours, whatever it is: it must not cost a point, nor the other cases
             result = self.result(case, *grader_fault(error))
+        self.again.graded(case.name, passed=False)  # of one that was asked nothing is left to be drawn
         result.seconds = time.perf_counter() - started
         self.keep(result)
         return result.outcome
@@ -157,6 +158,7 @@ class ProblemGrader:
         elif judged[0] is Outcome.PASSED:
             try:
                 judged = self.asked_again(how, case, reply, outputs) or judged
+                self.again.graded(case.name, passed=True)
             except ChildFailed as failure:
                 return self.child_failed(case, failure)
         return self.result(case, *judged, printed=printed)

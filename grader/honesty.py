@@ -195,14 +195,26 @@ def of_timing(arm):
 class Again:
     """Which case of a problem is asked again with other values, and which without launches: drawn anew each time.
 
-    Without launches only on a GPU: in the interpreter the trace knows what each of them stored.
+    Without launches only on a GPU: in the interpreter the trace knows what each of them stored. A case that does not
+    pass is not asked; then one that is still to come is drawn in its place.
     """
 
     def __init__(self, problem, cases, device):
         cheap = [c.name for c in sorted(cases, key=size)[: max(2, len(cases) // 2)] if c.attends and c.N > 2]
-        asked = bool(cheap) and problem.id in PROBLEMS
-        self.values = secrets.choice(cheap) if asked else None
-        self.without = secrets.choice(cheap) if asked and problem.uses_triton and device == "cuda" else None
+        self.left = [c.name for c in cases if c.name in cheap] if problem.id in PROBLEMS else []
+        self.values = self.draw()
+        self.without = self.draw() if problem.uses_triton and device == "cuda" else None
+
+    def draw(self):
+        return secrets.choice(self.left) if self.left else None
+
+    def graded(self, name, passed):
+        """A case was graded: asked, where it was drawn and passed."""
+        self.left = [other for other in self.left if other != name]
+        if name == self.values:
+            self.values = None if passed else self.draw()
+        if name == self.without:
+            self.without = None if passed else self.draw()
 
     @staticmethod
     def seed():
