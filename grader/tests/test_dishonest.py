@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from grader import score
+from grader import honesty, score
+from grader.assignment import PROBLEMS
 from grader.grading import Request, grade
 from grader.labs import EVERY
 from grader.render import gradescope, terminal
@@ -108,6 +109,19 @@ def test_cheat_gets_its_verdict(name, tmp_path):
     assert earned < possible
     if outcome is HELD:
         assert earned == 0 and all(result.facts["evidence"] for result in score.held(results))
+
+
+def test_where_the_case_that_was_drawn_does_not_pass_another_is_drawn():
+    cases = [case for case in PROBLEMS["p2"].cases if not case.gpu]
+    again, drawn = honesty.Again(PROBLEMS["p2"], cases, "cpu"), []
+    for case in cases:
+        if case.name == again.values:
+            drawn.append(case.name)
+        again.graded(case.name, passed=False)
+    assert drawn and len(set(drawn)) == len(drawn) and again.values is None and not again.left
+    again = honesty.Again(PROBLEMS["p2"], cases, "cpu")
+    again.graded(again.values, passed=True)
+    assert again.values is None and again.left, "one is enough"
 
 
 def test_every_cheat_has_a_verdict():

@@ -34,3 +34,6 @@ class AskedAgain:
 
     def __init__(self, *_):
         self.values = type("EveryName", (), {"__eq__": lambda self, other: True})()
+
+    def graded(self, name, passed):
+        """None takes another's place."""
