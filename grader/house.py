@@ -50,7 +50,7 @@ class House:
     """
 
     def __init__(self, kind, submission):
-        self.kind, self.answering, self.forked, self.living = kind, [], 0, set()
+        self.kind, self.answering, self.forked, self.living, self.closed = kind, [], 0, set(), False
         self.room = Path(os.path.realpath(tempfile.mkdtemp(prefix="grade-")))
         self.room.chmod(0o711)
         self.scratch = self.room / "scratch"
@@ -131,11 +131,14 @@ class House:
         return json.loads(message)
 
     def alive(self):
-        return self.process.poll() is None and all(end.fileno() >= 0 for end in self.sockets.values())
+        return self.process.poll() is None and not self.closed
 
     def close(self):
         """Kill all that is inside, or, without a sandbox, all that can be found of it; remove what it wrote."""
+        if self.closed:  # by now its number may be another's
+            return
         self.note_usage()
+        self.closed = True
         for end in self.sockets.values():
             end.close()
         with contextlib.suppress(OSError):

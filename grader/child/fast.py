@@ -140,8 +140,9 @@ def remember_interpreted(to_ir):
 
     def remembered(block, builder):
         kept = block.__dict__.get("_interpreted")
+        if kept is None:
+            return to_ir(block, builder)
         if not kept:
-            kept = kept if kept is not None else []
             kept.append(to_ir(block, builder))
         return kept[0]
 

@@ -82,5 +82,5 @@ class Lane:
     def close(self):
         with self.changing:
             self.closed = True
-        if self.process:
+        if self.process and self.process.poll() is None:  # of one that ended nothing is left, and its number is free
             self.end()

@@ -1,8 +1,8 @@
 """Stands in for grader.classroom.one, and warm with --lane, where a test is about all that is around the grading.
 
-Milliseconds a job.
-A problem's verdict follows from the bytes of its module. Lines in a module ask for trouble: "die" and "die once" end
-the process, "fault" and "fault once" are a fault of the grader, "wait 0.3" takes its time, "never" never ends.
+It takes milliseconds a job: a problem's verdict follows from the bytes of its module. Lines in a module ask for
+trouble: "die" and "die once" end the process, "fault" and "fault once" are a fault of the grader, "wait 0.3" takes its
+time, "never" never ends.
 """
 
 import hashlib
