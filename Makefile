@@ -16,6 +16,11 @@ ENGINE ?=
 PARTITION ?=
 GPUS ?=
 ARRAY ?=
+N ?=
+D ?=
+WINDOW ?=
+SINKS ?=
+DTYPE ?=
 PIP_ARGS ?=
 PYTHON ?=
 export PIP_ARGS PYTHON
@@ -32,11 +37,16 @@ CLASS = $(if $(P),--problems "$(P)") $(if $(DEVICE),--device "$(DEVICE)") $(if $
         $(if $(ROSTER),--roster "$(ROSTER)") $(if $(LANES),--lanes "$(LANES)") $(if $(ENGINE),--engine "$(ENGINE)") \
         $(if $(PARTITION),--partition "$(PARTITION)") $(if $(GPUS),--gpus "$(GPUS)") $(if $(ARRAY),--array "$(ARRAY)")
 
+TRY = --problem "$(P)" $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(DEVICE),--device "$(DEVICE)") \
+      $(if $(SEED),--seed "$(SEED)") $(if $(N),--N "$(N)") $(if $(D),--D "$(D)") $(if $(WINDOW),--window "$(WINDOW)") \
+      $(if $(SINKS),--sinks "$(SINKS)") $(if $(DTYPE),--dtype "$(DTYPE)")
+
 .DEFAULT_GOAL := help
-.PHONY: help setup doctor grade class gradescope show profile report notebooks site site-test test skeletons lint
+.PHONY: help setup doctor grade try class gradescope show profile report notebooks site site-test test skeletons lint
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
+	@echo "make try         call your file as it is on small tensors, unjudged, for prints and debuggers: make try P=6"
 	@echo "make class       grade a folder of submissions, and go on where that was stopped: make class SUBMISSIONS=folder"
 	@echo "make gradescope  autograder.zip, to upload as a Gradescope autograder"
 	@echo "make show        draw one case, passed or not: make show P=6 CASE=\"ragged tail\""
@@ -60,6 +70,7 @@ help:
 	@echo "  TARGETS=sm_86,gfx942    GPUs to compile the kernels for (sm_80,sm_90)"
 	@echo "  COMPILE=no              do not ask whether they compile for a GPU"
 	@echo "  OUT=folder              where results.json, report.html, pictures and profiles go"
+	@echo "Options of make try: P, SUBMISSION, DEVICE, SEED as above; N=8 D=16 WINDOW=3 SINKS=1 DTYPE=float16"
 	@echo "Options of make class: P, SEED, DEVICE, TARGETS, COMPILE as above; OUT=folder (class), ROSTER=roster.csv, LANES=2"
 	@echo "  on a cluster: ENGINE=slurm PARTITION=name GPUS=1 (of each job) ARRAY=16 (jobs at a time)"
 	@echo "Options of make report: SWEEP=\"--only P4,fast --lengths 16k\"; SWEEP=--help lists them"
@@ -76,6 +87,9 @@ doctor: $(SETUP)
 
 grade: $(SETUP)
 	@$(PY) -m grader $(ARGS)
+
+try: $(SETUP)
+	@$(PY) -m grader.trying $(TRY)
 
 class: $(SETUP)
 	@$(if $(PYTHON),,python3 grader/environment.py class $(filter slurm,$(ENGINE)) || echo "going on without what could not be added")
