@@ -6,6 +6,7 @@ graded, 130 stopped.
 
 import argparse
 import os
+import secrets
 import signal
 import sys
 import time
@@ -26,6 +27,9 @@ class Parser(argparse.ArgumentParser):
         raise BadArguments(f"{message}; `make class SUBMISSIONS=folder` is the usual form")
 
 
+SEED_FILE, SEEDS = "seed.txt", 1 << 31
+
+
 class Stopped(BaseException):
     """SIGTERM, heard where Ctrl-C is."""
 
@@ -37,7 +41,7 @@ def parse(argv):
     parser.add_argument("--roster", type=Path, help="a CSV with the students: id, name, email, or a platform's export")
     parser.add_argument("--lanes", type=int, help="submissions at a time (default: one more than cores)")
     parser.add_argument("--problems", default="", metavar="LIST", help="like 3, 3,5-7 or x1 (default: the seven)")
-    parser.add_argument("--seed", type=int, default=0, help="other inputs of the same kind (default: 0)")
+    parser.add_argument("--seed", type=int, help="of the inputs and the drawn shapes (default: the class's own)")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where to run (default: a GPU if there is one)")
     parser.add_argument("--targets", metavar="LIST", help="GPUs to compile for (default: sm_90,sm_80)")
     parser.add_argument("--no-compile", action="store_true", help="do not ask whether kernels compile for a GPU")
@@ -77,6 +81,7 @@ def grade_class(options, make_engine):
     options.out.mkdir(parents=True, exist_ok=True)
     options = replace_options(options, device)
     with journal.Journal(options.out) as book:
+        options.seed = seed_of(options)
         rows, submissions, notes = take_in(options, problems)
         keys = plan.make_keys(submissions, problems, device, device_name(options, device), targets, options.seed)
         journal.write_class(options.out, rows, plan.points_of(problems), keys, notes)
@@ -91,6 +96,19 @@ def grade_class(options, make_engine):
     for line in export(options.out):
         print(line)
     return report(of, options, len(submissions))
+
+
+def seed_of(options):
+    """The seed that was asked for, or the class's own: drawn once and kept in its folder."""
+    kept = options.out / SEED_FILE
+    if options.seed is not None:
+        return options.seed
+    if not kept.exists():
+        journal.write_file(kept, f"{1 + secrets.randbelow(SEEDS)}\n")
+    try:
+        return int(kept.read_text(encoding="utf-8"))
+    except ValueError:
+        raise BadArguments(f"{kept} holds no number: put the class's seed there, or remove it for a new one") from None
 
 
 def check(options):

@@ -19,14 +19,16 @@ GRADER = Path(__file__).resolve().parent.parent
 FACES = {
     "assignment.py", "labs.py", "__init__.py", "__main__.py", "conftest.py", "test_assignment.py", "show.py",
     "skeletons.py", "environment.py", "doctor.py", "program_orders.py", "cache_model.py", "machine.py",
+    "runner/profiled.py",
 }  # fmt: skip
 OF_LABS = {
     "sparse_lab.py", "order_lab.py", "tile_lists.py", "list_check.py", "suspect_lists.py", "order_check.py",
-    "tile_map.py", "sample.py", "patterns.py", "child/lists.py", "child/orders.py",
+    "tile_map.py", "sample.py", "patterns.py", "recorder/lists.py", "recorder/orders.py",
 }  # fmt: skip
-ON_A_GPU = {"speed.py", "timing.py", "peaks.py", "naive.py", "child/stopwatch.py"}
+ON_A_GPU = {"speed.py", "timing.py", "peaks.py", "naive.py", "runner/stopwatch.py", "runner/timed.py"}
+FOLDERS = ("", "recorder", "runner", "processes", "processes/inside")
 LIMITS = (
-    "SPEED_SHARE", "COMPILE_SHARE", "SPEED_BARS", "SECONDS_PER_CASE", "SECONDS_PER_PROBLEM",
+    "SPEED_SHARE", "COMPILE_SHARE", "WORK_SHARE", "SPEED_BARS", "SECONDS_PER_CASE", "SECONDS_PER_PROBLEM",
     "TIMEOUTS_BEFORE_GIVING_UP",
 )  # fmt: skip
 PACKAGES = ("torch", "triton", "numpy")
@@ -82,7 +84,7 @@ def plain(value):
 def sources(labs, device):
     """A hash of the grader's files that have a say in a verdict."""
     left_out = FACES | (set() if labs else OF_LABS) | (set() if device == "cuda" else ON_A_GPU)
-    files = {path.relative_to(GRADER).as_posix(): path for f in ("", "child") for path in (GRADER / f).glob("*.py")}
+    files = {path.relative_to(GRADER).as_posix(): path for f in FOLDERS for path in (GRADER / f).glob("*.py")}
     return digest(*(part for name in sorted(set(files) - left_out) for part in (name, files[name].read_bytes())))
 
 

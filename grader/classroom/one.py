@@ -33,7 +33,8 @@ def main(argv=None):
 
 def get_ready(job_file):
     """What grading the job and its like needs, before a process forks for each of them."""
-    from grader import confine, grading  # noqa: F401
+    from grader import grading  # noqa: F401
+    from grader.processes import confine
 
     with contextlib.suppress(ImportError):  # a page that cannot be written is a remark
         from grader.render import html
@@ -44,6 +45,23 @@ def get_ready(job_file):
     confine.refused(job.device)
     if job.device == "cpu":  # on a GPU they are worked out there, and no process that uses CUDA may fork
         work_out(tuple(job.keys), job.seed)
+        share(("cpu", "compile") if job.targets else ("cpu",))
+
+
+def share(devices):
+    """Runners for all submissions of a lane; where they cannot start, each submission says so."""
+    from grader.processes import nursery
+    from grader.processes.house import NurseryFailed
+
+    with contextlib.suppress(NurseryFailed, OSError):
+        nursery.share(devices)
+
+
+def renew():
+    """After a submission whose process was lost: its runner may be in the middle of something."""
+    from grader.processes import nursery
+
+    nursery.renew()
 
 
 @functools.cache
@@ -63,7 +81,7 @@ def work_out(problems, seed):
 
 def with_cost(records):
     """The records with the core-seconds of this process and of all that it started, divided as their seconds are."""
-    from grader import house, nursery
+    from grader.processes import house, nursery
 
     nursery.close_all()
     spent = time.process_time() + sum(house.SPENT)
@@ -100,7 +118,7 @@ def request_of(job, problems):
 
     # A student runs a case again in a folder of their own, so the command names none. Points need one target: a class
     # pays for no other.
-    rest = {"targets": tuple(job.targets), "all_targets": False}
+    rest = {"targets": tuple(job.targets), "all_targets": False, "private_seed": bool(job.seed)}
     return Request(Path(job.folder), tuple(problems), None, job.device, job.seed, **rest)
 
 

@@ -16,8 +16,8 @@ import traceback
 from pathlib import Path
 
 
-def serve(folder, grade, get_ready):
-    """grade: [the job's file, that of its records]. get_ready: the job's file, before the fork."""
+def serve(folder, grade, get_ready, renew=None):
+    """grade: [the job's file, that of its records]. get_ready: the job's file, before a fork. renew: after a loss."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
@@ -29,6 +29,8 @@ def serve(folder, grade, get_ready):
             replies.close()
             attend(grade, [job, records])
         _, status, usage = os.wait4(pid, 0)
+        if status and renew:
+            renew()
         cost = usage.ru_utime + usage.ru_stime
         print(json.dumps({"status": os.waitstatus_to_exitcode(status), "core_seconds": cost}), file=replies, flush=True)
 
@@ -52,7 +54,7 @@ def end_with_the_lane():
     """Wait for the end of standard input, where nothing more is asked before the fork has ended; then end it."""
     while os.read(0, 1 << 10):
         pass
-    for name in ("grader.sandbox", "grader.nursery"):
+    for name in ("grader.processes.sandbox", "grader.processes.nursery"):
         if close_all := getattr(sys.modules.get(name), "close_all", None):
             close_all()
     os._exit(3)
@@ -61,7 +63,7 @@ def end_with_the_lane():
 def main():
     from grader.classroom import one
 
-    serve(sys.argv[1], one.main, one.get_ready)
+    serve(sys.argv[1], one.main, one.get_ready, one.renew)
 
 
 if __name__ == "__main__":

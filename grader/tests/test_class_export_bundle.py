@@ -16,7 +16,7 @@ from grader.tests.support import ROOT
 def tree(tmp_path_factory):
     """/autograder as Gradescope makes it, without its installing."""
     root = tmp_path_factory.mktemp("autograder")
-    bundle.write(root / "autograder.zip")
+    bundle.write(root / "autograder.zip", 3)
     subprocess.run([sys.executable, "-m", "zipfile", "-e", root / "autograder.zip", root / "source"], check=True)
     (root / "source" / "run_autograder").chmod(0o755)
     (root / "results").mkdir()
@@ -47,7 +47,7 @@ def run(tree, files, **environment):
 
 def test_the_same_files_give_the_same_bytes_and_no_test_goes_along(tmp_path):
     first, second = tmp_path / "a.zip", tmp_path / "b.zip"
-    bundle.write(first), bundle.write(second)
+    bundle.write(first, 3), bundle.write(second, 3)
     assert first.read_bytes() == second.read_bytes()
     with zipfile.ZipFile(first) as file:
         names = set(file.namelist())
@@ -58,7 +58,9 @@ def test_the_same_files_give_the_same_bytes_and_no_test_goes_along(tmp_path):
         "setup.sh",
         "run_autograder",
         "pyproject.toml",
-        "grader/child/worker.py",
+        "grader/processes/inside/worker.py",
+        "grader/recorder/role.py",
+        "grader/runner/role.py",
         "solutions/p1_naive_attention.py",
     }
     assert wanted | {"grader/environment.py", "grader/render/templates/report.css"} <= names

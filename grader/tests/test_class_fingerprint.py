@@ -58,20 +58,36 @@ def test_points_limits_targets_and_device_change_it(monkeypatch):
 def test_the_sources_that_judge_change_it(tmp_path, monkeypatch):
     import shutil
 
-    for file in ("verdict.py", "score.py", "show.py", "sparse_lab.py"):
-        shutil.copy(fingerprint.GRADER / file, tmp_path)
+    files = ("verdict.py", "runner/trace.py", "recorder/record.py", "processes/inside/limits.py", "processes/house.py")
+    for file in (*files, "show.py", "sparse_lab.py", "recorder/lists.py", "runner/stopwatch.py"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(fingerprint.GRADER / file, tmp_path / file)
     monkeypatch.setattr(fingerprint, "GRADER", tmp_path)
-    seen = {}
-    for file in ("", "verdict.py", "show.py", "sparse_lab.py"):
-        if file:
-            with (tmp_path / file).open("a") as opened:
-                opened.write("# another line\n")
+
+    def hashes():
         fingerprint.sources.cache_clear()
-        seen[file] = fingerprint.sources(False, "cpu"), fingerprint.sources(True, "cpu")
+        return [fingerprint.sources(labs, device) for labs, device in ((False, "cpu"), (True, "cpu"), (False, "cuda"))]
+
+    def change(file):
+        """Of the ladder, of a lab, of the ladder on a GPU: does a change of this file re-grade it?"""
+        before = hashes()
+        with (tmp_path / file).open("a") as opened:
+            opened.write("# another line\n")
+        return [now != then for now, then in zip(hashes(), before, strict=True)]
+
+    for file in files:
+        assert change(file) == [True, True, True], file
+    assert change("show.py") == [False, False, False], "what only shows results re-grades nobody"
+    assert change("sparse_lab.py") == change("recorder/lists.py") == [False, True, False]
+    assert change("runner/stopwatch.py") == [False, False, True]
     fingerprint.sources.cache_clear()
-    assert seen["verdict.py"][0] != seen[""][0]
-    assert seen["show.py"] == seen["verdict.py"], "what only shows results re-grades nobody"
-    assert seen["sparse_lab.py"][0] == seen["show.py"][0] and seen["sparse_lab.py"][1] != seen["show.py"][1]
+
+
+def test_every_folder_with_a_part_in_a_verdict_is_hashed():
+    beside = {"classroom", "profile", "render", "tests"}  # they show results, hand them on or look into kernels
+    folders = {path.parent.relative_to(fingerprint.GRADER) for path in fingerprint.GRADER.rglob("*.py")}
+    missing = {folder.as_posix() for folder in folders if not beside & set(folder.parts)} - {"."}
+    assert missing == set(fingerprint.FOLDERS) - {""}
 
 
 def test_the_files_that_are_left_out_exist():

@@ -3,6 +3,7 @@
 Source: Gradescope, "Autograder specifications": setup.sh and run_autograder at the top of a zip.
 """
 
+import secrets
 import sys
 import zipfile
 from pathlib import Path
@@ -13,6 +14,7 @@ FOLDERS = ("grader", "solutions")
 ENDINGS = {".py", ".html", ".css", ".js", ".svg", ".json"}
 ALONE = ("pyproject.toml", "LICENSE")
 LEFT_OUT = ("grader/tests", "grader/classroom/export/autograder")
+SEED_FILE, SEEDS = "seed.txt", 1 << 31  # of the inputs and the drawn shapes; no submission sees the folder it lies in
 DATE = (2000, 1, 1, 0, 0, 0)  # of every file: a zip is compared by its bytes
 
 
@@ -28,8 +30,8 @@ def contents():
     return dict(sorted(found.items()))
 
 
-def write(path):
-    """Write the bundle; returns the line to print."""
+def write(path, seed):
+    """Write the bundle with a seed of its own; returns the line to print."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as bundle:
@@ -37,12 +39,13 @@ def write(path):
             entry = zipfile.ZipInfo(name, DATE)
             entry.external_attr = (0o755 if file.parent == AUTOGRADER else 0o644) << 16
             bundle.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
+        bundle.writestr(zipfile.ZipInfo(SEED_FILE, DATE), f"{seed}\n")
     part.replace(path)
     return f"{path}: upload it as the autograder of a programming assignment (Gradescope, Configure Autograder)"
 
 
 if __name__ == "__main__":
     try:
-        print(write(Path(sys.argv[1] if len(sys.argv) > 1 else "autograder.zip")))
+        print(write(Path(sys.argv[1] if len(sys.argv) > 1 else "autograder.zip"), 1 + secrets.randbelow(SEEDS)))
     except OSError as error:
         sys.exit(f"gradescope: {error.filename} cannot be written: {error.strerror}")
