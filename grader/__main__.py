@@ -152,11 +152,13 @@ def check_profile(options, request):
 
 
 def unknown_case(name, request, more=()):
+    from grader import work
     from grader.compiling import CASE
 
     every = replace(request, names=None)
     names = list(dict.fromkeys(case.name for problem in request.problems for case in every.cases(problem)))
     names += [CASE] if any(map(every.compiles, request.problems)) else []
+    names += [work.CASE] if any(map(every.judges_work, request.problems)) else []
     names += more
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
@@ -183,7 +185,7 @@ def main(argv=None):
     except BadArguments as error:
         print(f"grader: {error}", file=sys.stderr)
         return 2
-    from grader import confine
+    from grader.processes import confine
 
     if warning := confine.warning(request.device):
         print(warning, file=sys.stderr)
@@ -202,7 +204,10 @@ def main(argv=None):
 
     console = terminal.make_console()
     total = sum(
-        len(request.cases(p)) + request.compiles(p) + bool(p.speed_case and request.names is None)
+        len(request.cases(p))
+        + request.judges_work(p)
+        + request.compiles(p)
+        + bool(p.speed_case and request.names is None)
         for p in request.problems
     )
     lanes = 1 if request.device == "cuda" else max(1, min(os.cpu_count() or 1, len(request.problems)))

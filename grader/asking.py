@@ -1,31 +1,41 @@
-"""How each kind of case is asked and judged: what the child is sent, and who reads its reply."""
+"""How each kind of case is asked and judged: what is recorded, what is run, and who reads the reply."""
+
+import zlib
 
 import torch
 
-from grader import inputs, labs, order_lab, sparse_lab, verdict
-from grader.assignment import PROBLEMS
+from grader import inputs, order_lab, sparse_lab, verdict
+from grader.submission import described
 
 
 class Ladder:
     """A call of the entry point on q, k and v: all cases of P1 to P7; the labs change what they need."""
 
     def placed(self, case, seed):
-        """The inputs that are compared afterwards with what the child returns."""
+        """The inputs that the case is judged on."""
         return inputs.make(case, seed)
 
-    def request(self, problem, path, case, placed, folder, device):
-        """The request as plain data; the bytes of the tensors are written to the child's `folder`."""
-        write_inputs(placed, folder / "inputs.bin")
-        request = {"op": "run", "inputs": describe_inputs(placed, case), "arguments": case.arguments}
-        request["trace"] = str(path) if problem.uses_triton and device == "cpu" else None
-        request["count"] = bool(request["trace"]) or case in problem.memory_cases
-        request["ledger"] = str(path) if problem.id in PROBLEMS else None
-        request["launches"] = problem.uses_triton
-        return request | self.beside(problem, path, case, folder)
+    def reply(self, submission, case, placed):
+        """What came of the case: recorded, and run."""
+        request, files = self.request(submission.problem, case, placed, submission.device)
+        lists, more = self.beside(case)
+        return submission.run(request | more, files, lists)
 
-    def beside(self, problem, path, case, folder):
-        """What a call is given beside q, k and v and the arguments."""
-        return {}
+    def request(self, problem, case, placed, device):
+        """(plain data, {file: bytes}) of a call; a GPU's kernels are not observed."""
+        each = list(zip("qkv", placed, strict=True))
+        interpreted = problem.uses_triton and device == "cpu"
+        request = {
+            "inputs": [described(name, tensor, case.dtype) for name, tensor in each], "arguments": case.arguments,
+            "trace": interpreted, "count": interpreted or case in problem.memory_cases,
+            "spans": measures_rows(problem, case) and device == "cpu",
+            "choice": zlib.crc32(case.name.encode()),
+        }  # fmt: skip
+        return request, {"inputs.bin": b"".join(raw(tensor.base) for _, tensor in each)}
+
+    def beside(self, case):
+        """({file: bytes} for both processes, what is added to the request)."""
+        return {}, {}
 
     def judged(self, problem, case, placed, reply, path, device):
         """(outcome, sentence, facts) of a reply; the bytes that came back are in the file `path`."""
@@ -35,21 +45,27 @@ class Ladder:
 class Sparse(Ladder):
     """x1's kernel, on the lists of the grader."""
 
-    def beside(self, problem, path, case, folder):
-        return sparse_lab.handed_over(case, path, folder)
+    def request(self, problem, case, placed, device):
+        request, files = super().request(problem, case, placed, device)
+        lists, data = sparse_lab.as_inputs(case)
+        return request | {"inputs": request["inputs"] + lists}, {"inputs.bin": files["inputs.bin"] + data}
+
+    def beside(self, case):
+        _, data = sparse_lab.as_inputs(case)
+        return {"lists.bin": data}, {"lists": sparse_lab.described(case)}
 
     def judged(self, problem, case, placed, reply, path, device):
         return sparse_lab.of_kernel(problem, case, placed, reply, path, device)
 
 
 class Builder(Ladder):
-    """One of x1's builders."""
+    """One of x1's builders: what it returns is data, judged by value."""
 
     def placed(self, case, seed):
         return ()
 
-    def request(self, problem, path, case, placed, folder, device):
-        return sparse_lab.mask_handed_over(case, path, folder)
+    def reply(self, submission, case, placed):
+        return submission.told(*sparse_lab.mask_handed_over(case))
 
     def judged(self, problem, case, placed, reply, path, device):
         return sparse_lab.of_builder(case, reply, path, device)
@@ -61,19 +77,36 @@ class Order(Builder):
     def placed(self, case, seed):
         return order_lab.sizes(case, seed)
 
-    def request(self, problem, path, case, placed, folder, device):
-        return {"op": "order", "module": str(path), "sizes": placed}
+    def reply(self, submission, case, placed):
+        return submission.told({"op": "order", "sizes": placed}, {})
 
     def judged(self, problem, case, placed, reply, path, device):
         return order_lab.of_function(placed, reply)
 
 
 class Ordered(Ladder):
-    """x2's kernel."""
+    """x2's kernel, compared with program_order or with a call on a single die."""
 
-    def beside(self, problem, path, case, folder):
-        like = {"like": case.like, "module": str(path), "entry_point": problem.entry_point}
-        return like if case.like else {}
+    def reply(self, submission, case, placed):
+        reply = super().reply(submission, case, placed)
+        if reply["status"] != "returned":
+            return reply
+        if case.like == "program_order" and reply["trace"]:
+            sizes = order_lab.seen_sizes(case, placed, reply["trace"])
+            told = submission.told({"op": "order", "sizes": [sizes["sizes"]]}, {}) if sizes else {}
+            if told.get("status") == "raised":
+                return told
+            reply["order"] = sizes and sizes | {"places": (told["orders"] or [None])[0]}
+        if case.like == "the plain order":
+            first = submission.take_outputs(reply)
+            request, files = self.request(submission.problem, case, placed, submission.device)
+            request["arguments"] = request["arguments"] | {"num_dies": 1}
+            other = submission.run(request, files)
+            if other["status"] != "returned":
+                return other
+            reply["other_bits"] = order_lab.other_bits(first, submission.take_outputs(other), placed[0].shape)
+            reply["kept"] = first
+        return reply
 
     def judged(self, problem, case, placed, reply, path, device):
         judged = super().judged(problem, case, placed, reply, path, device)
@@ -81,25 +114,18 @@ class Ordered(Ladder):
 
 
 LADDER = Ladder()
-OTHER = {
-    labs.SparseCase: Sparse(), labs.BuilderCase: Builder(), labs.OrderCase: Order(), labs.OrderedCase: Ordered(),
-}  # fmt: skip
+OTHER = {"SparseCase": Sparse(), "BuilderCase": Builder(), "OrderCase": Order(), "OrderedCase": Ordered()}
 
 
 def how(case):
-    return OTHER.get(type(case), LADDER)
+    return OTHER.get(type(case).__name__, LADDER)
 
 
-def write_inputs(placed, path):
-    """The bytes of the Placed tensors, one after the other, as child/worker.py reads them."""
-    with open(path, "wb") as file:
-        for tensor in placed:
-            file.write(tensor.base.view(torch.uint8).numpy().tobytes())
+def measures_rows(problem, case):
+    """True where the scores of a row that are held at once are measured: in P2, on long rows of plain numbers."""
+    return bool(problem.memory_cases) and case.num_keys > verdict.KEYS_AT_ONCE and case.values == "normal"
 
 
-def describe_inputs(placed, case):
-    """Where each Placed tensor lies in its buffer, as plain data."""
-    return [
-        {"dtype": case.dtype, "elements": t.base.numel(), "shape": t.shape, "strides": t.strides, "offset": t.offset}
-        for t in placed
-    ]
+def raw(tensor):
+    """The bytes of a tensor on the CPU."""
+    return tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()

@@ -11,6 +11,7 @@ from grader.visibility import Visibility
 POINTS = {"p1": 10, "p2": 15, "p3": 15, "p4": 15, "p5": 15, "p6": 15, "p7": 15}  # 100 in all
 SPEED_SHARE = 0.2  # of the points of P3 to P7; kept in full where speed cannot be measured
 COMPILE_SHARE = 0.2  # of the points of P3 to P7: lost where kernels compile for none of the GPUs asked for
+WORK_SHARE = 0.5  # of the points of P4 to P7, whose lesson is what need not be loaded
 SPEED_BARS = {
     "naive PyTorch": 2.0,
     "reference": 0.5,
@@ -47,6 +48,10 @@ class Case:
     @property
     def kv_heads(self):
         return self.Hkv or self.Hq
+
+    @property
+    def shares_heads(self):
+        return self.kv_heads < self.Hq
 
     @property
     def num_keys(self):
@@ -105,6 +110,7 @@ class Problem:
     returns_lse: bool = False
     memory_cases: tuple[Case, ...] = ()
     speed_case: Case | None = None
+    counts_work: bool = False
     takes: tuple[str, ...] = ()
     compile_case: Case | None = None
 
@@ -145,6 +151,7 @@ def common_cases(**fixed):
         Case("scores falling along the keys", N=150, values="falling"),
         Case("scores rising along the keys", N=150, values="rising"),
         Case("rows of very different size", N=70, values="uneven"),
+        Case("large, and at right angles", N=70, values="orthogonal"),
         Case("values with a large offset", N=300, D=16, values="offset"),
         Case("bfloat16", Hq=2, N=130, D=64, dtype="bfloat16"),
         Case("bfloat16 with a large offset", N=300, D=16, dtype="bfloat16", values="offset"),
@@ -152,7 +159,7 @@ def common_cases(**fixed):
     return tuple(fit(case, **fixed) for case in cases)
 
 
-def gpu_cases(**fixed):
+def gpu_cases(longest=4096, **fixed):
     """What a laptop is spared: D = 256, and sequences of hundreds and thousands of tokens."""
     cases = (
         Case("bfloat16, many tiles", B=2, Hq=2, N=257, D=64, dtype="bfloat16", gpu=True),
@@ -160,13 +167,14 @@ def gpu_cases(**fixed):
         Case("float32, ragged", B=2, Hq=2, N=333, D=128, dtype="float32", gpu=True),
         Case("head dim 256", Hq=2, N=300, D=256, gpu=True),
         Case("head dim 256 in float32", Hq=2, N=130, D=256, dtype="float32", gpu=True),
-        Case("4096 tokens", Hq=4, N=4096, D=128, gpu=True),
-        Case("4095 tokens in bfloat16", Hq=4, N=4095, D=64, dtype="bfloat16", gpu=True),
+        Case(f"{longest} tokens", Hq=4, N=longest, D=128, gpu=True),
+        Case(f"{longest - 1} tokens in bfloat16", Hq=4, N=longest - 1, D=64, dtype="bfloat16", gpu=True),
     )
     return tuple(fit(case, **fixed) for case in cases)
 
 
 POISON = Case("poison past the end", Hq=2, N=50, layout="poisoned tail")
+LONG_ROW = Case("long row", N=1030, D=16)  # where whoever needs no online softmax, or skips no tile, is seen
 
 
 def fit(case, *, group=1, **fixed):
@@ -179,8 +187,8 @@ def fit(case, *, group=1, **fixed):
 
 
 def triton_cases(own=(), **fixed):
-    """The cases of a Triton problem: the common ones, poison, its own, and those for a GPU."""
-    return (*common_cases(**fixed), fit(POISON, **fixed), *own, *gpu_cases(**fixed))
+    """The cases of a Triton problem: the common ones, poison, a long row, its own, and those for a GPU."""
+    return (*common_cases(**fixed), fit(POISON, **fixed), *own, fit(LONG_ROW, **fixed), *gpu_cases(**fixed))
 
 
 TWO_LENGTHS = (
@@ -227,7 +235,7 @@ def with_windows(cases):
     """Give every case without a window one that cuts it: wide where only many keys can show the mistake."""
     windows = {"falling": 100, "rising": 100, "offset": 250}
     return tuple(
-        case if case.window else replace(case, window=windows.get(case.values, 32 if case.N < 1000 else 1000))
+        case if case.window else replace(case, window=windows.get(case.values, 32 if case.N < 4000 else 1000))
         for case in cases
     )
 
@@ -244,7 +252,7 @@ PROBLEMS = {
         Problem(
             "p2", "online softmax", "p2_online_softmax.py", "flash_attention_forward",
             "flash_attention_forward(q, k, v, is_causal=False) -> (o, lse)",
-            (*common_cases(), *TWO_LENGTHS, *CAUSAL, *gpu_cases()), uses_triton=False, returns_lse=True,
+            (*common_cases(), *TWO_LENGTHS, *CAUSAL, *gpu_cases(longest=2048)), uses_triton=False, returns_lse=True,
             memory_cases=WHOLE_MATRIX,
         ),
         Problem(
@@ -255,24 +263,25 @@ PROBLEMS = {
         Problem(
             "p4", "causal", "p4_causal.py", "flash_attention_forward",
             "flash_attention_forward(q, k, v, is_causal=True) -> o",
-            triton_cases(causal=True), speed_case=fit(SPEED_SHAPE, causal=True),
+            triton_cases(causal=True), speed_case=fit(SPEED_SHAPE, causal=True), counts_work=True,
         ),
         Problem(
             "p5", "grouped-query attention", "p5_gqa.py", "flash_attention_forward",
             "flash_attention_forward(q, k, v, is_causal=True) -> o",
             triton_cases(GROUPS, causal=True, group=2), speed_case=fit(SPEED_SHAPE, causal=True, group=4),
+            counts_work=True,
         ),
         Problem(
             "p6", "sliding window", "p6_sliding_window.py", "flash_attention_forward",
             "flash_attention_forward(q, k, v, is_causal=True, window_size=128) -> o",
             with_windows(triton_cases(WINDOWS, causal=True, group=2)),
-            speed_case=fit(SPEED_SHAPE, causal=True, group=4, window=1024),
+            speed_case=fit(SPEED_SHAPE, causal=True, group=4, window=1024), counts_work=True,
         ),
         Problem(
             "p7", "sinks and window", "p7_sinks_and_window.py", "flash_attention_forward",
             "flash_attention_forward(q, k, v, is_causal=True, window_size=128, sink_size=4) -> o",
             with_windows(triton_cases(SINKS, causal=True, group=2, sinks=4)),
-            speed_case=fit(SPEED_SHAPE, causal=True, group=4, window=1024, sinks=4),
+            speed_case=fit(SPEED_SHAPE, causal=True, group=4, window=1024, sinks=4), counts_work=True,
         ),
     )
 }  # fmt: skip

@@ -1,20 +1,22 @@
 """Will it compile? A submission's kernels compiled for GPUs that are not here, and what is said of it.
 
-child/compiler.py does the work, in a child of its own for each GPU, within SECONDS and MEMORY.
+runner/compiler.py does the work, in a child of its own for each GPU, within SECONDS and MEMORY.
 """
 
+import math
 import re
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from grader import asking
+from grader import asking, verdict
 from grader.assignment import PROBLEMS
 from grader.compile_errors import first_line, in_plain_words
 from grader.gpus import GPUS
-from grader.nursery import NurseryFailed, nursery
+from grader.processes.nursery import NurseryFailed, nursery
+from grader.processes.sandbox import ChildFailed
 from grader.result import Outcome
-from grader.sandbox import Child, ChildFailed
+from grader.submission import Submission
 
 SECONDS = 45.0  # for all GPUs of one problem; a kernel takes one or two
 CANARY_SECONDS = 20.0
@@ -23,7 +25,7 @@ SHAPE = {"B": 2, "N": 2048}  # the rest is the problem's speed case: sizes that 
 NOTABLE_SPILL = 64  # bytes of a thread; a few cost nothing
 CASE = "compiles"  # its name among the cases
 
-CANARY = Path(__file__).parent / "child" / "compile_canary.py"
+CANARY = Path(__file__).parent / "runner" / "compile_canary.py"
 SMALLER = ": smaller tiles or fewer num_stages need less"
 BLANK = dict.fromkeys((
     "registers", "spill_bytes", "shared_bytes", "shared_limit", "matrix_instructions", "num_warps", "num_stages",
@@ -56,14 +58,14 @@ def judge(problem, path, targets, ran=True, all_targets=True):
     known, it is not run.
     """
     try:
-        nursery("compile", path.parent)  # its start is not the submission's time
+        nursery("compile")  # its start is not the submission's time
     except NurseryFailed as failure:
         return Outcome.NOT_RUN, f"not compiled: {failure}", {"compile": []}, ""
     deadline = time.monotonic() + SECONDS
     attempts = []
     for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
         seconds = (deadline - time.monotonic()) / left
-        attempts.append(attempt(problem, path, problem.entry_point, GPUS[target], seconds))
+        attempts.append(attempt(problem, path, GPUS[target], seconds))
         if attempts[-1].compiled and not all_targets:
             break
     facts = {"compile": [entry for tried in attempts for entry in tried.kernels]}
@@ -73,7 +75,7 @@ def judge(problem, path, targets, ran=True, all_targets=True):
     failed = [tried for tried in attempts if tried.error]
     if not failed:
         return Outcome.NOT_RUN, f"not compiled: {attempts[0].unknown}", facts, printed
-    canary = attempt(PROBLEMS["p3"], CANARY, "flash_attention_forward", GPUS[failed[0].target], CANARY_SECONDS)
+    canary = attempt(PROBLEMS["p3"], CANARY, GPUS[failed[0].target], CANARY_SECONDS)
     if not canary.compiled:
         why = f"not compiled: here, Triton compiles no kernel for {canary.target}: {canary.error or canary.unknown}"
         return Outcome.NOT_RUN, why, {"compile": []}, ""
@@ -83,31 +85,42 @@ def judge(problem, path, targets, ran=True, all_targets=True):
     return Outcome.TIMED_OUT if late else Outcome.CRASHED, of_failures(failed, ran), facts, printed
 
 
-def attempt(problem, path, entry_point, gpu, seconds):
+def attempt(problem, path, gpu, seconds):
     """Compile for one GPU, in a child of its own: the Attempt."""
     if seconds <= 0:
         return Attempt(gpu.target, unknown="no time was left")
-    case, child, started = replace(problem.compiled_case, **SHAPE), None, time.monotonic()
-    plain = asdict(gpu)
-    sizes = ((case.Hq, case.N), (case.kv_heads, case.num_keys), (case.kv_heads, case.num_keys))
-    shapes = [(case.B, heads, tokens, case.D) for heads, tokens in sizes]
+    case, plain = replace(problem.compiled_case, **SHAPE), asdict(gpu)
+    submission = Submission(path, problem, "compile", seconds, plain)
+    lists, more = asking.how(case).beside(case)
     request = {
-        "op": "compile", "gpu": plain, "shapes": shapes, "dtype": case.dtype, "arguments": case.arguments,
-        "memory_bytes": MEMORY, "module": str(path),
-    }  # fmt: skip
+        "gpu": plain, "inputs": shapes_of(case), "arguments": case.arguments, "memory_bytes": MEMORY,
+    } | more  # fmt: skip
     try:
-        child = Child(path, entry_point, problem.keywords, "compile", seconds, plain)
-        request |= asking.how(case).beside(problem, path, case, child.folder)
-        reply = child.loading or child.call(request, max(0.1, seconds - (time.monotonic() - started)))
-        printed = child.output.take()
+        reply = submission.run(request, {}, lists, op="compile")
+        printed = submission.take_printed()
     except ChildFailed as failure:
-        return of_lost_child(gpu, failure, seconds, child and at_work(child))
+        return of_lost_child(gpu, failure, seconds, at_work(submission))
     finally:
-        if child:
-            child.close()
+        submission.close()
     if reply["status"] == "raised":
-        return Attempt(gpu.target, unknown=f"{reply['exception']}: {first_line(reply['text'])}")
+        at = f" at {problem.module}:{reply['line']}" if reply["line"] else ""
+        return Attempt(gpu.target, unknown=f"{reply['exception']}{at}: {first_line(reply['text'])}")
+    if reply["status"] != "returned":
+        return Attempt(gpu.target, unknown=verdict.of_program(reply, problem, path)[1])
     return of_reply(problem, path, gpu, reply, printed)
+
+
+def shapes_of(case):
+    """q, k and v of a case as described inputs, dense."""
+    found = []
+    for name, heads, tokens in zip("qkv", (case.Hq, *[case.kv_heads] * 2), (case.N, *[case.num_keys] * 2), strict=True):
+        shape = [case.B, heads, tokens, case.D]
+        strides = [heads * tokens * case.D, tokens * case.D, case.D, 1]
+        found.append({
+            "name": name, "dtype": case.dtype, "elements": math.prod(shape), "shape": shape, "strides": strides,
+            "offset": 0,
+        })  # fmt: skip
+    return found
 
 
 def of_lost_child(gpu, failure, seconds, program):
@@ -120,9 +133,10 @@ def of_lost_child(gpu, failure, seconds, program):
     return Attempt(gpu.target, unknown=str(failure))
 
 
-def at_work(child):
-    """A name for ptxas where one runs for this child, else an empty string."""
-    return "ptxas, NVIDIA's assembler," if any("ptxas" in name for name in child.programs()) else ""
+def at_work(submission):
+    """A name for ptxas where one runs for it, else an empty string."""
+    names = submission.runner.programs() if submission.runner else []
+    return "ptxas, NVIDIA's assembler," if any("ptxas" in name for name in names) else ""
 
 
 def lost(gpu, error, outcome):

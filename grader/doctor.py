@@ -10,7 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader import confine, environment
+from grader import environment
+from grader.processes import confine, house
 
 DISK = 5 << 30  # bytes free, for scratch folders and a class's results
 NEEDED, WANTED = "needed", "wanted"  # without what is only wanted, grading works with less
@@ -90,7 +91,7 @@ def compilers():
 
 def sandbox():
     """Whether submissions run in bubblewrap, which limits hold, and who the children are."""
-    from grader.cgroup import Group
+    from grader.processes.cgroup import Group
 
     device = "cuda" if Path("/dev/nvidiactl").exists() else "cpu"
     why = confine.refused(device)
@@ -102,7 +103,7 @@ def sandbox():
     todo = "each process is limited by its address space instead; on a GPU, nothing limits memory"
     yield Line("control groups", " and ".join(held) or "cannot be made", "memory" in held, todo)
     if os.geteuid() == 0:
-        readable = [sys.prefix, sys.base_prefix, confine.CHILD]
+        readable = [sys.prefix, sys.base_prefix, house.INSIDE]
         other = confine.uid_for(readable, why is None) is not None
         todo = "Python lies where only root can read it: submissions run as root"
         yield Line("user", "children are not root" if other else "root", other, todo)

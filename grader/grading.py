@@ -1,7 +1,6 @@
-"""One case's way from the request to the result: inputs, child, verdict; a new child where one was lost."""
+"""One case's way from the request to the result: inputs, program, verdict; new processes where one was lost."""
 
 import importlib.util
-import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -9,9 +8,11 @@ from pathlib import Path
 
 import torch
 
-from grader import agreement, asking, assignment, compiling, honesty, sandbox, speed, verdict
+from grader import agreement, asking, assignment, compiling, drawn, machine, own_work, speed, verdict, work
+from grader.processes import sandbox
+from grader.processes.sandbox import ChildFailed, WorkerBroken
 from grader.result import Aspect, Outcome, Result
-from grader.sandbox import Child, ChildFailed, WorkerBroken
+from grader.submission import Submission
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,27 @@ class Request:
     default_submission: bool = True
     options: tuple[str, ...] = ()  # of make, that a case needs to run again as it did
     targets: tuple[str, ...] = ()  # GPUs to compile for, names of gpus.py
+    private_seed: bool = False  # True: the seed is a class's own, and is not told to students
     all_targets: bool = True  # False: until the first that the kernels compile for
+
+    @property
+    def seed_told(self):
+        """The seed as students see it: they run a case again with values of the public seed."""
+        return "of the class" if self.private_seed else self.seed
 
     def cases(self, problem):
         """The cases of `problem` that run on this device and have the name that was asked for."""
-        every = (*problem.cases, *problem.memory_cases)
-        return [
-            c for c in every if (self.device == "cuda" or not c.gpu) and (self.names is None or c.name in self.names)
-        ]
+        every = [*problem.cases, *problem.memory_cases, *drawn.cases(problem, self.seed)]
+        every = [case for case in every if self.device == "cuda" or not case.gpu]
+        if self.names is None:
+            return every
+        named = [case for case in every if case.name in self.names or (self.judges_work(problem) and not case.gpu)]
+        others = (drawn.from_name(name, problem) for name in self.names - {case.name for case in every})
+        return named + [case for case in others if case]
+
+    def judges_work(self, problem):
+        """True where the work of `problem` is to be judged, over its cases."""
+        return problem.counts_work and (self.names is None or work.CASE in self.names)
 
     def compiles(self, problem):
         """True where the kernels of `problem` are to be compiled."""
@@ -43,7 +57,7 @@ class Request:
         """The command that runs one case again."""
         parts = [f"make grade P={problem.number}", f'CASE="{case_name}"']
         parts += [] if self.default_submission else [f'SUBMISSION="{self.submission}"']
-        parts += [f"SEED={self.seed}"] if self.seed else []
+        parts += [f"SEED={self.seed}"] if self.seed and not self.private_seed else []
         return " ".join([*parts, *self.options])
 
 
@@ -74,29 +88,34 @@ def grade(request, lanes, on_result=lambda result: None):
 
 
 class ProblemGrader:
-    """Grades one problem: a child for its module, started anew when a case kills it."""
+    """Grades one problem: its submission's processes are started anew when a case kills one."""
 
     def __init__(self, request, problem, keep):
         self.request, self.problem, self.keep = request, problem, keep
         self.path = request.submission / problem.module
         self.seconds, self.spent = assignment.SECONDS_PER_CASE[request.device], 0.0
-        self.child, self.timeouts, self.fault = None, 0, None
-        self.again = honesty.Again(problem, request.cases(problem), request.device)
+        gpu = machine.gpu_as_data() if request.device == "cuda" and torch.cuda.is_available() else None
+        self.submission = Submission(self.path, problem, request.device, self.seconds, gpu)
+        self.timeouts, self.fault, self.beside = 0, None, {}
 
     def run(self):
         cases = self.request.cases(self.problem)
         given = self.cannot_run()
+        self.begin_beside(given)
         try:
-            outcomes = [self.graded(case, given) for case in cases]
+            results = [self.graded(case, given) for case in cases]
+            outcomes = [result.outcome for result in results]
         finally:
-            self.close()
+            self.submission.close()
+        if self.request.judges_work(self.problem):
+            self.work(results)
         if self.request.compiles(self.problem):
             self.compile(outcomes, given)
         if self.problem.speed_case and self.request.names is None:
             self.speed(outcomes)
 
     def graded(self, case, given):
-        """Grade one case, or give it the verdict that holds for all; returns the outcome."""
+        """Grade one case, or give it the verdict that holds for all."""
         started = time.perf_counter()
         try:
             result = self.result(case, *(given or self.fault)) if given or self.fault else self.grade_case(case)
@@ -105,10 +124,9 @@ class ProblemGrader:
             result = self.result(case, *self.fault)
         except Exception as error:  # ours, whatever it is: it must not cost a point, nor the other cases
             result = self.result(case, *grader_fault(error))
-        self.again.graded(case.name, passed=False)  # of one that was asked nothing is left to be drawn
         result.seconds = time.perf_counter() - started
         self.keep(result)
-        return result.outcome
+        return result
 
     def cannot_run(self):
         """(outcome, sentence) where nothing of this problem can run, else None."""
@@ -122,10 +140,9 @@ class ProblemGrader:
         return None
 
     def result(self, case, outcome, sentence="", facts=None, printed="", aspect=None):
-        aspect = aspect or (Aspect.WORK if case in self.problem.memory_cases else Aspect.CORRECT)
         return Result(
-            self.problem.id, case.name, aspect, outcome, sentence, facts or {},
-            case.describe(self.request.seed), self.request.again(self.problem, case.name), printed,
+            self.problem.id, case.name, aspect or Aspect.CORRECT, outcome, sentence, facts or {},
+            case.describe(self.request.seed_told), self.request.again(self.problem, case.name), printed,
         )  # fmt: skip
 
     def grade_case(self, case):
@@ -138,100 +155,79 @@ class ProblemGrader:
             sentence = f"Not run: the cases before took {self.spent:.0f} s; all of a problem have {whole:g} s together."
             return self.result(case, Outcome.NOT_RUN, sentence)
         how = asking.how(case)
-        placed = how.placed(case, self.request.seed)
+        placed, submission, started = how.placed(case, self.request.seed), self.submission, time.monotonic()
         try:
-            reply = self.ask(how, case, placed)
-            outputs = self.outputs(reply, placed)
+            reply = how.reply(submission, case, placed)
+            data = self.outputs(reply)
         except ChildFailed as failure:
             return self.child_failed(case, failure)
-        printed = self.child.output.take()
-        if reply["status"] == "raised":
-            if reply.get("broken") or self.child.loading:
-                self.close()
-            return self.result(case, *verdict.of_exception(reply, self.problem), printed=printed)
-        judged = how.judged(self.problem, case, placed, reply, outputs, self.request.device)
-        evidence = []
-        if honesty.worth_judging(judged[0], reply):
-            evidence = honesty.judge(self.problem, case, reply, placed)
-        if evidence:
-            judged = honesty.held(evidence)
-        elif judged[0] is Outcome.PASSED:
-            try:
-                judged = self.asked_again(how, case, reply, outputs) or judged
-                self.again.graded(case.name, passed=True)
-            except ChildFailed as failure:
-                return self.child_failed(case, failure)
-        return self.result(case, *judged, printed=printed)
-
-    def asked_again(self, how, case, reply, outputs):
-        """(outcome, sentence, facts) where a case that passed, and was drawn, shows something when asked again."""
-        if case.name == self.again.values:
-            size = sum(output_bytes(output) for output in reply["outputs"][:1])
-            first = outputs.read_bytes()[:size]  # what comes back next takes its place
-            outcome, other, outputs = self.ask_other(how, case)
-            same = outputs is not None and outputs.read_bytes()[:size] == first
-            found = honesty.of_other_values(outcome, same, reply.get("evidence") or {}, other.get("evidence") or {})
-            if found:
-                return found
-        if case.name == self.again.without:
-            return honesty.of_no_launches(self.ask_other(how, case, suppressed=True)[0])
-        return None
-
-    def ask_other(self, how, case, **more):
-        """(outcome, reply, outputs) of a case on inputs that nobody can know beforehand."""
-        placed = how.placed(case, honesty.Again.seed())
-        reply = self.ask(how, case, placed, **more)
-        outputs = self.outputs(reply, placed)
-        if reply["status"] == "raised":
-            return Outcome.CRASHED, reply, outputs
-        return how.judged(self.problem, case, placed, reply, outputs, self.request.device)[0], reply, outputs
-
-    def ask(self, how, case, placed, **more):
-        """The child's reply; the module is loaded first where no child is alive. Its seconds are the submission's."""
-        started = time.monotonic()
-        try:
-            return self.reply(how, case, placed, **more)
         finally:
             self.spent += time.monotonic() - started
+        printed = submission.take_printed()
+        if reply["status"] != "returned":
+            submission.close() if self.request.device == "cuda" else None  # its context may be lost
+            judged = verdict.of_unfinished(reply, self.problem, self.path)
+            return self.result(case, *judged, printed=printed)
+        judged = how.judged(self.problem, case, placed, reply, data, self.request.device)
+        if judged[0] in (Outcome.PASSED, Outcome.WASTEFUL) and "volume" in reply:
+            evidence = own_work.judge(self.problem, case, reply)
+            judged = own_work.held(evidence) if evidence else judged
+        return self.result(case, *judged, printed=printed)
 
-    def reply(self, how, case, placed, **more):
-        if self.child is None:
-            keywords, device = self.problem.keywords, self.request.device
-            self.child = Child(self.path, self.problem.entry_point, keywords, device, self.seconds)
-        if self.child.loading:
-            return self.child.loading
-        folder, device = self.child.folder, self.request.device
-        self.asked = how.request(self.problem, self.path, case, placed, folder, device) | more
-        return self.child.call(self.asked, self.seconds)
-
-    def outputs(self, reply, placed):
-        """The file with the bytes that came back, where the request has any."""
-        if reply["status"] == "raised" or "outputs" not in reply:
+    def outputs(self, reply):
+        """The bytes that came back, where there are any."""
+        if reply["status"] != "returned" or "outputs" not in reply:
             return None
-        try:
-            size = verdict.bytes_of(reply["outputs"], self.request.device)
-        except (AttributeError, KeyError, TypeError):  # no worker of ours describes its outputs so
-            raise ChildFailed("forged", "a reply came that is not the grader's own") from None
-        if "inputs" in self.asked:
-            size += sum(tensor.base.nbytes for tensor in placed)
-        return self.child.returned("outputs.bin", size)
+        return reply["kept"] if "kept" in reply else self.submission.take_outputs(reply)
 
     def child_failed(self, case, failure):
-        printed, line = failure.printed, failure.line
-        if self.child:
-            line = self.child.where() if failure.how == "timed out" else None
-            printed = self.child.output.take()
-        self.close()
-        if failure.how == "timed out":
+        timed_out = failure.how == "timed out"
+        line = failure.line or (self.submission.where() if timed_out else None)
+        printed = failure.printed or self.submission.take_printed()
+        self.submission.close()
+        if timed_out:
             self.timeouts += 1
             at = f" It was at {self.problem.module}:{line}." if line else ""
             hint = " Does every loop end, and does it step by a whole tile?"
             return self.result(case, Outcome.TIMED_OUT, f"Stopped: {failure}.{at}{hint}", printed=printed)
-        if failure.how == "forged":
-            evidence = f"The code reached for the grader: {failure}. Nothing that came with it counts."
-            return self.result(case, *honesty.held([evidence]), printed=printed)
         hint = " Does a pointer leave its tensor?" if "SIGSEGV" in str(failure) else ""
         return self.result(case, Outcome.CRASHED, f"Your code did not return: {failure}.{hint}", printed=printed)
+
+    def begin_beside(self, given):
+        """On a GPU: what needs no turn of its own, beside the cases."""
+        if self.request.device != "cuda" or given:
+            return
+        pool = ThreadPoolExecutor(2)
+        if self.request.judges_work(self.problem):
+            case = next(case for case in self.problem.cases if case.name == work.LONG_ROW)
+            self.beside["waste"] = pool.submit(self.interpreted, case)
+        if self.problem.speed_case and self.request.names is None:
+            self.beside["host"] = pool.submit(speed.host_time, self.problem, self.path)
+        pool.shutdown(wait=False)
+
+    def work(self, results):
+        """What the kernels load and multiply, judged over the cases that are right."""
+        case = next((case for case in self.problem.cases if case.name == work.LONG_ROW), self.problem.cases[0])
+        right = next((r for r in results if r.case == work.LONG_ROW and r.outcome is Outcome.PASSED), None)
+        if self.request.device == "cuda" and right:
+            right.facts["waste"] = self.beside["waste"].result()
+        outcome, sentence, facts = work.of_problem(results)
+        self.keep(self.result(replace(case, name=work.CASE), outcome, sentence, facts, aspect=Aspect.WORK))
+
+    def interpreted(self, case):
+        """What a GPU's program wastes, told by the interpreter: (sentence, facts) or None."""
+        seconds, how = assignment.SECONDS_PER_CASE["cuda"], asking.how(case)
+        submission = Submission(self.path, self.problem, "cpu", seconds, machine.gpu_as_data())
+        try:
+            reply = how.reply(submission, case, how.placed(case, self.request.seed))
+        except (ChildFailed, WorkerBroken) as failure:
+            return f"What the kernels load could not be counted: {failure}.", {"unfollowed": True}
+        finally:
+            submission.close()
+        if reply["status"] != "returned":
+            sentence = verdict.of_unfinished(reply, self.problem, self.path)[1]
+            return f"What the kernels load could not be counted: {sentence}", {"unfollowed": True}
+        return work.wasted(case, reply)
 
     def compile(self, outcomes, given):
         """Compile the submission's kernels for the GPUs asked for; an unfinished problem is spared."""
@@ -269,7 +265,8 @@ class ProblemGrader:
             return self.keep(self.result(case, Outcome.NOT_RUN, sentence, {"earned": False}, aspect=Aspect.SPEED))
         started = time.perf_counter()
         try:
-            outcome, sentence, facts = speed.judge(self.problem, self.path, self.request.seed)
+            host_ms = self.beside["host"].result()
+            outcome, sentence, facts = speed.judge(self.problem, self.path, self.request.seed, host_ms)
         except ChildFailed as failure:
             outcome, sentence, facts = Outcome.CRASHED, f"While it was timed, your code did not return: {failure}.", {}
         except Exception as error:
@@ -277,16 +274,6 @@ class ProblemGrader:
         result = self.result(case, outcome, sentence, facts, aspect=Aspect.SPEED)
         result.seconds = time.perf_counter() - started
         return self.keep(result)
-
-    def close(self):
-        if self.child:
-            self.child.close()
-        self.child = None
-
-
-def output_bytes(output):
-    """Of a returned tensor, as child/outputs.py describes it."""
-    return math.prod(output["shape"]) * getattr(torch, output["dtype"]).itemsize
 
 
 def grader_fault(error):

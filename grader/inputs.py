@@ -10,6 +10,7 @@ POISON_ROWS = 128  # past the end of each head: as many as the largest tile woul
 HUGE = 30000.0  # still finite in float16
 OFFSET = 400.0  # 250 keys of this size add up past float16's 65504 when they are not divided yet
 UNEVEN = 6.0  # q and k apart from zero by this much: scores of +-36 * sqrt(D)
+LONG = 20.0  # q and k in halves of the head dim that the other leaves nearly empty
 SLOPE = 3.0  # scores per key: 30 keys later, exp of the difference is past float32
 
 
@@ -66,13 +67,23 @@ def uneven(case, generator):
     return q + UNEVEN * sign[:, None], k + UNEVEN, v
 
 
+def orthogonal(case, generator):
+    """Queries and keys a hundred times as long as their scores tell: a bound on a row's maximum says nothing of it."""
+    q, k, v = normal(case, generator)
+    first = torch.arange(case.D) < case.D // 2
+    return torch.where(first, LONG * q, q / LONG), torch.where(first, k / LONG, LONG * k), v
+
+
 def offset(case, generator):
     """Nearly equal scores and values around OFFSET: sums over keys grow large before they are divided."""
     q, k, v = normal(case, generator)
     return 0.1 * q, k, OFFSET + v
 
 
-VALUES = {"normal": normal, "falling": sloped(-1), "rising": sloped(+1), "uneven": uneven, "offset": offset}
+VALUES = {
+    "normal": normal, "falling": sloped(-1), "rising": sloped(+1), "uneven": uneven, "offset": offset,
+    "orthogonal": orthogonal,
+}  # fmt: skip
 
 # Layouts: the last stride is 1 and rows start at multiples of 16 bytes, as tensor descriptors demand ----------------
 

@@ -28,6 +28,17 @@ def facts():
     }
 
 
+def gpu_as_data():
+    """The first GPU as what is recorded for it needs it, as gpus.Gpu has it."""
+    gpu = torch.cuda.get_device_properties(0)
+    return {
+        "target": f"sm_{gpu.major}{gpu.minor}", "name": gpu.name, "backend": "hip" if torch.version.hip else "cuda",
+        "arch": gpu.gcnArchName.split(":")[0] if torch.version.hip else 10 * gpu.major + gpu.minor,
+        "warp": gpu.warp_size, "shared_bytes": gpu.shared_memory_per_block_optin,
+        "processors": gpu.multi_processor_count,
+    }  # fmt: skip
+
+
 def commit():
     """Which source this is; COMMIT in the environment names it where the files came without their history."""
     if named := os.environ.get("COMMIT"):

@@ -1,13 +1,17 @@
 """x2's replies judged: an order of programs as a function, and what the kernel made of it."""
 
+import math
 import random
 from collections import defaultdict
+
+import torch
 
 from grader.diagnose import Cause
 from grader.order_check import check_order
 from grader.result import Outcome
 
 ORDER = "the order in which tiles run"
+WORDS = {2: torch.int16, 4: torch.int32}
 MOST_PROGRAMS = 4000  # of a size that is drawn
 QUESTIONS = {
     "there are": "which numbers may a head and a tile have?",
@@ -46,7 +50,7 @@ def of_kernel(case, reply, judged):
     outcome, _, facts = judged
     if outcome is not Outcome.PASSED:
         return judged
-    wrong = misplaced(reply) if "order" in reply else other_bits(case, reply) if "other_bits" in reply else None
+    wrong = misplaced(reply) if "order" in reply else other_bits_told(reply) if "other_bits" in reply else None
     return (Outcome.WRONG, wrong, facts) if wrong else judged
 
 
@@ -86,8 +90,26 @@ def batches_of(visits):
     return max(visit["batch"] for visit in visits) + 1
 
 
-def other_bits(case, reply):
-    count, *at = reply["other_bits"]
+def seen_sizes(case, placed, trace):
+    """{"sizes", "rows"}: program_order's arguments for the tiles that the trace saw; None where it saw no query."""
+    rows = max((visit["q"][1] - visit["q"][0] + 1 for visit in trace["visits"]), default=0)
+    if not rows:
+        return None
+    sizes = [-(-case.N // rows), case.B * case.Hq, case.num_dies, case.Hq // case.kv_heads]
+    return {"sizes": sizes, "rows": rows}
+
+
+def other_bits(first, second, shape):
+    """[how many elements have other bits, the first such index] of two outputs' bytes; None where the sizes differ."""
+    size = len(first) // max(1, math.prod(shape))
+    if len(first) != len(second) or size not in (2, 4):
+        return None
+    other = torch.ne(*(torch.frombuffer(bytearray(b), dtype=WORDS[size]).view(shape) for b in (first, second)))
+    return [int(other.sum()), *(other.nonzero()[0].tolist() if other.any() else ())]
+
+
+def other_bits_told(reply):
+    count, *at = reply["other_bits"] or [0]
     if not count:
         return None
     return (

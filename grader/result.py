@@ -29,7 +29,7 @@ class Aspect(str, Enum):
     @property
     def of_a_case(self):
         """False for what is asked of the problem as a whole, beside its cases."""
-        return self not in (Aspect.COMPILE, Aspect.SPEED)
+        return self not in (Aspect.WORK, Aspect.COMPILE, Aspect.SPEED)
 
 
 @dataclass

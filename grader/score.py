@@ -2,10 +2,13 @@
 
 from fractions import Fraction
 
-from grader.assignment import COMPILE_SHARE, POINTS, SPEED_SHARE
+from grader.assignment import COMPILE_SHARE, POINTS, SPEED_SHARE, WORK_SHARE
 from grader.result import Aspect, Outcome
 
-SHARES = {Aspect.SPEED: Fraction(str(SPEED_SHARE)), Aspect.COMPILE: Fraction(str(COMPILE_SHARE))}
+SHARES = {
+    Aspect.SPEED: Fraction(str(SPEED_SHARE)), Aspect.COMPILE: Fraction(str(COMPILE_SHARE)),
+    Aspect.WORK: Fraction(str(WORK_SHARE)),
+}  # fmt: skip
 
 
 def max_points(results):

@@ -10,28 +10,35 @@ from grader.diagnose import Cause
 from grader.result import Outcome
 from grader.suspect_lists import LISTS
 
-# What the child gets ------------------------------------------------------------------------------------------------
+# What its processes get ----------------------------------------------------------------------------------------------
 
 
-def handed_over(case, path, folder):
-    """Write the lists of a SparseCase into the child's folder; returns what the request says of them."""
+def described(case):
+    """The lists of a SparseCase as plain data, without their numbers."""
     lists = tile_lists.of(case)
-    with open(folder / "lists.bin", "wb") as file:
-        for name in tile_lists.NAMES:
-            file.write(getattr(lists, name).contiguous().numpy().tobytes())
-    shapes = {name: list(getattr(lists, name).shape) for name in tile_lists.NAMES}
-    return {"lists": {"shapes": shapes} | lists.plain, "module": str(path)}
+    return {"shapes": {name: list(getattr(lists, name).shape) for name in tile_lists.NAMES}} | lists.plain
 
 
-def mask_handed_over(case, path, folder):
-    """The same for the mask of a BuilderCase."""
+def as_inputs(case):
+    """(the lists described as inputs of a call, their bytes one after the other)."""
+    lists, inputs, data = tile_lists.of(case), [], b""
+    for name in tile_lists.NAMES:
+        tensor = getattr(lists, name).contiguous()
+        inputs.append({
+            "name": name, "dtype": "int32", "elements": tensor.numel(), "shape": list(tensor.shape),
+            "strides": list(tensor.stride()), "offset": 0,
+        })  # fmt: skip
+        data += tensor.numpy().tobytes()
+    return inputs, data
+
+
+def mask_handed_over(case):
+    """(request, {file: bytes}) of a BuilderCase."""
     seen = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
     if case.builder == "tiles_of_mask" and seen.dim() == 4 and len(seen) == 1:
         seen = seen[0]  # (heads, Nq, Nk)
-    (folder / "mask.bin").write_bytes(seen.contiguous().numpy().tobytes())
-    return {
-        "op": "build", "module": str(path), "builder": case.builder, "shape": list(seen.shape), "block": case.block,
-    }  # fmt: skip
+    request = {"op": "build", "builder": case.builder, "shape": list(seen.shape), "block": case.block}
+    return request, {"mask.bin": seen.contiguous().numpy().tobytes()}
 
 
 # A builder's lists ---------------------------------------------------------------------------------------------------
@@ -43,9 +50,7 @@ def of_builder(case, reply, path, device):
         return Outcome.WRONG, f"{case.builder} returned nothing; it must return Tiles.", {}
     if wrong := list_check.wrong_fields(case, reply["outputs"], reply["plain"]):
         return Outcome.WRONG, wrong.sentence, {}
-    (starts, columns, places, bits), _ = verdict.read_outputs(path, reply, ())
-    if reply["broken_fences"]:
-        return Outcome.UNSAFE, f"{case.builder} wrote past the end of a tensor that it allocated.", {}
+    starts, columns, places, bits = verdict.read_outputs(path, reply)
     found = list_check.wrong_kinds(case, starts, columns)
     if found and not found.mistake:
         return Outcome.WRONG, found.sentence, {}
@@ -90,8 +95,7 @@ def keys_of(case, column):
 
 def of_kernel(problem, case, placed, reply, path, device):
     """(outcome, sentence, facts) of a call of the kernel."""
-    if reply.get("lists_changed"):
-        names = ", ".join(reply["lists_changed"])
+    if names := ", ".join(name for name in reply.get("changed", ()) if name in tile_lists.NAMES):
         return Outcome.UNSAFE, f"Your code wrote into the Tiles that it was given: {names} must stay as they were.", {}
     outcome, sentence, facts = verdict.of_reply(problem, case, placed, reply, path, device, wasted)
     return outcome, about_lists(sentence) if outcome is Outcome.UNSAFE else sentence, facts

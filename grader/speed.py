@@ -1,36 +1,42 @@
-"""Is a submission fast? It takes turns with naive PyTorch attention and the reference, each in its own process."""
+"""Is a submission fast? Its program takes turns with naive PyTorch attention and the reference, each in its process."""
 
+import random
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from grader import honesty, machine, peaks, timing
+from grader import compare, compiling, machine, oracle, peaks, timing
 from grader.assignment import SECONDS_PER_CASE, SPEED_BARS
+from grader.processes.sandbox import Child, ChildFailed, WorkerBroken
 from grader.result import Outcome
-from grader.sandbox import Child, ChildFailed
+from grader.submission import Submission
 from grader.timing import ArmFailed, Plan
+from grader.verdict import of_unfinished, read_outputs
 
+CHECKED = 2  # heads whose timed output is compared with the oracle, in a round that is drawn
+CALLS = 20  # of the wrapper, for its time on the host
+JITTER_MS = 0.5
+ALONE = 2.0  # times: a call that began alone may take so much longer, its launch left out, than one that did not
 PLAN = Plan(target=0.02, budget_s=2.0, min_rounds=6, max_rounds=40, samples=5, against="yours")
 BIG_GPU = 40 << 30  # bytes; below it the naive matrix of batch 4 does not fit
 
+LIMIT = SECONDS_PER_CASE["cuda"]
 HERE = Path(__file__).parent
 SOLUTIONS = HERE.parent / "solutions"
 
 
-def judge(problem, path, seed):
-    """(outcome, sentence, facts) for the speed of the submission at `path`.
+def judge(problem, path, seed, host_ms=None):
+    """(outcome, sentence, facts) for the speed of the submission at `path`. host_ms: what `host_time` told.
 
     facts: of each arm its milliseconds, peak bytes and the milliseconds that its launch takes on the host; the ratios
     with their intervals; the fraction of the GPU's peak where that is known; the machine, its clocks, the versions.
     """
-    case = problem.speed_case
-    if torch.cuda.get_device_properties(0).total_memory < BIG_GPU:
-        case = replace(case, B=1)
-    modules = {"yours": (path, problem.entry_point), "naive PyTorch": (HERE / "naive.py", "naive_attention")}
+    case = timed_case(problem)
+    arms = {"yours": YourArm(problem, path, case), "naive PyTorch": OurArm(HERE / "naive.py", "naive_attention", case)}
     if (SOLUTIONS / problem.module).is_file():
-        modules["reference"] = (SOLUTIONS / problem.module, problem.entry_point)
-    arms = {name: ChildArm(name, module, entry_point, case) for name, (module, entry_point) in modules.items()}
+        arms["reference"] = OurArm(SOLUTIONS / problem.module, problem.entry_point, case)
     before = machine.clocks()
     try:
         timings = timing.take_turns(arms, replace(PLAN, seed=seed))
@@ -41,14 +47,15 @@ def judge(problem, path, seed):
             arm.close()
     if timings["yours"].failure:
         return Outcome.CRASHED, f"While it was timed: {timings['yours'].failure}", {}
-    if evidence := honesty.of_timing(arms["yours"]):
-        return honesty.held(evidence)
+    if arms["yours"].wrong:
+        return Outcome.WRONG, f"While it was timed: {arms['yours'].wrong}", {}
     facts = {
         "shape": case.describe(seed),
         "arms": {n: t.summary() | arms[n].facts for n, t in timings.items() if t.samples},
         "failures": {name: t.failure for name, t in timings.items() if t.failure},
         "oom": [name for name, t in timings.items() if t.oom],
         "times_as_fast": {n: timing.ratio(timings, "yours", n) for n in SPEED_BARS if n in timings},
+        "wrapper_host_ms": host_ms,
         "least_ms": peaks.least_ms(case, machine.facts()["gpu"]),
         "flops": peaks.visible_flops(case),
         "dtype": case.dtype,
@@ -57,15 +64,14 @@ def judge(problem, path, seed):
     return *verdict(facts), facts
 
 
-class ChildArm:
-    """One module in a process of its own, as an arm of `timing.take_turns`; started when it is first needed."""
+class OurArm:
+    """A module of ours in a runner of its own, as an arm of `timing.take_turns`; started when it is first needed."""
 
-    def __init__(self, name, module, entry_point, case):
-        self.name, self.module, self.entry_point, self.case = name, module, entry_point, case
-        self.child, self.facts, self.stale, self.replaced = None, {}, False, []
+    def __init__(self, module, entry_point, case):
+        self.module, self.entry_point, self.case, self.child, self.facts = module, entry_point, case, None, {}
 
     def warm_up(self, seed):
-        if self.child is None:
+        if not self.facts:
             reply = self.ask(seed, samples=0, warm_up=True)
             self.facts = {"peak_bytes": reply["peak_bytes"], "host_ms": reply["host_ms"]}
 
@@ -73,36 +79,97 @@ class ChildArm:
         return self.ask(seed, samples, warm_up=False)["ms"]
 
     def ask(self, seed, samples, warm_up):
-        case, limit = self.case, SECONDS_PER_CASE["cuda"]
-        shapes = [(case.B, h, case.N, case.D) for h in (case.Hq, case.kv_heads, case.kv_heads)]
+        request = {"op": "time ours", "ours": self.entry_point} | asked(self.case, seed, samples, warm_up)
         try:
             if self.child is None:
-                self.child = Child(self.module, self.entry_point, case.arguments, "cuda", limit)
-            reply = self.child.loading or self.child.call(
-                {
-                    "op": "time", "shapes": shapes, "dtype": case.dtype, "arguments": case.arguments, "seed": seed,
-                    "samples": samples, "warm_up": warm_up,
-                },
-                limit,
-            )  # fmt: skip
-        except ChildFailed as failure:
-            if self.name == "yours":  # its end is the student's and goes to the caller; that of ours is noted
-                raise
+                self.child = Child("cuda", LIMIT)
+                (self.child.folder / "ours.py").write_bytes(Path(self.module).read_bytes())
+            reply = self.child.call(request, LIMIT)
+        except ChildFailed as failure:  # that of ours is noted, and ends no other
             raise ArmFailed(str(failure)) from None
-        if reply["status"] == "raised":
-            text = (reply["text"].splitlines() or [""])[0][:200]
-            oom = reply["exception"] == "OutOfMemoryError"
-            # Ours failed where no line of theirs was under way; but a GPU that is lost was lost by their kernel before.
-            if reply["line"] is None and not reply.get("broken") and self.name == "yours":
-                raise RuntimeError(f"while a submission was timed: {reply['exception']}: {text}")
-            raise ArmFailed(f"{reply['exception']}: {text}", oom)
-        self.stale |= reply.get("stale", False)
-        self.replaced = self.replaced or reply.get("replaced") or []
+        if reply["status"] != "returned":
+            raise ArmFailed(f"{reply['exception']}: {reply['text'][:200]}", reply["exception"] == "OutOfMemoryError")
         return reply
 
     def close(self):
         if self.child:
             self.child.close()
+
+
+class YourArm(OurArm):
+    """A submission's program, all of it: what its wrapper copies is timed too. wrong: what a timed output showed."""
+
+    def __init__(self, problem, path, case):
+        super().__init__(path, problem.entry_point, case)
+        gpu = machine.gpu_as_data()
+        self.problem, self.wrong, self.alone = problem, "", []
+        self.submission = Submission(path, problem, "cuda", LIMIT, gpu)
+        self.draw = random.SystemRandom()
+
+    def ask(self, seed, samples, warm_up):
+        request = asked(self.case, seed, samples, warm_up)
+        check = samples > 0 and self.draw.random() < 1 / 4
+        if check:
+            heads = [(b, h) for b in range(self.case.B) for h in range(self.case.Hq)]
+            request["check"] = self.draw.sample(heads, min(CHECKED, len(heads)))
+        if self.facts or self.submission.runner:
+            reply = self.submission.again({"op": "time"} | request)
+        else:
+            request |= {"inputs": compiling.shapes_of(self.case), "arguments": self.case.arguments}
+            reply = self.submission.run(request, op="time")
+        if reply["status"] != "returned":
+            raise ArmFailed(of_unfinished(reply, self.problem, self.module)[1])
+        if samples:
+            self.alone.append((reply["synchronised_ms"] - reply["host_ms"], min(reply["ms"])))
+        if check:
+            self.wrong = self.wrong or self.of_output(reply)
+        return reply
+
+    def of_output(self, reply):
+        """A sentence where the output of a call that was timed is not right, else an empty string."""
+        parts = read_outputs(self.submission.take_outputs(reply), reply)
+        if reply["broken_fences"]:
+            return "it wrote past the end of a tensor that it allocated."
+        for i in range(0, len(parts), 4):
+            q, k, v = (part[None, None].to("cuda") for part in parts[i : i + 3])
+            answer = oracle.expect(q, k, v, self.case.visibility, True, self.case.scale)
+            if facts := compare.mismatch(parts[i + 3][None, None], answer.o.cpu(), answer.allowed_o.cpu()):
+                return f"an output of a timed call is wrong: {facts['wrong']} elements of one head."
+        return ""
+
+    def close(self):
+        if self.alone and statistics.median(late - ms * ALONE for late, ms in self.alone) > 0:
+            self.wrong = (
+                self.wrong or "begun alone, a call takes more than twice as long: what did another call do for it?"
+            )
+        self.submission.close()
+
+
+def asked(case, seed, samples, warm_up):
+    shapes = {"q": (case.B, case.Hq, case.N, case.D)} | dict.fromkeys("kv", (case.B, case.kv_heads, case.N, case.D))
+    return {
+        "shapes": shapes, "dtype": case.dtype, "arguments": case.arguments, "seed": seed, "samples": samples,
+        "warm_up": warm_up,
+    }  # fmt: skip
+
+
+def timed_case(problem):
+    """The speed case, smaller where the naive matrix would not fit."""
+    big = torch.cuda.get_device_properties(0).total_memory >= BIG_GPU
+    return problem.speed_case if big else replace(problem.speed_case, B=1)
+
+
+def host_time(problem, path):
+    """Milliseconds of the wrapper on the host, as the submission's own process measures them; None without."""
+    case = timed_case(problem)
+    setup = {"module": str(path), "entry_point": problem.entry_point, "arguments": list(problem.keywords), "gpu": None}
+    try:
+        with Child("direct", LIMIT, Path(path).parent, **setup) as child:
+            reply = child.loading or child.call({"op": "direct", "calls": CALLS} | asked(case, 0, 0, False), LIMIT)
+    except (ChildFailed, WorkerBroken):
+        return None
+    told = reply.get("host_ms")
+    return float(told) if type(told) in (int, float) and 0 <= told < 1e6 else None
 
 
 def straddles(ratio, bar):
@@ -145,6 +212,8 @@ def in_words(facts):
                 f"; {ratio.median:.2f} x as fast as {name} ({ratio.low:.2f} to {ratio.high:.2f}; "
                 f"{arm['median_ms']:.3f} ms, {mebibytes(arm)})"
             )
+    if facts.get("wrapper_host_ms") is not None:
+        text += f"; a call takes {facts['wrapper_host_ms']:.2f} ms on the host (its own word, no points)"
     for name, why in facts["failures"].items():
         text += f"; {name} " + ("ran out of memory (oom)" if name in facts["oom"] else f"could not be timed ({why})")
     return text

@@ -8,27 +8,30 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader import compiling, gpus
+from grader import compiling, drawn, gpus, work
 from grader.grading import Request, grade
 from grader.labs import EVERY
 from grader.result import Aspect, Outcome
 
 
-def every_test():
+def every_test(seed):
     on_gpu = torch.cuda.is_available()
     for problem in EVERY.values():
-        for case in problem.cases:
+        for case in (*problem.cases, *problem.memory_cases, *drawn.cases(problem, seed)):
             if on_gpu or not case.gpu:
                 yield problem, case, Aspect.CORRECT
-        for case in problem.memory_cases:
-            yield problem, case, Aspect.WORK
+        if problem.counts_work:
+            yield problem, replace(problem.cases[0], name=work.CASE), Aspect.WORK
         if problem.compiled_case and not on_gpu:
             yield problem, replace(problem.compiled_case, name=compiling.CASE), Aspect.COMPILE
         if problem.speed_case:
             yield problem, problem.speed_case, Aspect.SPEED
 
 
-TESTS = list(every_test())
+def pytest_generate_tests(metafunc):
+    tests = list(every_test(metafunc.config.option.seed))
+    names = [f"{p.id}-{case.name}-{aspect.value}" for p, case, aspect in tests]
+    metafunc.parametrize(("problem", "case", "aspect"), tests, ids=names)
 
 
 @pytest.fixture(scope="session")
@@ -53,9 +56,6 @@ def grade_selected(results, session, problem):
         results[result.problem, result.case, result.aspect] = result
 
 
-@pytest.mark.parametrize(
-    ("problem", "case", "aspect"), TESTS, ids=[f"{p.id}-{case.name}-{aspect.value}" for p, case, aspect in TESTS]
-)
 def test_submission(problem, case, aspect, results, request):
     key = problem.id, case.name, aspect
     if key not in results:

@@ -1,4 +1,4 @@
-"""What came back from the child -> outcome, sentence and facts."""
+"""What came back of a case -> outcome, sentence and facts."""
 
 import math
 import re
@@ -6,14 +6,15 @@ from pathlib import Path
 
 import torch
 
-from grader import answers, compare, diagnose, locate, met, oracle, picture, work
+from grader import answers, compare, diagnose, locate, met, oracle, own_work, picture, work
+from grader.processes.inside.errors import first_open_gap
 from grader.result import Outcome
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"  # a section is named where it can be read
 
 
-def of_reply(problem, case, placed, reply, path, device, wasted=work.wasted):
-    """(outcome, sentence, facts) on a call that returned; its raw bytes are in the file `path`.
+def of_reply(problem, case, placed, reply, data, device, wasted=work.wasted):
+    """(outcome, sentence, facts) on a call that returned; `data`: the raw bytes of what it returned.
 
     Judged in this order: form, inputs unchanged, fences whole, values, memory. What is unsafe explains what is wrong.
     wasted: what says whether the kernel did more than the case needs.
@@ -21,8 +22,8 @@ def of_reply(problem, case, placed, reply, path, device, wasted=work.wasted):
     form = wrong_form(problem, case, reply, device)
     if form:
         return Outcome.WRONG, form, {}
-    outputs, bases_after = read_outputs(path, reply, placed)
-    unsafe = overwritten(placed, bases_after, reply)
+    outputs = read_outputs(data, reply)
+    unsafe = overwritten(reply)
     if unsafe:
         return Outcome.UNSAFE, unsafe, {}
 
@@ -31,7 +32,7 @@ def of_reply(problem, case, placed, reply, path, device, wasted=work.wasted):
 
     if reply["trace"] and reply["trace"]["faults"]:
         return Outcome.UNSAFE, of_fault(problem, reply["trace"]["faults"][0]), {"trace": reply["trace"]} | drawn()
-    if reply["trace"] and not reply["trace"]["launches"]:
+    if problem.uses_triton and not reply["kernels"]:
         return Outcome.WRONG, f"No Triton kernel was launched: {problem.id} is to be computed by a kernel of yours.", {}
     answer = expect(problem, case, placed, device)
     facts = compare.mismatch(outputs[0], answer.o, answer.allowed_o)
@@ -53,10 +54,14 @@ def of_reply(problem, case, placed, reply, path, device, wasted=work.wasted):
             causes = diagnose.lse_causes(case, placed, outputs[1], answer.lse)
             facts |= {"where": f"o is right, lse is not. {locate.where(facts)}", "what": "lse"}
             return Outcome.WRONG, *with_causes(facts, causes)
+    if too_many := of_keys_at_once(reply):
+        return too_many
     if case in problem.memory_cases:
         outcome, sentence, facts = of_memory(case, reply)
         return outcome, sentence, facts | drawn()
     waste = wasted(case, reply) if reply["trace"] else None
+    if waste and problem.counts_work:  # judged for the problem as a whole
+        return Outcome.PASSED, "", drawn() | {"waste": waste}
     if waste:
         sentence, facts = waste
         return Outcome.WASTEFUL, sentence, facts | drawn()
@@ -73,18 +78,67 @@ def with_causes(facts, causes):
     return f"{diagnose.say(causes, facts['what'])} {facts['where']}".strip(), facts
 
 
-def of_exception(reply, problem):
+def of_exception(reply, problem, path):
     """(outcome, sentence) for an exception that the submission raised, while it loaded or while it ran."""
     at = f"{problem.module}:{reply['line']}" if reply["line"] else problem.module
     if reply["bad_module"]:
         return Outcome.CRASHED, f"{reply['text']}. It must be {problem.signature}."
+    if reply["exception"] == "CannotRecord":
+        return Outcome.CRASHED, f"What your Python does cannot be written down as a program: {reply['text']} ({at})."
+    if reply["exception"] == "Refused":
+        where = f"{at}{source_at(path, reply['line'])}"
+        return Outcome.CRASHED, f"Triton's compiler would not take this kernel: {reply['text']} ({where})."
     if reply["unfinished"]:
-        return Outcome.UNFINISHED, reply["todo"] or f"NotImplementedError at {at}"
+        gap = reply["todo"] and first_open_gap(path.read_text(encoding="utf-8", errors="replace"))
+        return Outcome.UNFINISHED, gap or reply["todo"] or f"NotImplementedError at {at}"
     text = re.sub(r" \([^()]+\.py, line \d+\)$", "", reply["text"].strip())  # a SyntaxError names its place twice
     first, *rest = text.splitlines() or [""]
     text = first if not rest else f"{first} [...] {rest[-1].strip()}"
-    source = f" in `{reply['source']}`" if reply["source"] else ""
+    source = source_at(path, reply["line"]).replace(": `", " in `", 1) if reply["line"] else ""
     return Outcome.CRASHED, f"{reply['exception']} at {at}{source}: {text[:400]}".rstrip(": ")
+
+
+def of_unfinished(reply, problem, path):
+    """(outcome, sentence[, facts]) of a reply without a result."""
+    return of_program(reply, problem, path) or of_exception(reply, problem, path)
+
+
+def of_program(reply, problem, path):
+    """(outcome, sentence, facts) where what was recorded could not be run, else None."""
+    status, line = reply["status"], reply.get("line")
+    at = f" ({problem.module}:{line}{source_at(path, line)})" if line else ""
+    if status == "refused":
+        return Outcome.CRASHED, f"Triton's compiler would not take this kernel: {reply['text']}{at}.", {}
+    if status == "malformed":
+        return Outcome.CRASHED, f"What was recorded of your wrapper is no program that can be run: {reply['text']}.", {}
+    if status == "depends":
+        return (
+            Outcome.WRONG,
+            f"The wrapper's Python reads numbers of q, k or v{at} and does other things for other numbers: what it "
+            "does may depend on shapes, strides, dtypes and plain arguments alone.",
+            {},
+        )
+    if status == "another text":
+        evidence = f"The kernel {reply['kernel']} is not what stands in the file{at}: do not generate kernels."
+        return own_work.held([evidence])
+    if status == "not allowed":
+        which = ALLOWED[problem.id in ("p1", "p2")]
+        return own_work.held([f"torch's {reply['operation']}{at} is not among the operations of {problem.id}: {which}"])
+    return None
+
+
+ALLOWED = (
+    "outside kernels tensors may be made, moved, cast, scaled and merged; attention is the kernel's work.",
+    "attention functions of PyTorch do the problem's work; simple operations do not.",
+)
+
+
+def source_at(path, line):
+    """`: `the line's text``, of the submission's file."""
+    try:
+        return f": `{path.read_text(errors='replace').splitlines()[line - 1].strip()[:160]}`"
+    except (OSError, IndexError):
+        return ""
 
 
 # What is asked of the student, by the kind of fault that trace.py found.
@@ -123,32 +177,51 @@ def at_line(problem, entry):
     return f"({problem.module}:{entry['line']}: `{entry['source']}`)" if entry["line"] else ""
 
 
+TWO_PASSES = 2.5  # multiply-adds for each of a score; q k^T is one, p v is another
+KEYS_AT_ONCE = 256  # of a row, or of all queries, where the online softmax is the lesson
+
+
 def of_memory(case, reply):
     """(outcome, sentence, facts) on what was held at once, where the whole score matrix may not be."""
-    limit = case.N * case.num_keys
+    limit, whole = case.N * KEYS_AT_ONCE, case.N * case.num_keys
     facts = {"largest_tensor": reply["largest"], "peak_elements": reply["peak"], "limit": limit}
-    if reply["largest"] >= limit:
-        return (
-            Outcome.WASTEFUL,
-            f"A tensor of {reply['largest']} elements was made; the whole score matrix has {limit} "
-            f"({case.N} x {case.num_keys}). Keep one tile of it at a time.",
-            facts,
+    if reply["largest"] > limit:
+        sentence = (
+            f"A tensor of {reply['largest']} elements was made: more than {KEYS_AT_ONCE} keys of every query. The "
+            f"whole score matrix has {whole} ({case.N} x {case.num_keys}). Keep one tile of it at a time."
         )
-    if reply["peak"] >= limit:
-        return (
-            Outcome.WASTEFUL,
-            f"{reply['peak']} elements were alive at once; the whole score matrix has {limit}. Let go of each tile "
-            "when its part is added up.",
-            facts,
+        return Outcome.WASTEFUL, sentence, facts
+    if reply["peak"] >= whole:
+        sentence = (
+            f"{reply['peak']} elements were alive at once; the whole score matrix has {whole}. Let go of each tile "
+            "when its part is added up."
         )
+        return Outcome.WASTEFUL, sentence, facts
+    products, once = reply["volume"]["products"], case.B * case.Hq * whole * case.D
+    if not case.causal and products > TWO_PASSES * once:
+        sentence = (
+            f"Scores were computed more than once: {products} multiply-adds where q k^T and p v have {2 * once}. The "
+            "online softmax needs one pass over the keys."
+        )
+        return Outcome.WASTEFUL, sentence, facts
     return Outcome.PASSED, "", facts
 
 
-def overwritten(placed, bases_after, reply):
+def of_keys_at_once(reply):
+    """(outcome, sentence, facts) where one query's scores of too many keys were there at once, else None."""
+    if (keys := reply.get("keys_of_a_row", 0)) <= KEYS_AT_ONCE:
+        return None
+    sentence = (
+        f"The scores of {keys} keys of one query were held at once: no online softmax is needed for that. Hold at "
+        f"most {KEYS_AT_ONCE}, and bring them together tile by tile."
+    )
+    return Outcome.WASTEFUL, sentence, {"keys_at_once": keys}
+
+
+def overwritten(reply):
     """A sentence where an input changed or something was written around a tensor, else an empty string."""
-    changed = [name for name, t, after in zip("qkv", placed, bases_after, strict=True) if not same_bits(t.base, after)]
-    if changed:
-        return f"Your code wrote into its input {', '.join(changed)}: inputs must stay as they were."
+    if reply["changed"]:
+        return f"Your code wrote into its input {', '.join(reply['changed'])}: inputs must stay as they were."
     if reply["broken_fences"]:
         shapes = " and ".join(str(tuple(shape)) for shape in reply["broken_fences"])
         return (
@@ -192,25 +265,13 @@ def wrong_form(problem, case, reply, device):
     return None
 
 
-def bytes_of(described, device):
-    """How many bytes child/outputs.py writes of outputs that it describes so."""
-    written = [words for words in described if words["plain"] and words["device"] == device]
-    return sum(math.prod(words["shape"]) * getattr(torch, words["dtype"]).itemsize for words in written)
-
-
-def read_outputs(path, reply, placed):
-    """The returned tensors, and the buffers of q, k and v as they are now, from the child's raw bytes."""
-    data = bytearray(path.read_bytes())
-    pieces = [(tuple(o["shape"]), getattr(torch, o["dtype"])) for o in reply["outputs"]]
-    pieces += [((t.base.numel(),), t.base.dtype) for t in placed]
-    tensors, start = [], 0
-    for shape, dtype in pieces:
+def read_outputs(data, reply):
+    """The returned tensors from their raw bytes."""
+    data, tensors, start = bytearray(data), [], 0
+    for output in reply["outputs"]:
+        shape, dtype = tuple(output["shape"]), getattr(torch, output["dtype"])
         count = math.prod(shape)
         read = torch.frombuffer(data, dtype=dtype, count=count, offset=start) if count else torch.empty(0, dtype=dtype)
         tensors.append(read.reshape(shape))
         start += count * tensors[-1].element_size()
-    return tensors[: len(reply["outputs"])], tensors[len(reply["outputs"]) :]
-
-
-def same_bits(a, b):
-    return torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+    return tensors

@@ -4,16 +4,98 @@ from collections import Counter, defaultdict
 
 import torch
 
+from grader import own_work
+from grader.result import Outcome
+
 SLACK_TILES = 2  # a tile of queries may meet this many tiles of keys more than it needs, for each stretch of the mask
 WHOLE_MATRIX = 8  # a tensor of N x Nk elements is one where that is this many times the elements of q
+
+
+ONE_TILE = 256  # keys whose scores a program may hold at once, on a row of LONG keys and more
+LONG = 1024
+ACCOUNTED = 1.6  # times the FLOPs that the visible pairs need, where keys cannot be followed
+EDGE = 32  # keys of a tile that is half visible, at each end of a mask
+
+
+CASE, LONG_ROW = "work", "long row"
+
+
+def of_problem(results):
+    """(outcome, sentence, facts) on the work of a problem: the long row is right, and nothing that is right wastes."""
+    wasteful = [r for r in results if r.outcome is Outcome.PASSED and r.facts.get("waste")]
+    if wasteful:  # the long row says it most plainly
+        first = max(wasteful, key=lambda result: result.case == LONG_ROW)
+        sentence, facts = first.facts["waste"]
+        if facts.get("unfollowed"):
+            return own_work.held([sentence])
+        return Outcome.WASTEFUL, f'"{first.case}": {sentence}', facts | {"picture": first.facts.get("picture")}
+    long_row = next((result for result in results if result.case == LONG_ROW), None)
+    if long_row is not None and long_row.outcome is Outcome.GRADER_FAULT:
+        return Outcome.GRADER_FAULT, long_row.sentence, {}
+    if long_row is None or long_row.outcome is not Outcome.PASSED:
+        return Outcome.NOT_RUN, f'not judged: "{LONG_ROW}" must be right first', {"earned": False}
+    return Outcome.PASSED, "", {}
 
 
 def wasted(case, reply):
     """(sentence, facts) where the kernel did or held more than the mask needs, else None.
 
-    reply: the child's, its trace included.
+    reply: the runner's, its trace included.
     """
-    return whole_matrix(case, reply) or copied_out(case, reply["trace"]) or needless_tiles(case, reply["trace"])
+    return whole_row(case, reply) or whole_matrix(case, reply) or needless(case, reply)
+
+
+def needless(case, reply):
+    """The same of what a program loads: copies, and tiles that no query sees."""
+    return copied_out(case, reply["trace"]) or needless_tiles(case, reply["trace"]) or unaccounted(case, reply["trace"])
+
+
+def whole_row(case, reply):
+    """The scores of a whole row at once: then no online softmax is needed, and none was learned."""
+    held = reply["trace"]["held"]
+    if case.num_keys < LONG:
+        return None
+    queries = max((record["rows"] for record in reply["trace"]["visits"]), default=0)
+    if queries > ONE_TILE:
+        return f"One tile holds {queries} queries: no key is hidden from all of them. Take smaller tiles.", {}
+    if held["keys"] <= ONE_TILE:
+        return None
+    kernel = f"{held['kernel']} writes" if held["kernel"] else "A program holds"
+    sentence = (
+        f"{kernel} the scores of {held['keys']} keys of a row at once: one tile holds the whole row, no online "
+        f"softmax. Take tiles of at most {ONE_TILE} keys, one after the other."
+    )
+    return sentence, {"keys_at_once": held["keys"]}
+
+
+def unaccounted(case, trace):
+    """On a long row: more products than the visible pairs need, in blocks whose keys could not be followed."""
+    if case.num_keys < LONG or case.tile_letters or followed(case, trace["visits"]):
+        return None
+    mask = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
+    needed = 4 * int(mask.sum()) * case.B * case.Hq * case.D
+    flops = sum(total["dot_flops"] for total in trace["totals"].values())
+    edges = 4 * case.B * case.Hq * case.N * case.D * 2 * EDGE  # tiles are whole where the mask begins and ends
+    if needed / 2 <= flops <= ACCOUNTED * needed + edges and not case.shares_heads:
+        return None
+    if flops <= ACCOUNTED * needed + edges:
+        return "What the kernels load of K could not be followed to what they multiply.", {"unfollowed": True}
+    sentence = (
+        f"The kernels do {flops} FLOPs in dots where the visible pairs need {needed}: tiles are multiplied that no "
+        "query sees."
+    )
+    return sentence, {"flops": flops, "flops_needed": needed}
+
+
+def followed(case, visits):
+    """True where every visible pair was seen to meet in a dot or a product; heads that share K may share a tile."""
+    visible = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
+    met, group = torch.zeros(case.B, case.kv_heads, *visible.shape, dtype=torch.bool), case.Hq // case.kv_heads
+    for record in visits:
+        first, last = record["q"]
+        for start, end in record["tiles"]:
+            met[record["batch"], record["head"] // group, first : last + 1, start : end + 1] = True
+    return not bool((visible & ~met).any())
 
 
 def whole_matrix(case, reply):
@@ -30,16 +112,15 @@ def whole_matrix(case, reply):
 
 def copied_out(case, trace):
     """K or V with one copy of each head for every query head that shares it."""
-    if not trace["copied_out"]:
+    if not trace["copied_out"] or not case.shares_heads:
         return None
-    copies = [copy["heads"] * case.num_keys * case.D * case.B for copy in trace["copied_out"].values()]
-    whole = case.kv_heads * case.num_keys * case.D * case.B
-    names = " and ".join(role.upper() for role in trace["copied_out"])
+    copies, names = trace["copied_out"].values(), " and ".join(role.upper() for role in trace["copied_out"])
+    loaded, needed = sum(copy["elements"] for copy in copies), sum(copy["needed"] for copy in copies)
     sentence = (
-        f"{names} {'is' if len(copies) == 1 else 'are'} copied out to {case.Hq} heads before the kernel runs: "
-        f"{sum(copies)} elements where {len(copies) * whole} are there. The kernel can read its head where it is."
+        f"{names} {'is' if len(copies) == 1 else 'are'} copied out to {case.Hq} heads before the kernel runs: {loaded} "
+        f"elements are loaded where {needed} are different. The kernel can read its head where it is."
     )
-    return sentence, {"elements_copied": sum(copies), "elements_needed": len(copies) * whole}
+    return sentence, {"elements_copied": loaded, "elements_needed": needed}
 
 
 def needless_tiles(case, trace):

@@ -78,7 +78,7 @@ png(figure, "In six rows the mean lies far to the right of the median")
 # %% tags=["varies"]
 import torch
 
-from grader.child.stopwatch import Stopwatch
+from grader.runner.stopwatch import Stopwatch
 from grader.timing import Timing
 
 torch.set_num_threads(1)

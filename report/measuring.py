@@ -15,7 +15,7 @@ import torch
 
 from grader import peaks, timing
 from grader.assignment import Case
-from grader.child.stopwatch import Stopwatch
+from grader.runner.stopwatch import Stopwatch
 from report import kernels, table
 from report.arms import Arm, Failed
 from report.check import Check

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from grader import patterns, peaks, timing
-from grader.child.stopwatch import Stopwatch
+from grader.runner.stopwatch import Stopwatch
 from report import bench, sparse_kernels
 from report import sparse_points as names
 from report.check import Check, spread_rows

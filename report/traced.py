@@ -4,9 +4,9 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from grader import nursery
 from grader.grading import Request, grade
 from grader.labs import EVERY
+from grader.processes import nursery
 from report.cost import SIZES, Cost
 
 SOLUTIONS = Path(__file__).resolve().parent.parent / "solutions"

@@ -8,9 +8,9 @@ from rich.table import Table
 
 from grader import compiling, peaks
 from grader.gpus import GPUS
+from grader.processes.sandbox import WorkerBroken
 from grader.profile import counters, figures, limits, measure, ncu
 from grader.render import terminal
-from grader.sandbox import WorkerBroken
 from grader.speed import BIG_GPU
 
 SHARED_RESERVED = 1024  # bytes that the driver takes of each program's shared memory
@@ -125,7 +125,7 @@ def without_it(problem, path, case, here):
         return f"What the compiler tells is known for {', '.join(GPUS)}, and this GPU is {target}."
     problem = replace(problem, speed_case=case)
     try:
-        tried = compiling.attempt(problem, path, problem.entry_point, GPUS[target], compiling.SECONDS)
+        tried = compiling.attempt(problem, path, GPUS[target], compiling.SECONDS)
     except WorkerBroken as broken:
         return f"Not compiled either: {broken}"
     if tried.error or tried.unknown:

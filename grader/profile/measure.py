@@ -1,4 +1,4 @@
-"""A submission under Nsight Compute: started, watched, ended; what goes wrong becomes one sentence."""
+"""A submission's program under Nsight Compute: started, watched, ended; what goes wrong becomes one sentence."""
 
 import contextlib
 import json
@@ -10,15 +10,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from grader import inputs, verdict
-from grader.asking import describe_inputs, write_inputs
-from grader.confine import outside_paths
+from grader import asking, inputs, machine, verdict
+from grader.processes.confine import outside_paths
+from grader.processes.sandbox import ChildFailed, Output
 from grader.profile import counters, ncu
 from grader.profile.ncu import NcuFailed
-from grader.sandbox import Output
+from grader.submission import Submission
 
-PROGRAM = Path(__file__).parent.parent / "child" / "profiled.py"
-SECONDS = 300.0  # to compile, to warm up, and to replay each launch about ten times
+PROGRAM = Path(__file__).parent.parent / "runner" / "profiled.py"
+SECONDS = 90.0  # to record
+RUN_SECONDS = 300.0  # to compile, to warm up, and to replay each launch about ten times
 
 FORBIDDEN = (
     "this machine keeps the GPU's performance counters for administrators (ERR_NVGPUCTRPERM): run this as root, in a "
@@ -40,24 +41,41 @@ def profile(tool, problem, path, case, seed):
     metrics = counters.metrics_for(case)
     with tempfile.TemporaryDirectory(prefix="profile-") as folder:
         folder = Path(folder)
-        placed = inputs.make(case, seed)
-        write_inputs(placed, folder / "inputs.bin")
-        setup = {
-            "module": str(path), "entry_point": problem.entry_point, "arguments": case.arguments,
-            "folder": str(folder), "sys_path": outside_paths(), "inputs": describe_inputs(placed, case),
-        }  # fmt: skip
-        (folder / "request.json").write_text(json.dumps(setup))
-        said = attempt(tool, problem, folder, metrics)
+        recorded(problem, path, case, seed, folder)
+        said = attempt(tool, problem, path, folder, metrics)
         unknown = ncu.refused(said, metrics)
         if unknown and '"ID",' not in said:  # another GPU or another ncu: without these it is worth a second try
-            said = attempt(tool, problem, folder, [name for name in metrics if name not in unknown])
+            said = attempt(tool, problem, path, folder, [name for name in metrics if name not in unknown])
         try:
             return ncu.read(said), said
         except NcuFailed as failure:
             raise Failed(f"Nsight Compute measured nothing: {failure}") from None
 
 
-def attempt(tool, problem, folder, metrics):
+def recorded(problem, path, case, seed, folder):
+    """Record the submission, and write its program, the inputs and the request into the folder; raises Failed."""
+    submission = Submission(path, problem, "cuda", SECONDS, machine.gpu_as_data())
+    how = asking.how(case)
+    request, files = how.request(problem, case, inputs.make(case, seed), "cuda")
+    lists, more = how.beside(case)
+    try:
+        reply = submission.record(request | more, lists)
+        printed = submission.take_printed()
+    except ChildFailed as failure:
+        raise Failed(f"crashed: {failure}", 1, failure.printed) from None
+    finally:
+        submission.close()
+    if "program" not in reply:
+        outcome, sentence, *_ = verdict.of_unfinished(reply, problem, path)
+        raise Failed(f"{outcome.value}: {sentence}", 1, printed)
+    setup = {"module": path.name, "problem": problem.id, "folder": str(folder), "sys_path": outside_paths()}
+    setup["texts"] = submission.texts()
+    for name, data in {**files, "program.json": reply["program"]}.items():
+        (folder / name).write_bytes(data)
+    (folder / "request.json").write_text(json.dumps(setup | {"inputs": request["inputs"]}))
+
+
+def attempt(tool, problem, path, folder, metrics):
     """What ncu wrote, where the submission ran to its end or ncu is at fault; raises Failed for the rest."""
     log, status = folder / "ncu.log", folder / "status.json"
     for old in (log, status):
@@ -68,12 +86,13 @@ def attempt(tool, problem, folder, metrics):
     if "ERR_NVGPUCTRPERM" in said:
         raise Failed(FORBIDDEN)
     if ending is None:
-        raise Failed(f"stopped after {SECONDS:.0f} s; make grade times the same case without a profiler", 1, printed)
+        sentence = f"stopped after {RUN_SECONDS:.0f} s; make grade times the same case without a profiler"
+        raise Failed(sentence, 1, printed)
     reply = json.loads(status.read_text()) if status.exists() else {"status": "none"}
     if reply.get("warm") and reply["status"] != "returned" and ncu.fault(said):
         raise Failed(f"Nsight Compute failed: {ncu.fault(said)}")
-    if reply["status"] == "raised":
-        outcome, sentence = verdict.of_exception(reply, problem)
+    if reply["status"] not in ("returned", "profiling", "none"):
+        outcome, sentence, *_ = verdict.of_unfinished(reply, problem, path)
         raise Failed(f"{outcome.value}: {sentence}", 1, printed)
     if reply["status"] != "returned" and "==PROF== Connected" in said:
         raise Failed(f"crashed: the process ended before its call did ({how(ending, said)})", 1, printed)
@@ -95,7 +114,7 @@ def watch(command):
         os.close(writing)
     output = Output(os.fdopen(reading, "rb", buffering=0))
     try:
-        ending = process.wait(SECONDS)
+        ending = process.wait(RUN_SECONDS)
     except subprocess.TimeoutExpired:
         ending = None
     finally:  # also where someone presses Ctrl-C: ncu and all that it started are one group

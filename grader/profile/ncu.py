@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from grader import house
+from grader.processes import house
 
 # Where the CUDA toolkit and NVIDIA's packages put it; often none of these is on PATH.
 PLACES = ("/usr/local/cuda/bin/ncu", "/usr/local/cuda-*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")

@@ -14,7 +14,7 @@ from grader import score
 from grader.labs import EVERY, LABS
 from grader.render import terminal
 from grader.render.drawing import KINDS, Drawing, draw
-from grader.result import Outcome, Result
+from grader.result import Aspect, Outcome, Result
 
 FAILING_DRAWN = 5  # of one problem, with pictures
 PASSING_BOXES = 2500  # likewise: tiles in the pictures of the cases that passed, some 25 bytes each
@@ -76,7 +76,7 @@ def facts_of_run(request, seconds):
             versions.append(f"no {package}")
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     now = time.strftime("%Y-%m-%d %H:%M %Z")
-    return [now, f"{seconds:.0f} s {where}", f"seed {request.seed}", ", ".join(versions), machine]
+    return [now, f"{seconds:.0f} s {where}", f"seed {request.seed_told}", ", ".join(versions), machine]
 
 
 # One problem ---------------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def problem_view(id, group):
         "points": terminal.points_of(id, group), "lab": id in LABS,
         "good": len(passing), "cases": len(cases), "seconds": f"{sum(r.seconds for r in group):.1f}",
         "failing": views_of_failing(failing), "passing": views, "left_out": left_out,
-        "lines": [notice(r) for r in group if r not in cases and r not in failing and r.sentence],
+        "lines": [notice(r) for r in group if r not in cases and r not in failing and says_something(r)],
         "compiled": [compile_table(r.facts["compile"]) for r in group if r.facts.get("compile")],
     }  # fmt: skip
 
@@ -103,9 +103,16 @@ def is_case(result):
     return result.aspect.of_a_case
 
 
+def says_something(result):
+    """Of a result beside the cases that did not fail: work is worth a line where it is as it should be, too."""
+    return bool(result.sentence) or result.aspect is Aspect.WORK
+
+
 def notice(result):
-    """`Speed: not run: needs a GPU`"""
+    """`Speed: not run: needs a GPU`, `Work: passed`"""
     name = result.aspect.value.capitalize()
+    if not result.sentence:
+        return f"{name}: {result.outcome.value}"
     return result.sentence if result.sentence.lower().startswith(name.lower()) else f"{name}: {result.sentence}"
 
 

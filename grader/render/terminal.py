@@ -43,6 +43,7 @@ def show(console, results, request, seconds):
     """Everything a student sees at the end."""
     for group in score.by_problem(results).values():
         show_failures(console, group, None if request.names is None else PRINTED_LINES_OF_ONE)
+        show_unjudged(console, group)
         show_compiled(console, group, asked=request.names is not None)
         if request.names is not None:  # one case was asked for: what it printed matters, passed or not
             for result in (r for r in group if r.outcome is Outcome.PASSED and r.printed):
@@ -107,6 +108,16 @@ def show_failures(console, group, lines=None):
     if len(alike) > FAILURES_SHOWN:
         more = sum(len(same) for same in list(alike.values())[FAILURES_SHOWN:])
         console.print(f"  {group[0].problem}: {more} more failing case{'s' * (more > 1)}; results.json has all\n")
+
+
+def show_unjudged(console, group):
+    """Why the work of a problem was not judged, once one of its cases is right."""
+    if not any(r.outcome is Outcome.PASSED for r in group if r.aspect.of_a_case):
+        return
+    for result, most in zip(group, score.max_points(group), strict=True):
+        if result.aspect is Aspect.WORK and result.outcome is Outcome.NOT_RUN:
+            worth = f" ({points(most)} points)" if most else ""
+            console.print(f"{result.problem} work{worth}: {result.sentence}\n", markup=False, soft_wrap=True)
 
 
 def show_compiled(console, group, asked):
@@ -205,7 +216,7 @@ def verdict(group):
     for result in score.held(group) or group:
         if result.outcome is not Outcome.PASSED and not score.could_not_be_known(result):
             text = result.sentence if len(result.sentence) <= 140 else result.sentence[:137] + "..."
-            if result.outcome not in (Outcome.UNFINISHED, Outcome.NOT_RUN):
+            if result.outcome not in (Outcome.UNFINISHED, Outcome.NOT_RUN) and not text.startswith('"'):
                 text = f'"{result.case}": {text}'
             return result.outcome, text
     speed = [r for r in group if r.aspect is Aspect.SPEED]

@@ -13,7 +13,8 @@ from pathlib import Path
 
 os.environ |= {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "grader" / "child"), str(ROOT)]
+GRADER = ROOT / "grader"
+sys.path[:0] = [str(GRADER / "runner"), str(GRADER / "processes" / "inside"), str(ROOT)]
 
 import faithful  # noqa: E402
 import numpy as np  # noqa: E402

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader import nursery
+from grader.processes import nursery
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 os.environ |= {"TRITON_INTERPRET": "1"}
-sys.path.insert(0, str(Path(__file__).parents[1] / "child"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "runner"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "processes" / "inside"))
 
 import faithful
 import numpy as np

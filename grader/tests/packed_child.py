@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "child"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "processes" / "inside"))
 sys.path.insert(0, sys.argv[1])
 import dropout_pattern
 import packed_block_sparse as packed

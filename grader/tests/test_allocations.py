@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 sys.path.append(
-    str(Path(__file__).resolve().parents[1] / "child")
+    str(Path(__file__).resolve().parents[1] / "runner")
 )  # the worker finds it beside itself, not in the package
 from allocations import Allocations
 

@@ -2,6 +2,9 @@
 
 import pytest
 
+from grader import score, work
+from grader.labs import EVERY
+from grader.result import Aspect, Outcome
 from grader.tests.broken.memory import MEMORY
 from grader.tests.broken.mistakes import LABS, MISTAKES, ON_HONEST, read
 from grader.tests.broken.wasteful import WASTEFUL
@@ -27,9 +30,22 @@ def source_of(mistake):
     return mistake.apply(honest(mistake.base) if mistake.base else solution(mistake.problem))
 
 
+def judged(mistake, folder):
+    """The result that must tell the mistake: that of its case, or the problem's work where that is judged apart."""
+    problem, source = EVERY[mistake.problem], source_of(mistake)
+    if not (problem.counts_work and mistake.outcome is Outcome.WASTEFUL):
+        (result,) = grade_text(folder, mistake.problem, source, names=[mistake.case])
+        return result
+    case = next(case for case in problem.cases if case.name == mistake.case)
+    *cases, result = grade_text(folder, mistake.problem, source, names=[work.CASE], cases=[case])
+    assert {each.outcome for each in cases} == {Outcome.PASSED} and result.aspect is Aspect.WORK
+    assert result.sentence.startswith(f'"{mistake.case}": ')
+    return result
+
+
 @pytest.mark.parametrize("mistake", ALL, ids=name_of)
 def test_mistake_is_rejected(mistake, tmp_path):
-    (result,) = grade_text(tmp_path, mistake.problem, source_of(mistake), names=[mistake.case])
+    result = judged(mistake, tmp_path)
     assert result.outcome is mistake.outcome, result.sentence
     assert mistake.because in result.sentence + result.facts.get("question", "")
     if not mistake.because:  # nothing in the catalogue is true of it: the facts alone, never a guess
@@ -45,6 +61,15 @@ def test_no_case_of_a_problem_names_another_cause(name, tmp_path):
     named = {cause.equals for result in results for cause in result.facts.get("causes", ())}
     assert all(any(words in equals for words in MISLEADING[name]) for equals in named), named
     assert bool(named) is bool(MISLEADING[name])
+
+
+def test_a_wasteful_kernel_keeps_the_points_of_its_cases_and_loses_those_of_its_work(tmp_path):
+    (mistake,) = (mistake for mistake in WASTEFUL if name_of(mistake) == "p4 no causal skip")
+    *cases, result = grade_text(tmp_path, "p4", source_of(mistake))
+    assert {each.outcome for each in cases} == {Outcome.PASSED}
+    assert (result.aspect, result.outcome) == (Aspect.WORK, Outcome.WASTEFUL)
+    assert result.sentence.startswith('"long row": ') and result.facts["picture"]["visits"]
+    assert score.total([*cases, result]) == (7.5, 15)
 
 
 def test_rows_that_were_never_written_equal_nothing(tmp_path):

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from grader.house import WORKER
+from grader.processes.house import INSIDE, ROLE
 
 CHECK = """
 import sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 import triton.runtime.interpreter as interpreter
 import without_gpu
 without_gpu.index_with_scalars()
@@ -21,7 +21,7 @@ print(canary.check() or "fine")
 
 
 def check(change=""):
-    command = [sys.executable, "-c", CHECK.format(folder=str(WORKER.parent), change=change)]
+    command = [sys.executable, "-c", CHECK.format(folders=[str(INSIDE), str(ROLE["runner"])], change=change)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TRITON_INTERPRET": "1"})
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -14,9 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from grader import assignment, cgroup, confine, house, nursery, sandbox
+from grader import assignment
+from grader.processes import cgroup, confine, house, nursery, sandbox
 from grader.result import Outcome
-from grader.tests.support import ROOT, grade_text, running, solution
+from grader.tests.support import ROOT, below, grade_text, running, solution
 
 BUBBLEWRAP, PLAIN = "bubblewrap", "plain"
 FORMS = (BUBBLEWRAP, PLAIN)
@@ -26,7 +27,7 @@ CASE = ["one token"]
 
 def is_another_user(attempt):
     """True where the children are not root, or not what the grader is."""
-    return os.geteuid() != 0 or nursery.nursery("cpu", attempt.folder).house.uid is not None
+    return os.geteuid() != 0 or nursery.nursery("record", attempt.folder).house.uid is not None
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +38,9 @@ def rooms(tmp_path_factory):
     for folder in folders.values():
         folder.chmod(0o755)
     nursery.SHARED[:] = folders.values()
-    house.MEMORY["cpu"] = 2 << 30
+    house.MEMORY["recorder"] = 2 << 30
     yield folders
-    nursery.SHARED[:], house.MEMORY["cpu"] = before, memory["cpu"]
+    nursery.SHARED[:], house.MEMORY["recorder"] = before, memory["recorder"]
 
 
 @pytest.fixture(params=FORMS)
@@ -82,6 +83,7 @@ def only_in_bubblewrap(form, what):
 HIDDEN = {
     "the solutions": ROOT / "solutions" / "p1_naive_attention.py",
     "the grader's sources": ROOT / "grader" / "grading.py",
+    "the runner's sources": ROOT / "grader" / "runner" / "replay.py",
     "the home folder": next((place for place in Path.home().glob(".*rc") if place.is_file()), Path.home()),
     "the passwords": Path("/etc/shadow"),
     "the repository's history": ROOT / ".git",
@@ -107,8 +109,9 @@ def test_results_are_not_there(form, attempt, tmp_path):
 
 def test_nothing_else_of_the_folder_above_is_there(form, attempt):
     only_in_bubblewrap(form, "the repository")
-    result = attempt(f"import os\nraise ValueError(sorted(os.listdir({str(ROOT / 'grader')!r})))")
-    assert "ValueError" in result.sentence and "['child']" in result.sentence, result.sentence
+    folders = [str(ROOT / "grader"), str(ROOT / "grader" / "processes")]
+    result = attempt(f"import os\nraise ValueError([sorted(os.listdir(folder)) for folder in {folders}])")
+    assert "[['processes', 'recorder'], ['inside']]" in result.sentence, result.sentence
 
 
 def test_the_submission_is_read_only(form, attempt):
@@ -154,10 +157,14 @@ def test_its_environment_is_small(form, attempt, monkeypatch):
 # The warm process -----------------------------------------------------------------------------------------------------
 
 
+# A call is made in a child of the child that the warm process forked.
+WARM = "int(open('/proc/%d/stat' % os.getppid()).read().rpartition(')')[2].split()[1])"
+
+
 def test_the_warm_process_cannot_be_killed(form, attempt):
     """Where it can be, as the same user without a sandbox, that is the submission's fault and costs no other case."""
     lines = (
-        "if q.shape[2] == 1:\n    import os, time\n    try: os.kill(os.getppid(), 9)\n    except OSError: pass\n"
+        f"if q.shape[2] == 1:\n    import os, time\n    try: os.kill({WARM}, 9)\n    except OSError: pass\n"
         "    time.sleep(1)\n    raise ValueError('lives')"
     )
     results = attempt(lines, names=["one token", "whole tiles"])
@@ -168,7 +175,7 @@ def test_the_warm_process_cannot_be_killed(form, attempt):
 
 
 def test_who_kills_the_warm_process_and_itself_has_crashed(form, attempt):
-    lines = "if q.shape[2] == 1:\n    import os\n    os.kill(os.getppid(), 9)\n    os._exit(0)"
+    lines = f"if q.shape[2] == 1:\n    import os\n    os.kill({WARM}, 9)\n    os._exit(0)"
     results = attempt(lines, names=["one token", "whole tiles"])
     assert {result.case: result.outcome for result in results} == {
         "one token": Outcome.CRASHED, "whole tiles": Outcome.PASSED,
@@ -179,9 +186,9 @@ def test_the_warm_process_cannot_be_traced(form, attempt):
     if form == PLAIN and not is_another_user(attempt):
         pytest.skip("the child stays root, whom nothing here keeps from tracing")
     lines = (
-        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-        "attached = libc.ptrace(16, os.getppid(), None, None)\n"
-        "try: read = bool(open('/proc/%d/mem' % os.getppid(), 'rb'))\nexcept OSError: read = False\n"
+        f"import ctypes, os\nlibc, warm = ctypes.CDLL(None, use_errno=True), {WARM}\n"
+        "attached = libc.ptrace(16, warm, None, None)\n"
+        "try: read = bool(open('/proc/%d/mem' % warm, 'rb'))\nexcept OSError: read = False\n"
         "raise ValueError('traced: %s, read: %s' % (attached == 0, read))"
     )
     assert "traced: False, read: False" in attempt(lines).sentence
@@ -218,7 +225,7 @@ def test_no_process_is_left(how, ending, form, attempt, monkeypatch):
 
 
 def test_a_fork_bomb(form, attempt, monkeypatch):
-    limited = "pids" in nursery.nursery("cpu", attempt.folder).house.group.held
+    limited = "pids" in nursery.nursery("record", attempt.folder).house.group.held
     if form == PLAIN and not limited and not is_another_user(attempt):
         pytest.skip("root's processes are limited by a control group alone, and none can be made here")
     monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 2.0)
@@ -260,7 +267,7 @@ def test_many_files(form, attempt, monkeypatch):
     lines = "import itertools, time\nfor n in itertools.count():\n    open(str(n), 'wb').write(bytes(1 << 22))"
     result = attempt(lines + "\n    time.sleep(0.02)")
     assert result.outcome is Outcome.CRASHED and "of files" in result.sentence, result
-    assert not list(nursery.nursery("cpu", attempt.folder).house.scratch.glob("case-*"))
+    assert not list(nursery.nursery("record", attempt.folder).house.scratch.glob("case-*"))
 
 
 def test_a_flood_of_output(form, attempt):
@@ -274,23 +281,17 @@ def test_waiting_forever(wait, form, attempt, monkeypatch):
     assert attempt(wait).outcome is Outcome.TIMED_OUT
 
 
-# Replies that are not the worker's ------------------------------------------------------------------------------------
+# Replies and files that are not the worker's --------------------------------------------------------------------------
 
 FORGED = '{"status": "returned", "seconds": 0.1, "several": true, "outputs": []}'
 
 
-@pytest.mark.parametrize("ending", ["", "\\n"])
-def test_writing_to_every_descriptor(ending, form, attempt):
-    lines = f"import os\nfor n in range(3, 1024):\n    try: os.write(n, b'{FORGED}{ending}')\n    except OSError: pass"
-    result = attempt(lines)
-    assert result.outcome is Outcome.HELD, result
-    assert "reached for the grader: something was written to the grader's channel" in result.sentence
-
-
-def test_a_signed_line_of_another_key(form, attempt):
-    line = "0" * 64 + " " + FORGED + "\\n"
-    result = attempt(f"import os\nfor n in range(3, 1024):\n    try: os.write(n, b'{line}')\n    except OSError: pass")
-    assert result.outcome is Outcome.HELD and "reached for the grader" in result.sentence
+@pytest.mark.parametrize("what", [f"b'{FORGED}'", f"b'{FORGED}\\n'", "b'[]\\n'", "b'\\xff\\n'", "b'{}\\n'"])
+def test_writing_to_every_descriptor_earns_nothing(what, form, attempt):
+    """A recorder is believed in nothing: what it forges is no program."""
+    lines = f"import os\nfor n in range(3, 1024):\n    try: os.write(n, {what})\n    except OSError: pass\nos._exit(0)"
+    assert attempt(lines).outcome is Outcome.CRASHED
+    assert attempt("").outcome is Outcome.PASSED
 
 
 def test_a_flood_of_the_channel(form, attempt, monkeypatch):
@@ -300,7 +301,7 @@ def test_a_flood_of_the_channel(form, attempt, monkeypatch):
             f"import os\nwhile True:\n  for n in range(100, 900):\n    try: os.write(n, {junk})\n    except OSError: 0"
         )
         result = attempt(lines)
-        assert result.outcome is Outcome.HELD and "reached for the grader" in result.sentence
+        assert result.outcome is Outcome.CRASHED and sandbox.NO_REPLY in result.sentence, result
 
 
 def test_stdout_is_no_channel(form, attempt):
@@ -316,43 +317,26 @@ def test_atexit_and_finalizers(ending, form, attempt):
         "        except OSError: pass\n"
         f"atexit.register(forge); weakref.finalize(q, forge)\n{ending}"
     )
-    # Only an exception lets Python finalize q in time to reach the channel.
-    expected = Outcome.HELD if "SystemExit" in ending else Outcome.CRASHED
-    assert attempt(lines, right=False).outcome is expected
+    assert attempt(lines, right=False).outcome is Outcome.CRASHED
 
 
 def test_closing_all_descriptors(form, attempt):
     assert attempt("import os\nos.closerange(0, 1024)").outcome is Outcome.CRASHED
 
 
-def test_a_reply_function_found_in_the_frames_forges_no_values(form, attempt):
-    """Who walks the frames can send a reply; it brings the values that the grader compares, and those are wrong."""
-    lines = (
-        "import sys, torch\nframe = sys._getframe()\nwhile 'reply' not in frame.f_locals: frame = frame.f_back\n"
-        "words = {'plain': True, 'type': 'Tensor', 'dtype': 'float16', 'device': 'cpu', 'shape': list(q.shape)}\n"
-        "lse = words | {'dtype': 'float32', 'shape': list(q.shape[:3])}\n"
-        "size = q.numel() * 2 + q[..., 0].numel() * 4 + q.untyped_storage().nbytes() * 3\n"
-        "open('outputs.bin', 'wb').write(bytes(size))\n"
-        "frame.f_locals['reply'](status='returned', seconds=1.0, several=True, outputs=[words, lse],\n"
-        "    broken_fences=[], largest=0, peak=0, trace=None)\nimport time; time.sleep(9)"
-    )
-    result = attempt(lines)
-    assert result.outcome not in (Outcome.PASSED, Outcome.GRADER_FAULT), result
-
-
 @pytest.mark.parametrize("target", ["/dev/null", "a file that is there", "elsewhere"])
-def test_the_file_of_outputs_is_no_link(target, form, attempt):
+def test_the_file_of_the_program_is_no_link(target, form, attempt):
     kept = attempt.folder / "kept"
     kept.write_text("of somebody else")
     kept.chmod(0o666)
     target = str(kept) if target == "a file that is there" else target
-    result = attempt(f"import os\nos.symlink({target!r}, 'outputs.bin')")
-    assert result.outcome is Outcome.CRASHED and "outputs.bin" in result.sentence, result
+    result = attempt(f"import os\nos.path.islink('program.json') or os.symlink({target!r}, 'program.json')")
+    assert result.outcome is Outcome.CRASHED and "program.json" in result.sentence, result
     assert kept.read_text() == "of somebody else"
 
 
-@pytest.mark.parametrize("there", ["a link", "a folder", "nothing", "another size", "the file"])
-def test_a_file_of_outputs_that_was_exchanged_is_not_read(there, tmp_path):
+@pytest.mark.parametrize("there", ["a link", "a folder", "nothing", "another size", "too much", "the file"])
+def test_a_file_that_was_exchanged_is_not_read(there, tmp_path):
     child = object.__new__(sandbox.Child)
     child.scratch, child.house = tmp_path / "scratch", SimpleNamespace(room=tmp_path / "room")
     child.scratch.mkdir(), child.house.room.mkdir()
@@ -362,38 +346,93 @@ def test_a_file_of_outputs_that_was_exchanged_is_not_read(there, tmp_path):
         "a link": lambda: path.symlink_to(tmp_path / "secret"),
         "a folder": path.mkdir,
         "nothing": lambda: None,
-        "another size": lambda: path.write_text("fives"),
+        "another size": lambda: path.write_text("six"),
+        "too much": lambda: path.write_text("fives"),
         "the file": lambda: path.write_text("four"),
     }
     leave[there]()
     if there == "the file":
-        assert child.returned("outputs.bin", 4).read_text() == "four"
+        assert child.returned("outputs.bin", 4, 4).read_text() == "four"
         return
     with pytest.raises(sandbox.ChildFailed) as failed:
-        child.returned("outputs.bin", 4)
-    assert failed.value.how == "forged"
+        child.returned("outputs.bin", 4, None if there == "too much" else 4)
+    assert failed.value.how == "died" and "outputs.bin" in str(failed.value)
 
 
-def test_what_the_grader_writes_follows_no_link(form, attempt, tmp_path):
-    mine = tmp_path / "inputs.bin"
+def test_what_the_grader_writes_follows_no_link(form, rooms, tmp_path):
+    mine, folder = tmp_path / "mine", rooms[form] / tmp_path.name
     mine.write_text("mine")
     tmp_path.chmod(0o777)
     mine.chmod(0o666)
-    lines = f"import os\nif q.shape[2] == 1:\n    os.remove('inputs.bin'); os.symlink({str(mine)!r}, 'inputs.bin')"
-    results = attempt(lines, names=["one token", "whole tiles"])
-    assert [result.outcome for result in results] == [Outcome.PASSED] * 2 and mine.read_text() == "mine"
+    folder.mkdir(mode=0o755)
+    (folder / "module.py").write_text(
+        f"import os\nos.symlink({str(mine)!r}, 'lists.bin')\ndef f(q, k, v, **more):\n    return q\n"
+    )
+    setup = {"module": str(folder / "module.py"), "entry_point": "f", "arguments": [], "gpu": None}
+    with sandbox.Child("record", 30, folder, **setup) as child:
+        assert child.loading is None and (child.scratch / "lists.bin").is_symlink()
+        (child.folder / "lists.bin").write_text("of the grader")
+        child.call({"op": "record", "inputs": [], "arguments": {}}, 30)
+        assert (child.scratch / "lists.bin").read_text() == "of the grader"
+    assert mine.read_text() == "mine"
+
+
+# The runner -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_runner_is_out_of_reach(form, attempt):
+    """What it computes is believed: its folders hold the inputs of all submissions."""
+    runner = nursery.nursery("cpu").house
+    if form == PLAIN and (os.geteuid() or None in (runner.uid, nursery.nursery("record", attempt.folder).house.uid)):
+        pytest.skip("plain limits do not protect the runner from its own user; the warning says so")
+    with sandbox.Child("cpu", 30) as child:
+        (child.scratch / "inputs.bin").write_text("of the grader")
+        (child.scratch / "inputs.bin").chmod(0o644)
+        numbers = [runner.process.pid, *below(runner.process.pid)]
+        assert len(numbers) >= 3 and runner.kind == "runner" and not child.loading
+        lines = (
+            "import os\nreached = []\n"
+            f"for number in {numbers}:\n"
+            "    try: os.kill(number, 0); reached.append(number)\n"
+            "    except OSError: pass\n"
+            f"for place in {[str(child.scratch), str(child.scratch / 'inputs.bin'), str(runner.home)]}:\n"
+            "    try: os.listdir(place) if os.path.isdir(place) else open(place)\n"
+            "    except OSError: continue\n"
+            "    reached.append(place)\n"
+            f"try: open({str(child.scratch / 'more')!r}, 'w'); reached.append('written')\n"
+            "except OSError: pass\n"
+            "raise ValueError('reached: %s' % reached)"
+        )
+        result = attempt(lines)
+        assert "reached: []" in result.sentence, result.sentence
+        assert not (child.scratch / "more").exists()
+
+
+def test_two_submissions_share_no_recorder(tmp_path, monkeypatch):
+    monkeypatch.setattr(nursery, "SHARED", [])
+    folders = [tmp_path / name for name in ("one", "other")]
+    for folder in folders:
+        folder.mkdir(mode=0o755)
+    try:
+        one, other = (nursery.nursery("record", folder) for folder in folders)
+        assert one.house is not other.house and nursery.nursery("record", folders[0]) is one
+    finally:
+        for folder in folders:
+            nursery.leave(folder)
 
 
 # The sandbox itself ---------------------------------------------------------------------------------------------------
 
 
 def test_a_bubblewrap_that_is_not_there_is_one_line(monkeypatch):
+    monkeypatch.delenv(confine.SWITCH, raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     line = confine.warning()
     assert "apt install bubblewrap" in line and "use the network" in line and "\n" not in line
 
 
 def test_a_bubblewrap_that_is_forbidden_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.delenv(confine.SWITCH, raising=False)
     tool = tmp_path / "bwrap"
     tool.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
     tool.chmod(0o755)
@@ -411,10 +450,10 @@ def test_without_it_the_command_grades_and_warns_once(tmp_path):
 
 
 def test_a_folder_that_holds_the_repository_does_not_show_it():
-    words = confine.bound([ROOT.parent, confine.CHILD])
+    words = confine.bound([ROOT.parent, house.INSIDE])
     masked = words.index("--tmpfs")
-    assert words.index(str(ROOT.parent)) < masked < words.index(str(confine.CHILD)) and words[masked + 1] == str(ROOT)
-    assert "--tmpfs" not in confine.bound([ROOT / "solutions", confine.CHILD])
+    assert words.index(str(ROOT.parent)) < masked < words.index(str(house.INSIDE)) and words[masked + 1] == str(ROOT)
+    assert "--tmpfs" not in confine.bound([ROOT / "solutions", house.INSIDE])
 
 
 def test_a_grader_that_is_killed_leaves_nothing(tmp_path):

@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from grader import confine, doctor
+from grader import doctor
+from grader.processes import confine
 from grader.tests.support import ROOT
 
 

@@ -1,6 +1,7 @@
 """The interpreter computes what a compiled kernel computes, or refuses what does not compile, with the line."""
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -8,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import Case
+from grader import asking, inputs
+from grader import verdict as verdicts
+from grader.assignment import PROBLEMS, Case
+from grader.processes.house import INSIDE, ROLE
 from grader.result import Outcome
+from grader.submission import Submission
 from grader.tests.support import grade_text, solution, triton_version
 
 ARITHMETIC = Path(__file__).with_name("arithmetic.py")
@@ -34,18 +39,24 @@ def flash_attention_forward(q, k, v, is_causal=False):
 CASE = Case("x", N=4, D=16)
 
 
-def verdict(tmp_path, body, wrapper=WRAPPER, head=HEAD):
-    source = head + textwrap.indent(textwrap.dedent(body), "    ") + wrapper
+def verdict(tmp_path, body):
+    source = HEAD + textwrap.indent(textwrap.dedent(body), "    ") + WRAPPER
     (result,) = grade_text(tmp_path, "p3", source, cases=[CASE])
     return result
 
 
 def computed(tmp_path, body, head=HEAD):
-    """The mean of what the kernel wrote, told by an error that the wrapper raises."""
-    telling = WRAPPER.replace("return o", 'raise ArithmeticError(f"the mean is {o.double().mean().item()}")')
-    result = verdict(tmp_path, body, telling, head)
-    assert "the mean is " in result.sentence, result.sentence
-    return float(result.sentence.rsplit("the mean is ", 1)[1])
+    """The mean of what the kernel wrote."""
+    path = tmp_path / PROBLEMS["p3"].module
+    path.write_text(head + textwrap.indent(textwrap.dedent(body), "    ") + WRAPPER)
+    submission = Submission(path, PROBLEMS["p3"], "cpu", 30)
+    try:
+        reply = asking.how(CASE).reply(submission, CASE, inputs.make(CASE, 0))
+        assert reply["status"] == "returned", reply
+        (o,) = verdicts.read_outputs(submission.take_outputs(reply), reply)
+    finally:
+        submission.close()
+    return o.double().mean().item()
 
 
 @pytest.mark.parametrize("mended", [True, False])
@@ -97,7 +108,7 @@ def test_blocks_mean_what_they_mean_compiled(body, share, tmp_path):
 def test_what_does_not_compile_is_refused(body, words, tmp_path):
     result = verdict(tmp_path, body)
     assert result.outcome is Outcome.CRASHED and words in result.sentence, result.sentence
-    assert "at p3_flash_attention.py:" in result.sentence and " in `" in result.sentence
+    assert re.search(r"p3_flash_attention\.py:\d+(:| in) `", result.sentence), result.sentence
 
 
 def test_chained_comparisons_as_this_triton_compiles_them(tmp_path):
@@ -155,7 +166,7 @@ STRANGE = {
 ENABLE_IN_EACH = """
 import json, os, sys
 os.environ["TRITON_INTERPRET"] = "1"
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = json.loads(sys.argv[1])
 import faithful
 import triton.runtime.interpreter as interpreter
 builder = interpreter.InterpreterBuilder
@@ -173,14 +184,8 @@ for change in json.loads(sys.argv[2]):
 
 
 def test_an_interpreter_that_does_not_fit_is_said_to():
-    arguments = [
-        sys.executable,
-        "-u",
-        "-c",
-        ENABLE_IN_EACH,
-        str(ARITHMETIC.parents[1] / "child"),
-        json.dumps(list(STRANGE)),
-    ]
+    folders = json.dumps([str(ROLE["runner"]), str(INSIDE)])
+    arguments = [sys.executable, "-u", "-c", ENABLE_IN_EACH, folders, json.dumps(list(STRANGE))]
     run = subprocess.run(arguments, capture_output=True, text=True, check=True)
     for sentence, words in zip(run.stdout.splitlines(), STRANGE.values(), strict=True):
         assert words in sentence and bool(words) == ("3.6 to 3.9" in sentence), run.stdout

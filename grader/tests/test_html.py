@@ -60,6 +60,9 @@ def many_results():
         result(case="no picture", outcome=Outcome.WRONG, sentence="lost", facts={"picture": {"fault": "ours"}}),
         result(case="compiled", facts={"compile": COMPILED}, sentence="compiles for sm_80"),
         result("p6", "speed", Outcome.NOT_RUN, Aspect.SPEED, "not run: needs a GPU"),
+        result("p4", "work", Outcome.NOT_RUN, Aspect.WORK, 'not judged: "long row" must be right first'),
+        result("p5", "work", Outcome.PASSED, Aspect.WORK),
+        result("p7", "work", Outcome.WASTEFUL, Aspect.WORK, '"long row": loads', facts={"picture": drawn(wrong=False)}),
     ]
 
 
@@ -121,7 +124,7 @@ def test_what_a_submission_prints_is_text(text):
 
 def test_every_picture_has_its_words(text):
     drawings = [a for a in Page(text).all("svg") if "aria-hidden" not in a]
-    assert len(drawings) == 3 + 1
+    assert len(drawings) == 3 + 1 + 1
     assert all(a["role"] == "img" and len(a["aria-label"]) > 40 for a in drawings)
     assert "1 NaN" in text and "needed, NOT visited: 3" in text and "visited more than once: 1" in text
 
@@ -148,7 +151,8 @@ def test_it_says_what_the_results_say(text):
         "no shape for tl.arange(0, 100)",
         "49,152 of 166,912", "tiles of keys visited", "Loads and stores (kernel: 1 x 4 programs)", "Speed: not run",
         'make grade P=6 CASE="window"', "kernels in Triton's interpreter", "seed 0",
-        "that is the grader's fault: ours",
+        "that is the grader's fault: ours", 'Work: not judged: "long row" must be right first', "Work: passed",
+        'work: wasteful "long row": loads N=128',
     ):  # fmt: skip
         assert words in said, words
     assert said.index("off: ") < said.index("Ask yourself") < said.index("Error of o")  # the sentence first

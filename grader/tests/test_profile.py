@@ -1,12 +1,10 @@
 """make profile: what Nsight Compute measured is read and said rightly, and whatever fails is one sentence."""
 
-import importlib
 import json
-import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +12,7 @@ import pytest
 import torch
 
 from grader import __main__ as command_line
+from grader import gpus
 from grader.assignment import PROBLEMS, Case
 from grader.grading import Request
 from grader.profile import command, counters, figures, limits, measure, ncu
@@ -208,6 +207,7 @@ def profiled(tmp_path, monkeypatch, capfd):
         tool.chmod(0o755)
         monkeypatch.setenv("PATH", str(tools), prepend=":")
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=0: HERE)
+        monkeypatch.setattr(measure.machine, "gpu_as_data", lambda: asdict(gpus.GPUS["sm_90"]))
         if program:
             (tmp_path / "program.py").write_text(program)
             monkeypatch.setattr(measure, "PROGRAM", tmp_path / "program.py")
@@ -299,17 +299,14 @@ def test_an_ncu_that_fails(profiled, body, words):
         ("x = 1\n", "crashed: p4_causal.py has no function named flash_attention_forward. It must be "),
         ("raise KeyError('mine')\n", "crashed: KeyError at p4_causal.py:1 in `raise KeyError('mine')`: 'mine'"),
         ('raise NotImplementedError("TODO 1: the tiles")\n', "unfinished: TODO 1: the tiles"),
-        ("import os\nprint('hello')\nos.kill(os.getpid(), 11)\n", "crashed: the process ended before its call did"),
+        ("import os\nprint('hello')\nos.kill(os.getpid(), 11)\n", "crashed: the process was killed by SIGSEGV"),
         ("import sys\nprint('hello')\nsys.exit(3)\n", "crashed: SystemExit at p4_causal.py:3"),
     ],
 )
 def test_the_submission_fails(profiled, source, words):
-    body = f'{RUNS}say(f"==ERROR== The application returned an error code ({{abs(ended)}}).\\n")\nsys.exit(ended)'
-    status, said, _, out = profiled(body, source)
-    assert status == 1 and f"no profile: {words}" in said and not list(out.iterdir())
+    status, said, calls, out = profiled("", source)
+    assert status == 1 and f"no profile: {words}" in said and not list(out.iterdir()) and not calls
     assert ("hello" in said) == ("hello" in source)
-    if "os.kill" in source:
-        assert signal.Signals.SIGSEGV.name in said
 
 
 WHILE_PROFILED = """import json, os, pathlib, sys
@@ -328,11 +325,11 @@ def test_what_ncu_breaks_is_not_the_submissions_fault(profiled):
     assert status == 1 and "no profile: crashed: the process ended before its call did (SIGKILL)" in said
 
 
-def test_a_submission_that_hangs_is_ended_with_all_that_it_started(profiled, monkeypatch, tmp_path):
-    monkeypatch.setattr(measure, "SECONDS", 3.0)
+def test_a_program_that_hangs_is_ended_with_all_that_it_started(profiled, monkeypatch, tmp_path):
     pid = tmp_path / "pid"
-    source = f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
-    status, said, _, _ = profiled(RUNS, source)
+    hangs = f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
+    monkeypatch.setattr(measure, "RUN_SECONDS", 3.0)
+    status, said, _, _ = profiled(RUNS, program=hangs)
     assert status == 1 and "no profile: stopped after 3 s" in said
     for _ in range(50):
         state = Path(f"/proc/{pid.read_text()}/stat")
@@ -342,32 +339,37 @@ def test_a_submission_that_hangs_is_ended_with_all_that_it_started(profiled, mon
     raise AssertionError("the profiled process still runs")
 
 
-def test_the_program_profiles_one_call_after_warm_up(monkeypatch, tmp_path):
-    from grader import asking, inputs
-
-    monkeypatch.syspath_prepend(str(ROOT / "grader" / "child"))
-    program, worker = importlib.import_module("profiled"), importlib.import_module("worker")
-    happened = []
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch.cuda.profiler, "start", lambda: happened.append("start"))
-    monkeypatch.setattr(torch.cuda.profiler, "stop", lambda: happened.append("stop"))
-    monkeypatch.chdir(tmp_path)
-    case = Case("", B=2, Hq=4, Hkv=2, N=5, causal=True, layout="mixed")
-    placed = inputs.make(case, 0)
-    asking.write_inputs(placed, tmp_path / "inputs.bin")
-
-    def function(q, k, v, is_causal):
-        assert is_causal and not torch.is_grad_enabled()
-        assert all(torch.equal(got, given.tensor) for got, given in zip((q, k, v), placed, strict=True))
+PROFILES = """
+import json, sys
+sys.path[:0] = {rooms}
+import torch
+happened = []
+torch.cuda.synchronize = lambda: None
+torch.cuda.profiler.start = lambda: happened.append("start")
+torch.cuda.profiler.stop = lambda: happened.append("stop")
+import profiled, replay, role
+role.get_ready("compile")
+real = replay.place_inputs
+replay.place_inputs = lambda described, data, device, poison: real(described, data, "cpu", poison)
+class Calls(replay.Replay):
+    def __init__(self, program, kernels, device, *rest):
+        super().__init__(program, kernels, "cpu", *rest)
+    def call(self):
         happened.append("call")
+        return super().call()
+replay.Replay = Calls
+program = {{"version": 1, "storages": [], "kernels": [], "setup": [], "stale": [], "steps": [], "returns": [],
+           "several": True}}
+open("inputs.bin", "wb").close()
+profiled.profile(role.Runner({{"device": "cuda"}}), {{"inputs": []}}, program)
+assert json.load(open("status.json"))["warm"]
+assert happened == ["call"] * profiled.WARM_UP + ["start", "call", "stop"], happened
+"""
 
-    stand_in = SimpleNamespace(
-        load=lambda *asked: function, read_inputs=lambda described, device: worker.read_inputs(described, "cpu")
-    )
-    request = {"module": "", "entry_point": "", "arguments": case.arguments}
-    program.profile(stand_in, request | {"inputs": asking.describe_inputs(placed, case)})
-    assert json.loads((tmp_path / "status.json").read_text())["warm"]
-    assert happened == ["call"] * program.WARM_UP + ["start", "call", "stop"]
+
+def test_the_program_profiles_one_call_after_warm_up(tmp_path):
+    rooms = [str(ROOT / "grader" / "runner"), str(ROOT / "grader" / "processes" / "inside")]
+    subprocess.run([sys.executable, "-c", PROFILES.format(rooms=rooms)], cwd=tmp_path, check=True)
 
 
 # Where it is not installed, and bad input ----------------------------------------------------------------------------

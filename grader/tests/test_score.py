@@ -49,6 +49,19 @@ def test_on_a_gpu_speed_has_its_share():
     assert score.total([result("p3", "a", Outcome.WRONG), unearned]) == (0, 15)
 
 
+def with_work(outcome, sentence="", case=Outcome.PASSED, **rest):
+    return [result("p4", "a", case), result("p4", "work", outcome, Aspect.WORK, sentence, **rest)]
+
+
+def test_work_has_half_of_the_points_and_cases_share_the_rest():
+    assert score.total(with_work(Outcome.PASSED)) == (15, 15)
+    assert score.total(with_work(Outcome.WASTEFUL)) == (Fraction(15, 2), 15)
+    unjudged = with_work(Outcome.NOT_RUN, case=Outcome.WRONG, facts={"earned": False})
+    assert score.total(unjudged) == (0, 15) and not score.passed(unjudged)
+    held = with_work(Outcome.HELD)
+    assert score.total(held) == (0, 15) and score.held(held)
+
+
 def test_gradescope_document(tmp_path):
     group = [result("p3", "a", Outcome.PASSED), result("p3", "b", Outcome.WRONG, sentence="off by one", printed="hi")]
     gradescope.write([*group, NO_GPU], tmp_path / "results.json")
@@ -81,6 +94,21 @@ def test_terminal_counts_what_is_the_same(tmp_path):
     results = [result("p3", f"case {i}", Outcome.CRASHED, sentence="KeyError") for i in range(4)]
     text = show(results, tmp_path)
     assert text.count("KeyError") == 2 and "the same in 3 more cases" in text
+
+
+def test_terminal_says_once_in_which_case_work_was_wasted(tmp_path):
+    text = show(with_work(Outcome.WASTEFUL, '"long row": loads 9 tiles where this mask needs 4'), tmp_path)
+    assert 'p4 "work" (N=1): wasteful' in text and "again: make grade P=3" in text
+    assert '"work": "long row"' not in text and text.count('"long row": loads 9 tiles') == 2
+    assert "7.5/15" in text and "1/1" in text
+
+
+def test_terminal_says_why_work_was_not_judged_once_a_case_is_right(tmp_path):
+    unjudged = {"sentence": 'not judged: "long row" must be right first', "facts": {"earned": False}}
+    said = 'p4 work (7.5 points): not judged: "long row" must be right first'
+    cases = [result("p4", "long row", Outcome.WRONG, sentence="off by one"), *with_work(Outcome.NOT_RUN, **unjudged)]
+    assert said in show(cases, tmp_path)
+    assert "not judged" not in show(with_work(Outcome.NOT_RUN, case=Outcome.WRONG, **unjudged), tmp_path)
 
 
 def wrong(case, equals="", sentence="First wrong row 32."):

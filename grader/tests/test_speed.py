@@ -5,8 +5,8 @@ import pytest
 from grader import speed, timing
 from grader.assignment import PROBLEMS, SPEED_BARS, Case
 from grader.grading import ProblemGrader, Request
+from grader.processes.sandbox import ChildFailed
 from grader.result import Outcome
-from grader.sandbox import Child, ChildFailed
 from grader.tests.support import SOLUTIONS
 from grader.timing import ArmFailed, Plan, Ratio
 
@@ -60,12 +60,12 @@ def test_the_fraction_of_the_peak_is_said_where_it_is_known():
 
 
 class FakeChild:
-    """Answers as the worker does; dies or runs out of memory on its second call if its module is named so."""
+    """Answers as a runner does; dies or runs out of memory on its second call if its module is named so."""
 
     loading = None
 
-    def __init__(self, module, *_):
-        self.module, self.calls = module, 0
+    def __init__(self, module, folder):
+        self.module, self.folder, self.calls = module, folder, 0
 
     def call(self, request, seconds):
         self.calls += 1
@@ -73,23 +73,50 @@ class FakeChild:
             raise ChildFailed("died", "the process was killed by SIGKILL")
         if self.module == "big":
             return {"status": "raised", "exception": "OutOfMemoryError", "text": "CUDA out of memory", "line": None}
-        return {"status": "returned", "ms": [1.0] * request["samples"], "peak_bytes": 1, "host_ms": 0.1}
+        return {
+            "status": "returned", "ms": [1.0] * request["samples"], "peak_bytes": 1, "host_ms": 0.1,
+            "synchronised_ms": 1.1,
+        }  # fmt: skip
 
     def close(self):
         pass
 
 
-def run_fake_arms(monkeypatch, **modules):
-    monkeypatch.setattr(speed, "Child", FakeChild)
-    arms = {n.replace("_", " "): speed.ChildArm(n.replace("_", " "), m, "f", Case("x")) for n, m in modules.items()}
+class FakeSubmission:
+    """A submission whose runner is a FakeChild."""
+
+    def __init__(self, path, *_):
+        self.runner = FakeChild(path, None)
+
+    def again(self, request):
+        return self.runner.call(request, 1)
+
+    run = lambda self, request, op: self.again(request)  # noqa: E731
+
+    def close(self):
+        pass
+
+
+def run_fake_arms(monkeypatch, tmp_path, **modules):
+    monkeypatch.setattr(speed.machine, "gpu_as_data", lambda: {})
+    monkeypatch.setattr(speed, "Submission", FakeSubmission)
+    monkeypatch.setattr(speed.YourArm, "of_output", lambda self, reply: "")
+    arms = {}
+    for name, module in modules.items():
+        (tmp_path / module).write_text("")
+        if name == "yours":
+            arms[name] = speed.YourArm(PROBLEMS["p3"], module, Case("x"))
+        else:
+            arms[name.replace("_", " ")] = arm = speed.OurArm(tmp_path / module, "f", Case("x"))
+            arm.child = FakeChild(module, tmp_path)
     return timing.take_turns(arms, speed.PLAN)
 
 
-def test_an_arm_of_ours_that_dies_is_not_the_students_fault(monkeypatch):
-    timings = run_fake_arms(monkeypatch, yours="lives", reference="dies", naive_PyTorch="big")
+def test_an_arm_of_ours_that_dies_is_not_the_students_fault(monkeypatch, tmp_path):
+    timings = run_fake_arms(monkeypatch, tmp_path, yours="lives", reference="dies", naive_PyTorch="big")
     assert timings["yours"].samples and "SIGKILL" in timings["reference"].failure and timings["naive PyTorch"].oom
     with pytest.raises(ChildFailed):
-        run_fake_arms(monkeypatch, yours="dies", reference="lives")
+        run_fake_arms(monkeypatch, tmp_path, yours="dies", reference="lives")
 
 
 def test_an_interval_that_straddles_a_bar_is_measured_once_more(monkeypatch, tmp_path):
@@ -102,8 +129,9 @@ def test_an_interval_that_straddles_a_bar_is_measured_once_more(monkeypatch, tmp
     monkeypatch.setattr(speed.torch.cuda, "get_device_properties", lambda _: type("P", (), {"total_memory": 1 << 37}))
     monkeypatch.setattr(timing, "take_turns", take_turns)
     monkeypatch.setattr(speed, "SPEED_BARS", {"naive PyTorch": 2.0})
-    arm = {"facts": {"peak_bytes": 0}, "close": lambda s: 0, "stale": False, "replaced": []}
-    monkeypatch.setattr(speed, "ChildArm", lambda *_: type("A", (), arm)())
+    arm = {"facts": {"peak_bytes": 0}, "close": lambda s: 0, "wrong": ""}
+    for name in ("OurArm", "YourArm"):
+        monkeypatch.setattr(speed, name, lambda *_: type("A", (), arm)())
     for ratio, expected in ((Ratio(9, 8, 10), 1), (Ratio(2, 1.9, 2.1), 2)):
         monkeypatch.setattr(timing, "ratio", lambda *_, ratio=ratio: ratio)
         runs.clear()
@@ -120,45 +148,23 @@ def test_a_fault_of_ours_does_not_take_the_points_for_speed(tmp_path):
     assert [result.outcome for result in kept] == [Outcome.GRADER_FAULT, Outcome.NOT_RUN]
 
 
-def test_a_child_times_and_says_where_an_error_came_from(tmp_path):
-    """The worker's own part, on the CPU: milliseconds come back, a submission's error has its line, ours has none."""
-    module = tmp_path / "m.py"
-    module.write_text("def f(q, k, v, fail=False):\n    if fail:\n        raise KeyError('x')\n    return q + k\n")
-    request = {"op": "time", "shapes": [(1, 1, 8, 4)] * 3, "dtype": "float32", "seed": 0, "samples": 3, "warm_up": True}
-    with Child(module, "f", ("fail",), "cpu", 30) as child:
-        reply = child.call(request | {"arguments": {}}, 30)
-        assert len(reply["ms"]) == 3 and all(ms > 0 for ms in reply["ms"]) and reply["host_ms"] > 0
-        assert child.call(request | {"arguments": {"fail": True}}, 30)["line"] == 3
-        assert child.call(request | {"arguments": {}, "dtype": "no such type"}, 30)["line"] is None
-
-
-@pytest.mark.parametrize("exception", ["ModuleNotFoundError", "OutOfMemoryError"])
-def test_a_failure_of_ours_while_timing_is_not_the_students(monkeypatch, exception):
-    def call(self, request, seconds):
-        return {"status": "raised", "exception": exception, "text": "in our own lines", "line": None}
-
-    monkeypatch.setattr(FakeChild, "call", call)
-    with pytest.raises(RuntimeError, match=f"while a submission was timed: {exception}"):
-        run_fake_arms(monkeypatch, yours="lives", reference="lives")
-
-
-def test_a_gpu_that_is_lost_while_timing_is_the_students(monkeypatch):
-    """A kernel leaves its tensor: the GPU says so when our stopwatch waits, where no line of theirs is under way."""
-
+def test_a_program_that_fails_while_it_is_timed_is_the_submissions(monkeypatch, tmp_path):
     def call(self, request, seconds):
         text = "an illegal memory access was encountered"
-        return {"status": "raised", "exception": "AcceleratorError", "text": text, "line": None, "broken": True}
+        told = {"exception": "AcceleratorError", "text": text, "line": None, "bad_module": False, "unfinished": False}
+        return {"status": "raised", **told}
 
     monkeypatch.setattr(FakeChild, "call", call)
-    assert "illegal memory access" in run_fake_arms(monkeypatch, yours="lives", reference="lives")["yours"].failure
+    timings = run_fake_arms(monkeypatch, tmp_path, yours="lives", reference="lives")
+    assert "illegal memory access" in timings["yours"].failure
 
 
 @pytest.mark.gpu
 def test_two_equal_arms_are_equally_fast():
     problem = PROBLEMS["p4"]
     case = Case("x", B=1, Hq=4, N=2048, D=64, causal=True)
-    names = ("yours", "reference")
-    arms = {name: speed.ChildArm(name, SOLUTIONS / problem.module, problem.entry_point, case) for name in names}
+    names, path = ("yours", "reference"), SOLUTIONS / problem.module
+    arms = {"yours": speed.YourArm(problem, path, case), "reference": speed.OurArm(path, problem.entry_point, case)}
     try:
         timings = timing.take_turns(arms, Plan(samples=5, against="yours"))
     finally:
@@ -173,29 +179,8 @@ def test_two_equal_arms_are_equally_fast():
 def test_an_arm_that_does_not_fit_is_out_of_memory(tmp_path):
     module = tmp_path / "big.py"
     module.write_text("import torch\ndef f(q, k, v, is_causal): return torch.empty(1 << 50, device='cuda')\n")
-    arm = speed.ChildArm("naive PyTorch", module, "f", Case("x"))
+    arm = speed.OurArm(module, "f", Case("x"))
     with pytest.raises(ArmFailed) as failed:
         arm.warm_up(0)
     arm.close()
     assert failed.value.oom
-
-
-def test_what_is_returned_from_a_cache_while_it_is_timed_is_stale():
-    import sys
-
-    import torch
-
-    sys.path.insert(0, str(speed.HERE / "child"))
-    import worker
-
-    kept = {}
-
-    def cached(q, k, v):
-        return kept.setdefault(q.data_ptr(), q + k)
-
-    q = torch.ones(4)
-    first = cached(q, q, q)
-    assert not worker.is_stale(cached, (q, q, q), {}, first)
-    q.fill_(5.0)
-    assert worker.is_stale(cached, (q, q, q), {}, cached(q, q, q))
-    assert not worker.is_stale(lambda q, k, v: q + k, (q, q, q), {}, q + q)

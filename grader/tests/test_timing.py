@@ -6,7 +6,7 @@ import pytest
 
 from grader import machine, peaks, timing
 from grader.assignment import Case
-from grader.child.stopwatch import Stopwatch
+from grader.runner.stopwatch import Stopwatch
 from grader.timing import ArmFailed, Plan, Timing
 from grader.visibility import Visibility
 

@@ -1,13 +1,13 @@
 """What the trace counts of the solutions equals closed formulas, for every mask and many sizes."""
 
+import contextlib
 import itertools
 
 import pytest
-import torch
 
-from grader import assignment, inputs
+from grader import asking, assignment, inputs
 from grader.assignment import PROBLEMS, Case
-from grader.sandbox import Child
+from grader.submission import Submission
 from grader.tests.support import solution
 
 TILES = ((16, 16), (32, 16), (16, 64), (64, 32))
@@ -52,15 +52,8 @@ def expected(case, BLOCK_Q, BLOCK_K):
     return totals, dict(zip(starts, tiles, strict=True))
 
 
-def trace_of(child, case):
-    placed = inputs.make(case, 0)
-    (child.folder / "inputs.bin").write_bytes(b"".join(t.base.view(torch.uint8).numpy().tobytes() for t in placed))
-    described = [
-        {"dtype": case.dtype, "elements": t.base.numel(), "shape": t.shape, "strides": t.strides, "offset": t.offset}
-        for t in placed
-    ]
-    request = {"op": "run", "inputs": described, "arguments": case.arguments, "count": False}
-    reply = child.call(request | {"trace": str(child.module)}, assignment.SECONDS_PER_CASE["cpu"])
+def trace_of(submission, case):
+    reply = asking.how(case).reply(submission, case, inputs.make(case, 0))
     assert reply["status"] == "returned", reply
     return reply["trace"]
 
@@ -74,9 +67,10 @@ def test_counts_equal_closed_formulas(problem_id, tiles, tmp_path):
     assert usual in source
     module = tmp_path / problem.module
     module.write_text(source.replace(usual, f"TILES_INTERPRETER = ({tiles[0]}, {tiles[1]}, 4, 1)"))
-    with Child(module, problem.entry_point, problem.cases[0].arguments, "cpu", 60) as child:
+    submission = Submission(module, problem, "cpu", assignment.SECONDS_PER_CASE["cpu"])
+    with contextlib.closing(submission):
         for case in cases_of(problem_id):
-            trace = trace_of(child, case)
+            trace = trace_of(submission, case)
             totals, visits = expected(case, *tiles)
             assert trace["totals"] == {"flash_attention_kernel": totals}, case
             assert len(trace["visits"]) == totals["programs"]

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-CHILD = str(Path(__file__).resolve().parents[2] / "grader" / "child")
-sys.path.insert(0, CHILD)  # what lies there imports its neighbours by bare name
+RUNNER = str(Path(__file__).resolve().parents[2] / "grader" / "runner")
+sys.path.insert(0, RUNNER)  # what lies there imports its neighbours by bare name
 from trace import Trace  # noqa: E402
 
 from allocations import Allocations  # noqa: E402
 from hooks import BUILDER  # noqa: E402
 from mending import Patches  # noqa: E402
 
-sys.path.remove(CHILD)
+sys.path.remove(RUNNER)
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Watched(Trace):
     """While open, notes every launch of the kernel and of others in its file. steps: [Step, ...] in order."""
 
     def __init__(self, kernel):
-        nobody = [torch.empty(1, 1, 1, 1, dtype=torch.bool)] * 3  # no argument is q, k or v of a grader's case
-        super().__init__(nobody, Allocations(), kernel.fn.__code__.co_filename)
+        nobody = torch.empty(1, 1, 1, 1, dtype=torch.bool)  # no argument is q, k or v of a grader's case
+        super().__init__(dict.fromkeys("qkv", nobody), Allocations(), kernel.fn.__code__.co_filename)
         self.steps = []
 
     def access(self, kind, pointers, mask, itemsize):

@@ -5,31 +5,25 @@ A JSON line {name: facts of the kernel} each; run without TRITON_INTERPRET, in a
 
 import json
 import os
-import sys
 from dataclasses import asdict
 
 import torch
 
-from grader.child import __path__ as child
 from grader.gpus import GPUS
-
-sys.path.insert(0, next(iter(child)))
-import compiler
-import without_gpu
+from report import compiling
 
 GPU = asdict(GPUS["sm_90"])
 
 
 def compiled(call, *tensors):
-    compiling = compiler.Compiling(GPU)
-    with compiling, without_gpu.pass_for(GPU), torch.no_grad():
+    with compiling.launches(GPU) as found, torch.no_grad():
         call(*tensors)
-    (facts,) = compiling.report()
+    (facts,) = found.report()
     return facts
 
 
 if __name__ == "__main__":
-    compiler.get_ready(os.getcwd())
+    compiling.get_ready(os.getcwd())
     from grader import patterns
     from report.order_bench import forward
     from report.order_rows import ORDERS

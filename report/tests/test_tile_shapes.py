@@ -69,7 +69,7 @@ def test_the_compiler_says_today_what_is_recorded(target, tmp_path):
 
 def refusal(kernel, target, dtype, D, tile):
     """What the wrapper says on a GPU that is pretended, before it launches anything; an empty string if nothing."""
-    sys.path.insert(0, str(ROOT / "grader" / "child"))
+    sys.path.insert(0, str(ROOT / "grader" / "processes" / "inside"))
     import without_gpu
 
     tile_shapes.formula_of(kernel)
@@ -102,7 +102,7 @@ def test_what_cannot_fit_is_refused_with_both_numbers(kernel):
 @pytest.mark.parametrize("kernel", ["x1", "packed"])
 def test_the_wrapper_asks_before_it_launches(kernel):
     pytest.importorskip("triton")
-    sys.path.insert(0, str(ROOT / "grader" / "child"))
+    sys.path.insert(0, str(ROOT / "grader" / "processes" / "inside"))
     import without_gpu
 
     tile_shapes.formula_of(kernel)

@@ -1,4 +1,6 @@
-"""Kernels that are right and load what no query of theirs sees: each is wasteful, with both numbers."""
+"""Kernels that are right and load what no query of theirs sees: each is wasteful, with both numbers.
+
+In P4 to P7 their case passes, and the problem's work does not."""
 
 from grader.result import Outcome
 from grader.tests.broken.mistakes import mistake
@@ -55,7 +57,7 @@ WASTEFUL = (
         CHECKED + SCORES,
         CASE,
         outcome=Outcome.HELD,
-        because="puts k and q together",
+        because="puts two of q, k and v together",
     ),
     wasteful(
         "p5", "K and V by repeat_interleave", CHECKED, CHECKED + REPEATED, "groups of four", "copied out to 8 heads"

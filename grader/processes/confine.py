@@ -1,0 +1,192 @@
+"""What a submission can see and reach: the command of bubblewrap around the warm process, or why there is none.
+
+Inside are the interpreter, the system's libraries, the files of its role and, for a recorder, the submission, all
+read-only, and one folder to write in; no network, no other process, no other file of the grader's.
+"""
+
+import functools
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SWITCH = "GRADER_SANDBOX"  # "none" in the environment: no bubblewrap, also where it works
+PRIVATE = 256 << 20  # bytes of /tmp and of /dev/shm inside
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+OF_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
+GPU_FILES = ("/proc/driver/nvidia", "/sys", "/etc/OpenCL", "/run/nvidia-persistenced")
+UIDS = range(61184, 65520)  # what systemd keeps for users that live as long as a service: nobody's files are theirs
+_turns = itertools.count()
+
+UNPROTECTED = (
+    "submissions can read files, use the network and see other processes as you can; limits on time, memory, processes "
+    "and file size hold"
+)
+
+
+def refused(device="cpu"):
+    """Why submissions are not in a sandbox here, as part of a sentence; None where they are."""
+    if os.environ.get(SWITCH) == "none":
+        return f"{SWITCH}=none switches it off"
+    tool = shutil.which("bwrap")
+    if tool is None:
+        return "bubblewrap is not installed: apt install bubblewrap"
+    return trial(tool, device)
+
+
+@functools.cache
+def trial(tool, device):
+    """Why nothing runs in bubblewrap here (user namespaces are often forbidden in containers), or None.
+
+    On a GPU the trial is that CUDA finds it from inside: a sandbox without the GPU would fail every submission.
+    """
+    inside = [sys.executable, "-I", "-S", "-c", TRY[device == "cuda"]]
+    try:
+        done = subprocess.run(
+            command(tool, device, read_only=(), writable=None) + inside,
+            capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap does not work here: {error}"
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        return f"bubblewrap does not work here: {said[:200]}"
+    return None
+
+
+TRY = (
+    "pass",
+    "import ctypes, sys\n"
+    "try: sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0) and 'CUDA does not find the GPU from inside')\n"
+    "except OSError as error: sys.exit(f'CUDA does not find its driver from inside: {error}')",
+)
+
+
+def warning(device="cpu"):
+    """One line for the person who grades where submissions are not in a sandbox, else None."""
+    why = refused(device)
+    return f"grader: no sandbox ({why}); {UNPROTECTED}" if why else None
+
+
+def command(tool, device, read_only, writable):
+    """The beginning of the command that runs a program inside; these folders keep their places.
+
+    The program is process 1 there: when it ends, all others are killed, and none of them can signal it.
+    """
+    arguments = [tool, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    arguments += ["--die-with-parent", "--as-pid-1", "--hostname", "grade"]
+    if os.geteuid() == 0:  # it stays root to end the children, which are not; it can change nothing outside
+        arguments += ["--cap-drop", "ALL"]
+        for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_KILL"):
+            arguments += ["--cap-add", capability]
+    else:
+        arguments += ["--unshare-user", "--disable-userns"] if knows(tool, "--disable-userns") else ["--unshare-user"]
+    arguments += ["--dev", "/dev", "--proc", "/proc"]
+    for place in ("/tmp", "/dev/shm"):
+        arguments += ["--perms", "1777", "--size", str(PRIVATE), "--tmpfs", place]
+    for place in SYSTEM:
+        if os.path.islink(place):
+            arguments += ["--symlink", os.readlink(place), place]
+        elif os.path.isdir(place):
+            arguments += ["--ro-bind", place, place]
+    for name in OF_ETC:
+        arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    arguments += of_gpu() if device == "cuda" else []
+    arguments += bound([*interpreter(), *read_only])
+    if writable:
+        arguments += [*reached(writable), "--bind", str(writable), str(writable)]
+    return [*arguments, "--chdir", "/", "--"]
+
+
+@functools.cache
+def knows(tool, option):
+    return option in subprocess.run([tool, "--help"], capture_output=True, text=True).stdout
+
+
+def bound(folders):
+    """Read-only, the outer before the inner; where one has the repository in it, only what is named of it is seen."""
+    arguments, hidden = [], False
+    places = {Path(os.path.abspath(folder)) for folder in folders}
+    for place in sorted(places, key=lambda place: len(place.parts)):
+        if not hidden and any(ROOT.is_relative_to(known) for known in places if len(known.parts) < len(place.parts)):
+            arguments, hidden = [*arguments, "--tmpfs", str(ROOT)], True
+        arguments += [*reached(place), "--ro-bind", str(place), str(place)]
+    whole = [place for place in places if ROOT.is_relative_to(place)]
+    for name in ("solutions", "grader") if whole else ():  # the repository itself was named
+        if not hidden:
+            arguments += ["--tmpfs", str(ROOT / name)]
+    return arguments
+
+
+def reached(place):
+    """The folders above this one, open to the user that a child becomes."""
+    return [word for above in [*place.parents][-2::-1] for word in ("--perms", "0755", "--dir", str(above))]
+
+
+def interpreter():
+    """The folders of this Python, of its environment and of the libraries that it is told of; never the repository."""
+    named = [sys.prefix, sys.base_prefix, sys.exec_prefix, *outside_paths()]
+    named += os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    named += [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH")]
+    link = Path(sys.executable)
+    while link.is_symlink():  # python -> python3 -> another folder's python3.11
+        named.append(link.parent.parent)
+        link = link.parent / os.readlink(link)
+    folders = {os.path.abspath(name) for name in named if name and os.path.isdir(name)}
+    folders |= {os.path.realpath(folder) for folder in folders}
+    kept = []
+    for folder in sorted(folders):  # a folder comes before those in it
+        inside = any(Path(folder).is_relative_to(known) for known in (*SYSTEM, *kept))
+        if not inside and not ROOT.is_relative_to(folder):
+            kept.append(folder)
+    return kept
+
+
+def outside_paths():
+    """Where the child finds torch and triton: this process's path without the grader's own root."""
+    return [entry for entry in sys.path if entry and Path(entry).resolve() != ROOT]
+
+
+def of_gpu():
+    """The device nodes of the GPUs, and what their drivers read."""
+    nodes = [*sorted(map(str, Path("/dev").glob("nvidia*"))), "/dev/kfd", "/dev/dri"]
+    arguments = [word for node in nodes for word in ("--dev-bind-try", node, node)]
+    arguments += [word for place in GPU_FILES for word in ("--ro-bind-try", place, place)]
+    return arguments + [word for folder in driver_folders() for word in ("--ro-bind-try", folder, folder)]
+
+
+@functools.cache
+def driver_folders():
+    """Folders of the driver's libraries that lie outside of the system's own."""
+    tool = shutil.which("ldconfig") or "/sbin/ldconfig"
+    try:
+        said = subprocess.run([tool, "-p"], capture_output=True, text=True).stdout
+    except OSError:
+        return []
+    found = [line.rpartition("=> ")[2] for line in said.splitlines() if "libcuda" in line or "libnvidia" in line]
+    folders = {os.path.dirname(path) for name in found for path in (name, os.path.realpath(name))}
+    return sorted(folder for folder in folders if not any(Path(folder).is_relative_to(known) for known in SYSTEM))
+
+
+def uid_for(readable, confined):
+    """The user that a child becomes where the grader is root, else None; None too where it could not read its files.
+
+    readable: folders that the child must read; in a sandbox what lies above them does not count.
+    """
+    if os.geteuid() != 0:
+        return None
+    uid = UIDS[(os.getpid() * 16 + next(_turns)) % len(UIDS)]  # another for each: they cannot signal each other
+    return uid if all(open_to_all(Path(os.path.realpath(folder)), confined) for folder in readable) else None
+
+
+def open_to_all(folder, alone):
+    """True where every user may read what is in this folder and, unless it stands alone, may get there."""
+    try:
+        files = [entry.stat().st_mode & 0o004 for entry in os.scandir(folder) if entry.name.endswith(".py")]
+        above = () if alone else folder.parents
+        return folder.stat().st_mode & 0o005 == 0o005 and all(files) and all(a.stat().st_mode & 0o001 for a in above)
+    except OSError:
+        return False

@@ -1,0 +1,46 @@
+"""An exception of a submission, or of its kernels, told as plain data."""
+
+import linecache
+import re
+import traceback
+
+
+def describe(error, module, code):
+    """An exception as plain data: the root cause, the student's line where it arose, and a gap's name if it is one.
+
+    module: the name of the student's file in tracebacks. code: its text, or that of its kernels.
+    """
+    chain = [error]
+    while chain[-1].__cause__ or (chain[-1].__context__ and not chain[-1].__suppress_context__):
+        chain.append(chain[-1].__cause__ or chain[-1].__context__)
+        if len(chain) > 50:
+            break
+    root = chain[-1]
+    text = "\n".join(str(link) for link in reversed(chain))
+    todo = re.search(r"TODO \d+: [^\"\n]+", text)
+    todo = first_open_gap(code) or todo.group(0).strip() if todo else None
+    frames = [frame for link in chain for frame in traceback.extract_tb(link.__traceback__) if frame.filename == module]
+    line = frames[-1].lineno if frames else getattr(root, "lineno", None) or getattr(root, "line", None)
+    return {
+        "exception": type(root).__name__,
+        "text": str(root)[:2000],
+        "todo": todo,
+        "unfinished": bool(todo) or (isinstance(root, NotImplementedError) and raised_in(root, module)),
+        "bad_module": type(root).__name__ == "BadModule",
+        "line": line,
+        "source": linecache.getline(module, line).strip() if line else "",
+        "as_seen": any(getattr(link, "as_seen", False) for link in chain),
+    }
+
+
+def first_open_gap(code):
+    """The name of the open gap with the lowest number: which one runs first depends on the case."""
+    lines = [line for line in code.splitlines() if not line.lstrip().startswith("#")]
+    found = re.findall(r"(?:static_assert\(False, |NotImplementedError\()\"(TODO (\d+): [^\"\n]+)\"", "\n".join(lines))
+    return min(found, key=lambda gap: int(gap[1]))[0] if found else None
+
+
+def raised_in(error, module):
+    """True where the module itself raised the error, and not a library that it called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and frames[-1].filename == module

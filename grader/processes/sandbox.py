@@ -1,0 +1,293 @@
+"""A child process that loads one submitted module, or runs programs, and can hurt nobody: asked, heard and ended here.
+
+Where it runs, and what it may see and take, is the matter of house.py, nursery.py, confine.py and inside/limits.py.
+"""
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from grader.processes import house
+from grader.processes.confine import outside_paths
+from grader.processes.nursery import NurseryFailed, nursery
+
+READ_BYTES = 1 << 16
+NO_REPLY = "what its process sent is no reply"
+TOO_MUCH = "it took more than {} GiB of memory"
+REPLY_BYTES = 64 << 20  # of one reply, at most
+FOLDER_BYTES = 4 << 30  # of all that lies in the scratch folders
+LOOK_SECONDS = 0.5  # between two looks at what has been written
+PRINTED_LIMIT = 4000  # characters kept of what a submission prints in one case
+# What faulthandler prints where a process crashes: its threads, their calls, the modules in C that are loaded.
+CALLS = re.compile(r"^(?:Current t|T)hread [^\n]*\(most recent call first\):\n((?:  File [^\n]*\n?)*)", re.MULTILINE)
+LOADED = re.compile(r"\n*^Extension modules: [^\n]*\n?", re.MULTILINE)
+LIVE = set()  # children that run now: what Ctrl-C must not leave behind
+
+
+class ChildFailed(Exception):
+    """The child gave no reply: `how` is "timed out" or "died", the text a sentence about it.
+
+    printed and line: what it had printed, and where it was, where it failed before there was a Child to ask.
+    """
+
+    def __init__(self, how, text):
+        super().__init__(text)
+        self.how, self.printed, self.line = how, "", None
+
+
+class WorkerBroken(Exception):
+    """The child could not even start its own part: a fault of the grader or of the machine, never of a student."""
+
+
+class Child:
+    """A process of a device; ask it with `call`, and close it with the `with` statement.
+
+    setup: what it begins with: of a recorder its module, by "module". submission: the folder that it sees.
+    folder: files put there are in the child's current folder when it gets the next request.
+    After start, `loading` is None where the module was loaded, else the reply that says why it was not.
+    Raises WorkerBroken when the grader's own part fails, ChildFailed when the module hangs or dies while it loads.
+    """
+
+    def __init__(self, device, load_seconds, submission=None, **setup):
+        self.module, self.submission = Path(setup.get("module", "")), submission
+        self.nursery, self.house, self.pid, self.pending = None, None, None, bytearray()
+        their_input, self.requests = os.pipe()
+        printed, their_output = os.pipe()
+        self.channel, their_channel = os.pipe()
+        theirs = [their_input, their_output, their_channel]
+        setup |= {"device": device, "sys_path": outside_paths(), "submission": submission and str(submission)}
+        try:
+            self.start(setup, theirs)
+        except (NurseryFailed, OSError) as failure:
+            for descriptor in (self.requests, printed, self.channel):
+                os.close(descriptor)
+            raise WorkerBroken(str(failure)) from None
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        self.output = Output(os.fdopen(printed, "rb", buffering=0))
+        LIVE.add(self)
+        try:
+            reply = self._receive(load_seconds)
+            self.loading = None if reply["status"] == "loaded" else reply
+        except ChildFailed as failure:
+            failure.line = self.where(self.module.name) if failure.how == "timed out" else None
+            failure.printed = self.output.take()
+            self.close()
+            raise
+
+    def start(self, setup, descriptors):
+        """Have the child forked; where an earlier child of the submission broke the warm process, by a new one."""
+        for attempt in range(2):
+            self.nursery = nursery(setup["device"], self.submission)
+            self.house = self.nursery.house
+            used = self.house.forked
+            try:
+                self.scratch = self.house.folder()
+                self.folder = Path(tempfile.mkdtemp(dir=self.house.room))
+                self.pid = self.nursery.fork(setup | {"folder": str(self.scratch)}, descriptors)
+                return
+            except (NurseryFailed, OSError):
+                self.house.close()
+                if attempt or not used:
+                    raise
+
+    def call(self, request, seconds):
+        """The reply to one request; raises ChildFailed when none comes within `seconds` or the child dies."""
+        for file in self.folder.iterdir():  # moved there: written in place, a link of theirs would lead us elsewhere
+            file.chmod(0o644)
+            with contextlib.suppress(OSError):  # they removed the folder: the worker will say so
+                os.replace(file, self.scratch / file.name)
+        self._send(**request)
+        return self._receive(seconds)
+
+    def _send(self, **message):
+        with contextlib.suppress(BrokenPipeError):  # a dead child is noticed when its reply is awaited
+            data = json.dumps(message).encode() + b"\n"
+            while data:
+                data = data[os.write(self.requests, data) :]
+
+    def _receive(self, seconds):
+        deadline, looked = time.monotonic() + seconds, time.monotonic()
+        while b"\n" not in self.pending[-READ_BYTES:]:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ChildFailed("timed out", f"no result within {round(seconds, 1):g} s")
+            if time.monotonic() > looked + LOOK_SECONDS:
+                looked = time.monotonic()
+                self._look_at_folder()
+            if not select.select([self.channel], [], [], min(left, LOOK_SECONDS))[0]:
+                continue
+            chunk = os.read(self.channel, READ_BYTES)
+            if not chunk:
+                raise ChildFailed("died", self._how_it_ended())
+            self.pending += chunk
+            if len(self.pending) > REPLY_BYTES:
+                raise ChildFailed("died", NO_REPLY)
+        line, _, rest = bytes(self.pending).partition(b"\n")
+        self.pending = bytearray(rest)
+        return self._read(line)
+
+    def _read(self, line):
+        with contextlib.suppress(ValueError, RecursionError):
+            reply = json.loads(line)
+            if isinstance(reply, dict) and isinstance(reply.get("status"), str):
+                return reply
+        raise ChildFailed("died", NO_REPLY)
+
+    def _look_at_folder(self):
+        """Raise ChildFailed where the submission fills the disk."""
+        if written(self.house.scratch) > FOLDER_BYTES:
+            raise ChildFailed("died", f"it wrote more than {FOLDER_BYTES >> 30} GiB of files")
+
+    def _how_it_ended(self):
+        status = None
+        try:
+            for _ in range(50):
+                status = self.nursery.how_it_ended(self.pid)
+                if status is not None:
+                    break
+                time.sleep(0.02)
+        except NurseryFailed:  # which runs nothing but children of this submission
+            taken = self.house.group.memory_kills()
+            self.house.close()
+            return TOO_MUCH.format(self.memory()) if taken else "it brought down the process that watches over it"
+        if status is None:
+            return "the process closed its channel to the grader"
+        if status == -signal.SIGKILL and self.house.group.memory_kills():
+            return TOO_MUCH.format(self.memory())
+        if status < 0:
+            return f"the process was killed by {signal.Signals(-status).name}"
+        return f"the process ended itself with exit status {status}"
+
+    def memory(self):
+        """GiB that the submission may take."""
+        return house.MEMORY[self.house.kind] >> 30
+
+    def programs(self):
+        """Names of the programs that run for this child now, itself among them."""
+        with contextlib.suppress(NurseryFailed):
+            return self.nursery.programs(self.pid)
+        return []
+
+    def returned(self, name, most, size=None):
+        """The file that the child wrote beside its reply, moved out of its reach; raises ChildFailed without one.
+
+        most: bytes; size: exactly so many. A link or a device there would have us read what the child may not.
+        """
+        kept = self.house.room / f"{self.scratch.name}-{name}"
+        try:
+            os.replace(self.scratch / name, kept)
+            found = kept.stat().st_size
+            if kept.is_symlink() or not kept.is_file() or found > most or size not in (None, found):
+                raise OSError
+        except OSError:
+            raise ChildFailed("died", f"its process left no file {name}, or another one") from None
+        return kept
+
+    def where(self, module):
+        """The innermost line of the file `module` that runs now, or None; what it had printed stays in `output`."""
+        with contextlib.suppress(NurseryFailed):
+            self.nursery.signal(self.pid, signal.SIGUSR1)
+            time.sleep(0.3)
+        with self.output.lock:
+            printed = self.output.kept.decode(errors="replace")
+            start = printed.find("Current thread ")
+            start = start if start >= 0 else printed.rfind("Thread ")
+            if start >= 0:
+                self.output.kept = printed[:start].encode()
+        name = re.escape(module)
+        found = re.search(rf'{name}", line (\d+)', printed[start:]) if start >= 0 else None
+        return int(found.group(1)) if found else None
+
+    def close(self):
+        """Kill the child and all that came of it, and remove the scratch folder."""
+        if self not in LIVE:
+            return
+        LIVE.discard(self)
+        self.nursery.end(self.pid)
+        self.output.stop()
+        os.close(self.requests)
+        os.close(self.channel)
+        with contextlib.suppress(RecursionError):
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+
+def close_all():
+    """Close every child that is still alive."""
+    for child in list(LIVE):
+        child.close()
+
+
+class Output:
+    """Drains what the child prints, so that a flood neither blocks it nor fills memory, and keeps the beginning."""
+
+    def __init__(self, stream):
+        self.stream, self.kept, self.dropped, self.lock = stream, b"", 0, threading.Lock()
+        self.thread = threading.Thread(target=self._drain, daemon=True)
+        self.thread.start()
+
+    def _drain(self):
+        while chunk := self.stream.read(1 << 16):
+            with self.lock:
+                room = max(0, PRINTED_LIMIT - len(self.kept))
+                self.kept += chunk[:room]
+                self.dropped += len(chunk[room:])
+
+    def take(self):
+        """What was printed since the last call, cut at a sensible length."""
+        time.sleep(0.005)  # what the child flushed before its reply may still be in the pipe
+        with self.lock:
+            text, dropped = self.kept.decode(errors="replace"), self.dropped
+            self.kept, self.dropped = b"", 0
+        return of_the_module(text).rstrip() + (f"\n[... {dropped} more bytes not shown]" if dropped else "")
+
+    def stop(self):
+        """Stop reading; a descendant that left the process group may hold the pipe open, and is not waited for."""
+        self.thread.join(timeout=1)
+        if not self.thread.is_alive():
+            self.stream.close()
+
+
+def of_the_module(text):
+    """What a crash printed without what is not the module's: addresses, which differ each time, and the worker's calls.
+
+    A dump that was cut short stays as it is from there on.
+    """
+
+    def calls(found):
+        above, _, _ = found[1].partition(f'  File "{house.ROOMS}')
+        return f"Most recent call first:\n{above}"
+
+    return LOADED.sub("\n", CALLS.sub(calls, text))
+
+
+def written(folder):
+    """Bytes of all files below this folder, as far as they can be seen."""
+    total, folders = 0, [folder]
+    while folders:
+        try:
+            entries = list(os.scandir(folders.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                total += entry.stat(follow_symlinks=False).st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+    return total

@@ -1,0 +1,115 @@
+"""A kernel as plain data: its text, where it lies, and what it uses from outside."""
+
+import ast
+import functools
+import inspect
+import os
+import textwrap
+import types
+
+import triton.language as tl
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
+
+
+def is_kernel(value):
+    return isinstance(value, InterpretedFunction | JITFunction)
+
+
+class Sources:
+    """Numbers kernels in the program of a recorder, each with the functions that it calls."""
+
+    def __init__(self, recorder):
+        self.recorder, self.numbers = recorder, {}
+
+    def number(self, kernel):
+        """The number of a kernel; it is read anew at each launch, since what it uses may have changed."""
+        return self.add(kernel, {})
+
+    def add(self, kernel, open_ones):
+        function = kernel.fn
+        if function in open_ones:
+            raise self.recorder_error(f"the kernel {function.__name__} calls itself: Triton has no recursion")
+        entry = dict(described(function))
+        entry |= {
+            "gluon": type(kernel).__name__ == "GluonJITFunction",
+            "unspecialized": [str(name) for name in getattr(kernel, "do_not_specialize", None) or ()],
+            "noinline": bool(getattr(kernel, "noinline", False)), "uses": {},
+        }  # fmt: skip
+        for name, value in used(function, entry["source"]).items():
+            entry["uses"][name] = self.outside(value, open_ones | {function: True})
+        key = repr(entry)
+        if key not in self.numbers:
+            self.numbers[key] = len(self.recorder.kernels)
+            self.recorder.kernels.append(entry)
+        return self.numbers[key]
+
+    def recorder_error(self, text):
+        from record import CannotRecord
+
+        return CannotRecord(text, self.recorder.line())
+
+    def outside(self, value, open_ones):
+        """What a name of the kernel's text means, as plain data."""
+        if is_kernel(value):
+            return {"kernel": self.add(value, open_ones)}
+        if isinstance(value, types.ModuleType):
+            return {"module": value.__name__}
+        if isinstance(value, tl.constexpr):
+            return {"constexpr": self.outside(value.value, open_ones)}
+        if isinstance(value, tl.dtype) and not isinstance(value, tl.pointer_type | tl.block_type):
+            return {"triton_dtype": value.name}
+        if isinstance(value, tuple | list):
+            return {"values": [self.outside(inner, open_ones) for inner in value]}
+        module = getattr(value, "__module__", None) or ""
+        if callable(value) and module.startswith(("triton.language", "triton.experimental.gluon.language")):
+            return {"function": [module, getattr(value, "__name__", "")]}
+        if value is None or isinstance(value, bool | int | float | str):
+            return {"value": self.recorder.plain(value)}
+        return {"opaque": type(value).__name__}
+
+
+@functools.cache
+def described(function):
+    """The text from its `def` on, and its place."""
+    lines, start = inspect.getsourcelines(function)
+    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    first = tree.lineno - 1  # the decorators stand above it
+    constexprs = [p.name for p in signature(function).parameters.values() if "constexpr" in str(p.annotation)]
+    return {
+        "name": function.__name__, "file": os.path.basename(function.__code__.co_filename), "line": start + first,
+        "source": textwrap.dedent("".join(lines[first:])), "constexprs": constexprs,
+    }  # fmt: skip
+
+
+signature = functools.cache(inspect.signature)
+
+
+@functools.cache
+def names_used(source):
+    """Names that a function's text has from outside."""
+    tree = ast.parse(source)
+    annotations = {id(n) for a in ast.walk(tree) if isinstance(a, ast.arg) and a.annotation for n in ast.walk(a)}
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in annotations]
+    own = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    own |= {node.id for node in nodes if not isinstance(node.ctx, ast.Load)}
+    return sorted({node.id for node in nodes} - own)
+
+
+def used(function, source):
+    """{name: value} of what the text uses from outside, closures included; what is nowhere is left out."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    closure = {name: cell.cell_contents for name, cell in cells}
+    scope = {**function.__globals__, **closure}
+    return {name: scope[name] for name in names_used(source) if name in scope}
+
+
+def expressions(call_text):
+    """{position or name: text} of the arguments in the text of a launch, `kernel[grid](a, b, C=c)`."""
+    found = {}
+    for node in ast.walk(ast.parse(call_text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
+            found = {i: ast.unparse(argument) for i, argument in enumerate(node.args)}
+            found |= {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg}
+            break
+    return found

@@ -1,0 +1,101 @@
+"""In the runner: what a program allocates is poisoned, fenced and counted."""
+
+import contextlib
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+GUARD = 1 << 17  # bytes on each side: one tile of 128 rows of 256 float32
+POISON = 0xFF  # as bytes: NaN in every float dtype, and no NaN that arithmetic makes
+INPUT_POISON = 0x7F  # around inputs: NaN in float16, huge in the others; copied over POISON it would show
+
+FENCED = {}  # address of a storage with fences -> a weak reference to it; a submission may keep one for later calls
+UNWRITTEN = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+WRITTEN = {"zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full"}
+
+
+def fenced(shape, strides, dtype, device, poison=POISON):
+    """An uninitialised tensor of that shape and strides amid poison; returns (buffer of bytes, tensor)."""
+    itemsize = torch.empty(0, dtype=dtype).element_size()
+    extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    size = -(-extent * itemsize // 16) * 16
+    buffer = torch.full((2 * GUARD + size,), poison, dtype=torch.uint8, device=device)
+    FENCED[buffer.data_ptr()] = StorageWeakRef(buffer.untyped_storage())
+    return buffer, buffer.view(dtype).as_strided(shape, strides, GUARD // itemsize)
+
+
+def fence_is_whole(buffer, extent_bytes):
+    """True while the poison before and after the tensor's bytes is what it was."""
+    return bool((buffer[:GUARD] == POISON).all() and (buffer[GUARD + extent_bytes :] == POISON).all())
+
+
+class Allocations(TorchDispatchMode):
+    """While active: new tensors lie between fences, uninitialised ones are poisoned, and sizes are recorded.
+
+    largest: elements of the largest tensor made. peak: elements alive at once, at most. given: tensors that were there
+    before; they and their views are not counted.
+    """
+
+    def __init__(self, count=False, given=()):
+        super().__init__()
+        self.count, self.buffers, self.alive = count, [], {}
+        self.given = {tensor.untyped_storage().data_ptr() for tensor in given}
+        self.largest = self.peak = 0
+        for address in [address for address, storage in FENCED.items() if storage.expired()]:
+            del FENCED[address]
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # PyTorch's own way imports torch.compile, a second's worth, at the first operation
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        if (name in UNWRITTEN or name in WRITTEN) and isinstance(out, torch.Tensor) and can_be_fenced(out):
+            out = self.fence(out, keep_values=name in WRITTEN)
+        if self.count:
+            self.record(out)
+        return out
+
+    def fence(self, made, keep_values):
+        buffer, tensor = fenced(made.shape, made.stride(), made.dtype, made.device)
+        if keep_values:
+            tensor.copy_(made)
+        extent = 1 + sum((n - 1) * s for n, s in zip(made.shape, made.stride(), strict=True))
+        self.buffers.append((buffer, extent * made.element_size(), tuple(made.shape)))
+        return tensor
+
+    def record(self, out):
+        """Count what `out` holds: a storage is counted once and until it is freed."""
+        for tensor in tree_iter(out):
+            if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
+                storage = tensor.untyped_storage()
+                if storage.data_ptr() in self.given:
+                    continue
+                fenced = FENCED.get(storage.data_ptr())
+                fences = 2 * GUARD if fenced and not fenced.expired() else 0
+                elements = (storage.nbytes() - fences) // tensor.element_size()
+                self.alive[storage.data_ptr()] = (StorageWeakRef(storage), elements)
+                self.largest = max(self.largest, elements)
+        self.alive = {at: entry for at, entry in self.alive.items() if not entry[0].expired()}
+        self.peak = max(self.peak, sum(elements for _, elements in self.alive.values()))
+
+    @contextlib.contextmanager
+    def paused(self):
+        """Count nothing meanwhile."""
+        counted, self.count = self.count, False
+        try:
+            yield
+        finally:
+            self.count = counted
+
+    def broken_fences(self):
+        """The shapes of the tensors around which something was overwritten."""
+        return [list(shape) for buffer, size, shape in self.buffers if not fence_is_whole(buffer, size)]
+
+
+def can_be_fenced(tensor):
+    """Dense memory of a real size: meta tensors, sparse ones, empty ones and giants are left alone."""
+    return tensor.layout == torch.strided and tensor.device.type in ("cpu", "cuda") and tensor.numel() > 0

@@ -1,0 +1,190 @@
+"""In the runner: kernels made of checked text alone, to be interpreted or compiled."""
+
+import ast
+import builtins
+import linecache
+import types
+
+import triton
+import triton.language as tl
+from kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, Refused, check
+from triton.runtime import interpreter
+from values import plain, triton_dtype
+
+KNOWN = {
+    name: getattr(builtins, name)
+    for name in ("range", "min", "max", "len", "float", "int", "isinstance", "print", "list", "tuple", "hasattr")
+}
+
+
+class Missing:
+    """What stands for a name that no kernel can use: it says so when it is called or taken apart."""
+
+    def __init__(self, sentence):
+        self.__dict__["sentence"] = sentence
+
+    def __call__(self, *args, **kwargs):
+        raise Refused(self.sentence)
+
+    def __getattr__(self, name):
+        raise Refused(self.sentence)
+
+
+def of_python():
+    """Python's own names inside a kernel."""
+    from faithful_blocks import INSTEAD
+
+    instead = {name: f": use {word}" for name, word in INSTEAD.items()}
+    missing = {
+        name: Missing(f"Python's `{name}` does not exist inside a kernel{instead.get(name, '')}")
+        for name, value in vars(builtins).items()
+        if name[0] != "_" and isinstance(value, types.BuiltinFunctionType | type)
+    }  # fmt: skip
+    return missing | KNOWN
+
+
+class Kernels:
+    """The kernels of a program, each made once. interpreted: for the interpreter, else for the compiler."""
+
+    def __init__(self, program, interpreted):
+        self.texts, self.interpreted, self.made = program["kernels"], interpreted, {}
+        self.trees, self.python = {}, of_python()
+
+    def check(self):
+        """Check every text, also of those that are never launched; raises Refused."""
+        for i, kernel in enumerate(self.texts):
+            self.trees[i] = check(kernel)
+        self.show_lines()
+
+    def show_lines(self):
+        """Let tracebacks find the submission's lines, as far as kernels reach."""
+        files = {}
+        for kernel in self.texts:
+            lines = files.setdefault(kernel["file"], {})
+            for i, text in enumerate(kernel["source"].splitlines()):
+                lines[kernel["line"] + i] = text
+        for name, lines in files.items():
+            known = [lines.get(i + 1, "") + "\n" for i in range(max(lines))]
+            linecache.cache[name] = len(known), None, known, name
+
+    def __getitem__(self, number):
+        if number not in self.made:
+            self.made[number] = self.make(number)
+        return self.made[number]
+
+    def make(self, number):
+        kernel = self.texts[number]
+        if self.interpreted and kernel["gluon"]:
+            raise Refused("Triton's interpreter runs no Gluon: this kernel needs a GPU", kernel["line"])
+        space = {name: self.outside(used) for name, used in kernel["uses"].items()}
+        space |= {"__name__": "submission", "__builtins__": self.python, "_grader_tl": tl}
+        return self.for_interpreter(number, space) if self.interpreted else self.for_compiler(number, space)
+
+    def outside(self, used):
+        """The value that a name of a kernel's text means."""
+        ((kind, value),) = used.items()
+        if kind == "kernel":
+            return self[value]
+        if kind == "module":
+            return module_named(value)
+        if kind == "function":
+            return function_named(*value)
+        if kind == "constexpr":
+            return tl.constexpr(self.outside(value))
+        if kind == "values":
+            return tuple(self.outside(inner) for inner in value)
+        if kind == "triton_dtype":
+            return triton_dtype(value)
+        if kind == "opaque":
+            return Missing(f"a kernel can call @triton.jit functions and triton.language, not a Python {value}")
+        if kind == "value":
+            return plain(value)
+        raise Refused("a kernel uses a value from outside that is no constant")
+
+    def for_interpreter(self, number, space):
+        """The checked tree, rewritten as Triton's interpreter rewrites kernels; no text is parsed again."""
+        kernel, tree = self.texts[number], self.trees[number]
+        imported = {
+            n: u["function"][1] for n, u in kernel["uses"].items() if "function" in u and hasattr(tl, u["function"][1])
+        }
+        rewritten = interpreter.FunctionRewriter.ast_transformer.visit(Patched(imported).visit(tree))
+        space["interpreter_semantic"] = interpreter.interpreter_semantic
+        space |= {name: value for name, value in vars(interpreter).items() if name.startswith("_grader_")}
+        exec(compile(ast.fix_missing_locations(rewritten), kernel["file"], "exec"), space)
+        function = space[kernel["name"]]
+        function.__annotations__ = dict.fromkeys(kernel["constexprs"], "tl.constexpr")
+        made = interpreter.InterpretedFunction(function)
+        made.rewritten_fn[function] = function
+        return made
+
+    def for_compiler(self, number, space):
+        """A JITFunction of the checked text: what Triton will parse is compared with the tree that was checked."""
+        kernel = self.texts[number]
+        name = f"{number}/{kernel['file']}"  # each kernel's own: its text begins where it began
+        text = "\n" * (kernel["line"] - 1) + kernel["source"]
+        linecache.cache[name] = len(text), None, text.splitlines(True), name
+        bare = f"def {kernel['name']}({ast.unparse(self.trees[number].body[0].args)}):\n    pass\n"
+        exec(compile("\n" * (kernel["line"] - 1) + bare, name, "exec"), space)
+        function = space[kernel["name"]]
+        function.__annotations__ = dict.fromkeys(kernel["constexprs"], "tl.constexpr")
+        made = decorator(kernel)(function)
+        parsed = made.parse().body[0]
+        parsed.decorator_list, parsed.returns = [], None
+        for node in ast.walk(parsed):
+            if isinstance(node, ast.arg):
+                node.annotation = None
+        if ast.dump(parsed) != ast.dump(self.trees[number].body[0]):
+            raise Refused("a kernel's text is not what Triton reads of it: has it a `def` in a text?", kernel["line"])
+        return made
+
+
+def decorator(kernel):
+    if kernel["gluon"]:
+        from triton.experimental import gluon
+
+        return gluon.jit
+    return lambda function: triton.jit(
+        function, do_not_specialize=kernel["unspecialized"] or None, noinline=kernel["noinline"] or None
+    )
+
+
+class Patched(ast.NodeTransformer):
+    """Names bound by `from triton.language import exp2` become attributes of it: the interpreter patches that alone."""
+
+    def __init__(self, imported):
+        self.imported = imported
+
+    def visit_Name(self, node):
+        if node.id not in self.imported or not isinstance(node.ctx, ast.Load):
+            return node
+        return ast.copy_location(
+            ast.Attribute(ast.Name("_grader_tl", ast.Load()), self.imported[node.id], ast.Load()), node
+        )
+
+
+def module_named(name):
+    if name.endswith("libdevice"):
+        from triton.language.extra import libdevice
+
+        return libdevice
+    if name.startswith(GLUON):
+        import importlib
+
+        return importlib.import_module(name)
+    known = {
+        "triton": triton, "triton.language": tl, "triton.language.core": tl, "triton.language.math": tl.math,
+        "math": __import__("math"), "triton.language.extra": tl.extra,
+    }  # fmt: skip
+    return known.get(name) or Missing(f"the module {name} does not exist inside a kernel")
+
+
+def function_named(module, name):
+    """A function of Triton's language that was imported by name."""
+    if module.startswith(GLUON) and name and name[0] != "_":
+        return getattr(module_named(module), name, None) or Missing(f"{name} does not exist inside a kernel")
+    if "libdevice" in module and name in LIBDEVICE:
+        return getattr(module_named("libdevice"), name)
+    for allowed, owner in ((LANGUAGE, tl), (MATH, tl.math)):
+        if name in allowed:
+            return getattr(owner, name)
+    return Missing(f"{name} does not exist inside a kernel")

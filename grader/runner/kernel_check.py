@@ -1,0 +1,143 @@
+"""In the runner: is a kernel's text what Triton's compiler takes? Nothing else of a submission runs in this process.
+
+What is allowed is a list: kinds of syntax, names of the language, attributes of its values. Text is compared as a tree,
+and that tree is what is executed.
+"""
+
+import ast
+
+import triton.language as tl
+from operations import names
+
+SYNTAX = (
+    ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For,
+    ast.While, ast.If, ast.Expr, ast.Pass, ast.Break, ast.Continue, ast.Assert, ast.BoolOp, ast.BinOp, ast.UnaryOp,
+    ast.Compare, ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.List,
+    ast.Constant, ast.IfExp, ast.JoinedStr, ast.FormattedValue, ast.Starred, ast.ListComp, ast.comprehension,
+    ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
+)  # fmt: skip
+NOT_FOR_KERNELS = {
+    "core", "math", "extra", "standard", "random", "semantic", "tensor", "inline_asm_elementwise", "map_elementwise",
+    "condition", "str_to_ty", "target_info", "builtin", "ir", "inspect", "triton", "TypeVar", "Any", "wraps",
+    "List", "T",
+}  # fmt: skip
+LANGUAGE = {name for name in (*tl.__all__, "cdiv", "squeeze", "unsqueeze", "ravel") if hasattr(tl, name)}
+LANGUAGE = LANGUAGE - NOT_FOR_KERNELS | {"tensor", "to_tensor"}
+MATH = {name for name in dir(tl.math) if name[0] != "_"} - NOT_FOR_KERNELS
+LIBDEVICE = names(
+    "exp exp2 exp10 fast_expf fast_exp2f log log2 log10 fast_logf fast_log2f rsqrt sqrt fma pow tanh abs ceil floor "
+    "div_rn fast_dividef ffs isnan isinf rint round trunc"
+)
+MODULES = {
+    "triton.language": LANGUAGE, "triton.language.core": LANGUAGE, "triton.language.math": MATH,
+    "triton": {"cdiv", "next_power_of_2"}, "math": {"pi", "e", "inf", "log2", "log", "sqrt", "exp", "ceil", "floor"},
+    "libdevice": LIBDEVICE, "triton.language.extra": set(), "triton.language.extra.cuda": {"gdc_wait"},
+}  # fmt: skip
+ATTRIBUTES = {name for name in dir(tl.tensor) if name[0] != "_"} | names(
+    "dtype shape type element_ty scalar value values numel primitive_bitwidth load store gather scatter is_floating "
+    "is_fp16 is_bf16 is_fp32 is_fp64 is_fp8 is_int is_int32 is_int64 is_ptr is_block block_shape strides itemsize "
+    "is_int_unsigned is_int_signed int_bitwidth is_standard_floating"
+)
+GLUON = "triton.experimental.gluon.language"
+
+
+class Refused(Exception):
+    """Triton's compiler would not take this; the text says what, line: where in the submission's file."""
+
+    def __init__(self, text, line=None):
+        super().__init__(text)
+        self.line = line
+
+
+def check(kernel):
+    """The syntax tree of a kernel's text, decorators and annotations gone; raises Refused."""
+    try:
+        tree = ast.parse("\n" * (kernel["line"] - 1) + kernel["source"])
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise Refused("a kernel's text is no function", kernel["line"]) from None
+    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef) or tree.body[0].name != kernel["name"]:
+        raise Refused("a kernel's text is no single function", kernel["line"])
+    function = tree.body[0]
+    function.decorator_list, function.returns = [], None
+    for node in ast.walk(function):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+    if function.args.vararg or function.args.kwarg or function.args.kwonlyargs or function.args.posonlyargs:
+        raise Refused("a kernel's parameters are plain names: no * and no **", function.lineno)
+    Check(kernel, function).all()
+    return tree
+
+
+class Check:
+    """Walks over one function."""
+
+    def __init__(self, kernel, function):
+        self.kernel, self.function, self.judged = kernel, function, set()
+        self.own = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+        stored = (n for n in ast.walk(function) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
+        self.own |= {node.id for node in stored}
+
+    def all(self):
+        for node in ast.walk(self.function):
+            line = getattr(node, "lineno", self.function.lineno)
+            nested = isinstance(node, ast.FunctionDef) and node is not self.function
+            if nested or not isinstance(node, SYNTAX):
+                raise Refused(f"`{WORDS.get(type(node), type(node).__name__)}` does not exist inside a kernel", line)
+            if isinstance(node, ast.Attribute) and id(node) not in self.judged:
+                self.attributes(node, line)
+            if isinstance(node, ast.Name) and id(node) not in self.judged:
+                self.name(node, line)
+            if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name | ast.Attribute):
+                raise Refused("a kernel calls functions by their names", line)
+
+    def module_of(self, name):
+        """The module that a name of the text means, or None."""
+        used = self.kernel["uses"].get(name, {})
+        return used["module"] if name not in self.own and "module" in used else None
+
+    def attributes(self, node, line):
+        """`tl.math.exp2`, `O.dtype.element_ty`: modules first, each with a list of its own, then values."""
+        chain, base = [node], node.value
+        while isinstance(base, ast.Attribute):
+            chain, base = [base, *chain], base.value
+        self.judged |= {id(link) for link in chain}
+        module = self.module_of(base.id) if isinstance(base, ast.Name) else None
+        if module:
+            self.judged.add(id(base))
+            chain = self.in_module(module, chain, line)
+        for link in chain:
+            if link.attr not in ATTRIBUTES and not (self.kernel["gluon"] and link.attr[0] != "_"):
+                raise Refused(f"`.{link.attr}` is no attribute that a kernel has", line)
+            if not isinstance(link.ctx, ast.Load):
+                raise Refused(f"a kernel cannot assign to `.{link.attr}`", line)
+
+    def in_module(self, module, chain, line):
+        """What is left of the chain behind the modules."""
+        while chain and known_module(f"{module}.{chain[0].attr}"):
+            module, chain = f"{module}.{chain[0].attr}", chain[1:]
+        name = chain[0].attr if chain else ""
+        if module.startswith(GLUON) and self.kernel["gluon"] and name and name[0] != "_":
+            return chain[1:]
+        short = "libdevice" if module.endswith("libdevice") else module
+        if name not in MODULES.get(short, ()):
+            raise Refused(f"`{module}.{name}` does not exist inside a kernel", line)
+        return chain[1:]
+
+    def name(self, node, line):
+        if node.id.startswith("__") or node.id.startswith("_grader") or node.id == "interpreter_semantic":
+            raise Refused(f"`{node.id}` is no name for a kernel", line)
+        if self.module_of(node.id):
+            raise Refused(f"`{node.id}` is a module: a kernel can use what is in it, not the module", line)
+
+
+def known_module(name):
+    return name in MODULES or name.endswith(".libdevice") or name.startswith(GLUON)
+
+
+WORDS = {
+    ast.Lambda: "lambda", ast.FunctionDef: "def", ast.ClassDef: "class", ast.Try: "try", ast.With: "with",
+    ast.Import: "import", ast.ImportFrom: "import", ast.Global: "global", ast.Nonlocal: "nonlocal",
+    ast.NamedExpr: ":=", ast.Dict: "a dictionary", ast.Set: "a set", ast.Yield: "yield", ast.Await: "await",
+    ast.DictComp: "a comprehension", ast.SetComp: "a comprehension", ast.GeneratorExp: "a generator",
+    ast.Raise: "raise", ast.Delete: "del",
+}  # fmt: skip

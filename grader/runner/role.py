@@ -1,0 +1,311 @@
+"""What the worker process does as a runner: executes programs of submissions, and never imports one.
+
+What it measures and computes is believed, so it is confined like a recorder and knows no answer.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+
+GAVE_UP = 1 << 28  # bytes of a program
+
+
+@dataclass
+class Runner:
+    """What one child keeps between requests. kernels: by their text, since cases of a problem share them."""
+
+    setup: dict
+    kernels: dict = field(default_factory=dict)
+    timed: object = None
+
+    def kernels_of(self, program):
+        from build import Kernels
+
+        key = json.dumps(program["kernels"])
+        if key not in self.kernels:
+            made = Kernels(program, self.setup["device"] == "cpu")
+            made.check()
+            self.kernels[key] = made
+        return self.kernels[key]
+
+
+def get_ready(device):
+    """Import what the device needs."""
+    if device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
+    import numpy
+    import torch
+
+    numpy.seterr(all="ignore")  # a kernel's own NaN is judged; numpy's warnings about it are noise
+    torch.set_num_threads(1)
+    import importlib.util
+
+    import allocations  # noqa: F401
+    import outputs  # noqa: F401
+
+    if not importlib.util.find_spec("triton"):
+        return
+    import replay  # noqa: F401
+    import spans  # noqa: F401
+    import triton.language
+
+    if device == "cpu":
+        import canary
+        import faithful
+        import without_gpu
+
+        without_gpu.index_with_scalars()
+        faithful.enable()
+        if fault := canary.check():
+            raise RuntimeError(fault)
+    if device == "compile":
+        import compiler  # noqa: F401
+    if device == "cuda":  # a wrapper's own allocator is not part of a program
+        import triton
+
+        triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+
+
+def begin(setup):
+    if setup["device"] == "compile":
+        import compiler
+
+        compiler.get_ready(setup["folder"])
+    return Runner(setup)
+
+
+def describe(error, setup):
+    """An exception that is not a step's: the program's own fault, where it is none, or ours."""
+    nothing = {"line": None, "source": "", "todo": None, "unfinished": False, "bad_module": False}
+    return {"exception": type(error).__name__, "text": f"the program could not be run: {error}"[:2000]} | nothing
+
+
+# Jobs ----------------------------------------------------------------------------------------------------------------
+
+
+def answering(job):
+    """The job, such that what a program does wrong is told as its own: {"status": "refused", "raised" ...}."""
+
+    def answered(runner, request):
+        from kernel_check import Refused
+        from program import Malformed, read
+        from replay import LaunchRaised, StepRaised
+
+        with open("program.json", "rb") as file:
+            data = file.read(GAVE_UP)
+        try:
+            program = read(data)
+            if reply := not_allowed(program, request):
+                return reply
+            return job(runner, request, program)
+        except Malformed as error:
+            return {"status": "malformed", "text": str(error)}
+        except Refused as error:
+            return {"status": "refused", "text": str(error), "line": error.line}
+        except LaunchRaised as error:
+            told = raised(error.__cause__, program, request)
+            told["line"] = told["line"] or error.line
+            return {"status": "raised", **told, "launch": error.number}
+        except StepRaised as error:
+            told = raised(error.__cause__, program, request)
+            return {"status": "raised", **told, "line": error.line}
+
+    return answered
+
+
+def not_allowed(program, request):
+    from operations import forbidden
+
+    for kernel in program["kernels"]:
+        if not stands_there(kernel, request["texts"]):
+            return {"status": "another text", "kernel": kernel["name"], "line": kernel["line"]}
+    step = forbidden(program, request["problem"])
+    if step is None:
+        return None
+    name = step["op"] if step["namespace"] == "aten" else f"{step['namespace']}.{step['op']}"
+    return {"status": "not allowed", "operation": name, "line": step["line"]}
+
+
+def stands_there(kernel, texts):
+    """True where a kernel's text is what the submission's file has at its line."""
+    lines = texts.get(kernel["file"], "").splitlines()[kernel["line"] - 1 :]
+    wanted = kernel["source"].splitlines()
+    indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
+    there = [line[indent:] if not line[:indent].strip() else line for line in lines[: len(wanted)]]
+    return [line.rstrip() for line in there] == [line.rstrip() for line in wanted]
+
+
+def raised(error, program, request):
+    """What a step raised, with the line of the kernel where there is one."""
+    from errors import describe
+
+    code = "\n".join(kernel["source"] for kernel in program["kernels"])
+    told = describe(error, request["module"], code)
+    told["kind"] = "resources" if type(error).__name__ == "OutOfResources" else "other"
+    if told["kind"] == "resources":
+        told |= {"needed": error.required, "limit": error.limit, "what": error.name}
+    return told
+
+
+def run(runner, request, program):
+    """Run the program on the inputs; what came back is described, its bytes stand in outputs.bin."""
+    import outputs
+    import torch
+    from allocations import INPUT_POISON, Allocations
+    from operations import depends_on_a_launch, volume
+    from replay import Replay, place_inputs
+
+    device = "cuda" if runner.setup["device"] == "cuda" else "cpu"
+    kernels = runner.kernels_of(program)
+    with open("inputs.bin", "rb") as file:
+        data = bytearray(file.read())
+    places, bases, tensors = place_inputs(request["inputs"], data, device, INPUT_POISON)
+    watch = Allocations(request["count"], tensors.values())
+    looking, trace, observer = contextlib.ExitStack(), None, None
+    if request["trace"]:
+        from trace import Trace
+
+        bits = Bits(request, tensors)
+        others = [base for name, base in bases.items() if name not in ("q", "k", "v")]
+        trace = Trace({role: tensors[role] for role in "qkv"}, watch, request["module"], bits.watchers, others)
+        observer = trace.origins
+    choose = tune if device == "cuda" else lambda choices, run: request["choice"] % len(choices)
+    replay = Replay(program, kernels, device, launch, choose, observer)
+    started = time.perf_counter()
+    with torch.no_grad(), watch, trace or looking:
+        returned = replay.run(places)
+    if device == "cuda":
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - started
+    reply = {
+        "status": "returned", "seconds": seconds, "several": program["several"],
+        "outputs": outputs.write(returned, device), "changed": changed(bases, data),
+        "broken_fences": watch.broken_fences(), "largest": watch.largest, "peak": watch.peak,
+        "trace": trace.report() if trace else None, "volume": volume(program),
+        "launched": depends_on_a_launch(program), "kernels": used_kernels(program),
+        "unseen": unseen(program),
+    }  # fmt: skip
+    if trace:
+        reply |= bits.report()
+    if request.get("spans"):
+        with torch.no_grad():
+            make = lambda observer: Replay(program, kernels, device, launch, observer=observer)  # noqa: E731
+            reply["keys_of_a_row"] = sys.modules["spans"].most_keys(make, places, tensors)
+    return reply
+
+
+def changed(bases, data):
+    """Names of the inputs that are not what they were."""
+    import outputs
+
+    names, start = [], 0
+    for name, base in bases.items():
+        now = outputs.raw_bytes(base)
+        if now != data[start : start + len(now)]:
+            names.append(name)
+        start += len(now)
+    return names
+
+
+def launch(kernel, grid, args, options):
+    """Run one kernel: in the interpreter its options mean nothing."""
+    interpreted = type(kernel).__name__ == "InterpretedFunction"
+    kernel.run(grid=grid, warmup=False, **args, **({} if interpreted else options))
+
+
+def tune(choices, run):
+    """On a GPU: the configuration that is fastest, of those that run."""
+    import torch
+
+    times, failure = {}, None
+    for i in range(len(choices)):
+        try:
+            run(i)
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            samples = []
+            for _ in range(5):
+                start.record()
+                run(i)
+                end.record()
+                end.synchronize()
+                samples.append(start.elapsed_time(end))
+            times[i] = min(samples)
+        except Exception as error:
+            if type(error.__cause__).__name__ not in ("OutOfResources", "CompileTimeAssertionFailure", "PTXASError"):
+                raise
+            failure = error
+    if not times:
+        raise failure
+    return min(times, key=times.get)
+
+
+def used_kernels(program):
+    """Names of the kernels that are launched."""
+    from program import flat
+
+    launched = {step["launch"] for step in flat(program["setup"] + program["steps"]) if "launch" in step}
+    return sorted({f"{program['kernels'][i]['name']}:{program['kernels'][i]['line']}" for i in launched})
+
+
+def unseen(program):
+    """Storages that no operation made and that are used: {"bytes", "line" of the largest unseen, "constants"}."""
+    from replay import used_storages
+
+    used = [program["storages"][i] for i in used_storages(program)]
+    large = max((s for s in used if s["kind"] == "unseen"), key=lambda s: s["bytes"], default=None)
+    constants = sum(s["bytes"] for s in used if s["kind"] == "constant")
+    return {"bytes": large["bytes"] if large else 0, "line": large and large["line"], "constants": constants}
+
+
+class Bits:
+    """Of x1: whose bits each program loaded, by their places."""
+
+    def __init__(self, request, tensors):
+        self.loaded, self.watchers = {}, {}
+        if "lists" in request:
+            bits = tensors["bits"]
+            size = 4
+            for n in bits.shape[1:]:
+                size *= n
+            self.tile_bytes, self.start = max(1, size), bits.storage_offset() * 4
+            self.watchers = {bits.untyped_storage().data_ptr(): self.load}
+
+    def load(self, program, offsets):
+        self.loaded.setdefault(program, set()).update(((offsets - self.start) // self.tile_bytes).tolist())
+
+    def report(self):
+        return {"bits_loaded": [[program, sorted(places)] for program, places in self.loaded.items()]}
+
+
+def compile_only(runner, request, program):
+    import compiler
+
+    return compiler.compile_program(runner, request, program)
+
+
+def measure(runner, request, program):
+    import timed
+
+    runner.timed = runner.timed or timed.Timed(runner, request, program)
+    return runner.timed.measure(request)
+
+
+def measure_ours(runner, request):
+    """The same of a module of the grader's own, which needs no program."""
+    import timed
+
+    try:
+        runner.timed = runner.timed or timed.Timed(runner, request)
+        return runner.timed.measure(request)
+    except Exception as error:
+        from errors import describe
+
+        return {"status": "raised", **describe(error, "ours.py", "")}
+
+
+JOBS = {
+    "run": answering(run), "compile": answering(compile_only), "time": answering(measure), "time ours": measure_ours,
+}  # fmt: skip

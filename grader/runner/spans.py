@@ -1,0 +1,101 @@
+"""In the runner: of how many keys does P2 hold the scores of one query at once?
+
+NaN marks what depends on what. With one row of q NaN, the elements that depend on it are NaN; with a random half of the
+keys NaN, scores are NaN for these keys alone, where what has been summed over keys is NaN throughout.
+"""
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+LIMIT = 256  # keys
+ROW = -1  # of q: under a causal mask it sees every key
+
+
+def most_keys(replay_with, inputs, tensors):
+    """Keys whose scores of one row are held at once, at most.
+
+    replay_with(observer): a Replay. inputs: {name: Place}; tensors: {name: tensor}, whose values are changed here.
+    """
+    kept = tensors["q"][:, :, ROW].clone()
+    tensors["q"][:, :, ROW] = torch.nan
+    of_row = Row()
+    replay_with(of_row).run(inputs)
+    tensors["q"][:, :, ROW] = kept
+    half = torch.rand(tensors["k"].shape[2], generator=torch.Generator().manual_seed(1)) < 0.5
+    tensors["k"][:, :, half] = torch.nan
+    scores = Scores(of_row.elements, tensors["k"].shape[-1])
+    replay_with(scores).run(inputs)
+    return scores.most
+
+
+class Row:
+    """elements: {number of a tensor that is made: where it depends on the row}."""
+
+    def __init__(self):
+        self.elements, self.number = {}, 0
+
+    def __call__(self, op, function, args, named, made):
+        for tensor in made:
+            self.number += 1
+            if tensor.is_floating_point() and not op.startswith(UNWRITTEN):
+                found = tensor[0, 0].isnan() if tensor.dim() > 2 else tensor.isnan()
+                if bool(found.any()):
+                    self.elements[self.number] = found
+
+
+UNWRITTEN = ("empty", "new_empty")
+
+
+class Scores:
+    """Follows the scores of the row, of the first batch and head, from the product that makes them on.
+
+    What is made of scores element by element is of the same keys. most: keys of which any is alive at once.
+    """
+
+    def __init__(self, of_row, width):
+        self.of_row, self.width, self.number, self.most = of_row, width, 0, 0
+        self.origins, self.keys, self.alive = {}, {}, {}
+
+    def __call__(self, op, function, args, named, made):
+        for tensor in made:
+            self.number += 1
+            mask = self.of_row.get(self.number)
+            keys = None if mask is None else self.keys_in(tensor, mask)
+            if keys:
+                self.note(tensor, keys, [a for a in flat([args, list(named.values())])])
+
+    def keys_in(self, tensor, mask):
+        here = tensor[0, 0] if tensor.dim() > 2 else tensor
+        return keys_of(here.isnan()[mask], self.width)
+
+    def note(self, tensor, keys, operands):
+        inherited = set().union(*(self.origins.get(key_of(operand), set()) for operand in operands))
+        if not inherited:
+            inherited = {self.number}
+            self.keys[self.number] = keys
+        self.origins[key_of(tensor)] = inherited
+        self.alive[key_of(tensor)] = StorageWeakRef(tensor.untyped_storage()), inherited
+        self.alive = {key: entry for key, entry in self.alive.items() if not entry[0].expired()}
+        held = set().union(*(origins for _, origins in self.alive.values()))
+        self.most = max(self.most, keys, sum(self.keys[origin] for origin in held))
+
+
+def key_of(tensor):
+    return tensor.untyped_storage()._cdata
+
+
+def flat(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from flat(inner)
+
+
+def keys_of(pattern, width):
+    """How many keys' scores these elements of one query are, or None where they are sums over keys."""
+    if bool(pattern.all()) or not bool(pattern.any()) or len(pattern) < 8:
+        return None
+    groups = pattern[: len(pattern) // width * width].view(-1, width)
+    of_products = len(groups) > 1 and bool((groups == groups[:, :1]).all())  # q * k, not yet summed over d
+    return len(pattern) // width if of_products else len(pattern)

@@ -1,0 +1,134 @@
+"""In the runner, interpreted: which tiles of keys each tile of queries met, and what each program loaded of K and V.
+
+A tile of keys is visited where it meets a tile of queries in a dot (or in a product, for kernels without tl.dot): what
+a block of numbers was loaded from stays with it through casts, transposes, reshapes and scaling. The order of the loads
+plays no part.
+"""
+
+from dataclasses import dataclass, field
+
+from triton.runtime.interpreter import TensorHandle
+
+CARRY = (
+    "binary_op", "ternary_op", "unary_op", "cast_impl", "create_fp_to_fp", "create_bitcast", "create_reshape",
+    "create_trans", "create_expand_dims", "create_broadcast", "create_cat", "create_join", "create_split",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where a block of numbers was loaded from: role "q", "k" or "v"; tokens (first, last); place (batch, head).
+
+    Of "kv" both lie in it: it is K where it meets queries. "scores": made of queries and the keys `tokens`, `rows` are
+    the queries'. tiles: how much of the rows' width it holds, 1.0 for whole rows. lanes: its rows, those past the end
+    included. labels(): those of its lanes, where they are asked for.
+    """
+
+    role: str
+    tokens: tuple[int, int]
+    place: tuple[int, int]
+    tiles: float = 1.0
+    lanes: int = 0
+    labels: object = None
+    rows: tuple = ()
+
+
+@dataclass
+class Record:
+    """One tile of queries in one program: the loads of keys that it met, by their Origin, in order; maybe none."""
+
+    kernel: str
+    program: int
+    q: Origin
+    met: dict = field(default_factory=dict)
+
+    def plain(self):
+        tiles = {}
+        for k in self.met:
+            key = (k.place, k.tokens)
+            tiles[key] = tiles.get(key, 0.0) + k.tiles
+        return {
+            "kernel": self.kernel, "program": self.program,
+            "q": list(self.q.tokens), "batch": self.q.place[0], "head": self.q.place[1],
+            "tiles": [list(tokens) for (_, tokens), parts in tiles.items() for _ in range(max(1, round(parts)))],
+            "span": max((last - first + 1 for _, (first, last) in tiles), default=0),
+            "lanes": max((k.lanes for k in self.met), default=0),
+            "rows": self.q.lanes, "key_heads": len({place for place, _ in tiles}),
+        }  # fmt: skip
+
+
+class Visits:
+    """The records of all launches, and `loads`: {(kernel, program): {"k": rows, "v": rows}}, rows of D elements.
+
+    Programs are numbered through all launches.
+    """
+
+    def __init__(self):
+        self.records, self.loads, self.program = {}, {}, -1
+
+    def begin_program(self):
+        self.program += 1
+
+    def load(self, kernel, origin):
+        if origin.role in "kv":
+            rows = self.loads.setdefault((kernel, self.program), {"k": 0.0, "v": 0.0})
+            for role in origin.role:
+                share = origin.tiles / len(origin.role)
+                rows[role] += share * (origin.tokens[1] - origin.tokens[0] + 1)
+        else:
+            self.record_of(kernel, origin)
+
+    def record_of(self, kernel, q):
+        key = kernel, self.program, q.tokens, q.place
+        if key not in self.records:
+            self.records[key] = Record(kernel, self.program, q)
+        return self.records[key]
+
+    def meet(self, kernel, a, b):
+        """The blocks of origins `a` and `b` were multiplied: a visit where one is of q and the other of k.
+
+        Returns the origin of the scores that came of it, or None.
+        """
+        if a is None or b is None or {a.role, b.role} not in ({"q", "k"}, {"q", "kv"}):
+            return None
+        q, k = (a, b) if a.role == "q" else (b, a)
+        self.record_of(kernel, q).met[k] = True
+        return Origin("scores", k.tokens, q.place, rows=q.tokens)
+
+    def report(self):
+        """Plain data: the records and the loads of each program."""
+        loads = [{"kernel": kernel, "program": program, **rows} for (kernel, program), rows in self.loads.items()]
+        return {"visits": [record.plain() for record in self.records.values()], "key_rows": loads}
+
+
+def lanes_of(shape, width):
+    """How many rows a block of this shape holds: one of its two sides, the other is the head dim."""
+    sides = [side for side in shape if side > 1]
+    if width in sides:
+        sides.remove(width)
+    return sides[0] if sides else 1
+
+
+def carrying(method, meet, held):
+    """The builder's method, such that what it makes keeps the origin of what it was made from.
+
+    Of two blocks the one with an origin counts; two of different roles meet, and their product is neither's.
+    """
+
+    def carried(builder, *args, **named):
+        made = method(builder, *args, **named)
+        found = []
+        for arg in args:  # not by getattr: triton 3.6's tuples answer it with a ValueError
+            if type(arg) is TensorHandle and (origin := arg.__dict__.get("origin")) is not None:
+                found.append(origin)
+        if found:
+            if len(found) > 1 and found[0].role != found[1].role:
+                meet(found[0], found[1], made.data.size if type(made) is TensorHandle else 0)
+            else:
+                for part in made if isinstance(made, tuple | list) else (made,):
+                    part.origin = found[0]
+                    if found[0].role == "scores":
+                        held(part)
+        return made
+
+    return carried
