@@ -107,6 +107,7 @@ class ProblemGrader:
             outcomes = [result.outcome for result in results]
         finally:
             self.submission.close()
+        work.name_short_kernels(cases, results)
         if self.request.judges_work(self.problem):
             self.work(results)
         if self.request.compiles(self.problem):
@@ -172,7 +173,9 @@ class ProblemGrader:
         if judged[0] in (Outcome.PASSED, Outcome.WASTEFUL) and "volume" in reply:
             evidence = own_work.judge(self.problem, case, reply)
             judged = own_work.held(evidence) if evidence else judged
-        return self.result(case, *judged, printed=printed)
+        result = self.result(case, *judged, printed=printed)
+        result.facts["kernels"] = reply.get("kernels", ())
+        return result
 
     def outputs(self, reply):
         """The bytes that came back, where there are any."""

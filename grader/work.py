@@ -37,6 +37,17 @@ def of_problem(results):
     return Outcome.PASSED, "", {}
 
 
+def name_short_kernels(cases, results):
+    """Say with the long row which kernels were launched on shorter rows alone: no long one tells of them."""
+    right = [pair for pair in zip(cases, results, strict=True) if pair[1].outcome is Outcome.PASSED]
+    long_row = next((result for case, result in right if case.name == LONG_ROW), None)
+    long = {name for case, result in right if case.num_keys >= LONG for name in result.facts.get("kernels", ())}
+    short = {name for case, result in right for name in result.facts.get("kernels", ())} - long
+    if long_row is not None and short:
+        long_row.facts["short_kernels"] = names = sorted(short)
+        long_row.sentence = f"right; launched on shorter rows alone, and not judged on long ones: {', '.join(names)}"
+
+
 def wasted(case, reply):
     """(sentence, facts) where the kernel did or held more than the mask needs, else None.
 

@@ -111,7 +111,9 @@ def show_failures(console, group, lines=None):
 
 
 def show_unjudged(console, group):
-    """Why the work of a problem was not judged, once one of its cases is right."""
+    """Why the work of a problem was not judged, once one of its cases is right; kernels that no long row launched."""
+    for result in (r for r in group if r.facts.get("short_kernels")):
+        console.print(f'{result.problem} "{result.case}": {result.sentence}\n', markup=False, soft_wrap=True)
     if not any(r.outcome is Outcome.PASSED for r in group if r.aspect.of_a_case):
         return
     for result, most in zip(group, score.max_points(group), strict=True):

@@ -243,11 +243,11 @@ def tune(choices, run):
 
 
 def used_kernels(program):
-    """Names of the kernels that are launched."""
+    """Names and lines of the kernels that are launched."""
     from program import flat
 
     launched = {step["launch"] for step in flat(program["setup"] + program["steps"]) if "launch" in step}
-    return sorted({f"{program['kernels'][i]['name']}:{program['kernels'][i]['line']}" for i in launched})
+    return sorted({f"{program['kernels'][i]['name']} (line {program['kernels'][i]['line']})" for i in launched})
 
 
 def unseen(program):

@@ -2,6 +2,7 @@
 
 from grader import picture, work
 from grader.assignment import Case
+from grader.result import Aspect, Outcome, Result
 from grader.tests.test_picture import WINDOW, record
 
 SINKS = Case("sinks", Hq=2, Hkv=1, N=127, D=16, causal=True, window=16, sinks=4)
@@ -61,3 +62,16 @@ def test_a_tile_cut_off_by_the_end_is_a_tile():
     case = Case("ragged", N=129, D=16, causal=True)
     visits = [record([at, min(at + 31, 128)], [[at, min(at + 31, 128)]] * 6) for at in range(0, 129, 32)]
     assert work.needless_tiles(case, trace(*visits))[1]["tiles_loaded"] == 5 * 6
+
+
+def test_a_kernel_that_no_long_row_launches_is_named():
+    cases = [Case("one token", N=1), Case("long row", N=1030)]
+    results = [Result("p3", case.name, Aspect.CORRECT, Outcome.PASSED) for case in cases]
+    for result, kernels in zip(results, (["short (line 7)"], ["long (line 9)"]), strict=True):
+        result.facts["kernels"] = kernels
+    work.name_short_kernels(cases, results)
+    assert results[1].facts["short_kernels"] == ["short (line 7)"] and "short (line 7)" in results[1].sentence
+    results[0].facts["kernels"] = ["long (line 9)"]
+    results[1].sentence, results[1].facts = "", {"kernels": ["long (line 9)"]}
+    work.name_short_kernels(cases, results)
+    assert not results[1].sentence
