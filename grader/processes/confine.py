@@ -146,8 +146,9 @@ def interpreter():
 
 
 def outside_paths():
-    """Where the child finds torch and triton: this process's path without the grader's own root."""
-    return [entry for entry in sys.path if entry and Path(entry).resolve() != ROOT]
+    """Where the child finds torch and triton: this process's path without the grader's own folders."""
+    places = [(entry, Path(entry).resolve()) for entry in sys.path if entry]
+    return [entry for entry, place in places if place != ROOT and not place.is_relative_to(ROOT / "grader")]
 
 
 def of_gpu():

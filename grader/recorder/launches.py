@@ -11,7 +11,6 @@ from unittest.mock import patch
 
 import torch
 import triton.language as tl
-from record import CannotRecord
 from sources import Sources, described, expressions, is_kernel, names_used, signature
 from triton.runtime import autotuner, interpreter, jit
 from triton.runtime.errors import OutOfResources
@@ -111,7 +110,10 @@ class Launches:
         if isinstance(value, tuple):
             return {"tuple": [self.argument(inner) for inner in value]}
         if type(value).__name__ == "TensorDescriptor" and "gluon" in type(value).__module__:
-            raise CannotRecord("a tensor descriptor of Gluon on the host", self.recorder.line())
+            parts = (list(value.shape), list(value.strides), list(value.block_shape))
+            layout = [[name, self.recorder.plain(field)] for name, field in vars(value.layout).items()]
+            plain = [self.recorder.tensor(value.base), *map(self.recorder.plain, parts)]
+            return {"gluon_descriptor": [*plain, [type(value.layout).__name__, layout], str(value.padding)]}
         return self.recorder.plain(value)
 
     def written(self, line, names):

@@ -89,8 +89,7 @@ signature = functools.cache(inspect.signature)
 def names_used(source):
     """Names that a function's text has from outside."""
     tree = ast.parse(source)
-    annotations = {id(n) for a in ast.walk(tree) if isinstance(a, ast.arg) and a.annotation for n in ast.walk(a)}
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in annotations]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]  # annotations too: Gluon looks at them
     own = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     own |= {node.id for node in nodes if not isinstance(node.ctx, ast.Load)}
     return sorted({node.id for node in nodes} - own)

@@ -5,6 +5,7 @@ and that tree is what is executed.
 """
 
 import ast
+import sys
 
 import triton.language as tl
 from operations import names
@@ -55,6 +56,9 @@ def check(kernel):
         tree = ast.parse("\n" * (kernel["line"] - 1) + kernel["source"])
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise Refused("a kernel's text is no function", kernel["line"]) from None
+    if kernel["gluon"]:
+        import triton.experimental.gluon.language
+        import triton.experimental.gluon.language.nvidia.hopper  # noqa: F401
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef) or tree.body[0].name != kernel["name"]:
         raise Refused("a kernel's text is no single function", kernel["line"])
     function = tree.body[0]
@@ -131,7 +135,7 @@ class Check:
 
 
 def known_module(name):
-    return name in MODULES or name.endswith(".libdevice") or name.startswith(GLUON)
+    return name in MODULES or name.endswith(".libdevice") or (name.startswith(GLUON) and name in sys.modules)
 
 
 WORDS = {

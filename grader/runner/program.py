@@ -148,8 +148,11 @@ class Checker:
             self.whole(inner, self.kernels - 1)
         elif kind in ("constexpr", "value"):
             self.value(inner, depth + 1)
-        elif kind == "descriptor":
-            need(type(inner) is list and len(inner) == 5 and type(inner[4]) is str, "a descriptor")
+        elif kind in ("descriptor", "gluon_descriptor"):
+            need(type(inner) is list and len(inner) == 5 + (kind != "descriptor"), "a descriptor")
+            need(type(inner[-1]) is str, "a descriptor")
+            if kind == "gluon_descriptor":
+                self.layout(inner[4])
             self.tensor(inner[0])
             for numbers in inner[1:4]:
                 need(type(numbers) is list and 1 <= len(numbers) <= 5, "a descriptor")
@@ -157,6 +160,14 @@ class Checker:
                     self.whole(number, 1 << 40)
         else:
             need(False, "a value of an unknown kind")
+
+    def layout(self, layout):
+        """[name, [[field, plain value], ...]] of a shared layout."""
+        need(type(layout) is list and len(layout) == 2 and layout[0] == "NVMMASharedLayout", "a layout")
+        need(type(layout[1]) is list and len(layout[1]) < 20, "a layout")
+        for field in layout[1]:
+            need(type(field) is list and len(field) == 2 and type(field[0]) is str, "a layout")
+            self.value(field[1])
 
     def named(self, values):
         need(type(values) is dict and len(values) < 1000, "arguments")

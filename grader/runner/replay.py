@@ -188,6 +188,13 @@ class Replay:
 
             base, shape, strides, block, padding = inner
             return TensorDescriptor(self.tensor(base["t"]), shape, strides, block, padding)
+        if kind == "gluon_descriptor":
+            from triton.experimental.gluon import language as gl
+            from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+            base, shape, strides, block, (_, fields), padding = inner
+            layout = gl.NVMMASharedLayout(**{name: plain(field) for name, field in fields})
+            return TensorDescriptor(self.tensor(base["t"]), shape, strides, block, layout, padding)
         return plain(value)
 
     def tensor(self, ref):
