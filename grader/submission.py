@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from grader.processes import nursery
 from grader.processes.sandbox import Child, ChildFailed
 
 PROGRAM_BYTES = 256 << 20
@@ -31,6 +32,11 @@ class Submission:
         self.path, self.problem, self.device = Path(path).absolute(), problem, device
         self.gpu, self.seconds = gpu, seconds
         self.recorder = self.runner = None
+
+    def begin(self):
+        """Have both processes start side by side, before the first of them is asked anything."""
+        nursery.begin("record", self.path.parent)
+        nursery.begin(self.device)
 
     def deadline(self, runner=False):
         """When a case that begins now must have ended; the start of its processes is not its own time."""

@@ -1,6 +1,7 @@
 """The nursery of a device, in the warm process of a submission: it forks a child for each module, in milliseconds."""
 
 import atexit
+import contextlib
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -77,16 +78,8 @@ os.register_at_fork(after_in_child=new_starter)  # a fork has no threads
 
 def nursery(device, submission=None):
     """The nursery of this device, started on first use: a recorder's for that submission alone, a runner's for all."""
-    if submission is not None:
-        submission = Path(os.path.abspath(submission))
-        submission = next((folder for folder in SHARED if submission.is_relative_to(folder)), submission)
-    kind = next(kind for kind, devices in DEVICES.items() if device in devices)
     with _using:
-        key = kind, house.WORKER, submission
-        if key in _houses and not _houses[key].alive():
-            close(key)
-        if key not in _houses:
-            _houses[key] = _starter.submit(House, kind, submission).result()
+        key = begun(device, submission)
         if (key, device) not in _nurseries:
             try:
                 _nurseries[key, device] = Nursery(device, _houses[key])
@@ -94,6 +87,26 @@ def nursery(device, submission=None):
                 close(key)
                 raise
         return _nurseries[key, device]
+
+
+def begin(device, submission=None):
+    """Start the warm process of this device and wait for nothing: whoever asks for its nursery waits less."""
+    with _using, contextlib.suppress(OSError, NurseryFailed):  # who asks for it is told
+        begun(device, submission)
+
+
+def begun(device, submission):
+    """The key of the house of this device, which is started where there is none that lives."""
+    if submission is not None:
+        submission = Path(os.path.abspath(submission))
+        submission = next((folder for folder in SHARED if submission.is_relative_to(folder)), submission)
+    kind = next(kind for kind, devices in DEVICES.items() if device in devices)
+    key = kind, house.WORKER, submission
+    if key in _houses and not _houses[key].alive():
+        close(key)
+    if key not in _houses:
+        _houses[key] = _starter.submit(House, kind, submission).result()
+    return key
 
 
 def close(key):

@@ -11,7 +11,6 @@ import select
 import shutil
 import signal
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -25,6 +24,7 @@ TOO_MUCH = "it took more than {} GiB of memory"
 REPLY_BYTES = 64 << 20  # of one reply, at most
 FOLDER_BYTES = 4 << 30  # of all that lies in the scratch folders
 LOOK_SECONDS = 0.5  # between two looks at what has been written
+PARTS = 64  # of READ_BYTES, more than a pipe holds
 PRINTED_LIMIT = 4000  # characters kept of what a submission prints in one case
 # What faulthandler prints where a process crashes: its threads, their calls, the modules in C that are loaded.
 CALLS = re.compile(r"^(?:Current t|T)hread [^\n]*\(most recent call first\):\n((?:  File [^\n]*\n?)*)", re.MULTILINE)
@@ -73,7 +73,7 @@ class Child:
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
-        self.output = Output(os.fdopen(printed, "rb", buffering=0))
+        self.output = Output(printed)
         LIVE.add(self)
         try:
             reply = self._receive(load_seconds)
@@ -124,7 +124,8 @@ class Child:
             if time.monotonic() > looked + LOOK_SECONDS:
                 looked = time.monotonic()
                 self._look_at_folder()
-            if not select.select([self.channel], [], [], min(left, LOOK_SECONDS))[0]:
+            ready = self.output.wait(min(left, LOOK_SECONDS), self.channel)
+            if self.channel not in ready:
                 continue
             chunk = os.read(self.channel, READ_BYTES)
             if not chunk:
@@ -198,12 +199,12 @@ class Child:
         with contextlib.suppress(NurseryFailed):
             self.nursery.signal(self.pid, signal.SIGUSR1)
             time.sleep(0.3)
-        with self.output.lock:
-            printed = self.output.kept.decode(errors="replace")
-            start = printed.find("Current thread ")
-            start = start if start >= 0 else printed.rfind("Thread ")
-            if start >= 0:
-                self.output.kept = printed[:start].encode()
+        self.output.drain()
+        printed = self.output.kept.decode(errors="replace")
+        start = printed.find("Current thread ")
+        start = start if start >= 0 else printed.rfind("Thread ")
+        if start >= 0:
+            self.output.kept = printed[:start].encode()
         name = re.escape(module)
         found = re.search(rf'{name}", line (\d+)', printed[start:]) if start >= 0 else None
         return int(found.group(1)) if found else None
@@ -214,7 +215,7 @@ class Child:
             return
         LIVE.discard(self)
         self.nursery.end(self.pid)
-        self.output.stop()
+        self.output.close()
         os.close(self.requests)
         os.close(self.channel)
         with contextlib.suppress(RecursionError):
@@ -235,33 +236,47 @@ def close_all():
 
 
 class Output:
-    """Drains what the child prints, so that a flood neither blocks it nor fills memory, and keeps the beginning."""
+    """The beginning of what is printed into a pipe; the rest is counted, and thrown away: a flood fills no memory.
 
-    def __init__(self, stream):
-        self.stream, self.kept, self.dropped, self.lock = stream, b"", 0, threading.Lock()
-        self.thread = threading.Thread(target=self._drain, daemon=True)
-        self.thread.start()
+    Whoever prints waits while nobody drains it.
+    """
 
-    def _drain(self):
-        while chunk := self.stream.read(1 << 16):
-            with self.lock:
+    def __init__(self, descriptor):
+        self.descriptor, self.kept, self.dropped, self.ended = descriptor, b"", 0, False
+        os.set_blocking(descriptor, False)
+
+    def wait(self, seconds, *others):
+        """Drain until one of the other descriptors has something to read, or for so long; returns which are ready."""
+        watched = [*others, *([] if self.ended else [self.descriptor])]
+        ready = select.select(watched, [], [], seconds)[0]
+        if self.descriptor in ready:
+            self.drain()
+        return ready
+
+    def drain(self):
+        """Read what is there, and no more than PARTS of it, so that a flood keeps nobody here."""
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(PARTS):
+                chunk = os.read(self.descriptor, READ_BYTES)
+                if not chunk:
+                    self.ended = True
+                    return
                 room = max(0, PRINTED_LIMIT - len(self.kept))
                 self.kept += chunk[:room]
                 self.dropped += len(chunk[room:])
 
     def take(self):
         """What was printed since the last call, cut at a sensible length."""
-        time.sleep(0.005)  # what the child flushed before its reply may still be in the pipe
-        with self.lock:
-            text, dropped = self.kept.decode(errors="replace"), self.dropped
-            self.kept, self.dropped = b"", 0
+        self.drain()
+        text, dropped = self.kept.decode(errors="replace"), self.dropped
+        self.kept, self.dropped = b"", 0
         return of_the_module(text).rstrip() + (f"\n[... {dropped} more bytes not shown]" if dropped else "")
 
-    def stop(self):
-        """Stop reading; a descendant that left the process group may hold the pipe open, and is not waited for."""
-        self.thread.join(timeout=1)
-        if not self.thread.is_alive():
-            self.stream.close()
+    def close(self):
+        """A descendant that left the process group may hold the pipe open, and is not waited for."""
+        self.drain()
+        os.close(self.descriptor)
+        self.ended, self.descriptor = True, -1
 
 
 def of_the_module(text):

@@ -5,14 +5,14 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from grader import asking, inputs, machine, verdict
 from grader.processes.confine import outside_paths
-from grader.processes.sandbox import ChildFailed, Output
+from grader.processes.sandbox import LOOK_SECONDS, ChildFailed, Output
 from grader.profile import counters, ncu
 from grader.profile.ncu import NcuFailed
 from grader.submission import Submission
@@ -112,17 +112,17 @@ def watch(command):
         raise Failed(f"{command[0]} cannot be started: {error.strerror}") from None
     finally:
         os.close(writing)
-    output = Output(os.fdopen(reading, "rb", buffering=0))
+    output, ending, deadline = Output(reading), None, time.monotonic() + RUN_SECONDS
     try:
-        ending = process.wait(RUN_SECONDS)
-    except subprocess.TimeoutExpired:
-        ending = None
+        while (ending := process.poll()) is None and time.monotonic() < deadline:
+            output.wait(LOOK_SECONDS)
     finally:  # also where someone presses Ctrl-C: ncu and all that it started are one group
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        output.stop()
-    return ending, output.take()
+        printed = output.take()
+        output.close()
+    return ending, printed
 
 
 def how(ending, said):
