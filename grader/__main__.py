@@ -210,7 +210,8 @@ def main(argv=None):
         + bool(p.speed_case and request.names is None)
         for p in request.problems
     )
-    lanes = 1 if request.device == "cuda" else max(1, min(os.cpu_count() or 1, len(request.problems)))
+    cores = os.cpu_count() or 1
+    lanes = max(1, min(cores // 4 if request.device == "cuda" else cores, len(request.problems)))
     started = time.perf_counter()
     with terminal.make_progress(console, total) as progress:
 

@@ -62,23 +62,20 @@ class Request:
 
 
 def grade(request, lanes, on_result=lambda result: None):
-    """Grade every problem of the request, `lanes` at a time; the results of each problem in the order of its cases."""
+    """Grade every problem of the request, `lanes` at a time; the results of each problem in the order of its cases.
 
-    def one(problem):
-        results = []
-
-        def keep(result):
-            results.append(result)
-            on_result(result)
-
-        ProblemGrader(request, problem, keep).run()
-        agreement.settle(problem, {case.name: case for case in request.cases(problem)}, request.seed, results)
-        return results
+    What is timed is timed when nothing else runs any more, one after the other.
+    """
 
     torch.set_num_threads(1)  # the lanes are the parallelism: small tensors, many questions
     pool = ThreadPoolExecutor(lanes)
     try:
-        return [result for results in pool.map(one, request.problems) for result in results]
+        graders = [ProblemGrader(request, problem, on_result) for problem in request.problems]
+        list(pool.map(ProblemGrader.run, graders))
+        for grader in graders:
+            if grader.is_timed():
+                grader.speed()
+        return [result for grader in graders for result in grader.results]
     except BaseException:  # Ctrl-C: the threads wait for children, so the children go first
         pool.shutdown(wait=False, cancel_futures=True)
         sandbox.close_all()
@@ -90,30 +87,40 @@ def grade(request, lanes, on_result=lambda result: None):
 class ProblemGrader:
     """Grades one problem: its submission's processes are started anew when a case kills one."""
 
-    def __init__(self, request, problem, keep):
-        self.request, self.problem, self.keep = request, problem, keep
+    def __init__(self, request, problem, on_result):
+        self.request, self.problem, self.on_result, self.results = request, problem, on_result, []
         self.path = request.submission / problem.module
         self.seconds, self.spent = assignment.SECONDS_PER_CASE[request.device], 0.0
         gpu = machine.gpu_as_data() if request.device == "cuda" and torch.cuda.is_available() else None
         self.submission = Submission(self.path, problem, request.device, self.seconds, gpu)
         self.timeouts, self.fault, self.beside = 0, None, {}
 
+    def keep(self, result):
+        self.results.append(result)
+        self.on_result(result)
+
     def run(self):
+        """All but the speed."""
         cases = self.request.cases(self.problem)
         given = self.cannot_run()
+        if not given:
+            self.submission.begin()
         self.begin_beside(given)
         try:
             results = [self.graded(case, given) for case in cases]
-            outcomes = [result.outcome for result in results]
+            self.outcomes = [result.outcome for result in results]
         finally:
             self.submission.close()
         work.name_short_kernels(cases, results)
         if self.request.judges_work(self.problem):
             self.work(results)
         if self.request.compiles(self.problem):
-            self.compile(outcomes, given)
-        if self.problem.speed_case and self.request.names is None:
-            self.speed(outcomes)
+            self.compile(given)
+        agreement.settle(self.problem, {case.name: case for case in cases}, self.request.seed, self.results)
+
+    def is_timed(self):
+        """True where its speed is asked for, too."""
+        return self.problem.speed_case and self.request.names is None
 
     def graded(self, case, given):
         """Grade one case, or give it the verdict that holds for all."""
@@ -204,7 +211,7 @@ class ProblemGrader:
         if self.request.judges_work(self.problem):
             case = next(case for case in self.problem.cases if case.name == work.LONG_ROW)
             self.beside["waste"] = pool.submit(self.interpreted, case)
-        if self.problem.speed_case and self.request.names is None:
+        if self.is_timed():
             self.beside["host"] = pool.submit(speed.host_time, self.problem, self.path)
         pool.shutdown(wait=False)
 
@@ -232,10 +239,10 @@ class ProblemGrader:
             return f"What the kernels load could not be counted: {sentence}", {"unfollowed": True}
         return work.wasted(case, reply)
 
-    def compile(self, outcomes, given):
+    def compile(self, given):
         """Compile the submission's kernels for the GPUs asked for; an unfinished problem is spared."""
         case = replace(self.problem.compiled_case, name=compiling.CASE, **compiling.SHAPE)
-        passed = Outcome.PASSED in outcomes
+        outcomes, passed = self.outcomes, Outcome.PASSED in self.outcomes
         started, printed = time.perf_counter(), ""
         if given:
             outcome, sentence, facts = *given, {"compile": []}
@@ -254,9 +261,9 @@ class ProblemGrader:
         result.seconds = time.perf_counter() - started
         self.keep(result)
 
-    def speed(self, outcomes):
+    def speed(self):
         """Time the submission against the naive attention and the reference, where that is possible and earned."""
-        case = self.problem.speed_case
+        case, outcomes = self.problem.speed_case, self.outcomes
         if self.request.device != "cuda":
             return self.keep(self.result(case, Outcome.NOT_RUN, "not run: needs a GPU", aspect=Aspect.SPEED))
         if all(outcome in (Outcome.PASSED, Outcome.GRADER_FAULT) for outcome in outcomes):

@@ -143,8 +143,8 @@ def test_a_fault_of_ours_does_not_take_the_points_for_speed(tmp_path):
     kept = []
     request = Request(tmp_path, (PROBLEMS["p3"],), None, "cuda", 0)
     grader = ProblemGrader(request, PROBLEMS["p3"], kept.append)
-    grader.speed([Outcome.PASSED, Outcome.GRADER_FAULT])
-    grader.speed([Outcome.WRONG, Outcome.GRADER_FAULT])
+    for grader.outcomes in ([Outcome.PASSED, Outcome.GRADER_FAULT], [Outcome.WRONG, Outcome.GRADER_FAULT]):
+        grader.speed()
     assert [result.outcome for result in kept] == [Outcome.GRADER_FAULT, Outcome.NOT_RUN]
 
 
