@@ -12,6 +12,7 @@ import torch
 from grader import tile_map, work
 from grader.compare import UNWRITTEN_BITS, off_by
 from grader.patterns import LETTERS
+from grader.visibility import whole_mask
 
 MOST_CELLS = 64  # of an error map, along each side
 LEVELS = (1, 3, 10, 30, 100, 300, 1000)  # error / allowed: above the first an element is wrong
@@ -118,7 +119,7 @@ def tile_rows(records):
 @functools.cache  # a lane's forks have them, as they have the answers
 def mask_outlines(case, visibility=None):
     """Lines [[key, row], ...] around the pairs that the mask shows; a staircase becomes a slanted line."""
-    mask = (visibility or case.visibility).mask(torch.arange(case.N), torch.arange(case.num_keys))
+    mask = whole_mask(visibility or case.visibility, case.N, case.num_keys)
     if (mask[:, 1:] != mask[:, :-1]).sum(1).max() > MOST_EDGES:  # no outline, but dust
         mask = solid(mask, case.block if case.tile_letters else (TILE, TILE))
     parts, before = [], -1

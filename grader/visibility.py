@@ -1,5 +1,6 @@
 """Who sees whom: the one definition of every mask in the course."""
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -38,3 +39,9 @@ class Visibility:
         if self.window is None:
             return int(so_far.clamp(max=keys).sum())
         return int((so_far.clamp(max=self.window) + (so_far - self.window).clamp(0, self.sinks)).sum())
+
+
+@functools.lru_cache(64)
+def whole_mask(visibility, queries: int, keys: int) -> torch.Tensor:
+    """The mask of all positions, for reading only: one case asks for it many times."""
+    return visibility.mask(torch.arange(queries), torch.arange(keys))

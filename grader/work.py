@@ -6,6 +6,7 @@ import torch
 
 from grader import own_work
 from grader.result import Outcome
+from grader.visibility import whole_mask
 
 SLACK_TILES = 2  # a tile of queries may meet this many tiles of keys more than it needs, for each stretch of the mask
 WHOLE_MATRIX = 8  # a tensor of N x Nk elements is one where that is this many times the elements of q
@@ -83,7 +84,7 @@ def unaccounted(case, trace):
     """On a long row: more products than the visible pairs need, in blocks whose keys could not be followed."""
     if case.num_keys < LONG or case.tile_letters or followed(case, trace["visits"]):
         return None
-    mask = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
+    mask = whole_mask(case.visibility, case.N, case.num_keys)
     needed = 4 * int(mask.sum()) * case.B * case.Hq * case.D
     flops = sum(total["dot_flops"] for total in trace["totals"].values())
     edges = 4 * case.B * case.Hq * case.N * case.D * 2 * EDGE  # tiles are whole where the mask begins and ends
@@ -100,7 +101,7 @@ def unaccounted(case, trace):
 
 def followed(case, visits):
     """True where every visible pair was seen to meet in a dot or a product; heads that share K may share a tile."""
-    visible = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
+    visible = whole_mask(case.visibility, case.N, case.num_keys)
     met, group = torch.zeros(case.B, case.kv_heads, *visible.shape, dtype=torch.bool), case.Hq // case.kv_heads
     for record in visits:
         first, last = record["q"]
@@ -233,8 +234,7 @@ class Seen:
     """Which keys the queries of a tile see; asked often for the same tiles."""
 
     def __init__(self, case, visibility=None):
-        visibility = visibility or case.visibility
-        self.mask = visibility.mask(torch.arange(case.N), torch.arange(case.num_keys)).numpy()
+        self.mask = whole_mask(visibility or case.visibility, case.N, case.num_keys).numpy()
         self.answers = {}
 
     def keys(self, q):

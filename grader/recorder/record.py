@@ -201,7 +201,7 @@ class Recorder(TorchDispatchMode):
         numbers = list(dict.fromkeys([*storages_in(program), *sorted(live & stale & made)]))
         new = {number: place for place, number in enumerate(numbers)}
         program["steps"] = [s for s in program["steps"] if "free" not in s or any(n in new for n in s["free"])]
-        kernels = set(kernels_in(program))
+        kernels = set(kernels_in(program)) if self.kernels else set()
         for number in range(len(self.kernels) - 1, -1, -1):  # what a kernel uses stands before it
             if number in kernels:
                 kernels |= set(kernels_in(self.kernels[number]["uses"]))

@@ -10,15 +10,18 @@ class Held:
     """
 
     def __init__(self):
-        self.alive, self.most, self.written = {}, {"keys": 0, "kernel": ""}, {}
+        self.alive, self.most, self.written, self.newest = {}, {"keys": 0, "kernel": ""}, {}, None
 
     def begin_program(self):
-        self.alive = {}
+        self.alive, self.newest = {}, None
 
     def add(self, block):
         """`block`, a value of the interpreter, has scores as its origin."""
         key, origin = id(block), block.origin
         self.alive[key] = weakref.ref(block), origin
+        if (origin.rows, origin.tokens) == self.newest:  # of the same tile: no more keys than before
+            return
+        self.newest = origin.rows, origin.tokens
         self.alive = {k: entry for k, entry in self.alive.items() if entry[0]() is not None}
         tiles = {other.tokens for _, other in self.alive.values() if other.rows == origin.rows}
         self.note(tiles, origin.tokens, "")

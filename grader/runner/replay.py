@@ -200,14 +200,16 @@ class Replay:
     def tensor(self, ref):
         """A tensor of the program as a view of where its storage lies; never outside of that."""
         number, dtype, sizes, strides, offset = ref
-        tensor, place = torch.empty(0, dtype=getattr(torch, dtype), device=self.device), self.places.get(number)
+        place = self.places.get(number)
         if place is None:
             raise Malformed("a tensor that no step has made")
-        size = tensor.element_size()
-        last = offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) if all(sizes) else 0
-        if last * size > place.bytes or place.start % size:
-            raise Malformed("a tensor outside its storage")
-        return tensor.set_(place.storage, place.start // size + offset, sizes, strides)
+        with torch._C._DisableTorchDispatch():  # nothing that is counted: modes need not see it
+            tensor = torch.empty(0, dtype=getattr(torch, dtype), device=self.device)
+            size = tensor.element_size()
+            last = offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) if all(sizes) else 0
+            if last * size > place.bytes or place.start % size:
+                raise Malformed("a tensor outside its storage")
+            return tensor.set_(place.storage, place.start // size + offset, sizes, strides)
 
 
 def used_storages(program):

@@ -11,20 +11,20 @@ LIMIT = 256  # keys
 ROW = -1  # of q: under a causal mask it sees every key
 
 
-def most_keys(replay_with, inputs, tensors):
+def most_keys(replay, inputs, tensors):
     """Keys whose scores of one row are held at once, at most.
 
-    replay_with(observer): a Replay. inputs: {name: Place}; tensors: {name: tensor}, whose values are changed here.
+    replay: whose observer is changed. inputs: {name: Place}; tensors: {name: tensor}, whose values are changed here.
     """
     kept = tensors["q"][:, :, ROW].clone()
     tensors["q"][:, :, ROW] = torch.nan
-    of_row = Row()
-    replay_with(of_row).run(inputs)
+    replay.observer = of_row = Row()
+    replay.run(inputs)
     tensors["q"][:, :, ROW] = kept
     half = torch.rand(tensors["k"].shape[2], generator=torch.Generator().manual_seed(1)) < 0.5
     tensors["k"][:, :, half] = torch.nan
-    scores = Scores(of_row.elements, tensors["k"].shape[-1])
-    replay_with(scores).run(inputs)
+    replay.observer = scores = Scores(of_row.elements, tensors["k"].shape[-1])
+    replay.run(inputs)
     return scores.most
 
 

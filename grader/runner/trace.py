@@ -165,7 +165,10 @@ class Trace:
     def access(self, kind, pointers, mask, itemsize):
         """Check the live lanes of one operation; returns real addresses, and the mask without the illegal lanes."""
         pointers = np.asarray(pointers)
-        mask = np.ascontiguousarray(np.broadcast_to(np.asarray(mask, bool), pointers.shape))
+        mask = np.asarray(mask, bool)
+        if mask.shape != pointers.shape:
+            mask = np.broadcast_to(mask, pointers.shape)
+        mask = np.ascontiguousarray(mask)
         live = pointers[mask].astype(np.int64)
         if live.size == 0:
             return pointers, mask
