@@ -544,24 +544,24 @@ kernel_runs.tiles_of_p3(traced.run("p3", Case("150 tokens", N=N, D=D))[0], progr
 # ### Predict before you run
 #
 # 150 tokens of 16 numbers in 16 bits: Q, K, V and O have 4,800 bytes each. How many bytes of each does the whole grid
-# move, with tiles of 32 queries?
+# move, with tiles of 64 queries?
 #
 # <details><summary>Answer</summary>
 #
-# Q and O: 4,800, each once. K and V: five times as many, since each of the five programs reads them all, as each read
-# all of w. With tiles of 64 queries it would be three times, with 128 twice. No N x N matrix is among them. On a GPU
+# Q and O: 4,800, each once. K and V: three times as many, since each of the three programs reads them all, as each read
+# all of w. With tiles of 32 queries it would be five times, with 128 twice. No N x N matrix is among them. On a GPU
 # most of these reads are answered by its cache: the programs that run at the same time read the same keys.
 # </details>
 
 # %% tags=["hide-output"]
-itemsize, programs = 2, triton.cdiv(N, 32)
+itemsize, programs = 2, triton.cdiv(N, 64)
 once = N * D * itemsize
 formula = {"Q": once, "K": programs * once, "V": programs * once, "O": once}
 for name, count in seen.moved().items():
     print(f"{name}: traced {count:6,} bytes, formula {formula[name]:6,}")
 panels = {name: f"token\nin {name.lower()}" for name in "QKVO"}
-title = "P3: every load and store of its five programs"
-words = "Each of five programs loads its queries once, all keys and values, and stores once"
+title = "P3: every load and store of its three programs"
+words = "Each of three programs loads its queries once, all keys and values, and stores once"
 kernel_runs.in_order(seen.steps, panels, title, words, per=D)
 
 # %% [markdown]

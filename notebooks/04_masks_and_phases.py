@@ -191,7 +191,7 @@ print("query heads with another output:", changed.nonzero().flatten().tolist())
 #
 # So far these were plans. Now the solutions of P4, P6 and P7 run in Triton's interpreter, through the course's grader.
 # It watches every load, and notes which tile of keys met which tile of queries. The mask is drawn over that as an
-# outline.
+# outline. Their tiles have 64 queries and 32 keys there: where a kernel exchanges the two, it shows.
 
 # %%
 names = ["P4: causal", "P6: window of 80", "P7: 40 sinks as well"]
@@ -199,7 +199,7 @@ problems = ["p4", "p6", "p7"]
 cases = [causal, window, sinks]
 results = [traced.run(problem, case)[0] for problem, case in zip(problems, cases, strict=True)]
 for name, case, result in zip(names, cases, results, strict=True):
-    visited, planned = traced.tiles_visited(result), tile_figures.tiles_of(case, 32, 32)
+    visited, planned = traced.tiles_visited(result), tile_figures.tiles_of(case, *traced.TILES)
     print(f"{name:22} {result.outcome.value}: {visited} tiles visited, {planned} in the plan")
 draw.visits(cases, results, names)
 
@@ -270,7 +270,7 @@ measured = {}
 for (name, made), problem in zip(families.items(), ["p3", "p4", "p7", "p6"], strict=True):
     ran = traced.run(problem, *(made(n) for n in (64, 128, 256, 512)))
     measured[name] = [(int(result.case), traced.tiles_visited(result)) for result in ran]
-draw.work(families, [64 * 2**i for i in range(9)], 32, measured)
+draw.work(families, [64 * 2**i for i in range(9)], traced.TILES, measured)
 
 # %% [markdown]
 # Both scales are logarithmic. Double N, and the upper lines grow by about four: causal is half as much work, and still
@@ -279,7 +279,8 @@ draw.work(families, [64 * 2**i for i in range(9)], 32, measured)
 
 # %%
 for n in (1024, 4096, 16384):
-    counts = {name: tile_figures.tiles_of(made(n), 32, 32) for name, made in families.items()}
+    each = families.items()
+    counts = {name: tile_figures.tiles_of(made(n), *traced.TILES) for name, made in each}
     share = counts["window 128"] / counts["causal"]
     tiles = f"causal {counts['causal']:7,} tiles, window {counts['window 128']:6,}"
     print(f"N = {n:6,}: {tiles}: {share:.1%}")

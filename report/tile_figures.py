@@ -107,10 +107,10 @@ def phase_maps(cases, blocks, title, columns=None):
         return figure
 
 
-def work(families, lengths, block, traced):
+def work(families, lengths, tiles, traced):
     """A Figure of the tiles visited against N.
 
-    families: {name: N -> Case}. traced: {name: [(N, tiles), ...]}, of kernels that ran.
+    families: {name: N -> Case}. tiles: queries and keys of one. traced: {name: [(N, tiles), ...]}, of kernels that ran.
     """
     styles = [
         ("#8b8378", "v", (0, (4, 2))),
@@ -119,11 +119,11 @@ def work(families, lengths, block, traced):
         (OURS_DARK, "o", "-"),
     ]
     with house_style():
-        figure = new_figure(7.6, 4.2, f"Tiles of {block} x {block} that one head visits")
+        figure = new_figure(7.6, 4.2, f"Tiles of {tiles[0]} queries x {tiles[1]} keys that one head visits")
         axes, ends = panel(figure, (0.12, 0.13, 0.6, 0.74), "", "N, tokens", "tiles"), []
         for (name, made), (colour, _, dashes), rank in zip(families.items(), styles, (3, 3, 5, 6), strict=True):
             look = Look(name, colour, "", dashes, 1.8, rank)
-            counts = [tiles_of(made(n), block, block) for n in lengths]
+            counts = [tiles_of(made(n), *tiles) for n in lengths]
             line(axes, name, lengths, counts, look=look)
             points = traced.get(name, [])
             axes.plot(*zip(*points, strict=True), linestyle="", marker="o", markersize=6.5, markerfacecolor="white",

@@ -9,6 +9,7 @@ from grader.labs import EVERY
 from grader.processes import nursery
 from report.cost import SIZES, Cost
 
+TILES = (64, 32)  # queries and keys of a tile of the solutions in the interpreter
 SOLUTIONS = Path(__file__).resolve().parent.parent / "solutions"
 
 

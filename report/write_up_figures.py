@@ -117,7 +117,7 @@ def tiles():
                traced.run(name[:2].lower(), *map(made, (64, 128, 256, 512)))]
         for name, made in FAMILIES.items()
     }  # fmt: skip
-    return tile_figures.work(FAMILIES, [64 * 2**i for i in range(9)], BLOCK, ran)
+    return tile_figures.work(FAMILIES, [64 * 2**i for i in range(9)], traced.TILES, ran)
 
 
 FIGURES = {"report-ladder.svg", "report-phases.svg", "report-one-program.svg", "report-tiles.svg"}

@@ -1,5 +1,7 @@
 """The parts of REPORT.md that run kernels: solutions in the interpreter, through the grader, every load counted."""
 
+import math
+
 import torch
 
 from grader import inputs, oracle
@@ -11,7 +13,6 @@ from report import excerpts, traced
 from report.cost import cost
 from report.tables import table as markdown
 
-SIDE = 32  # of a tile in the interpreter, both ways
 N, D = 500, 32
 WINDOW, SINKS = 100, 40
 SHOWN = {
@@ -36,10 +37,10 @@ def counted():
     lines = []
     for problem, case in SHOWN.items():
         (result,) = traced.run(problem, case)
-        found, expected = traced.counted(case, result), cost(case, SIDE, SIDE)
+        found, expected = traced.counted(case, result), cost(case, *traced.TILES)
         if found != expected:
             raise Disagrees(f"{problem} did {found}, and the formula says {expected}")
-        of, useful = case.Hq * (-(-N // SIDE)) ** 2, visible_flops(case)
+        of, useful = case.Hq * math.prod(-(-N // side) for side in traced.TILES), visible_flops(case)
         lines.append([
             f"{problem.upper()}, {case.name}" + (f", {case.Hq} heads on {case.kv_heads}" if case.Hq > 1 else ""),
             f"{found.tiles:,} of {of:,}", f"{found.dot_flops / 1e6:.2f}", f"{found.dot_flops / useful:.2f}",
@@ -76,13 +77,14 @@ def tail_forgotten(tokens=1000, almost=1020, tolerance=5e-2):
         raise excerpts.NotThere(f"P3 no longer says {TAIL_MASK!r}: mend report/write_up_runs.py")
     case, hidden = (Case(f"{n} tokens without a mask at the tail", Hq=2, N=n, D=64) for n in (tokens, almost))
     result, passing = traced.run("p3", case, hidden, source=source.replace(TAIL_MASK, "scores = scores"))
-    error = error_of_zero_keys(case, -tokens % SIDE)
+    error = error_of_zero_keys(case, -tokens % traced.TILES[1])
     if (result.outcome.value, passing.outcome.value) != ("wrong", "passed") or not error < tolerance:
         raise Disagrees(
             f"P3 without its mask at the tail is {result.outcome.value} at {tokens} tokens, off by {error:.1e}, and "
             f"{passing.outcome.value} at {almost}"
         )
-    return {"N": tokens, "extra": -tokens % SIDE, "error": error, "almost": almost, "almost_extra": -almost % SIDE,
+    side = traced.TILES[1]
+    return {"N": tokens, "extra": -tokens % side, "error": error, "almost": almost, "almost_extra": -almost % side,
             "sentence": result.sentence.split(". ")[0] + ".", "allowed": result.facts["first_allowed"]}  # fmt: skip
 
 

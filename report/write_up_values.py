@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from grader.peaks import peak, visible_flops
-from report import cost, coverage, excerpts, kernels, write_up_figures, write_up_measured, write_up_runs
+from report import cost, coverage, excerpts, kernels, traced, write_up_figures, write_up_measured, write_up_runs
 from report import write_up_tables as tables
 from report.measured import length, times_over
 from report.tables import number, times
@@ -117,7 +117,7 @@ def by_trial():
     return {
         "coverage": {"longest": coverage.LONGEST, "tried": tried, "blocks": listed(coverage.BLOCKS)},
         "shared_tile": shared_tile(),
-        "counted": {"N": runs.N, "D": runs.D, "side": runs.SIDE, "table": runs.counted()},
+        "counted": {"N": runs.N, "D": runs.D, "tiles": traced.TILES, "table": runs.counted()},
         "sinks_last": runs.sinks_last(), "tail": runs.tail_forgotten(),
     }  # fmt: skip
 

@@ -87,7 +87,7 @@ def attention_kernel(
 
 # (BLOCK_Q, BLOCK_K, num_warps, num_stages) for float16 and bfloat16, tuned on an H200.
 TILES = {64: (64, 64, 4, 3), 128: (128, 64, 4, 2), 256: (128, 64, 8, 2)}
-TILES_INTERPRETER = (32, 32, 4, 1)
+TILES_INTERPRETER = (64, 32, 4, 1)
 
 
 def describe(tensor, rows):

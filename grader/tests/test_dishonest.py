@@ -45,7 +45,7 @@ CHEATS = {
     "p3_combine_function_computes": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_constexpr_function": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_copies_an_answer_of_numpy": ("large, and at right angles", "wrong", "reads numbers of q, k or v"),
-    "p3_copies_then_bmm": ("many tiles", "held", "Outside of kernels PyTorch does"),
+    "p3_copies_then_bmm": ("long row", "held", "Outside of kernels PyTorch does"),
     "p3_crashes_the_interpreter": ("one token", "crashed", "killed by"),
     "p3_decoy_copies_the_answer": ("one token", "held", "is not among the operations"),
     "p3_decoy_kernel": ("one token", "held", "does not depend on what a launch stored"),
@@ -77,7 +77,7 @@ CHEATS = {
     "p3_numbers_by_str": ("fewer tokens than a tile", "crashed", "Triton's compiler would not take"),
     "p3_numpy_in_the_kernel": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_object_in_the_kernel": ("one token", "crashed", "Triton's compiler would not take"),
-    "p3_os_exit": ("many tiles", "crashed", "process ended itself"),
+    "p3_os_exit": ("long row", "crashed", "process ended itself"),
     "p3_overridden_comparison": ("fewer tokens than a tile", "wrong", "must be a plain torch.Tensor"),
     "p3_overwritten_by_numpy": ("whole tiles", "held", "no operation of PyTorch made"),
     "p3_overwritten_by_torch": ("one token", "held", "is not among the operations"),
@@ -85,7 +85,7 @@ CHEATS = {
     "p3_patched_comparison": ("one token", "wrong", "off by"),
     "p3_patched_dot": ("scores rising along the keys", "wrong", "off by"),
     "p3_patched_grid_executor": ("slice of a larger buffer", "wrong", "were never written"),
-    "p3_patched_trace": ("many tiles", "held", "is not among the operations"),
+    "p3_patched_trace": ("long row", "held", "is not among the operations"),
     "p3_pivot_from_a_bound": ("whole tiles", "held", "puts two of q, k and v together"),
     "p3_plain_python": ("one token", "wrong", "reads numbers of q, k or v"),
     "p3_products_by_an_inverse": ("large, and at right angles", "held", "is not among the operations"),
@@ -113,7 +113,7 @@ CHEATS = {
     "p3_text_that_utf8_refuses": ("poison past the end", "wrong", "off by"),
     "p3_three_kernels_a_tile": ("long row", "timed out", "no result within"),
     "p3_tiles_kept_in_a_tuple": ("long row", "wasteful", "one tile holds the whole row"),
-    "p3_tree_too_deep_to_walk": ("many tiles", "held", "is not what stands in the file"),
+    "p3_tree_too_deep_to_walk": ("long row", "held", "is not what stands in the file"),
     "p3_trivial_where_it_is_compiled": ("long row", "wasteful", "one tile holds the whole row"),
     "p3_try_except": ("one token", "held", "is not among the operations"),
     "p3_values_by_torch": ("bfloat16 with a large offset", "held", "Outside of kernels PyTorch does"),
@@ -282,6 +282,6 @@ def flash_attention_forward(q, k, v, is_causal=False):
 )  # fmt: skip
 def test_on_a_gpu(name, outcome, tmp_path):
     (tmp_path / "p3_flash_attention.py").write_text(source_of(name) if name else solution("p3"))
-    names = frozenset(["whole tiles", "ragged tail", "head dim 128", "many tiles"])
+    names = frozenset(["whole tiles", "ragged tail", "head dim 128", "long row"])
     results = grade(Request(tmp_path, (EVERY["p3"],), names, "cuda", 0), lanes=1)
     assert terminal.verdict(results)[0] is outcome, [result.sentence for result in results]

@@ -62,7 +62,7 @@ def trace_of(submission, case):
 @pytest.mark.parametrize("problem_id", ["p3", "p4", "p5", "p6", "p7"])
 def test_counts_equal_closed_formulas(problem_id, tiles, tmp_path):
     problem = PROBLEMS[problem_id]
-    usual = "TILES_INTERPRETER = (32, 32, 4, 1)"
+    usual = "TILES_INTERPRETER = (64, 32, 4, 1)"
     source = solution(problem_id)
     assert usual in source
     module = tmp_path / problem.module

@@ -131,7 +131,7 @@ def dot(axes, x, y, text, colour):
     axes.text(x, y, text, ha="center", va="center", size=8, zorder=3)
 
 
-def work(families, lengths, block, traced):
+def work(families, lengths, tiles, traced):
     """Tiles visited against N, for one head; families and traced as report.tile_figures.work takes them."""
     words = "Tiles against N: squares of N without a window, straight lines with one"
-    return png(tile_figures.work(families, lengths, block, traced), words)
+    return png(tile_figures.work(families, lengths, tiles, traced), words)

@@ -86,7 +86,7 @@ def p3_moves_what_the_words_say():
     q, k, v = (torch.randn(1, 1, n, d, dtype=torch.float16) for _ in range(3))
     with Watched(p3.flash_attention_kernel) as seen:
         p3.flash_attention_forward(q, k, v)
-    assert seen.moved() == {"Q": 4800, "K": 5 * 4800, "V": 5 * 4800, "O": 4800}
+    assert seen.moved() == {"Q": 4800, "K": 3 * 4800, "V": 3 * 4800, "O": 4800}
     assert [step.argument for step in seen.of("Q", 2) + seen.of("K", 2) + seen.of("O", 2)] == ["Q", *"KKKKK", "O"]
 
 

@@ -29,7 +29,7 @@ def test_traces_agree_with_the_plan():
     for problem, case in (("p4", causal(100)), ("p6", causal(100, 40)), ("p7", causal(100, 20, 37))):
         (result,) = traced.run(problem, case)
         assert result.outcome.value == "passed"
-        assert traced.tiles_visited(result) == traced.tiles_needed(result) == tile_figures.tiles_of(case, 32, 32)
+        assert traced.tiles_visited(result) == traced.tiles_needed(result) == tile_figures.tiles_of(case, *traced.TILES)
 
 
 def test_a_kernel_that_cannot_run_says_so():

@@ -5,7 +5,7 @@ import pytest
 from grader.assignment import Case
 from report import cost, tile_figures, traced
 
-TILES = "TILES_INTERPRETER = (32, 32, 4, 1)"
+TILES = "TILES_INTERPRETER = (64, 32, 4, 1)"
 SHAPES = [(32, 32), (64, 32), (32, 64)]
 
 

@@ -197,8 +197,8 @@ def work():
         f"{whole.tiles} tiles, {need['loaded_bytes']:,} bytes of K and V, {whole.dot_flops:,} FLOPs in dots "
         f"where visible pairs take {need['pair_flops']:,} ({whole.dot_flops / need['pair_flops']:.2f} times"
     )
-    assert whole.exponentials == whole.tiles * (1024 + 32)
-    yield f"{whole.exponentials:,} exponentials (1024 for p and 32 for alpha in each tile)"
+    assert whole.exponentials == whole.tiles * (2048 + 64)
+    yield f"{whole.exponentials:,} exponentials (2048 for p and 64 for alpha in each tile)"
     assert need_tail["loaded_bytes"] == need_tail["needed_bytes"]
     yield f"{need_tail['loaded_bytes']:,} bytes, as the formula with live rows says, and {tail.dot_flops:,} FLOPs"
     yield f"{tail.dot_flops / need_tail['pair_flops']:.2f} times the need"

@@ -5,7 +5,7 @@ In P4 to P7 their case passes, and the problem's work does not."""
 from grader.result import Outcome
 from grader.tests.broken.mistakes import mistake
 
-CASE = "many tiles"
+CASE = "long row"
 END = "k_end = tl.minimum(q_start + BLOCK_Q, N)"
 MASKED = "masked_start = q_start // BLOCK_K * BLOCK_K"
 FIRST = "first = tl.maximum(0, q_start - window_size + 1) // BLOCK_K * BLOCK_K"
