@@ -8,11 +8,13 @@ from pathlib import Path
 
 import torch
 
-from grader import agreement, asking, assignment, compiling, drawn, machine, own_work, speed, verdict, work
+from grader import agreement, asking, assignment, compiling, drawn, faults, machine, own_work, speed, verdict, work
 from grader.processes import sandbox
 from grader.processes.sandbox import ChildFailed, WorkerBroken
 from grader.result import Aspect, Outcome, Result
 from grader.submission import Submission
+
+CLEARED = 2  # crashes of a problem in which our own kernel was asked, and passed: then the next are not doubted
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class ProblemGrader:
         self.seconds, self.spent = assignment.SECONDS_PER_CASE[request.device], 0.0
         gpu = machine.gpu_as_data() if request.device == "cuda" and torch.cuda.is_available() else None
         self.submission = Submission(self.path, problem, request.device, self.seconds, gpu)
-        self.timeouts, self.fault, self.beside = 0, None, {}
+        self.timeouts, self.fault, self.cleared, self.beside = 0, None, 0, {}
 
     def keep(self, result):
         self.results.append(result)
@@ -125,16 +127,36 @@ class ProblemGrader:
     def graded(self, case, given):
         """Grade one case, or give it the verdict that holds for all."""
         started = time.perf_counter()
-        try:
-            result = self.result(case, *(given or self.fault)) if given or self.fault else self.grade_case(case)
-        except WorkerBroken as broken:
-            self.fault = grader_fault(broken)  # the next case would fare no better
-            result = self.result(case, *self.fault)
-        except Exception as error:  # ours, whatever it is: it must not cost a point, nor the other cases
-            result = self.result(case, *grader_fault(error))
+        known = given or self.fault
+        result = self.result(case, *known) if known else self.without_doubt(case)
         result.seconds = time.perf_counter() - started
         self.keep(result)
         return result
+
+    def without_doubt(self, case):
+        """The result of a case. What may be a fault of ours is tried again by new processes, and is believed to be one
+        only where our own kernel fails in the same place: a fault must not be worth provoking.
+        """
+        for _ in range(2):
+            result, doubt = self.attempt(case)
+            if doubt is None or (self.cleared >= CLEARED and not isinstance(doubt, Exception)):
+                return result
+            self.submission.close()
+        if faults.reference_passes(self.request, self.problem, case, ProblemGrader):
+            self.cleared += 1
+            return result
+        if isinstance(doubt, WorkerBroken):
+            self.fault = grader_fault(doubt)  # the next case would fare no better
+        return self.result(case, *grader_fault(doubt))
+
+    def attempt(self, case):
+        """(the result of a case, why it may be our fault or None)."""
+        try:
+            result = self.grade_case(case)
+            return result, result.facts.pop("doubt", None)
+        except Exception as error:
+            sentence = f"Your code could not be graded, and ours can: {faults.in_words(error)}"
+            return self.result(case, Outcome.CRASHED, sentence), error
 
     def cannot_run(self):
         """(outcome, sentence) where nothing of this problem can run, else None."""
@@ -174,8 +196,10 @@ class ProblemGrader:
         printed = submission.take_printed()
         if reply["status"] != "returned":
             submission.close() if self.request.device == "cuda" else None  # its context may be lost
-            judged = verdict.of_unfinished(reply, self.problem, self.path)
-            return self.result(case, *judged, printed=printed)
+            result = self.result(case, *verdict.of_unfinished(reply, self.problem, self.path), printed=printed)
+            if result.outcome is Outcome.CRASHED and unexplained(reply):
+                result.facts["doubt"] = result.sentence
+            return result
         judged = how.judged(self.problem, case, placed, reply, data, self.request.device)
         if judged[0] in (Outcome.PASSED, Outcome.WASTEFUL) and "volume" in reply:
             evidence = own_work.judge(self.problem, case, reply)
@@ -201,7 +225,8 @@ class ProblemGrader:
             hint = " Does every loop end, and does it step by a whole tile?"
             return self.result(case, Outcome.TIMED_OUT, f"Stopped: {failure}.{at}{hint}", printed=printed)
         hint = " Does a pointer leave its tensor?" if "SIGSEGV" in str(failure) else ""
-        return self.result(case, Outcome.CRASHED, f"Your code did not return: {failure}.{hint}", printed=printed)
+        sentence = f"Your code did not return: {failure}.{hint}"
+        return self.result(case, Outcome.CRASHED, sentence, {"doubt": sentence}, printed)
 
     def begin_beside(self, given):
         """On a GPU: what needs no turn of its own, beside the cases."""
@@ -221,7 +246,10 @@ class ProblemGrader:
         right = next((r for r in results if r.case == work.LONG_ROW and r.outcome is Outcome.PASSED), None)
         if self.request.device == "cuda" and right:
             right.facts["waste"] = self.beside["waste"].result()
-        outcome, sentence, facts = work.of_problem(results)
+        try:
+            outcome, sentence, facts = work.of_problem(results)
+        except Exception as error:
+            outcome, sentence, facts = *grader_fault(error), {}
         self.keep(self.result(replace(case, name=work.CASE), outcome, sentence, facts, aspect=Aspect.WORK))
 
     def interpreted(self, case):
@@ -255,8 +283,8 @@ class ProblemGrader:
                 outcome, sentence, facts, printed = judged
             except WorkerBroken as broken:
                 outcome, sentence, facts = Outcome.NOT_RUN, f"not compiled: {broken}", {"compile": []}
-            except Exception as error:
-                outcome, sentence, facts = *grader_fault(error), {"compile": []}
+            except Exception as error:  # it can cost points alone, so that nothing is gained by it
+                outcome, sentence, facts = Outcome.NOT_RUN, f"not compiled: {faults.in_words(error)}", {"compile": []}
         result = self.result(case, outcome, sentence, facts, printed, Aspect.COMPILE)
         result.seconds = time.perf_counter() - started
         self.keep(result)
@@ -267,8 +295,8 @@ class ProblemGrader:
         if self.request.device != "cuda":
             return self.keep(self.result(case, Outcome.NOT_RUN, "not run: needs a GPU", aspect=Aspect.SPEED))
         if all(outcome in (Outcome.PASSED, Outcome.GRADER_FAULT) for outcome in outcomes):
-            if Outcome.GRADER_FAULT in outcomes:  # not timed because of us: the speed is not lost either
-                sentence = "The grader failed on a case before, not your code; no points are taken."
+            if Outcome.GRADER_FAULT in outcomes:  # not timed because of us: what it earns is open, too
+                sentence = "The grader failed on a case before, not your code: the speed is open."
                 return self.keep(self.result(case, Outcome.GRADER_FAULT, sentence, aspect=Aspect.SPEED))
         else:
             sentence = "not run: only a kernel that passes every case is timed"
@@ -288,11 +316,12 @@ class ProblemGrader:
 
 def grader_fault(error):
     """(outcome, sentence) for a failure that is not the student's."""
-    text = str(error).strip() or type(error).__name__
-    return (
-        Outcome.GRADER_FAULT,
-        f"The grader failed, not your code; no points are taken. {type(error).__name__}: {text}",
-    )
+    return Outcome.GRADER_FAULT, f"The grader failed, not your code: these points are open. {faults.in_words(error)}"
+
+
+def unexplained(reply):
+    """True for a crash that names no line of the submission, or that arose in a file of ours."""
+    return bool(reply.get("ours")) or not (reply.get("line") or reply.get("bad_module"))
 
 
 def triton_is_here():

@@ -1,4 +1,4 @@
-"""Outcomes -> points. A fault of the grader's own never costs a point, nor does a missing GPU."""
+"""Outcomes -> points. A fault of the grader's own leaves its points open: neither earned nor lost."""
 
 from fractions import Fraction
 
@@ -44,7 +44,7 @@ def earned(results):
 
 def kept(result):
     """The part of its points that a result earns: all, nothing, or what `share` says of a slow one."""
-    if result.outcome in (Outcome.PASSED, Outcome.GRADER_FAULT):
+    if result.outcome is Outcome.PASSED:
         return Fraction(1)
     return Fraction(result.facts.get("share", 0)) if result.outcome is Outcome.SLOW else Fraction(0)
 
@@ -52,6 +52,15 @@ def kept(result):
 def held(results):
     """Those that an instructor must look at."""
     return [result for result in results if result.outcome is Outcome.HELD]
+
+
+def open_points(results):
+    """How many of the points of these results the grader's own faults leave open."""
+    found = Fraction(0)
+    for group in by_problem(results).values():
+        pairs = zip(group, max_points(group), strict=True)
+        found += sum((most for result, most in pairs if result.outcome is Outcome.GRADER_FAULT), Fraction(0))
+    return found
 
 
 def by_problem(results):

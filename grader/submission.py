@@ -160,7 +160,7 @@ def of_recorder(reply):
     if status == "raised":
         texts = {name: str(reply.get(name) or "")[:most] for name, most in TEXTS.items()}
         line = reply.get("line")
-        flags = {name: bool(reply.get(name)) for name in ("unfinished", "bad_module", "as_seen")}
+        flags = {name: bool(reply.get(name)) for name in ("unfinished", "bad_module", "as_seen", "ours")}
         return {"status": "raised", "line": line if type(line) is int else None} | texts | flags
     if status == "returned":
         depends = reply.get("depends")

@@ -26,10 +26,11 @@ def render(results):
     tests = []
     for group in score.by_problem(results).values():
         for result, got, most in zip(group, score.earned(group), score.max_points(group), strict=True):
+            ours = result.outcome is Outcome.GRADER_FAULT  # its points are open: no score
             tests.append(
                 {
                     "name": f"{result.problem} {result.aspect.value}: {result.case}",
-                    "score": round(float(got), 4),
+                    **({} if ours else {"score": round(float(got), 4)}),
                     "max_score": round(float(most), 4),
                     "status": "passed" if score.passed([result]) else "failed",
                     "output": output(result),
@@ -42,7 +43,10 @@ def render(results):
                     | {name: result.facts[name] for name in KEPT if name in result.facts},
                 }
             )
-    return {"score": round(float(score.total(results)[0]), 2), "tests": tests}
+    document = {"score": round(float(score.total(results)[0]), 2), "tests": tests}
+    if left := score.open_points(results):
+        document["output"] = f"Incomplete: the grader failed, and {float(left):.2f} points are open. Grade it again."
+    return document
 
 
 def output(result):

@@ -58,6 +58,8 @@ def render(results, request, seconds, name=None):
     earned, possible = map(terminal.points, score.total(results))
     graded = score.by_problem(results).keys()
     said = f"{earned} of {possible} points" if graded - LABS.keys() else "Labs, for no points"
+    if left := score.open_points(results):
+        said += f", {terminal.points(left)} open: the grader failed"
     return templates().get_template("report.html").render(
         name=name or request.submission.name or "submission", score=said, kinds=KINDS,
         facts_of_run=facts_of_run(request, seconds),

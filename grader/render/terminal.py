@@ -57,9 +57,21 @@ def show(console, results, request, seconds):
     where = "on the GPU" if request.device == "cuda" else "on the CPU"
     where += ", kernels in Triton's interpreter" if request.device == "cpu" and interpreted else ""
     console.print(f"{said}{seconds:.0f} s {where}")
+    show_open(console, results)
     show_held(console, results)
     if request.default_submission and earned == possible and score.by_problem(results).keys() == PROBLEMS.keys():
         console.print(f"past the ladder, for no points: make grade P={','.join(LABS)}")
+
+
+def show_open(console, results):
+    """`incomplete: the grader failed in 2 cases; 1.25 points are open: the same command tries again`"""
+    faults = [result for result in results if result.outcome is Outcome.GRADER_FAULT]
+    if faults:
+        where = f"{len(faults)} case{'s' * (len(faults) > 1)}"
+        console.print(
+            f"incomplete: the grader failed in {where}; {points(score.open_points(results))} points are open: "
+            "the same command tries again"
+        )
 
 
 def show_held(console, results):

@@ -32,10 +32,12 @@ def test_each_case_earns_its_share_and_a_missing_gpu_costs_nothing():
     assert score.passed([group[0], NO_GPU]) and not score.passed(group)
 
 
-def test_a_grader_fault_costs_no_point_but_is_not_a_pass():
+def test_a_grader_fault_leaves_its_points_open_and_is_not_a_pass():
     group = [result("p3", "a", Outcome.PASSED), result("p3", "b", Outcome.GRADER_FAULT)]
-    assert score.total(group) == (15, 15)
+    assert score.total(group) == (Fraction(15, 2), 15) and score.open_points(group) == Fraction(15, 2)
     assert not score.passed(group)
+    document = gradescope.render(group)
+    assert "7.50 points are open" in document["output"] and "score" not in document["tests"][1]
 
 
 def test_on_a_gpu_speed_has_its_share():

@@ -139,7 +139,7 @@ def test_an_interval_that_straddles_a_bar_is_measured_once_more(monkeypatch, tmp
         assert len(runs) == expected
 
 
-def test_a_fault_of_ours_does_not_take_the_points_for_speed(tmp_path):
+def test_a_fault_of_ours_leaves_the_points_for_speed_open(tmp_path):
     kept = []
     request = Request(tmp_path, (PROBLEMS["p3"],), None, "cuda", 0)
     grader = ProblemGrader(request, PROBLEMS["p3"], kept.append)

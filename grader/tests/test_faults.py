@@ -1,0 +1,96 @@
+"""Faults seeded in our own code: each is told as ours, leaves its points open, and is nothing that a student can earn."""
+
+import shutil
+
+import pytest
+
+from grader import answers, asking, compare, inputs, oracle, own_work, score, verdict
+from grader.processes import house, nursery
+from grader.result import Outcome
+from grader.submission import Submission
+from grader.tests.support import ROOT, grade_text, solution
+
+CASE = "fewer tokens than a tile"
+# Where a function of ours raises, in the grader's own process and in the two that it asks.
+HERE = (
+    (compare, "mismatch"), (verdict, "of_reply"), (answers, "to"), (inputs, "make"), (own_work, "judge"),
+    (asking, "how"), (oracle, "attention"), (Submission, "take_outputs"),
+)  # fmt: skip
+INSIDE = (
+    ("recorder/role.py", "def one_call"), ("recorder/record.py", "    def program"), ("recorder/record.py", "    def plain"),
+    ("recorder/load.py", "def load"), ("runner/role.py", "def run("), ("runner/program.py", "def checked"),
+    ("runner/kernel_check.py", "def check("), ("runner/replay.py", "    def tensor"),
+    ("runner/operations.py", "def volume"), ("runner/allocations.py", "    def fence("), ("runner/trace.py", "    def access"),
+    ("runner/regions.py", "    def place"), ("runner/visits.py", "    def meet"), ("processes/inside/outputs.py", "def write"),
+)  # fmt: skip
+WHERE = [pytest.param(*each, id=f"{each[0].__name__}.{each[1]}") for each in HERE]
+
+
+def is_ours(results):
+    """True where every case of these results is told as a fault of ours, and its points are open."""
+    cases = [r for r in results if r.aspect.of_a_case]
+    earned, possible = score.total(results)
+    said = all("The grader failed, not your code" in r.sentence for r in cases)
+    return {r.outcome for r in cases} == {Outcome.GRADER_FAULT} and said and earned == 0 < possible
+
+
+@pytest.mark.parametrize("owner, name", WHERE)
+def test_a_fault_in_the_grader_is_ours(owner, name, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise ValueError("seeded")
+
+    monkeypatch.setattr(owner, name, fail)
+    assert is_ours(grade_text(tmp_path, "p3", solution("p3"), names=[CASE]))
+
+
+@pytest.mark.parametrize("file, start", INSIDE)
+def test_a_fault_in_the_processes_that_it_asks_is_ours(file, start, tmp_path, monkeypatch):
+    copy = tmp_path / "copy"
+    for room in ("processes/inside", "recorder", "runner"):
+        shutil.copytree(ROOT / "grader" / room, copy / room)
+    handed_in = tmp_path / "handed in"
+    handed_in.mkdir()
+    text = (copy / file).read_text()
+    head, found, rest = text.partition(start)
+    signature, colon, body = rest.partition(":\n")
+    assert found and colon
+    indent = " " * (4 + len(start) - len(start.lstrip()))
+    (copy / file).write_text(f'{head}{found}{signature}{colon}{indent}raise ValueError("seeded")\n{body}')
+    monkeypatch.setattr(house, "WORKER", copy / "processes" / "inside" / "worker.py")
+    monkeypatch.setattr(house, "INSIDE", copy / "processes" / "inside")
+    monkeypatch.setattr(house, "ROLE", {kind: copy / kind.rpartition(" ")[2] for kind in house.DEVICES})
+    try:
+        assert is_ours(grade_text(handed_in, "p3", solution("p3"), names=[CASE]))
+    finally:
+        for key in [key for key in nursery._houses if key[1] == house.WORKER]:
+            nursery.close(key)
+
+
+def test_a_fault_that_does_not_come_again_costs_nothing(tmp_path, monkeypatch):
+    calls, right = [], compare.mismatch
+
+    def fail_once(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise OSError("once")
+        return right(*arguments)
+
+    monkeypatch.setattr(compare, "mismatch", fail_once)
+    (result,) = grade_text(tmp_path, "p3", solution("p3"), names=[CASE])
+    assert result.outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize("error", [ValueError, MemoryError])
+def test_what_a_submission_alone_brings_about_is_its_own(error, tmp_path, monkeypatch):
+    """Whatever fails in us for its program, and not for ours, is a crash of the submission: nothing is gained."""
+    right = verdict.of_reply
+
+    def fail(problem, case, placed, reply, *rest):
+        if "odd_kernel" in str(reply["kernels"]):
+            raise error("a surprise")
+        return right(problem, case, placed, reply, *rest)
+
+    monkeypatch.setattr(verdict, "of_reply", fail)
+    text = solution("p3").replace("flash_attention_kernel", "odd_kernel")
+    (result,) = grade_text(tmp_path, "p3", text, names=[CASE])
+    assert result.outcome is Outcome.CRASHED and "a surprise" in result.sentence
