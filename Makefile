@@ -1,45 +1,27 @@
 # Thin: every target is one command of the grader's. `make` alone explains itself.
-P ?=
-SUBMISSION ?=
-CASE ?=
-DEVICE ?=
-SEED ?=
-OUT ?=
-TARGETS ?=
-COMPILE ?=
-SWEEP ?=
-NB ?=
-SUBMISSIONS ?=
-ROSTER ?=
-LANES ?=
-ENGINE ?=
-PARTITION ?=
-GPUS ?=
-ARRAY ?=
-N ?=
-D ?=
-WINDOW ?=
-SINKS ?=
-DTYPE ?=
+# Values go by the environment: no shell reads a folder's name, and make does not expand what stands in it.
+OPTIONS := P SUBMISSION CASE DEVICE SEED OUT TARGETS COMPILE SWEEP NB SUBMISSIONS ROSTER \
+           LANES ENGINE PARTITION GPUS ARRAY N D WINDOW SINKS DTYPE
+$(foreach name,$(OPTIONS),$(eval override $(name) := $$(value $(name))))
+export $(OPTIONS) PIP_ARGS PYTHON
 PIP_ARGS ?=
 PYTHON ?=
-export PIP_ARGS PYTHON
 
 # PYTHON=python3 uses that interpreter as it is; otherwise .venv is made and kept whole.
 PY := $(if $(PYTHON),$(PYTHON),.venv/bin/python)
 SETUP := $(if $(PYTHON),,setup)
-ARGS = $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(P),--problems "$(P)") $(if $(CASE),--case "$(CASE)") \
-       $(if $(DEVICE),--device "$(DEVICE)") $(if $(SEED),--seed "$(SEED)") $(if $(OUT),--out "$(OUT)") \
-       $(if $(TARGETS),--targets "$(TARGETS)") $(if $(filter no,$(COMPILE)),--no-compile)
+ARGS = $(if $(SUBMISSION),--submission "$$SUBMISSION") $(if $(P),--problems "$$P") $(if $(CASE),--case "$$CASE") \
+       $(if $(DEVICE),--device "$$DEVICE") $(if $(SEED),--seed "$$SEED") $(if $(OUT),--out "$$OUT") \
+       $(if $(TARGETS),--targets "$$TARGETS") $(if $(filter no,$(COMPILE)),--no-compile)
 
-CLASS = $(if $(P),--problems "$(P)") $(if $(DEVICE),--device "$(DEVICE)") $(if $(SEED),--seed "$(SEED)") \
-        $(if $(OUT),--out "$(OUT)") $(if $(TARGETS),--targets "$(TARGETS)") $(if $(filter no,$(COMPILE)),--no-compile) \
-        $(if $(ROSTER),--roster "$(ROSTER)") $(if $(LANES),--lanes "$(LANES)") $(if $(ENGINE),--engine "$(ENGINE)") \
-        $(if $(PARTITION),--partition "$(PARTITION)") $(if $(GPUS),--gpus "$(GPUS)") $(if $(ARRAY),--array "$(ARRAY)")
+CLASS = $(if $(P),--problems "$$P") $(if $(DEVICE),--device "$$DEVICE") $(if $(SEED),--seed "$$SEED") \
+        $(if $(OUT),--out "$$OUT") $(if $(TARGETS),--targets "$$TARGETS") $(if $(filter no,$(COMPILE)),--no-compile) \
+        $(if $(ROSTER),--roster "$$ROSTER") $(if $(LANES),--lanes "$$LANES") $(if $(ENGINE),--engine "$$ENGINE") \
+        $(if $(PARTITION),--partition "$$PARTITION") $(if $(GPUS),--gpus "$$GPUS") $(if $(ARRAY),--array "$$ARRAY")
 
-TRY = --problem "$(P)" $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(if $(DEVICE),--device "$(DEVICE)") \
-      $(if $(SEED),--seed "$(SEED)") $(if $(N),--N "$(N)") $(if $(D),--D "$(D)") $(if $(WINDOW),--window "$(WINDOW)") \
-      $(if $(SINKS),--sinks "$(SINKS)") $(if $(DTYPE),--dtype "$(DTYPE)")
+TRY = --problem "$$P" $(if $(SUBMISSION),--submission "$$SUBMISSION") $(if $(DEVICE),--device "$$DEVICE") \
+      $(if $(SEED),--seed "$$SEED") $(if $(N),--N "$$N") $(if $(D),--D "$$D") $(if $(WINDOW),--window "$$WINDOW") \
+      $(if $(SINKS),--sinks "$$SINKS") $(if $(DTYPE),--dtype "$$DTYPE")
 
 .DEFAULT_GOAL := help
 .PHONY: help setup doctor grade try class gradescope show profile report notebooks site site-test test skeletons lint
@@ -93,10 +75,10 @@ try: $(SETUP)
 
 class: $(SETUP)
 	@$(if $(PYTHON),,python3 grader/environment.py class $(filter slurm,$(ENGINE)) || echo "going on without what could not be added")
-	@$(PY) -m grader.classroom $(CLASS) $(if $(SUBMISSIONS),-- "$(SUBMISSIONS)")
+	@$(PY) -m grader.classroom $(CLASS) $(if $(SUBMISSIONS),-- "$$SUBMISSIONS")
 
 gradescope: $(SETUP)
-	@$(PY) -m grader.classroom.export.bundle $(if $(OUT),"$(OUT)/autograder.zip")
+	@$(PY) -m grader.classroom.export.bundle $(if $(OUT),"$$OUT/autograder.zip")
 
 show: $(SETUP)
 	@$(PY) -m grader --show $(ARGS)
@@ -105,11 +87,11 @@ profile: $(SETUP)
 	@$(PY) -m grader --profile $(ARGS)
 
 report: $(SETUP)
-	@$(PY) -m report $(SWEEP)
+	@$(PY) -m report $$SWEEP
 
 notebooks:
 	@$(if $(PYTHON),,python3 grader/environment.py notebooks)
-	@$(PY) -m notebooks.build $(NB)
+	@$(PY) -m notebooks.build $$NB
 
 site:
 	@$(if $(PYTHON),,python3 grader/environment.py site)

@@ -220,9 +220,10 @@ def main(argv=None):
 
         results = grade(request, lanes, on_result)
     seconds = time.perf_counter() - started
+    if request.names is None:  # first of all: whatever cannot be shown, the results are there
+        gradescope.write(results, options.out / "results.json")
     terminal.show(console, results, request, seconds)
     if request.names is None:
-        gradescope.write(results, options.out / "results.json")
         console.print(f"details: {options.out / 'results.json'}", markup=False, soft_wrap=True)
         console.print(
             write_report(results, request, seconds, options.out / "report.html"), markup=False, soft_wrap=True

@@ -17,6 +17,7 @@ from grader.processes.nursery import NurseryFailed, nursery
 from grader.processes.sandbox import ChildFailed
 from grader.result import Outcome
 from grader.submission import Submission
+from grader.text import line_of
 
 SECONDS = 45.0  # for all GPUs of one problem; a kernel takes one or two
 CANARY_SECONDS = 20.0
@@ -156,7 +157,7 @@ def of_reply(problem, path, gpu, reply, printed):
         return Attempt(
             gpu.target, kernels, unknown=f"{error['exception']}{at}: {first_line(error['text'])}", printed=printed
         )
-    todo = re.search(r"TODO \d+: [^\"'\n]+", f"{error['text']}\n{source_of(path, error['line'])}")
+    todo = re.search(r"TODO \d+: [^\"'\n]+", f"{error['text']}\n{line_of(path, error['line'])}")
     if todo:
         return Attempt(gpu.target, kernels, Outcome.UNFINISHED, todo.group(0).strip(), printed=printed)
     if "error code -9" in error["text"]:  # the machine ended ptxas, for want of memory
@@ -226,9 +227,5 @@ def say(problem, path, gpu, error, printed):
             text = f"an assertion of Triton's compiler failed: {failed[1]}"
     at = ""
     if line:
-        at = f" ({problem.module}:{line}: `{source_of(path, line)}`)"
+        at = f" ({problem.module}:{line}: `{line_of(path, line)}`)"
     return f"{in_plain_words(text)}{at}"
-
-
-def source_of(path, line):
-    return Path(path).read_text().splitlines()[line - 1].strip() if line else ""

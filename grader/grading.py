@@ -13,6 +13,7 @@ from grader.processes import sandbox
 from grader.processes.sandbox import ChildFailed, WorkerBroken
 from grader.result import Aspect, Outcome, Result
 from grader.submission import Submission
+from grader.text import shortened
 
 CLEARED = 2  # crashes of a problem in which our own kernel was asked, and passed: then the next are not doubted
 
@@ -171,7 +172,7 @@ class ProblemGrader:
 
     def result(self, case, outcome, sentence="", facts=None, printed="", aspect=None):
         return Result(
-            self.problem.id, case.name, aspect or Aspect.CORRECT, outcome, sentence, facts or {},
+            self.problem.id, case.name, aspect or Aspect.CORRECT, outcome, shortened(sentence), facts or {},
             case.describe(self.request.seed_told), self.request.again(self.problem, case.name), printed,
         )  # fmt: skip
 

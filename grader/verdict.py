@@ -9,6 +9,7 @@ import torch
 from grader import answers, compare, diagnose, locate, met, oracle, own_work, picture, work
 from grader.processes.inside.errors import first_open_gap
 from grader.result import Outcome
+from grader.text import line_of
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"  # a section is named where it can be read
 
@@ -135,10 +136,8 @@ ALLOWED = (
 
 def source_at(path, line):
     """`: `the line's text``, of the submission's file."""
-    try:
-        return f": `{path.read_text(errors='replace').splitlines()[line - 1].strip()[:160]}`"
-    except (OSError, IndexError):
-        return ""
+    source = line_of(path, line)
+    return f": `{source}`" if source else ""
 
 
 # What is asked of the student, by the kind of fault that trace.py found.

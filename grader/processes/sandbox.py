@@ -17,6 +17,7 @@ from pathlib import Path
 from grader.processes import house
 from grader.processes.confine import outside_paths
 from grader.processes.nursery import NurseryFailed, nursery
+from grader.text import clean, cleaned
 
 READ_BYTES = 1 << 16
 NO_REPLY = "what its process sent is no reply"
@@ -140,6 +141,8 @@ class Child:
     def _read(self, line):
         with contextlib.suppress(ValueError, RecursionError):
             reply = json.loads(line)
+            if b"\\" in line or not line.isascii():  # else no text of it can hold anything to clean away
+                reply = cleaned(reply)
             if isinstance(reply, dict) and isinstance(reply.get("status"), str):
                 return reply
         raise ChildFailed("died", NO_REPLY)
@@ -270,7 +273,7 @@ class Output:
         self.drain()
         text, dropped = self.kept.decode(errors="replace"), self.dropped
         self.kept, self.dropped = b"", 0
-        return of_the_module(text).rstrip() + (f"\n[... {dropped} more bytes not shown]" if dropped else "")
+        return clean(of_the_module(text)).rstrip() + (f"\n[... {dropped} more bytes not shown]" if dropped else "")
 
     def close(self):
         """A descendant that left the process group may hold the pipe open, and is not waited for."""

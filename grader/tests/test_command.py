@@ -121,3 +121,12 @@ def test_the_pytest_face_without_a_folder():
     command = [sys.executable, "-m", "pytest", "grader", "--submission", "no/such/folder"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 4 and "does not exist" in done.stderr
+
+
+@pytest.mark.parametrize("name", ['x"; touch made; "', "$(shell touch made)`touch made`$$(touch made)"])
+def test_what_make_is_given_is_a_name_and_no_command(name, tmp_path):
+    """No shell reads it, and make does not expand it."""
+    command = ["make", "-C", ROOT, "grade", f"PYTHON={sys.executable}", f"SUBMISSION={tmp_path}/{name}", "P=1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert f"{tmp_path}/{name}" in done.stderr and "does not exist" in done.stderr
+    assert not (ROOT / "made").exists()

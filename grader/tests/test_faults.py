@@ -1,4 +1,4 @@
-"""Faults seeded in our own code: each is told as ours, leaves its points open, and is nothing that a student can earn."""
+"""Faults seeded in our own code: each is told as ours and leaves its points open; no student can bring one about."""
 
 import shutil
 
@@ -17,11 +17,12 @@ HERE = (
     (asking, "how"), (oracle, "attention"), (Submission, "take_outputs"),
 )  # fmt: skip
 INSIDE = (
-    ("recorder/role.py", "def one_call"), ("recorder/record.py", "    def program"), ("recorder/record.py", "    def plain"),
-    ("recorder/load.py", "def load"), ("runner/role.py", "def run("), ("runner/program.py", "def checked"),
-    ("runner/kernel_check.py", "def check("), ("runner/replay.py", "    def tensor"),
-    ("runner/operations.py", "def volume"), ("runner/allocations.py", "    def fence("), ("runner/trace.py", "    def access"),
-    ("runner/regions.py", "    def place"), ("runner/visits.py", "    def meet"), ("processes/inside/outputs.py", "def write"),
+    ("recorder/role.py", "def one_call"), ("recorder/record.py", "    def program"),
+    ("recorder/record.py", "    def plain"), ("recorder/load.py", "def load"), ("runner/role.py", "def run("),
+    ("runner/program.py", "def checked"), ("runner/kernel_check.py", "def check("),
+    ("runner/replay.py", "    def tensor"), ("runner/operations.py", "def volume"),
+    ("runner/allocations.py", "    def fence("), ("runner/trace.py", "    def access"),
+    ("runner/visits.py", "    def meet"), ("processes/inside/outputs.py", "def write"),
 )  # fmt: skip
 WHERE = [pytest.param(*each, id=f"{each[0].__name__}.{each[1]}") for each in HERE]
 

@@ -1,0 +1,46 @@
+"""Text that comes from a submission, made harmless once, where it comes in: it is shown on terminals and pages."""
+
+import re
+import sys
+import unicodedata
+from pathlib import Path
+
+SENTENCE = 2000  # characters
+LINE = 160  # of a submission's own
+KEPT = "\n\t"
+# Escape sequences of terminals; no part of one can be matched in two ways.
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\-_])")
+# Control characters, lone surrogates, and what turns the direction of a line round.
+_hidden = [code for code in range(0x3000) if unicodedata.category(chr(code)) in ("Cc", "Cf") and chr(code) not in KEPT]
+NOTHING = dict.fromkeys([*_hidden, 0xFEFF, *range(0xFFF9, 0xFFFC)])
+SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
+TABLE = NOTHING | SURROGATES
+
+
+def clean(text):
+    """`text` without control characters, escape sequences and lone surrogates."""
+    return text if text.isascii() and text.isprintable() else ESCAPES.sub("", text).translate(TABLE)
+
+
+def cleaned(value):
+    """Plain data with all its texts clean; raises RecursionError where it is too deep."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [cleaned(inner) for inner in value]
+    if isinstance(value, dict):
+        return {clean(name): cleaned(inner) for name, inner in value.items()}
+    return value
+
+
+def shortened(text, most=SENTENCE):
+    return text if len(text) <= most else f"{text[: most - 6]} [...]"
+
+
+def line_of(path, line):
+    """A line of a submission's file as it is quoted, or an empty string."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+        return clean(lines[line - 1].strip()[:LINE]) if line and 0 < line < sys.maxsize else ""
+    except (OSError, IndexError):
+        return ""
