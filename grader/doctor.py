@@ -97,6 +97,8 @@ def sandbox():
     why = confine.refused(device)
     version = words("bwrap", "--version")
     yield Line("sandbox", f"{version}, works" if why is None else f"off; {confine.UNPROTECTED}", why is None, why or "")
+    if why is None:
+        yield of_attempts(device)
     group = Group(1 << 30, 64)
     held = sorted(group.held)
     group.close()
@@ -107,6 +109,17 @@ def sandbox():
         other = confine.uid_for(readable, why is None) is not None
         todo = "Python lies where only root can read it: submissions run as root"
         yield Line("user", "children are not root" if other else "root", other, todo)
+
+
+def of_attempts(device):
+    """What must be refused inside, tried: namespaces, keys, mounts, other processes' memory, writing to / and /dev."""
+    try:
+        possible = confine.allowed(device)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        possible = [f"it could not be tried: {error}"]
+    todo = "pip install pyseccomp, apt install libseccomp2" if confine.system_calls.missing() else ""
+    said = f"possible inside, and should not be: {', '.join(possible)}" if possible else "all that must be is refused"
+    return Line("inside it", said, not possible, todo)
 
 
 def of_room():

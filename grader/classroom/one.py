@@ -42,6 +42,7 @@ def get_ready(job_file):
         for name in ("report.html", "drawing.svg"):
             html.templates().get_template(name)
     job = Job.from_json(Path(job_file).read_text(encoding="utf-8"))
+    confine.hide(job.out)
     confine.refused(job.device)
     if job.device == "cpu":  # on a GPU they are worked out there, and no process that uses CUDA may fork
         work_out(tuple(job.keys), job.seed)

@@ -4,18 +4,26 @@ Inside are the interpreter, the system's libraries, the files of its role and, f
 read-only, and one folder to write in; no network, no other process, no other file of the grader's.
 """
 
+import contextlib
 import functools
 import itertools
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from grader.processes import system_calls
+
 ROOT = Path(__file__).resolve().parents[2]
 SWITCH = "GRADER_SANDBOX"  # "none" in the environment: no bubblewrap, also where it works
 PRIVATE = 256 << 20  # bytes of /tmp and of /dev/shm inside
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+# Of /usr what Python, a C compiler and ptxas need.
+OF_USR = ("bin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "local/bin", "local/lib", "local/include")
+HIDDEN = {ROOT}  # folders of the grader's that nobody sees, whatever above them is shown
+HIDDEN_BYTES = 1 << 16  # of what stands in their place
 OF_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 GPU_FILES = ("/proc/driver/nvidia", "/sys", "/etc/OpenCL", "/run/nvidia-persistenced")
 UIDS = range(61184, 65520)  # what systemd keeps for users that live as long as a service: nobody's files are theirs
@@ -43,18 +51,47 @@ def trial(tool, device):
 
     On a GPU the trial is that CUDA finds it from inside: a sandbox without the GPU would fail every submission.
     """
-    inside = [sys.executable, "-I", "-S", "-c", TRY[device == "cuda"]]
     try:
-        done = subprocess.run(
-            command(tool, device, read_only=(), writable=None) + inside,
-            capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        done = run(tool, device, [sys.executable, "-I", "-S", "-c", TRY[device == "cuda"]])
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap does not work here: {error}"
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         return f"bubblewrap does not work here: {said[:200]}"
     return None
+
+
+def run(tool, device, program, read_only=()):
+    """A program inside, to its end; raises OSError and TimeoutExpired."""
+    with filtered() as (arguments, descriptors):
+        return subprocess.run(
+            command(tool, device, read_only, None, arguments) + program, pass_fds=descriptors, capture_output=True,
+            text=True, timeout=60, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def filtered():
+    """(arguments of bubblewrap, descriptors to hand over) for the filter of system calls, where there is one."""
+    descriptor = system_calls.as_file()
+    try:
+        yield (["--seccomp", str(descriptor)], [descriptor]) if descriptor is not None else ([], [])
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def allowed(device="cpu"):
+    """What is possible inside and should not be: [words]; each is tried. Raises OSError and TimeoutExpired."""
+    tool, place = shutil.which("bwrap"), Path(__file__).parent / "inside" / "attempts.py"
+    if system_calls.missing():
+        return [system_calls.missing()]
+    names = (*system_calls.REFUSED, "clone", "clone3")
+    numbers = [f"{name}={number}" for name in names if (number := system_calls.number(name)) is not None]
+    done = run(tool, device, [sys.executable, "-I", "-B", str(place), *numbers], [place.parent])
+    if done.returncode:
+        return [f"the attempts did not run: {done.stderr.strip()[-200:]}"]
+    return [name for name, found in json.loads(done.stdout).items() if found is not None]
 
 
 TRY = (
@@ -71,12 +108,22 @@ def warning(device="cpu"):
     return f"grader: no sandbox ({why}); {UNPROTECTED}" if why else None
 
 
-def command(tool, device, read_only, writable):
+def command(tool, device, read_only, writable, arguments=()):
     """The beginning of the command that runs a program inside; these folders keep their places.
+
+    arguments: of bubblewrap, beside these.
 
     The program is process 1 there: when it ends, all others are killed, and none of them can signal it.
     """
-    arguments = [tool, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    arguments = [
+        tool,
+        *arguments,
+        "--unshare-ipc",
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+    ]
     arguments += ["--die-with-parent", "--as-pid-1", "--hostname", "grade"]
     if os.geteuid() == 0:  # it stays root to end the children, which are not; it can change nothing outside
         arguments += ["--cap-drop", "ALL"]
@@ -87,18 +134,23 @@ def command(tool, device, read_only, writable):
     arguments += ["--dev", "/dev", "--proc", "/proc"]
     for place in ("/tmp", "/dev/shm"):
         arguments += ["--perms", "1777", "--size", str(PRIVATE), "--tmpfs", place]
-    for place in SYSTEM:
+    for place in system():
         if os.path.islink(place):
             arguments += ["--symlink", os.readlink(place), place]
         elif os.path.isdir(place):
-            arguments += ["--ro-bind", place, place]
+            arguments += [*reached(Path(place)), "--ro-bind", place, place]
     for name in OF_ETC:
         arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     arguments += of_gpu() if device == "cuda" else []
     arguments += bound([*interpreter(), *read_only])
     if writable:
         arguments += [*reached(writable), "--bind", str(writable), str(writable)]
-    return [*arguments, "--chdir", "/", "--"]
+    return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--"]
+
+
+def system():
+    """The folders of the system that are shown, as far as they are there."""
+    return [place for place in (*SYSTEM, *(f"/usr/{name}" for name in OF_USR)) if os.path.lexists(place)]
 
 
 @functools.cache
@@ -106,18 +158,33 @@ def knows(tool, option):
     return option in subprocess.run([tool, "--help"], capture_output=True, text=True).stdout
 
 
+def hide(folder):
+    """Show nothing of this folder to any process that starts from now on, but what it is given by name."""
+    HIDDEN.add(Path(os.path.abspath(folder)))
+
+
 def bound(folders):
-    """Read-only, the outer before the inner; where one has the repository in it, only what is named of it is seen."""
-    arguments, hidden = [], False
+    """Read-only, the outer before the inner; of a hidden folder below one of them only what is named of it is seen."""
+    arguments, hidden = [], set()
     places = {Path(os.path.abspath(folder)) for folder in folders}
+    shown = places | {Path(place) for place in system()}
     for place in sorted(places, key=lambda place: len(place.parts)):
-        if not hidden and any(ROOT.is_relative_to(known) for known in places if len(known.parts) < len(place.parts)):
-            arguments, hidden = [*arguments, "--tmpfs", str(ROOT)], True
+        arguments += veiled(shown, hidden, above=place)
         arguments += [*reached(place), "--ro-bind", str(place), str(place)]
-    whole = [place for place in places if ROOT.is_relative_to(place)]
-    for name in ("solutions", "grader") if whole else ():  # the repository itself was named
-        if not hidden:
-            arguments += ["--tmpfs", str(ROOT / name)]
+    arguments += veiled(shown, hidden)
+    for name in ("solutions", "grader") if ROOT in places else ():  # the repository itself was named
+        arguments += ["--tmpfs", str(ROOT / name)]
+    return arguments
+
+
+def veiled(shown, hidden, above=None):
+    """An empty folder over each hidden one that lies in what is shown: those above `above`, or all that are left."""
+    arguments = []
+    for folder in sorted(HIDDEN - hidden):
+        inside = any(folder.is_relative_to(place) and folder != place for place in shown)
+        if inside and (above is None or (above.is_relative_to(folder) and above != folder)):
+            hidden.add(folder)
+            arguments += ["--size", str(HIDDEN_BYTES), "--tmpfs", str(folder)]
     return arguments
 
 
@@ -139,7 +206,7 @@ def interpreter():
     folders |= {os.path.realpath(folder) for folder in folders}
     kept = []
     for folder in sorted(folders):  # a folder comes before those in it
-        inside = any(Path(folder).is_relative_to(known) for known in (*SYSTEM, *kept))
+        inside = any(Path(folder).is_relative_to(known) for known in (*system(), *kept))
         if not inside and not ROOT.is_relative_to(folder):
             kept.append(folder)
     return kept
@@ -169,7 +236,7 @@ def driver_folders():
         return []
     found = [line.rpartition("=> ")[2] for line in said.splitlines() if "libcuda" in line or "libnvidia" in line]
     folders = {os.path.dirname(path) for name in found for path in (name, os.path.realpath(name))}
-    return sorted(folder for folder in folders if not any(Path(folder).is_relative_to(known) for known in SYSTEM))
+    return sorted(folder for folder in folders if not any(Path(folder).is_relative_to(known) for known in system()))
 
 
 def uid_for(readable, confined):

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from grader.processes import confine
+from grader.processes import confine, system_calls
 from grader.processes.cgroup import Group
 
 INSIDE = Path(__file__).parent / "inside"
@@ -79,19 +79,22 @@ class House:
         self.sockets = {device: ours for device, (ours, _) in pairs.items()}
         theirs = {device: end for device, (_, end) in pairs.items()}
         given = [f"{device}={end.fileno()}" for device, end in theirs.items()]
-        role = ROLE[self.kind]
+        role, filtering = ROLE[self.kind], contextlib.nullcontext(([], []))
         program = [sys.executable, "-I", "-B", "-u", str(WORKER), str(role), *given]
         if self.confined:
             seen = [WORKER.parent, role, *([submission] if submission else [])]
-            program = confine.command(shutil.which("bwrap"), self.device, seen, self.scratch) + program
+            filtering = confine.filtered()
         private = {name: str(self.home) for name in ("HOME", "TMPDIR")} | {"USER": "grade", "LOGNAME": "grade"}
         private |= {"TRITON_CACHE_DIR": str(self.home / "triton")}
         self.said = tempfile.TemporaryFile()  # noqa: SIM115
-        self.process = subprocess.Popen(
-            self.group.enter() + program, pass_fds=[end.fileno() for end in theirs.values()],
-            env=environment(self.device) | private, start_new_session=True, stdin=subprocess.DEVNULL, stdout=self.said,
-            stderr=subprocess.STDOUT, cwd="/",
-        )  # fmt: skip
+        with filtering as (arguments, descriptors):
+            if self.confined:
+                program = confine.command(shutil.which("bwrap"), self.device, seen, self.scratch, arguments) + program
+            self.process = subprocess.Popen(
+                self.group.enter() + program, pass_fds=[*(end.fileno() for end in theirs.values()), *descriptors],
+                env=environment(self.device) | private, start_new_session=True, stdin=subprocess.DEVNULL,
+                stdout=self.said, stderr=subprocess.STDOUT, cwd="/", preexec_fn=system_calls.new_keyring,
+            )  # fmt: skip
         for end in theirs.values():
             end.close()
 

@@ -22,7 +22,9 @@ def test_what_is_readable_stays():
 @pytest.mark.parametrize("hostile", [CLEARS, TITLE, BACK, TURNED, "\ud800", "\x00", "\x1b" * 50, "\x1b[" * 50])
 def test_nothing_that_a_terminal_obeys_is_left(hostile):
     left = clean(f"a{hostile}b and")
-    assert left[0] == "a" and left.endswith("and") and left.encode() and not set(left) & set("\x1b\x07\x00\x9b\u202e\b\r")
+    assert (
+        left[0] == "a" and left.endswith("and") and left.encode() and not set(left) & set("\x1b\x07\x00\x9b\u202e\b\r")
+    )
     assert cleaned({hostile: [hostile]}) == {clean(hostile): [clean(hostile)]}
 
 

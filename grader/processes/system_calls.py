@@ -1,0 +1,82 @@
+"""The system calls that nothing in the sandbox may make: a filter that bubblewrap loads, made by libseccomp.
+
+Refused is what reaches past the process itself: keys of the user, new namespaces, mounts, other processes' memory, and
+the kernel's larger interfaces. All else is allowed: torch and CUDA use most of it.
+"""
+
+import ctypes
+import errno
+import functools
+import os
+
+REFUSED = (
+    "keyctl", "add_key", "request_key", "unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "open_tree",
+    "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "ptrace", "process_vm_readv",
+    "process_vm_writev", "pidfd_getfd", "bpf", "perf_event_open", "io_uring_setup", "io_uring_enter",
+    "io_uring_register", "userfaultfd", "open_by_handle_at", "kexec_load", "kexec_file_load", "init_module",
+    "finit_module", "delete_module", "swapon", "swapoff", "acct", "quotactl", "reboot", "vhangup",
+)  # fmt: skip
+# Flags of clone: new namespaces of mounts, cgroups, names, messages, users, processes, networks and times.
+NAMESPACES = (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000, 0x80)
+TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # of ioctl: they type into a terminal
+JOIN_SESSION_KEYRING = 1
+
+
+@functools.cache
+def missing():
+    """Why there is no filter here, as part of a sentence; None where there is one."""
+    try:
+        program()
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        return f"pyseccomp or libseccomp does not work here: {str(error).splitlines()[0][:200]}"
+    return None
+
+
+@functools.cache
+def program():
+    """The filter as the kernel takes it; raises ImportError or OSError where there is no libseccomp."""
+    import pyseccomp as seccomp
+
+    rules = seccomp.SyscallFilter(seccomp.ALLOW)
+    refuse = seccomp.ERRNO(errno.EPERM)
+    for name in REFUSED:
+        if number(name) is not None:
+            rules.add_rule(refuse, name)
+    for flag in NAMESPACES:
+        rules.add_rule(refuse, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, flag, flag))
+    for request in (TIOCSTI, TIOCLINUX):
+        rules.add_rule(refuse, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, request))
+    rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags lie in memory: the C library takes clone instead
+    with os.fdopen(os.memfd_create("filter"), "w+b") as file:
+        rules.export_bpf(file)
+        file.flush()
+        file.seek(0)
+        return file.read()
+
+
+def number(name):
+    """The number of a system call on this machine, or None where it has none of that name."""
+    import pyseccomp as seccomp
+
+    try:
+        found = seccomp.resolve_syscall(seccomp.Arch.NATIVE, name)
+    except (ValueError, OSError):
+        return None
+    found = int(found)
+    return found if found >= 0 else None
+
+
+def as_file():
+    """A new descriptor from which the filter can be read, or None where there is none."""
+    if missing():
+        return None
+    descriptor = os.memfd_create("filter")
+    os.write(descriptor, program())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def new_keyring():
+    """In a process that is about to become another program: the keys of the user's session are not for it."""
+    if not missing():
+        ctypes.CDLL(None).syscall(number("keyctl"), JOIN_SESSION_KEYRING, None)
