@@ -9,6 +9,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from grader.processes import scratch
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -179,6 +181,7 @@ def write_report(results, request, seconds, path):
 
 
 def main(argv=None):
+    scratch.choose_own_folder()
     try:
         options = parse(argv)
         request = build_request(options)

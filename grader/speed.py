@@ -83,7 +83,7 @@ class OurArm:
         try:
             if self.child is None:
                 self.child = Child("cuda", LIMIT)
-                (self.child.folder / "ours.py").write_bytes(Path(self.module).read_bytes())
+                self.child.put("ours.py", Path(self.module).read_bytes())
             reply = self.child.call(request, LIMIT)
         except ChildFailed as failure:  # that of ours is noted, and ends no other
             raise ArmFailed(str(failure)) from None

@@ -81,7 +81,7 @@ class Submission:
             return reply
         if reply.get("depends") is not None:
             return {"status": "depends", "line": reply["depends"]}
-        return {"program": self.recorder.returned("program.json", PROGRAM_BYTES).read_bytes()}
+        return {"program": self.recorder.returned("program.json", PROGRAM_BYTES)}
 
     def run(self, request, files=None, lists=None, op="run"):
         """The runner's reply to a case: recorded, and run. A launch that raises is recorded again as raising.
@@ -117,16 +117,11 @@ class Submission:
             raise ChildFailed("died", NO_REPLY)
         return reply | {"from_recorder": True}
 
-    def outputs(self, reply, size):
-        """The file with the bytes of what was returned."""
-        child = self.recorder if reply.get("from_recorder") else self.runner
-        return child.returned("outputs.bin", size, size)
-
     def take_outputs(self, reply):
-        """The same bytes, out of the way of the next call."""
-        on_gpu = self.device == "cuda" and not reply.get("from_recorder")
-        size = bytes_of(reply["outputs"], "cuda" if on_gpu else "cpu")
-        return self.outputs(reply, size).read_bytes()
+        """The bytes of what was returned."""
+        told = reply.get("from_recorder")
+        size = bytes_of(reply["outputs"], "cuda" if self.device == "cuda" and not told else "cpu")
+        return (self.recorder if told else self.runner).returned("outputs.bin", size, size)
 
     def take_printed(self):
         """What the wrapper and the kernels have printed since the last call."""
@@ -151,7 +146,7 @@ class Submission:
 
 def put(child, files):
     for name, data in files.items():
-        (child.folder / name).write_bytes(data)
+        child.put(name, data)
 
 
 def of_recorder(reply):

@@ -16,6 +16,7 @@ from grader.__main__ import BadArguments, choose_problems
 from grader.classroom import intake, journal, plan, progress, roster
 from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
+from grader.processes import scratch
 
 KEPT = "what is graded is kept, and the same command goes on from there"
 ENGINES = ("local", "slurm")
@@ -55,6 +56,7 @@ def parse(argv):
 def main(argv=None, make_engine=None):
     """The exit status. make_engine: options -> an engine, in place of the one that the options name."""
     signal.signal(signal.SIGTERM, stop)
+    scratch.choose_own_folder()
     try:
         options = parse(argv)
         return grade_class(options, make_engine or engine_of)

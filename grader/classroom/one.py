@@ -18,6 +18,7 @@ from grader.classroom.journal import write_file
 from grader.classroom.plan import Job
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
 from grader.labs import EVERY
+from grader.processes import scratch
 from grader.result import Outcome
 
 PRINTED = 1000  # characters of a case's output that its record keeps; the page has more
@@ -25,6 +26,7 @@ PRINTED = 1000  # characters of a case's output that its record keeps; the page 
 
 def main(argv=None):
     arguments = sys.argv[1:] if argv is None else argv
+    scratch.choose_own_folder()
     job = Job.from_json(Path(arguments[0]).read_text(encoding="utf-8"))
     records = with_cost(run(job))
     write_file(Path(arguments[1]), "".join(f"{record.to_json()}\n" for record in records))

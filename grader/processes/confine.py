@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from grader.processes import system_calls
+from grader.processes.scratch import PLACE
 
 ROOT = Path(__file__).resolve().parents[2]
 SWITCH = "GRADER_SANDBOX"  # "none" in the environment: no bubblewrap, also where it works
@@ -65,7 +66,7 @@ def run(tool, device, program, read_only=()):
     """A program inside, to its end; raises OSError and TimeoutExpired."""
     with filtered() as (arguments, descriptors):
         return subprocess.run(
-            command(tool, device, read_only, None, arguments) + program, pass_fds=descriptors, capture_output=True,
+            command(tool, device, read_only, arguments) + program, pass_fds=descriptors, capture_output=True,
             text=True, timeout=60, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -108,10 +109,10 @@ def warning(device="cpu"):
     return f"grader: no sandbox ({why}); {UNPROTECTED}" if why else None
 
 
-def command(tool, device, read_only, writable, arguments=()):
+def command(tool, device, read_only, arguments=(), scratch_bytes=None):
     """The beginning of the command that runs a program inside; these folders keep their places.
 
-    arguments: of bubblewrap, beside these.
+    arguments: of bubblewrap, beside these. scratch_bytes: the size of a folder to write in, where there is one.
 
     The program is process 1 there: when it ends, all others are killed, and none of them can signal it.
     """
@@ -143,8 +144,8 @@ def command(tool, device, read_only, writable, arguments=()):
         arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     arguments += of_gpu() if device == "cuda" else []
     arguments += bound([*interpreter(), *read_only])
-    if writable:
-        arguments += [*reached(writable), "--bind", str(writable), str(writable)]
+    if scratch_bytes:
+        arguments += ["--perms", "0711", "--size", str(scratch_bytes), "--tmpfs", PLACE]
     return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--"]
 
 

@@ -18,10 +18,12 @@ from pathlib import Path
 
 from grader.processes import confine, system_calls
 from grader.processes.cgroup import Group
+from grader.processes.scratch import PLACE, Scratch
 
 INSIDE = Path(__file__).parent / "inside"
 WORKER = INSIDE / "worker.py"
 ROOMS = Path(__file__).parent.parent
+START_SECONDS = 60.0  # for a sandbox and a Python to be there
 ANSWER_SECONDS = 10.0  # to fork, or to say how a child ended
 USAGE_SECONDS = 0.5  # to say what was used, before the end
 # What a child may inherit: enough to find programs, libraries and GPUs.
@@ -39,6 +41,7 @@ GPU = {"gpu runner", "gpu recorder"}
 # What a submission may take. Memory: of all its processes where a control group can be made, else of each; on a GPU the
 # address space says nothing of memory, since CUDA maps far more than there is.
 MEMORY = {"recorder": 8 << 30, "runner": 8 << 30, "gpu runner": 48 << 30, "gpu recorder": 48 << 30}
+SCRATCH = {"recorder": 1 << 30, "runner": 2 << 30, "gpu runner": 8 << 30, "gpu recorder": 1 << 30}  # bytes of a tmpfs
 PROCESSES = 256
 FILE_BYTES = 1 << 30  # of one file
 FILES = 1024
@@ -60,19 +63,26 @@ class House:
     def __init__(self, kind, submission=None):
         self.kind, self.answering, self.forked, self.living, self.closed = kind, [], 0, set(), False
         self.owner, self.used_before = os.getpid(), {}
-        self.room = Path(os.path.realpath(tempfile.mkdtemp(prefix="grade-")))
-        self.room.chmod(0o711)
-        self.scratch = self.room / "scratch"
-        self.scratch.mkdir(mode=0o755)
         self.device = "cuda" if kind in GPU else "cpu"
         self.confined = confine.refused(self.device) is None
+        self.room, self.scratch = None, None
         read_only = [submission] if submission else []
         if not self.confined:
             read_only += [sys.prefix, sys.base_prefix, INSIDE, ROLE[kind]]
         self.uid = confine.uid_for(read_only, self.confined)
-        self.home = self.folder("home")
         self.group = Group(MEMORY[kind], PROCESSES)
-        self.start(submission)
+        try:
+            if not self.confined:
+                self.room = Path(os.path.realpath(tempfile.mkdtemp(prefix="grade-")))
+                self.room.chmod(0o711)
+                self.scratch = Scratch(os.open(self.room, os.O_RDONLY | os.O_DIRECTORY), self.room, self.uid)
+            self.start(submission)
+            if self.confined:
+                self.scratch = Scratch(self.receive_scratch(), PLACE, self.uid)
+            self.home = self.scratch.folder("home")
+        except OSError:
+            self.close()
+            raise
 
     def start(self, submission):
         pairs = {device: socket.socketpair() for device in DEVICES[self.kind]}
@@ -80,16 +90,19 @@ class House:
         theirs = {device: end for device, (_, end) in pairs.items()}
         given = [f"{device}={end.fileno()}" for device, end in theirs.items()]
         role, filtering = ROLE[self.kind], contextlib.nullcontext(([], []))
-        program = [sys.executable, "-I", "-B", "-u", str(WORKER), str(role), *given]
+        place = PLACE if self.confined else str(self.room)
+        program = [sys.executable, "-I", "-B", "-u", str(WORKER), str(role), PLACE if self.confined else "-", *given]
         if self.confined:
             seen = [WORKER.parent, role, *([submission] if submission else [])]
             filtering = confine.filtered()
-        private = {name: str(self.home) for name in ("HOME", "TMPDIR")} | {"USER": "grade", "LOGNAME": "grade"}
-        private |= {"TRITON_CACHE_DIR": str(self.home / "triton")}
+        private = {name: f"{place}/home" for name in ("HOME", "TMPDIR")} | {"USER": "grade", "LOGNAME": "grade"}
+        private |= {"TRITON_CACHE_DIR": f"{place}/home/triton"}
         self.said = tempfile.TemporaryFile()  # noqa: SIM115
         with filtering as (arguments, descriptors):
             if self.confined:
-                program = confine.command(shutil.which("bwrap"), self.device, seen, self.scratch, arguments) + program
+                program = confine.command(
+                    shutil.which("bwrap"), self.device, seen, arguments, SCRATCH[self.kind]
+                ) + program  # fmt: skip
             self.process = subprocess.Popen(
                 self.group.enter() + program, pass_fds=[*(end.fileno() for end in theirs.values()), *descriptors],
                 env=environment(self.device) | private, start_new_session=True, stdin=subprocess.DEVNULL,
@@ -104,12 +117,22 @@ class House:
         words = self.said.read().decode(errors="replace").strip().splitlines()
         return words[-1] if words else "it said nothing"
 
-    def folder(self, prefix="case-"):
-        """A new folder to write in, of the user that the children become."""
-        made = Path(tempfile.mkdtemp(prefix=prefix, dir=self.scratch))
-        if self.uid is not None:
-            os.chown(made, self.uid, self.uid)
-        return made
+    def receive_scratch(self):
+        """The scratch folder's descriptor, from inside; raises NurseryFailed where none comes."""
+        control = self.sockets[DEVICES[self.kind][0]]
+        control.settimeout(START_SECONDS)
+        try:
+            _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        except OSError:
+            descriptors = []
+        if not descriptors:
+            self.process.poll() is None and self.process.kill()
+            self.process.wait(ANSWER_SECONDS)
+            words = self.last_words()
+            self.close()
+            raise NurseryFailed(f"the warm process did not start; {words}")
+        os.set_inheritable(descriptors[0], False)
+        return descriptors[0]
 
     def limits(self):
         held = "memory" in self.group.held or self.kind in GPU
@@ -162,8 +185,10 @@ class House:
         self.closed = True
         if self.owner != os.getpid():
             return
-        for end in self.sockets.values():
+        for end in getattr(self, "sockets", {}).values():
             end.close()
+        if not hasattr(self, "process"):
+            return self.group.close()
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)
         for pid in () if self.confined else self.living:  # inside, none outlives the warm process
@@ -175,8 +200,11 @@ class House:
         with contextlib.suppress(subprocess.TimeoutExpired):  # last: one that traces it would be told before us
             self.process.wait(ANSWER_SECONDS)
         self.group.close()
-        with contextlib.suppress(RecursionError):
-            shutil.rmtree(self.room, ignore_errors=True)
+        if self.scratch:
+            self.scratch.close()
+        if self.room:
+            with contextlib.suppress(RecursionError):
+                shutil.rmtree(self.room, ignore_errors=True)
 
     def note_usage(self):
         """Add what was used to SPENT: inside a sandbox nobody else can count it. What it does not say is lost."""

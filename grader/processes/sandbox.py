@@ -8,9 +8,7 @@ import json
 import os
 import re
 import select
-import shutil
 import signal
-import tempfile
 import time
 from pathlib import Path
 
@@ -52,7 +50,7 @@ class Child:
     """A process of a device; ask it with `call`, and close it with the `with` statement.
 
     setup: what it begins with: of a recorder its module, by "module". submission: the folder that it sees.
-    folder: files put there are in the child's current folder when it gets the next request.
+    folder: its current folder, where `put` leaves a file for the next request.
     After start, `loading` is None where the module was loaded, else the reply that says why it was not.
     Raises WorkerBroken when the grader's own part fails, ChildFailed when the module hangs or dies while it loads.
     """
@@ -92,9 +90,8 @@ class Child:
             self.house = self.nursery.house
             used = self.house.forked
             try:
-                self.scratch = self.house.folder()
-                self.folder = Path(tempfile.mkdtemp(dir=self.house.room))
-                self.pid = self.nursery.fork(setup | {"folder": str(self.scratch)}, descriptors)
+                self.folder = self.house.scratch.folder()
+                self.pid = self.nursery.fork(setup | {"folder": self.folder.path}, descriptors)
                 return
             except (NurseryFailed, OSError):
                 self.house.close()
@@ -103,12 +100,15 @@ class Child:
 
     def call(self, request, seconds):
         """The reply to one request; raises ChildFailed when none comes within `seconds` or the child dies."""
-        for file in self.folder.iterdir():  # moved there: written in place, a link of theirs would lead us elsewhere
-            file.chmod(0o644)
-            with contextlib.suppress(OSError):  # they removed the folder: the worker will say so
-                os.replace(file, self.scratch / file.name)
         self._send(**request)
         return self._receive(seconds)
+
+    def put(self, name, data):
+        """Leave a file; raises ChildFailed where the child has left no room for it."""
+        try:
+            self.folder.put(name, data)
+        except OSError as error:
+            raise ChildFailed("died", f"it left no room for a file of the grader's: {error.strerror}") from None
 
     def _send(self, **message):
         with contextlib.suppress(BrokenPipeError):  # a dead child is noticed when its reply is awaited
@@ -148,8 +148,8 @@ class Child:
         raise ChildFailed("died", NO_REPLY)
 
     def _look_at_folder(self):
-        """Raise ChildFailed where the submission fills the disk."""
-        if written(self.house.scratch) > FOLDER_BYTES:
+        """Raise ChildFailed where the submission fills the disk; a tmpfs has a size."""
+        if self.house.room and written(self.house.room) > FOLDER_BYTES:
             raise ChildFailed("died", f"it wrote more than {FOLDER_BYTES >> 30} GiB of files")
 
     def _how_it_ended(self):
@@ -183,19 +183,14 @@ class Child:
         return []
 
     def returned(self, name, most, size=None):
-        """The file that the child wrote beside its reply, moved out of its reach; raises ChildFailed without one.
+        """The bytes of the file that the child wrote beside its reply; raises ChildFailed without one.
 
         most: bytes; size: exactly so many. A link or a device there would have us read what the child may not.
         """
-        kept = self.house.room / f"{self.scratch.name}-{name}"
         try:
-            os.replace(self.scratch / name, kept)
-            found = kept.stat().st_size
-            if kept.is_symlink() or not kept.is_file() or found > most or size not in (None, found):
-                raise OSError
+            return self.folder.take(name, most, size)
         except OSError:
             raise ChildFailed("died", f"its process left no file {name}, or another one") from None
-        return kept
 
     def where(self, module):
         """The innermost line of the file `module` that runs now, or None; what it had printed stays in `output`."""
@@ -221,9 +216,7 @@ class Child:
         self.output.close()
         os.close(self.requests)
         os.close(self.channel)
-        with contextlib.suppress(RecursionError):
-            shutil.rmtree(self.scratch, ignore_errors=True)
-            shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.remove()
 
     def __enter__(self):
         return self

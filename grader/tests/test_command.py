@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 from grader.assignment import PROBLEMS
+from grader.processes import scratch
 from grader.tests.support import ROOT, SOLUTIONS, solution
 
 
@@ -130,3 +132,16 @@ def test_what_make_is_given_is_a_name_and_no_command(name, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert f"{tmp_path}/{name}" in done.stderr and "does not exist" in done.stderr
     assert not (ROOT / "made").exists()
+
+
+@pytest.mark.parametrize("given", [None, "another"])
+def test_the_grader_has_one_temporary_folder_and_no_other(given, tmp_path, monkeypatch):
+    """Python's own choice goes on to other folders where one is full."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    folder = str(tmp_path / given) if given else "/tmp"
+    monkeypatch.setenv("TMPDIR", folder) if given else monkeypatch.delenv("TMPDIR", raising=False)
+    scratch.choose_own_folder()
+    assert tempfile.gettempdir() == folder
+    if given:
+        with pytest.raises(FileNotFoundError):
+            tempfile.mkdtemp()

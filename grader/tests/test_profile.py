@@ -433,7 +433,7 @@ def test_the_words_of_make():
     said = subprocess.run(
         ["make", "-n", "profile", "P=4", "CASE=ragged tail", "PYTHON=python3"], cwd=ROOT, capture_output=True, text=True
     )
-    assert 'python3 -m grader --profile  --problems "4" --case "ragged tail"' in said.stdout
+    assert 'python3 -m grader --profile  --problems "$P" --case "$CASE"' in said.stdout
 
 
 @pytest.mark.gpu

@@ -199,7 +199,7 @@ def test_the_interpreter_and_the_compiler_share_a_house_that_imports_once(alone)
     imports = said[0]["imports"]
     assert imports == said[1]["imports"] > 0.2
     nursery.leave(alone)
-    assert not interpreter.house.alive() and not interpreter.house.room.exists()
+    assert not interpreter.house.alive() and interpreter.house.scratch.descriptor is None
     used = sum(each["core_seconds"] for each in said) + imports
     assert used <= house.SPENT.pop() < used + 0.5 * imports, "the import is counted once"
 

@@ -1,9 +1,9 @@
 """Inside the sandbox: a fork server. It imports what its role needs, and forks a child for each module or program.
 
-Started as `python -I worker.py ROLE DEVICE=SOCKET ...` by house.py; ROLE is a folder whose role.py says what to import
-(`get_ready`), what a child begins with (`begin`) and which requests it answers (`JOBS`). A child gets its requests as
-JSON lines on one descriptor and replies with JSON lines on another; tensors and programs travel as files of its
-scratch folder, the current folder.
+Started as `python -I worker.py ROLE SCRATCH DEVICE=SOCKET ...` by house.py; ROLE is a folder whose role.py says what to
+import (`get_ready`), what a child begins with (`begin`) and which requests it answers (`JOBS`). A child gets its
+requests as JSON lines on one descriptor and replies with JSON lines on another; tensors and programs travel as files of
+its scratch folder, the current folder.
 """
 
 import contextlib
@@ -24,11 +24,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 KEPT = {}  # the role; the core-seconds of the imports
 
 
-def house(role, controls):
+def house(role, scratch, controls):
     """Import what every device needs, and fork the nursery of each; ends, and all with it, when one of them does.
 
-    controls: {device: socket}.
+    scratch: a folder whose descriptor the grader needs, or "-". controls: {device: socket}.
     """
+    if scratch != "-":
+        folder = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
+        socket.send_fds(next(iter(controls.values())), [b"s"], [folder])
+        os.close(folder)
     sys.path[:0] = [HERE, role]
     gc.disable()  # nothing that is imported goes away
     try:
@@ -216,5 +220,5 @@ def serve(setup, requests, channel):
 
 
 if __name__ == "__main__":
-    given = (word.split("=") for word in sys.argv[2:])
-    house(sys.argv[1], {device: socket.socket(fileno=int(number)) for device, number in given})
+    given = (word.split("=") for word in sys.argv[3:])
+    house(sys.argv[1], sys.argv[2], {device: socket.socket(fileno=int(number)) for device, number in given})
