@@ -6,6 +6,7 @@ Nothing is unpacked: of an archive only the members that may be modules are read
 import io
 import os
 import stat
+import time
 import zipfile
 import zlib
 from collections import Counter
@@ -18,6 +19,9 @@ ARCHIVE_BYTES = 64 << 20  # of an archive inside another one
 DIRECTORY_BYTES = 8 << 20  # of an archive's table of contents
 ENTRIES = 20_000  # looked at in one submission
 MODULES = 200  # read in one submission
+UNPACKED = 256 << 20  # bytes read out of the archives of one submission
+SECONDS = 20.0  # to look at one submission
+REMARKS = 40
 DEPTH, NESTED = 12, 2  # folders in folders; archives in archives
 SKIPPED = {
     "__MACOSX", "__pycache__", ".git", ".svn", ".venv", "venv", "node_modules", "site-packages", ".ipynb_checkpoints",
@@ -51,19 +55,33 @@ class Harvest:
     seen: int = 0
     others: Counter = field(default_factory=Counter)  # endings of files that are no modules
     notebooks: list[str] = field(default_factory=list)
+    unpacked: int = 0
+    full: bool = False
+    began: float = field(default_factory=time.monotonic)
 
     def remark(self, text):
-        if text not in self.remarks:
+        if len(self.remarks) == REMARKS:
+            self.remarks.append("More was odd than is said here.")
+        elif len(self.remarks) < REMARKS and text not in self.remarks:
             self.remarks.append(text)
+
+    def over(self, text):
+        """A limit was met: said before all else, and no room is left."""
+        self.remarks[:0] = [] if self.full else [text]
+        self.full = True
 
     def room(self):
         """False, with a remark, where more was found than anybody reads."""
         self.seen += 1
         if self.seen > ENTRIES:
-            self.remark(f"It holds more than {ENTRIES:,} files; the rest was not looked at.")
+            self.over(f"It holds more than {ENTRIES:,} files; the rest was not looked at.")
         elif len(self.found) >= MODULES:
-            self.remark(f"It holds more than {MODULES} Python files; the rest was not looked at.")
-        return self.seen <= ENTRIES and len(self.found) < MODULES
+            self.over(f"It holds more than {MODULES} Python files; the rest was not looked at.")
+        elif self.unpacked > UNPACKED:
+            self.over(f"It unpacks to more than {UNPACKED >> 20} MB; the rest was not looked at.")
+        elif time.monotonic() - self.began > SECONDS:
+            self.over(f"It takes more than {SECONDS:.0f} s to look at; the rest was not looked at.")
+        return not self.full
 
 
 def look(path, name, harvest, depth=0):
@@ -187,7 +205,9 @@ def look_at_member(archive, member, archive_name, harvest, depth, nested):
 
     def read(limit=MODULE_BYTES + 1):
         with archive.open(member) as file:
-            return file.read(limit)
+            data = file.read(limit)
+        harvest.unpacked += len(data)
+        return data
 
     return take(name, depth, member.file_size, seconds_of(member), read, harvest)
 
@@ -199,6 +219,7 @@ def look_into_nested(archive, member, name, harvest, depth, nested):
         return harvest.remark(f"{shortened(name)} is larger than {ARCHIVE_BYTES >> 20} MB; it was not opened.")
     with archive.open(member) as file:
         data = file.read(ARCHIVE_BYTES + 1)
+    harvest.unpacked += len(data)
     if len(data) > ARCHIVE_BYTES:
         return harvest.remark(f"{shortened(name)} unpacks to more than {ARCHIVE_BYTES >> 20} MB; it was not opened.")
     return look_into_archive(io.BytesIO(data), name, harvest, depth, nested + 1)

@@ -1,9 +1,9 @@
 """A folder of submissions -> clean copies of the known modules, and remarks in plain words on all that was odd."""
 
 import codecs
+import itertools
 import os
 import re
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,8 +15,10 @@ from grader.labs import EVERY
 
 IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", names.METADATA}
 NOT_THEIRS = {"solutions", "grader", "tests"}  # folders of a whole repository that hold no student's work
-ENTRY = re.compile(r"^def (naive_attention|flash_attention_forward)\s*\(([^)]*)\)", re.M)
+# No more than that is read again for each `def` of a text: one that has thousands stops nobody.
+ENTRY = re.compile(r"^def (naive_attention|flash_attention_forward)[ \t]{0,20}\(([^)]{0,2000})\)", re.M)
 COPY = re.compile(r"( ?\(\d+\)|-\d+| - Copy| copy)(?=\.py$)")  # what browsers and Canvas add to a second file
+LONGEST_NAME = 255  # of a file
 NAMED = {problem.module: problem for problem in EVERY.values()}
 
 
@@ -76,19 +78,22 @@ def list_entries(folder, out):
             f'submissions, or grade this one with make grade SUBMISSION="{folder}"'
         )
     metadata = read_metadata(folder / names.METADATA)
-    owners, notes = {}, []
+    owners, notes, taken = {}, [], [name for name in entries if name not in IGNORED and not name.startswith(".")]
+    platform = names.platform_of(taken, metadata)
     for name in entries:
         path = folder / name
         hidden = name.startswith(".") and not path.is_dir()
         if name in IGNORED or hidden or harvest.is_skipped(name) or path.resolve() == out.resolve():
             continue
-        owner = names.owner_of(name, metadata)
-        if not path.is_dir() and owner.whole == name and not name.lower().endswith(names.ENDINGS):
+        owner = names.owner_of(name, metadata, platform)
+        if not path.is_dir() and owner.alone and not name.lower().endswith(names.ENDINGS):
             if path.is_symlink() or not path.is_file():
                 notes.append(f"{shortened(name)} is no folder and no regular file; it was left out.")
             elif not name.lower().endswith((".csv", ".txt", ".md", ".yml", ".json", ".xlsx")):
                 notes.append(f"{shortened(name)} is neither a folder nor a zip nor a module; it was left out.")
             continue
+        if owner.alone and names.platform_of([name], metadata) not in (names.PLAIN, platform):
+            notes.append(f"{shortened(name)} is not named as most entries are ({platform}): it is taken by itself.")
         owners.setdefault(owner.whole, []).append((name, owner))
     if not owners:
         raise BadFolder(f"{folder} holds no submissions: each is a folder, a zip or a .py file in it")
@@ -104,12 +109,14 @@ def read_metadata(path):
 
 
 def unique(submissions):
-    """Two owners may have one slug only where their bases were equal: the later ones get a number."""
-    seen, kept = Counter(), []
+    """Two owners may have one slug only where their bases were equal: the later ones get a number that nobody has."""
+    taken, seen, kept = {submission.id for submission in submissions}, set(), []
     for submission in submissions:
-        seen[submission.id] += 1
-        number = seen[submission.id]
-        kept.append(submission if number == 1 else replace(submission, id=f"{submission.id}-{number}"))
+        id = submission.id
+        if id in seen:
+            id = next(new for n in itertools.count(2) if (new := f"{submission.id}-{n}") not in taken | seen)
+        seen.add(id)
+        kept.append(submission if id == submission.id else replace(submission, id=id))
     return kept
 
 
@@ -120,7 +127,7 @@ def take_one(folder, out, id, group, problems):
     """The Submission of all entries of one owner."""
     owner, found = group[0][1], Harvest()
     for name, entry_owner in group:
-        shown = entry_owner.file if len(group) > 1 or entry_owner.whole != name else ""
+        shown = entry_owner.file if len(group) > 1 or not entry_owner.alone else ""
         path = folder / name
         harvest.look(path, shown if path.is_dir() and not path.is_symlink() and not shown else shown or name, found)
     modules, remarks = choose(found)
@@ -173,6 +180,8 @@ def known_name(name):
     """(the module that a file's name means, what was odd about the name) or (None, None)."""
     if name in NAMED:
         return name, None
+    if len(name) > LONGEST_NAME:
+        return None, None
     plain = COPY.sub("", name).lower()
     if plain in NAMED:
         return plain, ", in spite of its name"

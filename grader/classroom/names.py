@@ -15,6 +15,7 @@ CANVAS = re.compile(r"(?P<name>[^_]+)_(?:(?P<late>LATE)_)?(?P<id>\d+)_(?P<part>\
 GRADESCOPE = re.compile(r"submission_(?P<id>\d+)(?:\.zip)?")
 # The modules themselves, each after its student's name.
 PREFIXED = re.compile(r"(?P<name>.+?)[ _-]+(?P<file>[px]\d_\w+\.py)", re.S)
+ALONE = "./"  # no name of a file has a slash, so that no other owner is taken for it
 METADATA = "submission_metadata.yml"
 ENDINGS = (".zip", ".py", ".ipynb", ".tar.gz", ".tgz", ".tar", ".7z", ".rar")
 
@@ -36,24 +37,62 @@ class Owner:
     email: str = ""
     late: bool = False
 
+    @property
+    def alone(self):
+        """True for an entry that is a submission by itself."""
+        return self.whole.startswith(ALONE)
 
-def owner_of(name, metadata=None):
-    """The Owner of a file or folder of the submissions' folder. metadata: read_metadata's."""
-    shown = readable(name)
-    if found := MOODLE.fullmatch(shown):
+    @property
+    def words(self):
+        """The same as a person knows it."""
+        return self.whole.removeprefix(ALONE)
+
+
+def platform_of(entries, metadata=None):
+    """The one way in which the entries of a folder are named: that of most of them, plain names where none fits.
+
+    A student may choose a file's name, and so imitate another platform; most entries no single student can choose.
+    Of equally many the one comes first whose words stand before all that a student can choose.
+    """
+    count = {platform: sum(OF[platform](readable(name), metadata) for name in entries) for platform in OF}
+    best = max(count, key=count.get)
+    return best if count[best] else PLAIN
+
+
+def is_gradescopes(shown, metadata):
+    found = GRADESCOPE.fullmatch(shown)
+    return bool(found) and found["id"] in (metadata or {})
+
+
+PLAIN = "names"
+OF = {
+    "gradescope": is_gradescopes,
+    "canvas": lambda shown, metadata: bool(CANVAS.fullmatch(shown)),
+    "moodle": lambda shown, metadata: bool(MOODLE.fullmatch(shown)),
+    "files": lambda shown, metadata: bool(PREFIXED.fullmatch(shown)),
+}
+
+
+def owner_of(name, metadata=None, platform=None):
+    """The Owner of a file or folder of the submissions' folder, whose entries are named as this platform does it.
+
+    metadata: read_metadata's.
+    """
+    shown, platform = readable(name), platform or platform_of([name], metadata)
+    if platform == "moodle" and (found := MOODLE.fullmatch(shown)):
         base = f"{found['name']}-{found['id']}"
         return Owner(base, found["name"], f"moodle {found['id']}", found["file"] or name, found["id"])
-    if found := CANVAS.fullmatch(shown):
+    if platform == "canvas" and (found := CANVAS.fullmatch(shown)):
         base = f"{found['name']}-{found['id']}"
         return Owner(base, found["name"], f"canvas {found['id']}", found["file"], found["id"], late=bool(found["late"]))
-    if (found := GRADESCOPE.fullmatch(shown)) and found["id"] in (metadata or {}):
+    if platform == "gradescope" and (found := GRADESCOPE.fullmatch(shown)) and found["id"] in (metadata or {}):
         known = metadata[found["id"]]
         base = known["sid"] or known["email"] or found["id"]
-        return Owner(base, known["name"] or shown, name, name, sid=known["sid"], email=known["email"])
-    if found := PREFIXED.fullmatch(name):
+        return Owner(base, known["name"] or shown, f"{ALONE}{name}", name, sid=known["sid"], email=known["email"])
+    if platform == "files" and (found := PREFIXED.fullmatch(name)):
         return Owner(found["name"], readable(found["name"]), f"files {found['name']}", found["file"])
     base = without_ending(name)
-    return Owner(base, readable(base).strip() or "(no name)", name, name)
+    return Owner(base, readable(base).strip() or "(no name)", f"{ALONE}{name}", name)
 
 
 def without_ending(name):

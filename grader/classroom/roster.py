@@ -158,10 +158,10 @@ def row_of_absent(student, slug, taken):
 def latest(submissions):
     """The latest of one student's submissions, with a remark where there are others."""
     ordered = sorted(submissions, key=lambda s: (s.time, natural(s.owner.file if s.owner else s.id)))
-    last, others = ordered[-1], [names.shortened(s.owner.whole if s.owner else s.id) for s in ordered[:-1]]
+    last, others = ordered[-1], [names.shortened(s.owner.words if s.owner else s.id) for s in ordered[:-1]]
     if not others:
         return last
-    said = HANDED_IN_TWICE.format(names.shortened(last.owner.whole if last.owner else last.id), " nor ".join(others))
+    said = HANDED_IN_TWICE.format(names.shortened(last.owner.words if last.owner else last.id), " nor ".join(others))
     return replace(last, remarks=(said, *last.remarks))
 
 

@@ -4,6 +4,7 @@ import io
 import os
 import socket
 import struct
+import time
 import zipfile
 from pathlib import Path
 
@@ -431,3 +432,83 @@ def test_the_same_again_gives_the_same_folder_and_mends_it(tmp_path):
     (first / "more.py").write_text("left by somebody")
     assert take(tmp_path)["ann"].folder == first
     assert (first / P1).read_text() == "x = 1\n"
+
+
+# What one student can do to others, and to the intake --------------------------------------------------------------
+
+MOODLES = "x_11_assignsubmission_file_p3_flash_attention.py"
+IMITATIONS = {
+    "canvas": ("ada_11_21_p3_flash_attention.py", f"mal_12_22_{MOODLES}", "canvas 11"),
+    "moodle": (f"Ada_{MOODLES[2:]}", "Mal_12_assignsubmission_file_ada_11_21_p3.py", "moodle 11"),
+}
+
+
+@pytest.mark.parametrize("platform", IMITATIONS)
+def test_a_files_name_that_imitates_another_platform_takes_nobodys_place(platform, tmp_path):
+    ada, mallory, plain = IMITATIONS[platform]
+    folder = tmp_path / "in"
+    folder.mkdir()
+    texts = {ada: "# ada\n", mallory: "# mallory\n", f"{plain}.py": "# plain\n"}
+    for name, text in texts.items():
+        (folder / name).write_text(f"{text}def flash_attention_forward(q, k, v, is_causal=False):\n    import triton\n")
+    submissions, _ = intake.take_in(folder, tmp_path / "out", [PROBLEMS["p3"]])
+    owners = {s.owner.lms: s for s in submissions}
+    assert set(owners) == {"11", "12", ""} and len({s.id for s in submissions}) == 3
+    assert "# ada" in (owners["11"].folder / "p3_flash_attention.py").read_text()
+
+
+def test_ids_that_students_choose_never_meet(tmp_path):
+    for name in ("alice", "alice-2", "Alice"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "p1_naive_attention.py").write_text(f"# {name}\n")
+    with zipfile.ZipFile(tmp_path / "in" / "alice.zip", "w") as archive:
+        archive.writestr("p1_naive_attention.py", "# zip\n")
+    submissions, _ = intake.take_in(tmp_path / "in", tmp_path / "out", [PROBLEMS["p1"]])
+    assert len({s.id for s in submissions}) == len(submissions) == 4
+
+
+def test_an_entry_named_as_another_platform_does_it_is_said(tmp_path):
+    for name in ("ada_1_2_p1_naive_attention.py", "bo_3_4_p1_naive_attention.py", "Eve_7_assignsubmission_file_p1.py"):
+        (tmp_path / name).write_text("# x\n")
+    _, notes = intake.take_in(tmp_path, tmp_path / "out", [PROBLEMS["p1"]])
+    assert any("Eve_7" in note and "is not named as most entries are (canvas)" in note for note in notes)
+
+
+STALLS = {
+    "thousands of def": "def naive_attention(\n" * 40_000,
+    "a parameter list without an end": "def flash_attention_forward(" + "is_causal" * 100_000,
+    "spaces": "def naive_attention" + " " * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("text", STALLS.values(), ids=STALLS)
+def test_no_text_stalls_the_intake(text, tmp_path):
+    (tmp_path / "in" / "ada").mkdir(parents=True)
+    (tmp_path / "in" / "ada" / "mine.py").write_text(text[: 1 << 20])
+    started = time.process_time()
+    intake.take_in(tmp_path / "in", tmp_path / "out", [PROBLEMS["p1"]])
+    assert time.process_time() - started < 5
+
+
+def test_budgets_over_all_of_a_submission(tmp_path, monkeypatch):
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("readme.txt", bytes(1 << 20))
+    with zipfile.ZipFile(tmp_path / "ada.zip", "w") as archive:
+        for n in range(30):
+            archive.writestr(f"{n}.zip", inner.getvalue() + bytes(1 << 20))
+    monkeypatch.setattr(harvest, "UNPACKED", 4 << 20)
+    (submission,), _ = intake.take_in(tmp_path, tmp_path / "out", [PROBLEMS["p1"]])
+    assert "unpacks to more than 4 MB" in submission.remarks[0]
+
+
+@pytest.mark.parametrize(
+    "limit, said", [("SECONDS", "takes more than"), ("REMARKS", "More was odd than is said here.")]
+)
+def test_time_and_remarks_are_bounded(limit, said, tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "ada.zip", "w") as archive:
+        for n in range(200):
+            archive.writestr(f"../{n}.py", "")
+    monkeypatch.setattr(harvest, limit, 0.0 if limit == "SECONDS" else 10)
+    (submission,), _ = intake.take_in(tmp_path, tmp_path / "out", [PROBLEMS["p1"]])
+    assert any(said in remark for remark in submission.remarks) and len(submission.remarks) < 60
