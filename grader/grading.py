@@ -138,12 +138,16 @@ class ProblemGrader:
         """The result of a case. What may be a fault of ours is tried again by new processes, and is believed to be one
         only where our own kernel fails in the same place: a fault must not be worth provoking.
         """
-        for _ in range(2):
-            result, doubt = self.attempt(case)
-            if doubt is None or (self.cleared >= CLEARED and not isinstance(doubt, Exception)):
-                return result
-            self.submission.close()
-        if faults.reference_passes(self.request, self.problem, case, ProblemGrader):
+        result, doubt = self.attempt(case)
+        if doubt is None or (self.cleared >= CLEARED and not isinstance(doubt, Exception)):
+            return result
+        self.submission.close()
+        ours_passes = faults.reference_passes(self.request, self.problem, case, ProblemGrader)
+        result, doubt = self.attempt(case)  # last: what failed us for a moment is over by now
+        if doubt is None:
+            return result
+        self.submission.close()
+        if ours_passes:
             self.cleared += 1
             return result
         if isinstance(doubt, WorkerBroken):

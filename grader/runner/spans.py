@@ -54,7 +54,7 @@ class Scores:
 
     def __init__(self, of_row, width):
         self.of_row, self.width, self.number, self.most = of_row, width, 0, 0
-        self.origins, self.keys, self.alive = {}, {}, {}
+        self.keys, self.alive = {}, {}
 
     def __call__(self, op, function, args, named, made):
         for tensor in made:
@@ -69,11 +69,12 @@ class Scores:
         return keys_of(here.isnan()[mask], self.width)
 
     def note(self, tensor, keys, operands):
-        inherited = set().union(*(self.origins.get(key_of(operand), set()) for operand in operands))
+        known = [self.alive[key] for key in map(key_of, operands) if key in self.alive]
+        inherited = set().union(*(origins for _, origins in known))
         if not inherited:
             inherited = {self.number}
             self.keys[self.number] = keys
-        self.origins[key_of(tensor)] = inherited
+        # While the reference is kept the storage's address is not given out again: what is freed goes with it.
         self.alive[key_of(tensor)] = StorageWeakRef(tensor.untyped_storage()), inherited
         self.alive = {key: entry for key, entry in self.alive.items() if not entry[0].expired()}
         held = set().union(*(origins for _, origins in self.alive.values()))
