@@ -147,7 +147,7 @@ class ProblemGrader:
         if doubt is None:
             return result
         self.submission.close()
-        if ours_passes:
+        if ours_passes and not isinstance(doubt, WorkerBroken):  # a process that did not start ran nothing of theirs
             self.cleared += 1
             return result
         if isinstance(doubt, WorkerBroken):

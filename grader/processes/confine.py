@@ -182,7 +182,7 @@ def veiled(shown, hidden, above=None):
     """An empty folder over each hidden one that lies in what is shown: those above `above`, or all that are left."""
     arguments = []
     for folder in sorted(HIDDEN - hidden):
-        inside = any(folder.is_relative_to(place) and folder != place for place in shown)
+        inside = folder.is_dir() and any(folder.is_relative_to(place) and folder != place for place in shown)
         if inside and (above is None or (above.is_relative_to(folder) and above != folder)):
             hidden.add(folder)
             arguments += ["--size", str(HIDDEN_BYTES), "--tmpfs", str(folder)]

@@ -38,6 +38,7 @@ def test_a_hidden_folder_under_one_that_is_shown_is_empty(name, tmp_path, monkey
     (secret / "own").mkdir()
     monkeypatch.setattr(confine, "HIDDEN", {confine.ROOT})
     confine.hide(secret)
+    confine.hide(tmp_path / "shown" / "gone")  # one that is not there is nothing to hide
     look = f"import os; print(os.listdir({str(secret)!r}))"
     for named, seen in (([tmp_path / "shown"], "[]"), ([tmp_path / "shown", secret / "own"], "['own']")):
         done = confine.run("bwrap", "cpu", [sys.executable, "-I", "-c", look], named)
