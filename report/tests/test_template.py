@@ -114,6 +114,7 @@ def test_every_command_exists():
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.search(r"^\.PHONY: (.*)$", makefile, re.M)[1].split())
     options = set(re.findall(r"^([A-Z_]+) \?=", makefile, re.M))
+    options |= set(re.search(r"^OPTIONS := ((?:.*\\\n)*.*)$", makefile, re.M)[1].replace("\\", "").split())
     commands = [c for text in PAGES.values() for c in re.findall(r"`(make [^`]*)`", flat(text))]
     assert len(commands) > 10
     for command in commands:
