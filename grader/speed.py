@@ -17,7 +17,6 @@ from grader.verdict import of_unfinished, read_outputs
 
 CHECKED = 2  # heads whose timed output is compared with the oracle, in a round that is drawn
 CALLS = 20  # of the wrapper, for its time on the host
-JITTER_MS = 0.5
 ALONE = 2.0  # times: a call that began alone may take so much longer, its launch left out, than one that did not
 PLAN = Plan(target=0.02, budget_s=2.0, min_rounds=6, max_rounds=40, samples=5, against="yours")
 BIG_GPU = 40 << 30  # bytes; below it the naive matrix of batch 4 does not fit

@@ -65,7 +65,7 @@ class House:
         self.owner, self.used_before = os.getpid(), {}
         self.device = "cuda" if kind in GPU else "cpu"
         self.confined = confine.refused(self.device) is None
-        self.room, self.scratch = None, None
+        self.room, self.scratch, self.process, self.sockets = None, None, None, {}
         read_only = [submission] if submission else []
         if not self.confined:
             read_only += [sys.prefix, sys.base_prefix, INSIDE, ROLE[kind]]
@@ -89,24 +89,20 @@ class House:
         self.sockets = {device: ours for device, (ours, _) in pairs.items()}
         theirs = {device: end for device, (_, end) in pairs.items()}
         given = [f"{device}={end.fileno()}" for device, end in theirs.items()]
-        role, filtering = ROLE[self.kind], contextlib.nullcontext(([], []))
-        place = PLACE if self.confined else str(self.room)
-        program = [sys.executable, "-I", "-B", "-u", str(WORKER), str(role), PLACE if self.confined else "-", *given]
-        if self.confined:
-            seen = [WORKER.parent, role, *([submission] if submission else [])]
-            filtering = confine.filtered()
+        role, place = ROLE[self.kind], PLACE if self.confined else str(self.room)
         private = {name: f"{place}/home" for name in ("HOME", "TMPDIR")} | {"USER": "grade", "LOGNAME": "grade"}
         private |= {"TRITON_CACHE_DIR": f"{place}/home/triton"}
         self.said = tempfile.TemporaryFile()  # noqa: SIM115
-        with filtering as (arguments, descriptors):
+        program = [sys.executable, "-I", "-B", "-u", str(WORKER), str(role), PLACE if self.confined else "-", *given]
+        with confine.filtered() as (arguments, descriptors):
             if self.confined:
-                program = confine.command(
-                    shutil.which("bwrap"), self.device, seen, arguments, SCRATCH[self.kind]
-                ) + program  # fmt: skip
+                seen = [WORKER.parent, role, *([submission] if submission else [])]
+                inside = confine.command(shutil.which("bwrap"), self.device, seen, arguments, SCRATCH[self.kind])
+                program = inside + program
             self.process = subprocess.Popen(
                 self.group.enter() + program, pass_fds=[*(end.fileno() for end in theirs.values()), *descriptors],
                 env=environment(self.device) | private, start_new_session=True, stdin=subprocess.DEVNULL,
-                stdout=self.said, stderr=subprocess.STDOUT, cwd="/", preexec_fn=system_calls.new_keyring,
+                stdout=self.said, stderr=subprocess.STDOUT, cwd="/", preexec_fn=system_calls.new_keyring(),
             )  # fmt: skip
         for end in theirs.values():
             end.close()
@@ -126,8 +122,8 @@ class House:
         except OSError:
             descriptors = []
         if not descriptors:
-            self.process.poll() is None and self.process.kill()
-            self.process.wait(ANSWER_SECONDS)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it has ended, with its reason, or it hangs
+                self.process.wait(USAGE_SECONDS)
             words = self.last_words()
             self.close()
             raise NurseryFailed(f"the warm process did not start; {words}")
@@ -170,6 +166,8 @@ class House:
         return json.loads(message)
 
     def alive(self):
+        if self.process is None:
+            return False
         if self.owner != os.getpid():  # a fork of a lane has the lane's house: only its parent can wait for it
             return not self.closed and os.path.exists(f"/proc/{self.process.pid}")
         return self.process.poll() is None and not self.closed
@@ -185,10 +183,19 @@ class House:
         self.closed = True
         if self.owner != os.getpid():
             return
-        for end in getattr(self, "sockets", {}).values():
+        for end in self.sockets.values():
             end.close()
-        if not hasattr(self, "process"):
-            return self.group.close()
+        if self.process:
+            self.end()
+        self.group.close()
+        if self.scratch:
+            self.scratch.close()
+        if self.room:
+            with contextlib.suppress(RecursionError):
+                shutil.rmtree(self.room, ignore_errors=True)
+
+    def end(self):
+        """Kill the warm process and all that is inside."""
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)
         for pid in () if self.confined else self.living:  # inside, none outlives the warm process
@@ -199,12 +206,6 @@ class House:
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):  # last: one that traces it would be told before us
             self.process.wait(ANSWER_SECONDS)
-        self.group.close()
-        if self.scratch:
-            self.scratch.close()
-        if self.room:
-            with contextlib.suppress(RecursionError):
-                shutil.rmtree(self.room, ignore_errors=True)
 
     def note_usage(self):
         """Add what was used to SPENT: inside a sandbox nobody else can count it. What it does not say is lost."""

@@ -77,6 +77,11 @@ def as_file():
 
 
 def new_keyring():
-    """In a process that is about to become another program: the keys of the user's session are not for it."""
-    if not missing():
-        ctypes.CDLL(None).syscall(number("keyctl"), JOIN_SESSION_KEYRING, None)
+    """A function for a process that is about to become another program: the keys of the user's session are not for it.
+
+    All that it needs is found here: between a fork and the other program nothing may be imported. None without it.
+    """
+    if missing():
+        return None
+    call, join = ctypes.CDLL(None).syscall, number("keyctl")
+    return lambda: call(join, JOIN_SESSION_KEYRING, None)

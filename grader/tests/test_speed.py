@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader import speed, timing
+from grader import grading, speed, timing
 from grader.assignment import PROBLEMS, SPEED_BARS, Case
 from grader.grading import ProblemGrader, Request
 from grader.processes.sandbox import ChildFailed
@@ -184,3 +184,12 @@ def test_an_arm_that_does_not_fit_is_out_of_memory(tmp_path):
         arm.warm_up(0)
     arm.close()
     assert failed.value.oom
+
+
+def test_nothing_is_timed_while_anything_else_runs(monkeypatch, tmp_path):
+    steps = []
+    for name in ("run", "speed"):
+        monkeypatch.setattr(ProblemGrader, name, lambda grader, name=name: steps.append(name))
+    problems = tuple(PROBLEMS[id] for id in ("p1", "p3", "p4", "p5"))
+    grading.grade(Request(tmp_path, problems, None, "cpu", 0), lanes=3)
+    assert steps == ["run"] * 4 + ["speed"] * 3
