@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import select
 import signal
 import time
@@ -100,8 +101,12 @@ class Child:
 
     def call(self, request, seconds):
         """The reply to one request; raises ChildFailed when none comes within `seconds` or the child dies."""
-        self._send(**request)
-        return self._receive(seconds)
+        token = secrets.token_hex(8)  # what was written before the request, or beside its reply, is none
+        self._send(**request, token=token)
+        reply = self._receive(seconds)
+        if reply.pop("token", None) != token:
+            raise ChildFailed("died", NO_REPLY)
+        return reply
 
     def put(self, name, data):
         """Leave a file; raises ChildFailed where the child has left no room for it."""

@@ -120,7 +120,7 @@ CHEATS = {
     "p3_walks_the_frames": ("one token", "held", "is not among the operations"),
     "p3_walks_the_heap": ("one token", "held", "is not among the operations"),
     "p3_walrus_and_generator_frames": ("one token", "crashed", "Triton's compiler would not take"),
-    "p3_writes_on_every_descriptor": ("one token", "crashed", "left no file"),
+    "p3_writes_on_every_descriptor": ("one token", "crashed", "is no reply"),
     "p4_addresses_as_integers": ("poison past the end", "unsafe", "elements outside"),
     "p4_all_queries_in_one_tile": ("long row", "wasteful", "One tile holds"),
     "p4_all_tiles_of_computed_keys": ("long row", "wasteful", "loads"),

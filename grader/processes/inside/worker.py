@@ -216,7 +216,7 @@ def serve(setup, requests, channel):
             message = {"status": "returned", **role.JOBS[request["op"]](state, request)}
         except BaseException as error:
             message = {"status": "raised", **role.describe(error, setup)}
-        send(channel, **message)
+        send(channel, **message | {"token": request.get("token")})
 
 
 if __name__ == "__main__":
