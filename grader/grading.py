@@ -200,7 +200,7 @@ class ProblemGrader:
             self.spent += time.monotonic() - started
         printed = submission.take_printed()
         if reply["status"] != "returned":
-            submission.close() if self.request.device == "cuda" else None  # its context may be lost
+            self.lose_processes() if self.request.device == "cuda" else None  # its context may be lost
             result = self.result(case, *verdict.of_unfinished(reply, self.problem, self.path), printed=printed)
             if result.outcome is Outcome.CRASHED and unexplained(reply):
                 result.facts["doubt"] = result.sentence
@@ -219,11 +219,17 @@ class ProblemGrader:
             return None
         return reply["kept"] if "kept" in reply else self.submission.take_outputs(reply)
 
+    def lose_processes(self):
+        """End the submission's processes; what it left to remove is its own time."""
+        started = time.monotonic()
+        self.submission.close()
+        self.spent += time.monotonic() - started
+
     def child_failed(self, case, failure):
         timed_out = failure.how == "timed out"
         line = failure.line or (self.submission.where() if timed_out else None)
         printed = failure.printed or self.submission.take_printed()
-        self.submission.close()
+        self.lose_processes()
         if timed_out:
             self.timeouts += 1
             at = f" It was at {self.problem.module}:{line}." if line else ""

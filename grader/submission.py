@@ -13,7 +13,7 @@ import torch
 from grader.processes import nursery
 from grader.processes.sandbox import Child, ChildFailed
 
-PROGRAM_BYTES = 256 << 20
+PROGRAM_BYTES = 32 << 20  # the longest of ours has one
 TEXT_BYTES, FILES = 1 << 20, 50
 RETRIES = 6  # launches that a wrapper may see fail before it finds tiles that fit
 NO_REPLY = "what its process sent is no reply"

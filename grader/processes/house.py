@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from grader.processes import confine, system_calls
+from grader.processes import confine, scratch, system_calls, watch
 from grader.processes.cgroup import Group
 from grader.processes.scratch import PLACE, Scratch
 
@@ -25,6 +25,7 @@ WORKER = INSIDE / "worker.py"
 ROOMS = Path(__file__).parent.parent
 START_SECONDS = 60.0  # for a sandbox and a Python to be there
 ANSWER_SECONDS = 10.0  # to fork, or to say how a child ended
+REMOVE_SECONDS = 60.0  # a folder without a sandbox: what is watched holds no more
 USAGE_SECONDS = 0.5  # to say what was used, before the end
 # What a child may inherit: enough to find programs, libraries and GPUs.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CC", "VIRTUAL_ENV")
@@ -191,8 +192,7 @@ class House:
         if self.scratch:
             self.scratch.close()
         if self.room:
-            with contextlib.suppress(RecursionError):
-                shutil.rmtree(self.room, ignore_errors=True)
+            scratch.remove(self.room.name, self.room.parent, REMOVE_SECONDS)
 
     def end(self):
         """Kill the warm process and all that is inside."""
@@ -226,6 +226,10 @@ class House:
     def share(self):
         """Before a fork that will use it too: what was used so far is not the fork's."""
         self.used_before, _ = self.usage()
+
+    def inhabitants(self):
+        """Numbers of all processes in it, where there is no sandbox."""
+        return {*watch.below(self.process.pid), *self.left()}
 
     def left(self):
         """Numbers of processes that outlived the warm one: by the control group, or by the user that only they have."""

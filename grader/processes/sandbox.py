@@ -13,7 +13,7 @@ import signal
 import time
 from pathlib import Path
 
-from grader.processes import house
+from grader.processes import house, watch
 from grader.processes.confine import outside_paths
 from grader.processes.nursery import NurseryFailed, nursery
 from grader.text import clean, cleaned
@@ -21,8 +21,7 @@ from grader.text import clean, cleaned
 READ_BYTES = 1 << 16
 NO_REPLY = "what its process sent is no reply"
 TOO_MUCH = "it took more than {} GiB of memory"
-REPLY_BYTES = 64 << 20  # of one reply, at most
-FOLDER_BYTES = 4 << 30  # of all that lies in the scratch folders
+REPLY_BYTES = 16 << 20  # of one reply; the longest of ours has one
 LOOK_SECONDS = 0.5  # between two looks at what has been written
 PARTS = 64  # of READ_BYTES, more than a pipe holds
 PRINTED_LIMIT = 4000  # characters kept of what a submission prints in one case
@@ -154,8 +153,8 @@ class Child:
 
     def _look_at_folder(self):
         """Raise ChildFailed where the submission fills the disk; a tmpfs has a size."""
-        if self.house.room and written(self.house.room) > FOLDER_BYTES:
-            raise ChildFailed("died", f"it wrote more than {FOLDER_BYTES >> 30} GiB of files")
+        if self.house.room and (what := watch.too_much(self.house.room, self.house.inhabitants())):
+            raise ChildFailed("died", what)
 
     def _how_it_ended(self):
         status = None
@@ -291,19 +290,3 @@ def of_the_module(text):
         return f"Most recent call first:\n{above}"
 
     return LOADED.sub("\n", CALLS.sub(calls, text))
-
-
-def written(folder):
-    """Bytes of all files below this folder, as far as they can be seen."""
-    total, folders = 0, [folder]
-    while folders:
-        try:
-            entries = list(os.scandir(folders.pop()))
-        except OSError:
-            continue
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                total += entry.stat(follow_symlinks=False).st_blocks * 512
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-    return total

@@ -1,16 +1,18 @@
 """Where processes write. In the sandbox: a tmpfs of bounded size that is gone with it, reached by a descriptor.
 
-Where there is no sandbox it is a folder of the disk, and what is written is watched (sandbox.py).
+Where there is no sandbox it is a folder of the disk, and what is written is watched (watch.py).
 """
 
 import contextlib
+import itertools
 import os
 import secrets
-import shutil
 import stat
 import tempfile
+import time
 
 PLACE = "/scratch"  # inside
+REMOVE_SECONDS = 2.0  # after one child
 FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -68,8 +70,63 @@ class Folder:
         return data
 
     def remove(self):
-        """All of it, as far as that is possible: what is left goes with the sandbox, or with the scratch folder."""
+        """What can be removed in the time that one case may cost: the rest goes with the sandbox or its folder."""
         os.close(self.descriptor)
         if self.scratch.descriptor is not None:
-            with contextlib.suppress(RecursionError):
-                shutil.rmtree(f"/proc/self/fd/{self.scratch.descriptor}/{self.name}", ignore_errors=True)
+            remove(self.name, self.scratch.descriptor, REMOVE_SECONDS)
+
+
+def remove(name, above, seconds):
+    """Remove the folder `name` in the folder `above`, a descriptor or a path; True where nothing of it is left.
+
+    Each folder below is moved to the top before it is emptied, so that no path is long, however deep they lie.
+    """
+    until, ours = time.monotonic() + seconds, not isinstance(above, int)
+    above = os.open(above, os.O_RDONLY | os.O_DIRECTORY) if ours else above
+    try:
+        with opened(name, above) as top:
+            folders, fresh = empty(top, until), (f"{secrets.token_hex(8)}-{n}" for n in itertools.count())
+            while folders:
+                folder = folders.pop()
+                with opened(folder, top) as here:
+                    for inner in empty(here, until):
+                        with opened(inner, here):  # a folder is moved by who may write to it
+                            folders.append(next(fresh))
+                        os.rename(inner, folders[-1], src_dir_fd=here, dst_dir_fd=top)
+                os.rmdir(folder, dir_fd=top)
+        os.rmdir(name, dir_fd=above)
+        return True
+    except OSError:  # TimeoutError among them
+        return False
+    finally:
+        if ours:
+            os.close(above)
+
+
+@contextlib.contextmanager
+def opened(name, above):
+    """The descriptor of a folder, whatever its mode was; a link is not followed."""
+    found = os.open(name, os.O_PATH | os.O_DIRECTORY | FLAGS, dir_fd=above)
+    try:
+        os.chmod(f"/proc/self/fd/{found}", 0o700)
+        descriptor = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        os.close(found)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def empty(descriptor, until):
+    """Remove all files of a folder; the names of its folders. Raises TimeoutError."""
+    folders = []
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            if time.monotonic() > until:
+                raise TimeoutError
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            else:
+                os.unlink(entry.name, dir_fd=descriptor)
+    return folders

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from grader import assignment
-from grader.processes import cgroup, confine, house, nursery, sandbox
+from grader.processes import cgroup, confine, house, nursery, sandbox, scratch, watch
 from grader.processes.scratch import Scratch
 from grader.result import Outcome
 from grader.tests.support import ROOT, below, grade_text, running, solution
@@ -33,14 +33,14 @@ def is_another_user(attempt):
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory):
     """A folder for each form, all of whose submissions share a warm process with little memory."""
-    before, memory = nursery.SHARED[:], dict(house.MEMORY)
+    before, memory, room = nursery.SHARED[:], house.MEMORY["recorder"], house.SCRATCH["recorder"]
     folders = {form: tmp_path_factory.mktemp(form) for form in FORMS}
     for folder in folders.values():
         folder.chmod(0o755)
     nursery.SHARED[:] = folders.values()
-    house.MEMORY["recorder"] = 2 << 30
+    house.MEMORY["recorder"], house.SCRATCH["recorder"] = 2 << 30, 256 << 20
     yield folders
-    nursery.SHARED[:], house.MEMORY["recorder"] = before, memory["recorder"]
+    nursery.SHARED[:], house.MEMORY["recorder"], house.SCRATCH["recorder"] = before, memory, room
 
 
 @pytest.fixture(params=FORMS)
@@ -263,7 +263,7 @@ def test_a_huge_file(form, attempt):
 
 
 def test_many_files(form, attempt, monkeypatch):
-    monkeypatch.setattr(sandbox, "FOLDER_BYTES", 64 << 20)
+    monkeypatch.setattr(watch, "BYTES", 64 << 20)
     lines = "import itertools, time\nfor n in itertools.count():\n    open(str(n), 'wb').write(bytes(1 << 24))"
     result = attempt(lines + "\n    time.sleep(0.02)")
     said = "of files" if form == PLAIN else "No space left on device"
@@ -272,14 +272,44 @@ def test_many_files(form, attempt, monkeypatch):
     assert not [name for name in left if name.startswith("case-")]
 
 
-def test_files_that_are_open_and_have_no_name_fill_the_sandbox_alone(form, attempt):
-    if form == PLAIN:
-        pytest.skip("without a sandbox a file that has no name is not counted; the limit of one file holds")
-    lines = "import os\nkept = []\nwhile True:\n    kept.append(open('x', 'wb')); os.unlink('x')\n"
+@pytest.mark.parametrize("keep", ["open", "mapped"])
+def test_files_without_a_name_are_counted(keep, form, attempt, monkeypatch):
+    if keep == "mapped" and form == PLAIN and os.geteuid() != 0:
+        pytest.skip("only root may see which files are mapped")
+    monkeypatch.setattr(watch, "BYTES", 256 << 20)
+    lines = "import mmap, os, time\nkept = []\nwhile True:\n    file = open('x', 'w+b'); os.unlink('x')\n"
+    lines += "    file.write(bytes(1 << 25)); file.flush(); time.sleep(0.02)\n"
     before = shutil.disk_usage("/tmp").free
-    result = attempt(lines + "    kept[-1].write(bytes(1 << 26)); kept[-1].flush()")
-    assert result.outcome is Outcome.CRASHED and "No space left on device" in result.sentence
+    result = attempt(lines + f"    kept.append({'file' if keep == 'open' else 'mmap.mmap(file.fileno(), 1 << 25)'})")
+    said = "0 GiB of files" if form == PLAIN else "No space left on device"
+    assert result.outcome is Outcome.CRASHED and (said in result.sentence or "memory" in result.sentence), result
     assert before - shutil.disk_usage("/tmp").free < 1 << 28
+
+
+HIDING = {
+    "deep": "top = os.getcwd()\nfor _ in range(100): os.mkdir('d' * 99); os.chdir('d' * 99)\nos.chdir(top)",
+    "closed": "os.mkdir('closed'); os.mkdir('closed/inner'); open('closed/inner/file', 'w'); os.chmod('closed', 0)",
+}
+
+
+@pytest.mark.parametrize("how", HIDING)
+def test_a_folder_that_nobody_can_look_into_is_removed(how, form, attempt):
+    result = attempt(f"import os, time\n{HIDING[how]}\ntime.sleep(1.2)")
+    looked = form == PLAIN and (how == "deep" or os.geteuid() != 0)
+    assert result.outcome is (Outcome.CRASHED if looked else Outcome.PASSED), result
+    assert not looked or "folders that cannot be looked into" in result.sentence
+    left = os.listdir(nursery.nursery("record", attempt.folder).house.scratch.descriptor)
+    assert not [name for name in left if name.startswith("case-")]
+
+
+def test_a_million_files_cost_a_bounded_time(form, attempt, monkeypatch):
+    monkeypatch.setattr(watch, "ENTRIES", 10_000)
+    monkeypatch.setattr(scratch, "REMOVE_SECONDS", 0.2)
+    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 3.0)
+    started = time.monotonic()
+    result = attempt("import itertools, os\nfor n in itertools.count(): os.close(os.open(str(n), os.O_CREAT))")
+    said = "more than 10,000 files" if form == PLAIN else "no result within"
+    assert said in result.sentence and time.monotonic() - started < 3.0 + 0.2 + 5.0, result
 
 
 def test_a_flood_of_output(form, attempt):
