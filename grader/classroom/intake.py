@@ -10,6 +10,7 @@ from pathlib import Path
 from grader.classroom import harvest, names
 from grader.classroom.fingerprint import digest
 from grader.classroom.harvest import Harvest
+from grader.classroom.limited import Limited, Lost
 from grader.classroom.names import shortened
 from grader.labs import EVERY
 
@@ -18,6 +19,7 @@ NOT_THEIRS = {"solutions", "grader", "tests"}  # folders of a whole repository t
 # No more than that is read again for each `def` of a text: one that has thousands stops nobody.
 ENTRY = re.compile(r"^def (naive_attention|flash_attention_forward)[ \t]{0,20}\(([^)]{0,2000})\)", re.M)
 COPY = re.compile(r"( ?\(\d+\)|-\d+| - Copy| copy)(?=\.py$)")  # what browsers and Canvas add to a second file
+LOOK_SECONDS = 2 * harvest.SECONDS  # at one submission; harvest itself stops at half of that
 LONGEST_NAME = 255  # of a file
 NAMED = {problem.module: problem for problem in EVERY.values()}
 
@@ -58,10 +60,22 @@ def take_in(folder, out, problems, on_done=lambda count: None):
     folder, out = Path(folder), Path(out)
     owners, notes = list_entries(folder, out)
     ids = names.slugs(group[0][1].base for group in owners.values())
-    submissions = []
-    for group in owners.values():
-        submissions.append(take_one(folder, out, ids[group[0][1].base], group, problems))
-        on_done(len(submissions))
+    groups, submissions = list(owners.values()), []
+
+    def take(number):
+        return take_one(folder, out, ids[groups[number][0][1].base], groups[number], problems)
+
+    with Limited(take, LOOK_SECONDS) as looked_at:
+        for number, group in enumerate(groups):
+            owner = group[0][1]
+            try:
+                submissions.append(looked_at(number))
+            except Lost as lost:
+                remark = (
+                    f"It could not be looked at ({shortened(str(lost))}): hand in the modules, or a plain zip of them."
+                )
+                submissions.append(Submission(ids[owner.base], owner.title, copy({}, out), (remark,), owner=owner))
+            on_done(len(submissions))
     return unique(submissions), notes
 
 

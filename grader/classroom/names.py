@@ -106,8 +106,8 @@ def read_metadata(text):
     for line in text.splitlines():
         if start := re.fullmatch(r"submission_(\d+)(?:\.zip)?:\s*", line):
             known = found.setdefault(start[1], {"name": "", "sid": "", "email": ""})
-        elif known is not None and (field := re.match(r"[ -]+:(name|sid|email):\s*(.*?)\s*$", line)):
-            known[field[1]] = known[field[1]] or field[2].strip("'\"")
+        elif known is not None and (field := re.match(r"[ -]+:(name|sid|email):(.*)", line)):
+            known[field[1]] = known[field[1]] or readable(field[2].strip().strip("'\""))
     return found
 
 

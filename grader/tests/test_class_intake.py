@@ -1,7 +1,9 @@
 """Whatever students hand in is taken in: each oddity has its remark, and nothing is written elsewhere."""
 
 import io
+import multiprocessing
 import os
+import signal
 import socket
 import struct
 import time
@@ -512,3 +514,55 @@ def test_time_and_remarks_are_bounded(limit, said, tmp_path, monkeypatch):
     monkeypatch.setattr(harvest, limit, 0.0 if limit == "SECONDS" else 10)
     (submission,), _ = intake.take_in(tmp_path, tmp_path / "out", [PROBLEMS["p1"]])
     assert any(said in remark for remark in submission.remarks) and len(submission.remarks) < 60
+
+
+TRAPS = {
+    "time": (lambda: time.sleep(60), "took more than 1.5 s"),
+    "memory": (lambda: bytearray(1 << 31), "MemoryError"),
+    "a crash": (lambda: os.kill(os.getpid(), signal.SIGSEGV), "its process was ended"),
+    "a mistake of ours": (lambda: {}["x"], "KeyError"),
+    "a flood of files": (lambda: (Path.cwd() / "big").write_bytes(bytes(1 << 25)), "File too large"),
+}
+
+
+@pytest.mark.parametrize("what", TRAPS)
+def test_a_trap_costs_its_own_submission_alone(what, tmp_path, monkeypatch):
+    trap, words = TRAPS[what]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(intake, "LOOK_SECONDS", 1.5)
+    look = harvest.look
+    monkeypatch.setattr(harvest, "look", lambda path, *rest: trap() if Path(path).name == "bad" else look(path, *rest))
+    for name in ("ann", "bad", "zoe"):
+        put(tmp_path / "in" / name / P1, f"# {name}\n")
+    if what == "a flood of files":  # a disk's errors are the command's affair, and name no student
+        with pytest.raises(OSError, match=words):
+            take(tmp_path)
+        return
+    found = take(tmp_path)
+    assert said(found["bad"], "could not be looked at", words, "hand in the modules") and not found["bad"].modules
+    assert text_of(found["ann"]) == "# ann\n" and text_of(found["zoe"]) == "# zoe\n"
+
+
+def test_a_trap_that_was_the_machines_is_looked_at_again(tmp_path, monkeypatch):
+    look = harvest.look
+
+    def once(path, *rest):
+        if not (tmp_path / "mark").exists():
+            (tmp_path / "mark").touch()
+            raise MemoryError
+        return look(path, *rest)
+
+    monkeypatch.setattr(harvest, "look", once)
+    put(tmp_path / "in" / "ann" / P1)
+    submissions, _ = intake.take_in(tmp_path / "in", tmp_path / "out", ALL[:1])
+    assert submissions[0].modules == (P1,) and submissions[0].remarks == ()
+
+
+def test_nothing_is_left_of_the_intake_that_was_stopped(tmp_path, monkeypatch):
+    def stop(count):
+        raise KeyboardInterrupt
+
+    put(tmp_path / "in" / "ann" / P1)
+    with pytest.raises(KeyboardInterrupt):
+        intake.take_in(tmp_path / "in", tmp_path / "out", ALL[:1], stop)
+    assert not multiprocessing.active_children()
