@@ -1,4 +1,5 @@
-"""A control group of the kernel's for one submission, where this machine lets us make one: memory and processes.
+"""A control group of the kernel's for one submission, where this machine lets us make one: memory, processes, and no
+more of the cores than any other has, however many processes want them.
 
 Made below the group that the grader is in, so that what holds for the grader holds for it too. Both versions: in v1
 each controller has a tree of its own, in v2 all share one.
@@ -16,7 +17,10 @@ FILES = {  # (version, controller): files to write; the first must be there, the
     (1, "pids"): ("pids.max",),
     (2, "memory"): ("memory.max",),
     (2, "pids"): ("pids.max",),
+    (1, "cpu"): ("cpu.shares",),
+    (2, "cpu"): ("cpu.weight",),
 }
+SHARE = {1: 1024, 2: 100}  # what one process has that is in no group, and what groups have
 _numbers = itertools.count()
 
 
@@ -39,13 +43,13 @@ class Group:
     def __init__(self, memory, processes):
         self.folders, self.held = [], {}
         mine, name = own(), f"grade-{os.getpid()}-{next(_numbers)}"
-        for controller, value in (("memory", memory), ("pids", processes)):
+        for controller, value in (("memory", memory), ("pids", processes), ("cpu", None)):
             places = [(1, mine[controller])] if controller in mine else []
             # v2 gives a group no controllers below one that has processes: then one beside ours.
             places += [(2, place) for place in (mine[""], mine[""].parent)] if "" in mine else []
             for version, place in places:
                 remove_stale(place)
-                if self.make(place / name, FILES[version, controller], value):
+                if self.make(place / name, FILES[version, controller], value or SHARE[version]):
                     self.held[controller] = place / name
                     break
 

@@ -43,7 +43,7 @@ GPU = {"gpu runner", "gpu recorder"}
 # address space says nothing of memory, since CUDA maps far more than there is.
 MEMORY = {"recorder": 8 << 30, "runner": 8 << 30, "gpu runner": 48 << 30, "gpu recorder": 48 << 30}
 SCRATCH = {"recorder": 1 << 30, "runner": 2 << 30, "gpu runner": 8 << 30, "gpu recorder": 1 << 30}  # bytes of a tmpfs
-PROCESSES = 256
+PROCESSES = {"recorder": 64, "runner": 256, "gpu runner": 256, "gpu recorder": 256}
 FILE_BYTES = 1 << 30  # of one file
 FILES = 1024
 SPENT = []  # core-seconds of the houses that are gone, with their children
@@ -71,7 +71,7 @@ class House:
         if not self.confined:
             read_only += [sys.prefix, sys.base_prefix, INSIDE, ROLE[kind]]
         self.uid = confine.uid_for(read_only, self.confined)
-        self.group = Group(MEMORY[kind], PROCESSES)
+        self.group = Group(MEMORY[kind], PROCESSES[kind])
         try:
             if not self.confined:
                 self.room = Path(os.path.realpath(tempfile.mkdtemp(prefix="grade-")))
@@ -136,7 +136,7 @@ class House:
         others = 0 if self.confined or self.uid is not None or os.geteuid() == 0 else tasks_of(os.getuid())
         return {
             "memory_bytes": None if held else MEMORY[self.kind], "file_bytes": FILE_BYTES, "files": FILES,
-            "processes": PROCESSES + others, "uid": self.uid,
+            "processes": PROCESSES[self.kind] + others, "uid": self.uid,
         }  # fmt: skip
 
     def ask(self, device, message, seconds=ANSWER_SECONDS, descriptors=()):

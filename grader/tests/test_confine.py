@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -239,6 +240,27 @@ def test_a_fork_bomb(form, attempt, monkeypatch):
     else:
         pytest.fail("the bomb goes on")
     assert attempt("").outcome is Outcome.PASSED
+
+
+def share_of_a_core(seconds=1.0):
+    """How much of a core this process gets."""
+    wall, own = time.perf_counter(), time.process_time()
+    while time.perf_counter() < wall + seconds:
+        pass
+    return (time.process_time() - own) / (time.perf_counter() - wall)
+
+
+def test_a_process_bomb_takes_the_cores_of_nobody(form, attempt, monkeypatch):
+    if "cpu" not in nursery.nursery("record", attempt.folder).house.group.held:
+        pytest.skip("no control group of the cores can be made here")
+    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 3.0)
+    alone, bomb = share_of_a_core(0.3), "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+    grading = threading.Thread(target=attempt, args=(bomb,))
+    grading.start()
+    time.sleep(1.2)
+    beside = share_of_a_core()
+    grading.join()
+    assert beside > 0.25 * alone, "of 64 busy processes each would have a thirtieth of a core"
 
 
 @pytest.mark.parametrize(
