@@ -89,11 +89,17 @@ class Group:
         return found
 
     def memory_kills(self):
-        """How often the kernel ended a process here for want of memory."""
-        for file in ("memory.oom_control", "memory.events"):
-            with contextlib.suppress(OSError, KeyError, ValueError):
-                words = (self.held["memory"] / file).read_text().split()
-                return int(dict(zip(words[::2], words[1::2], strict=False))["oom_kill"])
+        """How often the kernel ended a process here because the group had all of its memory.
+
+        Where the whole machine is short of memory, a process here may be ended too: that does not count.
+        """
+        with contextlib.suppress(OSError, KeyError, ValueError):
+            most = int((self.held["memory"] / "memory.max_usage_in_bytes").read_text())
+            full = most >= int((self.held["memory"] / "memory.limit_in_bytes").read_text())
+            return numbers(self.held["memory"] / "memory.oom_control")["oom_kill"] if full else 0
+        with contextlib.suppress(OSError, KeyError, ValueError):
+            events = numbers(self.held["memory"] / "memory.events")
+            return events["oom_kill"] if events["oom"] else 0
         return 0
 
     def remove(self, folder):
@@ -111,6 +117,12 @@ class Group:
     def close(self):
         for folder in list(self.folders):
             self.remove(folder)
+
+
+def numbers(file):
+    """{name: number} of a file of the kernel's with one of each on a line."""
+    words = file.read_text().split()
+    return {name: int(number) for name, number in zip(words[::2], words[1::2], strict=True)}
 
 
 def remove_stale(place):

@@ -111,7 +111,10 @@ def traps():
         archive.writestr(PROBLEMS["p1"].module, "def " * 250_000)
         archive.writestr(PROBLEMS["p2"].module, "(" * 1_000_000)
         archive.writestr(PROBLEMS["p3"].module, '"' + "\\x1b[2J" * 150_000)
-    return {"zz hostile $(touch here); `id` '\".zip": outer.getvalue(), "ada_1_assignsubmission_file_.zip": other.getvalue()}
+    return {
+        "zz hostile $(touch here); `id` '\".zip": outer.getvalue(),
+        "ada_1_assignsubmission_file_.zip": other.getvalue(),
+    }
 
 
 def make(folder):

@@ -51,6 +51,11 @@ def test_the_tree_names_every_module(path):
     assert re.search(rf"\b{path.name}\b", tree), f"README.md's tree does not name {path.name}"
 
 
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_clock_that_can_be_set_is_read(path):
+    assert not re.search(r"\btime\.time(_ns)?\(|\bdatetime\.|\bdate\.today", path.read_text())
+
+
 def test_every_arrow_is_an_import():
     assert len(arrows()) > 40
     wrong = [f"{a} <- {b}" for a, b in arrows() if not any(a in imported_by(path) for path in BY_NAME.get(b, ()))]
