@@ -231,9 +231,8 @@ def test_a_job_that_slurm_starts_again_counts_once(own, tmp_path, monkeypatch, c
         assert "disabled" in own.ask("scontrol", "requeue", id).stderr
         own.ask("scontrol", "update", f"JobId={id}", "Requeue=1")
         assert own.ask("scontrol", "requeue", id).returncode == 0
-        while log.read_text().count("ann") < 2 and queue(own):  # Slurm itself would wait for two minutes
-            own.ask("scontrol", "update", f"JobId={id}", "StartTime=now")
-            time.sleep(0.5)
+        wait_for(lambda: queue(own) == ["PENDING"])
+        own.ask("scontrol", "update", f"JobId={id}", "StartTime=now")  # Slurm itself would wait for two minutes
 
     thread = while_it_runs(start_again)
     assert quick(folder, tmp_path / "out", log=log, monkeypatch=monkeypatch) == 0
