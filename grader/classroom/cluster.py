@@ -18,6 +18,7 @@ ENDED = {
     "REVOKED": "was taken back by Slurm",
     "GONE": "is no longer known to Slurm, and left no result",
 }
+SILENT = ("COMPLETED", "FAILED", "GONE")  # states that do not say why
 LEAVING = "COMPLETING"  # it has ended, and its node tidies up
 # Reasons why a job waits that no waiting mends.
 HOPELESS = {

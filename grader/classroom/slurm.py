@@ -27,7 +27,7 @@ AT_A_TIME = 16
 COMMAND = (sys.executable, "-m", "grader.classroom.one")
 MARGIN_SECONDS = 300  # beyond a job's own limits: submitit's start, and its signal before Slurm's limit
 GRADER_GB = 2  # beside what a submission may take, in GB as house.MEMORY has it
-MEMORY_GB = {"cpu": 8, "cuda": 48}
+MEMORY_GB = {"cpu": 16, "cuda": 56}  # of a recorder and of a runner, which live at the same time
 CPUS = {"cpu": 1, "cuda": 2}
 STRANGERS = 3  # jobs that could not even start, before the cluster is believed to be unfit
 SAY_SECONDS = 60.0
@@ -138,9 +138,10 @@ class Slurm:
         """Hand a batch to Slurm through submitit."""
         logging.getLogger("submitit").setLevel(logging.ERROR)
         executor = submitit.SlurmExecutor(batch.folder / "logs", max_num_timeout=0)
-        rest = {"partition": self.partition} if self.partition else {}
+        rest = asked | {"mem": f"{asked['mem']}G"}  # a bare number would be of MB
+        rest |= {"partition": self.partition} if self.partition else {}
         executor.update_parameters(
-            job_name=batch.name, array_parallelism=self.array, stderr_to_stdout=True, use_srun=False, **asked, **rest,
+            job_name=batch.name, array_parallelism=self.array, stderr_to_stdout=True, use_srun=False, **rest,
             # Who tries again, and how often, is for the journal to say; and the node imports the grader from its root.
             additional_parameters={"no-requeue": True, "chdir": str(ROOT)},
         )  # fmt: skip
@@ -189,9 +190,6 @@ class Slurm:
                 used = json.loads(batch.path(index, node.USED).read_text())
                 return checked(job, read_records(job, batch.path(index, node.RECORDS), used))
             return plan.fault_records(job, "The machine failed: the records of this submission cannot be read.")
-        if batch.path(index, node.FAILURE).exists():
-            self.reached = True
-            return plan.fault_records(job, f"The machine failed: {batch.path(index, node.FAILURE).read_text()}.")
         if task is None or not task.ended:
             batch.ended.pop(index, None)
             if task and task.reason in cluster.HOPELESS:
@@ -199,9 +197,14 @@ class Slurm:
                 why = f"{cluster.HOPELESS[task.reason]} ({task.reason})"
                 raise BadArguments(f"Slurm will never start these jobs, since {why}: each asks for {asked}")
             return None
+        failure = batch.path(index, node.FAILURE)
         since = batch.ended.setdefault(index, time.monotonic())
-        if time.monotonic() - since < self.grace:
+        if not failure.exists() and time.monotonic() - since < self.grace:
             return None
+        # What was killed does not know why, and Slurm may.
+        if failure.exists() and task.state in cluster.SILENT:
+            self.reached = True
+            return plan.fault_records(job, f"The machine failed: {failure.read_text()}.")
         self.look_for_strangers(batch, index, task)
         id = f" {task.id}" if task.id else ""
         return plan.fault_records(job, f"The machine failed: Slurm's job{id} {cluster.ENDED[task.state]}.")

@@ -1,4 +1,9 @@
-"""A real Slurm of a test's own on this machine: one node of two CPUs, everything of it in one folder, no accounting."""
+"""A real Slurm of a test's own on this machine: one node of two CPUs, everything of it in one folder, no accounting.
+
+Jobs in `urgent` take the node from all others: those in `spare` are cancelled for it, those in `normal` and `brief` put
+back into the queue where they allow that. Where this machine lets root make control groups, the kernel ends what takes
+more memory than its job asked for (`holds_memory`).
+"""
 
 import contextlib
 import os
@@ -12,6 +17,7 @@ from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sinfo", "scontrol")
 START_SECONDS = 30
+GROUPS = Path("/sys/fs/cgroup")  # of version 1, each controller in a folder of its own
 PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
 CONF = """
 ClusterName=test
@@ -28,24 +34,30 @@ SlurmdSpoolDir={folder}/spool
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.pid
 ProctrackType=proctrack/{proctrack}
-TaskPlugin=task/none
+TaskPlugin=task/{task}
 SwitchType=switch/none
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
 SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
+SelectTypeParameters=CR_CPU_Memory
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,sched_min_interval=0
 SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=1
-SlurmdTimeout=10
+{patience}
 MinJobAge=30
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=64000 State=UNKNOWN
 PartitionName=normal Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=brief Nodes=ALL MaxTime=1 State=UP
+PartitionName=spare Nodes=ALL PreemptMode=CANCEL State=UP
+PartitionName=urgent Nodes=ALL PriorityTier=9 PreemptMode=OFF State=UP
 """
+CGROUP_CONF = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainRAMSpace=yes\n"
+PATIENT, IMPATIENT = "SlurmdTimeout=10", "SlurmdTimeout=2\nMessageTimeout=2\nTCPTimeout=1"
 
 
 class NoSlurm(Exception):
@@ -53,10 +65,20 @@ class NoSlurm(Exception):
 
 
 class OwnSlurm:
-    """Daemons as children of this process; with the `with` statement they all end, and all that they started."""
+    """Daemons as children of this process; with the `with` statement they all end, and all that they started.
 
-    def __init__(self, folder):
+    patient: whether it waits long for a node that says nothing. One that does not makes no control groups: it may run
+    beside another, and both would call them the same.
+    """
+
+    def __init__(self, folder, patient=True):
         self.folder, self.daemons, self.logs = Path(folder), {}, []
+        self.patience = PATIENT if patient else IMPATIENT
+        self.holds_memory = (
+            patient
+            and os.geteuid() == 0
+            and all(os.access(GROUPS / name / "cgroup.procs", os.W_OK) for name in ("memory", "freezer", "cpuset"))
+        )
         missing = [name for name in PROGRAMS if not shutil.which(name, path=PATH)]
         if missing:
             raise NoSlurm(f"{', '.join(missing)} not installed (Debian: slurm-wlm, munge)")
@@ -75,10 +97,7 @@ class OwnSlurm:
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
-        host = socket.gethostname().partition(".")[0]
-        self.conf = self.folder / "slurm.conf"
-        of = {"host": host, "ports": free_ports(2), "user": pwd.getpwuid(os.geteuid()).pw_name, "folder": self.folder}
-        self.conf.write_text(CONF.format(**of, proctrack="linuxproc" if os.geteuid() == 0 else "pgid"))
+        self.configure()
         self.environment = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": PATH}
         paths = {"socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
         flags = [f"--{flag}={self.folder}/munge/{name}" for flag, name in paths.items()]
@@ -87,6 +106,16 @@ class OwnSlurm:
         self.start("slurmctld", "-D", "-c", "-f", str(self.conf))
         self.wait(lambda: self.ask("scontrol", "ping").returncode == 0)
         self.start_node()
+
+    def configure(self):
+        host = socket.gethostname().partition(".")[0]
+        tracks = "linuxproc" if os.geteuid() == 0 else "pgid"
+        plugins = ("cgroup", "cgroup") if self.holds_memory else (tracks, "none")
+        of = {"host": host, "ports": free_ports(2), "user": pwd.getpwuid(os.geteuid()).pw_name, "folder": self.folder}
+        of |= {"patience": self.patience, "proctrack": plugins[0], "task": plugins[1]}
+        self.conf = self.folder / "slurm.conf"
+        self.conf.write_text(CONF.format(**of))
+        (self.folder / "cgroup.conf").write_text(CGROUP_CONF)
 
     def start(self, name, *arguments, before=()):
         log = (self.folder / f"{name}.log").open("ab")
@@ -108,6 +137,16 @@ class OwnSlurm:
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.wait()
+
+    def lose_node(self):
+        """As if its power were cut: daemon, guardians and jobs end at once. Returns when Slurm has noticed."""
+        self.stop("slurmd", signal.SIGKILL)
+        for pid in self.left():
+            with contextlib.suppress(OSError):
+                of_job = b"SLURM_JOB_ID=" in Path(f"/proc/{pid}/environ").read_bytes()
+                if of_job or Path(f"/proc/{pid}/comm").read_text().strip() == "slurmstepd":
+                    os.kill(pid, signal.SIGKILL)
+        self.wait(lambda: "down" in self.ask("sinfo", "-h", "-o", "%T").stdout)
 
     def ask(self, *command):
         program = shutil.which(command[0], path=PATH)
@@ -136,6 +175,15 @@ class OwnSlurm:
                 os.kill(pid, signal.SIGKILL)
         for log in self.logs:
             log.close()
+        if self.holds_memory:
+            self.remove_groups()
+
+    def remove_groups(self):
+        """The empty control groups that Slurm leaves behind."""
+        host = socket.gethostname().partition(".")[0]
+        for folder in sorted(GROUPS.glob(f"*/slurm_{host}/**/"), reverse=True):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def left(self):
         """Processes of this Slurm that are not its daemons: what jobs left, and the steps' guardians."""

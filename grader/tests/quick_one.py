@@ -1,8 +1,8 @@
 """Stands in for grader.classroom.one, and warm with --lane, where a test is about all that is around the grading.
 
 It takes milliseconds a job: a problem's verdict follows from the bytes of its module. Lines in a module ask for
-trouble: "die" and "die once" end the process, "fault" and "fault once" are a fault of the grader, "wait 0.3" takes its
-time, "never" never ends.
+trouble: "die" ends the process, "fault" is a fault of the grader, "eat" takes 2 GB of memory, "never" never ends, each
+with " once" in the first attempt alone; "wait 0.3" takes its time.
 """
 
 import hashlib
@@ -19,19 +19,23 @@ from grader.classroom import warm
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
 
 CASES = 5
-LINE = re.compile(r"(die|fault)( once)?|never|wait [\d.]+")  # no line of a kernel reads so
+LINE = re.compile(r"(die|fault|eat|never)( once)?|wait [\d.]+")  # no line of a kernel reads so
 MODULES = {"p1": "p1_naive_attention.py", "p2": "p2_online_softmax.py", "p3": "p3_flash_attention.py"}
 
 
 def trouble(text, attempt):
-    text = " ".join(line for line in text.splitlines() if LINE.fullmatch(line))
-    if "die" in text and ("die once" not in text or attempt == 1):
+    """Do what the text asks for; whether it asks for a fault."""
+    lines = [line for line in text.splitlines() if LINE.fullmatch(line)]
+    asked = {line.removesuffix(" once") for line in lines if attempt == 1 or not line.endswith(" once")}
+    if "die" in asked:
         os.kill(os.getpid(), signal.SIGKILL)
-    if wait := re.search(r"wait ([\d.]+)", text):
-        time.sleep(float(wait[1]))
-    while "never" in text:
+    for line in lines:
+        if line.startswith("wait "):
+            time.sleep(float(line.removeprefix("wait ")))
+    eaten = bytearray(b"x") * (2 << 30) if "eat" in asked else None
+    while eaten or "never" in asked:
         time.sleep(1)
-    return "fault" in text and ("fault once" not in text or attempt == 1)
+    return "fault" in asked
 
 
 def graded(job, id):

@@ -1,5 +1,6 @@
 """make class on a cluster: a real Slurm on this machine, in which nodes are lost and jobs are cancelled."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -23,15 +24,17 @@ from grader.tests.quick_one import MODULES
 from grader.tests.support import ROOT, SOLUTIONS
 from grader.tests.test_class_run import lines_of, make_class, verdicts, wait_for
 
-OPTIONS = ("--problems", "1-3", "--engine", "slurm")
+ASKED = ("--problems", "1-3", "--seed", "7")  # a class draws a seed of its own, and two would differ
+OPTIONS = (*ASKED, "--engine", "slurm")
 
 
-@pytest.fixture(scope="module")
-def started():
+@contextlib.contextmanager
+def a_slurm(**how):
+    """An OwnSlurm of which nothing is left in the end; where it cannot be, the tests that need it are skipped."""
     folder = tempfile.mkdtemp(prefix="slurm-")  # short: a socket's path has at most 107 letters
     os.chmod(folder, 0o755)
     try:
-        with OwnSlurm(folder) as own:
+        with OwnSlurm(folder, **how) as own:
             yield own
         assert not own.left(), "a daemon or a job outlived the tests"
     except NoSlurm as error:
@@ -40,13 +43,23 @@ def started():
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="module")
+def started():
+    with a_slurm() as own:
+        yield own
+
+
 @pytest.fixture
 def own(started, monkeypatch):
-    monkeypatch.setenv("SLURM_CONF", str(started.conf))
-    monkeypatch.setenv("PATH", started.environment["PATH"])
+    talk_to(started, monkeypatch)
     yield started
     started.ask("scancel", "--name=" + ",".join(queue(started, "%j")) or "none")
     wait_for(lambda: not queue(started))
+
+
+def talk_to(own, monkeypatch):
+    monkeypatch.setenv("SLURM_CONF", str(own.conf))
+    monkeypatch.setenv("PATH", own.environment["PATH"])
 
 
 def queue(own, what="%T"):
@@ -65,6 +78,16 @@ def start(folder, out, *more, log=None):
     environment = {**os.environ, **({"QUICK_LOG": str(log)} if log else {})}
     return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, text=True,
                             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)  # fmt: skip
+
+
+def assert_graded(out, attempts):
+    """Each submission has one record for each problem, graded, and no other. attempts: {submission: of each record}."""
+    known = journal.read(out).records
+    assert {record.status for record in known.values()} == {GRADED}
+    assert {(name, id): record.attempts for (name, id), record in known.items()} == {
+        (name, id): count for name, count in attempts.items() for id in MODULES
+    }
+    assert lines_of(out / journal.JOURNAL) == len(known)
 
 
 def while_it_runs(what):
@@ -96,8 +119,7 @@ def test_a_class_as_on_one_machine(own, tmp_path, monkeypatch, capsys):
     assert len(log.read_text().splitlines()) == 9
     assert not list((tmp_path / "out" / "work" / "slurm").iterdir()), "nothing of Slurm's is left behind"
 
-    local = ["--problems", "1-3", "--lanes", "2"]
-    assert quick_class.main([str(folder), "--out", str(tmp_path / "local"), *local]) == 0
+    assert quick_class.main([str(folder), "--out", str(tmp_path / "local"), *ASKED, "--lanes", "2"]) == 0
     assert verdicts(tmp_path / "out") == verdicts(tmp_path / "local")
     assert quick(folder, tmp_path / "out") == 0 and "nothing is left to grade" in capsys.readouterr().err
 
@@ -157,22 +179,91 @@ def test_a_time_limit_of_slurm_is_no_zero(own, tmp_path, monkeypatch):
     assert "reached its time limit in Slurm" in remark
 
 
-def test_a_lost_node_is_no_zero(own, tmp_path, monkeypatch):
-    """The node goes down under a running job and comes back; the submission is graded then."""
-    folder, log = make_class(tmp_path / "in", {"ann": "wait 3"}), tmp_path / "log"
+def test_a_lost_node_is_no_zero(tmp_path, monkeypatch, capsys):
+    """The node dies under a running job and comes back; the submission is graded then."""
+    folder, log = make_class(tmp_path / "in", {"ann": "never once", "bob": ""}), tmp_path / "log"
+    with a_slurm(patient=False) as own:
+        talk_to(own, monkeypatch)
 
-    def lose():
+        def lose():
+            wait_for(lambda: log.exists() and "ann" in log.read_text())
+            wait_for(lambda: len(queue(own)) == 1)  # bob is done
+            own.lose_node()
+            own.start_node()
+
+        thread = while_it_runs(lose)
+        assert quick(folder, tmp_path / "out", log=log, monkeypatch=monkeypatch) == 0
+        thread.join()
+    assert_graded(tmp_path / "out", {"ann": 2, "bob": 1})
+    assert "was lost with its node; it is tried again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("partition", ["normal", "spare"])  # Slurm would requeue there, and cancels here
+def test_a_preempted_job_is_no_zero(own, tmp_path, monkeypatch, capsys, partition):
+    folder, log = make_class(tmp_path / "in", {"ann": "never once", "bob": ""}), tmp_path / "log"
+
+    def preempt():
         wait_for(lambda: log.exists() and "ann" in log.read_text())
-        node = own.ask("sinfo", "-h", "-o", "%n").stdout.split()[0]
-        own.ask("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
-        wait_for(lambda: "PENDING" in queue(own))
-        own.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        wait_for(lambda: len(queue(own)) == 1)  # bob is done
+        take_the_node(own)
 
-    thread = while_it_runs(lose)
+    thread = while_it_runs(preempt)
+    more = ("--partition", partition)
+    assert quick(folder, tmp_path / "out", *more, log=log, monkeypatch=monkeypatch) == 0
+    thread.join()
+    assert_graded(tmp_path / "out", {"ann": 2, "bob": 1})
+    assert "had to make room for another (preempted); it is tried again" in capsys.readouterr().err
+
+
+def take_the_node(own):
+    """Queue a job that needs all of the node and goes before all others."""
+    done = own.ask("sbatch", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_job_that_slurm_starts_again_counts_once(own, tmp_path, monkeypatch, capsys):
+    """Slurm puts none of our jobs back into the queue by itself; where somebody has it do so, one result is taken."""
+    folder, log = make_class(tmp_path / "in", {"ann": "wait 2"}), tmp_path / "log"
+
+    def start_again():
+        wait_for(lambda: log.exists() and "ann" in log.read_text())
+        (id,) = queue(own, "%i")
+        assert "disabled" in own.ask("scontrol", "requeue", id).stderr
+        own.ask("scontrol", "update", f"JobId={id}", "Requeue=1")
+        assert own.ask("scontrol", "requeue", id).returncode == 0
+        wait_for(lambda: queue(own) == ["PENDING"])
+        own.ask("scontrol", "update", f"JobId={id}", "StartTime=now")  # Slurm itself would wait for two minutes
+
+    thread = while_it_runs(start_again)
     assert quick(folder, tmp_path / "out", log=log, monkeypatch=monkeypatch) == 0
     thread.join()
-    known = journal.read(tmp_path / "out").records
-    assert known["ann", "p1"].status == GRADED and known["ann", "p1"].attempts == 2
+    assert_graded(tmp_path / "out", {"ann": 1})
+    assert log.read_text().count("ann") == 2 and "tried again" not in capsys.readouterr().err
+
+
+def test_out_of_memory_is_no_zero(own, tmp_path, monkeypatch, capsys):
+    """One submission's job is ended for it each time: that one is given up, and the others are graded as without it."""
+    if not own.holds_memory:
+        pytest.skip("no root, or no control groups of version 1: Slurm holds no job to its memory here")
+    monkeypatch.setattr(slurm, "MEMORY_GB", {"cpu": 1})
+    monkeypatch.setattr(slurm, "GRADER_GB", 0)
+    texts, out = {"ann": "eat once", "bob": "eat", "cas": "", "dan": ""}, tmp_path / "out"
+    log = tmp_path / "log"
+    assert quick(make_class(tmp_path / "in", texts), out, log=log, monkeypatch=monkeypatch) == 1
+    known, said = journal.read(out).records, capsys.readouterr().err
+    of = {name: {(known[name, id].status, known[name, id].attempts) for id in MODULES} for name in texts}
+    assert of["bob"] == {(MACHINE_FAULT, plan.ATTEMPTS)} and all(known["bob", id].points is None for id in MODULES)
+    assert [of["ann"], of["cas"], of["dan"]] == [{(GRADED, 2)}, {(GRADED, 1)}, {(GRADED, 1)}]
+    assert lines_of(out / journal.JOURNAL) == len(known) and log.read_text().count("bob") == plan.ATTEMPTS
+    again = [
+        line for line in said.splitlines() if line.endswith("took more memory than Slurm gave it; it is tried again")
+    ]
+    assert sorted(line.partition(":")[0] for line in again) == ["ann", *["bob"] * (plan.ATTEMPTS - 1)]
+
+    others = make_class(tmp_path / "others", {"cas": "", "dan": ""})
+    assert quick_class.main([str(others), "--out", str(tmp_path / "without"), *ASKED]) == 0
+    without = journal.read(tmp_path / "without").records
+    assert {pair: known[pair].verdict() for pair in without} == {p: record.verdict() for p, record in without.items()}
 
 
 def test_killed_it_finds_what_was_done_meanwhile(own, tmp_path, monkeypatch, capsys):
@@ -189,7 +280,7 @@ def test_killed_it_finds_what_was_done_meanwhile(own, tmp_path, monkeypatch, cap
     assert before < 18 and "jobs of an earlier run go on" in capsys.readouterr().err
     assert sorted(log.read_text().split()[::2]) == [f"s{n}" for n in range(6)], "something was graded twice"
     assert lines_of(out / journal.JOURNAL) == 18
-    assert quick_class.main([str(folder), "--out", str(tmp_path / "local"), "--problems", "1-3", "--lanes", "2"]) == 0
+    assert quick_class.main([str(folder), "--out", str(tmp_path / "local"), *ASKED, "--lanes", "2"]) == 0
     assert verdicts(out) == verdicts(tmp_path / "local")
 
 
@@ -301,6 +392,7 @@ def test_a_real_submission(own, tmp_path):
     wrong = (SOLUTIONS / MODULES["p3"]).read_text().replace("* scale", "* 1.0")
     (folder / "ann" / MODULES["p3"]).write_text(wrong)
     command = [sys.executable, "-m", "grader.classroom", str(folder), "--problems", "1,3", "--device", "cpu"]
+    command += ["--seed", "7"]
     done = {}
     for engine in ("local", "slurm"):
         more = ["--no-compile", "--engine", engine, "--out", str(out / engine)]
@@ -328,6 +420,8 @@ def test_what_slurm_is_asked_for_covers_what_a_submission_may_take():
     assert asked["mem"] == slurm.MEMORY_GB["cpu"] + slurm.GRADER_GB
     on_gpu = plan.Job("ann", "Ann", tuple(MODULES), "", "", {}, device="cuda", needs_gpu=True)
     assert engine.asked([on_gpu])["gpus_per_node"] == 2
-    for what, limit in house.MEMORY.items():
-        assert slurm.MEMORY_GB[what] << 30 >= limit, "Slurm would end what the sandbox still allows"
+    taken = {"cpu": ("recorder", "runner"), "cuda": ("recorder", "gpu runner")}
+    for kind, houses in taken.items():
+        most = sum(house.MEMORY[name] for name in houses)
+        assert slurm.MEMORY_GB[kind] << 30 >= most, "Slurm would end what the sandbox still allows"
     assert Path(engine.home).name == "slurm"
