@@ -1,5 +1,6 @@
 """Suspected copies: copies are found, with their lines; what the task makes alike is not."""
 
+import keyword
 import random
 import re
 import time
@@ -29,7 +30,7 @@ def renamed(text, seed=0):
         stride size dim empty_like maximum num_warps num_stages element_ty is_causal window_size sink_size constexpr
         cdiv flash_attention_forward naive_attention"""
     dice = random.Random(seed)
-    for name in sorted(set(re.findall(r"\b[a-z_]{2,}\b", text)) - set(kept.split())):
+    for name in sorted(set(re.findall(r"\b[a-z_]{2,}\b", text)) - set(kept.split()) - set(keyword.kwlist)):
         text = re.sub(rf"\b{name}\b", f"{name}_{dice.randrange(9)}", text)
     return text
 
