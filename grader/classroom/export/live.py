@@ -17,13 +17,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-PARSED = 1 << 17  # characters parsed at once: Python 3.11 needs minutes for one f-string of 1 MB
+PARSED = 1 << 16  # characters parsed at once: Python 3.11 needs minutes for one f-string of 1 MB
 ODD = (SyntaxError, ValueError, RecursionError, MemoryError)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 BODIES = ("body", "orelse", "handlers", "finalbody", "cases")
 NAMED = (*DEFINITIONS, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 BLOCK = re.compile(r"^(?=@|[^\W\d])(?!(?:else|elif|except|finally)\b)", re.M)  # where a block of a module may begin
+REMARK = re.compile(r"^[ \t]*#.*", re.M)
 WORD = re.compile(r"[^\W\d]\w*")
 BUILTINS = frozenset(vars(builtins))
 
@@ -62,7 +63,7 @@ def lines(text, entries=(), seen=None):
     found, seen = [], {} if seen is None else seen
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the submission's odd escapes
-        for start, part, tree in parts(text):
+        for start, part, tree in parts(REMARK.sub("", text)):
             found += unread(part, start) if tree is None else collected(tree, start, part.split("\n"), seen)
     mark(found, entries)
     return [Line(piece, s.first, s.last, s.live) for s in found for piece in s.text.split("\n")]
@@ -85,7 +86,7 @@ def parts(text):
 def parsed(text):
     """The tree, or None where it has none."""
     try:
-        return ast.parse(text) if len(text) <= PARSED else None
+        return ast.parse(text) if len(text) - text.count("\n") <= PARSED else None
     except ODD:
         return None
 
@@ -129,7 +130,9 @@ def taken(node):
         if not node.test.value:
             return node.orelse
         return node.body if isinstance(node, ast.If) else None
-    is_main = isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and "__name__" in names_of(ast.walk(node.test))
+    is_main = (
+        isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and "__name__" in names_of(ast.walk(node.test))
+    )
     return node.orelse if is_main else None
 
 
@@ -143,7 +146,7 @@ def is_nothing(node):
 
 
 def blocks(node):
-    """{field: the statements in it} of what encloses others."""
+    """{field: the statements in it} of what encloses others; of an expression `body` is no list."""
     fields = ((name, getattr(node, name, None)) for name in BODIES)
     return {name: part for name, part in fields if isinstance(part, list)}
 
@@ -160,7 +163,7 @@ def simple(node, source, seen):
 def head(node, inner, source):
     """The same of one that does, without what it encloses."""
     bare = copy.copy(node)
-    vars(bare).update(dict.fromkeys(inner, []))
+    vars(bare).update({name: [] for name in inner})
     placed = [part for part in ast.walk(bare) if part is not bare and hasattr(part, "lineno")] or [node]
     first = min(part.lineno for part in [*placed, *([node] if hasattr(node, "lineno") else [])])
     last = max(part.end_lineno for part in placed) if placed != [node] else node.lineno
