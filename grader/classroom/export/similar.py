@@ -11,7 +11,8 @@ containment, after Broder, "On the resemblance and containment of documents", 19
 
 How the limits were chosen. Two equal own parts: of 569,800 pairs of P3's gaps, filled in by chance in one of the ways
 that the task leaves (tests/filled_gaps.py, 40 classes of 60 and 4 of 500), none is equal in wording, so that few signs
-are enough; without remarks 34 are, which is why that is no look. With all names made one 268 are, none of more than
+are enough; without remarks 34 are, so that to
+look at code with its names and no remarks would name innocents: a copy of gaps whose remarks were taken out is not seen. With all names made one 268 are, none of more than
 161 signs. Shares: 0.96 of the smaller's is shared by none of more than 170 signs. Of honest kernels in tests/honest,
 which one author wrote in one style, the two most alike share 0.95 of their structure and 0.92 of their wording.
 Of 78 honest kernels all are found when copied as they are, with much dead or live code put before or behind, or behind
