@@ -1,20 +1,29 @@
 """Suspected copies: copies are found, with their lines; what the task makes alike is not."""
 
+import ast
+import keyword
 import random
 import re
 import time
+from dataclasses import replace
 
 import pytest
 
 from grader.assignment import PROBLEMS
-from grader.classroom.export import copies, everything, similar
+from grader.classroom.export import copies, everything, live, similar
+from grader.classroom.harvest import MODULE_BYTES
 from grader.classroom.record import Class, Row
+from grader.tests.class_sample import make, write_class
 from grader.tests.filled_gaps import filled
 from grader.tests.support import ROOT
 
 P3 = "p3_flash_attention.py"
 GIVEN = everything.given(Class((), {id: "15" for id in PROBLEMS}, {}))
 HONEST = {path.stem: path for path in sorted((ROOT / "grader" / "tests" / "honest").glob("p*.py"))}
+SHORT = """def naive_attention(q, k):
+    energies = Q.matmul(k.mT)  # the peculiar way of putting it
+    return energies.cumsum(3)
+"""
 needs_copydetect = pytest.mark.skipif(not similar.installed(), reason="copydetect is not installed (the extra `class`)")
 
 
@@ -29,17 +38,80 @@ def renamed(text, seed=0):
         stride size dim empty_like maximum num_warps num_stages element_ty is_causal window_size sink_size constexpr
         cdiv flash_attention_forward naive_attention"""
     dice = random.Random(seed)
-    for name in sorted(set(re.findall(r"\b[a-z_]{2,}\b", text)) - set(kept.split())):
+    for name in sorted(set(re.findall(r"\b[a-z_]{2,}\b", text)) - set(kept.split()) - set(keyword.kwlist)):
         text = re.sub(rf"\b{name}\b", f"{name}_{dice.randrange(9)}", text)
     return text
 
 
 @needs_copydetect
 def test_a_copy_of_filled_gaps_is_found_among_60_and_nobody_else_is():
-    texts = {f"s{i:02}": filled(i) for i in range(60)}
-    assert look(texts) == []
-    (pair,) = look(texts | {"t": filled(17)})
-    assert (pair.one, pair.other, pair.look, pair.share) == ("s17", "t", "wording", 1.0)
+    (pair,) = look({f"s{i:02}": filled(i) for i in range(60)} | {"t": filled(17)})
+    assert (pair.one, pair.other, pair.look, pair.equal) == ("s17", "t", "wording", True)
+
+
+@needs_copydetect
+def test_equal_parts_are_named_however_short():
+    (pair,) = look({"a": SHORT, "b": SHORT.replace("    ", "  "), "c": SHORT.replace("Q", "L")})
+    assert (pair.one, pair.other, pair.equal) == ("a", "b", True) and pair.signs < 120
+
+
+DEAD = "".join(f"def unused_{i}(alpha):\n    beta_{i} = alpha * {i}\n    return beta_{i} - {i}\n\n" for i in range(50))
+RUNS = "TABLE = {}\n" + "".join(f"TABLE[{i}] = [x - {i} for x in range({i}) if x > {i // 2}]\n" for i in range(99))
+HIDDEN = {
+    "dead code behind": lambda text: f"{text}\n{DEAD}",
+    "live code behind": lambda text: f"{text}\n{RUNS}",
+    "renamed, and both behind": lambda text: f"{renamed(text)}\n{DEAD}{RUNS}",
+    "200,000 characters of remarks in front": lambda text: "# A remark.\n" * 17_000 + text,
+    "renamed, a useless statement after each": lambda text: useless(renamed(text)),
+    "nothing else, of a padded one": lambda text: "\n".join(line for line in text.splitlines() if "#" not in line),
+}
+
+
+def useless(text):
+    """The text with a statement put after each that changes nothing, and all of it written anew."""
+    dice, out = random.Random(0), []
+    for i, line in enumerate(ast.unparse(ast.parse(text)).split("\n")):
+        out.append(line)
+        if line.startswith(" ") and not line.endswith(":"):
+            indent = line[: len(line) - len(line.lstrip())]
+            out.append(indent + dice.choice(["pass", f"waste_{i} = {i} * 7", f"'text {i}'", "if False: print(1 + 2)"]))
+    return "\n".join(out)
+
+
+@needs_copydetect
+@pytest.mark.parametrize("way", HIDDEN)
+@pytest.mark.parametrize("name", ["p3_running_lse", "p6_while_loop"])
+def test_a_hidden_copy_is_found(way, name):
+    text, module = HONEST[name].read_text(), PROBLEMS[name[:2]].module
+    (pair,) = look({"a": text, "b": HIDDEN[way](text)}, module)
+    assert pair.share >= similar.SHARE and min(map(len, pair.lines)) > 10
+    assert max(pair.lines[1]) < len(HIDDEN[way](text).split("\n"))
+
+
+def test_what_cannot_run_is_not_live():
+    text = """import os
+def entry(q):
+    "Words."
+    waste = q + 1
+    q = q
+    if 0:
+        q = 2
+    for i in range(3):
+        also = i
+    return helper(
+        q)
+    q = 3
+def helper(q): return q
+def unused(q): return entry(q)
+if __name__ == "__main__":
+    unused(1)
+"""
+    lines = live.lines(text, ("entry",))
+    assert [line.text for line in lines if line.live] == [
+        "def entry(q):", "return helper(q)", "def helper(q):", "return q",
+    ]  # fmt: skip
+    assert [(line.first, line.last) for line in lines if line.text == "return helper(q)"] == [(9, 10)]
+    assert not any("3" in line.text and "range" not in line.text for line in lines)
 
 
 @needs_copydetect
@@ -80,15 +152,51 @@ def test_what_many_have_is_taken_as_the_lecture_s():
 
 
 @needs_copydetect
-def test_500_modules_take_seconds():
-    texts, started = {f"s{i:03}": filled(i) for i in range(500)}, time.perf_counter()
-    assert look(texts) == [] and time.perf_counter() - started < 60
+def test_500_modules_take_seconds_and_one_of_a_megabyte_no_more():
+    texts, started = {f"s{i:03}": filled(i) for i in range(499)}, time.perf_counter()
+    huge = "".join(f"x{i} = [{', '.join(map(str, range(i, i + 40)))}]\n" for i in range(4500))
+    assert look(texts | {"t": huge}) == [] and time.perf_counter() - started < 60
+    assert len(huge) > MODULE_BYTES
+
+
+ODD = {
+    "nulls": "\x00 def (((\n'''\nключ = \"\ud800\"\n" * 30,
+    "one line": "x" * MODULE_BYTES,
+    "sum": "x = " + "1 + " * 50_000 + "1",
+    "minus": "x = " + "-" * 50_000 + "1",
+    "attributes": "x = a" + ".b" * 9_000,
+    "brackets": "(" * 50_000,
+    "escaped quotes": '"\\' * 30_000,
+    "number": "x = 0x" + "f" * 9_000,
+    "elif": "if a:\n  b()\n" + "elif a:\n  b()\n" * 2_000,
+}
 
 
 @needs_copydetect
 def test_odd_texts_are_looked_at():
-    odd = "\x00 def (((\n'''\nключ = \"\ud800\"\n" * 30
-    assert all(pair.one == "a" for pair in look({"a": odd, "b": odd, "c": "x" * 300_000}))
+    copies = {f"{name}, again": text for name, text in ODD.items()}
+    named = {(pair.one, pair.other) for pair in look(ODD | copies)}
+    assert {(name, f"{name}, again") for name in ODD} - named <= {("sum", "sum, again")}
+
+
+@needs_copydetect
+def test_students_read_nothing_of_copies(tmp_path):
+    out, graded = tmp_path / "class", make(4)
+    rows = tuple(replace(row, folder=f"work/{row.id}", modules=(P3,)) for row in graded.submissions)
+    write_class(out, replace(graded, submissions=rows))
+    for row in rows[:2]:
+        (out / "work" / row.id).mkdir(parents=True, exist_ok=True)
+        (out / "work" / row.id / P3).write_text(filled(17))
+    said = list(everything.write(out))
+    assert any("1 pair of modules" in line for line in said), said
+    assert "Not for students" in (out / "class.html").read_text()
+    given = [path for path in out.rglob("*") if path.is_file() and path.parts[-2] in ("gradescope", "pages")]
+    given += [out / "gradebook.csv", out / "junit.xml"]
+    assert len(given) >= 4
+    for path in given:
+        text = path.read_text().lower()
+        assert not any(word in text for word in ("copies", "suspected", "similar", "copydetect", "signs"))
+        assert not (path.parent.name == "gradescope" and any(row.id in text for row in rows))
 
 
 @needs_copydetect

@@ -8,9 +8,11 @@ from grader.render import html
 from grader.render.drawing import KINDS
 
 AROUND = 4  # lines about a marked one that are not folded up
+FOLDED, WIDE = 2000, 400  # lines, and letters of a line, that are written: a page is read, whatever was handed in
 WORDS = {
     "wording": "names, remarks and code as they are written",
-    "structure": "the code with all names made one: names may differ",
+    "structure": "the code with all names made one: names and remarks may differ",
+    "live": "the code that can run, with all names made one: names, remarks and what never runs may differ",
 }
 
 
@@ -39,7 +41,8 @@ def render(pair, sources, names):
 
 
 def parts(text, marked):
-    """[(folded up or not, [(number from 1, line, whether it is alike)])]: far from marked lines it is folded."""
-    lines = [(i + 1, line, i in marked) for i, line in enumerate(text.splitlines())]
+    """[(how many lines are folded up, or 0, [(number from 1, line, whether it is alike)])]: far from marked lines."""
+    lines = [(i + 1, line[:WIDE], i in marked) for i, line in enumerate(text.split("\n"))]
     near = {i for at in marked for i in range(at - AROUND, at + AROUND + 1)}
-    return [(folded, list(run)) for folded, run in groupby(lines, key=lambda line: line[0] - 1 not in near)]
+    runs = [(folded, list(run)) for folded, run in groupby(lines, key=lambda line: line[0] - 1 not in near)]
+    return [(len(run) if folded else 0, run[:FOLDED]) for folded, run in runs]
