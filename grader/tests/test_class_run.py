@@ -18,6 +18,7 @@ from grader.classroom import journal, plan
 from grader.classroom.__main__ import SEED_FILE
 from grader.classroom.local import Local
 from grader.classroom.record import GRADED, MACHINE_FAULT
+from grader.processes import confine
 from grader.tests import quick_class
 from grader.tests.quick_one import MODULES
 from grader.tests.support import ROOT, SOLUTIONS
@@ -218,6 +219,37 @@ def test_a_full_disk_is_the_machines_fault(tmp_path, monkeypatch):
     records = run_one(job)
     assert [record.status for record in records] == [MACHINE_FAULT] * 3
     assert records[0].remarks[0].startswith("The machine failed: ")
+
+
+FILLED = """
+fill() { head -c $((($(df --output=avail -k $1 | tail -1) - $2) * 1024)) /dev/zero > $1/filler; }
+grade() { "$@" > /dev/null 2> said; echo "$? $(tail -1 said)"; }
+for free in 40 300; do
+    mkdir out/$free; fill out $free
+    grade "$@" --out out/$free
+    rm out/filler
+    grade "$@" --out out/$free
+    md5sum < out/$free/gradebook.csv
+done
+"""
+
+
+def test_a_disk_that_fills_loses_nothing(tmp_path):
+    """A tmpfs of bubblewrap's is full at two moments: while files are taken in, and while submissions are graded."""
+    if confine.refused():
+        pytest.skip("bubblewrap makes the disk that fills")
+    make_class(tmp_path / "class", {f"s{i:02}": f"x = {i}" for i in range(20)})
+    grade = [sys.executable, "-m", "grader.tests.quick_class", str(tmp_path / "class")]
+    grade += ["--problems", "1-3", "--seed", "3"]
+    (tmp_path / "out").mkdir()
+    disk = ["bwrap", "--dev-bind", "/", "/", "--size", str(4 << 20), "--tmpfs", str(tmp_path / "out"), "--"]
+    done = subprocess.run([*disk, "bash", "-c", FILLED, "bash", *grade], capture_output=True, text=True, cwd=tmp_path,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    early, first, book, late, second, same = done.stdout.splitlines()
+    for stopped in (early, late):
+        assert stopped.startswith("2 class: a file could not be written: No space left on device"), done
+        assert stopped.endswith("the same command goes on from there")
+    assert first.startswith("0 ") and second.startswith("0 ") and book == same, done
 
 
 def served(grade, get_ready="bool"):
