@@ -62,19 +62,19 @@ help:
 	@echo "  PIP_ARGS=\"...\"          passed to pip (README.md: saving gigabytes on a machine without a GPU)"
 
 setup:
-	@python3 grader/environment.py
+	@python3 grader/commands/environment.py
 
 doctor: $(SETUP)
-	@$(PY) -m grader.doctor
+	@$(PY) -m grader.commands.doctor
 
 grade: $(SETUP)
 	@$(PY) -m grader $(ARGS)
 
 try: $(SETUP)
-	@$(PY) -m grader.trying $(TRY)
+	@$(PY) -m grader.commands.trying $(TRY)
 
 class: $(SETUP)
-	@$(if $(PYTHON),,python3 grader/environment.py class $(filter slurm,$(ENGINE)) || echo "going on without what could not be added")
+	@$(if $(PYTHON),,python3 grader/commands/environment.py class $(filter slurm,$(ENGINE)) || echo "going on without what could not be added")
 	@$(PY) -m grader.classroom $(CLASS) $(if $(SUBMISSIONS),-- "$$SUBMISSIONS")
 
 gradescope: $(SETUP)
@@ -90,22 +90,22 @@ report: $(SETUP)
 	@$(PY) -m report $$SWEEP
 
 notebooks:
-	@$(if $(PYTHON),,python3 grader/environment.py notebooks)
+	@$(if $(PYTHON),,python3 grader/commands/environment.py notebooks)
 	@$(PY) -m notebooks.build $$NB
 
 site:
-	@$(if $(PYTHON),,python3 grader/environment.py site)
+	@$(if $(PYTHON),,python3 grader/commands/environment.py site)
 	@$(PY) -m web.build
 
 site-test:
-	@$(if $(PYTHON),,python3 grader/environment.py site site-test)
+	@$(if $(PYTHON),,python3 grader/commands/environment.py site site-test)
 	@$(PY) -m pytest web/tests -q
 
 test: $(SETUP)
 	@$(PY) -m pytest grader/tests report/tests notebooks/tests web/tests -q -n auto
 
 skeletons: $(SETUP)
-	@$(PY) -m grader.skeletons
+	@$(PY) -m grader.course.skeletons
 
 lint: $(SETUP)
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .

@@ -70,7 +70,7 @@ def choose_device(asked):
 
 def choose_targets(options, device):
     """The names of the GPUs to compile for: a GPU that is here compiles by itself, unless others are asked for."""
-    from grader.gpus import DEFAULT, GPUS
+    from grader.gpu.gpus import DEFAULT, GPUS
 
     if options.no_compile:
         return ()
@@ -85,9 +85,9 @@ def choose_targets(options, device):
 
 def build_request(options):
     """The checked Request; raises BadArguments."""
-    from grader.assignment import PROBLEMS
-    from grader.grading import Request
-    from grader.labs import LABS
+    from grader.course.assignment import PROBLEMS
+    from grader.course.labs import LABS
+    from grader.engine import Request
 
     submission = options.submission or ROOT / "problems"
     if not submission.is_dir():
@@ -133,7 +133,7 @@ def check_show(options, request):
 
 def check_profile(options, request):
     """Raise BadArguments unless one problem with kernels is asked for, one of its cases or none, and a GPU is here."""
-    from grader.profile import command
+    from grader.gpu.profile import command
 
     if not options.problems or len(request.problems) > 1:
         raise BadArguments("a profile is of one problem: name it, like make profile P=4")
@@ -154,8 +154,8 @@ def check_profile(options, request):
 
 
 def unknown_case(name, request, more=()):
-    from grader import work
-    from grader.compiling import CASE
+    from grader.gpu.compiling import CASE
+    from grader.kinds.attention import work
 
     every = replace(request, names=None)
     names = list(dict.fromkeys(case.name for problem in request.problems for case in every.cases(problem)))
@@ -193,15 +193,15 @@ def main(argv=None):
     if warning := confine.warning(request.device):
         print(warning, file=sys.stderr)
     if options.show:
-        from grader import show
+        from grader.commands import show
 
         return show.run(request, options.out)
     if options.profile:
-        from grader.profile import command
+        from grader.gpu.profile import command
 
         return command.run(request, command.choose_case(request.problems[0], options.case), options.out)
     from grader import score
-    from grader.grading import grade
+    from grader.engine import grade
     from grader.render import gradescope, terminal
     from grader.result import Outcome
 

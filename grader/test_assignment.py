@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader import compiling, drawn, gpus, work
-from grader.grading import Request, grade
-from grader.labs import EVERY
+from grader.course import drawn
+from grader.course.labs import EVERY
+from grader.engine import Request, grade
+from grader.gpu import compiling, gpus
+from grader.kinds.attention import work
 from grader.result import Aspect, Outcome
 
 

@@ -48,8 +48,8 @@ png(figure, "Moving the bytes of plain attention takes far longer than computing
 # %%
 import torch
 
-from grader import oracle
-from grader.visibility import Visibility
+from grader.course.masks import Visibility
+from grader.reference import oracle
 
 naive_attention = kernels.load("p1_naive_attention.py").naive_attention
 torch.manual_seed(0)
@@ -151,10 +151,10 @@ folded(f"scaling S: {scaling(p1):6.2%} of all bytes", f"scaling Q: {scaling(q_fi
 # second and computes F FLOPs a second runs it at min(F, x W) FLOPs a second at best. Drawn over x, that is a roof: a
 # slope, where memory decides, and a flat part, where arithmetic does ([Williams and others,
 # 2009](https://doi.org/10.1145/1498765.1498785)). They meet at the *ridge*. F and W are those of the vendors' data
-# sheets (links below), for 16-bit inputs and matrix units, as `grader/peaks.py` has them.
+# sheets (links below), for 16-bit inputs and matrix units, as `grader/gpu/peaks.py` has them.
 
 # %%
-from grader.peaks import peak
+from grader.gpu.peaks import peak
 
 for gpu in draw.GPUS:
     F, W, ridge = peak(gpu).tflops, peak(gpu).terabytes, draw.ridge(gpu)

@@ -204,8 +204,9 @@ draw.orders(paths, o[0])
 # </details>
 
 # %% tags=["hide-output"]
-from grader import mistaken, oracle
-from grader.visibility import Visibility
+from grader.course.masks import Visibility
+from grader.diagnosis import variants
+from grader.reference import oracle
 
 torch.manual_seed(1)
 Q, K, V = 2 * torch.randn(1, 1, 96, D), torch.randn(1, 1, 128, D), torch.randn(1, 1, 128, D)
@@ -214,7 +215,7 @@ tiles = [(0, 96, start, start + 32) for start in range(0, 128, 32)]
 names = {name: f"{name} not rescaled" for name in ("acc", "row_sum")}
 names["acc, row_sum"] = "neither rescaled"
 head = *(x[0].double() for x in (Q, K, V)), torch.ones(96, 128, dtype=torch.float64), D**-0.5
-wrong = {names[name]: mistaken.online(*head, steps=tiles, forget=name)[0][0] for name in names}
+wrong = {names[name]: variants.online(*head, steps=tiles, forget=name)[0][0] for name in names}
 tile_of_max = (Q[0, 0] @ K[0, 0].T).argmax(1) // 32
 draw.forgotten(right, wrong, tile_of_max)
 

@@ -521,9 +521,9 @@ kernel_runs.beside(pairs, weighted_sum)
 # careful kernel may have in 16.
 
 # %%
-from grader import oracle
-from grader.assignment import Case
-from grader.visibility import Visibility
+from grader.course.assignment import Case
+from grader.course.masks import Visibility
+from grader.reference import oracle
 from report import traced
 
 N, D = 150, 16

@@ -12,8 +12,8 @@ import os
 os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed
 from dataclasses import replace
 
-from grader.cache_model import MI300X, Machine
-from grader.program_orders import head_first, identity, listed, longest_first, published
+from grader.kinds.program_order.cache_model import MI300X, Machine
+from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from notebooks.pictures import program_order as draw
 from notebooks.pictures.program_order import Launch
 from report import orders
@@ -158,7 +158,7 @@ draw.by_die()
 # %%
 from textwrap import fill
 
-from grader.order_check import check_order
+from grader.kinds.program_order.order_check import check_order
 
 for tiles in (128, 64):
     said = check_order(listed(published, tiles, 8), tiles, 8)
@@ -223,7 +223,7 @@ measured_orders.hits_and_times(cells, title)
 # ones meanwhile. As long as memory can deliver, nobody waits. Can it?
 
 # %%
-from grader.peaks import peak
+from grader.gpu.peaks import peak
 
 for shape, n in (("B=1 H=16 D=128", 8192), ("B=1 H=32 D=128", 16384)):
     for name in ("plain", "all heads"):

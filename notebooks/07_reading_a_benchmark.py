@@ -78,8 +78,8 @@ png(figure, "In six rows the mean lies far to the right of the median")
 # %% tags=["varies"]
 import torch
 
+from grader.gpu.timing import Timing
 from grader.runner.stopwatch import Stopwatch
-from grader.timing import Timing
 
 torch.set_num_threads(1)
 watch, numbers, scrap = Stopwatch("cpu"), torch.ones(1 << 16), torch.ones(1 << 26)
@@ -106,7 +106,7 @@ print(f"{len(numbers):,} numbers added on a CPU: warm {warm_us:.0f} us, cold {co
 # </details>
 
 # %%
-from grader.peaks import peak
+from grader.gpu.peaks import peak
 
 bars = {}
 for n in (512, 1024, 2048, 4096, 8192, 16384):
@@ -124,7 +124,7 @@ folded(*(f"{n:6,} tokens: at least {share:6.1%} of the time" for n, share in bar
 # of the calls.
 
 # %%
-from grader import timing
+from grader.gpu import timing
 from notebooks.pictures import drifting
 
 truth = {"A": 1.0, "B": 1.05}
@@ -142,7 +142,7 @@ for how, ratio in found.items():
 
 # %% [markdown]
 # Both intervals are narrow, and one of them is wrong: an interval knows only the noise that it has seen. In turns, in
-# an order that changes, the drift hits both alike and cancels in each round's ratio. That is how `grader/timing.py`
+# an order that changes, the drift hits both alike and cancels in each round's ratio. That is how `grader/gpu/timing.py`
 # measures your kernel against the bars of P3 to P7, and the sweep its rows.
 #
 # ## Over many shapes: which mean, and where is the worst?

@@ -12,7 +12,7 @@ import threading
 
 import torch
 
-from grader import machine
+from grader.gpu import machine
 from report.measuring import PROTOCOL, Bench, in_a_sentence
 from report.shapes import Point, Tier
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from grader import oracle
-from grader.compare import mismatch
+from grader.reference import oracle
+from grader.reference.compare import mismatch
 
 ROWS = 256  # spread over the sequence
 DOT_ROUNDINGS = 8  # of float32, that the matrix units make of a score's terms: they add with fewer bits than float32

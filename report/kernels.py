@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from grader.visibility import Visibility
+from grader.course.masks import Visibility
 
 SOLUTIONS = Path(__file__).resolve().parent.parent / "solutions"
 FLEX_BLOCK = 128  # 64 does not compile on Hopper

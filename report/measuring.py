@@ -13,8 +13,8 @@ from dataclasses import asdict, replace
 
 import torch
 
-from grader import peaks, timing
-from grader.assignment import Case
+from grader.course.assignment import Case
+from grader.gpu import peaks, timing
 from grader.runner.stopwatch import Stopwatch
 from report import kernels, table
 from report.arms import Arm, Failed

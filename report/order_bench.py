@@ -12,18 +12,18 @@ from functools import partial
 import triton
 import triton.language
 
-from grader import program_orders
+from grader.kinds.program_order import orders
 from report import bench, kernels
 from report.kernels import Built, NotRun
 from report.measuring import Bench
 from report.order_rows import PLAIN, restored
 
-program_orders.tl = triton.language  # the interpreter asks for it in the module of each function that it runs
+orders.tl = triton.language  # the interpreter asks for it in the module of each function that it runs
 MANY_DIES = 1 << 16  # more than there are heads
 PLACES = {
-    PLAIN: program_orders.identity,
-    "reversed": program_orders.longest_first,
-    "published": program_orders.published,
+    PLAIN: orders.identity,
+    "reversed": orders.longest_first,
+    "published": orders.published,
 }
 DIES = {"grouped heads": 1, "x2 for 8 dies": 8, "all heads": MANY_DIES}
 

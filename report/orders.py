@@ -3,8 +3,8 @@
     python -m report.orders            write both
     python -m report.orders --check    exit 1 where they are not what the model gives
 
-No GPU is asked: the model is `grader/cache_model.py`, a few seconds, the same everywhere. The last section is made of
-what `python -m report.orders_gpu` measured, and is not there without it.
+No GPU is asked: the model is `grader/kinds/program_order/cache_model.py`, a few seconds, the same everywhere. The last
+section is made of what `python -m report.orders_gpu` measured, and is not there without it.
 """
 
 import sys
@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from grader.cache_model import MI300X, simulate
-from grader.program_orders import head_first, identity, listed, longest_first, published
+from grader.kinds.program_order.cache_model import MI300X, simulate
+from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from report import orders_measured
 
 HERE = Path(__file__).parent
@@ -34,9 +34,10 @@ TEXT = """# The order in which tiles run
 
 Which tile a program works on decides which cache it finds its keys in, and when the last program ends. Made by
 `python -m report.orders`; edit nothing here. **What is said of the GPU with eight dies is no measurement**: its
-figures are those of a model, `grader/cache_model.py`, whose first lines say what it leaves out, of a GPU like AMD's
-MI300X: {dies} dies, {slots} workgroups on each, an L2 cache of {capacity} tiles of K and V ({BLOCK} keys, D = 128,
-float16: 4 MB), a step with a tile from memory {miss} times as long as one with a tile from the cache, programs late by
+figures are those of a model, `grader/kinds/program_order/cache_model.py`, whose first lines say what it leaves out, of
+a GPU like AMD's MI300X: {dies} dies, {slots} workgroups on each, an L2 cache of {capacity} tiles of K and V
+({BLOCK} keys, D = 128, float16: 4 MB), a step with a tile from memory {miss} times as long as one with a tile from the
+cache, programs late by
 up to {jitter} step. Program p runs on die p % {dies}. Medians of {seeds} seeds; in the first table the makespans of
 the seeds differ by less than {spread:.1f} %.
 

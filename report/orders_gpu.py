@@ -67,8 +67,8 @@ def run(options, command):
 
 def profile(path, kernels, again):
     """Look into the timed orders of each point with Nsight Compute, and write what it counted into their rows."""
-    from grader.profile import measure as watching
-    from grader.profile import ncu
+    from grader.gpu.profile import measure as watching
+    from grader.gpu.profile import ncu
 
     tool = ncu.find()
     if tool is None:
@@ -94,8 +94,8 @@ def profile(path, kernels, again):
 
 def counted(tool, point):
     """The ncu.Launches of the kernel, one for each of the point's orders."""
-    from grader.profile import measure as watching
-    from grader.profile import ncu
+    from grader.gpu.profile import measure as watching
+    from grader.gpu.profile import ncu
 
     metrics = list(METRICS.values())
     with tempfile.TemporaryDirectory(prefix="orders-") as folder:

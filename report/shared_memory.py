@@ -86,7 +86,7 @@ def compiled(shapes, target):
     import triton
     from triton.runtime.errors import OutOfResources
 
-    from grader.gpus import GPUS
+    from grader.gpu.gpus import GPUS
     from report import compiling
 
     gpu, rows = asdict(GPUS[target]), []

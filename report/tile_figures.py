@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from matplotlib.patches import Patch, Rectangle
 
-from grader import picture
+from grader.kinds.attention import picture
 from report import cost
 from report.drawing import (
     INK,

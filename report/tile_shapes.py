@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from textwrap import fill
 
-from grader.gpus import GPUS
+from grader.gpu.gpus import GPUS
 from report.shared_memory import MODULES, ROOT, TARGETS, recorded
 
 HERE = Path(__file__).parent

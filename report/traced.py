@@ -4,8 +4,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from grader.grading import Request, grade
-from grader.labs import EVERY
+from grader.course.labs import EVERY
+from grader.engine import Request, grade
 from grader.processes import nursery
 from report.cost import SIZES, Cost
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import torch
 
-from grader import oracle, patterns
+from grader.course import patterns
+from grader.reference import oracle
 
 SOLUTIONS = Path(__file__).resolve().parent.parent / "solutions"
 HEADS, HEAD_DIM = 12, 64

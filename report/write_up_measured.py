@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from grader.peaks import peak
+from grader.gpu.peaks import peak
 from report import excerpts, ladder_rows, measured, order_rows, table
 from report.ladder_rows import BEFORE, RUNGS, WHOLE, LadderPoint, LadderRow
 from report.measured import Ratio, length
@@ -71,7 +71,7 @@ def load_ladder(folder=measured.PUBLISHED):
     machine = measured.read_machine(folder / ladder_rows.MACHINE)
     if peak(machine["gpu"]) is None:
         raise table.BadTable(
-            f"{ladder_rows.MACHINE} names the GPU {machine['gpu']!r}, of unknown peak: add it to grader/peaks.py"
+            f"{ladder_rows.MACHINE} names the GPU {machine['gpu']!r}, of unknown peak: add it to grader/gpu/peaks.py"
         )
     return Ladder({(row.n, row.kernel): rows[row.key] for row in asked}, machine)
 

@@ -4,11 +4,12 @@ import math
 
 import torch
 
-from grader import inputs, oracle
-from grader.assignment import Case
-from grader.labs import EVERY
-from grader.peaks import visible_flops
-from grader.visibility import Visibility
+from grader.course import inputs
+from grader.course.assignment import Case
+from grader.course.labs import EVERY
+from grader.course.masks import Visibility
+from grader.gpu.peaks import visible_flops
+from grader.reference import oracle
 from report import excerpts, traced
 from report.cost import cost
 from report.tables import table as markdown

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from grader.peaks import peak, visible_flops
+from grader.gpu.peaks import peak, visible_flops
 from report import cost, coverage, excerpts, kernels, traced, write_up_figures, write_up_measured, write_up_runs
 from report import write_up_tables as tables
 from report.measured import length, times_over

@@ -135,8 +135,8 @@ def check(options):
 def choose(options):
     """(problems, device, targets) as the options say; raises BadArguments."""
     from grader.__main__ import choose_device, choose_targets
-    from grader.assignment import PROBLEMS
-    from grader.labs import LABS
+    from grader.course.assignment import PROBLEMS
+    from grader.course.labs import LABS
 
     problems = choose_problems(options.problems, PROBLEMS, LABS) if options.problems else tuple(PROBLEMS.values())
     # A cluster's machines are not this one: whether they have a GPU is theirs to say.

@@ -10,23 +10,28 @@ from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from grader import assignment
-from grader.assignment import POINTS
-from grader.labs import LABS
+from grader.course import assignment
+from grader.course.assignment import POINTS
+from grader.course.labs import LABS
 
 GRADER = Path(__file__).resolve().parent.parent
 # Sources that judge nothing: what shows results, starts the grader, or is hashed as data.
 FACES = {
-    "assignment.py", "labs.py", "__init__.py", "__main__.py", "conftest.py", "test_assignment.py", "show.py",
-    "skeletons.py", "environment.py", "doctor.py", "program_orders.py", "cache_model.py", "machine.py",
-    "runner/profiled.py",
+    "__main__.py", "conftest.py", "test_assignment.py", "course/assignment.py", "course/labs.py", "course/skeletons.py",
+    "gpu/machine.py", "kinds/program_order/cache_model.py", "kinds/program_order/orders.py", "runner/profiled.py",
 }  # fmt: skip
+LABS_ROOMS = ("kinds/block_sparse/", "kinds/program_order/")
 OF_LABS = {
-    "sparse_lab.py", "order_lab.py", "tile_lists.py", "list_check.py", "suspect_lists.py", "order_check.py",
-    "tile_map.py", "sample.py", "patterns.py", "recorder/lists.py", "recorder/orders.py",
+    "course/patterns.py", "course/tile_lists.py", "course/tile_map.py", "diagnosis/list_mistakes.py",
+    "recorder/lists.py", "recorder/orders.py",
 }  # fmt: skip
-ON_A_GPU = {"speed.py", "timing.py", "peaks.py", "naive.py", "runner/stopwatch.py", "runner/timed.py"}
-FOLDERS = ("", "recorder", "runner", "processes", "processes/inside")
+ON_A_GPU = {
+    "gpu/speed.py", "gpu/timing.py", "gpu/peaks.py", "reference/naive.py", "runner/stopwatch.py", "runner/timed.py",
+}  # fmt: skip
+FOLDERS = (
+    "", "course", "reference", "diagnosis", "kinds", "kinds/attention", "kinds/block_sparse", "kinds/program_order",
+    "gpu", "recorder", "runner", "processes", "processes/inside",
+)  # fmt: skip
 LIMITS = (
     "SPEED_SHARE", "COMPILE_SHARE", "WORK_SHARE", "SPEED_BARS", "SECONDS_PER_CASE", "SECONDS_PER_PROBLEM",
     "TIMEOUTS_BEFORE_GIVING_UP",
@@ -85,7 +90,8 @@ def sources(labs, device):
     """A hash of the grader's files that have a say in a verdict."""
     left_out = FACES | (set() if labs else OF_LABS) | (set() if device == "cuda" else ON_A_GPU)
     files = {path.relative_to(GRADER).as_posix(): path for f in FOLDERS for path in (GRADER / f).glob("*.py")}
-    return digest(*(part for name in sorted(set(files) - left_out) for part in (name, files[name].read_bytes())))
+    names = [name for name in sorted(set(files) - left_out) if labs or not name.startswith(LABS_ROOMS)]
+    return digest(*(part for name in names for part in (name, files[name].read_bytes())))
 
 
 def environment(device_name="cpu"):

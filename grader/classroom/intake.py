@@ -12,7 +12,7 @@ from grader.classroom.fingerprint import digest
 from grader.classroom.harvest import Harvest
 from grader.classroom.limited import Limited, Lost
 from grader.classroom.names import shortened
-from grader.labs import EVERY
+from grader.course.labs import EVERY
 
 IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", names.METADATA}
 NOT_THEIRS = {"solutions", "grader", "tests"}  # folders of a whole repository that hold no student's work

@@ -17,7 +17,7 @@ from grader.classroom import details, plan
 from grader.classroom.journal import write_file
 from grader.classroom.plan import Job
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
-from grader.labs import EVERY
+from grader.course.labs import EVERY
 from grader.processes import scratch
 from grader.result import Outcome
 
@@ -35,7 +35,7 @@ def main(argv=None):
 
 def get_ready(job_file):
     """What grading the job and its like needs, before a process forks for each of them."""
-    from grader import grading  # noqa: F401
+    from grader import engine  # noqa: F401
     from grader.processes import confine
 
     with contextlib.suppress(ImportError):  # a page that cannot be written is a remark
@@ -72,7 +72,8 @@ def work_out(problems, seed):
     """What the cases have in common for all submissions: the right answers, and the outlines of their masks."""
     import torch
 
-    from grader import answers, picture
+    from grader.kinds.attention import picture
+    from grader.reference import answers
 
     torch.set_num_threads(1)  # a fork has no threads of another's pool
     for problem in (EVERY[id] for id in problems):
@@ -111,13 +112,13 @@ def run(job, grade=None):
 
 
 def grade_problem(problem, job):
-    from grader.grading import grade
+    from grader.engine import grade
 
     return grade(request_of(job, (problem,)), lanes=1)
 
 
 def request_of(job, problems):
-    from grader.grading import Request
+    from grader.engine import Request
 
     # A student runs a case again in a folder of their own, so the command names none. Points need one target: a class
     # pays for no other.

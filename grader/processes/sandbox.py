@@ -16,7 +16,7 @@ from pathlib import Path
 from grader.processes import house, watch
 from grader.processes.confine import outside_paths
 from grader.processes.nursery import NurseryFailed, nursery
-from grader.text import clean, cleaned
+from grader.processes.text import clean, cleaned
 
 READ_BYTES = 1 << 16
 NO_REPLY = "what its process sent is no reply"

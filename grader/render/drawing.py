@@ -4,7 +4,7 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 
-from grader.picture import LEVELS, MARKS
+from grader.kinds.attention.picture import LEVELS, MARKS
 
 SIDE = 288  # pixels of the longer side of a plot
 LARGEST_CELL = 16

@@ -11,7 +11,7 @@ from pathlib import Path
 import jinja2
 
 from grader import score
-from grader.labs import EVERY, LABS
+from grader.course.labs import EVERY, LABS
 from grader.render import terminal
 from grader.render.drawing import KINDS, Drawing, draw
 from grader.result import Aspect, Outcome, Result

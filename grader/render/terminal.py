@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from grader import score
-from grader.assignment import PROBLEMS
-from grader.labs import EVERY, LABS
+from grader.course.assignment import PROBLEMS
+from grader.course.labs import EVERY, LABS
 from grader.render import text_map
 from grader.result import Aspect, Outcome
 

@@ -11,11 +11,12 @@ import sys
 import time
 from dataclasses import replace
 
-from grader import asking, verdict
-from grader.assignment import PROBLEMS, Case
+from grader.course.assignment import PROBLEMS, Case
+from grader.kinds import requests
+from grader.kinds.attention import verdict
 from grader.processes.sandbox import ChildFailed
+from grader.processes.submission import Submission
 from grader.result import Outcome
-from grader.submission import Submission
 from grader.tests.support import SOLUTIONS
 
 CASES = {"p2": Case("x", Hq=2, N=70, D=16), "p3": Case("x", Hq=2, N=70, D=16)}
@@ -59,7 +60,7 @@ def outcomes(count, seed, seconds=20.0):
     draw = random.Random(seed)
     for id, case in CASES.items():
         problem = replace(PROBLEMS[id], cases=(case,))
-        submission, how = Submission(SOLUTIONS / problem.module, problem, "cpu", seconds), asking.how(case)
+        submission, how = Submission(SOLUTIONS / problem.module, problem, "cpu", seconds), requests.how(case)
         placed = how.placed(case, 0)
         request, files = how.request(problem, case, placed, "cpu")
         program = json.loads(submission.record(request)["program"])

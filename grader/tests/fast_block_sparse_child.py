@@ -10,7 +10,7 @@ from dataclasses import asdict
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from grader.gpus import GPUS
+from grader.gpu.gpus import GPUS
 from grader.tests.support import ROOT
 
 sys.path.insert(0, str(ROOT / "grader" / "runner"))  # what lies there imports its neighbours by bare name

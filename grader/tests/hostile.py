@@ -9,7 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from grader.assignment import PROBLEMS
+from grader.course.assignment import PROBLEMS
 from grader.tests.support import solution
 
 ATTACKS = {

@@ -18,7 +18,7 @@ import dropout_pattern
 import packed_block_sparse as packed
 import without_gpu
 
-from grader import oracle
+from grader.reference import oracle
 
 MIXED = [70, 0, 1, 130, 5]
 SHAPE = {

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.grading import Request, grade
-from grader.labs import EVERY
+from grader.course.labs import EVERY
+from grader.engine import Request, grade
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = ROOT / "solutions"

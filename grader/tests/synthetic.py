@@ -11,7 +11,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from grader.assignment import PROBLEMS
+from grader.course.assignment import PROBLEMS
 from grader.tests.broken.mistakes import MISTAKES
 from grader.tests.support import ROOT, solution
 
@@ -79,7 +79,7 @@ def with_mistake(id, draw):
 
 
 def skeleton(id):
-    from grader import skeletons
+    from grader.course import skeletons
 
     return skeletons.skeleton(solution(id), PROBLEMS[id].module)
 

@@ -10,10 +10,10 @@ import sys
 import pytest
 import torch
 
-from grader import patterns, tile_map
-from grader.patterns import EMPTY, PARTIAL
+from grader.course import patterns, tile_map
+from grader.course.masks import Visibility
+from grader.course.patterns import EMPTY, PARTIAL
 from grader.tests.support import ROOT, SOLUTIONS
-from grader.visibility import Visibility
 
 pytest.importorskip("triton")
 CHILD = ROOT / "grader" / "tests" / "block_sparse_child.py"

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from grader import patterns
+from grader.course import patterns
 from grader.tests.support import ROOT, SOLUTIONS
 
 pytest.importorskip("triton")

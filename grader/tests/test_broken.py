@@ -2,8 +2,9 @@
 
 import pytest
 
-from grader import score, work
-from grader.labs import EVERY
+from grader import score
+from grader.course.labs import EVERY
+from grader.kinds.attention import work
 from grader.result import Aspect, Outcome
 from grader.tests.broken.memory import MEMORY
 from grader.tests.broken.mistakes import LABS, MISTAKES, ON_HONEST, read

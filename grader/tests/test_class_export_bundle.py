@@ -63,7 +63,7 @@ def test_the_same_files_give_the_same_bytes_and_no_test_goes_along(tmp_path):
         "grader/runner/role.py",
         "solutions/p1_naive_attention.py",
     }
-    assert wanted | {"grader/environment.py", "grader/render/templates/report.css"} <= names
+    assert wanted | {"grader/commands/environment.py", "grader/render/templates/report.css"} <= names
     assert not any("tests/" in name or "__pycache__" in name for name in names)
     missing = {p.relative_to(ROOT).as_posix() for p in (ROOT / "grader").rglob("*.py")} - names
     assert all(name.startswith("grader/tests/") for name in missing)

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from grader.assignment import PROBLEMS
 from grader.classroom.export import copies, everything, live, similar
 from grader.classroom.harvest import MODULE_BYTES
 from grader.classroom.record import Class, Row
+from grader.course.assignment import PROBLEMS
 from grader.tests.class_sample import make, write_class
 from grader.tests.filled_gaps import filled
 from grader.tests.support import ROOT

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from grader.assignment import PROBLEMS
 from grader.classroom import fingerprint
-from grader.labs import EVERY
+from grader.course.assignment import PROBLEMS
+from grader.course.labs import EVERY
 from grader.tests.support import ROOT
 
 P3 = PROBLEMS["p3"]
@@ -19,7 +19,7 @@ def test_every_problem_has_its_own():
 
 
 def test_it_is_the_same_in_every_process():
-    code = "from grader.classroom.fingerprint import *; from grader.labs import EVERY; " \
+    code = "from grader.classroom.fingerprint import *; from grader.course.labs import EVERY; " \
            "print([of_problem(p) for p in EVERY.values()], environment())"  # fmt: skip
     said = {
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True,
@@ -58,8 +58,9 @@ def test_points_limits_targets_and_device_change_it(monkeypatch):
 def test_the_sources_that_judge_change_it(tmp_path, monkeypatch):
     import shutil
 
-    files = ("verdict.py", "runner/trace.py", "recorder/record.py", "processes/inside/limits.py", "processes/house.py")
-    for file in (*files, "show.py", "sparse_lab.py", "recorder/lists.py", "runner/stopwatch.py"):
+    of_a_lab = "kinds/block_sparse/sparse_verdict.py"
+    files = ("engine.py", "runner/trace.py", "recorder/record.py", "processes/inside/limits.py", "processes/house.py")
+    for file in (*files, "runner/profiled.py", of_a_lab, "recorder/lists.py", "runner/stopwatch.py"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(fingerprint.GRADER / file, tmp_path / file)
     monkeypatch.setattr(fingerprint, "GRADER", tmp_path)
@@ -77,21 +78,21 @@ def test_the_sources_that_judge_change_it(tmp_path, monkeypatch):
 
     for file in files:
         assert change(file) == [True, True, True], file
-    assert change("show.py") == [False, False, False], "what only shows results re-grades nobody"
-    assert change("sparse_lab.py") == change("recorder/lists.py") == [False, True, False]
+    assert change("runner/profiled.py") == [False, False, False], "what only shows results re-grades nobody"
+    assert change(of_a_lab) == change("recorder/lists.py") == [False, True, False]
     assert change("runner/stopwatch.py") == [False, False, True]
     fingerprint.sources.cache_clear()
 
 
 def test_every_folder_with_a_part_in_a_verdict_is_hashed():
-    beside = {"classroom", "profile", "render", "tests"}  # they show results, hand them on or look into kernels
+    beside = {"classroom", "commands", "profile", "render", "tests"}  # they show results, or hand them on
     folders = {path.parent.relative_to(fingerprint.GRADER) for path in fingerprint.GRADER.rglob("*.py")}
     missing = {folder.as_posix() for folder in folders if not beside & set(folder.parts)} - {"."}
     assert missing == set(fingerprint.FOLDERS) - {""}
 
 
 def test_the_files_that_are_left_out_exist():
-    for name in (fingerprint.FACES - {"doctor.py"}) | fingerprint.OF_LABS | fingerprint.ON_A_GPU:
+    for name in fingerprint.FACES | fingerprint.OF_LABS | fingerprint.ON_A_GPU:
         assert (fingerprint.GRADER / name).is_file(), name
 
 

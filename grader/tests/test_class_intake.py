@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.assignment import PROBLEMS
 from grader.classroom import harvest, intake, names
+from grader.course.assignment import PROBLEMS
 from grader.tests.support import solution
 
 ALL = tuple(PROBLEMS.values())

@@ -2,9 +2,9 @@
 
 import pytest
 
-from grader.assignment import PROBLEMS
 from grader.classroom import intake, roster
 from grader.classroom.roster import BadRoster, Student
+from grader.course.assignment import PROBLEMS
 
 P1 = PROBLEMS["p1"].module
 ANN, BOB = Student("s1001", "Ann Lee", "ann.lee@uni.edu", "alee"), Student("s1002", "Bob Müller", "bob@uni.edu", "bmu")

@@ -6,7 +6,7 @@ import tempfile
 
 import pytest
 
-from grader.assignment import PROBLEMS
+from grader.course.assignment import PROBLEMS
 from grader.processes import scratch
 from grader.tests.support import ROOT, SOLUTIONS, solution
 

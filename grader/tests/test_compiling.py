@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from grader import compile_errors, compiling, score
-from grader.assignment import PROBLEMS
-from grader.gpus import GPUS
-from grader.grading import Request, grade
+from grader import score
+from grader.course.assignment import PROBLEMS
+from grader.engine import Request, grade
+from grader.gpu import compile_errors, compiling
+from grader.gpu.gpus import GPUS
 from grader.processes import confine, house, nursery
 from grader.render import gradescope
 from grader.result import Aspect, Outcome

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import assignment
+from grader.course import assignment
 from grader.processes import cgroup, confine, house, nursery, sandbox, scratch, watch
 from grader.processes.scratch import Scratch
 from grader.result import Outcome
@@ -83,7 +83,7 @@ def only_in_bubblewrap(form, what):
 
 HIDDEN = {
     "the solutions": ROOT / "solutions" / "p1_naive_attention.py",
-    "the grader's sources": ROOT / "grader" / "grading.py",
+    "the grader's sources": ROOT / "grader" / "engine.py",
     "the runner's sources": ROOT / "grader" / "runner" / "replay.py",
     "the home folder": next((place for place in Path.home().glob(".*rc") if place.is_file()), Path.home()),
     "the passwords": Path("/etc/shadow"),

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from grader import assignment, score
-from grader.grading import Request, grade
-from grader.labs import EVERY
+from grader import score
+from grader.course import assignment
+from grader.course.labs import EVERY
+from grader.engine import Request, grade
 from grader.render import gradescope, terminal
 from grader.result import Aspect, Outcome, Result
 from grader.tests import changed_programs, test_broken

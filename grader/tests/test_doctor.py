@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from grader import doctor
+from grader.commands import doctor
 from grader.processes import confine
 from grader.tests.support import ROOT
 
@@ -64,4 +64,4 @@ def test_a_full_disk_is_said(monkeypatch):
 
 
 def test_make_doctor_is_the_command():
-    assert "-m grader.doctor" in (ROOT / "Makefile").read_text()
+    assert "-m grader.commands.doctor" in (ROOT / "Makefile").read_text()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from grader import environment
+from grader.commands import environment
 from grader.tests.support import ROOT
 
 REQUIREMENTS = ["pytest==1.0"]

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from grader import asking, inputs
-from grader import verdict as verdicts
-from grader.assignment import PROBLEMS, Case
+from grader.course import inputs
+from grader.course.assignment import PROBLEMS, Case
+from grader.kinds import requests
+from grader.kinds.attention import verdict as verdicts
 from grader.processes.house import INSIDE, ROLE
+from grader.processes.submission import Submission
 from grader.result import Outcome
-from grader.submission import Submission
 from grader.tests.support import grade_text, solution, triton_version
 
 ARITHMETIC = Path(__file__).with_name("arithmetic.py")
@@ -51,7 +52,7 @@ def computed(tmp_path, body, head=HEAD):
     path.write_text(head + textwrap.indent(textwrap.dedent(body), "    ") + WRAPPER)
     submission = Submission(path, PROBLEMS["p3"], "cpu", 30)
     try:
-        reply = asking.how(CASE).reply(submission, CASE, inputs.make(CASE, 0))
+        reply = requests.how(CASE).reply(submission, CASE, inputs.make(CASE, 0))
         assert reply["status"] == "returned", reply
         (o,) = verdicts.read_outputs(submission.take_outputs(reply), reply)
     finally:

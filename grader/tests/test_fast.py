@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from grader.assignment import PROBLEMS
+from grader.course.assignment import PROBLEMS
 from grader.tests.support import SOLUTIONS
 
 HERE = Path(__file__).parent

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader import compiling, grading
-from grader.assignment import PROBLEMS
-from grader.grading import Request
+from grader import engine
+from grader.course.assignment import PROBLEMS
+from grader.engine import Request
+from grader.gpu import compiling
 from grader.result import Aspect, Outcome
 from grader.tests.support import SOLUTIONS
 
@@ -82,7 +83,7 @@ def test_it_passes_the_cases_of_the_ladder(problem, tmp_path):
     )
     cases = tuple(case if case.dtype in DTYPES else replace(case, dtype="float16") for case in known.cases)
     asked = replace(known, cases=cases, speed_case=None)
-    results = grading.grade(Request(tmp_path, (asked,), None, "cuda", 0), lanes=1)
+    results = engine.grade(Request(tmp_path, (asked,), None, "cuda", 0), lanes=1)
     failed = [
         f"{result.case}: {result.outcome.value}: {result.sentence}"
         for result in results
@@ -117,5 +118,5 @@ def test_the_step_before_it_is_right(problem, tmp_path):
     cases = tuple(c for c in known.cases if c.D == 64 and c.dtype in DTYPES and c.layout == "contiguous" and not c.gpu)
     asked = replace(known, module=path.name, cases=cases, speed_case=None, counts_work=False)
     (tmp_path / path.name).write_text(path.read_text().replace("is_causal=True):", f"is_causal={problem != 'p3'}):"))
-    results = grading.grade(Request(tmp_path, (asked,), None, "cpu", 0), lanes=1)
+    results = engine.grade(Request(tmp_path, (asked,), None, "cpu", 0), lanes=1)
     assert cases and [(r.case, r.sentence) for r in results if r.outcome is not Outcome.PASSED] == []

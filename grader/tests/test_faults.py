@@ -4,17 +4,21 @@ import shutil
 
 import pytest
 
-from grader import answers, asking, compare, inputs, oracle, own_work, score, verdict
+from grader import score
+from grader.course import inputs
+from grader.kinds import requests
+from grader.kinds.attention import own_work, verdict
 from grader.processes import house, nursery
+from grader.processes.submission import Submission
+from grader.reference import answers, compare, oracle
 from grader.result import Outcome
-from grader.submission import Submission
 from grader.tests.support import ROOT, grade_text, solution
 
 CASE = "fewer tokens than a tile"
 # Where a function of ours raises, in the grader's own process and in the two that it asks.
 HERE = (
     (compare, "mismatch"), (verdict, "of_reply"), (answers, "to"), (inputs, "make"), (own_work, "judge"),
-    (asking, "how"), (oracle, "attention"), (Submission, "take_outputs"),
+    (requests, "how"), (oracle, "attention"), (Submission, "take_outputs"),
 )  # fmt: skip
 INSIDE = (
     ("recorder/role.py", "def one_call"), ("recorder/record.py", "    def program"),

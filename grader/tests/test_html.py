@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from grader import __main__ as command
-from grader import picture
-from grader.assignment import PROBLEMS
-from grader.grading import Request
+from grader.course.assignment import PROBLEMS
+from grader.engine import Request
+from grader.kinds.attention import picture
 from grader.render import gradescope, html
 from grader.result import Aspect, Outcome, Result
 from grader.tests.test_picture import WINDOW, record, tensors

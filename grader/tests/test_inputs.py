@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader import inputs
-from grader.assignment import PROBLEMS, Case
+from grader.course import inputs
+from grader.course.assignment import PROBLEMS, Case
 
 CASES = [c for p in PROBLEMS.values() for c in p.cases if not c.gpu]
 

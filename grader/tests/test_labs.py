@@ -11,15 +11,19 @@ import pytest
 import torch
 from rich.console import Console
 
-from grader import list_check, order_lab, patterns, score, skeletons, sparse_lab, suspect_lists, tile_lists, tile_map
+from grader import score
 from grader.__main__ import BadArguments, choose_problems
-from grader.assignment import PROBLEMS
-from grader.grading import Request, grade
-from grader.labs import BY_BOTH, EVERY, KERNEL, LABS, LISTS, BuilderCase, OrderCase, SparseCase
+from grader.course import patterns, skeletons, tile_lists, tile_map
+from grader.course.assignment import PROBLEMS
+from grader.course.labs import BY_BOTH, EVERY, KERNEL, LABS, LISTS, BuilderCase, OrderCase, SparseCase
+from grader.course.masks import Visibility
+from grader.diagnosis import list_mistakes
+from grader.engine import Request, grade
+from grader.kinds.block_sparse import list_check, sparse_verdict
+from grader.kinds.program_order import order_verdict
 from grader.render import drawing, gradescope, terminal, text_map
 from grader.result import Aspect, Outcome, Result
 from grader.tests.support import ROOT, SOLUTIONS, grade_text, solution
-from grader.visibility import Visibility
 
 IDS = list(LABS)
 
@@ -108,7 +112,7 @@ def test_the_graders_lists_give_the_mask_back(case):
             case.name, B=case.maps[0], Hq=case.maps[1], N=case.N, Nk=case.Nk, of=case.of, block=case.block
         )
     lists = tile_lists.of(case)
-    weight, past = suspect_lists.Walk(lists).weight(case)
+    weight, past = list_mistakes.Walk(lists).weight(case)
     for b in range(case.B):
         for h in range(case.Hq):
             seen = case.seen_at(b, h).mask(torch.arange(case.N), torch.arange(case.num_keys))
@@ -177,8 +181,8 @@ def test_lists_that_a_kernel_writes_into_are_told(tmp_path):
 
 def test_a_load_outside_a_list_asks_about_lists():
     said = "kernel reads 5 elements outside Bits: is the load masked, and so on? (x1.py:3: `b = tl.load(Bits)`)"
-    assert sparse_lab.about_lists(said).endswith("and has the entry bits at all? (x1.py:3: `b = tl.load(Bits)`)")
-    assert sparse_lab.about_lists(said.replace("Bits:", "K:")) == said.replace("Bits:", "K:")
+    assert sparse_verdict.about_lists(said).endswith("and has the entry bits at all? (x1.py:3: `b = tl.load(Bits)`)")
+    assert sparse_verdict.about_lists(said.replace("Bits:", "K:")) == said.replace("Bits:", "K:")
 
 
 def test_a_kernel_that_knows_no_tiles_is_told_what_they_are_made_of(tmp_path):
@@ -297,22 +301,22 @@ def test_the_pytest_face_has_labs_where_they_are_named(words, found):
 def test_a_program_that_computes_several_tiles_is_told_so():
     visits = [{"program": 7, "q": [t * 32, t * 32 + 31], "batch": 0, "head": 0} for t in (0, 1)]
     order = {"sizes": (2, 1, 1, 1), "rows": 32, "places": [[0, 1], [0, 0]]}
-    said = order_lab.misplaced({"order": order, "trace": {"visits": visits}})
+    said = order_verdict.misplaced({"order": order, "trace": {"visits": visits}})
     assert said.startswith("Program 0 computes 2 tiles of queries; here each program computes one")
     visits[0]["program"] += 1
-    assert order_lab.misplaced({"order": order, "trace": {"visits": visits}}) is None
+    assert order_verdict.misplaced({"order": order, "trace": {"visits": visits}}) is None
 
 
 def test_the_picture_of_lists_says_listed_and_not_visited():
     case = next(case for case in LISTS if case.name == "lists of documents")
     lists = tile_lists.of(case)
-    made = sparse_lab.drawn(case, lists.starts, lists.columns)
+    made = sparse_verdict.drawn(case, lists.starts, lists.columns)
     words = text_map.of_visits(made)[-1] + str(drawing.draw_visits(made).legend)
     assert "o listed" in words and "needed and listed: 12" in words and "visited" not in words
 
 
 def test_a_mask_of_dust_is_outlined_by_its_tiles():
-    from grader import picture
+    from grader.kinds.attention import picture
 
     case = next(case for case in KERNEL if case.name == "random FULL and PARTIAL tiles")
     assert sum(len(line) for line in picture.mask_outlines(case)) < 100

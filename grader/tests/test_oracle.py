@@ -6,9 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from grader import compare, inputs, oracle
-from grader.assignment import PROBLEMS, Case
-from grader.visibility import Visibility
+from grader.course import inputs
+from grader.course.assignment import PROBLEMS, Case
+from grader.course.masks import Visibility
+from grader.reference import compare, oracle
 
 CASES = list(dict.fromkeys(c for p in PROBLEMS.values() for c in p.cases if not c.gpu))
 

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from grader import patterns, sample, tile_map
-from grader.patterns import CAUSAL, EMPTY, FULL, PARTIAL, Blocks, Documents, Interleaved
-from grader.visibility import Visibility
+from grader.commands import sample
+from grader.course import patterns, tile_map
+from grader.course.masks import Visibility
+from grader.course.patterns import CAUSAL, EMPTY, FULL, PARTIAL, Blocks, Documents, Interleaved
 
 DOCUMENT_MAP = """\
   q_block=0: F F F F

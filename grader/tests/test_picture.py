@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from grader import picture
-from grader.assignment import PROBLEMS, Case
+from grader.course.assignment import PROBLEMS, Case
+from grader.kinds.attention import picture
 
 WINDOW = Case("window", Hq=2, Hkv=1, N=128, D=16, causal=True, window=32)
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from grader import __main__ as command_line
-from grader import gpus
-from grader.assignment import PROBLEMS, Case
-from grader.grading import Request
-from grader.profile import command, counters, figures, limits, measure, ncu
-from grader.profile.counters import METRICS, Reading
+from grader.course.assignment import PROBLEMS, Case
+from grader.engine import Request
+from grader.gpu import gpus
+from grader.gpu.profile import command, counters, figures, limits, measure, ncu
+from grader.gpu.profile.counters import METRICS, Reading
 from grader.tests.support import ROOT, SOLUTIONS, solution
 from grader.tests.test_command import run
 

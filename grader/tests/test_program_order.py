@@ -11,9 +11,9 @@ import sys
 import numpy as np
 import pytest
 
-from grader import skeletons
-from grader.order_check import check_order
-from grader.program_orders import head_first, identity, listed, longest_first, published
+from grader.course import skeletons
+from grader.kinds.program_order.order_check import check_order
+from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from grader.tests.support import SOLUTIONS
 
 MODULE = SOLUTIONS / "x2_program_order.py"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from grader import assignment
-from grader.assignment import PROBLEMS
-from grader.grading import Request, grade
+from grader.course import assignment
+from grader.course.assignment import PROBLEMS
+from grader.engine import Request, grade
 from grader.processes import house, nursery, sandbox
 from grader.result import Outcome
 from grader.tests.support import ROOT, below, grade_text, running, solution
@@ -219,7 +219,7 @@ def test_a_house_ends_with_any_of_its_nurseries(alone, lost):
 
 
 def test_an_error_in_our_own_comparison_is_our_fault(tmp_path, monkeypatch):
-    from grader import compare
+    from grader.reference import compare
 
     def fail(*_):
         raise RuntimeError("bug")

@@ -7,9 +7,9 @@ from fractions import Fraction
 from rich.console import Console
 
 from grader import score
-from grader.assignment import POINTS
-from grader.diagnose import Cause
-from grader.grading import Request
+from grader.course.assignment import POINTS
+from grader.diagnosis.diagnose import Cause
+from grader.engine import Request
 from grader.render import gradescope, terminal
 from grader.result import Aspect, Outcome, Result
 

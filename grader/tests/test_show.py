@@ -6,8 +6,9 @@ import sys
 import pytest
 
 from grader import __main__ as command
-from grader import grading, show
-from grader.assignment import PROBLEMS
+from grader import engine
+from grader.commands import show
+from grader.course.assignment import PROBLEMS
 from grader.result import Outcome
 from grader.tests.support import SOLUTIONS
 from grader.tests.test_command import run
@@ -53,7 +54,7 @@ def shown(tmp_path, monkeypatch, capsys):
 
     def showing(given):
         monkeypatch.setattr(show, "grade", lambda request, lanes: [given])
-        status = show.run(grading.Request(tmp_path, (PROBLEMS["p6"],), None, "cpu", 0), tmp_path)
+        status = show.run(engine.Request(tmp_path, (PROBLEMS["p6"],), None, "cpu", 0), tmp_path)
         return status, capsys.readouterr().out, list(tmp_path.iterdir())
 
     return showing

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from grader import score, skeletons
-from grader.labs import EVERY
+from grader import score
+from grader.course import skeletons
+from grader.course.labs import EVERY
 from grader.result import Outcome
 from grader.tests.support import ROOT, grade_text, solution
 

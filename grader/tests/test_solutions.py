@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from grader import score
-from grader.assignment import PROBLEMS, Case
+from grader.course.assignment import PROBLEMS, Case
 from grader.result import Outcome
 from grader.tests.support import SOLUTIONS, grade_text, solution
 

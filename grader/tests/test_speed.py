@@ -2,13 +2,14 @@
 
 import pytest
 
-from grader import grading, speed, timing
-from grader.assignment import PROBLEMS, SPEED_BARS, Case
-from grader.grading import ProblemGrader, Request
+from grader import engine
+from grader.course.assignment import PROBLEMS, SPEED_BARS, Case
+from grader.engine import ProblemGrader, Request
+from grader.gpu import speed, timing
+from grader.gpu.timing import ArmFailed, Plan, Ratio
 from grader.processes.sandbox import ChildFailed
 from grader.result import Outcome
 from grader.tests.support import SOLUTIONS
-from grader.timing import ArmFailed, Plan, Ratio
 
 
 def facts(naive=None, reference=None, ms=1.0, **more):
@@ -191,5 +192,5 @@ def test_nothing_is_timed_while_anything_else_runs(monkeypatch, tmp_path):
     for name in ("run", "speed"):
         monkeypatch.setattr(ProblemGrader, name, lambda grader, name=name: steps.append(name))
     problems = tuple(PROBLEMS[id] for id in ("p1", "p3", "p4", "p5"))
-    grading.grade(Request(tmp_path, problems, None, "cpu", 0), lanes=3)
+    engine.grade(Request(tmp_path, problems, None, "cpu", 0), lanes=3)
     assert steps == ["run"] * 4 + ["speed"] * 3

@@ -63,7 +63,7 @@ def test_the_keys_of_the_session_are_not_inherited():
 
 
 def test_where_there_is_no_libseccomp_doctor_says_so(monkeypatch):
-    from grader import doctor
+    from grader.commands import doctor
 
     monkeypatch.setattr(system_calls, "missing", lambda: "pyseccomp is not there")
     line = doctor.of_attempts("cpu")

@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from grader.assignment import PROBLEMS
-from grader.grading import Request
+from grader.course.assignment import PROBLEMS
+from grader.engine import Request
+from grader.processes.text import clean, cleaned, line_of
 from grader.render import gradescope, terminal
 from grader.tests.support import grade_text, solution
-from grader.text import clean, cleaned, line_of
 
 CLEARS, TITLE, BACK, TURNED = "\x1b[2J\x1b[H", "\x1b]0;mine\x07", "\b\r\x9b1A", "\u202e"
 ENTRY = "def naive_attention(q, k, v, is_causal=False):\n    {}\n"

@@ -1,7 +1,7 @@
 """The map in text: small enough for a terminal, and it shows what the picture shows."""
 
-from grader import picture
-from grader.assignment import Case
+from grader.course.assignment import Case
+from grader.kinds.attention import picture
 from grader.render import text_map
 from grader.tests.test_picture import WINDOW, record, tensors
 

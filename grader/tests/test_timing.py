@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from grader import machine, peaks, timing
-from grader.assignment import Case
+from grader.course.assignment import Case
+from grader.course.masks import Visibility
+from grader.gpu import machine, peaks, timing
+from grader.gpu.timing import ArmFailed, Plan, Timing
 from grader.runner.stopwatch import Stopwatch
-from grader.timing import ArmFailed, Plan, Timing
-from grader.visibility import Visibility
 
 
 class Arm:

@@ -5,9 +5,10 @@ import itertools
 
 import pytest
 
-from grader import asking, assignment, inputs
-from grader.assignment import PROBLEMS, Case
-from grader.submission import Submission
+from grader.course import assignment, inputs
+from grader.course.assignment import PROBLEMS, Case
+from grader.kinds import requests
+from grader.processes.submission import Submission
 from grader.tests.support import solution
 
 TILES = ((16, 16), (32, 16), (16, 64), (64, 32))
@@ -53,7 +54,7 @@ def expected(case, BLOCK_Q, BLOCK_K):
 
 
 def trace_of(submission, case):
-    reply = asking.how(case).reply(submission, case, inputs.make(case, 0))
+    reply = requests.how(case).reply(submission, case, inputs.make(case, 0))
     assert reply["status"] == "returned", reply
     return reply["trace"]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from grader import verdict
-from grader.diagnose import Cause
+from grader.diagnosis.diagnose import Cause
+from grader.kinds.attention import verdict
 
 WINDOW = Cause("a window of 33", "how old may a key be: `<` or `<=`?", "Where a window begins")
 FACTS = {"what": "output", "where": "First wrong row 32."}

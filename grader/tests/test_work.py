@@ -1,7 +1,7 @@
 """Needless loads: one measure of what is needed for the sentence and for the page, fair to tiles of several sizes."""
 
-from grader import picture, work
-from grader.assignment import Case
+from grader.course.assignment import Case
+from grader.kinds.attention import picture, work
 from grader.result import Aspect, Outcome, Result
 from grader.tests.test_picture import WINDOW, record
 

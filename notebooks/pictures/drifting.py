@@ -3,7 +3,7 @@
 import random
 from collections import defaultdict
 
-from grader.timing import Plan, Timing, take_turns
+from grader.gpu.timing import Plan, Timing, take_turns
 
 
 class Drifting:

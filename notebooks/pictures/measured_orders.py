@@ -5,9 +5,9 @@ from functools import cache
 
 from matplotlib.lines import Line2D
 
-from grader.cache_model import Machine, simulate
-from grader.gpus import GPUS
-from grader.program_orders import head_first, identity, listed, longest_first, published
+from grader.gpu.gpus import GPUS
+from grader.kinds.program_order.cache_model import Machine, simulate
+from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from notebooks.pictures.png import PAGE, png
 from notebooks.pictures.program_order import FOUND, LOADED, MUTED, WARM, open_frame
 from report import order_rows, orders, table

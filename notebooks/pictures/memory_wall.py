@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from matplotlib.patches import Patch
 
-from grader.peaks import peak
+from grader.gpu.peaks import peak
 from notebooks.pictures.png import PAGE
 from report.drawing import (
     GRID,

@@ -6,9 +6,9 @@ from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 from matplotlib.ticker import MultipleLocator
 
-from grader.cache_model import MI300X, Machine, visits
-from grader.order_check import check_order
-from grader.program_orders import head_first, identity, listed, longest_first, published
+from grader.kinds.program_order.cache_model import MI300X, Machine, visits
+from grader.kinds.program_order.order_check import check_order
+from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from notebooks.pictures.png import PAGE, png
 from report import orders
 from report.drawing import GRID, INK, OURS_DARK, SOFT, house_style, new_figure

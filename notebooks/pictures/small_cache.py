@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from matplotlib.patches import Patch, Rectangle
 
-from grader.cache_model import visits
+from grader.kinds.program_order.cache_model import visits
 from notebooks.pictures.png import PAGE, png
 from notebooks.pictures.program_order import FOUND, LOADED
 from report.drawing import SOFT, house_style, new_figure

@@ -1,6 +1,6 @@
 """The pretended kernels of notebook 07: turns find the true ratio, one after the other does not."""
 
-from grader import timing
+from grader.gpu import timing
 from notebooks.pictures.drifting import in_turns, one_after_the_other
 
 

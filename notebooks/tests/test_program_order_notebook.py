@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from grader.cache_model import MI300X, Machine, simulate
-from grader.peaks import peak
-from grader.program_orders import head_first, identity, listed, longest_first, published
+from grader.gpu.peaks import peak
+from grader.kinds.program_order.cache_model import MI300X, Machine, simulate
+from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from notebooks.pictures import measured_orders, program_order
 from notebooks.pictures.program_order import Launch
 

@@ -4,7 +4,7 @@ from statistics import fmean, median
 
 import pytest
 
-from grader.peaks import peak
+from grader.gpu.peaks import peak
 from notebooks.pictures import memory_wall
 from notebooks.pictures.operations import count
 from report import measured, table

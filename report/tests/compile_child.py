@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 import torch
 
-from grader.gpus import GPUS
+from grader.gpu.gpus import GPUS
 from report import compiling
 
 GPU = asdict(GPUS["sm_90"])
@@ -24,7 +24,7 @@ def compiled(call, *tensors):
 
 if __name__ == "__main__":
     compiling.get_ready(os.getcwd())
-    from grader import patterns
+    from grader.course import patterns
     from report.order_bench import forward
     from report.order_rows import ORDERS
     from solutions import block_sparse_steps as steps

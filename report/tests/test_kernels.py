@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader.visibility import Visibility
+from grader.course.masks import Visibility
 from report import kernels, shapes, table
 from report.check import Check
 from report.shapes import Point, Tier

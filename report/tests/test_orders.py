@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from grader.program_orders import head_first, identity, listed, published
+from grader.kinds.program_order.orders import head_first, identity, listed, published
 from report import orders, plots
 
 

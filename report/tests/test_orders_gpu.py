@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from grader.profile import ncu
+from grader.gpu.profile import ncu
 from report import order_bench, order_rows, orders_gpu, orders_measured, table
 from report.order_rows import ORDERS, WHOLE, OrderRow
 
@@ -100,7 +100,7 @@ def test_a_counter_that_is_unknown_is_asked_no_more(monkeypatch, tmp_path):
         (type(tmp_path)(log)).write_text(said)
         return 0, ""
 
-    monkeypatch.setattr("grader.profile.measure.watch", watch)
+    monkeypatch.setattr("grader.gpu.profile.measure.watch", watch)
     launches = orders_gpu.counted("ncu", WHOLE[0])
     assert len(logs) == 2 and len(launches) == len(WHOLE[0].kernels)
     assert orders_gpu.found(launches[0].values)["l2_hits"] == 42.5

@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
-from grader.assignment import PROBLEMS
-from grader.labs import EVERY
+from grader.course.assignment import PROBLEMS
+from grader.course.labs import EVERY
 from grader.tests.support import grade_text, solution
 from report import sweep
 from report.shared_memory import ROOT

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
-from grader.gpus import GPUS
+from grader.gpu.gpus import GPUS
 from report import shared_memory, tile_shapes
 from report.shared_memory import ROOT, TARGETS, Shape
 

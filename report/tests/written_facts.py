@@ -6,10 +6,10 @@ from itertools import accumulate
 
 import torch
 
-from grader import drawn, inputs, tile_map
-from grader.assignment import PROBLEMS, Case
-from grader.peaks import visible_flops
-from grader.visibility import Visibility
+from grader.course import drawn, inputs, tile_map
+from grader.course.assignment import PROBLEMS, Case
+from grader.course.masks import Visibility
+from grader.gpu.peaks import visible_flops
 from report import cost, table, traced
 from report.shared_memory import ROOT
 

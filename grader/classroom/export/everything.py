@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from grader import skeletons
 from grader.classroom import journal
 from grader.classroom.export import decisions, gradebook, gradescope, junit, similar
 from grader.classroom.export.sheet import BadSheet
 from grader.classroom.record import Class
-from grader.labs import EVERY
+from grader.course import skeletons
+from grader.course.labs import EVERY
 
 AGAIN = "the grades stand; python -m grader.classroom.export writes it again"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from grader.classroom.export import histogram
 from grader.classroom.export.standing import NOT_HANDED_IN, decimal, held_remark
 from grader.classroom.export.tallies import Tallies
-from grader.labs import EVERY
+from grader.course.labs import EVERY
 from grader.render import html
 from grader.render.drawing import KINDS
 

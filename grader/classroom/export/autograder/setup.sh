@@ -9,4 +9,4 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get update
 apt-get install -y python3 python3-pip python3-venv
 apt-get install -y bubblewrap || echo "no bubblewrap: submissions run with plain process limits" >&2
-python3 grader/environment.py
+python3 grader/commands/environment.py

@@ -1,0 +1,96 @@
+"""The command behind `make try`: a student's file called as it is, on small tensors, for prints and debuggers.
+
+Nothing is judged and nothing is recorded: kernels run in this process, in Triton's interpreter with the grader's
+semantics, or on a GPU. `breakpoint()` works. Run it only on a file of your own.
+"""
+
+import argparse
+import contextlib
+import os
+import runpy
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = [str(ROOT / "grader" / "runner"), str(ROOT / "grader" / "processes" / "inside")]
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(prog="make try", description=__doc__.partition("\n")[0])
+    parser.add_argument("--problem", required=True, help="a number, 1 to 7")
+    parser.add_argument("--submission", type=Path, default=ROOT / "problems")
+    parser.add_argument("--device", choices=("cpu", "cuda"))
+    parser.add_argument("--dtype", default="float32", choices=("float16", "bfloat16", "float32"))
+    sizes = {"B": 1, "Hq": 1, "Hkv": None, "N": 8, "D": 16, "window": None, "sinks": None, "seed": 0}
+    for name, value in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--causal", choices=("yes", "no"))
+    return parser.parse_args(argv)
+
+
+def case_of(options, problem):
+    """The small case that the options describe."""
+    from grader.course.assignment import Case
+
+    first = problem.cases[0]
+    causal = first.causal if options.causal is None else options.causal == "yes"
+    kv_heads = options.Hkv or options.Hq
+    window = (options.window or 3) if first.window else None
+    sinks = (options.sinks if options.sinks is not None else 1) if first.sinks is not None else None
+    return Case(
+        "try", options.B, options.Hq, kv_heads, options.N, None, options.D, options.dtype, causal, window, sinks
+    )
+
+
+def call(problem, path, case, seed, device):
+    """What the entry point returns for the case."""
+    import torch
+
+    from grader.course import inputs
+
+    q, k, v = (each.tensor.to(device) for each in inputs.make(case, seed))
+    with contextlib.ExitStack() as stack:
+        if device == "cpu":
+            import without_gpu
+
+            if problem.uses_triton:
+                import faithful
+
+                without_gpu.index_with_scalars()
+                without_gpu.take_first_config()
+                faithful.enable()
+            stack.enter_context(without_gpu.pass_for(without_gpu.INTERPRETED))
+        stack.enter_context(torch.no_grad())
+        function = runpy.run_path(str(path), run_name=path.stem)[problem.entry_point]
+        return function(q, k, v, **case.arguments)
+
+
+def main(argv=None):
+    options = parse(argv)
+    import torch
+
+    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
+    sys.path += ROOMS
+    from grader.course.assignment import PROBLEMS
+
+    problem = PROBLEMS.get(f"p{options.problem.removeprefix('p')}")
+    if problem is None:
+        print(f"try: there is no problem {options.problem!r}; the problems are 1 to 7", file=sys.stderr)
+        return 2
+    path = options.submission / problem.module
+    if not path.is_file():
+        print(f"try: {options.submission} has no {problem.module}", file=sys.stderr)
+        return 2
+    case = case_of(options, problem)
+    print(f"{problem.entry_point} of {path.name}, unjudged: {case.describe(options.seed)}")
+    returned = call(problem, path, case, options.seed, device)
+    torch.set_printoptions(precision=4, sci_mode=False, linewidth=118)
+    for name, value in zip(("o", "lse"), returned if isinstance(returned, tuple | list) else [returned], strict=False):
+        print(f"{name} {tuple(getattr(value, 'shape', ()))}, batch 0, head 0:\n{value[0, 0]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,290 @@
+"""What is asked: problems and cases as plain data, points and thresholds in one place."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from grader.course.masks import Visibility
+
+# Points and limits -------------------------------------------------------------------------------------------------
+
+POINTS = {"p1": 10, "p2": 15, "p3": 15, "p4": 15, "p5": 15, "p6": 15, "p7": 15}  # 100 in all
+SPEED_SHARE = 0.2  # of the points of P3 to P7; kept in full where speed cannot be measured
+COMPILE_SHARE = 0.2  # of the points of P3 to P7: lost where kernels compile for none of the GPUs asked for
+WORK_SHARE = 0.5  # of the points of P4 to P7, whose lesson is what need not be loaded
+SPEED_BARS = {
+    "naive PyTorch": 2.0,
+    "reference": 0.5,
+}  # times as fast at SPEED_SHAPE, in the same run: half a share each
+SECONDS_PER_CASE = {"cpu": 30.0, "cuda": 90.0}  # on a GPU the first case of a shape also compiles
+SECONDS_PER_PROBLEM = {"cpu": 180.0, "cuda": 900.0}  # of all its cases together; the reference needs 3, and 25
+EVERYTHING = 2**31 - 1  # a window or the like, the largest of int32: sums with it overflow
+TIMEOUTS_BEFORE_GIVING_UP = 2  # in one problem; the rest is then not run
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question to a kernel, as a sentence: Case("ragged tail", N=129, D=64, window=32).
+
+    N: tokens, of queries and keys; Nk where the keys differ in number. Hkv: None for as many as Hq.
+    layout and values: names that inputs.py knows. gpu: True for what only a GPU runs.
+    """
+
+    name: str
+    B: int = 1
+    Hq: int = 1
+    Hkv: int | None = None
+    N: int = 64
+    Nk: int | None = None
+    D: int = 32
+    dtype: str = "float16"
+    causal: bool = False
+    window: int | None = None
+    sinks: int | None = None
+    layout: str = "contiguous"
+    values: str = "normal"
+    gpu: bool = False
+
+    @property
+    def kv_heads(self):
+        return self.Hkv or self.Hq
+
+    @property
+    def shares_heads(self):
+        return self.kv_heads < self.Hq
+
+    @property
+    def num_keys(self):
+        return self.Nk or self.N
+
+    @property
+    def visibility(self):
+        return Visibility(self.causal, self.window, self.sinks or 0)
+
+    def seen_at(self, batch, head):
+        """The visibility of one batch and head."""
+        return self.visibility
+
+    attends: ClassVar[bool] = True  # False for a question that is not about attention's output
+    tile_letters: ClassVar[bool] = False  # True where the mask is cut into tiles of a known size, `block`
+
+    @property
+    def scale(self):
+        """What scores are multiplied by."""
+        return 1.0 / math.sqrt(self.D)
+
+    @property
+    def arguments(self):
+        """The keyword arguments of the entry point, beside q, k and v."""
+        named = {"is_causal": self.causal, "window_size": self.window, "sink_size": self.sinks}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def describe(self, seed):
+        """`B=2 Hq=4 Hkv=2 N=129 D=64 window=32, float16, seed 3`"""
+        sizes = {"B": self.B, "Hq": self.Hq, "Hkv": self.kv_heads, "N": self.N, "Nk": self.Nk, "D": self.D}
+        sizes |= {"window": self.window, "sinks": self.sinks}
+        text = " ".join(f"{name}={value}" for name, value in sizes.items() if value is not None)
+        extras = [self.dtype] + (["causal"] if self.causal and self.window is None else [])
+        extras += [self.layout] if self.layout != "contiguous" else []
+        extras += [f"{self.values} values"] if self.values != "normal" else []
+        return f"{text}, {', '.join(extras)}, seed {seed}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A numbered problem: where its module lies, what is called, and what it is asked.
+
+    tiled: it is solved tile by tile. memory_cases: those in which no tensor of Nq x Nk elements may exist at any time
+    (P2). takes: the arguments that the entry point must have beside q, k and v, where its first case does not tell.
+    compile_case: what is compiled, where nothing is timed.
+    """
+
+    id: str
+    title: str
+    module: str
+    entry_point: str
+    signature: str
+    cases: tuple[Case, ...]
+    uses_triton: bool = True
+    tiled: bool = True
+    returns_lse: bool = False
+    memory_cases: tuple[Case, ...] = ()
+    speed_case: Case | None = None
+    counts_work: bool = False
+    takes: tuple[str, ...] = ()
+    compile_case: Case | None = None
+
+    @property
+    def keywords(self):
+        """The names by which the entry point is called, beside q, k and v."""
+        return self.takes or tuple(self.cases[0].arguments)
+
+    @property
+    def compiled_case(self):
+        return self.compile_case or self.speed_case
+
+    @property
+    def number(self):
+        return self.id.removeprefix("p")
+
+    @property
+    def points(self):
+        return POINTS.get(self.id, 0)  # a lab has none
+
+
+# Cases -------------------------------------------------------------------------------------------------------------
+
+
+MANY_TILES = Case("many tiles", N=397, D=16, dtype="float32")
+LONG_ROW = Case("long row", N=1030, D=16, dtype="float32")  # shows who needs no online softmax, or skips no tile
+
+
+def common_cases(long=MANY_TILES, **fixed):
+    """The cases that every problem has; `fixed` holds what the problem adds to each (causal, window, heads ...)."""
+    cases = (
+        Case("whole tiles", Hq=2, N=128, D=64),
+        Case("ragged tail", B=2, Hq=2, N=129, D=64),
+        Case("one token", N=1),
+        Case("fewer tokens than a tile", N=7, D=16, dtype="float32"),
+        long,
+        Case("every batch and head its own", B=3, Hq=4, N=40),
+        Case("heads interleaved", B=2, Hq=4, N=70, layout="interleaved"),
+        Case("slice of a larger buffer", B=2, Hq=2, N=50, layout="slice"),
+        Case("q, k and v each with another layout", B=2, Hq=2, N=70, dtype="float32", layout="mixed"),
+        Case("head dim 128", N=100, D=128),
+        Case("scores falling along the keys", N=150, values="falling"),
+        Case("scores rising along the keys", N=150, values="rising"),
+        Case("rows of very different size", N=70, values="uneven"),
+        Case("large, and at right angles", N=70, values="orthogonal"),
+        Case("values with a large offset", N=300, D=16, values="offset"),
+        Case("bfloat16", Hq=2, N=130, D=64, dtype="bfloat16"),
+        Case("bfloat16 with a large offset", N=300, D=16, dtype="bfloat16", values="offset"),
+    )
+    return tuple(fit(case, **fixed) for case in cases)
+
+
+def gpu_cases(longest=4096, **fixed):
+    """What a laptop is spared: D = 256, and sequences of hundreds and thousands of tokens."""
+    cases = (
+        Case("bfloat16, many tiles", B=2, Hq=2, N=257, D=64, dtype="bfloat16", gpu=True),
+        Case("bfloat16 with a large offset, many tiles", N=700, D=128, dtype="bfloat16", values="offset", gpu=True),
+        Case("float32, ragged", B=2, Hq=2, N=333, D=128, dtype="float32", gpu=True),
+        Case("head dim 256", Hq=2, N=300, D=256, gpu=True),
+        Case("head dim 256 in float32", Hq=2, N=130, D=256, dtype="float32", gpu=True),
+        Case(f"{longest} tokens", Hq=4, N=longest, D=128, gpu=True),
+        Case(f"{longest - 1} tokens in bfloat16", Hq=4, N=longest - 1, D=64, dtype="bfloat16", gpu=True),
+    )
+    return tuple(fit(case, **fixed) for case in cases)
+
+
+POISON = Case("poison past the end", Hq=2, N=50, layout="poisoned tail")
+
+
+def fit(case, *, group=1, **fixed):
+    """`case` with what its problem adds; `group` query heads share a kv head where there are that many."""
+    case = replace(case, **fixed)
+    if group > 1:
+        heads = max(case.Hq, group)
+        case = replace(case, Hq=heads, Hkv=heads // group)
+    return case
+
+
+def triton_cases(own=(), **fixed):
+    """The cases of a Triton problem: the common ones, a long row among them, poison, its own, and those for a GPU."""
+    return (*common_cases(LONG_ROW, **fixed), fit(POISON, **fixed), *own, *gpu_cases(**fixed))
+
+
+TWO_LENGTHS = (
+    Case("more keys than queries", Hq=2, N=33, Nk=100),
+    Case("more queries than keys", Hq=2, N=100, Nk=33),
+)
+CAUSAL = (
+    Case("causal", Hq=2, N=128, causal=True),
+    Case("causal, ragged", B=2, Hq=2, N=77, D=16, dtype="float32", causal=True),
+)
+GROUPS = (
+    Case("no sharing", B=2, Hq=3, Hkv=3, N=45, causal=True),
+    Case("groups of four", B=2, Hq=8, Hkv=2, N=45, causal=True),
+    Case("one kv head", B=2, Hq=4, Hkv=1, N=45, dtype="float32", causal=True),
+)
+WINDOWS = (
+    Case("window of one", Hq=2, Hkv=1, N=70, causal=True, window=1),
+    Case("window smaller than a tile", Hq=2, Hkv=1, N=90, D=16, causal=True, window=5),
+    Case("window not a multiple of a tile", Hq=2, Hkv=1, N=300, D=16, dtype="float32", causal=True, window=77),
+    Case("window of whole tiles", N=260, D=16, causal=True, window=128),
+    Case("window equal to N", Hq=2, Hkv=1, N=100, D=16, causal=True, window=100),
+    Case("window wider than N", Hq=2, Hkv=1, N=100, D=16, causal=True, window=1000),
+    Case("window of everything", Hq=2, Hkv=1, N=70, D=16, causal=True, window=EVERYTHING),
+)
+SINKS = (
+    Case("no sinks", Hq=2, Hkv=1, N=200, D=16, causal=True, window=40, sinks=0),
+    Case("one sink", Hq=2, Hkv=1, N=200, D=16, dtype="float32", causal=True, window=40, sinks=1),
+    Case("sinks not a multiple of a tile", N=300, D=16, dtype="float32", causal=True, window=50, sinks=37),
+    Case("sinks of whole tiles", N=300, D=16, causal=True, window=64, sinks=64),
+    Case("sinks larger than the window", Hq=2, Hkv=1, N=200, D=16, causal=True, window=9, sinks=50),
+    Case("sinks larger than N", Hq=2, Hkv=1, N=90, D=16, causal=True, window=9, sinks=1000),
+    Case("sinks overlapping the window", N=150, D=16, dtype="float32", causal=True, window=60, sinks=70),
+    Case("window and sinks of one", Hq=2, Hkv=1, N=70, D=16, causal=True, window=1, sinks=1),
+    Case("window of everything", Hq=2, Hkv=1, N=70, D=16, causal=True, window=EVERYTHING, sinks=4),
+)
+WHOLE_MATRIX = (
+    Case("never the whole score matrix", N=192, Nk=1024, D=16, dtype="float32"),
+    Case("never the whole causal mask", N=1024, D=16, dtype="float32", causal=True),
+)
+SPEED_SHAPE = Case("speed", B=4, Hq=16, N=4096, D=128, gpu=True)
+
+
+def with_windows(cases):
+    """Give every case without a window one that cuts it: wide where only many keys can show the mistake."""
+    windows = {"falling": 100, "rising": 100, "offset": 250}
+    return tuple(
+        case if case.window else replace(case, window=windows.get(case.values, 32 if case.N < 4000 else 1000))
+        for case in cases
+    )
+
+
+PROBLEMS = {
+    problem.id: problem
+    for problem in (
+        Problem(
+            "p1", "naive attention", "p1_naive_attention.py", "naive_attention",
+            "naive_attention(q, k, v, is_causal=False) -> (o, lse)",
+            (*common_cases(), *TWO_LENGTHS, *CAUSAL, *gpu_cases()), uses_triton=False, tiled=False,
+            returns_lse=True,
+        ),
+        Problem(
+            "p2", "online softmax", "p2_online_softmax.py", "flash_attention_forward",
+            "flash_attention_forward(q, k, v, is_causal=False) -> (o, lse)",
+            (*common_cases(), *TWO_LENGTHS, *CAUSAL, *gpu_cases(longest=2048)), uses_triton=False, returns_lse=True,
+            memory_cases=WHOLE_MATRIX,
+        ),
+        Problem(
+            "p3", "FlashAttention", "p3_flash_attention.py", "flash_attention_forward",
+            "flash_attention_forward(q, k, v, is_causal=False) -> o",
+            triton_cases(), speed_case=SPEED_SHAPE,
+        ),
+        Problem(
+            "p4", "causal", "p4_causal.py", "flash_attention_forward",
+            "flash_attention_forward(q, k, v, is_causal=True) -> o",
+            triton_cases(causal=True), speed_case=fit(SPEED_SHAPE, causal=True), counts_work=True,
+        ),
+        Problem(
+            "p5", "grouped-query attention", "p5_gqa.py", "flash_attention_forward",
+            "flash_attention_forward(q, k, v, is_causal=True) -> o",
+            triton_cases(GROUPS, causal=True, group=2), speed_case=fit(SPEED_SHAPE, causal=True, group=4),
+            counts_work=True,
+        ),
+        Problem(
+            "p6", "sliding window", "p6_sliding_window.py", "flash_attention_forward",
+            "flash_attention_forward(q, k, v, is_causal=True, window_size=128) -> o",
+            with_windows(triton_cases(WINDOWS, causal=True, group=2)),
+            speed_case=fit(SPEED_SHAPE, causal=True, group=4, window=1024), counts_work=True,
+        ),
+        Problem(
+            "p7", "sinks and window", "p7_sinks_and_window.py", "flash_attention_forward",
+            "flash_attention_forward(q, k, v, is_causal=True, window_size=128, sink_size=4) -> o",
+            with_windows(triton_cases(SINKS, causal=True, group=2, sinks=4)),
+            speed_case=fit(SPEED_SHAPE, causal=True, group=4, window=1024, sinks=4), counts_work=True,
+        ),
+    )
+}  # fmt: skip

@@ -1,0 +1,256 @@
+"""The labs past the ladder as plain data: what is asked of them, for no points."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from grader.course.assignment import PROBLEMS, Case, Problem
+from grader.course.masks import Visibility
+from grader.course.patterns import (
+    CAUSAL,
+    EMPTY,
+    FULL,
+    PARTIAL,
+    Blocks,
+    Documents,
+    Interleaved,
+    Maps,
+    dense,
+    local,
+    local_and_global,
+    random_blocks,
+    strided,
+)  # fmt: skip
+
+# x1: block-sparse attention ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SparseCase(Case):
+    """A question to x1's kernel, which is given the lists of tiles.
+
+    of: the mask, of patterns.py. block: rows and keys of a tile. softmax_scale: None for the default.
+    """
+
+    of: object = Visibility()
+    block: tuple[int, int] = (32, 32)
+    softmax_scale: float | None = None
+    tile_letters: ClassVar[bool] = True
+
+    @property
+    def visibility(self):
+        return self.of
+
+    def seen_at(self, batch, head):
+        return self.of.at(batch, head) if isinstance(self.of, Maps) else self.of
+
+    @property
+    def maps(self):
+        """(batches, heads) of the masks; 1 where all share one."""
+        return (len(self.of.masks), len(self.of.masks[0])) if isinstance(self.of, Maps) else (1, 1)
+
+    @property
+    def scale(self):
+        return super().scale if self.softmax_scale is None else self.softmax_scale
+
+    @property
+    def arguments(self):
+        return {} if self.softmax_scale is None else {"softmax_scale": self.softmax_scale}
+
+    def describe(self, seed):
+        extra = "" if self.softmax_scale is None else f" softmax_scale={self.softmax_scale}"
+        return super().describe(seed).replace(",", f"{extra}, {self.of}, tiles {self.block[0]}x{self.block[1]},", 1)
+
+
+@dataclass(frozen=True)
+class BuilderCase(SparseCase):
+    """A question to one of x1's two builders: the lists of a mask, as a predicate or as booleans."""
+
+    builder: str = "tiles_of_predicate"
+    attends: ClassVar[bool] = False
+
+    def describe(self, seed):
+        sizes = f"B={self.maps[0]} H={self.maps[1]} Nq={self.N} Nk={self.num_keys}"
+        return f"{self.builder}, {sizes}, {self.of}, tiles {self.block[0]}x{self.block[1]}"
+
+
+def of_mask(name, **fixed):
+    return BuilderCase(name, builder="tiles_of_mask", **fixed)
+
+
+EVERY_KIND = Blocks(
+    ((CAUSAL, PARTIAL, FULL, EMPTY), (EMPTY, CAUSAL, PARTIAL, FULL), (PARTIAL, FULL, EMPTY, CAUSAL)), 32
+)
+ROWS_OF_NOTHING = Blocks(((EMPTY,) * 3, (PARTIAL, EMPTY, EMPTY), (FULL, CAUSAL, EMPTY)), 32)
+TRIANGLES = Blocks(((EMPTY, FULL, CAUSAL), (CAUSAL, EMPTY, FULL), (FULL, CAUSAL, EMPTY)), 32)
+THREE = (FULL, CAUSAL, PARTIAL)
+LATE = Documents((40, 56))  # of tiles of 32, rows 40 to 63 see nothing in their first
+NEVER = Blocks(((EMPTY, EMPTY), (PARTIAL, FULL)), 48)  # rows 32 to 47 share a tile with others, and see nothing at all
+LONG = Interleaved((700, 1300, 1095, 500, 500))
+MANY = random_blocks(32, 64, THREE, 1)
+TEXT = Interleaved((33, 40, 27))
+PAGES = Documents((40, 23, 37))
+FOUR_HEADS = (Visibility(True), PAGES, EVERY_KIND, Visibility(True, 20, 3))
+BY_HEAD, BY_BATCH = Maps((FOUR_HEADS,)), Maps(((TEXT,), (PAGES,)))
+BY_BOTH = Maps((FOUR_HEADS, (TEXT, Visibility(True, 40), ROWS_OF_NOTHING, Documents((64, 32)))))
+
+LISTS = (
+    BuilderCase("lists of documents", N=100, of=PAGES),
+    BuilderCase("lists of images between text", N=100, of=TEXT),
+    BuilderCase("lists of a causal mask", N=128, of=Visibility(True)),
+    BuilderCase("lists of every kind of tile", N=96, Nk=128, of=EVERY_KIND),
+    BuilderCase("lists of a ragged end", N=83, Nk=83, of=Visibility(True)),
+    BuilderCase("lists of more queries than keys", N=96, Nk=83, of=Visibility(True)),
+    BuilderCase("lists of a window, tiles that are not square", N=150, of=Visibility(True, 40, 3), block=(16, 64)),
+    BuilderCase("lists of a mask that shows nothing", N=70, of=Blocks(((EMPTY,),), 70)),
+    BuilderCase("lists of one token", N=1, of=Visibility(True)),
+    of_mask("lists of booleans", N=90, Nk=110, of=TEXT),
+    of_mask("lists of a map for each head", N=96, Nk=96, of=BY_HEAD),
+    of_mask("lists of a map for each batch and head", N=90, Nk=96, of=BY_BOTH),
+)
+KERNEL = (
+    SparseCase("dense", Hq=2, N=128, of=dense(4, 32)),
+    SparseCase("causal", Hq=2, N=128, of=Visibility(True)),
+    SparseCase("documents", B=2, Hq=2, N=100, of=PAGES),
+    SparseCase("images between text", B=2, Hq=2, N=100, of=TEXT),
+    SparseCase("window and sinks", Hq=2, N=150, of=Visibility(True, 40, 3)),
+    SparseCase("every kind of tile", Hq=2, N=96, Nk=128, of=EVERY_KIND),
+    SparseCase("triangles away from the diagonal", N=96, of=TRIANGLES),
+    SparseCase("random FULL and PARTIAL tiles", Hq=2, N=160, D=16, of=random_blocks(5, 32, (FULL, PARTIAL), 3)),
+    SparseCase("random tiles of three kinds", Hq=2, N=192, D=16, dtype="float32", of=random_blocks(6, 32, THREE, 4)),
+    SparseCase("local, of a vision transformer", Hq=3, N=196, D=16, of=local(14, 14), block=(32, 32)),
+    SparseCase("local and global, with a CLS token", Hq=3, N=197, D=16, of=local_and_global(7, 32)),
+    SparseCase("strided", Hq=2, N=160, D=16, of=strided(5, 32)),
+    SparseCase("more keys than queries", Hq=2, N=70, Nk=128, of=EVERY_KIND),
+    SparseCase("more queries than keys", Hq=2, N=96, Nk=70, of=random_blocks(3, 32, (FULL, PARTIAL), 2)),
+    SparseCase("heads that share K and V", B=2, Hq=6, Hkv=2, N=83, D=16, of=Visibility(True)),
+    SparseCase("a map for each head", B=2, Hq=4, Hkv=2, N=96, D=16, of=BY_HEAD),
+    SparseCase("a map for each batch", B=2, Hq=4, Hkv=2, N=100, D=16, of=BY_BATCH),
+    SparseCase("a map for each batch and head", B=2, Hq=4, Hkv=1, N=96, D=16, of=BY_BOTH),
+    SparseCase("tiles of 64 x 64", N=200, D=64, of=Documents((90, 110)), block=(64, 64)),
+    SparseCase("tiles of 32 x 64", Hq=2, N=150, of=TEXT, block=(32, 64)),
+    SparseCase("tiles of 16 x 32", Hq=2, N=100, D=16, of=random_blocks(4, 32, THREE, 6), block=(16, 32)),
+    SparseCase("tiles of 128 x 64", N=200, D=16, of=Blocks(((FULL, CAUSAL), (PARTIAL, FULL)), 128), block=(128, 64)),
+    SparseCase("rows that see nothing in their first tile", Hq=2, N=96, of=LATE),
+    SparseCase("rows that see nothing", Hq=2, N=96, of=NEVER),
+    SparseCase("a row of tiles that is empty", Hq=2, N=96, of=ROWS_OF_NOTHING),
+    SparseCase("nothing is visible", N=70, D=16, of=Blocks(((EMPTY,),), 70)),
+    SparseCase("one token", N=1, of=Visibility(True)),
+    SparseCase("fewer tokens than a tile", Hq=2, N=7, D=16, dtype="float32", of=Documents((3, 4))),
+    SparseCase("softmax_scale given", Hq=2, N=83, of=PAGES, softmax_scale=0.3),
+    SparseCase("head dim 128", N=100, D=128, of=PAGES, block=(32, 64)),
+    SparseCase("heads interleaved", B=2, Hq=4, N=70, D=16, layout="interleaved", of=TEXT),
+    SparseCase("slice of a larger buffer", B=2, Hq=2, N=50, layout="slice", of=PAGES),
+    SparseCase("q, k and v each with another layout", B=2, Hq=2, N=70, D=16, dtype="float32", layout="mixed", of=TEXT),
+    SparseCase("poison past the end", Hq=2, N=50, layout="poisoned tail", of=PAGES),
+    SparseCase("scores falling along the keys", N=150, values="falling", of=Visibility(True, 100)),
+    SparseCase("scores rising along the keys", N=150, values="rising", of=Visibility(True, 100)),
+    SparseCase("rows of very different size", N=70, values="uneven", of=TEXT),
+    SparseCase("values with a large offset", N=300, D=16, values="offset", of=local(5, 64, 2), block=(64, 64)),
+    SparseCase("float32", Hq=2, N=100, D=16, dtype="float32", of=TEXT),
+    SparseCase("bfloat16", Hq=2, N=100, dtype="bfloat16", of=PAGES),
+    SparseCase("4096 tokens", Hq=4, Hkv=2, N=4096, D=128, of=Documents((1500, 900, 1696)), block=(64, 64), gpu=True),
+    SparseCase("4095 tokens in bfloat16", Hq=4, N=4095, D=64, dtype="bfloat16", of=LONG, block=(128, 64), gpu=True),
+    SparseCase("2048 tokens, random tiles", B=2, Hq=4, N=2048, D=128, of=MANY, block=(64, 64), gpu=True),
+    SparseCase("float32, ragged", Hq=2, N=333, D=128, dtype="float32", of=Visibility(True, 100), gpu=True),
+)  # fmt: skip
+
+# x2: program order ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OrderCase(Case):
+    """A question to x2's `program_order`. sizes: (num_tiles, num_heads, num_dies, heads_per_kv) of each call.
+
+    drawn: as many more, drawn with the seed.
+    """
+
+    sizes: tuple[tuple[int, int, int, int], ...] = ()
+    drawn: int = 0
+    attends: ClassVar[bool] = False
+
+    def describe(self, seed):
+        if self.drawn:
+            return f"{self.drawn} sizes, seed {seed}"
+        named = "num_tiles={} num_heads={} num_dies={} heads_per_kv={}".format(*self.sizes[0])
+        return named + (f" and {len(self.sizes) - 1} more sizes" if len(self.sizes) > 1 else "")
+
+
+@dataclass(frozen=True)
+class OrderedCase(Case):
+    """A question to x2's kernel. like: what else it must agree with, "program_order" or "the plain order"."""
+
+    num_dies: int = 8
+    causal: bool = True
+    like: str = ""
+
+    @property
+    def arguments(self):
+        return super().arguments | {"num_dies": self.num_dies}
+
+    def describe(self, seed):
+        return super().describe(seed).replace(",", f" num_dies={self.num_dies},", 1)
+
+
+SMALL = tuple(
+    (tiles, kv_heads * sharing, dies, sharing)
+    for tiles in range(1, 8) for kv_heads in range(1, 8) for dies in (1, 2, 3, 8) for sharing in (1, 2, 3)
+)  # fmt: skip
+ORDERS = (
+    OrderCase("one head for each die", sizes=((16, 8, 8, 1), (64, 8, 8, 1), (1, 8, 8, 1), (5, 2, 2, 1))),
+    OrderCase("several heads for each die", sizes=((16, 16, 8, 1), (64, 16, 8, 1), (64, 32, 8, 1))),
+    OrderCase("a number of tiles that 8 does not divide", sizes=((12, 8, 8, 1), (13, 24, 8, 1), (100, 8, 8, 1))),
+    OrderCase("more than 64 tiles", sizes=((72, 8, 8, 1), (128, 8, 8, 1), (128, 32, 8, 1), (256, 16, 8, 1))),
+    OrderCase("heads left over", sizes=((16, 12, 8, 1), (64, 15, 8, 1), (16, 9, 8, 1), (33, 17, 8, 1))),
+    OrderCase("fewer heads than dies", sizes=((64, 4, 8, 1), (16, 1, 8, 1), (7, 3, 8, 1), (64, 7, 8, 1))),
+    OrderCase("heads that share K and V", sizes=((16, 16, 4, 2), (16, 32, 8, 4), (8, 16, 8, 2), (16, 64, 8, 8))),
+    OrderCase("heads that share K and V, left over", sizes=((13, 10, 8, 2), (16, 8, 8, 2), (16, 24, 2, 8))),
+    OrderCase("other numbers of dies", sizes=tuple((16, 12, dies, 1) for dies in (1, 2, 3, 4, 5, 6, 7, 12, 16, 32))),
+    OrderCase("one tile", sizes=((1, 1, 1, 1), (1, 1, 8, 1), (1, 16, 8, 1), (1, 9, 8, 1))),
+    OrderCase("every small size", sizes=SMALL),
+    OrderCase("sizes drawn at random", drawn=40),
+)
+PLACES = "program_order"
+PLAIN = "the plain order"
+ORDERED = (
+    OrderedCase("whole tiles", Hq=2, N=128, D=64),
+    OrderedCase("ragged tail", B=2, Hq=4, Hkv=2, N=129, D=64),
+    OrderedCase("one token", N=1),
+    OrderedCase("fewer tokens than a tile", N=7, D=16, dtype="float32"),
+    OrderedCase("many tiles", N=397, D=16, dtype="float32"),
+    OrderedCase("every batch and head its own", B=3, Hq=4, N=40),
+    OrderedCase("groups of four", B=2, Hq=8, Hkv=2, N=45),
+    OrderedCase("nine heads", Hq=9, N=70, D=16),
+    OrderedCase("two dies", Hq=5, N=100, D=16, num_dies=2),
+    OrderedCase("one die", Hq=3, Hkv=1, N=97, D=16, num_dies=1),
+    OrderedCase("not causal", Hq=3, Hkv=1, N=97, D=16, causal=False),
+    OrderedCase("heads interleaved", B=2, Hq=4, N=70, D=16, layout="interleaved"),
+    OrderedCase("poison past the end", Hq=2, N=50, layout="poisoned tail"),
+    OrderedCase("bfloat16", Hq=2, N=130, D=64, dtype="bfloat16"),
+    OrderedCase("programs are placed as program_order says", Hq=8, N=200, D=16, like=PLACES),
+    OrderedCase("placed so with shared heads and batches", B=2, Hq=6, Hkv=3, N=150, D=16, num_dies=4, like=PLACES),
+    OrderedCase("the same bits in the plain order", B=2, Hq=6, Hkv=2, N=70, D=16, like=PLAIN),
+    OrderedCase("the same bits, float32", Hq=9, N=100, D=16, dtype="float32", num_dies=4, like=PLAIN),
+    OrderedCase("4096 tokens", Hq=8, Hkv=2, N=4096, D=128, gpu=True),
+    OrderedCase("4095 tokens, the same bits", B=2, Hq=9, N=4095, D=64, dtype="bfloat16", like=PLAIN, gpu=True),
+)  # fmt: skip
+
+LABS = {
+    lab.id: lab
+    for lab in (
+        Problem(
+            "x1", "block-sparse attention", "x1_block_sparse.py", "block_sparse_attention",
+            "block_sparse_attention(q, k, v, tiles, softmax_scale=None) -> (o, lse)",
+            (*LISTS, *KERNEL), returns_lse=True, takes=("tiles", "softmax_scale"),
+            compile_case=SparseCase(
+                "compiles", Hq=16, Hkv=4, D=128, of=Interleaved((500, 700, 500, 348)), block=(64, 64),
+            ),
+        ),
+        Problem(
+            "x2", "program order", "x2_program_order.py", "flash_attention_forward",
+            "flash_attention_forward(q, k, v, is_causal=True, num_dies=8) -> o",
+            (*ORDERS, *ORDERED), takes=("is_causal", "num_dies"),
+            compile_case=OrderedCase("compiles", Hq=16, Hkv=4, D=128),
+        ),
+    )
+}  # fmt: skip
+EVERY = PROBLEMS | LABS

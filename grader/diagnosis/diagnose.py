@@ -1,0 +1,238 @@
+"""Facts -> the cause: the oracle is asked "what if" until one changed question gives the student's output."""
+
+import itertools
+import math
+import re
+import time
+from dataclasses import dataclass, replace
+
+import torch
+
+from grader.course.labs import SparseCase
+from grader.diagnosis import (
+    known_mistakes,
+    list_mistakes,
+    mask_mistakes,
+    matcher,
+    phase_mistakes,
+    softmax_mistakes,
+    tile_visits,
+)
+from grader.diagnosis.known_mistakes import ONLINE, SCALE, SOFTMAX, Question
+
+MAX_TOKENS = 1024  # the oracle is asked hundreds of times over; longer sequences get the facts alone
+SECONDS = 4.0  # of this thread's own time, for the questions of one case
+SECONDS_FOR_TWO = 1.0  # and as long as no more are spent, for two mistakes at once
+NAMED = 4  # causes in one sentence
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What the output equals, the question that leads to the fix, and the notebook section to read.
+
+    general: said only where nothing more specific is known.
+    """
+
+    equals: str
+    question: str
+    section: str
+    general: bool = False
+
+    @property
+    def kind(self):
+        """The same mistake in another case, where its numbers are others."""
+        return kind_of(self.equals)
+
+
+def kind_of(equals):
+    for what in (
+        r" \((in )?tiles of \d+[^)]*\)",
+        r", (\d+ )?zeros past the end too",
+        ", inside the tiles that are loaded",
+    ):
+        equals = re.sub(what, "", equals)
+    return re.sub(r"\d+", "#", equals)
+
+
+def causes(problem, case, placed, got, expected, records=()):
+    """Every Cause that gives this output within rounding; empty where none does: never a guess.
+
+    placed: q, k, v as inputs.make placed them. got: (B, Hq, Nq, D) in the kernel's dtype; expected: of oracle.expect.
+    records: the trace's visits, where there is one: they tell the size of the tiles, and which were met.
+    """
+    if max(case.N, case.num_keys) > MAX_TOKENS:
+        return []
+    if case.causal and not records and not got.isfinite().any():
+        return []  # too many mistakes hide every key of every row, for some size of tile
+    if nothing := of_rows_without_keys(got, expected.o, expected.allowed_o, expected.lse.isinf()):
+        return [nothing]
+    started = time.thread_time()
+    asked = question_of(case, placed)
+    bench = matcher.Judge(got, expected)
+    found, tried = [], []
+    for suspect in all_suspects(problem, case, placed, asked, records, tile_visits.tile_sizes(records)):
+        if time.thread_time() > started + SECONDS:
+            return []  # half the questions asked would leave half the answers unknown
+        tried.append(suspect)
+        if bench.fits(suspect):
+            found.append(suspect)
+    return one_of_each_kind(found or matcher.two_at_once(tried, asked, bench, started + SECONDS_FOR_TWO))
+
+
+def of_rows_without_keys(got, right, allowed, nothing):
+    """The Cause where only rows that see no key are wrong, else None. nothing: (B, Hq, Nq), True for these rows."""
+    wrong = ~((got.double() - right).abs() <= allowed) & (got.double() != right)
+    if not nothing.any() or not wrong[nothing].any() or wrong[~nothing].any():
+        return None
+    if got[nothing].isnan().any():
+        equals = "NaN in rows that see no key, and the right one in all others"
+        question = "a row that has seen nothing has the maximum -inf and the sum 0: what is -inf - (-inf), and 0 / 0?"
+    else:
+        equals = "the right one, but for rows that see no key"
+        question = "what has a row seen whose scores are all hidden: what are its maximum, its sum and its output?"
+    return Cause(equals, question, ONLINE)
+
+
+def one_of_each_kind(chosen):
+    """Causes; where several sizes of tile fit, the size is not known."""
+    by_kind = {}
+    for suspect in chosen:
+        by_kind.setdefault(kind_of(suspect.equals), []).append(suspect)
+    found = []
+    for alike in by_kind.values():
+        equals = alike[0].equals if len(alike) == 1 else re.sub(r" \((in )?tiles of \d+[^)]*\)", "", alike[0].equals)
+        found.append(Cause(equals, alike[0].question, alike[0].section, all(suspect.general for suspect in alike)))
+    return found
+
+
+def specific(causes):
+    return [cause for cause in causes if not cause.general] or causes
+
+
+def question_of(case, placed):
+    q, k, v = (tensor.tensor for tensor in placed)
+    batch, head = torch.arange(case.B)[:, None], torch.arange(case.Hq) // (case.Hq // case.kv_heads)
+    right = torch.stack(torch.broadcast_tensors(batch, head), -1)
+    seen = case.visibility.mask
+    if isinstance(case, SparseCase):  # not the same for all heads
+        seen = seen(*positions(case)).expand(case.B, case.Hq, -1, -1)
+    return Question(q, k, v, right, right, seen, case.scale)
+
+
+def all_suspects(problem, case, placed, asked, records, sizes, order=tile_visits.FORWARD):
+    """Every suspect of the catalogue that makes sense for this case.
+
+    sizes: [(BLOCK_Q, BLOCK_K)] of the kernel's tiles; empty where they must be guessed. order: in which it walks over
+    them, where the records do not tell; those that depend on another order than met.py knows are left out.
+    """
+    if isinstance(case, SparseCase):
+        yield from list_mistakes.every(problem, case, placed, asked, records, sizes)
+        return
+    yield from known_mistakes.scales(asked)
+    yield from known_mistakes.heads_and_batches(asked, case)
+    yield from known_mistakes.strides(asked, placed)
+    yield from softmax_mistakes.whole_softmax(asked)
+    yield from softmax_mistakes.half_scores(asked)
+    visits = tile_visits.visits_of(case, records)
+    guesses = [] if sizes or not problem.tiled else tile_visits.GUESSED_TILES
+    if case.causal:
+        yield from mask_mistakes.by_position(asked, case)
+        for BLOCK_Q, BLOCK_K in sizes or itertools.product(tile_visits.GUESSED_ROWS if guesses else (), guesses):
+            yield from phase_mistakes.by_tile(asked, case, BLOCK_Q, BLOCK_K, known=bool(sizes))
+            if visits is None:
+                loaded = tile_visits.loaded(case, tile_visits.guessed_steps(case, BLOCK_Q, BLOCK_K))
+                yield from softmax_mistakes.masked_wrongly(asked, loaded)
+        if visits is None:
+            yield from softmax_mistakes.masked_wrongly(asked)
+    for _, BLOCK_K in sizes or zip(guesses, guesses, strict=True):
+        if not case.causal:
+            yield from known_mistakes.tails(asked, BLOCK_K)
+            yield from known_mistakes.more_zeros(asked, BLOCK_K)
+        if not case.window:
+            yield from known_mistakes.first_tile(asked, BLOCK_K)
+    steps = None
+    if visits is not None:
+        yield from mask_mistakes.by_visits(asked, case, visits, tile_visits.past_the_end(case, records, sizes))
+        times = visits[..., case.visibility.mask(*positions(case))]
+        if not times.all():
+            return  # keys that were never met are what is wrong
+        steps = tile_visits.steps_of(records) if times.max() == 1 else None
+    elif records and not sizes:
+        yield mask_mistakes.no_visit(asked)  # or one of a kind that the trace does not know
+        return
+    if order == tile_visits.UNKNOWN:
+        sizes, guesses = [], []
+    for BLOCK_Q, BLOCK_K in sizes or [(tile, tile) for tile in guesses]:
+        stepping = replace(asked, more={"steps": steps or tile_visits.guessed_steps(case, BLOCK_Q, BLOCK_K, order)})
+        yield from softmax_mistakes.online_softmax(stepping, BLOCK_K, BLOCK_Q, problem.uses_triton, known=bool(sizes))
+        yield from softmax_mistakes.half_precision(stepping, BLOCK_K)
+
+
+def positions(case):
+    return torch.arange(case.N), torch.arange(case.num_keys)
+
+
+def every_pair(case):
+    """All (batch, query head), (B * Hq, 2)."""
+    return torch.cartesian_prod(torch.arange(case.B), torch.arange(case.Hq))
+
+
+def lse_causes(case, placed, got, expected):
+    """What an lse equals instead, where o is right. got, expected: (B, Hq, Nq)."""
+    some = ~expected.isinf()  # rows that see a key
+    if nothing := of_rows_without_keys(got, expected, 1e-3 * expected.abs().where(some, 0.0), ~some):
+        return [nothing]
+    q, k, _ = (tensor.tensor.double() for tensor in placed)
+    group = case.Hq // case.kv_heads
+    scores = q @ k.repeat_interleave(group, 1).mT
+    hidden = ~case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
+    scores = scores.masked_fill(hidden, -math.inf)
+    raw_max = scores.amax(-1)
+    row_max, ln2 = raw_max * case.scale, math.log(2.0)
+    log_sum = expected - row_max
+    base = "in which base are your maximum and your sum?"
+    found = []
+    square = case.num_keys == case.N
+    question = "which scores belong to one query?"
+    over_queries = [("one over the queries", question, SOFTMAX, (scores * case.scale).logsumexp(-2))] * square
+    both = "which two parts make log(sum(exp(score)))?"
+    for equals, question, section, lse in (
+        ("the right one in base 2", base, ONLINE, expected / ln2),
+        ("the right one times ln 2", base, ONLINE, expected * ln2),
+        ("the maximum in base 2 plus the natural logarithm of the sum", base, ONLINE, row_max / ln2 + log_sum),
+        ("the maximum plus the logarithm of the sum in base 2", base, ONLINE, row_max + log_sum / ln2),
+        ("the logarithm of the sum alone, without the maximum", both, SOFTMAX, log_sum),
+        ("the logarithm of the sum less the maximum", "which sign has the maximum?", SOFTMAX, log_sum - row_max),
+        ("the maximum alone", both, SOFTMAX, row_max),
+        ("the maximum plus the sum, without a logarithm", both, SOFTMAX, row_max + log_sum.exp()),
+        ("one whose maximum is not scaled", "is the maximum one of the scaled scores?", SOFTMAX, raw_max + log_sum),
+        (
+            "the right one plus the maximum once more",
+            "the maximum is added after the logarithm: was it subtracted before exp?",
+            SOFTMAX,
+            expected + row_max,
+        ),
+        ("that of scores without a scale", "where does 1 / sqrt(D) go?", SCALE, scores.logsumexp(-1)),
+        (
+            "that of scores with log2(e) missing from their scale",
+            "what must be folded into the scale for exp2?",
+            SCALE,
+            (scores * (ln2 * case.scale)).logsumexp(-1),
+        ),
+        ("that of scores scaled by 1 / D", "is the square root there?", SCALE, (scores / case.D).logsumexp(-1)),
+        ("its own negative", "which sign has the maximum?", SOFTMAX, -expected),
+        *over_queries,
+    ):
+        near = torch.allclose(got.double()[some], lse[some], rtol=1e-4, atol=1e-4)
+        if near and not torch.allclose(lse[some], expected[some], rtol=1e-3):
+            found.append(Cause(equals, question, section))
+    return found
+
+
+def say(found, what="output"):
+    """`Your output equals ..., and also ....`, or an empty string."""
+    if not found:
+        return ""
+    named = ", and also ".join(cause.equals for cause in found[:NAMED])
+    more = f", and {len(found) - NAMED} more mistakes of which this case shows no difference" * (len(found) > NAMED)
+    return f"Your {what} equals {named}{more}."

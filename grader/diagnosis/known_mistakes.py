@@ -1,0 +1,255 @@
+"""The catalogue of mistakes: what an output may equal instead, each with one question that leads to the fix.
+
+A suspect is plain data and a changed Question; mistaken.py computes what it would give. Here are the scale, heads and
+pointers, and the tail; the softmax is changed in suspect_softmax.py, who sees whom in suspect_masks.py.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from grader.diagnosis import variants
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is computed: the inputs and rules of one case. A what-if is a Question with one thing changed.
+
+    q (B, Hq, Nq, D); k, v (B, Hkv, Nk, D). k_from, v_from: (B, Hq, 2), the batch and head that a query head reads.
+    weight: (q_pos, k_pos) -> how often each key counts, or a tensor (B, Hq, Nq, Nk). method: of mistaken.py.
+    more: what else the method is given: `steps`, or `met`, a tensor (B, Hq, Nq, Nk).
+    """
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    k_from: torch.Tensor
+    v_from: torch.Tensor
+    weight: Callable | torch.Tensor
+    scale: float
+    method: Callable = variants.whole
+    more: dict = field(default_factory=dict)
+
+    def answer(self, pairs, rows=None):
+        """(o, size), each (P, Nq, D), for P pairs (batch, query head); rows: positions, where not all are asked for."""
+        batch, head = pairs.unbind(1)
+        k_batch, k_head = self.k_from[batch, head].unbind(1)
+        v_batch, v_head = self.v_from[batch, head].unbind(1)
+        at = torch.arange(self.q.shape[2]) if rows is None else rows
+        q, k, v = self.q[batch, head][:, at], self.k[k_batch, k_head], self.v[v_batch, v_head]
+        if isinstance(self.weight, torch.Tensor):
+            weight = self.weight[batch, head][:, at].double()
+        else:
+            weight = self.weight(at, torch.arange(k.shape[1])).double()
+        more = self.more if "met" not in self.more else {"met": self.more["met"][batch, head][:, at]}
+        return self.method(q.double(), k.double(), v.double(), weight, self.scale, at=at, **more)
+
+    @property
+    def of_masks(self):
+        """True where a row is 0 / 0 because it sees nothing, not because something overflows."""
+        return getattr(self.method, "func", self.method) is variants.whole
+
+    @property
+    def by_row(self):
+        """True where each row can be asked for alone."""
+        named = getattr(self.method, "keywords", {})
+        return named.get("softmax_dim") != -2 and named.get("maximum") != "shared"
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """One possible mistake. equals: completes "Your output equals ...". question: leads to the fix. section: to read.
+
+    rounding: True where the mistake is one of rounding, which is reproduced nearly, not exactly. kind: two suspects of
+    different kinds may be combined; empty for those that are not. general: named only where nothing more specific fits.
+    """
+
+    equals: str
+    question: str
+    section: str
+    asked: Question
+    rounding: bool = False
+    kind: str = ""
+    general: bool = False
+
+
+IN_FLOAT32 = "attention in float32"  # how a suspect begins that shows by overflow alone
+
+SCALE = "1 memory wall: the scale"
+SOFTMAX = "1 memory wall: a stable softmax"
+ONLINE = "2 online softmax: the running maximum"
+RESCALE = "2 online softmax: why rescale"
+POINTERS = "3 first kernel: pointers, strides and masks"
+TAILS = "3 first kernel: the ragged tail"
+HEADS = "4 masks and phases: who reads which head"
+DIAGONAL = "4 masks and phases: causal"
+
+
+def scales(asked):
+    """The score scaled otherwise."""
+    D, ln2 = asked.q.shape[3], math.log(2.0)
+    for equals, question, scale in (
+        ("attention without a scale", "where does 1 / sqrt(D) go?", 1.0),
+        (
+            "attention scaled by 1 / D, that is, by 1 / sqrt(D) twice",
+            "is the square root there, and is the scale applied once?", 1.0 / D,
+        ),
+        ("attention scaled by sqrt(D)", "is the score multiplied where it should be divided?", math.sqrt(D)),
+        (
+            "attention with log2(e) missing from the scale",
+            "exp2 is not exp: what must be folded into the scale?", ln2 / math.sqrt(D),
+        ),
+        (
+            "attention with log2(e) in the scale twice, or with exp where the scale is made for exp2",
+            "exp2(x * log2(e)) is exp(x): which of the two is yours, and how often?", 1.0 / (ln2 * math.sqrt(D)),
+        ),
+        ("attention with neither 1 / sqrt(D) nor log2(e) in its scale", "what does exp2 want of the score?", ln2),
+        (
+            "attention that multiplies by its scale twice, 1 / sqrt(D) and log2(e) in it",
+            "where is the scale applied, and where once more?", 1.0 / (ln2 * D),
+        ),
+    ):  # fmt: skip
+        yield Suspect(equals, question, SCALE, replace(asked, scale=scale), kind="scale")
+
+
+def heads_and_batches(asked, case):
+    """K, V or both read from another head or batch."""
+    group, Hkv = case.Hq // case.kv_heads, case.kv_heads
+    head, batch = torch.arange(case.Hq), torch.arange(case.B)[:, None]
+
+    def moved(batches, heads):
+        return torch.stack(torch.broadcast_tensors(batches, heads), -1)
+
+    right = head // group
+    changes = []
+    if group > 1 and Hkv > 1:
+        changes.append(("kv head = head % Hkv", "which query heads share a kv head: neighbours?", head % Hkv, batch))
+        if group != Hkv and int((head // Hkv).max()) < Hkv:
+            changes.append(("kv head = head // Hkv", "how many query heads share one kv head?", head // Hkv, batch))
+    if Hkv > 1:
+        question = "do K and V both move with their head?"
+        changes.append(("kv head 0 for every query head", question, head * 0, batch))
+        for step, what in ((1, "after"), (-1, "before")):
+            changes.append((f"the kv head {what} the right one", question, (right + step) % Hkv, batch))
+    if case.B > 1:
+        question = "do K and V both move with their batch?"
+        changes.append(("the keys of batch 0 in every batch", question, right, batch * 0))
+    if case.B > 1 and Hkv > 1:
+        question = "do K and V move with their batch and their head?"
+        changes.append(("the keys of batch 0 and head 0 in every batch and head", question, head * 0, batch * 0))
+    for equals, question, heads, batches in changes:
+        other = moved(batches, heads)
+        for whose, change in (
+            ("", {"k_from": other, "v_from": other}), (" for K alone", {"k_from": other}),
+            (" for V alone", {"v_from": other}),
+        ):  # fmt: skip
+            yield Suspect(
+                f"attention with {equals}{whose}", question, HEADS, replace(asked, **change), kind="heads",
+            )  # fmt: skip
+    for what, count, first in (("head", case.Hq, asked.q[:, :1]), ("batch", case.B, asked.q[:1])):
+        if count > 1:
+            equals = f"attention with the queries of {what} 0 in every {what}"
+            changed = replace(asked, q=first.expand_as(asked.q))
+            yield Suspect(equals, f"does Q move with its {what}?", HEADS, changed, kind="heads")
+    if asked.k.shape[2] == asked.v.shape[2]:
+        question = "whose pointer is loaded?"
+        yield Suspect("attention with K in the place of V", question, POINTERS, replace(asked, v=asked.k), kind="heads")
+        yield Suspect("attention with V in the place of K", question, POINTERS, replace(asked, k=asked.v), kind="heads")
+
+
+def strides(asked, placed):
+    """One tensor read with the strides of another, where that stays inside its buffer."""
+    for at, name in enumerate("qkv"):
+        mine = placed[at]
+        for other, its in zip("qkv", placed, strict=True):
+            for what, mixed in mixed_strides(mine.strides, its.strides):
+                last = mine.offset + sum((size - 1) * step for size, step in zip(mine.shape, mixed, strict=True))
+                if last >= mine.base.numel():
+                    continue
+                read = mine.base.as_strided(mine.shape, mixed, mine.offset)
+                yield Suspect(
+                    f"attention that reads {name.upper()} with the {what} of {other.upper()}",
+                    "which strides go with which pointer?", POINTERS, replace(asked, **{name: read}), kind="heads",
+                )  # fmt: skip
+
+
+def mixed_strides(mine, its):
+    """(words, strides) that differ from `mine` by one or all of `its`."""
+    for dimension, what in enumerate(("batch stride", "head stride", "row stride")):
+        mixed = (*mine[:dimension], its[dimension], *mine[dimension + 1 :])
+        if mixed not in (mine, its):
+            yield what, mixed
+    if its != mine:
+        yield "strides", its
+
+
+def first_tile(asked, tile):
+    """K, V or both loaded from the first tile at every step, where the walk begins at the first key."""
+    keys = asked.k.shape[2]
+    if keys <= tile:
+        return
+    again = torch.arange(keys) % tile
+    for whose, names in (("V", "v"), ("K", "k"), ("K and V", "kv")):
+        changed = replace(asked, **{name: getattr(asked, name)[:, :, again] for name in names})
+        equals = f"attention that reads {whose} of the first tile at every step (tiles of {tile})"
+        yield Suspect(equals, "what moves from one tile to the next?", POINTERS, changed, kind="heads")
+
+
+def with_zeros(asked, count, weight=None):
+    """`asked` with one more key, of zeros, and its weight: count(q_pos), or a tensor (B, Hq, Nq, 1)."""
+    weight = asked.weight if weight is None else weight
+    zeros = asked.k.new_zeros(*asked.k.shape[:2], 1, asked.k.shape[3])
+    if isinstance(weight, torch.Tensor):
+        both = torch.cat([weight.double(), count.double()], -1)
+    else:
+
+        def both(q_pos, k_pos):
+            return torch.cat([weight(q_pos, k_pos[:-1]).double(), count(q_pos)[:, None].double()], 1)
+
+    return replace(asked, k=torch.cat([asked.k, zeros], 2), v=torch.cat([asked.v, zeros], 2), weight=both)
+
+
+def more_zeros(asked, tile):
+    """Zeros counted up to a whole group of tiles."""
+    keys = asked.k.shape[2]
+    for extra in sorted({-keys % (tile * group) for group in (2, 4, 8)} - {-keys % tile}):
+        suspect = zeros(asked, extra, "a key past the end is loaded as zeros: what is its score, and its exp?")
+        yield replace(suspect, general=True)
+
+
+def zeros(asked, extra, question):
+    keys = asked.k.shape[2]
+    only = f"the last {extra} of them zeros" if extra > 1 else "the last of them zeros"
+    changed = with_zeros(asked, lambda q_pos: torch.full_like(q_pos, extra))
+    return Suspect(f"attention over {keys + extra} keys, {only}", question, TAILS, changed)
+
+
+def tails(asked, tile):
+    """Keys past the end counted, or the last ones left out, where nothing is causal."""
+    keys = asked.k.shape[2]
+    extra = -keys % tile
+    if extra:
+
+        def again(q_pos, k_pos):
+            return asked.weight(q_pos, k_pos).double() + extra * (k_pos == keys - 1)
+
+        yield zeros(asked, extra, "a key past the end is loaded as zeros: what is its score, and its exp?")
+        question = "an address past the end was turned back to the last key: is its score hidden?"
+        equals = f"attention that counts the last key {extra + 1} times"
+        yield Suspect(equals, question, TAILS, replace(asked, weight=again))
+    if extra != 1:
+        yield zeros(asked, 1, "is it `<` or `<=`?")
+    whole = keys // tile * tile
+    for kept, equals, question in (
+        (whole if extra else 0, "over the first {kept} keys only, without the ragged tile", "reach the last tile"),
+        (whole - tile, "over the first {kept} keys only, without the last whole tile", "reach the last tile"),
+        (keys - 1 if keys - 1 != whole else 0, "without the last key", "end at the last key: `<` or `<=`"),
+    ):
+        if kept > 0:
+            short = replace(asked, k=asked.k[:, :, :kept], v=asked.v[:, :, :kept])
+            yield Suspect(f"attention {equals.format(kept=kept)}", f"does your loop {question}?", TAILS, short)
+    if keys > tile:
+        late = replace(asked, k=asked.k[:, :, tile:], v=asked.v[:, :, tile:])
+        yield Suspect(f"attention without the first {tile} keys", "where does your loop begin?", TAILS, late)

@@ -1,0 +1,343 @@
+"""One case's way from the request to the result: inputs, program, verdict; new processes where one was lost."""
+
+import importlib.util
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from grader.course import assignment, drawn
+from grader.gpu import compiling, machine, speed
+from grader.kinds import requests
+from grader.kinds.attention import cross_case, own_work, verdict, work
+from grader.processes import sandbox
+from grader.processes.sandbox import ChildFailed, WorkerBroken
+from grader.processes.submission import Submission
+from grader.processes.text import shortened
+from grader.reference import faults
+from grader.result import Aspect, Outcome, Result
+
+CLEARED = 2  # crashes of a problem in which our own kernel was asked, and passed: then the next are not doubted
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to grade: a folder, the problems, the names of the cases or None for all, where, and with which inputs."""
+
+    submission: Path
+    problems: tuple[assignment.Problem, ...]
+    names: frozenset[str] | None
+    device: str
+    seed: int
+    default_submission: bool = True
+    options: tuple[str, ...] = ()  # of make, that a case needs to run again as it did
+    targets: tuple[str, ...] = ()  # GPUs to compile for, names of gpus.py
+    private_seed: bool = False  # True: the seed is a class's own, and is not told to students
+    all_targets: bool = True  # False: until the first that the kernels compile for
+
+    @property
+    def seed_told(self):
+        """The seed as students see it: they run a case again with values of the public seed."""
+        return "of the class" if self.private_seed else self.seed
+
+    def cases(self, problem):
+        """The cases of `problem` that run on this device and have the name that was asked for."""
+        every = [*problem.cases, *problem.memory_cases, *drawn.cases(problem, self.seed)]
+        every = [case for case in every if self.device == "cuda" or not case.gpu]
+        if self.names is None:
+            return every
+        named = [case for case in every if case.name in self.names or (self.judges_work(problem) and not case.gpu)]
+        others = (drawn.from_name(name, problem) for name in self.names - {case.name for case in every})
+        return named + [case for case in others if case]
+
+    def judges_work(self, problem):
+        """True where the work of `problem` is to be judged, over its cases."""
+        return problem.counts_work and (self.names is None or work.CASE in self.names)
+
+    def compiles(self, problem):
+        """True where the kernels of `problem` are to be compiled."""
+        return bool(self.targets) and problem.uses_triton and (self.names is None or compiling.CASE in self.names)
+
+    def again(self, problem, case_name):
+        """The command that runs one case again."""
+        parts = [f"make grade P={problem.number}", f'CASE="{case_name}"']
+        parts += [] if self.default_submission else [f'SUBMISSION="{self.submission}"']
+        parts += [f"SEED={self.seed}"] if self.seed and not self.private_seed else []
+        return " ".join([*parts, *self.options])
+
+
+def grade(request, lanes, on_result=lambda result: None):
+    """Grade every problem of the request, `lanes` at a time; the results of each problem in the order of its cases.
+
+    What is timed is timed when nothing else runs any more, one after the other.
+    """
+
+    torch.set_num_threads(1)  # the lanes are the parallelism: small tensors, many questions
+    pool = ThreadPoolExecutor(lanes)
+    try:
+        graders = [ProblemGrader(request, problem, on_result) for problem in request.problems]
+        list(pool.map(ProblemGrader.run, graders))
+        for grader in graders:
+            if grader.is_timed():
+                grader.speed()
+        return [result for grader in graders for result in grader.results]
+    except BaseException:  # Ctrl-C: the threads wait for children, so the children go first
+        pool.shutdown(wait=False, cancel_futures=True)
+        sandbox.close_all()
+        raise
+    finally:
+        pool.shutdown(wait=False)
+
+
+class ProblemGrader:
+    """Grades one problem: its submission's processes are started anew when a case kills one."""
+
+    def __init__(self, request, problem, on_result):
+        self.request, self.problem, self.on_result, self.results = request, problem, on_result, []
+        self.path = request.submission / problem.module
+        self.seconds, self.spent = assignment.SECONDS_PER_CASE[request.device], 0.0
+        gpu = machine.gpu_as_data() if request.device == "cuda" and torch.cuda.is_available() else None
+        self.submission = Submission(self.path, problem, request.device, self.seconds, gpu)
+        self.timeouts, self.fault, self.cleared, self.beside = 0, None, 0, {}
+
+    def keep(self, result):
+        self.results.append(result)
+        self.on_result(result)
+
+    def run(self):
+        """All but the speed."""
+        cases = self.request.cases(self.problem)
+        given = self.cannot_run()
+        if not given:
+            self.submission.begin()
+        self.begin_beside(given)
+        try:
+            results = [self.graded(case, given) for case in cases]
+            self.outcomes = [result.outcome for result in results]
+        finally:
+            self.submission.close()
+        work.name_short_kernels(cases, results)
+        if self.request.judges_work(self.problem):
+            self.work(results)
+        if self.request.compiles(self.problem):
+            self.compile(given)
+        cross_case.settle(self.problem, {case.name: case for case in cases}, self.request.seed, self.results)
+
+    def is_timed(self):
+        """True where its speed is asked for, too."""
+        return self.problem.speed_case and self.request.names is None
+
+    def graded(self, case, given):
+        """Grade one case, or give it the verdict that holds for all."""
+        started = time.perf_counter()
+        known = given or self.fault
+        result = self.result(case, *known) if known else self.without_doubt(case)
+        result.seconds = time.perf_counter() - started
+        self.keep(result)
+        return result
+
+    def without_doubt(self, case):
+        """The result of a case. What may be a fault of ours is tried again by new processes, and is believed to be one
+        only where our own kernel fails in the same place: a fault must not be worth provoking.
+        """
+        result, doubt = self.attempt(case)
+        if doubt is None or (self.cleared >= CLEARED and not isinstance(doubt, Exception)):
+            return result
+        self.submission.close()
+        ours_passes = faults.reference_passes(self.request, self.problem, case, ProblemGrader)
+        result, doubt = self.attempt(case)  # last: what failed us for a moment is over by now
+        if doubt is None:
+            return result
+        self.submission.close()
+        if ours_passes and not isinstance(doubt, WorkerBroken):  # a process that did not start ran nothing of theirs
+            self.cleared += 1
+            return result
+        if isinstance(doubt, WorkerBroken):
+            self.fault = grader_fault(doubt)  # the next case would fare no better
+        return self.result(case, *grader_fault(doubt))
+
+    def attempt(self, case):
+        """(the result of a case, why it may be our fault or None)."""
+        try:
+            result = self.grade_case(case)
+            return result, result.facts.pop("doubt", None)
+        except Exception as error:
+            sentence = f"Your code could not be graded, and ours can: {faults.in_words(error)}"
+            return self.result(case, Outcome.CRASHED, sentence), error
+
+    def cannot_run(self):
+        """(outcome, sentence) where nothing of this problem can run, else None."""
+        if not self.path.is_file():
+            return Outcome.NOT_RUN, f"There is no {self.problem.module} in {self.request.submission}."
+        if self.problem.uses_triton and not triton_is_here():
+            return (
+                Outcome.NOT_RUN,
+                "Triton is not installed; it has wheels for Linux only. The ways round: README.md, 'Without Linux'.",
+            )
+        return None
+
+    def result(self, case, outcome, sentence="", facts=None, printed="", aspect=None):
+        return Result(
+            self.problem.id, case.name, aspect or Aspect.CORRECT, outcome, shortened(sentence), facts or {},
+            case.describe(self.request.seed_told), self.request.again(self.problem, case.name), printed,
+        )  # fmt: skip
+
+    def grade_case(self, case):
+        if self.timeouts >= assignment.TIMEOUTS_BEFORE_GIVING_UP:
+            return self.result(
+                case, Outcome.NOT_RUN, f"Not run: {self.timeouts} cases of this problem timed out before."
+            )
+        whole = assignment.SECONDS_PER_PROBLEM[self.request.device]
+        if self.spent > whole:
+            sentence = f"Not run: the cases before took {self.spent:.0f} s; all of a problem have {whole:g} s together."
+            return self.result(case, Outcome.NOT_RUN, sentence)
+        how = requests.how(case)
+        placed, submission, started = how.placed(case, self.request.seed), self.submission, time.monotonic()
+        try:
+            reply = how.reply(submission, case, placed)
+            data = self.outputs(reply)
+        except ChildFailed as failure:
+            return self.child_failed(case, failure)
+        finally:
+            self.spent += time.monotonic() - started
+        printed = submission.take_printed()
+        if reply["status"] != "returned":
+            self.lose_processes() if self.request.device == "cuda" else None  # its context may be lost
+            result = self.result(case, *verdict.of_unfinished(reply, self.problem, self.path), printed=printed)
+            if result.outcome is Outcome.CRASHED and unexplained(reply):
+                result.facts["doubt"] = result.sentence
+            return result
+        judged = how.judged(self.problem, case, placed, reply, data, self.request.device)
+        if judged[0] in (Outcome.PASSED, Outcome.WASTEFUL) and "volume" in reply:
+            evidence = own_work.judge(self.problem, case, reply)
+            judged = own_work.held(evidence) if evidence else judged
+        result = self.result(case, *judged, printed=printed)
+        result.facts["kernels"] = reply.get("kernels", ())
+        return result
+
+    def outputs(self, reply):
+        """The bytes that came back, where there are any."""
+        if reply["status"] != "returned" or "outputs" not in reply:
+            return None
+        return reply["kept"] if "kept" in reply else self.submission.take_outputs(reply)
+
+    def lose_processes(self):
+        """End the submission's processes; what it left to remove is its own time."""
+        started = time.monotonic()
+        self.submission.close()
+        self.spent += time.monotonic() - started
+
+    def child_failed(self, case, failure):
+        timed_out = failure.how == "timed out"
+        line = failure.line or (self.submission.where() if timed_out else None)
+        printed = failure.printed or self.submission.take_printed()
+        self.lose_processes()
+        if timed_out:
+            self.timeouts += 1
+            at = f" It was at {self.problem.module}:{line}." if line else ""
+            hint = " Does every loop end, and does it step by a whole tile?"
+            return self.result(case, Outcome.TIMED_OUT, f"Stopped: {failure}.{at}{hint}", printed=printed)
+        hint = " Does a pointer leave its tensor?" if "SIGSEGV" in str(failure) else ""
+        sentence = f"Your code did not return: {failure}.{hint}"
+        return self.result(case, Outcome.CRASHED, sentence, {"doubt": sentence}, printed)
+
+    def begin_beside(self, given):
+        """On a GPU: what needs no turn of its own, beside the cases."""
+        if self.request.device != "cuda" or given:
+            return
+        pool = ThreadPoolExecutor(2)
+        if self.request.judges_work(self.problem):
+            case = next(case for case in self.problem.cases if case.name == work.LONG_ROW)
+            self.beside["waste"] = pool.submit(self.interpreted, case)
+        if self.is_timed():
+            self.beside["host"] = pool.submit(speed.host_time, self.problem, self.path)
+        pool.shutdown(wait=False)
+
+    def work(self, results):
+        """What the kernels load and multiply, judged over the cases that are right."""
+        case = next((case for case in self.problem.cases if case.name == work.LONG_ROW), self.problem.cases[0])
+        right = next((r for r in results if r.case == work.LONG_ROW and r.outcome is Outcome.PASSED), None)
+        if self.request.device == "cuda" and right:
+            right.facts["waste"] = self.beside["waste"].result()
+        try:
+            outcome, sentence, facts = work.of_problem(results)
+        except Exception as error:
+            outcome, sentence, facts = *grader_fault(error), {}
+        self.keep(self.result(replace(case, name=work.CASE), outcome, sentence, facts, aspect=Aspect.WORK))
+
+    def interpreted(self, case):
+        """What a GPU's program wastes, told by the interpreter: (sentence, facts) or None."""
+        seconds, how = assignment.SECONDS_PER_CASE["cuda"], requests.how(case)
+        submission = Submission(self.path, self.problem, "cpu", seconds, machine.gpu_as_data())
+        try:
+            reply = how.reply(submission, case, how.placed(case, self.request.seed))
+        except (ChildFailed, WorkerBroken) as failure:
+            return f"What the kernels load could not be counted: {failure}.", {"unfollowed": True}
+        finally:
+            submission.close()
+        if reply["status"] != "returned":
+            sentence = verdict.of_unfinished(reply, self.problem, self.path)[1]
+            return f"What the kernels load could not be counted: {sentence}", {"unfollowed": True}
+        return work.wasted(case, reply)
+
+    def compile(self, given):
+        """Compile the submission's kernels for the GPUs asked for; an unfinished problem is spared."""
+        case = replace(self.problem.compiled_case, name=compiling.CASE, **compiling.SHAPE)
+        outcomes, passed = self.outcomes, Outcome.PASSED in self.outcomes
+        started, printed = time.perf_counter(), ""
+        if given:
+            outcome, sentence, facts = *given, {"compile": []}
+        elif outcomes and not passed:
+            outcome, sentence, facts = Outcome.NOT_RUN, "not compiled: no case has passed", {"compile": []}
+        else:
+            try:
+                targets, every = self.request.targets, self.request.all_targets
+                judged = compiling.judge(self.problem, self.path, targets, passed, every)
+                outcome, sentence, facts, printed = judged
+            except WorkerBroken as broken:
+                outcome, sentence, facts = Outcome.NOT_RUN, f"not compiled: {broken}", {"compile": []}
+            except Exception as error:  # it can cost points alone, so that nothing is gained by it
+                outcome, sentence, facts = Outcome.NOT_RUN, f"not compiled: {faults.in_words(error)}", {"compile": []}
+        result = self.result(case, outcome, sentence, facts, printed, Aspect.COMPILE)
+        result.seconds = time.perf_counter() - started
+        self.keep(result)
+
+    def speed(self):
+        """Time the submission against the naive attention and the reference, where that is possible and earned."""
+        case, outcomes = self.problem.speed_case, self.outcomes
+        if self.request.device != "cuda":
+            return self.keep(self.result(case, Outcome.NOT_RUN, "not run: needs a GPU", aspect=Aspect.SPEED))
+        if all(outcome in (Outcome.PASSED, Outcome.GRADER_FAULT) for outcome in outcomes):
+            if Outcome.GRADER_FAULT in outcomes:  # not timed because of us: what it earns is open, too
+                sentence = "The grader failed on a case before, not your code: the speed is open."
+                return self.keep(self.result(case, Outcome.GRADER_FAULT, sentence, aspect=Aspect.SPEED))
+        else:
+            sentence = "not run: only a kernel that passes every case is timed"
+            return self.keep(self.result(case, Outcome.NOT_RUN, sentence, {"earned": False}, aspect=Aspect.SPEED))
+        started = time.perf_counter()
+        try:
+            host_ms = self.beside["host"].result()
+            outcome, sentence, facts = speed.judge(self.problem, self.path, self.request.seed, host_ms)
+        except ChildFailed as failure:
+            outcome, sentence, facts = Outcome.CRASHED, f"While it was timed, your code did not return: {failure}.", {}
+        except Exception as error:
+            outcome, sentence, facts = *grader_fault(error), {}
+        result = self.result(case, outcome, sentence, facts, aspect=Aspect.SPEED)
+        result.seconds = time.perf_counter() - started
+        return self.keep(result)
+
+
+def grader_fault(error):
+    """(outcome, sentence) for a failure that is not the student's."""
+    return Outcome.GRADER_FAULT, f"The grader failed, not your code: these points are open. {faults.in_words(error)}"
+
+
+def unexplained(reply):
+    """True for a crash that names no line of the submission, or that arose in a file of ours."""
+    return bool(reply.get("ours")) or not (reply.get("line") or reply.get("bad_module"))
+
+
+def triton_is_here():
+    return importlib.util.find_spec("triton") is not None

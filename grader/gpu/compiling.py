@@ -1,0 +1,232 @@
+"""Will it compile? A submission's kernels compiled for GPUs that are not here, and what is said of it.
+
+runner/compiler.py does the work, in a child of its own for each GPU, within SECONDS and MEMORY.
+"""
+
+import math
+import re
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from grader.course.assignment import PROBLEMS
+from grader.gpu.compile_errors import first_line, in_plain_words
+from grader.gpu.gpus import GPUS
+from grader.kinds import requests
+from grader.kinds.attention import verdict
+from grader.processes.nursery import NurseryFailed, nursery
+from grader.processes.sandbox import ChildFailed
+from grader.processes.submission import Submission
+from grader.processes.text import line_of
+from grader.result import Outcome
+
+SECONDS = 45.0  # for all GPUs of one problem; a kernel takes one or two
+CANARY_SECONDS = 20.0
+MEMORY = 4 << 30  # bytes, for the child and for ptxas each
+SHAPE = {"B": 2, "N": 2048}  # the rest is the problem's speed case: sizes that no argument's value of 1 specialises
+NOTABLE_SPILL = 64  # bytes of a thread; a few cost nothing
+CASE = "compiles"  # its name among the cases
+
+CANARY = Path(__file__).parents[1] / "runner" / "compile_canary.py"
+SMALLER = ": smaller tiles or fewer num_stages need less"
+BLANK = dict.fromkeys((
+    "registers", "spill_bytes", "shared_bytes", "shared_limit", "matrix_instructions", "num_warps", "num_stages",
+    "seconds",
+))  # fmt: skip
+
+
+@dataclass
+class Attempt:
+    """What came of one GPU. error: why the kernel is not for it; unknown: why nothing can be said; or neither."""
+
+    target: str
+    kernels: list = field(default_factory=list)
+    outcome: Outcome = Outcome.PASSED
+    error: str = ""
+    unknown: str = ""
+    printed: str = ""
+
+    @property
+    def compiled(self):
+        return not (self.error or self.unknown)
+
+
+def judge(problem, path, targets, ran=True, all_targets=True):
+    """(outcome, sentence, facts, printed) on the kernels of the module at `path`.
+
+    ran: whether they are known to run in the interpreter. all_targets: False to stop at the first that they compile
+    for, which settles the outcome; the others would only add facts and advice. Not passed is what compiles for none of
+    the targets: crashed where it cannot, timed out where our limits ended it; where that is our fault, or cannot be
+    known, it is not run.
+    """
+    try:
+        nursery("compile")  # its start is not the submission's time
+    except NurseryFailed as failure:
+        return Outcome.NOT_RUN, f"not compiled: {failure}", {"compile": []}, ""
+    deadline = time.monotonic() + SECONDS
+    attempts = []
+    for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
+        seconds = (deadline - time.monotonic()) / left
+        attempts.append(attempt(problem, path, GPUS[target], seconds))
+        if attempts[-1].compiled and not all_targets:
+            break
+    facts = {"compile": [entry for tried in attempts for entry in tried.kernels]}
+    printed = next((tried.printed for tried in attempts if tried.printed), "")
+    if any(tried.compiled for tried in attempts):
+        return Outcome.PASSED, advice(attempts), facts, printed
+    failed = [tried for tried in attempts if tried.error]
+    if not failed:
+        return Outcome.NOT_RUN, f"not compiled: {attempts[0].unknown}", facts, printed
+    canary = attempt(PROBLEMS["p3"], CANARY, GPUS[failed[0].target], CANARY_SECONDS)
+    if not canary.compiled:
+        why = f"not compiled: here, Triton compiles no kernel for {canary.target}: {canary.error or canary.unknown}"
+        return Outcome.NOT_RUN, why, {"compile": []}, ""
+    if failed[0].outcome is Outcome.UNFINISHED:
+        return Outcome.UNFINISHED, failed[0].error, facts, printed
+    late = any(tried.outcome is Outcome.TIMED_OUT for tried in failed)
+    return Outcome.TIMED_OUT if late else Outcome.CRASHED, of_failures(failed, ran), facts, printed
+
+
+def attempt(problem, path, gpu, seconds):
+    """Compile for one GPU, in a child of its own: the Attempt."""
+    if seconds <= 0:
+        return Attempt(gpu.target, unknown="no time was left")
+    case, plain = replace(problem.compiled_case, **SHAPE), asdict(gpu)
+    submission = Submission(path, problem, "compile", seconds, plain)
+    lists, more = requests.how(case).beside(case)
+    request = {
+        "gpu": plain, "inputs": shapes_of(case), "arguments": case.arguments, "memory_bytes": MEMORY,
+    } | more  # fmt: skip
+    try:
+        reply = submission.run(request, {}, lists, op="compile")
+        printed = submission.take_printed()
+    except ChildFailed as failure:
+        return of_lost_child(gpu, failure, seconds, at_work(submission))
+    finally:
+        submission.close()
+    if reply["status"] == "raised":
+        at = f" at {problem.module}:{reply['line']}" if reply["line"] else ""
+        return Attempt(gpu.target, unknown=f"{reply['exception']}{at}: {first_line(reply['text'])}")
+    if reply["status"] != "returned":
+        return Attempt(gpu.target, unknown=verdict.of_program(reply, problem, path)[1])
+    return of_reply(problem, path, gpu, reply, printed)
+
+
+def shapes_of(case):
+    """q, k and v of a case as described inputs, dense."""
+    found = []
+    for name, heads, tokens in zip("qkv", (case.Hq, *[case.kv_heads] * 2), (case.N, *[case.num_keys] * 2), strict=True):
+        shape = [case.B, heads, tokens, case.D]
+        strides = [heads * tokens * case.D, tokens * case.D, case.D, 1]
+        found.append({
+            "name": name, "dtype": case.dtype, "elements": math.prod(shape), "shape": shape, "strides": strides,
+            "offset": 0,
+        })  # fmt: skip
+    return found
+
+
+def of_lost_child(gpu, failure, seconds, program):
+    """The Attempt where the child gave no reply: the compiler did not finish, or it ended the process."""
+    if failure.how == "timed out":
+        error = f"{program or 'the compiler'} did not finish within {seconds:.2g} s: smaller tiles and fewer unrolled "
+        return lost(gpu, error + "loops need less", Outcome.TIMED_OUT)
+    if any(name in str(failure) for name in ("SIGABRT", "SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE")):
+        return lost(gpu, f"the compiler crashed: {failure}", Outcome.CRASHED)
+    return Attempt(gpu.target, unknown=str(failure))
+
+
+def at_work(submission):
+    """A name for ptxas where one runs for it, else an empty string."""
+    names = submission.runner.programs() if submission.runner else []
+    return "ptxas, NVIDIA's assembler," if any("ptxas" in name for name in names) else ""
+
+
+def lost(gpu, error, outcome):
+    entry = {"target": gpu.target, "kernel": None, "error": error} | BLANK
+    return Attempt(gpu.target, [entry], outcome, error)
+
+
+def of_reply(problem, path, gpu, reply, printed):
+    """The Attempt that the child's reply describes."""
+    kernels = [{"target": gpu.target} | facts for facts in reply["kernels"]]
+    error = reply["error"]
+    if not error:
+        unknown = "" if kernels else "no kernel was launched"
+        return Attempt(gpu.target, kernels, unknown=unknown, printed=printed)
+    if error["kind"] == "wrapper":
+        at = f" at {problem.module}:{error['line']}" if error["line"] else ""
+        return Attempt(
+            gpu.target, kernels, unknown=f"{error['exception']}{at}: {first_line(error['text'])}", printed=printed
+        )
+    todo = re.search(r"TODO \d+: [^\"'\n]+", f"{error['text']}\n{line_of(path, error['line'])}")
+    if todo:
+        return Attempt(gpu.target, kernels, Outcome.UNFINISHED, todo.group(0).strip(), printed=printed)
+    if "error code -9" in error["text"]:  # the machine ended ptxas, for want of memory
+        return Attempt(gpu.target, kernels, unknown="this machine ended ptxas; it may want memory")
+    words = say(problem, path, gpu, error, printed)
+    if error["kind"] == "resources" and kernels:
+        kernels[-1]["error"] = words
+    else:
+        kernels.append({"target": gpu.target, "kernel": error["kernel"], "error": words} | BLANK)
+    kept = "" if error["kind"] == "compiler" else printed  # the compiler's own dump is nothing to read
+    return Attempt(gpu.target, kernels, Outcome.CRASHED, words, printed=kept)
+
+
+# Sentences -----------------------------------------------------------------------------------------------------------
+
+
+def of_failures(failed, ran):
+    """The sentence on kernels that compile for no GPU that was asked for."""
+    fits = not all(tried.error.endswith(SMALLER) for tried in failed)
+    start = "runs in the interpreter, does not" if ran else "does not"
+    start = f"{start} {'compile for' if fits else 'fit'} a GPU"
+    reasons = {}
+    for tried in failed:
+        reasons.setdefault(tried.error, []).append(tried.target)
+    if len(reasons) == 1:
+        return f"{start}: {failed[0].error}"
+    if not fits:
+        return f"{start}: {'; '.join(error.removesuffix(SMALLER) for error in reasons)}{SMALLER}"
+    return f"{start}: {'; '.join(f'for {targets[0]}: {error}' for error, targets in reasons.items())}"
+
+
+def advice(attempts):
+    """What is worth saying of kernels that compile for some GPU, or nothing."""
+    failed = [tried for tried in attempts if tried.error]
+    notes = [tried.error for tried in failed if tried.error.endswith(SMALLER)]
+    notes += [f"does not compile for {tried.target}: {tried.error}" for tried in failed if tried.error not in notes]
+    notes += [f"not compiled for {tried.target}: {tried.unknown}" for tried in attempts if tried.unknown]
+    good = [entry for tried in attempts if tried.compiled for entry in tried.kernels]
+    for entry in good:
+        if (entry["spill_bytes"] or 0) >= NOTABLE_SPILL:
+            notes.append(
+                f"{entry['kernel']} spills {entry['spill_bytes']} bytes of each thread's registers on "
+                f"{entry['target']}: smaller tiles or more num_warps keep them"
+            )
+    used = {}
+    for entry in good:
+        used.setdefault(entry["target"], set()).add(entry["matrix_instructions"])
+    if without := [target for target, kinds in used.items() if kinds == {"none"}]:
+        notes.append(f"uses no matrix instructions on {', '.join(without)}: does every product go through tl.dot?")
+    return "; ".join(notes)
+
+
+def say(problem, path, gpu, error, printed):
+    """One sentence about an error, with the student's own line."""
+    if error["kind"] == "resources":
+        return (
+            f"{error['kernel']} needs {error['needed']} bytes of {error['what']}; an {gpu.target} has "
+            f"{error['limit']}{SMALLER}"
+        )
+    text, line = error["text"], error["line"]
+    if error["kind"] == "compiler":  # MLIR prints its own words, with the place
+        said = re.search(rf"{re.escape(problem.module)}:(\d+):\d+\)?: error: (.*)", printed)
+        failed = re.search(r"Assertion `(.*)' failed", printed)
+        if said and not line:
+            line, text = int(said[1]), said[2]
+        elif failed:
+            text = f"an assertion of Triton's compiler failed: {failed[1]}"
+    at = ""
+    if line:
+        at = f" ({problem.module}:{line}: `{line_of(path, line)}`)"
+    return f"{in_plain_words(text)}{at}"

@@ -1,0 +1,251 @@
+"""The numbers behind the picture of one case, small plain data: where the output is off, what the kernel visited.
+
+Made where the verdict has the tensors; the faces in render/ draw it and decide nothing.
+"""
+
+import functools
+import itertools
+from collections import Counter
+
+import torch
+
+from grader.course import tile_map
+from grader.course.masks import whole_mask
+from grader.course.patterns import LETTERS
+from grader.kinds.attention import work
+from grader.reference.compare import UNWRITTEN_BITS, off_by
+
+MOST_CELLS = 64  # of an error map, along each side
+LEVELS = (1, 3, 10, 30, 100, 300, 1000)  # error / allowed: above the first an element is wrong
+MARKS = "01234567inu"  # a level, infinite, NaN, never written: of several elements in a cell the last of these is shown
+TILE = 16  # rows of a tile in the map of heads, where the kernel's own tiles are not known
+MOST_EDGES = 12  # of a row of the mask
+
+
+def of(case, trace, compared=(), complete=True):
+    """What can be drawn of one case: {"size", "mask", "errors", "heads", "visits", "need", "totals"}, what is known.
+
+    trace: what trace.py reported, or None. compared: (name, got, expected, allowed) of the output that is wrong, if
+    one is; got (B, H, N, D) or (B, H, N) in its own dtype, the others in float64. complete: False where tiles may be
+    missing though nothing was compared. A failure in here is ours and costs only the picture: {"fault": its text}.
+    """
+    try:
+        records = [r for r in (trace or {}).get("visits") or () if r.get("q") and r.get("tiles")]
+        picture, place = {"size": [case.N, case.num_keys]}, None
+        if compared:
+            picture |= error_maps(*compared, tile_rows(records))
+            place = picture["errors"]["place"]
+        if any("batch" in r for r in records):
+            picture["visits"] = visits(case, records, place, complete=complete and not compared)
+            picture["need"] = need(case, records, trace.get("key_rows") or ())
+            place = picture["visits"]["place"]
+        visibility = case.seen_at(*(place or (0, 0)))
+        picture["mask"] = mask_outlines(case, visibility)
+        if case.tile_letters:
+            picture["letters"] = letters(case, visibility)
+        if (trace or {}).get("totals"):
+            picture["totals"] = trace["totals"]
+        return picture
+    except Exception as error:  # the verdict stands without its picture
+        return {"fault": f"{type(error).__name__}: {error}"}
+
+
+# Errors --------------------------------------------------------------------------------------------------------------
+
+
+def error_maps(name, got, expected, allowed, tile):
+    """{"errors": cells over (row, column) of the worst batch and head, "heads": cells over (batch and head, tile)}.
+
+    Cells are strings of MARKS, a string for each row of the map; `step`: rows and columns, or rows, of a cell.
+    """
+    mark = marks(got, expected, allowed)
+    mark = mark[..., None] if mark.dim() == 3 else mark
+    batches, heads, rows, columns = mark.shape
+    badness = mark.flatten(2).double().sum(-1).flatten()
+    place = divmod(int(badness.argmax()), heads)
+    shown = badness.argsort(descending=True, stable=True)[:MOST_CELLS].sort().values
+    steps = step_for(rows), step_for(columns)
+    tile = max(tile, step_for(rows))
+    by_tile = pool(mark.amax(-1).flatten(0, 1)[shown][None], (1, tile))[0]
+    return {
+        "errors": {
+            "output": name, "place": list(place), "size": [rows, columns], "step": list(steps),
+            "cells": as_text(pool(mark[place][None], steps)[0]), "of": batches * heads,
+        },
+        "heads": {
+            "output": name, "places": [list(divmod(i, heads)) for i in shown.tolist()], "size": [rows],
+            "step": [tile], "cells": as_text(by_tile), "of": batches * heads,
+        },
+    }  # fmt: skip
+
+
+def marks(got, expected, allowed):
+    """For each element its place in MARKS."""
+    unwritten = got.view({2: torch.int16, 4: torch.int32}[got.element_size()]) == UNWRITTEN_BITS[got.element_size()]
+    error = off_by(got, expected)
+    ratio = torch.where(error <= allowed, 0.0, error / allowed)
+    mark = (ratio[..., None] > torch.tensor(LEVELS)).sum(-1)
+    for found, symbol in ((got.isinf(), "i"), (got.isnan(), "n"), (unwritten, "u")):
+        mark[found] = MARKS.index(symbol)
+    return mark
+
+
+def pool(mark, steps):
+    """The largest mark of each cell; (1, rows, columns) -> (1, cells, cells)."""
+    padding = (0, -mark.shape[2] % steps[1], 0, -mark.shape[1] % steps[0])
+    return torch.nn.functional.max_pool2d(torch.nn.functional.pad(mark.double(), padding), steps, steps).long()
+
+
+def as_text(mark):
+    return ["".join(MARKS[i] for i in row) for row in mark.tolist()]
+
+
+def step_for(size):
+    """Elements of a cell: the least power of two with at most MOST_CELLS cells."""
+    step = 1
+    while size > step * MOST_CELLS:
+        step *= 2
+    return step
+
+
+def tile_rows(records):
+    """Rows of the kernel's tiles of queries as it has them most often, or TILE where they are not known."""
+    counted = Counter(record["q"][1] - record["q"][0] + 1 for record in records)
+    return max(counted, key=lambda size: (counted[size], size), default=TILE)
+
+
+# Visits --------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache  # a lane's forks have them, as they have the answers
+def mask_outlines(case, visibility=None):
+    """Lines [[key, row], ...] around the pairs that the mask shows; a staircase becomes a slanted line."""
+    mask = whole_mask(visibility or case.visibility, case.N, case.num_keys)
+    if (mask[:, 1:] != mask[:, :-1]).sum(1).max() > MOST_EDGES:  # no outline, but dust
+        mask = solid(mask, case.block if case.tile_letters else (TILE, TILE))
+    parts, before = [], -1
+    for row, stretches in enumerate(stretches_of(mask)):
+        if len(stretches) != before:
+            parts += [(row, []) for _ in stretches]
+            before = len(stretches)
+        for (_, edges), stretch in zip(parts[len(parts) - before :], stretches, strict=True):
+            edges.append(stretch)
+    return [line for start, edges in parts for line in outline(start, edges, len(mask))]
+
+
+def solid(mask, cell):
+    """The mask with each cell of (rows, keys) pairs filled where one of them is visible."""
+    rows, keys = mask.shape
+    cells = torch.nn.functional.max_pool2d(mask[None].float(), cell, ceil_mode=True)[0].bool()
+    return cells.repeat_interleave(cell[0], 0).repeat_interleave(cell[1], 1)[:rows, :keys]
+
+
+def letters(case, visibility):
+    """The kind of each tile of the lab's own grid: {"block": [rows, keys], "rows": a string of letters for each}."""
+    kinds = tile_map.cut(visibility, case.N, case.num_keys, *case.block).kinds
+    return {"block": list(case.block), "rows": ["".join(LETTERS[kind] for kind in row) for row in kinds.tolist()]}
+
+
+def stretches_of(mask):
+    """For each row the [first, after the last] of its stretches of True."""
+    edges = torch.nn.functional.pad(mask.to(torch.int8), (1, 1)).diff()
+    found = [[] for _ in mask]
+    pairs = zip((edges == 1).nonzero().tolist(), (edges == -1).nonzero()[:, 1].tolist(), strict=True)
+    for (row, first), after in pairs:
+        found[row].append([first, after])
+    return found
+
+
+def outline(start, edges, rows):
+    """The lines around one part of the mask: right and left, and across where the first or the last row is."""
+    end = start + len(edges)
+    heights = [float(start), *(start + i + 0.5 for i in range(len(edges))), float(end)]
+    edges = [edges[0], *edges, edges[-1]]
+    sides = [[[float(edge[i]), y] for edge, y in zip(edges, heights, strict=True)] for i in (1, 0)]
+    across = [[side[i] for side in sides] for i, there in ((0, start == 0), (-1, end == rows)) if there]
+    return [*map(straightened, sides), *across]
+
+
+def straightened(points):
+    kept = points[:1]
+    for point, after in itertools.pairwise(points[1:]):
+        (x0, y0), (x1, y1), (x2, y2) = kept[-1], point, after
+        if (x1 - x0) * (y2 - y1) != (x2 - x1) * (y1 - y0):
+            kept.append(point)
+    return kept + points[-1:]
+
+
+def visits(case, records, place, complete):
+    """What the kernel visited for one batch and head, by tile of queries.
+
+    place: (batch, head), or None for the one with most that is not needed. complete: every row was right, so that
+    nothing needed can be missing even where a visit could not be told. Tiles: [first key, last key, times, needed].
+    """
+    by_place = {}
+    for record in records:
+        by_place.setdefault((record["batch"], record["head"]), []).append(record)
+    if place is None or tuple(place) not in by_place:
+        place = max(by_place, key=lambda p: needless(case, by_place[p]))
+    seen, bands = work.Seen(case, case.seen_at(*place)), {}
+    for record in by_place[tuple(place)]:
+        tiles = bands.setdefault(tuple(record["q"]), Counter())
+        for tile, times in distinct(record).items():
+            tiles[tile] += times
+    if not complete:
+        rows = torch.ones(case.N, dtype=torch.bool)
+        for first, last in bands:
+            rows[first : last + 1] = False
+        untouched = [piece for stretch in stretches_of(rows[None])[0] for piece in pieces(*stretch, tile_rows(records))]
+        bands |= {tuple(piece): Counter() for piece in untouched}
+    span, shown = max(work.spans_of(records).values()), []
+    for q, tiles in sorted(bands.items()):
+        covered = torch.zeros(case.num_keys, dtype=torch.bool)
+        for first, last in tiles:
+            covered[first : last + 1] = True
+        unmet = stretches_of((seen.keys(q) & ~covered)[None])[0] if not complete else []
+        missing = [piece for first, after in unmet for piece in pieces(first, after, span)]
+        listed = [[*tile, times, seen.any(q, tile)] for tile, times in tiles.items()]
+        shown.append({"q": list(q), "tiles": listed, "missing": missing})
+    kernels = list(dict.fromkeys(r["kernel"] for r in by_place[tuple(place)]))
+    return {"kernels": kernels, "place": list(place), "of": len(by_place), "bands": shown}
+
+
+def pieces(first, after, span):
+    """first ... after - 1, cut at multiples of span: [[first, last], ...]"""
+    cuts = [first, *range((first // span + 1) * span, after, span), after]
+    return [[a, b - 1] for a, b in itertools.pairwise(cuts)]
+
+
+def distinct(record):
+    """{(first key, last key): times}; a tile of several key heads counts once for them all."""
+    heads = max(1, record.get("key_heads") or 1)
+    return {tile: -(-times // heads) for tile, times in Counter(map(tuple, record["tiles"])).items()}
+
+
+def needless(case, records):
+    """Keys visited that are not needed, or visited again."""
+    seen_by, total = work.seen_of(case), 0
+    for record in records:
+        seen = seen_by(record["batch"], record["head"])
+        for (first, last), times in distinct(record).items():
+            total += (last - first + 1) * (times - seen.any(record["q"], (first, last)))
+    return total
+
+
+def need(case, records, key_rows):
+    """What the records visited and loaded of K and V, in tiles and in bytes, against what the mask needs.
+
+    key_rows: rows of K and of V that each program loaded.
+    """
+    needed, spans = work.need(case, records), work.spans_of(records)
+    row = case.D * getattr(torch, case.dtype).itemsize
+    visited = sum(last - first + 1 for record in records for first, last in record["tiles"])
+    loaded = sum(entry["k"] + entry["v"] for entry in key_rows) or 2 * visited
+    seen = work.seen_of(case)
+    pairs = sum(int(seen(batch, head).mask.sum()) for batch in range(case.B) for head in range(case.Hq))
+    return {
+        "visited_tiles": round(sum(work.tiles_met(case, record, spans[record["kernel"]]) for record in records)),
+        "needed_tiles": needed["tiles"],
+        "loaded_bytes": round(loaded * row), "needed_bytes": 2 * needed["keys"] * row,
+        "pairs": pairs, "pair_flops": 4 * pairs * case.D,
+    }  # fmt: skip
