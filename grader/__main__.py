@@ -1,7 +1,6 @@
 """The command behind `make grade`: python -m grader. Exit status 0 all passed, 1 not all, 2 a fault of ours or of the
 arguments."""
 
-import argparse
 import difflib
 import os
 import sys
@@ -9,18 +8,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from grader.commands.arguments import BadArguments, Parser, choose_device, choose_problems, choose_targets
 from grader.processes import scratch
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-class BadArguments(Exception):
-    """An argument that cannot be used; the text is one sentence for the person who typed it."""
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise BadArguments(f"{message}; `python -m grader --help` lists the options")
 
 
 def parse(argv):
@@ -38,49 +29,6 @@ def parse(argv):
     parser.add_argument("--show", action="store_true", help="draw one case of one problem instead of grading")
     parser.add_argument("--profile", action="store_true", help="look inside one kernel with Nsight Compute instead")
     return parser.parse_args(argv)
-
-
-def choose_problems(text, problems, labs):
-    """`3,5-7,x1` -> the Problems p3, p5, p6, p7 and x1; raises BadArguments."""
-    known = f"the problems are {', '.join(p.number for p in problems.values())}, the labs {' and '.join(labs)}"
-    chosen = []
-    for part in text.lower().replace(",", " ").split() or [text]:
-        if part in labs:
-            chosen.append(labs[part])
-            continue
-        low, dash, high = part.replace("p", "").partition("-")
-        if not low.isdigit() or (dash and not high.isdigit()):
-            raise BadArguments(f"{part!r} is no problem or range of problems; {known}, as in P=3, P=3,5-7 or P=x1")
-        if dash and int(high) < int(low):
-            raise BadArguments(f"{part!r} runs backwards; write P={high}-{low}")
-        for number in range(int(low), int(high or low) + 1):
-            if f"p{number}" not in problems:
-                raise BadArguments(f"there is no problem {number}; {known}")
-            chosen.append(problems[f"p{number}"])
-    return tuple(dict.fromkeys(chosen))
-
-
-def choose_device(asked):
-    import torch
-
-    if asked == "cuda" and not torch.cuda.is_available():
-        raise BadArguments("DEVICE=cuda, but PyTorch sees no GPU here; leave DEVICE out to run in the interpreter")
-    return asked or ("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def choose_targets(options, device):
-    """The names of the GPUs to compile for: a GPU that is here compiles by itself, unless others are asked for."""
-    from grader.gpu.gpus import DEFAULT, GPUS
-
-    if options.no_compile:
-        return ()
-    if options.targets is None:
-        return () if device == "cuda" else DEFAULT
-    names = tuple(dict.fromkeys(options.targets.replace(",", " ").split()))
-    for name in names or (options.targets,):
-        if name not in GPUS:
-            raise BadArguments(f"there is no GPU {name!r} to compile for; the GPUs are {', '.join(GPUS)}")
-    return names
 
 
 def build_request(options):

@@ -12,10 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-from grader.__main__ import BadArguments, choose_problems
 from grader.classroom import intake, journal, plan, progress, roster
 from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
+from grader.commands.arguments import BadArguments, choose_problems
 from grader.processes import scratch
 
 KEPT = "what is graded is kept, and the same command goes on from there"
@@ -134,7 +134,7 @@ def check(options):
 
 def choose(options):
     """(problems, device, targets) as the options say; raises BadArguments."""
-    from grader.__main__ import choose_device, choose_targets
+    from grader.commands.arguments import choose_device, choose_targets
     from grader.course.assignment import PROBLEMS
     from grader.course.labs import LABS
 

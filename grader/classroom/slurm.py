@@ -17,10 +17,10 @@ from pathlib import Path
 
 import submitit
 
-from grader.__main__ import BadArguments
 from grader.classroom import batches, cluster, node, plan
 from grader.classroom.lane import ROOT
 from grader.classroom.local import read_records
+from grader.commands.arguments import BadArguments
 
 CHUNK = 500  # submissions of one array job; Slurm's own limit is 1001 where nobody changed it
 AT_A_TIME = 16

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from grader import score
-from grader.__main__ import BadArguments, choose_problems
+from grader.commands.arguments import BadArguments, choose_problems
 from grader.course import patterns, skeletons, tile_lists, tile_map
 from grader.course.assignment import PROBLEMS
 from grader.course.labs import BY_BOTH, EVERY, KERNEL, LABS, LISTS, BuilderCase, OrderCase, SparseCase

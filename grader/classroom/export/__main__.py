@@ -6,10 +6,10 @@ Exit status 0, or 2 where something cannot be read or filled in.
 import sys
 from pathlib import Path
 
-from grader.__main__ import BadArguments, Parser
 from grader.classroom import journal
 from grader.classroom.export import canvas, decisions, everything, moodle
 from grader.classroom.export.sheet import BadSheet
+from grader.commands.arguments import BadArguments, Parser
 
 
 def parse(argv):

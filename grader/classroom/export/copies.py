@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from grader.classroom.export.everything import texts
+from grader.classroom.export.handed_in import texts
 from grader.classroom.export.pages import TEMPLATES
 from grader.render import html
 from grader.render.drawing import KINDS

@@ -3,11 +3,9 @@
 from pathlib import Path
 
 from grader.classroom import journal
-from grader.classroom.export import decisions, gradebook, gradescope, junit, similar
+from grader.classroom.export import decisions, gradebook, gradescope, handed_in, junit, similar
 from grader.classroom.export.sheet import BadSheet
 from grader.classroom.record import Class
-from grader.course import skeletons
-from grader.course.labs import EVERY
 
 AGAIN = "the grades stand; python -m grader.classroom.export writes it again"
 
@@ -49,7 +47,7 @@ def write(out, graded: Class | None = None):
 
 def write_copies(graded, out, found):
     """Look for copies and write their pages; `found` gets what was found, for the class's page."""
-    found.append(similar.look(texts(graded, out), given(graded)))
+    found.append(similar.look(handed_in.texts(graded, out), handed_in.given(graded)))
     if found[0].skipped:
         return f"suspected copies: {found[0].skipped}"
     from grader.classroom.export import copies
@@ -61,23 +59,3 @@ def write_page(graded, out, found):
     from grader.classroom.export import pages
 
     return pages.write(graded, out, found[0] if found else None)
-
-
-def texts(graded, out):
-    """{module: {submission id: its text}} of all that was handed in for points; what cannot be read has none."""
-    found = {EVERY[id].module: {} for id in graded.problems if EVERY[id].points}
-    for row in graded.submissions:
-        for module in found if row.handed_in and row.folder else ():
-            path = out / row.folder / module
-            if path.is_file():
-                found[module][row.id] = path.read_text(encoding="utf-8", errors="replace")
-    return found
-
-
-def given(graded):
-    """{module: [the skeleton's text, the solution's]}; problems/ may have been edited, so the skeleton is made anew."""
-    found = {}
-    for module in (EVERY[id].module for id in graded.problems):
-        solution = (skeletons.SOLUTIONS / module).read_text(encoding="utf-8")
-        found[module] = [skeletons.skeleton(solution, module), solution]
-    return found

@@ -1,6 +1,6 @@
 """What Gradescope's run_autograder calls: grades the one submission of an autograder's folder, as a class of one.
 
-    python -m grader.classroom.export.one_submission /autograder [PROBLEMS]
+    python -m grader.classroom.one_submission /autograder [PROBLEMS]
 
 It reads submission/ and writes results/results.json there; a fault of ours is a document without a score.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from grader.classroom import __main__ as command
 from grader.classroom.export.gradescope import SORRY
 
-SEED = Path(__file__).resolve().parents[3] / "seed.txt"  # the bundle's own
+SEED = Path(__file__).resolve().parents[2] / "seed.txt"  # the bundle's own
 LARGEST = 5 << 20  # bytes of a file that is taken along: a module is a thousandth of that
 
 
