@@ -69,7 +69,7 @@ class Lane:
             return None
 
     def end(self):
-        """Let go of the leash, so that the process takes its children with it; what is left of its group is killed."""
+        """Close its input, so that the process takes its children with it; what is left of its group is killed."""
         process = self.process
         with contextlib.suppress(OSError, ValueError):
             process.stdin.close()

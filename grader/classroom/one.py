@@ -53,18 +53,18 @@ def get_ready(job_file):
 
 def share(devices):
     """Runners for all submissions of a lane; where they cannot start, each submission says so."""
-    from grader.processes import nursery
-    from grader.processes.house import NurseryFailed
+    from grader.processes import fork_server
+    from grader.processes.sandbox_process import ForkServerFailed
 
-    with contextlib.suppress(NurseryFailed, OSError):
-        nursery.share(devices)
+    with contextlib.suppress(ForkServerFailed, OSError):
+        fork_server.share(devices)
 
 
 def renew():
     """After a submission whose process was lost: its runner may be in the middle of something."""
-    from grader.processes import nursery
+    from grader.processes import fork_server
 
-    nursery.renew()
+    fork_server.renew()
 
 
 @functools.cache
@@ -85,10 +85,10 @@ def work_out(problems, seed):
 
 def with_cost(records):
     """The records with the core-seconds of this process and of all that it started, divided as their seconds are."""
-    from grader.processes import house, nursery
+    from grader.processes import fork_server, sandbox_process
 
-    nursery.close_all()
-    spent = time.process_time() + sum(house.SPENT)
+    fork_server.close_all()
+    spent = time.process_time() + sum(sandbox_process.SPENT)
     whole = sum(record.seconds for record in records) or 1.0
     return [replace(record, core_seconds=round(spent * record.seconds / whole, 3)) for record in records]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.commands import environment
-from grader.processes import confine, house
+from grader.processes import confine, sandbox_process
 
 DISK = 5 << 30  # bytes free, for scratch folders and a class's results
 NEEDED, WANTED = "needed", "wanted"  # without what is only wanted, grading works with less
@@ -105,7 +105,7 @@ def sandbox():
     todo = "each process is limited by its address space instead; on a GPU, nothing limits memory"
     yield Line("control groups", " and ".join(held) or "cannot be made", "memory" in held, todo)
     if os.geteuid() == 0:
-        readable = [sys.prefix, sys.base_prefix, house.INSIDE]
+        readable = [sys.prefix, sys.base_prefix, sandbox_process.INSIDE]
         other = confine.uid_for(readable, why is None) is not None
         todo = "Python lies where only root can read it: submissions run as root"
         yield Line("user", "children are not root" if other else "root", other, todo)

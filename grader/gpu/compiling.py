@@ -14,7 +14,7 @@ from grader.gpu.compile_errors import first_line, in_plain_words
 from grader.gpu.gpus import GPUS
 from grader.kinds import requests
 from grader.kinds.attention import verdict
-from grader.processes.nursery import NurseryFailed, nursery
+from grader.processes.fork_server import ForkServerFailed, fork_server
 from grader.processes.sandbox import ChildFailed
 from grader.processes.submission import Submission
 from grader.processes.text import line_of
@@ -60,8 +60,8 @@ def judge(problem, path, targets, ran=True, all_targets=True):
     known, it is not run.
     """
     try:
-        nursery("compile")  # its start is not the submission's time
-    except NurseryFailed as failure:
+        fork_server("compile")  # its start is not the submission's time
+    except ForkServerFailed as failure:
         return Outcome.NOT_RUN, f"not compiled: {failure}", {"compile": []}, ""
     deadline = time.monotonic() + SECONDS
     attempts = []

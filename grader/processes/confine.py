@@ -1,4 +1,4 @@
-"""What a submission can see and reach: the command of bubblewrap around the warm process, or why there is none.
+"""What a submission can see and reach: the command of bubblewrap around the sandbox process, or why there is none.
 
 Inside are the interpreter, the system's libraries, the files of its role and, for a recorder, the submission, all
 read-only, and one folder to write in; no network, no other process, no other file of the grader's.

@@ -1,6 +1,7 @@
 """A child process that loads one submitted module, or runs programs, and can hurt nobody: asked, heard and ended here.
 
-Where it runs, and what it may see and take, is the matter of house.py, nursery.py, confine.py and inside/limits.py.
+Where it runs, and what it may see and take, is the matter of sandbox_process.py, fork_server.py, confine.py and
+inside/limits.py.
 """
 
 import contextlib
@@ -13,9 +14,9 @@ import signal
 import time
 from pathlib import Path
 
-from grader.processes import house, watch
+from grader.processes import sandbox_process, watch
 from grader.processes.confine import outside_paths
-from grader.processes.nursery import NurseryFailed, nursery
+from grader.processes.fork_server import ForkServerFailed, fork_server
 from grader.processes.text import clean, cleaned
 
 READ_BYTES = 1 << 16
@@ -57,7 +58,7 @@ class Child:
 
     def __init__(self, device, load_seconds, submission=None, **setup):
         self.module, self.submission = Path(setup.get("module", "")), submission
-        self.nursery, self.house, self.pid, self.pending = None, None, None, bytearray()
+        self.fork_server, self.sandbox_process, self.pid, self.pending = None, None, None, bytearray()
         their_input, self.requests = os.pipe()
         printed, their_output = os.pipe()
         self.channel, their_channel = os.pipe()
@@ -65,7 +66,7 @@ class Child:
         setup |= {"device": device, "sys_path": outside_paths(), "submission": submission and str(submission)}
         try:
             self.start(setup, theirs)
-        except (NurseryFailed, OSError) as failure:
+        except (ForkServerFailed, OSError) as failure:
             for descriptor in (self.requests, printed, self.channel):
                 os.close(descriptor)
             raise WorkerBroken(str(failure)) from None
@@ -84,17 +85,17 @@ class Child:
             raise
 
     def start(self, setup, descriptors):
-        """Have the child forked; where an earlier child of the submission broke the warm process, by a new one."""
+        """Have the child forked; where an earlier child of the submission broke the sandbox process, by a new one."""
         for attempt in range(2):
-            self.nursery = nursery(setup["device"], self.submission)
-            self.house = self.nursery.house
-            used = self.house.forked
+            self.fork_server = fork_server(setup["device"], self.submission)
+            self.sandbox_process = self.fork_server.sandbox_process
+            used = self.sandbox_process.forked
             try:
-                self.folder = self.house.scratch.folder()
-                self.pid = self.nursery.fork(setup | {"folder": self.folder.path}, descriptors)
+                self.folder = self.sandbox_process.scratch.folder()
+                self.pid = self.fork_server.fork(setup | {"folder": self.folder.path}, descriptors)
                 return
-            except (NurseryFailed, OSError):
-                self.house.close()
+            except (ForkServerFailed, OSError):
+                self.sandbox_process.close()
                 if attempt or not used:
                     raise
 
@@ -153,24 +154,25 @@ class Child:
 
     def _look_at_folder(self):
         """Raise ChildFailed where the submission fills the disk; a tmpfs has a size."""
-        if self.house.room and (what := watch.too_much(self.house.room, self.house.inhabitants())):
+        around = self.sandbox_process
+        if around.room and (what := watch.too_much(around.room, around.inhabitants())):
             raise ChildFailed("died", what)
 
     def _how_it_ended(self):
         status = None
         try:
             for _ in range(50):
-                status = self.nursery.how_it_ended(self.pid)
+                status = self.fork_server.how_it_ended(self.pid)
                 if status is not None:
                     break
                 time.sleep(0.02)
-        except NurseryFailed:  # which runs nothing but children of this submission
-            taken = self.house.group.memory_kills()
-            self.house.close()
+        except ForkServerFailed:  # which runs nothing but children of this submission
+            taken = self.sandbox_process.group.memory_kills()
+            self.sandbox_process.close()
             return TOO_MUCH.format(self.memory()) if taken else "it brought down the process that watches over it"
         if status is None:
             return "the process closed its channel to the grader"
-        if status == -signal.SIGKILL and self.house.group.memory_kills():
+        if status == -signal.SIGKILL and self.sandbox_process.group.memory_kills():
             return TOO_MUCH.format(self.memory())
         if status < 0:
             return f"the process was killed by {signal.Signals(-status).name}"
@@ -178,12 +180,12 @@ class Child:
 
     def memory(self):
         """GiB that the submission may take."""
-        return house.MEMORY[self.house.kind] >> 30
+        return sandbox_process.MEMORY[self.sandbox_process.kind] >> 30
 
     def programs(self):
         """Names of the programs that run for this child now, itself among them."""
-        with contextlib.suppress(NurseryFailed):
-            return self.nursery.programs(self.pid)
+        with contextlib.suppress(ForkServerFailed):
+            return self.fork_server.programs(self.pid)
         return []
 
     def returned(self, name, most, size=None):
@@ -198,8 +200,8 @@ class Child:
 
     def where(self, module):
         """The innermost line of the file `module` that runs now, or None; what it had printed stays in `output`."""
-        with contextlib.suppress(NurseryFailed):
-            self.nursery.signal(self.pid, signal.SIGUSR1)
+        with contextlib.suppress(ForkServerFailed):
+            self.fork_server.signal(self.pid, signal.SIGUSR1)
             time.sleep(0.3)
         self.output.drain()
         printed = self.output.kept.decode(errors="replace")
@@ -216,7 +218,7 @@ class Child:
         if self not in LIVE:
             return
         LIVE.discard(self)
-        self.nursery.end(self.pid)
+        self.fork_server.end(self.pid)
         self.output.close()
         os.close(self.requests)
         os.close(self.channel)
@@ -286,7 +288,7 @@ def of_the_module(text):
     """
 
     def calls(found):
-        above, _, _ = found[1].partition(f'  File "{house.ROOMS}')
+        above, _, _ = found[1].partition(f'  File "{sandbox_process.ROOMS}')
         return f"Most recent call first:\n{above}"
 
     return LOADED.sub("\n", CALLS.sub(calls, text))

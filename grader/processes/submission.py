@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from grader.processes import nursery
+from grader.processes import fork_server
 from grader.processes.sandbox import Child, ChildFailed
 
 PROGRAM_BYTES = 32 << 20  # the longest of ours has one
@@ -35,8 +35,8 @@ class Submission:
 
     def begin(self):
         """Have both processes start side by side, before the first of them is asked anything."""
-        nursery.begin("record", self.path.parent)
-        nursery.begin(self.device)
+        fork_server.begin("record", self.path.parent)
+        fork_server.begin(self.device)
 
     def deadline(self, runner=False):
         """When a case that begins now must have ended; the start of its processes is not its own time."""

@@ -4,7 +4,7 @@ import contextlib
 import os
 import stat
 
-from grader.processes.inside import kin
+from grader.processes.inside import process_tree
 
 BYTES = 4 << 30  # of all files together
 ENTRIES = 100_000  # files and folders
@@ -53,7 +53,7 @@ def unnamed(pids):
 
 def below(pid):
     """Numbers of the processes that came of this one, itself among them."""
-    processes, found = kin.table(), {pid}
+    processes, found = process_tree.table(), {pid}
     while more := {p for p, (parent, _, _) in processes.items() if parent in found} - found:
         found |= more
     return found

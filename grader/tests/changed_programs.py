@@ -82,7 +82,7 @@ def outcomes(count, seed, seconds=20.0):
 
 
 def main():
-    from grader.processes import nursery
+    from grader.processes import fork_server
 
     count, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     found = collections.Counter()
@@ -94,7 +94,7 @@ def main():
         if number % 100 == 99:
             print(number + 1, dict(found), flush=True)
     print(dict(found))
-    nursery.close_all()
+    fork_server.close_all()
 
 
 if __name__ == "__main__":

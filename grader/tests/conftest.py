@@ -1,17 +1,17 @@
-"""The tests' submissions trust each other: one warm process for all of them, where a class has one for each."""
+"""The tests' submissions trust each other: one sandbox process for all of them, where a class has one for each."""
 
 import pytest
 
-from grader.processes import nursery
+from grader.processes import fork_server
 
 
 @pytest.fixture(autouse=True, scope="session")
 def one_warm_process(tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     folder.chmod(0o755)
-    nursery.SHARED[:] = [folder]
+    fork_server.SHARED[:] = [folder]
     yield
-    nursery.close_all()
+    fork_server.close_all()
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from grader.processes.house import INSIDE, ROLE
+from grader.processes.sandbox_process import INSIDE, ROLE
 
 CHECK = """
 import sys

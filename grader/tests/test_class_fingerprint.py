@@ -59,7 +59,13 @@ def test_the_sources_that_judge_change_it(tmp_path, monkeypatch):
     import shutil
 
     of_a_lab = "kinds/block_sparse/sparse_verdict.py"
-    files = ("engine.py", "runner/trace.py", "recorder/record.py", "processes/inside/limits.py", "processes/house.py")
+    files = (
+        "engine.py",
+        "runner/trace.py",
+        "recorder/record.py",
+        "processes/inside/limits.py",
+        "processes/sandbox_process.py",
+    )
     for file in (*files, "runner/profiled.py", of_a_lab, "recorder/lists.py", "runner/stopwatch.py"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(fingerprint.GRADER / file, tmp_path / file)

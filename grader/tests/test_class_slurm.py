@@ -411,7 +411,7 @@ def test_a_node_loads_torch_in_the_grading_process_alone():
 
 
 def test_what_slurm_is_asked_for_covers_what_a_submission_may_take():
-    from grader.processes import house
+    from grader.processes import sandbox_process
 
     engine = slurm.Slurm("out", None, 2, 4)
     job = plan.Job("ann", "Ann", tuple(MODULES), "", "", {}, targets=("sm_80",))
@@ -421,7 +421,7 @@ def test_what_slurm_is_asked_for_covers_what_a_submission_may_take():
     on_gpu = plan.Job("ann", "Ann", tuple(MODULES), "", "", {}, device="cuda", needs_gpu=True)
     assert engine.asked([on_gpu])["gpus_per_node"] == 2
     taken = {"cpu": ("recorder", "runner"), "cuda": ("recorder", "gpu runner")}
-    for kind, houses in taken.items():
-        most = sum(house.MEMORY[name] for name in houses)
+    for kind, sandbox_processes in taken.items():
+        most = sum(sandbox_process.MEMORY[name] for name in sandbox_processes)
         assert slurm.MEMORY_GB[kind] << 30 >= most, "Slurm would end what the sandbox still allows"
     assert Path(engine.home).name == "slurm"

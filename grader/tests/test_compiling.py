@@ -12,7 +12,7 @@ from grader.course.assignment import PROBLEMS
 from grader.engine import Request, grade
 from grader.gpu import compile_errors, compiling
 from grader.gpu.gpus import GPUS
-from grader.processes import confine, house, nursery
+from grader.processes import confine, fork_server, sandbox_process
 from grader.render import gradescope
 from grader.result import Aspect, Outcome
 from grader.tests.support import running, solution
@@ -226,7 +226,7 @@ def test_a_triton_that_compiles_nothing_costs_nothing(tmp_path, monkeypatch):
 def test_a_compiler_that_does_not_start_costs_nothing(tmp_path, monkeypatch):
     broken = tmp_path / "worker.py"
     broken.write_text("raise RuntimeError('no backend')\n")
-    monkeypatch.setattr(house, "WORKER", broken)
+    monkeypatch.setattr(sandbox_process, "WORKER", broken)
     outcome, sentence, _, _ = judged(tmp_path, solution("p3"))
     assert outcome is Outcome.NOT_RUN and "not compiled: " in sentence and "no backend" in sentence
 
@@ -235,23 +235,25 @@ def test_a_compiler_that_does_not_start_costs_nothing(tmp_path, monkeypatch):
 
 
 def close_runners():
-    for key in [key for key in nursery._houses if key[0] == "runner"]:
-        nursery.close(key)
+    for key in [key for key in fork_server._sandbox_processes if key[0] == "runner"]:
+        fork_server.close(key)
 
 
 @pytest.fixture
 def ptxas(tmp_path, monkeypatch):
     """ptxas(script): the runners' process starts anew with a ptxas of our own; returns its home folder."""
-    tool, interpreter, environment = tmp_path / "ptxas", confine.interpreter, house.environment
+    tool, interpreter, environment = tmp_path / "ptxas", confine.interpreter, sandbox_process.environment
     monkeypatch.setattr(confine, "interpreter", lambda: [*interpreter(), tmp_path])
-    monkeypatch.setattr(house, "environment", lambda device: environment(device) | {"TRITON_PTXAS_PATH": str(tool)})
+    monkeypatch.setattr(
+        sandbox_process, "environment", lambda device: environment(device) | {"TRITON_PTXAS_PATH": str(tool)}
+    )
     version = "Cuda compilation tools, release 12.8, V12.8.93"
 
     def use(script):
         tool.write_text(f'#!/bin/sh\ncase "$1" in --version) echo "{version}";; *) {script};; esac\n')
         tool.chmod(0o755)
         close_runners()
-        return nursery.nursery("compile").house.home
+        return fork_server.fork_server("compile").sandbox_process.home
 
     yield use
     close_runners()

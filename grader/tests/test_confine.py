@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from grader.course import assignment
-from grader.processes import cgroup, confine, house, nursery, sandbox, scratch, watch
+from grader.processes import cgroup, confine, fork_server, sandbox, sandbox_process, scratch, watch
 from grader.processes.scratch import Scratch
 from grader.result import Outcome
 from grader.tests.support import ROOT, below, grade_text, running, solution
@@ -28,20 +28,22 @@ CASE = ["one token"]
 
 def is_another_user(attempt):
     """True where the children are not root, or not what the grader is."""
-    return os.geteuid() != 0 or nursery.nursery("record", attempt.folder).house.uid is not None
+    return os.geteuid() != 0 or fork_server.fork_server("record", attempt.folder).sandbox_process.uid is not None
 
 
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory):
-    """A folder for each form, all of whose submissions share a warm process with little memory."""
-    before, memory, room = nursery.SHARED[:], house.MEMORY["recorder"], house.SCRATCH["recorder"]
+    """A folder for each form, all of whose submissions share a sandbox process with little memory."""
+    limits = (sandbox_process.MEMORY, sandbox_process.SCRATCH)
+    before, usual = fork_server.SHARED[:], [limit["recorder"] for limit in limits]
     folders = {form: tmp_path_factory.mktemp(form) for form in FORMS}
     for folder in folders.values():
         folder.chmod(0o755)
-    nursery.SHARED[:] = folders.values()
-    house.MEMORY["recorder"], house.SCRATCH["recorder"] = 2 << 30, 256 << 20
+    fork_server.SHARED[:] = folders.values()
+    sandbox_process.MEMORY["recorder"], sandbox_process.SCRATCH["recorder"] = 2 << 30, 256 << 20
     yield folders
-    nursery.SHARED[:], house.MEMORY["recorder"], house.SCRATCH["recorder"] = before, memory, room
+    fork_server.SHARED[:] = before
+    sandbox_process.MEMORY["recorder"], sandbox_process.SCRATCH["recorder"] = usual
 
 
 @pytest.fixture(params=FORMS)
@@ -155,10 +157,10 @@ def test_its_environment_is_small(form, attempt, monkeypatch):
     assert "A_TOKEN" not in result.sentence and "TRITON_CACHE_DIR" in result.sentence
 
 
-# The warm process -----------------------------------------------------------------------------------------------------
+# The sandbox process ------------------------------------------------------------------------------------------------
 
 
-# A call is made in a child of the child that the warm process forked.
+# A call is made in a child of the child that the sandbox process forked.
 WARM = "int(open('/proc/%d/stat' % os.getppid()).read().rpartition(')')[2].split()[1])"
 
 
@@ -226,7 +228,7 @@ def test_no_process_is_left(how, ending, form, attempt, monkeypatch):
 
 
 def test_a_fork_bomb(form, attempt, monkeypatch):
-    limited = "pids" in nursery.nursery("record", attempt.folder).house.group.held
+    limited = "pids" in fork_server.fork_server("record", attempt.folder).sandbox_process.group.held
     if form == PLAIN and not limited and not is_another_user(attempt):
         pytest.skip("root's processes are limited by a control group alone, and none can be made here")
     monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 2.0)
@@ -251,7 +253,7 @@ def share_of_a_core(seconds=1.0):
 
 
 def test_a_process_bomb_takes_the_cores_of_nobody(form, attempt, monkeypatch):
-    if "cpu" not in nursery.nursery("record", attempt.folder).house.group.held:
+    if "cpu" not in fork_server.fork_server("record", attempt.folder).sandbox_process.group.held:
         pytest.skip("no control group of the cores can be made here")
     monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 3.0)
     alone, bomb = share_of_a_core(0.3), "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
@@ -290,7 +292,7 @@ def test_many_files(form, attempt, monkeypatch):
     result = attempt(lines + "\n    time.sleep(0.02)")
     said = "of files" if form == PLAIN else "No space left on device"
     assert result.outcome is Outcome.CRASHED and said in result.sentence, result
-    left = os.listdir(nursery.nursery("record", attempt.folder).house.scratch.descriptor)
+    left = os.listdir(fork_server.fork_server("record", attempt.folder).sandbox_process.scratch.descriptor)
     assert not [name for name in left if name.startswith("case-")]
 
 
@@ -320,7 +322,7 @@ def test_a_folder_that_nobody_can_look_into_is_removed(how, form, attempt):
     looked = form == PLAIN and (how == "deep" or os.geteuid() != 0)
     assert result.outcome is (Outcome.CRASHED if looked else Outcome.PASSED), result
     assert not looked or "folders that cannot be looked into" in result.sentence
-    left = os.listdir(nursery.nursery("record", attempt.folder).house.scratch.descriptor)
+    left = os.listdir(fork_server.fork_server("record", attempt.folder).sandbox_process.scratch.descriptor)
     assert not [name for name in left if name.startswith("case-")]
 
 
@@ -450,8 +452,10 @@ def test_what_the_grader_writes_follows_no_link(form, rooms, tmp_path):
 
 def test_the_runner_is_out_of_reach(form, attempt):
     """What it computes is believed: its folders hold the inputs of all submissions."""
-    runner = nursery.nursery("cpu").house
-    if form == PLAIN and (os.geteuid() or None in (runner.uid, nursery.nursery("record", attempt.folder).house.uid)):
+    runner = fork_server.fork_server("cpu").sandbox_process
+    if form == PLAIN and (
+        os.geteuid() or None in (runner.uid, fork_server.fork_server("record", attempt.folder).sandbox_process.uid)
+    ):
         pytest.skip("plain limits do not protect the runner from its own user; the warning says so")
     with sandbox.Child("cpu", 30) as child:
         child.put("inputs.bin", b"of the grader")
@@ -477,16 +481,16 @@ def test_the_runner_is_out_of_reach(form, attempt):
 
 
 def test_two_submissions_share_no_recorder(tmp_path, monkeypatch):
-    monkeypatch.setattr(nursery, "SHARED", [])
+    monkeypatch.setattr(fork_server, "SHARED", [])
     folders = [tmp_path / name for name in ("one", "other")]
     for folder in folders:
         folder.mkdir(mode=0o755)
     try:
-        one, other = (nursery.nursery("record", folder) for folder in folders)
-        assert one.house is not other.house and nursery.nursery("record", folders[0]) is one
+        one, other = (fork_server.fork_server("record", folder) for folder in folders)
+        assert one.sandbox_process is not other.sandbox_process and fork_server.fork_server("record", folders[0]) is one
     finally:
         for folder in folders:
-            nursery.leave(folder)
+            fork_server.leave(folder)
 
 
 # The sandbox itself ---------------------------------------------------------------------------------------------------
@@ -518,10 +522,12 @@ def test_without_it_the_command_grades_and_warns_once(tmp_path):
 
 
 def test_a_folder_that_holds_the_repository_does_not_show_it():
-    words = confine.bound([ROOT.parent, house.INSIDE])
+    words = confine.bound([ROOT.parent, sandbox_process.INSIDE])
     masked = words.index("--tmpfs")
-    assert words.index(str(ROOT.parent)) < masked < words.index(str(house.INSIDE)) and words[masked + 1] == str(ROOT)
-    assert "--tmpfs" not in confine.bound([ROOT / "solutions", house.INSIDE])
+    assert words.index(str(ROOT.parent)) < masked < words.index(str(sandbox_process.INSIDE)) and words[
+        masked + 1
+    ] == str(ROOT)
+    assert "--tmpfs" not in confine.bound([ROOT / "solutions", sandbox_process.INSIDE])
 
 
 def test_a_grader_that_is_killed_leaves_nothing(tmp_path):

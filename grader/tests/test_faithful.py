@@ -13,7 +13,7 @@ from grader.course import inputs
 from grader.course.assignment import PROBLEMS, Case
 from grader.kinds import requests
 from grader.kinds.attention import verdict as verdicts
-from grader.processes.house import INSIDE, ROLE
+from grader.processes.sandbox_process import INSIDE, ROLE
 from grader.processes.submission import Submission
 from grader.result import Outcome
 from grader.tests.support import grade_text, solution, triton_version

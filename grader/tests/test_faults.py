@@ -8,7 +8,7 @@ from grader import score
 from grader.course import inputs
 from grader.kinds import requests
 from grader.kinds.attention import own_work, verdict
-from grader.processes import house, nursery
+from grader.processes import fork_server, sandbox_process
 from grader.processes.submission import Submission
 from grader.reference import answers, compare, oracle
 from grader.result import Outcome
@@ -61,14 +61,16 @@ def test_a_fault_in_the_processes_that_it_asks_is_ours(file, start, tmp_path, mo
     assert found and colon
     indent = " " * (4 + len(start) - len(start.lstrip()))
     (copy / file).write_text(f'{head}{found}{signature}{colon}{indent}raise ValueError("seeded")\n{body}')
-    monkeypatch.setattr(house, "WORKER", copy / "processes" / "inside" / "worker.py")
-    monkeypatch.setattr(house, "INSIDE", copy / "processes" / "inside")
-    monkeypatch.setattr(house, "ROLE", {kind: copy / kind.rpartition(" ")[2] for kind in house.DEVICES})
+    monkeypatch.setattr(sandbox_process, "WORKER", copy / "processes" / "inside" / "worker.py")
+    monkeypatch.setattr(sandbox_process, "INSIDE", copy / "processes" / "inside")
+    monkeypatch.setattr(
+        sandbox_process, "ROLE", {kind: copy / kind.rpartition(" ")[2] for kind in sandbox_process.DEVICES}
+    )
     try:
         assert is_ours(grade_text(handed_in, "p3", solution("p3"), names=[CASE]))
     finally:
-        for key in [key for key in nursery._houses if key[1] == house.WORKER]:
-            nursery.close(key)
+        for key in [key for key in fork_server._sandbox_processes if key[1] == sandbox_process.WORKER]:
+            fork_server.close(key)
 
 
 def test_a_fault_that_does_not_come_again_costs_nothing(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from grader.course import assignment
 from grader.course.assignment import PROBLEMS
 from grader.engine import Request, grade
-from grader.processes import house, nursery, sandbox
+from grader.processes import fork_server, sandbox, sandbox_process
 from grader.result import Outcome
 from grader.tests.support import ROOT, below, grade_text, running, solution
 
@@ -80,7 +80,7 @@ def test_what_a_crash_prints_is_of_the_module_and_the_same_each_time(tmp_path):
 
 def test_torch_compile_is_not_imported(tmp_path):
     source = BODY.format("import sys; q + q; raise KeyError('torch._dynamo' in sys.modules)")
-    assert verdict(tmp_path, source).sentence.rstrip(".").endswith("False"), "a second of each warm process"
+    assert verdict(tmp_path, source).sentence.rstrip(".").endswith("False"), "a second of each sandbox process"
 
 
 def test_a_hang_is_stopped_and_the_rest_given_up(tmp_path, monkeypatch):
@@ -174,46 +174,48 @@ def test_a_broken_worker_is_the_graders_fault(tmp_path, monkeypatch):
 
     broken = tmp_path / "worker.py"
     broken.write_text("raise RuntimeError('our own mistake')\n")
-    monkeypatch.setattr(house, "WORKER", broken)
+    monkeypatch.setattr(sandbox_process, "WORKER", broken)
     results = grade_text(tmp_path, "p1", solution("p1"))
     assert {r.outcome for r in results} == {Outcome.GRADER_FAULT}
     assert "our own mistake" in results[0].sentence and "these points are open" in results[0].sentence
     assert score.total(results)[0] == 0 and score.open_points(results) == score.total(results)[1]
 
 
-# The house ------------------------------------------------------------------------------------------------------------
+# The sandbox process --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def alone(tmp_path, monkeypatch):
-    """A folder whose submission has a house of its own."""
-    monkeypatch.setattr(nursery, "SHARED", [])
+    """A folder whose submission has a sandbox process of its own."""
+    monkeypatch.setattr(fork_server, "SHARED", [])
     yield tmp_path
-    nursery.leave(tmp_path)
+    fork_server.leave(tmp_path)
 
 
-def test_the_interpreter_and_the_compiler_share_a_house_that_imports_once(alone):
-    interpreter, compiler = nursery.nursery("cpu", alone), nursery.nursery("compile", alone)
-    assert interpreter.house is compiler.house and nursery.nursery("cpu", alone) is interpreter
+def test_the_interpreter_and_the_compiler_share_a_process_that_imports_once(alone):
+    interpreter, compiler = fork_server.fork_server("cpu", alone), fork_server.fork_server("compile", alone)
+    assert (
+        interpreter.sandbox_process is compiler.sandbox_process and fork_server.fork_server("cpu", alone) is interpreter
+    )
     said = [each.ask({"op": "usage"}) for each in (interpreter, compiler)]
     imports = said[0]["imports"]
     assert imports == said[1]["imports"] > 0.2
-    nursery.leave(alone)
-    assert not interpreter.house.alive() and interpreter.house.scratch.descriptor is None
+    fork_server.leave(alone)
+    assert not interpreter.sandbox_process.alive() and interpreter.sandbox_process.scratch.descriptor is None
     used = sum(each["core_seconds"] for each in said) + imports
-    assert used <= house.SPENT.pop() < used + 0.5 * imports, "the import is counted once"
+    assert used <= sandbox_process.SPENT.pop() < used + 0.5 * imports, "the import is counted once"
 
 
 @pytest.mark.parametrize("lost", [-1, -2])
 def test_a_house_ends_with_any_of_its_nurseries(alone, lost):
     """What runs in there could not be trusted to be alone any more."""
-    first = nursery.nursery("cpu", alone).house
+    first = fork_server.fork_server("cpu", alone).sandbox_process
     inside = below(first.process.pid)
     os.kill(inside[lost], 9)
     first.process.wait(10)
     assert not first.alive()
-    second = nursery.nursery("cpu", alone)
-    assert second.house is not first and second.house.alive()
+    second = fork_server.fork_server("cpu", alone)
+    assert second.sandbox_process is not first and second.sandbox_process.alive()
     assert not any(Path(f"/proc/{pid}/exe").exists() for pid in inside)
     assert verdict(alone, solution("p1")).outcome is Outcome.PASSED
 

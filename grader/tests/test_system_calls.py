@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from grader.processes import confine, house, system_calls
+from grader.processes import confine, sandbox_process, system_calls
 from grader.tests.support import ROOT
 
 pytestmark = pytest.mark.skipif(confine.refused() is not None, reason=f"no sandbox here: {confine.refused()}")
@@ -24,7 +24,7 @@ def test_nothing_that_must_be_refused_is_possible():
 def test_without_the_filter_the_attempts_say_what_is_possible(monkeypatch):
     """The attempts are no test that cannot fail: unshare goes through where nothing refuses it."""
     names = [f"unshare={system_calls.number('unshare')}", f"keyctl={system_calls.number('keyctl')}"]
-    command = [sys.executable, "-I", "-B", house.INSIDE / "attempts.py", *names]
+    command = [sys.executable, "-I", "-B", sandbox_process.INSIDE / "attempts.py", *names]
     done = subprocess.run(command, capture_output=True, text=True)
     assert '"the call keyctl": ' in done.stdout and '"the call keyctl": null' not in done.stdout
 

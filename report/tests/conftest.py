@@ -1,3 +1,3 @@
-"""Modules that these tests have graded lie where those of the grader's own tests do: the same warm process serves."""
+"""Modules that these tests have graded lie where those of the grader's own tests do: one sandbox process serves."""
 
 from grader.tests.conftest import one_warm_process, readable  # noqa: F401

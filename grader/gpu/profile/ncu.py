@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from grader.processes import house
+from grader.processes import sandbox_process
 
 # Where the CUDA toolkit and NVIDIA's packages put it; often none of these is on PATH.
 PLACES = ("/usr/local/cuda/bin/ncu", "/usr/local/cuda-*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
@@ -50,7 +50,7 @@ def command(ncu, log, metrics, program):
 
 def start(arguments, output):
     """The process, in a group of its own and with the little environment that a child on a GPU gets."""
-    environment = house.environment("cuda") | {"LC_ALL": "C.UTF-8"}  # numbers with points
+    environment = sandbox_process.environment("cuda") | {"LC_ALL": "C.UTF-8"}  # numbers with points
     return subprocess.Popen(
         arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment,
         start_new_session=True,

@@ -13,7 +13,7 @@ def prctl(option, value):
 
 
 def guard():
-    """Of the warm process: nobody reads its memory or traces it, and orphans of its children come to it."""
+    """Of the sandbox process: nobody reads its memory or traces it, and orphans of its children come to it."""
     prctl(DUMPABLE, 0)
     prctl(SUBREAPER, 1)
 

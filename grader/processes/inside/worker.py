@@ -1,9 +1,9 @@
 """Inside the sandbox: a fork server. It imports what its role needs, and forks a child for each module or program.
 
-Started as `python -I worker.py ROLE SCRATCH DEVICE=SOCKET ...` by house.py; ROLE is a folder whose role.py says what to
-import (`get_ready`), what a child begins with (`begin`) and which requests it answers (`JOBS`). A child gets its
-requests as JSON lines on one descriptor and replies with JSON lines on another; tensors and programs travel as files of
-its scratch folder, the current folder.
+Started as `python -I worker.py ROLE SCRATCH DEVICE=SOCKET ...` by sandbox_process.py; ROLE is a folder whose role.py
+says what to import (`get_ready`), what a child begins with (`begin`) and which requests it answers (`JOBS`). A child
+gets its requests as JSON lines on one descriptor and replies with JSON lines on another; tensors and programs travel as
+files of its scratch folder, the current folder.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 KEPT = {}  # the role; the core-seconds of the imports
 
 
-def house(role, scratch, controls):
-    """Import what every device needs, and fork the nursery of each; ends, and all with it, when one of them does.
+def sandbox_process(role, scratch, controls):
+    """Import what every device needs, and fork the fork server of each; ends, and all with it, when one of them does.
 
     scratch: a folder whose descriptor the grader needs, or "-". controls: {device: socket}.
     """
@@ -36,8 +36,8 @@ def house(role, scratch, controls):
     sys.path[:0] = [HERE, role]
     gc.disable()  # nothing that is imported goes away
     try:
-        import kin  # noqa: F401
         import limits
+        import process_tree  # noqa: F401
         import role as jobs
         import torch  # noqa: F401
 
@@ -52,7 +52,7 @@ def house(role, scratch, controls):
             for other in controls.values():
                 if other is not control:
                     other.close()
-            nursery(control)
+            fork_server(control)
             os._exit(0)
     for control in controls.values():
         control.close()
@@ -60,7 +60,7 @@ def house(role, scratch, controls):
     os.wait()
 
 
-def nursery(control):
+def fork_server(control):
     """In a process of its own: what one device needs, once that is asked for; then a fork for each child."""
     import limits
 
@@ -116,21 +116,21 @@ def send_signal(control, request, descriptors, ended, living):
 
 
 def programs(control, request, descriptors, ended, living):
-    import kin
+    import process_tree
 
-    return {"programs": list(kin.of_child(request["pid"], living - {request["pid"]}).values())}
+    return {"programs": list(process_tree.of_child(request["pid"], living - {request["pid"]}).values())}
 
 
 def end(control, request, descriptors, ended, living):
-    import kin
+    import process_tree
 
-    gone = kin.end(request["pid"], living - {request["pid"]})
+    gone = process_tree.end(request["pid"], living - {request["pid"]})
     reap(ended, living)
     return {"gone": gone}
 
 
 def usage(control, request, descriptors, ended, living):
-    """The core-seconds of this nursery and of its children that have ended, and those of what was imported before."""
+    """The core-seconds of this fork server and its ended children, and those of what was imported before."""
     import resource
 
     reap(ended, living)
@@ -221,4 +221,4 @@ def serve(setup, requests, channel):
 
 if __name__ == "__main__":
     given = (word.split("=") for word in sys.argv[3:])
-    house(sys.argv[1], sys.argv[2], {device: socket.socket(fileno=int(number)) for device, number in given})
+    sandbox_process(sys.argv[1], sys.argv[2], {device: socket.socket(fileno=int(number)) for device, number in given})

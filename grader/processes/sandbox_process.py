@@ -1,4 +1,4 @@
-"""The warm process: it has imported torch, has a nursery inside for each device, and is watched here.
+"""The sandbox process: it has imported torch, has a fork server inside for each device, and is watched here.
 
 Recorders of one submission share one, runners of all submissions another. Inside the sandbox (confine.py), started when
 first needed, gone with the grader: its ends of the sockets close then. It runs no submitted code itself, and its
@@ -31,8 +31,8 @@ USAGE_SECONDS = 0.5  # to say what was used, before the end
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CC", "VIRTUAL_ENV")
 INHERITED_PREFIXES = ("CUDA_", "NVIDIA_", "TRITON_CACHE", "HIP_", "ROCR_")
 
-# The devices that share a house, by its kind. "record": a submission's module is loaded; it sees no GPU. "cpu": the
-# interpreter; "compile": kernels are compiled and never run; "cuda": they run on a GPU.
+# The devices that share a sandbox process, by its kind. "record": a submission's module is loaded; it sees no GPU.
+# "cpu": the interpreter; "compile": kernels are compiled and never run; "cuda": they run on a GPU.
 # "direct": a submission's wrapper is called as it is, for its time on the host.
 DEVICES = {
     "recorder": ("record",), "runner": ("cpu", "compile"), "gpu runner": ("cuda",), "gpu recorder": ("direct",),
@@ -46,17 +46,17 @@ SCRATCH = {"recorder": 1 << 30, "runner": 2 << 30, "gpu runner": 8 << 30, "gpu r
 PROCESSES = {"recorder": 64, "runner": 256, "gpu runner": 256, "gpu recorder": 256}
 FILE_BYTES = 1 << 30  # of one file
 FILES = 1024
-SPENT = []  # core-seconds of the houses that are gone, with their children
+SPENT = []  # core-seconds of the sandbox processes that are gone, with their children
 
 
-class NurseryFailed(Exception):
-    """The warm process did not start or does not answer."""
+class ForkServerFailed(Exception):
+    """The sandbox process did not start or does not answer."""
 
 
-class House:
-    """The warm process of the devices that share it. Raises NurseryFailed where it does not start.
+class SandboxProcess:
+    """The sandbox process of the devices that share it. Raises ForkServerFailed where it does not start.
 
-    kind: of DEVICES. sockets: {device: our end}. answering: the devices whose nursery has been started. forked: how
+    kind: of DEVICES. sockets: {device: our end}. answering: the devices whose fork server has been started. forked: how
     many children there were; once there was one, the end of the process is the submission's doing, since it runs
     nothing else. living: the numbers of children that live.
     """
@@ -109,13 +109,13 @@ class House:
             end.close()
 
     def last_words(self):
-        """The last line that the warm process printed."""
+        """The last line that the sandbox process printed."""
         self.said.seek(0)
         words = self.said.read().decode(errors="replace").strip().splitlines()
         return words[-1] if words else "it said nothing"
 
     def receive_scratch(self):
-        """The scratch folder's descriptor, from inside; raises NurseryFailed where none comes."""
+        """The scratch folder's descriptor, from inside; raises ForkServerFailed where none comes."""
         control = self.sockets[DEVICES[self.kind][0]]
         control.settimeout(START_SECONDS)
         try:
@@ -127,7 +127,7 @@ class House:
                 self.process.wait(USAGE_SECONDS)
             words = self.last_words()
             self.close()
-            raise NurseryFailed(f"the warm process did not start; {words}")
+            raise ForkServerFailed(f"the sandbox process did not start; {words}")
         os.set_inheritable(descriptors[0], False)
         return descriptors[0]
 
@@ -140,7 +140,7 @@ class House:
         }  # fmt: skip
 
     def ask(self, device, message, seconds=ANSWER_SECONDS, descriptors=()):
-        """The answer of a device's nursery; for one thread at a time. Raises NurseryFailed."""
+        """The answer of a device's fork server; for one thread at a time. Raises ForkServerFailed."""
         line = json.dumps(message).encode() + b"\n"
         try:
             if descriptors:
@@ -148,7 +148,7 @@ class House:
             else:
                 self.sockets[device].sendall(line)
         except OSError as error:
-            raise NurseryFailed(f"the warm process takes no requests: {error.strerror}") from None
+            raise ForkServerFailed(f"the sandbox process takes no requests: {error.strerror}") from None
         return self.receive(device, seconds)
 
     def receive(self, device, seconds):
@@ -158,18 +158,18 @@ class House:
             try:
                 part = control.recv(1 << 16)
             except TimeoutError:
-                raise NurseryFailed(f"the warm process did not answer within {seconds:g} s") from None
+                raise ForkServerFailed(f"the sandbox process did not answer within {seconds:g} s") from None
             except OSError:
                 part = b""
             if not part:
-                raise NurseryFailed("the warm process ended")
+                raise ForkServerFailed("the sandbox process ended")
             message += part
         return json.loads(message)
 
     def alive(self):
         if self.process is None:
             return False
-        if self.owner != os.getpid():  # a fork of a lane has the lane's house: only its parent can wait for it
+        if self.owner != os.getpid():  # a fork has its lane's: only its parent can wait for it
             return not self.closed and os.path.exists(f"/proc/{self.process.pid}")
         return self.process.poll() is None and not self.closed
 
@@ -195,10 +195,10 @@ class House:
             scratch.remove(self.room.name, self.room.parent, REMOVE_SECONDS)
 
     def end(self):
-        """Kill the warm process and all that is inside."""
+        """Kill the sandbox process and all that is inside."""
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        for pid in () if self.confined else self.living:  # inside, none outlives the warm process
+        for pid in () if self.confined else self.living:  # inside, none outlives the sandbox process
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
         for pid in self.left():
@@ -218,7 +218,7 @@ class House:
         """({device: core-seconds so far}, those of the imports)."""
         used, imports = {}, 0.0
         for device in self.answering if self.alive() else ():
-            with contextlib.suppress(OSError, NurseryFailed, KeyError, TypeError, ValueError):
+            with contextlib.suppress(OSError, ForkServerFailed, KeyError, TypeError, ValueError):
                 said = self.ask(device, {"op": "usage"}, USAGE_SECONDS)
                 used[device], imports = float(said["core_seconds"]), float(said["imports"])
         return used, imports

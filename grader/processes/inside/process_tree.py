@@ -1,4 +1,4 @@
-"""In the warm process: the processes that come of its children, found and ended, whatever group they moved to."""
+"""In the sandbox process: the processes that come of its children, found and ended, whatever group they moved to."""
 
 import contextlib
 import os
@@ -30,11 +30,11 @@ def of_child(pid, children):
     children: the other children, which live on; an orphan is a child of this process that it never made.
     """
     processes = table()
-    kin = {p for p, (parent, group, _) in processes.items() if p == pid or group == pid}
-    kin |= {p for p, (parent, _, _) in processes.items() if parent == os.getpid() and p not in children}
-    while below := {p for p, (parent, _, _) in processes.items() if parent in kin} - kin:
-        kin |= below
-    return {p: processes[p][2] for p in kin}
+    process_tree = {p for p, (parent, group, _) in processes.items() if p == pid or group == pid}
+    process_tree |= {p for p, (parent, _, _) in processes.items() if parent == os.getpid() and p not in children}
+    while below := {p for p, (parent, _, _) in processes.items() if parent in process_tree} - process_tree:
+        process_tree |= below
+    return {p: processes[p][2] for p in process_tree}
 
 
 def end(pid, children):
