@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from grader.processes import files
 from report import runner, table
 from report.table import BadTable
 
@@ -94,9 +95,7 @@ def write_machine(path, machine, after, options):
     }
     if earlier := earlier_commits(path, machine):
         facts["earlier_commits"] = earlier  # of rows measured before the sweep went on
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(json.dumps(facts, indent=2) + "\n")
-    fresh.replace(path)
+    files.write(path, json.dumps(facts, indent=2) + "\n")
 
 
 def left_to_measure(kernels, writer, again):

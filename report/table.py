@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
+from grader.processes import files
+
 BASELINES = ("naive per head", "vectorised", "vectorised compiled")
 OURS = ("P2", "P3", "P4", "P6", "P7", "fast")
 PEERS = ("SDPA flash", "SDPA efficient", "SDPA cuDNN", "FlexAttention")
@@ -214,16 +216,9 @@ class Writer:
 
 
 def write_whole(path, rows, kind=Row):
-    """The CSV with these rows and no others, in one step: a reader finds the old file or the new one."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("w", encoding="utf-8", newline="") as file:
-        file.write(header(kind) + "\n")
-        file.writelines(map(line, rows))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    """The CSV with these rows and no others."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    files.write(path, "".join([header(kind) + "\n", *map(line, rows)]), durable=True)
 
 
 def not_measured(row, status, reason):

@@ -16,7 +16,7 @@ from grader.classroom import intake, journal, plan, progress, roster
 from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
 from grader.commands.arguments import BadArguments, choose_problems
-from grader.processes import scratch
+from grader.processes import files, scratch
 
 KEPT = "what is graded is kept, and the same command goes on from there"
 ENGINES = ("local", "slurm")
@@ -106,7 +106,7 @@ def seed_of(options):
     if options.seed is not None:
         return options.seed
     if not kept.exists():
-        journal.write_file(kept, f"{1 + secrets.randbelow(SEEDS)}\n")
+        files.write(kept, f"{1 + secrets.randbelow(SEEDS)}\n", durable=True)
     try:
         return int(kept.read_text(encoding="utf-8"))
     except ValueError:

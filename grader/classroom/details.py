@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from grader.processes import files
 from grader.result import Aspect, Outcome, Result
 
 
@@ -25,9 +26,7 @@ def write(job, id, results):
     path = path_of(job, id)
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = [{**vars(r), "facts": facts_of(r)} for r in results]
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(gzip.compress(json.dumps(encode(plain)).encode(), 5))
-    part.replace(path)
+    files.write(path, gzip.compress(json.dumps(encode(plain)).encode(), 5))
     for old in path.parent.glob(f"{id}.*.json.gz"):
         if old != path:
             old.unlink(missing_ok=True)

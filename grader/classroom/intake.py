@@ -13,6 +13,7 @@ from grader.classroom.harvest import Harvest
 from grader.classroom.limited import Limited, Lost
 from grader.classroom.names import shortened
 from grader.course.labs import EVERY
+from grader.processes import files
 
 IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", names.METADATA}
 NOT_THEIRS = {"solutions", "grader", "tests"}  # folders of a whole repository that hold no student's work
@@ -298,9 +299,7 @@ def copy(modules, out):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     for name, module in modules.items():
-        part = folder / f"{name}.part"
-        part.write_bytes(module.data)
-        part.replace(folder / name)
+        files.write(folder / name, module.data)
     for extra in set(os.listdir(folder)) - set(modules):
         if (folder / extra).is_file():
             (folder / extra).unlink()

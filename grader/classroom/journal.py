@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grader.classroom.record import GRADED, Class, Record, Row
+from grader.processes import files
 
 JOURNAL, SUBMISSIONS, LOCK = "journal.jsonl", "submissions.json", "journal.lock"
 LONGEST_LINE = 64 << 20  # bytes; what is longer was written by nobody here
@@ -189,16 +190,6 @@ def sync_folder(folder):
         os.close(descriptor)
 
 
-def write_file(path, text):
-    """Write a file so that a stop halfway leaves the old one or the new one, never half of one."""
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-
-
 # The class as a whole -------------------------------------------------------------------------------------------------
 
 
@@ -212,7 +203,7 @@ def write_class(folder, rows, problems, keys, notes=()):
         "notes": list(notes),
         "submissions": [{**vars(row), "keys": keys.get(row.id, {})} for row in rows],
     }
-    write_file(folder / SUBMISSIONS, json.dumps(plain, indent=1, ensure_ascii=True) + "\n")
+    files.write(folder / SUBMISSIONS, json.dumps(plain, indent=1, ensure_ascii=True) + "\n", durable=True)
 
 
 class Current(Mapping):

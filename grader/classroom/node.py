@@ -11,6 +11,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from grader.processes import files
+
 ROOT = Path(__file__).resolve().parents[2]
 # A batch's folder holds these of each of its jobs, by the job's number. A result or a failure is there whole or not.
 JOB, MADE, USED, RECORDS, FAILURE = "job.json", "made.json", "used.json", "records.json", "failure.txt"
@@ -44,6 +46,4 @@ def last_words(log):
 
 
 def leave(folder, index, kind, text):
-    part = file_of(folder, index, f"{kind}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(file_of(folder, index, kind))
+    files.write(file_of(folder, index, kind), text)

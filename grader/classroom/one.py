@@ -14,11 +14,10 @@ from pathlib import Path
 
 from grader import score
 from grader.classroom import details, plan
-from grader.classroom.journal import write_file
 from grader.classroom.plan import Job
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
 from grader.course.labs import EVERY
-from grader.processes import scratch
+from grader.processes import files, scratch
 from grader.result import Outcome
 
 PRINTED = 1000  # characters of a case's output that its record keeps; the page has more
@@ -29,7 +28,7 @@ def main(argv=None):
     scratch.choose_own_folder()
     job = Job.from_json(Path(arguments[0]).read_text(encoding="utf-8"))
     records = with_cost(run(job))
-    write_file(Path(arguments[1]), "".join(f"{record.to_json()}\n" for record in records))
+    files.write(arguments[1], "".join(f"{record.to_json()}\n" for record in records), durable=True)
     return 0
 
 

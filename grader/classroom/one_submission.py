@@ -13,6 +13,7 @@ from pathlib import Path
 
 from grader.classroom import __main__ as command
 from grader.classroom.export.gradescope import SORRY
+from grader.processes import files
 
 SEED = Path(__file__).resolve().parents[2] / "seed.txt"  # the bundle's own
 LARGEST = 5 << 20  # bytes of a file that is taken along: a module is a thousandth of that
@@ -27,9 +28,7 @@ def main(argv, make_engine=None):
         document = grade(root / "submission", problems, make_engine)
     except Exception as error:
         document = json.dumps({"output": f"{SORRY} ({type(error).__name__}: {error})", "tests": []})
-    part = results.with_suffix(".json.part")
-    part.write_text(document, encoding="utf-8")
-    part.replace(results)
+    files.write(results, document)
     return 0
 
 

@@ -6,6 +6,7 @@ Source: Gradescope, "Autograder specifications", section "Output format".
 import json
 
 from grader import score
+from grader.processes import files
 from grader.result import Outcome
 
 KEPT = (
@@ -59,7 +60,5 @@ def output(result):
 
 
 def write(results, path):
-    """Write the document so that a stop halfway leaves the old file or the new one, never half of one."""
-    part = path.with_suffix(".json.part")
-    part.write_text(json.dumps(render(results), indent=1) + "\n")
-    part.replace(path)
+    """Write the document."""
+    files.write(path, json.dumps(render(results), indent=1) + "\n")

@@ -12,6 +12,7 @@ import jinja2
 
 from grader import score
 from grader.course.labs import EVERY, LABS
+from grader.processes import files
 from grader.render import terminal
 from grader.render.drawing import KINDS, Drawing, draw
 from grader.result import Aspect, Outcome, Result
@@ -36,10 +37,8 @@ class View:
 
 
 def write(results, request, seconds, path, name=None):
-    """Write the page so that a stop halfway leaves the old file or the new one, never half of one."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(render(results, request, seconds, name), encoding="utf-8")
-    part.replace(path)
+    """Write the page."""
+    files.write(path, render(results, request, seconds, name))
 
 
 @functools.cache

@@ -3,10 +3,13 @@
 Source: Gradescope, "Autograder specifications": setup.sh and run_autograder at the top of a zip.
 """
 
+import io
 import secrets
 import sys
 import zipfile
 from pathlib import Path
+
+from grader.processes import files
 
 ROOT = Path(__file__).resolve().parents[3]
 AUTOGRADER = Path(__file__).parent / "autograder"
@@ -33,14 +36,14 @@ def contents():
 def write(path, seed):
     """Write the bundle with a seed of its own; returns the line to print."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as bundle:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as bundle:
         for name, file in contents().items():
             entry = zipfile.ZipInfo(name, DATE)
             entry.external_attr = (0o755 if file.parent == AUTOGRADER else 0o644) << 16
             bundle.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
         bundle.writestr(zipfile.ZipInfo(SEED_FILE, DATE), f"{seed}\n")
-    part.replace(path)
+    files.write(path, written.getvalue())
     return f"{path}: upload it as the autograder of a programming assignment (Gradescope, Configure Autograder)"
 
 

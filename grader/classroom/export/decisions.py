@@ -14,6 +14,7 @@ from grader.classroom.export.gradebook import text_cell
 from grader.classroom.export.sheet import BadSheet, Sheet, plain
 from grader.classroom.export.standing import decimal, points_if_held
 from grader.classroom.record import Record
+from grader.processes import files
 
 NAME = "decisions.csv"
 COLUMNS = ("submission", "problem", "points", "reason", "name", "without", "with", "record")
@@ -106,9 +107,7 @@ def ask(graded, out):
     if len(rows) > before:
         written = io.StringIO()
         csv.writer(written, lineterminator="\r\n").writerows(map(text_cell, row) for row in [titles, *rows])
-        part = path.with_suffix(".csv.part")
-        part.write_bytes(written.getvalue().encode("utf-8-sig"))
-        part.replace(path)
+        files.write(path, written.getvalue().encode("utf-8-sig"))
     many = "1 problem waits" if waiting == 1 else f"{waiting} problems wait"
     again = f"fill in `points` in {path}, and run python -m grader.classroom.export {out}"
     return f"{many} for your decision: {again}" if waiting else None

@@ -4,6 +4,7 @@ import csv
 import io
 
 from grader.classroom.export.standing import decimal, standings
+from grader.processes import files
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a cell begins that a spreadsheet would compute
 
@@ -31,8 +32,6 @@ def render(graded):
 
 
 def write(graded, path):
-    """Write it so that a stop halfway leaves the old file or the new one; returns the line to print."""
-    part = path.with_suffix(".csv.part")
-    part.write_bytes(render(graded).encode("utf-8-sig"))
-    part.replace(path)
+    """Write it; returns the line to print."""
+    files.write(path, render(graded).encode("utf-8-sig"))
     return f"gradebook: {path}"

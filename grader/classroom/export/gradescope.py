@@ -9,6 +9,7 @@ import re
 from fractions import Fraction
 
 from grader.classroom.export.standing import decimal, problem_line, standing
+from grader.processes import files
 
 HERE = re.compile(r' SUBMISSION="[^"]*"')  # a path of the grader's machine: a student grades problems/
 SORRY = "This is a fault of the grader's machine, not of the submission: there is no score, and no point is lost."
@@ -60,7 +61,5 @@ def write(graded, folder):
     folder.mkdir(parents=True, exist_ok=True)
     rows = [row for row in graded.submissions if row.handed_in]
     for row in rows:
-        part = folder / f"{row.id}.json.part"
-        part.write_text(json.dumps(render(graded, row), indent=1) + "\n", encoding="utf-8")
-        part.replace(folder / f"{row.id}.json")
+        files.write(folder / f"{row.id}.json", json.dumps(render(graded, row), indent=1) + "\n")
     return f"gradescope: {folder}: results.json of {len(rows)} submissions, named by their ids"

@@ -3,10 +3,12 @@
 Source: the schema of the Jenkins xUnit plugin, junit-10.xsd.
 """
 
+import io
 import re
 from xml.sax.saxutils import XMLGenerator
 
 from grader.classroom.export.standing import GRADED, standing
+from grader.processes import files
 
 # XML 1.0 has no place for these, escaped or not: terminals' colours, NUL, lone surrogates.
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -63,16 +65,14 @@ class Writer:
 
 
 def write(graded, path):
-    """Write it so that a stop halfway leaves the old file or the new one; returns the line to print."""
-    part = path.with_suffix(".xml.part")
-    rows = [row for row in graded.submissions if row.handed_in]
-    with part.open("wb") as stream:
-        writer = Writer(stream)
-        writer.start("testsuites", name="FlashAttention in seven problems")
-        for row in rows:
-            write_suite(writer, graded, row)
-        writer.end("testsuites")
-    part.replace(path)
+    """Write it; returns the line to print."""
+    stream = io.BytesIO()
+    writer = Writer(stream)
+    writer.start("testsuites", name="FlashAttention in seven problems")
+    for row in (row for row in graded.submissions if row.handed_in):
+        write_suite(writer, graded, row)
+    writer.end("testsuites")
+    files.write(path, stream.getvalue())
     return f"junit: {path}"
 
 

@@ -10,6 +10,7 @@ from grader.classroom.export import histogram
 from grader.classroom.export.standing import NOT_HANDED_IN, decimal, held_remark
 from grader.classroom.export.tallies import Tallies
 from grader.course.labs import EVERY
+from grader.processes import files
 from grader.render import html
 from grader.render.drawing import KINDS
 
@@ -18,14 +19,12 @@ CASES_SHOWN, CAUSES_SHOWN = 12, 12  # the others are folded up
 
 
 def write(graded, out, similar=None):
-    """Write `out`/class.html so that a stop halfway leaves the old file or the new one; returns the line to print.
+    """Write `out`/class.html; returns the line to print.
 
     similar: similar.Found, what was found of copies; None where nobody looked.
     """
     path = out / "class.html"
-    part = path.with_suffix(".html.part")
-    part.write_text(render(graded, out, similar), encoding="utf-8")
-    part.replace(path)
+    files.write(path, render(graded, out, similar))
     return f"class page: {path}"
 
 
