@@ -2,7 +2,7 @@
 
 from math import prod
 
-from program import flat, tensors_in
+from program import LARGEST, flat, tensors_in
 
 
 def names(text):
@@ -39,14 +39,17 @@ SOFTMAX = names("_softmax _log_softmax")
 SCALARS = 16  # elements: a number for each head may be made of q and k, to scale with
 OF_A_WRAPPER = MAKE | MOVE | ARITHMETIC | PRODUCTS | SOFTMAX
 ALLOWED = {"p1": OF_A_WRAPPER, "p2": OF_A_WRAPPER - SOFTMAX}
+OF_A_CHOICE = MAKE | names("copy_ clone _to_copy")  # before a launch that is tuned: what it writes is made ready
 
 
 def forbidden(program, problem):
     """The first step, a dict, whose operation is not on the problem's list, or None."""
     allowed = ALLOWED.get(problem, OF_A_WRAPPER)
-    for step in flat(program["setup"] + program["steps"]):
-        if "op" in step and (step["namespace"] != "aten" or step["op"] not in allowed):
-            return step
+    for step in program["setup"] + program["steps"]:
+        here = allowed & OF_A_CHOICE if "choices" in step else allowed
+        for inner in flat([step]):
+            if "op" in inner and (inner["namespace"] != "aten" or inner["op"] not in here):
+                return inner
     return None
 
 
@@ -54,6 +57,8 @@ def volume(program):
     """What the operations do with numbers that depend on q, k or v: {"products": multiply-adds, "arithmetic" and
     "moved": elements, "lines": {each: where most of it is}, "together": [operation, line] where two of q, k and v that
     no kernel has seen are put together, or None}.
+
+    program: as it ran. Which storages a step reads and writes was held against what it did (replay.py).
     """
     roles = {i: {s["name"]} for i, s in enumerate(program["storages"]) if s.get("name") in ("q", "k", "v")}
     roles |= {i: {"?"} for i, s in enumerate(program["storages"]) if s["kind"] in ("old", "unseen")}
@@ -73,7 +78,7 @@ def volume(program):
         everything = set().union(*found)
         for write in tensors_in(step["out"]):
             roles[write[0]] = roles.get(write[0], set()) | everything
-        kind, amount = amount_of(step["op"], reads, list(tensors_in(step["out"])))
+        kind, amount = amount_of(step, reads)
         large = [roles[read[0]] for read in reads if roles.get(read[0]) and prod(read[2]) > SCALARS]
         raw = {frozenset(each & set("qkv")) for each in large if "kernel" not in each} - {frozenset()}
         if kind != "moved" and len(raw) > 1:
@@ -83,13 +88,16 @@ def volume(program):
     return total | {"lines": {kind: line for kind, (_, line) in worst.items()}, "together": together}
 
 
-def amount_of(op, reads, writes):
+def amount_of(step, reads):
     """(kind, how much): multiply-adds of a product, else elements."""
-    if op in PRODUCTS and len(reads) >= 2:
-        a, b = reads[-2:]
+    if step["op"] in PRODUCTS:
+        factors = list(tensors_in(step["args"]))[-2:]  # PyTorch hands them over by place
+        if len(factors) < 2:
+            return "products", LARGEST
+        a, b = factors
         return "products", prod(a[2]) * (b[2][-1] if len(b[2]) > 1 else 1)
-    size = max((prod(tensor[2]) for tensor in reads + writes), default=0)
-    return ("moved" if op in MAKE | MOVE else "arithmetic"), size
+    size = max((prod(tensor[2]) for tensor in [*reads, *tensors_in(step["out"])]), default=0)
+    return ("moved" if step["op"] in MAKE | MOVE else "arithmetic"), size
 
 
 def depends_on_a_launch(program):

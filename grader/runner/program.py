@@ -53,6 +53,9 @@ def checked(program):
         check.kernel(kernel, i)
     for step in (*program["setup"], *program["steps"]):
         check.step(step, choices=True)
+    inputs = {i for i, storage in enumerate(program["storages"]) if storage["kind"] == "input"}
+    for step in flat(program["setup"]):
+        need(not inputs & {tensor[0] for tensor in tensors_in(step)}, "a step before the call with the call's inputs")
     for number in program["stale"]:
         check.whole(number, check.storages - 1)
     need(len(program["returns"]) <= RETURNS and (program["returns"] or program["several"]), "what is returned")
@@ -204,6 +207,7 @@ class Checker:
                 having(choice, {"config": str, "steps": list}, "a choice")
                 for inner in choice["steps"]:
                     self.step(inner)
+                need(any("launch" in inner for inner in choice["steps"]), "a choice without a launch")
         elif "op" in step:
             fields = {
                 "op": str, "overload": str, "namespace": str, "args": list, "kwargs": dict, "out": list,
@@ -263,8 +267,20 @@ def tensors_in(value):
 
 
 def flat(steps):
-    """The operations and launches among the steps, of each choice those of the first."""
+    """The operations and launches among the steps, of a choice those of all."""
     for step in steps:
-        for inner in step["choices"][0]["steps"] if "choices" in step else (step,):
+        branches = [choice["steps"] for choice in step["choices"]] if "choices" in step else [[step]]
+        for inner in (inner for branch in branches for inner in branch):
             if "free" not in inner:
                 yield inner
+
+
+def resolved(program, chosen):
+    """The program as it ran: of each choice the branch that was taken. chosen: {place among all steps: branch}."""
+
+    def taken(steps, first):
+        branches = (s["choices"][chosen[at]]["steps"] if "choices" in s else [s] for at, s in enumerate(steps, first))
+        return [step for branch in branches for step in branch]
+
+    setup = program["setup"]
+    return program | {"setup": taken(setup, 0), "steps": taken(program["steps"], len(setup))}

@@ -134,19 +134,21 @@ class Replay:
                 raise LaunchRaised(step["number"], step["line"]) from error
 
     def operation(self, step):
+        packet, overload = getattr(torch.ops.aten, step["op"]), step["overload"] or "default"
+        if overload not in packet.overloads():
+            raise Malformed("an operation that PyTorch has not")
         try:
-            function = getattr(getattr(torch.ops.aten, step["op"]), step["overload"] or "default")
+            function = getattr(packet, overload)
             args = self.value(step["args"])
             named = {name: self.value(value) for name, value in step["kwargs"].items()}
             out = function(*args, **named)
         except Exception as error:
             raise StepRaised(step["line"]) from error
         made = [t for t in (out if isinstance(out, tuple | list) else (out,)) if isinstance(t, torch.Tensor)]
-        if len(made) < len([ref for ref in step["out"] if ref]):
-            raise Malformed("an operation with more outputs than it has")
-        for ref, tensor in zip(step["out"], made, strict=False):
-            if ref:
-                self.made(step, ref["t"], tensor)
+        if len(made) != len(step["out"]) or None in step["out"]:
+            raise Malformed("an operation with other outputs than it has")
+        for ref, tensor in zip(step["out"], made, strict=True):
+            self.made(step, ref["t"], tensor)
         if self.observer:
             self.observer(step["op"], function, args, named, made)
 
@@ -163,6 +165,8 @@ class Replay:
             extent = self.program["storages"][number]["bytes"]
             if start < 0 or start + extent > storage.nbytes():
                 raise Malformed("a storage larger than it is")
+            if any(other.storage.data_ptr() == storage.data_ptr() for other in self.places.values()) and extent:
+                raise Malformed("two storages that are one")
             self.places[number] = Place(storage, start, extent)
         elif place.storage.data_ptr() != storage.data_ptr() and storage.nbytes():
             raise Malformed("a storage that is made twice")

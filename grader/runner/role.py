@@ -156,6 +156,7 @@ def run(runner, request, program):
     import torch
     from allocations import INPUT_POISON, Allocations
     from operations import depends_on_a_launch, volume
+    from program import resolved
     from replay import Replay, place_inputs
 
     device = "cuda" if runner.setup["device"] == "cuda" else "cpu"
@@ -180,6 +181,7 @@ def run(runner, request, program):
     if device == "cuda":
         torch.cuda.synchronize()
     seconds = time.perf_counter() - started
+    program = resolved(program, replay.chosen)
     reply = {
         "status": "returned", "seconds": seconds, "several": program["several"],
         "outputs": outputs.write(returned, device), "changed": changed(bases, data),

@@ -8,6 +8,7 @@ from grader.result import Outcome
 
 LONG = 16  # N / D from which the bounds hold: attention costs N multiply-adds for each element of q, a merge does not
 BOUNDS = {"products": 16, "arithmetic": 20, "moved": 32}  # for each element of q
+SHORT = 32  # keys from which attention by PyTorch is told from a merge by what grows with N
 WHAT = {"products": "multiply-adds", "arithmetic": "elements of arithmetic", "moved": "elements moved"}
 CONSTANTS = 4096  # bytes that a program may bring along
 
@@ -39,9 +40,7 @@ def of_volume(problem, case, volume):
         name, line = volume["together"]
         at = f" ({problem.module}:{line})" if line else ""
         found.append(f"PyTorch's {name} puts two of q, k and v together{at}, which is the kernel's work.")
-    if case.num_keys < LONG * case.D:
-        return found
-    for kind, bound in BOUNDS.items():
+    for kind, bound in bounds(case).items():
         if volume[kind] > bound * q:
             line = volume["lines"][kind]
             at = f", most of them at {problem.module}:{line}" if line else ""
@@ -50,6 +49,15 @@ def of_volume(problem, case, volume):
                 f"element of q, where preparing and merging take at most {bound}. Attention is the kernel's work."
             )
     return found
+
+
+def bounds(case):
+    """What is too much for each element of q. On a short row attention costs N multiply-adds, half of them causal."""
+    if case.num_keys >= LONG * case.D:
+        return BOUNDS
+    if case.num_keys < SHORT:
+        return {}
+    return {kind: max(BOUNDS[kind], case.num_keys // 2) for kind in ("products", "arithmetic")}
 
 
 def held(evidence):
