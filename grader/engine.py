@@ -12,7 +12,7 @@ from grader.course import assignment, drawn
 from grader.gpu import compiling, machine, speed
 from grader.kinds import requests
 from grader.kinds.attention import cross_case, own_work, verdict, work
-from grader.processes import sandbox
+from grader.processes import fork_server, handed_in, sandbox
 from grader.processes.sandbox import ChildFailed, WorkerBroken
 from grader.processes.submission import Submission
 from grader.processes.text import shortened
@@ -75,9 +75,14 @@ def grade(request, lanes, on_result=lambda result: None):
     """
 
     torch.set_num_threads(1)  # the lanes are the parallelism: small tensors, many questions
+    with handed_in.readable(request.submission) as folder:
+        return grade_in(folder, request, lanes, on_result)
+
+
+def grade_in(folder, request, lanes, on_result):
     pool = ThreadPoolExecutor(lanes)
     try:
-        graders = [ProblemGrader(request, problem, on_result) for problem in request.problems]
+        graders = [ProblemGrader(request, problem, on_result, folder) for problem in request.problems]
         list(pool.map(ProblemGrader.run, graders))
         for grader in graders:
             if grader.is_timed():
@@ -94,9 +99,9 @@ def grade(request, lanes, on_result=lambda result: None):
 class ProblemGrader:
     """Grades one problem: its submission's processes are started anew when a case kills one."""
 
-    def __init__(self, request, problem, on_result):
+    def __init__(self, request, problem, on_result, folder=None):
         self.request, self.problem, self.on_result, self.results = request, problem, on_result, []
-        self.path = request.submission / problem.module
+        self.path = (folder or request.submission) / problem.module
         self.seconds, self.spent = assignment.SECONDS_PER_CASE[request.device], 0.0
         gpu = machine.gpu_as_data() if request.device == "cuda" and torch.cuda.is_available() else None
         self.submission = Submission(self.path, problem, request.device, self.seconds, gpu)
@@ -147,6 +152,8 @@ class ProblemGrader:
             return result
         self.submission.close()
         ours_passes = faults.reference_passes(self.request, self.problem, case, ProblemGrader)
+        if not ours_passes:  # perhaps the runner that all share is what fails
+            fork_server.renew()
         result, doubt = self.attempt(case)  # last: what failed us for a moment is over by now
         if doubt is None:
             return result

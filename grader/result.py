@@ -4,6 +4,10 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum
 
+from grader.processes.text import SENTENCE, clean, shortened
+
+PRINTED = 20_000  # characters
+
 
 class Outcome(str, Enum):
     PASSED = "passed"
@@ -51,6 +55,10 @@ class Result:
     printed: str = ""
     seconds: float = 0.0
 
+    def __setattr__(self, name, value):
+        """Whoever writes a text here, from wherever it came: it is clean and has a length."""
+        super().__setattr__(name, tidy(value) if name in TEXTS else value)
+
     @property
     def message(self):
         """What two results have in common that tell a student the same thing: the causes, or the sentence's words.
@@ -60,3 +68,19 @@ class Result:
         causes = tuple(cause.kind for cause in self.facts.get("causes", ()))
         words = self.sentence if self.outcome is Outcome.WRONG else re.sub(r"\d+", "#", self.sentence)
         return self.outcome, causes or words
+
+
+TEXTS = {"sentence", "description", "again", "printed", "facts"}
+
+
+def tidy(value):
+    """Texts clean and bounded, also those that stand in lists and dicts; all else as it is."""
+    if isinstance(value, str):
+        return shortened(clean(value), PRINTED if "\n" in value else SENTENCE)
+    if type(value) is dict:
+        return {name: tidy(inner) for name, inner in value.items()}
+    if type(value) in (list, tuple):
+        return (
+            type(value)(map(tidy, value)) if any(type(inner) in (str, dict, list, tuple) for inner in value) else value
+        )
+    return value

@@ -254,7 +254,8 @@ def uid_for(readable, confined):
 def open_to_all(folder, alone):
     """True where every user may read what is in this folder and, unless it stands alone, may get there."""
     try:
-        files = [entry.stat().st_mode & 0o004 for entry in os.scandir(folder) if entry.name.endswith(".py")]
+        files = [entry for entry in os.scandir(folder) if entry.name.endswith(".py")]
+        files = [e.is_file(follow_symlinks=False) and e.stat().st_mode & 0o004 for e in files]
         above = () if alone else folder.parents
         return folder.stat().st_mode & 0o005 == 0o005 and all(files) and all(a.stat().st_mode & 0o001 for a in above)
     except OSError:

@@ -73,6 +73,7 @@ class Child:
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
+        os.set_blocking(self.requests, False)
         self.output = Output(printed)
         LIVE.add(self)
         try:
@@ -102,8 +103,9 @@ class Child:
     def call(self, request, seconds):
         """The reply to one request; raises ChildFailed when none comes within `seconds` or the child dies."""
         token = secrets.token_hex(8)  # what was written before the request, or beside its reply, is none
-        self._send(**request, token=token)
-        reply = self._receive(seconds)
+        deadline = time.monotonic() + seconds
+        self._send(deadline, **request, token=token)
+        reply = self._receive(max(0.0, deadline - time.monotonic()))
         if reply.pop("token", None) != token:
             raise ChildFailed("died", NO_REPLY)
         return reply
@@ -115,11 +117,13 @@ class Child:
         except OSError as error:
             raise ChildFailed("died", f"it left no room for a file of the grader's: {error.strerror}") from None
 
-    def _send(self, **message):
+    def _send(self, deadline, **message):
+        data = memoryview(json.dumps(message).encode() + b"\n")
         with contextlib.suppress(BrokenPipeError):  # a dead child is noticed when its reply is awaited
-            data = json.dumps(message).encode() + b"\n"
-            while data:
-                data = data[os.write(self.requests, data) :]
+            while data and time.monotonic() < deadline:  # one that reads nothing has no reply in time either
+                if select.select([], [self.requests], [], LOOK_SECONDS)[1]:
+                    with contextlib.suppress(BlockingIOError):
+                        data = data[os.write(self.requests, data) :]
 
     def _receive(self, seconds):
         deadline, looked = time.monotonic() + seconds, time.monotonic()

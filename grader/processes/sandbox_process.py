@@ -103,7 +103,7 @@ class SandboxProcess:
             self.process = subprocess.Popen(
                 self.group.enter() + program, pass_fds=[*(end.fileno() for end in theirs.values()), *descriptors],
                 env=environment(self.device) | private, start_new_session=True, stdin=subprocess.DEVNULL,
-                stdout=self.said, stderr=subprocess.STDOUT, cwd="/", preexec_fn=system_calls.new_keyring(),
+                stdout=self.said, stderr=subprocess.STDOUT, cwd="/", preexec_fn=system_calls.prepare(self.confined),
             )  # fmt: skip
         for end in theirs.values():
             end.close()

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import torch
 
-from grader.processes import fork_server
+from grader.processes import fork_server, handed_in
 from grader.processes.sandbox import Child, ChildFailed
 
 PROGRAM_BYTES = 32 << 20  # the longest of ours has one
-TEXT_BYTES, FILES = 1 << 20, 50
 RETRIES = 6  # launches that a wrapper may see fail before it finds tiles that fit
 NO_REPLY = "what its process sent is no reply"
 DTYPES = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
@@ -65,8 +64,7 @@ class Submission:
 
     def texts(self):
         """{name: text} of the files that a kernel may stand in."""
-        files = [file for file in self.path.parent.glob("*.py") if file.is_file() and file.stat().st_size < TEXT_BYTES]
-        return {file.name: file.read_text(encoding="utf-8", errors="replace") for file in files[:FILES]}
+        return handed_in.texts(self.path.parent)
 
     def record(self, request, lists=None, failing=(), deadline=None):
         """{"program": bytes} of a case, or the reply that says why there is none.
@@ -156,13 +154,17 @@ def of_recorder(reply):
         texts = {name: str(reply.get(name) or "")[:most] for name, most in TEXTS.items()}
         line = reply.get("line")
         flags = {name: bool(reply.get(name)) for name in ("unfinished", "bad_module", "as_seen", "ours")}
-        return {"status": "raised", "line": line if type(line) is int else None} | texts | flags
+        return {"status": "raised", "line": place(line)} | texts | flags
     if status == "returned":
         depends = reply.get("depends")
         line = depends.get("line") if isinstance(depends, dict) else None
-        reply["depends"] = (line if type(line) is int else 0) if depends else None
+        reply["depends"] = (place(line) or 0) if depends else None
         return reply
     raise ChildFailed("died", NO_REPLY)
+
+
+def place(line):
+    return line if type(line) is int and 0 < line < 1 << 24 else None
 
 
 def orders_are_plain(reply):

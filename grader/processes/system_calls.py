@@ -1,7 +1,8 @@
-"""The system calls that nothing in the sandbox may make: a filter that bubblewrap loads, made by libseccomp.
+"""The system calls that no submission may make: a filter made by libseccomp, which bubblewrap loads, or we without it.
 
-Refused is what reaches past the process itself: keys of the user, new namespaces, mounts, other processes' memory, and
-the kernel's larger interfaces. All else is allowed: torch and CUDA use most of it.
+Refused is what reaches past the process itself: keys of the user, new namespaces, mounts, other processes' memory,
+memory and queues that outlive it, sockets to the machine's host, and the kernel's larger interfaces. All else is
+allowed: torch and CUDA use most of it.
 """
 
 import ctypes
@@ -14,12 +15,16 @@ REFUSED = (
     "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "ptrace", "process_vm_readv",
     "process_vm_writev", "pidfd_getfd", "bpf", "perf_event_open", "io_uring_setup", "io_uring_enter",
     "io_uring_register", "userfaultfd", "open_by_handle_at", "kexec_load", "kexec_file_load", "init_module",
-    "finit_module", "delete_module", "swapon", "swapoff", "acct", "quotactl", "reboot", "vhangup",
+    "finit_module", "delete_module", "swapon", "swapoff", "acct", "quotactl", "reboot", "vhangup", "shmget", "msgget",
+    "semget", "mq_open",
 )  # fmt: skip
+FAMILIES = (17, 38, 40, 44)  # of sockets: packets, the kernel's ciphers, the host of a virtual machine, XDP
 # Flags of clone: new namespaces of mounts, cgroups, names, messages, users, processes, networks and times.
 NAMESPACES = (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000, 0x80)
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # of ioctl: they type into a terminal
 JOIN_SESSION_KEYRING = 1
+NO_NEW_PRIVILEGES, SET_SECCOMP, SECCOMP_FILTER = 38, 22, 2  # of prctl
+INSTRUCTION_BYTES = 8  # of a filter
 
 
 @functools.cache
@@ -46,6 +51,8 @@ def program():
         rules.add_rule(refuse, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, flag, flag))
     for request in (TIOCSTI, TIOCLINUX):
         rules.add_rule(refuse, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, request))
+    for family in FAMILIES:
+        rules.add_rule(refuse, "socket", seccomp.Arg(0, seccomp.EQ, family))
     rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags lie in memory: the C library takes clone instead
     with os.fdopen(os.memfd_create("filter"), "w+b") as file:
         rules.export_bpf(file)
@@ -76,12 +83,28 @@ def as_file():
     return descriptor
 
 
-def new_keyring():
-    """A function for a process that is about to become another program: the keys of the user's session are not for it.
+class Program(ctypes.Structure):
+    """struct sock_fprog"""
 
-    All that it needs is found here: between a fork and the other program nothing may be imported. None without it.
+    _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def prepare(confined):
+    """A function for a process that is about to become another program; None where there is no filter.
+
+    The keys of the user's session are not for it; without a sandbox, which loads the filter itself, it gets that too.
+    All that the function needs is found here: between a fork and the other program nothing may be imported.
     """
     if missing():
         return None
-    call, join = ctypes.CDLL(None).syscall, number("keyctl")
-    return lambda: call(join, JOIN_SESSION_KEYRING, None)
+    library, join, rules = ctypes.CDLL(None), number("keyctl"), program()
+    held = ctypes.create_string_buffer(rules, len(rules))
+    filter = Program(len(rules) // INSTRUCTION_BYTES, ctypes.addressof(held))
+
+    def prepared():
+        library.syscall(join, JOIN_SESSION_KEYRING, None)
+        if not confined and held:
+            library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+            library.prctl(SET_SECCOMP, SECCOMP_FILTER, ctypes.byref(filter), 0, 0)
+
+    return prepared

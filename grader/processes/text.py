@@ -3,7 +3,8 @@
 import re
 import sys
 import unicodedata
-from pathlib import Path
+
+from grader.processes import handed_in
 
 SENTENCE = 2000  # characters
 LINE = 160  # of a submission's own
@@ -40,7 +41,7 @@ def shortened(text, most=SENTENCE):
 def line_of(path, line):
     """A line of a submission's file as it is quoted, or an empty string."""
     try:
-        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = handed_in.read(path).splitlines()
         return clean(lines[line - 1].strip()[:LINE]) if line and 0 < line < sys.maxsize else ""
     except (OSError, IndexError):
         return ""

@@ -39,6 +39,7 @@ SOFTMAX = names("_softmax _log_softmax")
 SCALARS = 16  # elements: a number for each head may be made of q and k, to scale with
 OF_A_WRAPPER = MAKE | MOVE | ARITHMETIC | PRODUCTS | SOFTMAX
 ALLOWED = {"p1": OF_A_WRAPPER, "p2": OF_A_WRAPPER - SOFTMAX}
+WITHOUT_KERNELS = {"p1", "p2"}  # they are PyTorch: no kernel runs unwatched
 OF_A_CHOICE = MAKE | names("copy_ clone _to_copy")  # before a launch that is tuned: what it writes is made ready
 
 

@@ -22,6 +22,7 @@ DTYPES = {
 KINDS = {"input": {"name": str}, "old": {}, "made": {}, "constant": {"data": str}, "unseen": {"line": (int, None)}}
 LARGEST = 1 << 45
 TEXT = 1 << 17  # characters of a kernel
+NAME = 200  # characters of a name: it is shown
 DEPTH = 8
 RETURNS = 64  # values
 
@@ -142,7 +143,7 @@ class Checker:
             except (ValueError, TypeError, OverflowError):
                 need(False, "a float")
         elif kind in ("dtype", "enum", "triton_dtype", "opaque", "module"):
-            need(type(inner) is str and len(inner) < 200, "a name")
+            need(type(inner) is str and len(inner) < NAME, "a name")
         elif kind == "function":
             need(type(inner) is list and len(inner) == 2 and all(type(i) is str for i in inner), "a function")
         elif kind == "device":
@@ -174,6 +175,7 @@ class Checker:
 
     def named(self, values):
         need(type(values) is dict and len(values) < 1000, "arguments")
+        need(all(len(name) < NAME for name in values), "an argument's name")
         for value in values.values():
             self.value(value)
 
@@ -184,10 +186,11 @@ class Checker:
         }  # fmt: skip
         having(kernel, fields, "a kernel")
         need(len(kernel["source"]) < TEXT and kernel["name"].isidentifier(), "a kernel's text")
-        need(len(kernel["file"]) < 200 and "/" not in kernel["file"] and "\0" not in kernel["file"], "a kernel's file")
+        need(len(kernel["name"]) < NAME, "a kernel's name")
+        need(len(kernel["file"]) < NAME and "/" not in kernel["file"] and "\0" not in kernel["file"], "a kernel's file")
         self.whole(kernel["line"], 1 << 20, 1)
         for name in (*kernel["constexprs"], *kernel["unspecialized"]):
-            need(type(name) is str and len(name) < 200, "a parameter")
+            need(type(name) is str and len(name) < NAME, "a parameter")
         self.named(kernel["uses"])
         need(all(type(used) is dict for used in kernel["uses"].values()), "what a kernel uses")
         for used in kernels_in(kernel["uses"]):
@@ -205,6 +208,7 @@ class Checker:
             need(1 <= len(step["choices"]) <= 1000, "a choice")
             for choice in step["choices"]:
                 having(choice, {"config": str, "steps": list}, "a choice")
+                need(len(choice["config"]) < TEXT, "a choice")
                 for inner in choice["steps"]:
                     self.step(inner)
                 need(any("launch" in inner for inner in choice["steps"]), "a choice without a launch")
@@ -214,6 +218,7 @@ class Checker:
                 "line": (int, None),
             }  # fmt: skip
             having(step, fields, "an operation")
+            need(all(len(step[name]) < NAME for name in ("op", "overload", "namespace")), "an operation's name")
             self.value(step["args"])
             self.named(step["kwargs"])
             for out in step["out"]:

@@ -117,8 +117,11 @@ def answering(job):
 
 
 def not_allowed(program, request):
-    from operations import forbidden
+    from operations import WITHOUT_KERNELS, forbidden
 
+    if program["kernels"] and request["problem"] in WITHOUT_KERNELS:
+        kernel = program["kernels"][0]
+        return {"status": "a kernel", "kernel": kernel["name"], "line": kernel["line"]}
     for kernel in program["kernels"]:
         if not stands_there(kernel, request["texts"]):
             return {"status": "another text", "kernel": kernel["name"], "line": kernel["line"]}
@@ -212,8 +215,10 @@ def changed(bases, data):
 
 
 def launch(kernel, grid, args, options):
-    """Run one kernel: in the interpreter its options mean nothing."""
+    """Run one kernel: in the interpreter its options mean nothing, and its addresses must be those of a trace."""
     interpreted = type(kernel).__name__ == "InterpretedFunction"
+    if interpreted and not sys.modules["trace"].is_open():
+        raise RuntimeError("a kernel was to be interpreted without a trace")
     kernel.run(grid=grid, warmup=False, **args, **({} if interpreted else options))
 
 

@@ -26,6 +26,11 @@ COPIED = 1.2  # elements loaded of k or v for each different one: more is a copy
 ATOMIC = -2  # written by atomics: any number of programs may
 
 
+def is_open():
+    """True where a trace watches every load and store."""
+    return isinstance(interpreter._interpreter, Trace)
+
+
 class Trace:
     """While open, traces every launch. faults: {(kind, kernel, argument, line): lanes}; undefined: masked loads whose
     lanes nobody defined, as {(kernel, argument, line): lanes}.
@@ -171,6 +176,8 @@ class Trace:
         mask = np.ascontiguousarray(mask)
         live = pointers[mask].astype(np.int64)
         if live.size == 0:
+            if kind == "load" and pointers.size:
+                self.note_empty(pointers)
             return pointers, mask
         region = self.region_at(int(live[0]))
         offsets = live - region.virtual if region else live
@@ -195,6 +202,12 @@ class Trace:
             if kind == "store" and region.legal_view is None:
                 self.label(region, offsets, mask)
         return (pointers.astype(np.int64) - region.virtual + region.real).astype(np.uint64), mask
+
+    def note_empty(self, pointers):
+        """A block of K or V of which a mask hides every lane is a tile visited all the same: it is multiplied."""
+        region = self.region_at(int(pointers.astype(np.int64).flat[0]))
+        if region and region.role in ("k", "v"):
+            self.visits.load_rows(self.kernel, region.role, lanes_of(pointers.shape, region.width))
 
     def origin_of(self, region, offsets, shape, mask):
         if region.labels is None:

@@ -71,12 +71,14 @@ class Visits:
 
     def load(self, kernel, origin):
         if origin.role in "kv":
-            rows = self.loads.setdefault((kernel, self.program), {"k": 0.0, "v": 0.0})
             for role in origin.role:
                 share = origin.tiles / len(origin.role)
-                rows[role] += share * (origin.tokens[1] - origin.tokens[0] + 1)
+                self.load_rows(kernel, role, share * (origin.tokens[1] - origin.tokens[0] + 1))
         else:
             self.record_of(kernel, origin)
+
+    def load_rows(self, kernel, role, rows):
+        self.loads.setdefault((kernel, self.program), {"k": 0.0, "v": 0.0})[role] += rows
 
     def record_of(self, kernel, q):
         key = kernel, self.program, q.tokens, q.place

@@ -57,7 +57,7 @@ def test_the_keys_of_the_session_are_not_inherited():
     code = f"import ctypes; print(ctypes.CDLL(None).syscall({system_calls.number('keyctl')}, 0, -3, 0))"
     told = [
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=before).stdout
-        for before in (None, None, system_calls.new_keyring())
+        for before in (None, None, system_calls.prepare(True))
     ]
     assert told[0] == told[1] != told[2] and int(told[2]) > 0
 

@@ -8,6 +8,7 @@ import torch
 
 from grader.diagnosis import diagnose, tile_visits
 from grader.kinds.attention import locate, own_work, picture, work
+from grader.processes import handed_in
 from grader.processes.inside.errors import first_open_gap
 from grader.processes.text import line_of
 from grader.reference import answers, compare, oracle
@@ -92,7 +93,7 @@ def of_exception(reply, problem, path):
         where = f"{at}{source_at(path, reply['line'])}"
         return Outcome.CRASHED, f"Triton's compiler would not take this kernel: {reply['text']} ({where})."
     if reply["unfinished"]:
-        gap = reply["todo"] and first_open_gap(path.read_text(encoding="utf-8", errors="replace"))
+        gap = reply["todo"] and first_open_gap(handed_in.texts(path.parent).get(path.name, ""))
         return Outcome.UNFINISHED, gap or reply["todo"] or f"NotImplementedError at {at}"
     text = re.sub(r" \([^()]+\.py, line \d+\)$", "", reply["text"].strip())  # a SyntaxError names its place twice
     first, *rest = text.splitlines() or [""]
@@ -121,6 +122,8 @@ def of_program(reply, problem, path):
             "does may depend on shapes, strides, dtypes and plain arguments alone.",
             {},
         )
+    if status == "a kernel":
+        return Outcome.WRONG, f"The kernel {reply['kernel']}{at} is launched: {problem.id} is PyTorch alone.", {}
     if status == "another text":
         evidence = f"The kernel {reply['kernel']} is not what stands in the file{at}: do not generate kernels."
         return own_work.held([evidence])
