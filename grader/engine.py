@@ -44,7 +44,7 @@ class Request:
 
     def cases(self, problem):
         """The cases of `problem` that run on this device and have the name that was asked for."""
-        every = [*problem.cases, *problem.memory_cases, *drawn.cases(problem, self.seed)]
+        every = drawn.every(problem, self.seed)
         every = [case for case in every if self.device == "cuda" or not case.gpu]
         if self.names is None:
             return every
@@ -256,7 +256,7 @@ class ProblemGrader:
             return
         pool = ThreadPoolExecutor(2)
         if self.request.judges_work(self.problem):
-            case = next(case for case in self.problem.cases if case.name == work.LONG_ROW)
+            case = next(case for case in self.request.cases(self.problem) if case.name == work.LONG_ROW)
             self.beside["waste"] = pool.submit(self.interpreted, case)
         if self.is_timed():
             self.beside["host"] = pool.submit(speed.host_time, self.problem, self.path)
@@ -264,7 +264,8 @@ class ProblemGrader:
 
     def work(self, results):
         """What the kernels load and multiply, judged over the cases that are right."""
-        case = next((case for case in self.problem.cases if case.name == work.LONG_ROW), self.problem.cases[0])
+        cases = self.request.cases(self.problem)
+        case = next((case for case in cases if case.name == work.LONG_ROW), self.problem.cases[0])
         right = next((r for r in results if r.case == work.LONG_ROW and r.outcome is Outcome.PASSED), None)
         if self.request.device == "cuda" and right:
             right.facts["waste"] = self.beside["waste"].result()

@@ -19,7 +19,7 @@ from grader.result import Aspect, Outcome
 def every_test(seed):
     on_gpu = torch.cuda.is_available()
     for problem in EVERY.values():
-        for case in (*problem.cases, *problem.memory_cases, *drawn.cases(problem, seed)):
+        for case in drawn.every(problem, seed):
             if on_gpu or not case.gpu:
                 yield problem, case, Aspect.CORRECT
         if problem.counts_work:

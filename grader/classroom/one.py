@@ -16,6 +16,7 @@ from grader import score
 from grader.classroom import details, plan
 from grader.classroom.plan import Job
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
+from grader.course import drawn
 from grader.course.labs import EVERY
 from grader.processes import files, scratch
 from grader.result import Outcome
@@ -77,7 +78,7 @@ def work_out(problems, seed):
     torch.set_num_threads(1)  # a fork has no threads of another's pool
     for problem in (EVERY[id] for id in problems):
         answers.keep(problem, seed)
-        for case in problem.cases:
+        for case in drawn.every(problem, seed):
             if case.attends and not case.gpu:
                 picture.mask_outlines(case, case.seen_at(0, 0))
 

@@ -6,34 +6,60 @@ from dataclasses import replace
 
 from grader.course.assignment import Case
 
-COUNT = 2  # of each problem
 PREFIX = "drawn "
 LAYOUTS = ("contiguous", "interleaved", "slice", "mixed")
 DTYPES = ("float16", "bfloat16", "float32")
+VALUES = ("normal", "peaked")
 FIELDS = {"B": "B", "Hq": "Hq", "Hkv": "Hkv", "N": "N", "D": "D", "window": "window", "sinks": "sinks"}
+LONG_ROW = "long row"
+
+
+def every(problem, seed):
+    """All cases of a problem that are asked with this seed; of a class's own seed the long row is another, too."""
+    named = [long_row(case, seed) if seed and case.name == LONG_ROW else case for case in problem.cases]
+    return (*named, *problem.memory_cases, *cases(problem, seed))
+
+
+def long_row(case, seed):
+    draw = random.Random(f"long row {seed}")
+    tokens, window, sinks = draw.randint(1026, 1100), draw.randint(20, 200), draw.randint(1, 40)
+    return replace(case, N=tokens, window=case.window and window, sinks=case.sinks and sinks)
 
 
 def cases(problem, seed):
-    """COUNT cases of a numbered problem: B to 2, Hkv to 2, groups of 1 to 4 where heads may share, N 33 to 140."""
-    first, draw, found = problem.cases[0], random.Random(f"drawn {seed} {problem.id}"), []
-    kinds = sorted({(case.D, case.dtype) for case in problem.cases if case.D < 128 and not case.gpu})  # compiled before
-    for _ in range(COUNT if problem.points else 0):
-        kv_heads, tokens = draw.randint(1, 2), draw.randint(33, 140)
-        group, (width, dtype) = draw.randint(1, 4) if first.Hkv else 1, draw.choice(kinds)
-        case = Case(
-            "", B=draw.randint(1, 2 if group < 3 else 1), Hq=kv_heads * group, Hkv=kv_heads if first.Hkv else None,
-            N=tokens, D=width, dtype=dtype, causal=first.causal,
-            window=None if first.window is None else draw.randint(1, tokens),
-            sinks=None if first.sinks is None else draw.randint(0, tokens // 2), layout=draw.choice(LAYOUTS),
-        )  # fmt: skip
-        found.append(replace(case, name=name_of(case)))
-    return found
+    """Two cases of a numbered problem: one of a few tiles, and one of many, whose scores are highest in the middle."""
+    if not problem.points:
+        return []
+    first, draw = problem.cases[0], random.Random(f"drawn {seed} {problem.id}")
+    kinds = sorted({(case.D, case.dtype) for case in problem.cases if not case.gpu})  # compiled before
+    short = [(width, dtype) for width, dtype in kinds if width < 128]
+    exact = [(width, dtype) for width, dtype in short if dtype != "float32" and width < 64]  # on a GPU that is tf32
+    return [
+        draw_one(draw, first, draw.randint(33, 140), *draw.choice(short), "normal"),
+        draw_one(draw, first, draw.randint(200, 400), *draw.choice(exact), "peaked"),
+    ]
+
+
+def draw_one(draw, first, tokens, width, dtype, values):
+    """B to 2, Hkv to 2, groups of 1 to 4 where heads may share; a window sees more than an end of a long row."""
+    long = values != "normal"
+    kv_heads = 1 if long else draw.randint(1, 2)
+    group = draw.randint(1, 4) if first.Hkv else 1
+    case = Case(
+        "", B=1 if long or group > 2 else draw.randint(1, 2), Hq=kv_heads * group,
+        Hkv=kv_heads if first.Hkv else None, N=tokens, D=width, dtype=dtype, causal=first.causal,
+        window=None if first.window is None else draw.randint(tokens // 2 if long else 1, tokens),
+        sinks=None if first.sinks is None else draw.randint(0, tokens // 2),
+        layout=draw.choice(LAYOUTS), values=values,
+    )  # fmt: skip
+    return replace(case, name=name_of(case))
 
 
 def name_of(case):
-    """`drawn B=2 Hq=4 Hkv=2 N=187 D=32 window=45 float16 slice`"""
+    """`drawn B=2 Hq=4 Hkv=2 N=187 D=32 window=45 float16 slice`, and the values where they are not normal"""
     numbers = [f"{word}={getattr(case, word)}" for word in FIELDS if getattr(case, word) is not None]
-    return " ".join([PREFIX.strip(), *numbers, case.dtype, case.layout])
+    values = [case.values] if case.values != "normal" else []
+    return " ".join([PREFIX.strip(), *numbers, case.dtype, case.layout, *values])
 
 
 def from_name(name, problem):
@@ -41,7 +67,9 @@ def from_name(name, problem):
     if not name.startswith(PREFIX):
         return None
     numbers = {word: int(value) for word, value in re.findall(r"(\w+)=(\d+)", name) if word in FIELDS}
-    *_, dtype, layout = name.split()
-    if dtype not in DTYPES or layout not in LAYOUTS or not all(numbers.get(word) for word in ("B", "Hq", "N", "D")):
+    words = [word for word in name.split()[1:] if "=" not in word]
+    dtype, layout, values = (*words, "normal")[:3] if len(words) in (2, 3) else (None,) * 3
+    known = dtype in DTYPES and layout in LAYOUTS and values in VALUES
+    if not known or not all(numbers.get(word) for word in ("B", "Hq", "N", "D")):
         return None
-    return Case(name, **numbers, dtype=dtype, layout=layout, causal=problem.cases[0].causal)
+    return Case(name, **numbers, dtype=dtype, layout=layout, values=values, causal=problem.cases[0].causal)

@@ -10,6 +10,7 @@ POISON_ROWS = 128  # past the end of each head: as many as the largest tile woul
 HUGE = 30000.0  # still finite in float16
 OFFSET = 400.0  # 250 keys of this size add up past float16's 65504 when they are not divided yet
 UNEVEN = 6.0  # q and k apart from zero by this much: scores of +-36 * sqrt(D)
+PEAK = 1000.0  # the highest score of a row: not even float64 takes its exp without the maximum
 LONG = 20.0  # q and k in halves of the head dim that the other leaves nearly empty
 SLOPE = 3.0  # scores per key: 30 keys later, exp of the difference is past float32
 
@@ -60,6 +61,14 @@ def sloped(sign):
     return values
 
 
+def peaked(case, generator):
+    """Scores that rise to PEAK at a key between the ends, and fall: no tile at an end knows a row's maximum."""
+    q, k, v = normal(case, generator)
+    top = case.num_keys * (0.4 + 0.2 * torch.rand(1, generator=generator))
+    score = PEAK - SLOPE * (torch.arange(case.num_keys) - top).abs()
+    return 4.0 + 0.1 * q, (score / (4.0 * math.sqrt(case.D)))[:, None] + 0.1 * k, v
+
+
 def uneven(case, generator):
     """Scores of every other query hundreds above, or below, those of its neighbours: each row needs its own maximum."""
     q, k, v = normal(case, generator)
@@ -82,7 +91,7 @@ def offset(case, generator):
 
 VALUES = {
     "normal": normal, "falling": sloped(-1), "rising": sloped(+1), "uneven": uneven, "offset": offset,
-    "orthogonal": orthogonal,
+    "orthogonal": orthogonal, "peaked": peaked,
 }  # fmt: skip
 
 # Layouts: the last stride is 1 and rows start at multiples of 16 bytes, as tensor descriptors demand ----------------

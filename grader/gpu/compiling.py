@@ -106,7 +106,9 @@ def attempt(problem, path, gpu, seconds):
         submission.close()
     if reply["status"] == "raised":
         at = f" at {problem.module}:{reply['line']}" if reply["line"] else ""
-        return Attempt(gpu.target, unknown=f"{reply['exception']}{at}: {first_line(reply['text'])}")
+        said = f"{reply['exception']}{at}: {first_line(reply['text'])}"
+        # What runs in the interpreter is to run here too: a wrapper that raises has no kernel to show.
+        return lost(gpu, said, Outcome.CRASHED) if reply["line"] else Attempt(gpu.target, unknown=said)
     if reply["status"] != "returned":
         return Attempt(gpu.target, unknown=verdict.of_program(reply, problem, path)[1])
     return of_reply(problem, path, gpu, reply, printed)
@@ -155,9 +157,8 @@ def of_reply(problem, path, gpu, reply, printed):
         return Attempt(gpu.target, kernels, unknown=unknown, printed=printed)
     if error["kind"] == "wrapper":
         at = f" at {problem.module}:{error['line']}" if error["line"] else ""
-        return Attempt(
-            gpu.target, kernels, unknown=f"{error['exception']}{at}: {first_line(error['text'])}", printed=printed
-        )
+        said = f"{error['exception']}{at}: {first_line(error['text'])}"
+        return lost(gpu, said, Outcome.CRASHED) if error["line"] else Attempt(gpu.target, kernels, unknown=said)
     todo = re.search(r"TODO \d+: [^\"'\n]+", f"{error['text']}\n{line_of(path, error['line'])}")
     if todo:
         return Attempt(gpu.target, kernels, Outcome.UNFINISHED, todo.group(0).strip(), printed=printed)
