@@ -11,9 +11,10 @@ from grader.classroom import harvest, names
 from grader.classroom.fingerprint import digest
 from grader.classroom.harvest import Harvest
 from grader.classroom.limited import Limited, Lost
-from grader.classroom.names import shortened
+from grader.classroom.names import readable, shortened
 from grader.course.labs import EVERY
 from grader.processes import files
+from grader.processes.text import quoted
 
 IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", names.METADATA}
 NOT_THEIRS = {"solutions", "grader", "tests"}  # folders of a whole repository that hold no student's work
@@ -89,8 +90,8 @@ def list_entries(folder, out):
     here = [name for name in entries if name in NAMED]
     if here:
         raise BadFolder(
-            f"{folder} holds {here[0]} itself, so it looks like one submission: name the folder that holds all "
-            f'submissions, or grade this one with make grade SUBMISSION="{folder}"'
+            f"{readable(folder)} holds {here[0]} itself, so it looks like one submission: name the folder that holds "
+            f"all submissions, or grade this one with make grade SUBMISSION={quoted(folder.absolute())}"
         )
     metadata = read_metadata(folder / names.METADATA)
     owners, notes, taken = {}, [], [name for name in entries if name not in IGNORED and not name.startswith(".")]
