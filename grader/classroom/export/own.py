@@ -34,12 +34,12 @@ class Own:
 
         self.own = np.flatnonzero(~among(self.hashes, never))
         self.shared = self.own[among(self.hashes[self.own], shared)]
-        self.grams = np.unique(self.hashes[self.shared])
+        self.grams, self.gram_at = np.unique(self.hashes[self.shared], return_inverse=True)
         self.signs = signs(self.own, self.k)
 
     def of(self, grams):
         """The places of these hashes."""
-        return self.shared[among(self.hashes[self.shared], grams)]
+        return self.shared[among(self.grams, grams)[self.gram_at]]
 
     def lines_at(self, places):
         """The file's first line numbers that k signs from any of these places touch."""
