@@ -38,9 +38,9 @@ from grader.classroom.limited import Limited, Lost
 SHARE = 0.96  # of what is the own of the submission that has less of it
 SIGNS = 250  # shared, letters of `wording`; of structure a name is one sign, as any other mark
 COMMON = 10  # submissions: what more of them have is nobody's own
-SECONDS = 300.0  # for one module of a class: 500 usual ones take some 30
-MEMORY = 4 << 30  # bytes: ten modules of 1 MB take half of that
-LARGE = 100_000  # signs: more than any module has that was written by hand
+SECONDS = 300.0  # for one module of a class: ten texts of 1 MB took 205 on two busy cores
+MEMORY = 4 << 30  # bytes, in which ten texts of 1 MB were looked at
+LARGE = 100_000  # signs; a solution has some ten thousand
 NOT_HERE = "Nobody looked: copydetect is not installed (pip install copydetect, or the extra `class`)."
 METHOD = (
     "Pairs of modules of which one's own part is equal to the other's, or nearly all of it stands in the other. Own is "
