@@ -10,6 +10,7 @@ from pathlib import Path
 
 from grader.commands.arguments import BadArguments, Parser, choose_device, choose_problems, choose_targets
 from grader.processes import scratch
+from grader.processes.text import clean, quoted
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -48,9 +49,9 @@ def build_request(options):
     device = choose_device(options.device)
     default = submission.resolve() == (ROOT / "problems").resolve()
     names = None if options.case is None else frozenset([options.case])
-    again = [f"PYTHON={os.environ['PYTHON']}"] if os.environ.get("PYTHON") else []
+    again = [f"PYTHON={quoted(os.environ['PYTHON'])}"] if os.environ.get("PYTHON") else []
     again += [f"DEVICE={options.device}"] if options.device else []
-    again += [f"TARGETS={options.targets}"] if options.targets else []
+    again += [f"TARGETS={quoted(options.targets)}"] if options.targets else []
     targets = choose_targets(options, device)
     request = Request(submission.resolve(), problems, names, device, options.seed, default, tuple(again), targets)
     if options.profile:
@@ -134,7 +135,7 @@ def main(argv=None):
         options = parse(argv)
         request = build_request(options)
     except BadArguments as error:
-        print(f"grader: {error}", file=sys.stderr)
+        print(clean(f"grader: {error}"), file=sys.stderr)
         return 2
     from grader.processes import confine
 
@@ -175,10 +176,9 @@ def main(argv=None):
         gradescope.write(results, options.out / "results.json")
     terminal.show(console, results, request, seconds)
     if request.names is None:
-        console.print(f"details: {options.out / 'results.json'}", markup=False, soft_wrap=True)
-        console.print(
-            write_report(results, request, seconds, options.out / "report.html"), markup=False, soft_wrap=True
-        )
+        written = write_report(results, request, seconds, options.out / "report.html")
+        for line in (f"details: {options.out / 'results.json'}", written):
+            console.print(clean(line), markup=False, soft_wrap=True)
     if any(result.outcome is Outcome.GRADER_FAULT for result in results):
         return 2
     return 0 if score.passed(results) else 1

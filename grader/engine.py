@@ -15,7 +15,7 @@ from grader.kinds.attention import cross_case, own_work, verdict, work
 from grader.processes import fork_server, handed_in, sandbox
 from grader.processes.sandbox import ChildFailed, WorkerBroken
 from grader.processes.submission import Submission
-from grader.processes.text import shortened
+from grader.processes.text import clean, quoted, shortened
 from grader.reference import faults
 from grader.result import Aspect, Outcome, Result
 
@@ -63,7 +63,7 @@ class Request:
     def again(self, problem, case_name):
         """The command that runs one case again."""
         parts = [f"make grade P={problem.number}", f'CASE="{case_name}"']
-        parts += [] if self.default_submission else [f'SUBMISSION="{self.submission}"']
+        parts += [] if self.default_submission else [f"SUBMISSION={quoted(self.submission)}"]
         parts += [f"SEED={self.seed}"] if self.seed and not self.private_seed else []
         return " ".join([*parts, *self.options])
 
@@ -177,7 +177,7 @@ class ProblemGrader:
     def cannot_run(self):
         """(outcome, sentence) where nothing of this problem can run, else None."""
         if not self.path.is_file():
-            return Outcome.NOT_RUN, f"There is no {self.problem.module} in {self.request.submission}."
+            return Outcome.NOT_RUN, f"There is no {self.problem.module} in {clean(str(self.request.submission))}."
         if self.problem.uses_triton and not triton_is_here():
             return (
                 Outcome.NOT_RUN,

@@ -17,6 +17,7 @@ from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
 from grader.commands.arguments import BadArguments, choose_problems
 from grader.processes import files, scratch
+from grader.processes.text import clean, quoted
 
 KEPT = "what is graded is kept, and the same command goes on from there"
 ENGINES = ("local", "slurm")
@@ -68,7 +69,7 @@ def main(argv=None, make_engine=None):
     except (KeyboardInterrupt, Stopped):
         print(f"\nclass: stopped; {KEPT}", file=sys.stderr)
         return 130
-    print(f"class: {sentence}", file=sys.stderr)
+    print(clean(f"class: {sentence}"), file=sys.stderr)
     return 2
 
 
@@ -90,13 +91,13 @@ def grade_class(options, make_engine):
         rest = {"out": str(options.out.resolve()), "device": device, "seed": options.seed, "targets": targets}
         jobs = plan.make_jobs(submissions, problems, keys, book.index, **rest)
         for note in (*notes, *book.notes):
-            print(f"note: {note}", file=sys.stderr)
+            print(clean(f"note: {note}"), file=sys.stderr)
         say_what_is_left(jobs, submissions, rows)
         if jobs:
             run(make_engine(options), jobs, book, options)
         of = [book.index.status(s.id, p.id, keys[s.id][p.id]) for s in submissions for p in problems]
     for line in export(options.out):
-        print(line)
+        print(clean(line))
     return report(of, options, len(submissions))
 
 
@@ -218,7 +219,7 @@ def export(out):
     try:
         return list(write(out))
     except Exception as error:
-        again = f"python -m grader.classroom.export {out}"
+        again = f"python -m grader.classroom.export {quoted(out)}"
         return [f"gradebooks were not written ({type(error).__name__}: {error}); the grades stand, try {again}"]
 
 
@@ -226,7 +227,7 @@ def report(statuses, options, count):
     """The last lines; 0 where all is graded, 1 where the machine failed in some."""
     faults = statuses.count(MACHINE_FAULT)
     left = statuses.count(None)
-    print(f"results: {options.out} ({count} submissions, {len(statuses) - faults - left} problems graded)")
+    print(f"results: {clean(str(options.out))} ({count} submissions, {len(statuses) - faults - left} problems graded)")
     if faults or left:
         problems = "1 problem has" if faults + left == 1 else f"{faults + left} problems have"
         what = f"{problems} no grade, because the machine failed, not the students"

@@ -1,6 +1,5 @@
 """A folder of submissions -> clean copies of the known modules, and remarks in plain words on all that was odd."""
 
-import codecs
 import itertools
 import os
 import re
@@ -11,9 +10,11 @@ from grader.classroom import harvest, names
 from grader.classroom.fingerprint import digest
 from grader.classroom.harvest import Harvest
 from grader.classroom.limited import Limited, Lost
-from grader.classroom.names import shortened
+from grader.classroom.names import readable, shortened
+from grader.classroom.texts import as_text
 from grader.course.labs import EVERY
 from grader.processes import files
+from grader.processes.text import quoted
 
 IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", names.METADATA}
 NOT_THEIRS = {"solutions", "grader", "tests"}  # folders of a whole repository that hold no student's work
@@ -89,8 +90,8 @@ def list_entries(folder, out):
     here = [name for name in entries if name in NAMED]
     if here:
         raise BadFolder(
-            f"{folder} holds {here[0]} itself, so it looks like one submission: name the folder that holds all "
-            f'submissions, or grade this one with make grade SUBMISSION="{folder}"'
+            f"{readable(folder)} holds {here[0]} itself, so it looks like one submission: name the folder that holds "
+            f"all submissions, or grade this one with make grade SUBMISSION={quoted(folder.absolute())}"
         )
     metadata = read_metadata(folder / names.METADATA)
     owners, notes, taken = {}, [], [name for name in entries if name not in IGNORED and not name.startswith(".")]
@@ -144,7 +145,10 @@ def take_one(folder, out, id, group, problems):
     for name, entry_owner in group:
         shown = entry_owner.file if len(group) > 1 or not entry_owner.alone else ""
         path = folder / name
+        before = len(found.found)
         harvest.look(path, shown if path.is_dir() and not path.is_symlink() and not shown else shown or name, found)
+        if shown and [other.file for _, other in group].count(shown) > 1:  # the entry's own name tells them apart
+            found.found[before:] = [replace(file, place=f"{file.place} of {name}") for file in found.found[before:]]
     modules, remarks = choose(found)
     remarks = [*(["Handed in late, says Canvas."] if any(o.late for _, o in group) else []), *found.remarks, *remarks]
     remarks += what_to_hand_in(found, modules, problems)
@@ -255,40 +259,6 @@ def what_to_hand_in(found, modules, problems):
     elif missing:
         remarks.append(f"Missing: {', '.join(missing)}.")
     return remarks
-
-
-# Texts ---------------------------------------------------------------------------------------------------------------
-
-BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig", None),
-    (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"), (codecs.BOM_UTF32_BE, "utf-32", "UTF-32"),
-    (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"), (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
-)  # fmt: skip
-
-
-def as_text(file):
-    """(the module's bytes in UTF-8 with plain line ends, remarks); (None, remarks) where it is no Python text."""
-    data, place, remarks = file.data, shortened(file.place), []
-    encoding, said = next(((e, said) for bom, e, said in BOMS if data.startswith(bom)), ("utf-8", None))
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError:
-        if said:
-            return None, [f"{place} begins as {said} but is no text; it was left out."]
-        if re.search(rb"coding[:=]", data[:200]):
-            return data, remarks  # it names its own encoding: Python's affair
-        text = data.decode("cp1252", "replace")
-        remarks.append(f"{place} is not in UTF-8; it was read as Windows-1252.")
-    if "\0" in text:
-        return None, [f"{place} is no text but binary data; it was left out."]
-    if re.match(r'\s*\{\s*"(cells|metadata|nbformat)"', text):
-        return None, [f"{place} is a notebook under a module's name, and a notebook is not graded: hand in the code."]
-    if said:
-        remarks.append(f"{place} is in {said}; it was read all the same. Save it as UTF-8.")
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-        remarks.append("Windows line ends were changed to plain ones.")
-    return text.encode("utf-8", "replace"), remarks
 
 
 def copy(modules, out):

@@ -12,6 +12,7 @@ import torch
 
 from grader.course import patterns, tile_map
 from grader.course.masks import Visibility
+from grader.processes.text import clean
 from grader.reference import oracle
 
 BLOCK_PATTERNS = ("random", "local", "local-global", "strided", "dense")
@@ -31,13 +32,14 @@ def main(argv=None):
         print(f"element sparsity {found.sparsity:.4f}, {found.density:.4f} of the tiles hold visible pairs")
         if options.out:
             torch.save(example(options, visibility), options.out)
-            print(f"written: {options.out}; torch.load({str(options.out)!r}, weights_only=True) reads it")
+            path = clean(str(options.out))
+            print(f"written: {path}; torch.load({str(options.out)!r}, weights_only=True) reads it")
         return 0
     except BadArguments as error:
         sentence = str(error)
     except (OSError, RuntimeError) as error:  # torch.save raises the latter for a folder that is not there
         sentence = f"{options.out} cannot be written: {error}"
-    print(f"sample: {sentence}", file=sys.stderr)
+    print(clean(f"sample: {sentence}"), file=sys.stderr)
     return 2
 
 

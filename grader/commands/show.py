@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from grader.engine import grade
+from grader.processes.text import clean
 from grader.render import drawing, terminal
 from grader.result import Outcome
 
@@ -36,7 +37,7 @@ def run(request, folder):
         console.print(f"no picture: {error.name} is missing (pip install {error.name})")
         return 1
     png.write(result, drawings, path)
-    console.print(f"picture: {path}", markup=False, soft_wrap=True)
+    console.print(clean(f"picture: {path}"), markup=False, soft_wrap=True)
     open_on_desktop(path)
     return 0
 

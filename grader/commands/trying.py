@@ -74,6 +74,7 @@ def main(argv=None):
         os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
     sys.path += ROOMS
     from grader.course.assignment import PROBLEMS
+    from grader.processes.text import clean
 
     problem = PROBLEMS.get(f"p{options.problem.removeprefix('p')}")
     if problem is None:
@@ -81,7 +82,7 @@ def main(argv=None):
         return 2
     path = options.submission / problem.module
     if not path.is_file():
-        print(f"try: {options.submission} has no {problem.module}", file=sys.stderr)
+        print(clean(f"try: {options.submission} has no {problem.module}"), file=sys.stderr)
         return 2
     case = case_of(options, problem)
     print(f"{problem.entry_point} of {path.name}, unjudged: {case.describe(options.seed)}")

@@ -1,6 +1,8 @@
 """Text that comes from a submission, made harmless once, where it comes in: it is shown on terminals and pages."""
 
+import os
 import re
+import shlex
 import sys
 import unicodedata
 
@@ -36,6 +38,19 @@ def cleaned(value):
 
 def shortened(text, most=SENTENCE):
     return text if len(text) <= most else f"{text[: most - 6]} [...]"
+
+
+def quoted(text):
+    """One word of a shell's command line; what a terminal would obey is written out, as bash and zsh read it."""
+    text = str(text)
+    if text.isprintable():
+        return shlex.quote(text)
+    letters = (c if c.isprintable() and c not in "'\\" else escaped(c) for c in text)
+    return f"$'{''.join(letters)}'"
+
+
+def escaped(letter):
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(letter))
 
 
 def line_of(path, line):

@@ -13,6 +13,7 @@ import jinja2
 from grader import score
 from grader.course.labs import EVERY, LABS
 from grader.processes import files
+from grader.processes.text import clean
 from grader.render import terminal
 from grader.render.drawing import KINDS, Drawing, draw
 from grader.result import Aspect, Outcome, Result
@@ -48,8 +49,14 @@ def templates(*folders):
         loader=jinja2.FileSystemLoader([*folders, Path(__file__).parent / "templates"]),
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
+    environment.finalize = plain
     environment.filters["px"] = lambda number: f"{number:.1f}".removesuffix(".0")
     return environment
+
+
+def plain(value):
+    """What a page prints, without what turns lines round or steers terminals; pictures are ours."""
+    return clean(value) if type(value) is str else value
 
 
 def render(results, request, seconds, name=None):

@@ -108,6 +108,19 @@ def test_the_page_is_whole_fetches_nothing_and_escapes_names(tmp_path):
     assert all(link[1:] in page.ids for link in page.links if link.startswith("#"))
 
 
+@pytest.mark.parametrize("hidden", ["\x1b[2J", "\x9b2J\x85", "\u202e\u2066", "\u200f\x08"])
+def test_names_and_remarks_turn_no_line_round_and_steer_no_terminal(hidden, tmp_path):
+    graded, name = make(4), f"An{hidden}n"
+    rows = tuple(
+        replace(row, title=name, remarks=(name,), roster={"id": str(i), "name": name} if i else None)
+        for i, row in enumerate(graded.submissions)
+    )
+    graded = replace(graded, submissions=rows, notes=(name,))
+    junit.write(graded, tmp_path / "junit.xml")
+    for text in (pages.render(graded, tmp_path), (tmp_path / "junit.xml").read_text()):
+        assert "An" in text and not set(hidden) - set("[2J") & set(text)
+
+
 def test_the_page_says_what_the_records_say(tmp_path):
     graded = make()
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", pages.render(graded, tmp_path)))

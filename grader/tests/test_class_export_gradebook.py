@@ -3,6 +3,7 @@
 import csv
 import io
 import time
+import unicodedata
 from dataclasses import replace
 from fractions import Fraction
 
@@ -51,12 +52,29 @@ def test_not_handed_in_and_not_yet_graded_are_told_apart():
     assert rows["s0039"]["status"] == NOT_HANDED_IN and rows["s0039"]["submission"] == rows["s0039"]["total"] == ""
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", " =1"])
-def test_no_cell_is_a_formula(text):
+BEGINS = ("=1+1", "+1", "-1", "@x", "\t=1", "\r=1", " =1", "\uff1d1\uff0b1", "\uff20x", "\ufe63 1", '"=1', "\u200b=1")
+WITHIN = [f"Mal{mark}{text}" for mark in ("; ", ";", "\t", "|", ",", "\n", "; \xa0", "\uff1b") for text in BEGINS[::3]]
+
+
+@pytest.mark.parametrize("text", [*BEGINS, *WITHIN, "Mal;=cmd|' !C calc'!A0", "a;;=1", '";""=1;"'])
+def test_no_cell_is_a_formula_wherever_a_spreadsheet_splits(text):
     graded = make(4)
-    rows = tuple(replace(row, title=text, remarks=(text,), roster=None) for row in graded.submissions)
-    for cells in csv.reader(io.StringIO(gradebook.render(replace(graded, submissions=rows)), newline="")):
-        assert not any(cell.strip(" \t\r\n").startswith(("=", "+", "-", "@")) for cell in cells)
+    rows = tuple(
+        replace(row, title=text, remarks=("odd", text), roster={"name": text, "email": text} if i else None)
+        for i, row in enumerate(graded.submissions)
+    )
+    written = gradebook.render(replace(graded, submissions=rows))
+    for separator in ",;|\t":
+        for cells in csv.reader(io.StringIO(written, newline=""), delimiter=separator):
+            for cell in cells:
+                parts = unicodedata.normalize("NFKC", cell).splitlines() if separator == ";" else [cell]
+                assert not any(part.strip(' "\t\r\n\u200b').startswith(("=", "+", "-", "@")) for part in parts), cell
+    assert gradebook.text_cell(gradebook.text_cell(text)) == gradebook.text_cell(text)
+
+
+def test_what_begins_no_formula_stays_as_it_is():
+    for text in ("Lovelace, Ada", "a-b; c = d", "p3: 1 case is held; 12.5 points", "o'Neill", "x@uni.example", "1 - 2"):
+        assert gradebook.text_cell(text) == text
 
 
 def test_the_same_class_gives_the_same_bytes_which_a_spreadsheet_reads(tmp_path):

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from grader.classroom.export import copies, everything, handed_in, live, similar
+from grader.classroom.export import copies, everything, handed_in, live, pages, similar
+from grader.classroom.export.own import MARKED
 from grader.classroom.harvest import MODULE_BYTES
 from grader.classroom.record import Class, Row
 from grader.course.assignment import PROBLEMS
@@ -157,6 +158,57 @@ def test_500_modules_take_seconds_and_one_of_a_megabyte_no_more():
     huge = "".join(f"x{i} = [{', '.join(map(str, range(i, i + 40)))}]\n" for i in range(4500))
     assert look(texts | {"t": huge}) == [] and time.perf_counter() - started < 60
     assert len(huge) > MODULE_BYTES
+
+
+def short_lines(size, who=None):
+    """Many short lines; of `who` one in 50 is their own."""
+    lines = (f"a{i}={i}\n" if who is None or i % 50 else f"b{who}x{i}={i}\n" for i in range(size // 9))
+    return "".join(lines)
+
+
+@needs_copydetect
+@pytest.mark.parametrize("own", [False, True])
+def test_colluders_with_many_short_lines_cost_little(own, tmp_path):
+    texts, started = {f"s{i}": short_lines(20_000, i if own else None) for i in range(10)}, time.perf_counter()
+    pairs = look(texts)
+    assert len(pairs) == 45 and time.perf_counter() - started < 60
+    assert max(len(side) for pair in pairs for side in pair.lines) <= MARKED
+    assert len(copies.render(pairs[0], texts, {id: id for id in texts})) < 4_000_000
+
+
+@needs_copydetect
+@pytest.mark.parametrize("seconds", [3.0, 6.0])
+def test_large_texts_blind_the_search_for_nobody_else(seconds, monkeypatch):
+    monkeypatch.setattr(similar, "SECONDS", seconds)
+    texts = {f"s{i}": short_lines(MODULE_BYTES, i) for i in range(4)}
+    found = similar.look({P3: texts | {"a": SHORT, "b": SHORT}}, GIVEN)
+    assert [(pair.one, pair.other) for pair in found.pairs] == [("a", "b")]
+    assert (
+        len(found.missed) == 1 and f"Nobody looked at {P3} of s0, s1, s2, s3, of more than 100,000" in found.missed[0]
+    )
+
+
+@pytest.mark.parametrize("module", [P3, PROBLEMS["p1"].module])
+def test_a_search_that_does_not_end_is_said_on_the_page(module, monkeypatch, tmp_path):
+    pytest.importorskip("copydetect")
+    monkeypatch.setattr(similar, "SECONDS", 0.2)
+    monkeypatch.setattr(similar, "pairs_of", lambda *_: time.sleep(60))
+    found = similar.look({module: {"a": SHORT, "b": SHORT}}, GIVEN)
+    assert found.missed == [f"Nobody looked at {module}: it took more than 0.2 s."]
+    assert found.missed[0] in pages.render(make(4), tmp_path, found)
+
+
+@pytest.mark.parametrize("hidden", ["\x1b[2J", "\x9b2J", "\u202e", "\u200b", "\x08"])
+def test_the_page_of_a_pair_marks_what_cannot_be_seen(hidden):
+    texts = {"a": f"x = 1{hidden} + 2", "b": "x = 1 + 2"}
+    pair = similar.Pair("a", "b", P3, "wording", 1.0, 99, True, (frozenset([0]), frozenset([0])))
+    page = copies.render(pair, texts, {"a": f"Ann{hidden}", "b": "Bob"})
+    assert hidden not in page and "x = 1\N{REPLACEMENT CHARACTER}" in page and "x = 1 + 2" in page
+
+
+def test_a_page_is_cut():
+    shown = copies.parts("\n" * 60_000, frozenset(range(0, 60_000, 30)))
+    assert sum(len(lines) for _, lines in shown) == copies.SHOWN
 
 
 ODD = {

@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 import time
+import tokenize
 import zipfile
 from pathlib import Path
 
@@ -122,6 +123,16 @@ def test_nested_folders_and_the_shallowest_of_several(tmp_path):
     assert said(found["bob"], "several times", f"hw/{P1} was graded", f"not old/older/{P1}")
 
 
+@pytest.mark.parametrize("ending", [".py", ".zip"])
+def test_of_several_with_one_name_the_entries_are_named(ending, tmp_path):
+    file = P1 if ending == ".py" else "work.zip"
+    for number, text in ((1, "x = 1\n"), (2, "x = 2\n")):
+        path = tmp_path / "in" / f"ann_7_{number}_{file}"
+        put(path, text) if ending == ".py" else make_zip(path, {P1: text})
+    (remark,) = [remark for remark in take(tmp_path)["ann"].remarks if "several times" in remark]
+    assert f" of ann_7_1_{file}" in remark and f" of ann_7_2_{file}" in remark
+
+
 def test_a_whole_repository_is_graded_from_problems(tmp_path):
     put(tmp_path / "in" / "ann" / "repo" / "solutions" / P1, "solution = 1\n")
     put(tmp_path / "in" / "ann" / "repo" / "problems" / P1, "mine = 1\n")
@@ -185,6 +196,36 @@ def test_a_text_in_an_old_encoding(tmp_path):
     put(tmp_path / "in" / "ann" / P1, "# für\n".encode("cp1252"))
     found = take(tmp_path)["ann"]
     assert text_of(found) == "# für\n" and said(found, "Windows-1252")
+
+
+@pytest.mark.parametrize(
+    "first", ["# coding: {}", "#!/usr/bin/python\r# -*- coding: {} -*-", "\f\n# vim:fileencoding={}"]
+)
+@pytest.mark.parametrize("name", ["utf-7", "rot13", "UTF_7", "unicode_escape", "utf-16", "cp037", "hex", "no-such"])
+def test_an_encoding_that_hides_the_text_is_refused(name, first, tmp_path):
+    put(tmp_path / "in" / "ann" / P1, f"{first.format(name)}\n+AHg- = 1\n")
+    found = take(tmp_path)["ann"]
+    assert found.modules == () and said(found, "names an encoding that is not read here", "Save it as UTF-8")
+
+
+@pytest.mark.parametrize(
+    "first", ["# coding: {}\n", "#!/usr/bin/python\r\n# -*- coding: {} -*-\r\n", "\r# coding={}\r"]
+)
+@pytest.mark.parametrize("name", ["latin-1", "iso-8859-15", "cp1252", "utf-8-unix", "latin-1-unix", "ascii", "utf8"])
+def test_a_copy_is_utf8_and_says_so_on_the_same_line(name, first, tmp_path):
+    encoding = name.removesuffix("-unix").replace("ascii", "utf-8")
+    put(tmp_path / "in" / "ann" / P1, f"{first.format(name)}\nx = 'für'\n".encode(encoding))
+    found = take(tmp_path)["ann"]
+    data = (found.folder / P1).read_bytes()
+    lines = f"{first.format('utf-8')}\nx = 'für'\n".replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    assert data.decode("utf-8").split("\n") == lines and found.modules == (P1,)
+    assert tokenize.detect_encoding(io.BytesIO(data).readline)[0] == "utf-8"
+
+
+def test_what_names_no_encoding_by_pythons_rules_stays_as_it_is(tmp_path):
+    text = 'x = """\n# coding: utf-7\n"""\n# coding: rot13\n'
+    put(tmp_path / "in" / "ann" / P1, text)
+    assert text_of(take(tmp_path)["ann"]) == text
 
 
 @pytest.mark.parametrize("data, words", [(b"\0\1\2binary", "binary"), (b"\xff\xfe\0\xd8", "no text"),

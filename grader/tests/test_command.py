@@ -1,12 +1,15 @@
 """The command: bad input gets one sentence and exit status 2; verdicts get 0 or 1; nothing of ours is a traceback."""
 
+import os
 import subprocess
 import sys
 import tempfile
 
 import pytest
 
+from grader.classroom import intake
 from grader.course.assignment import PROBLEMS
+from grader.engine import Request
 from grader.processes import scratch
 from grader.tests.support import ROOT, SOLUTIONS, solution
 
@@ -81,7 +84,7 @@ def test_wrong_answer_names_the_window(tmp_path):
     assert head in done.stdout
     assert "First wrong row 32, where a tile of 32 begins; rows before it agree" in done.stdout
     assert "Your output equals a window of 33." in done.stdout
-    assert 'again: make grade P=6 CASE="ragged tail" SUBMISSION="' in done.stdout
+    assert 'again: make grade P=6 CASE="ragged tail" SUBMISSION=' in done.stdout
 
 
 @pytest.mark.parametrize("jobs", [[], ["-p", "no:xdist"]])
@@ -145,3 +148,42 @@ def test_the_grader_has_one_temporary_folder_and_no_other(given, tmp_path, monke
     if given:
         with pytest.raises(FileNotFoundError):
             tempfile.mkdtemp()
+
+
+ODD_FOLDERS = ("$(touch hit)", "`touch hit`", '"; touch hit; "', "it's $$HOME ${P} $(shell touch hit)", "a b\\",
+               "#x; =1", "\x1b[2J$(touch hit)'\\", "new\nline", "\udcff\u202eb", "näher")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_FOLDERS)
+@pytest.mark.parametrize("printed", ["again", "BadFolder"])
+def test_a_printed_command_names_the_very_folder_and_runs_nothing_else(printed, name, tmp_path):
+    """Pasted into bash, with an interpreter that writes down its arguments in place of grading."""
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / PROBLEMS["p1"].module).write_text("x = 1")
+    if printed == "again":
+        sentence = Request(folder, (PROBLEMS["p1"],), None, "cpu", 0, False).again(PROBLEMS["p1"], "ragged tail")
+    else:
+        with pytest.raises(intake.BadFolder) as raised:
+            intake.list_entries(folder, tmp_path / "out")
+        sentence = str(raised.value)
+    assert sentence.isprintable()
+    command = sentence[sentence.index("make grade") :]
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nprintf "%s\\0" "$@" > "$NOTED"\n')
+    python.chmod(0o755)
+    given = os.environ | {"PYTHON": str(python), "NOTED": str(tmp_path / "noted")}
+    (tmp_path / "Makefile").symlink_to(ROOT / "Makefile")
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, env=given, check=True)
+    arguments = (tmp_path / "noted").read_bytes().split(b"\0")
+    assert arguments[arguments.index(b"--submission") + 1] == os.fsencode(folder)
+    assert not list(tmp_path.rglob("hit"))
+
+
+@pytest.mark.parametrize("name", ["\x1b[2Jno", "\x9b2J\u202eno\udcff"])
+@pytest.mark.parametrize("command", ["grader", "grader.classroom", "grader.classroom.export"])
+def test_no_command_says_a_path_that_a_terminal_obeys(command, name):
+    given = ["--submission", name] if command == "grader" else [name]
+    done = subprocess.run([sys.executable, "-m", command, *given], cwd=ROOT, capture_output=True, timeout=120)
+    said = done.stderr.decode()
+    assert done.returncode == 2 and "no" in said and not set(said) & set("\x1b\x9b\u202e")

@@ -301,8 +301,7 @@ def test_a_kernel_that_compiles_for_no_gpu_loses_a_share(tmp_path):
     assert (compiled.aspect, compiled.case, compiled.outcome) == (Aspect.COMPILE, "compiles", Outcome.CRASHED)
     assert compiled.sentence.startswith("runs in the interpreter, does not compile for a GPU: the global variable")
     assert (
-        compiled.again == f'make grade P=3 CASE="compiles" SUBMISSION="{tmp_path}"'
-        or "SUBMISSION" not in compiled.again
+        compiled.again == f'make grade P=3 CASE="compiles" SUBMISSION={tmp_path}' or "SUBMISSION" not in compiled.again
     )
     assert score.earned([case, compiled, speed]) == [12, 0, 0] and not score.passed([case, compiled, speed])
     test = gradescope.render([case, compiled, speed])["tests"][1]

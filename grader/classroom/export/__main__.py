@@ -10,6 +10,7 @@ from grader.classroom import journal
 from grader.classroom.export import canvas, decisions, everything, moodle
 from grader.classroom.export.sheet import BadSheet
 from grader.commands.arguments import BadArguments, Parser
+from grader.processes.text import clean
 
 
 def parse(argv):
@@ -54,12 +55,12 @@ def new_file(path, given):
 def main(argv=None):
     try:
         for line in run(parse(argv)):
-            print(line)
+            print(clean(line))
     except (BadArguments, BadSheet, journal.JournalBroken) as error:
-        print(f"export: {error}", file=sys.stderr)
+        print(clean(f"export: {error}"), file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"export: a file could not be written: {error.strerror} ({error.filename})", file=sys.stderr)
+        print(clean(f"export: a file could not be written: {error.strerror} ({error.filename})"), file=sys.stderr)
         return 2
     return 0
 

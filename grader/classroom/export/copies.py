@@ -8,7 +8,8 @@ from grader.render import html
 from grader.render.drawing import KINDS
 
 AROUND = 4  # lines about a marked one that are not folded up
-FOLDED, WIDE = 2000, 400  # lines, and letters of a line, that are written: a page is read, whatever was handed in
+# Lines of a fold, lines of a module, letters of a line that are written: a page is read, whatever was handed in.
+FOLDED, SHOWN, WIDE = 2000, 20_000, 400
 WORDS = {
     "wording": "names, remarks and code as they are written",
     "structure": "the code with all names made one: names and remarks may differ",
@@ -42,7 +43,17 @@ def render(pair, sources, names):
 
 def parts(text, marked):
     """[(how many lines are folded up, or 0, [(number from 1, line, whether it is alike)])]: far from marked lines."""
-    lines = [(i + 1, line[:WIDE], i in marked) for i, line in enumerate(text.split("\n"))]
+    lines = [(i + 1, seen(line[:WIDE]), i in marked) for i, line in enumerate(text.split("\n"))]
     near = {i for at in marked for i in range(at - AROUND, at + AROUND + 1)}
     runs = [(folded, list(run)) for folded, run in groupby(lines, key=lambda line: line[0] - 1 not in near)]
-    return [(len(run) if folded else 0, run[:FOLDED]) for folded, run in runs]
+    found, left = [], SHOWN
+    for folded, run in runs:
+        most = min(left, FOLDED if folded else left)
+        found += [(len(run) if folded or most < len(run) else 0, run[:most])] if most else []
+        left -= min(most, len(run))
+    return found
+
+
+def seen(line):
+    """The line with a mark for all that is not shown or turns lines round: what is seen is what was compared."""
+    return "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in line)

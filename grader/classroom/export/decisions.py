@@ -15,6 +15,7 @@ from grader.classroom.export.sheet import BadSheet, Sheet, plain
 from grader.classroom.export.standing import decimal, points_if_held
 from grader.classroom.record import Record
 from grader.processes import files
+from grader.processes.text import quoted
 
 NAME = "decisions.csv"
 COLUMNS = ("submission", "problem", "points", "reason", "name", "without", "with", "record")
@@ -109,5 +110,5 @@ def ask(graded, out):
         csv.writer(written, lineterminator="\r\n").writerows(map(text_cell, row) for row in [titles, *rows])
         files.write(path, written.getvalue().encode("utf-8-sig"))
     many = "1 problem waits" if waiting == 1 else f"{waiting} problems wait"
-    again = f"fill in `points` in {path}, and run python -m grader.classroom.export {out}"
+    again = f"fill in `points` in {path}, and run python -m grader.classroom.export {quoted(out)}"
     return f"{many} for your decision: {again}" if waiting else None

@@ -52,7 +52,7 @@ def write_copies(graded, out, found):
         return f"suspected copies: {found[0].skipped}"
     from grader.classroom.export import copies
 
-    return copies.write(graded, out, found[0].pairs)
+    return " ".join([copies.write(graded, out, found[0].pairs), *found[0].missed])
 
 
 def write_page(graded, out, found):

@@ -2,20 +2,29 @@
 
 import csv
 import io
+import unicodedata
 
 from grader.classroom.export.standing import decimal, standings
 from grader.processes import files
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a cell begins that a spreadsheet would compute
+SIGNS = frozenset("=+-@")  # with which a formula begins
+SEPARATORS = frozenset(",;|\t\r\n")  # of cells, for one spreadsheet or another
 
 
 def text_cell(text):
-    """A text that no spreadsheet takes for a formula: an apostrophe stands before what would be one.
+    """A text of which no spreadsheet takes a part for a formula: an apostrophe stands before each that would be one.
 
-    Source: OWASP, "CSV Injection".
+    A file with commas is split at semicolons where those are usual, so a cell may begin within a text. Signs count in
+    each spelling that NFKC makes plain; quotes and what cannot be seen count as blanks. Source: OWASP, "CSV Injection".
     """
-    text = str(text)
-    return f"'{text}" if text.lstrip(" ").startswith(FORMULA) or text.startswith(FORMULA) else text
+    written, begins = [], True
+    for letter in str(text):
+        plain = unicodedata.normalize("NFKC", letter)
+        written += ["'"] if begins and plain[0] in SIGNS else []
+        written.append(letter)
+        blank = letter in ' "' or not letter.isprintable()
+        begins = (begins and blank) or not SEPARATORS.isdisjoint(plain)
+    return "".join(written)
 
 
 def render(graded):

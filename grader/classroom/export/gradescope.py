@@ -11,7 +11,9 @@ from fractions import Fraction
 from grader.classroom.export.standing import decimal, problem_line, standing
 from grader.processes import files
 
-HERE = re.compile(r' SUBMISSION="[^"]*"')  # a path of the grader's machine: a student grades problems/
+HERE = re.compile(
+    r""" SUBMISSION=(?:\$?'[^']*'|"[^"]*"|[^\s'"])+"""
+)  # a path of the grader's machine: a student grades problems/
 SORRY = "This is a fault of the grader's machine, not of the submission: there is no score, and no point is lost."
 WAITS = "Some cases wait for the instructor's decision: there is no score before it."
 

@@ -8,15 +8,15 @@ import re
 from xml.sax.saxutils import XMLGenerator
 
 from grader.classroom.export.standing import GRADED, standing
-from grader.processes import files
+from grader.processes import files, text
 
 # XML 1.0 has no place for these, escaped or not: terminals' colours, NUL, lone surrogates.
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 FAULTS = ("grader fault", "machine fault")
 
 
-def clean(text):
-    return NOT_XML.sub("\ufffd", str(text))
+def clean(said):
+    return NOT_XML.sub("\ufffd", text.clean(str(said)))
 
 
 def kind_of(outcome):
@@ -58,9 +58,9 @@ class Writer:
         self.xml.endElement(name)
         self.xml.characters("\n")
 
-    def element(self, element, text="", /, **attributes):
+    def element(self, element, inner="", /, **attributes):
         self.start(element, **attributes)
-        self.xml.characters(clean(text))
+        self.xml.characters(clean(inner))
         self.end(element)
 
 

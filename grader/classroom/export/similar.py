@@ -21,20 +21,26 @@ before or behind, or behind 60,000 lines of remarks; 77 with every name changed,
 statement after each line, also with every name changed.
 """
 
+import importlib
 import importlib.util
 import keyword
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
 
 from grader.classroom.export import live
+from grader.classroom.export.own import Own, among, numbers, signs
+from grader.classroom.limited import Limited, Lost
 
 SHARE = 0.96  # of what is the own of the submission that has less of it
 SIGNS = 250  # shared, letters of `wording`; of structure a name is one sign, as any other mark
 COMMON = 10  # submissions: what more of them have is nobody's own
+SECONDS = 300.0  # for one module of a class: ten texts of 1 MB took 205 on two busy cores
+MEMORY = 4 << 30  # bytes, in which ten texts of 1 MB were looked at
+LARGE = 100_000  # signs; a solution has some ten thousand
 NOT_HERE = "Nobody looked: copydetect is not installed (pip install copydetect, or the extra `class`)."
 METHOD = (
     "Pairs of modules of which one's own part is equal to the other's, or nearly all of it stands in the other. Own is "
@@ -101,65 +107,12 @@ class Pair:
 
 @dataclass
 class Found:
-    """pairs: the most alike first. skipped: why nobody looked, or ""."""
+    """pairs: the most alike first. skipped: why nobody looked, or "". missed: sentences on what nobody looked at."""
 
     pairs: list[Pair] = field(default_factory=list)
     skipped: str = ""
+    missed: list[str] = field(default_factory=list)
     method: str = METHOD
-
-
-class Own:
-    """What of a module was not given. text: its lines in one form; hashes: of the k signs from each place of it.
-
-    own, shared: the places whose hash counts as the submission's own, and those of them that another has too.
-    """
-
-    def __init__(self, lines, known, way):
-        import numpy as np
-        from copydetect.utils import hashed_kgrams
-
-        forms = ((way.form(line.text), line) for line in lines)
-        self.kept = [(form, line) for form, line in forms if form and form not in known]
-        self.text = "\n".join(form for form, _ in self.kept)
-        self.hashes = np.array(hashed_kgrams(self.text, way.k), dtype=np.int64)
-        self.k = way.k
-
-    def split(self, never, shared):
-        """Tell apart which hashes are nobody's own, and which are shared."""
-        import numpy as np
-
-        self.own = np.flatnonzero(~among(self.hashes, never))
-        self.shared = self.own[among(self.hashes[self.own], shared)]
-        self.signs = signs(self.own, self.k)
-
-    def lines_at(self, places):
-        """The file's line numbers that k signs from any of these places touch."""
-        import numpy as np
-
-        ends = np.cumsum([len(form) + 1 for form, _ in self.kept], dtype=np.int64)
-        first, last = np.searchsorted(ends, [places, places + self.k - 1], side="right")
-        touched = {i for a, b in set(zip(first.tolist(), last.tolist(), strict=True)) for i in range(a, b + 1)}
-        return numbers(self.kept[i][1] for i in touched)
-
-
-def among(hashes, ordered):
-    """Which hashes are among the ordered ones; numpy's own isin orders them again for each submission."""
-    import numpy as np
-
-    at = np.searchsorted(ordered, hashes)
-    return ordered[np.minimum(at, len(ordered) - 1)] == hashes if len(ordered) else np.zeros(len(hashes), bool)
-
-
-def numbers(lines):
-    return frozenset(number for line in lines for number in range(line.first, line.last + 1))
-
-
-def signs(places, k):
-    """How many signs k of them from each of these places cover."""
-    from copydetect.utils import get_copied_slices
-
-    starts, ends = get_copied_slices(places, k)
-    return int((ends - starts).sum())
 
 
 def installed():
@@ -167,27 +120,51 @@ def installed():
 
 
 def look(modules, given):
-    """Found among `modules`: {module: {submission id: text}}; given: {module: [texts that all students were given]}."""
+    """Found among `modules`: {module: {submission id: text}}; given: {module: [texts that all students were given]}.
+
+    Each module is looked at in a process of its own, that a few large texts cost no more than SECONDS; where that is
+    too little, those of more than LARGE signs are left out, and are named.
+    """
     if not installed():
         return Found(skipped=NOT_HERE)
+    importlib.import_module("copydetect.utils")  # once, and not in each process
+    best, missed = [], []
+    with Limited(lambda asked: pairs_of(*asked, given.get(asked[0], ())), SECONDS, MEMORY) as limited:
+        for module, texts in modules.items():
+            try:
+                best += limited.attempt((module, texts))
+            except Lost as lost:
+                small = {id: text for id, text in texts.items() if len(text) <= LARGE}
+                left = ", ".join(id for id in texts if id not in small)
+                try:
+                    best += limited.attempt((module, small))
+                    missed.append(f"Nobody looked at {module} of {left}, of more than {LARGE:,} signs: {lost}.")
+                except Lost as lost:
+                    missed.append(f"Nobody looked at {module}: {lost}.")
+    best.sort(key=lambda pair: (not pair.equal, -round(pair.share, 2), -pair.signs, pair.one, pair.other, pair.module))
+    return Found(best, missed=missed)
+
+
+def pairs_of(module, texts, templates):
+    """The Pairs of one module, each by the look in which it is the most alike."""
     best = {}
-    for module, texts in modules.items():
-        for way, own, templates in looks(texts, given.get(module, ())):
-            for pair in [*equal_pairs(module, way, own), *sharing_pairs(module, way, own, templates)]:
-                known = best.setdefault((pair.one, pair.other, module), pair)
-                if (pair.equal, pair.share) > (known.equal, known.share):
-                    best[pair.one, pair.other, module] = pair
-    found = sorted(
-        best.values(),
-        key=lambda pair: (not pair.equal, -round(pair.share, 2), -pair.signs, pair.one, pair.other, pair.module),
-    )
-    return Found(found)
+    for way, own, given in looks(texts, templates):
+        for pair in equal_pairs(module, way, own):
+            if not (known := best.get((pair.one, pair.other))) or not known.equal:
+                best[pair.one, pair.other] = pair
+        equal = {ids for ids, pair in best.items() if pair.equal}  # nothing is more alike: these are not compared
+        for pair in sharing_pairs(module, way, own, given, equal):
+            known = best.setdefault((pair.one, pair.other), pair)
+            if pair.share > known.share:
+                best[pair.one, pair.other] = pair
+    return list(best.values())
 
 
 def looks(texts, templates):
     """(Look, {submission id: Own}, Owns of what was given) for each look at the texts of one module."""
     entries, seen = {name for text in templates for name in DEFINED.findall(text)}, {}
-    read = {id: live.lines(texts[id], entries, seen) for id in sorted(texts)}
+    distinct = {text: live.lines(text, entries, seen) for text in set(texts.values())}
+    read = {id: distinct[texts[id]] for id in sorted(texts)}
     given = [live.lines(text, entries, seen) for text in templates]
     for way, of_each, of_given in (
         (WORDING, {id: as_written(texts[id]) for id in sorted(texts)}, list(map(as_written, templates))),
@@ -195,8 +172,8 @@ def looks(texts, templates):
         (LIVE, {id: [line for line in lines if line.live] for id, lines in read.items()}, given),
     ):
         known = {way.form(line.text) for lines in of_given for line in lines}
-        own = {id: Own(lines, known, way) for id, lines in of_each.items()}
-        yield way, own, [Own(lines, (), way) for lines in of_given]
+        of_text = {texts[id]: Own(of_each[id], known, way) for id in {texts[id]: id for id in of_each}.values()}
+        yield way, {id: of_text[texts[id]] for id in of_each}, [Own(lines, (), way) for lines in of_given]
 
 
 def equal_pairs(module, way, own):
@@ -204,15 +181,15 @@ def equal_pairs(module, way, own):
     same = defaultdict(list)
     for id, one in own.items():
         if len(one.text) >= way.equal:
-            same[tuple(sorted(form for form, _ in one.kept))].append(id)
+            same[one.forms].append(id)
     for ids in same.values():
-        for a, b in combinations(ids, 2) if len(ids) <= COMMON else ():
-            lines = tuple(numbers(line for _, line in own[id].kept) for id in (a, b))
-            yield Pair(a, b, module, way.name, 1.0, len(own[a].text), True, lines)
+        lines = {id: numbers(line for _, line in own[id].kept) for id in ids} if 1 < len(ids) <= COMMON else {}
+        for a, b in combinations(lines, 2):
+            yield Pair(a, b, module, way.name, 1.0, len(own[a].text), True, (lines[a], lines[b]))
 
 
-def sharing_pairs(module, way, own, given):
-    """Pairs of which the smaller's own is nearly all in the other's."""
+def sharing_pairs(module, way, own, given, but):
+    """Pairs of which the smaller's own is nearly all in the other's; `but`: pairs that are not to be compared."""
     import numpy as np
 
     none = np.array([], dtype=np.int64)
@@ -220,29 +197,37 @@ def sharing_pairs(module, way, own, given):
     every, having = np.unique(hashes, return_counts=True)
     never = np.union1d(every[having > COMMON], np.concatenate([none, *(one.hashes for one in given)]))
     shared = np.setdiff1d(every[having > 1], never, assume_unique=True)
-    holders = defaultdict(list)
-    for id, one in own.items():
+    for one in {id(one): one for one in own.values()}.values():
         one.split(never, shared)
-        for gram in np.unique(one.hashes[one.shared]).tolist():
-            holders[gram].append(id)
-    counted = Counter()
-    for ids, count in Counter(map(tuple, holders.values())).items():  # the same few submissions hold many of them
-        counted.update(dict.fromkeys(combinations(ids, 2), count))
-    for (a, b), count in counted.items():
-        if count * way.k >= SIGNS:
-            pair = compare(module, way, a, b, own)
-            if pair.share >= SHARE and pair.signs >= SIGNS:
-                yield pair
+    for (a, b), count in counted(own, shared).items():
+        if count * way.k >= SIGNS and (a, b) not in but and (pair := compare(module, way, a, b, own)):
+            yield pair
+
+
+def counted(own, shared):
+    """{(a, b): how many of the shared hashes both have}, of pairs that have one."""
+    import numpy as np
+
+    ids, many = list(own), len(own)
+    at = np.concatenate([np.array([], dtype=np.int64), *(np.searchsorted(shared, one.grams) for one in own.values())])
+    who = np.repeat(np.arange(many), [len(one.grams) for one in own.values()])
+    order = np.argsort(at, kind="stable")  # so that those who have a hash stand together, in the order of `own`
+    at, who = at[order], who[order]
+    both = np.zeros(many * many, dtype=np.int64)
+    for apart in range(1, COMMON):
+        same = at[apart:] == at[:-apart]
+        both += np.bincount(who[:-apart][same] * many + who[apart:][same], minlength=many * many)
+    return {(ids[i // many], ids[i % many]): int(both[i]) for i in np.flatnonzero(both).tolist()}
 
 
 def compare(module, way, a, b, own):
-    """The Pair of two submissions, whatever they share."""
-    import numpy as np
-
+    """The Pair of two submissions, or None where they share too little."""
     one, other = own[a], own[b]
-    both = np.intersect1d(one.hashes[one.shared], other.hashes[other.shared])
-    places = [side.shared[among(side.hashes[side.shared], both)] for side in (one, other)]
-    smaller = int(other.signs < one.signs)
-    alike = signs(places[smaller], way.k)
-    lines = tuple(side.lines_at(at) for side, at in zip((one, other), places, strict=True))
-    return Pair(a, b, module, way.name, alike / max(1, (one, other)[smaller].signs), alike, False, lines)
+    both = one.grams[among(one.grams, other.grams)]
+    smaller = min(one, other, key=lambda side: side.signs)
+    alike = signs(smaller.of(both), way.k)
+    share = alike / max(1, smaller.signs)
+    if share < SHARE or alike < SIGNS:
+        return None
+    lines = tuple(side.lines_at(side.of(both)) for side in (one, other))
+    return Pair(a, b, module, way.name, share, alike, False, lines)

@@ -11,6 +11,7 @@ from grader.gpu.gpus import GPUS
 from grader.gpu.profile import counters, figures, limits, measure, ncu
 from grader.gpu.speed import BIG_GPU
 from grader.processes.sandbox import WorkerBroken
+from grader.processes.text import clean
 from grader.render import terminal
 
 SHARED_RESERVED = 1024  # bytes that the driver takes of each program's shared memory
@@ -58,9 +59,9 @@ def keep(console, said, file):
     try:
         file.write_text(table)
     except OSError as error:
-        console.print(f"{file} was not written: {error.strerror}", markup=False, soft_wrap=True)
+        console.print(clean(f"{file} was not written: {error.strerror}"), markup=False, soft_wrap=True)
     else:
-        console.print(f"all that was measured: {file}", markup=False, soft_wrap=True)
+        console.print(clean(f"all that was measured: {file}"), markup=False, soft_wrap=True)
 
 
 # Showing -------------------------------------------------------------------------------------------------------------
