@@ -204,10 +204,11 @@ class Trace:
         return (pointers.astype(np.int64) - region.virtual + region.real).astype(np.uint64), mask
 
     def note_empty(self, pointers):
-        """A block of K or V of which a mask hides every lane is a tile visited all the same: it is multiplied."""
+        """A block of K or V of which a mask hides every lane: it is multiplied all the same."""
         region = self.region_at(int(pointers.astype(np.int64).flat[0]))
         if region and region.role in ("k", "v"):
-            self.visits.load_rows(self.kernel, region.role, lanes_of(pointers.shape, region.width))
+            rows = min(lanes_of(pointers.shape, region.width), pointers.size / region.width)
+            self.visits.empty[region.role] += rows
 
     def origin_of(self, region, offsets, shape, mask):
         if region.labels is None:

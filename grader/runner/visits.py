@@ -65,6 +65,7 @@ class Visits:
 
     def __init__(self):
         self.records, self.loads, self.program = {}, {}, -1
+        self.empty = {"k": 0.0, "v": 0.0}  # rows that loads would have had whose mask hid every lane
 
     def begin_program(self):
         self.program += 1
@@ -100,7 +101,8 @@ class Visits:
     def report(self):
         """Plain data: the records and the loads of each program."""
         loads = [{"kernel": kernel, "program": program, **rows} for (kernel, program), rows in self.loads.items()]
-        return {"visits": [record.plain() for record in self.records.values()], "key_rows": loads}
+        records = [record.plain() for record in self.records.values()]
+        return {"visits": records, "key_rows": loads, "empty_rows": max(self.empty.values())}
 
 
 def lanes_of(shape, width):

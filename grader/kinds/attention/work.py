@@ -15,6 +15,7 @@ WHOLE_MATRIX = 8  # a tensor of N x Nk elements is one where that is this many t
 ONE_TILE = 256  # keys whose scores a program may hold at once, on a row of LONG keys and more
 LONG = 1024
 ACCOUNTED = 1.6  # times the FLOPs that the visible pairs need, where keys cannot be followed
+HIDDEN = 0.25  # times the tiles needed
 EDGE = 32  # keys of a tile that is half visible, at each end of a mask
 
 
@@ -59,7 +60,10 @@ def wasted(case, reply):
 
 def needless(case, reply):
     """The same of what a program loads: copies, and tiles that no query sees."""
-    return copied_out(case, reply["trace"]) or needless_tiles(case, reply["trace"]) or unaccounted(case, reply["trace"])
+    trace = reply["trace"]
+    return (
+        copied_out(case, trace) or needless_tiles(case, trace) or hidden_tiles(case, trace) or unaccounted(case, trace)
+    )
 
 
 def whole_row(case, reply):
@@ -175,6 +179,25 @@ def needless_tiles(case, trace):
         )
     facts = {"tiles_loaded": round(tiles), "tiles_needed": needed["tiles"], "tiles_allowed": round(allowed / span)}
     return f"{sentence}{unseen(seen, records)}.", facts | {"tiles": needed["of"]}
+
+
+def hidden_tiles(case, trace):
+    """On a long row: tiles that are multiplied although a mask of their load hides every key of them.
+
+    Loops of a fixed length have some at their end; half as many as are needed is a loop over all tiles.
+    """
+    if case.num_keys < LONG or case.tile_letters:
+        return None
+    visits = [record for record in trace["visits"] if record["tiles"]]
+    span = max(spans_of(visits).values(), default=1)
+    tiles, needed = trace["empty_rows"] / span, need(case, visits)
+    if tiles <= HIDDEN * needed["tiles"] + SLACK_TILES * len(visits):
+        return None
+    sentence = (
+        f"The kernels multiply {tiles:.0f} tiles of keys of which the mask of their load hides every key, where this "
+        f"mask needs {needed['tiles']} of {needed['of']}: end the loop before them."
+    )
+    return sentence, {"tiles_hidden": round(tiles), "tiles_needed": needed["tiles"]}
 
 
 def show_rows(records):
