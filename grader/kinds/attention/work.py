@@ -60,10 +60,10 @@ def wasted(case, reply):
 
 def needless(case, reply):
     """The same of what a program loads: copies, and tiles that no query sees."""
-    trace = reply["trace"]
-    return (
-        copied_out(case, trace) or needless_tiles(case, trace) or hidden_tiles(case, trace) or unaccounted(case, trace)
-    )
+    for judged in (copied_out, needless_tiles, hidden_tiles, unaccounted):
+        if found := judged(case, reply["trace"]):
+            return found
+    return None
 
 
 def whole_row(case, reply):
@@ -186,7 +186,7 @@ def hidden_tiles(case, trace):
 
     Loops of a fixed length have some at their end; half as many as are needed is a loop over all tiles.
     """
-    if case.num_keys < LONG or case.tile_letters:
+    if case.num_keys < LONG or case.tile_letters or not case.causal:
         return None
     visits = [record for record in trace["visits"] if record["tiles"]]
     span = max(spans_of(visits).values(), default=1)
