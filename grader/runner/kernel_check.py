@@ -68,6 +68,9 @@ def check(kernel):
             node.annotation = None
     if function.args.vararg or function.args.kwarg or function.args.kwonlyargs or function.args.posonlyargs:
         raise Refused("a kernel's parameters are plain names: no * and no **", function.lineno)
+    for default in function.args.defaults:
+        if any(isinstance(node, ast.List | ast.ListComp) for node in ast.walk(default)):
+            raise Refused("a default that keeps what a call left in it does not exist inside a kernel", default.lineno)
     Check(kernel, function).all()
     return tree
 

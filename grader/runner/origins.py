@@ -12,13 +12,19 @@ from torch.utils._python_dispatch import _disable_current_modes
 ROLES = "qkv"
 SHIFT = 48  # of the role in a label; below it is ((batch * H + head) * N + token) * D + d
 NOTHING = -1
+# Operations that take indices or masks beside what they move.
+INDEXED = {
+    "index_select", "gather", "index", "index_put", "index_put_", "_index_put_impl_", "index_copy", "index_copy_",
+    "scatter", "scatter_", "take", "masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select",
+    "where", "index_fill", "index_fill_", "repeat_interleave",
+}  # fmt: skip
 
 
 class Origins:
     """inputs: {"q": (B, H, N, D) tensor, ...}. `labels` of a storage by its address: int64, one an element, or None."""
 
     def __init__(self, inputs):
-        self.inputs, self.known, self.kept, self.labelled = inputs, {}, [], False
+        self.inputs, self.known, self.sizes, self.kept, self.labelled = inputs, {}, {}, [], False
 
     def shape(self, role):
         return self.inputs[role].shape
@@ -38,12 +44,16 @@ class Origins:
         self.kept.append(storage)  # its address is not given out again
         labels = torch.full((storage.nbytes() // tensor.element_size(),), NOTHING, dtype=torch.int64)
         self.known[storage.data_ptr()] = labels
+        self.sizes[storage.data_ptr()] = tensor.element_size()
         return labels
 
     def of(self, tensor):
-        """The labels of a tensor in its own form, or None."""
-        labels = self.known.get(tensor.untyped_storage().data_ptr())
-        return None if labels is None else labels.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        """The labels of a tensor in its own form, or None; of numbers seen as integers of their size, too."""
+        address = tensor.untyped_storage().data_ptr()
+        labels = self.known.get(address)
+        if labels is None or self.sizes.get(address, tensor.element_size()) != tensor.element_size():
+            return None
+        return labels.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
     def add(self, address, elements):
         """Labels for a storage that a kernel writes copies into."""
@@ -56,8 +66,7 @@ class Origins:
             if not self.labelled:
                 self.labelled = True
                 self.label_inputs()
-            tensors = [t for t in flat([args, list(named.values())]) if t.is_floating_point()]
-            found = [self.of(t) for t in tensors]
+            found = [self.of(tensor) for tensor in flat([args, list(named.values())])]
             if any(f is not None and bool((f >= 0).any()) for f in found):
                 self.follow(op, function, args, named, made, [f for f in found if f is not None])
             else:
@@ -81,7 +90,7 @@ class Origins:
         if result is None:
             return self.forget(made)
         for tensor, labels in zip(made, result if isinstance(result, tuple | list) else (result,), strict=False):
-            if tensor.shape == labels.shape and tensor.is_floating_point():
+            if tensor.shape == labels.shape:
                 place = self.of(tensor)
                 place = self.new_in_form(tensor) if place is None else place
                 if place.data_ptr() != labels.data_ptr():
@@ -93,18 +102,22 @@ class Origins:
     def moved(self, op, function, args, named):
         """The operation on labels: what is filled in has none, indices and masks are themselves."""
         named = {n: v for n, v in named.items() if n not in ("dtype", "layout", "device", "pin_memory", "non_blocking")}
-        args = [self.shadow(a) for a in args]
+        every = op not in INDEXED
+        args = [self.shadow(arg, every or (i == 0 and op != "where")) for i, arg in enumerate(args)]
         if op in ("constant_pad_nd", "masked_fill", "masked_fill_"):
             args = [*args[:2], NOTHING]
-        return function(*args, **{n: self.shadow(v) for n, v in named.items()})
+        return function(*args, **{n: self.shadow(v, every) for n, v in named.items()})
 
-    def shadow(self, value):
+    def shadow(self, value, data):
+        """The labels of tensors; of one without any, nothing where it is data, and the tensor where it is an index."""
         if isinstance(value, list | tuple):
-            return [self.shadow(inner) for inner in value]
-        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return [self.shadow(inner, data) for inner in value]
+        if not isinstance(value, torch.Tensor):
             return value
         labels = self.of(value)
-        return torch.full(value.shape, NOTHING) if labels is None else labels
+        if labels is not None:
+            return labels
+        return torch.full(value.shape, NOTHING) if data or value.is_floating_point() else value
 
 
 def flat(value):

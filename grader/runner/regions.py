@@ -28,7 +28,7 @@ class Region:
         self.first, self.last = 0, self.bytes  # legal bytes, unless there is a view
         self.legal_view = self.role = self.role_view = self.watcher = self.labels = self.shapes = None
         self.width = 0
-        self.writers = self.readers = self.loaded = None
+        self.writers = self.readers = self.atomics = self.loaded = None
         self.itemsize = itemsize
 
     def holds(self, role, tensor):

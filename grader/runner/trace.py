@@ -257,6 +257,8 @@ class Trace:
         writers, me = region.touched_by("writers"), self.program
         before = writers[elements]
         others = (before >= 0) & (before != me)
+        if kind != "atomic" and region.atomics is not None:  # added up by several, and taken as if all had come
+            others |= (before == ATOMIC) & (region.atomics[elements] != me)
         if kind == "load":
             region.touched_by("readers")[elements] = me
             if others.any():
@@ -272,6 +274,7 @@ class Trace:
                 self.fault("write of what another program reads", region, int(read.sum()))
         else:
             writers[elements] = ATOMIC
+            region.touched_by("atomics")[elements] = me
 
     def undefined_lanes(self, pointers, mask):
         """NaN for the lanes that a mask without other= leaves undefined: on a GPU they may hold anything."""

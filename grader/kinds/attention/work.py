@@ -15,6 +15,7 @@ WHOLE_MATRIX = 8  # a tensor of N x Nk elements is one where that is this many t
 ONE_TILE = 256  # keys whose scores a program may hold at once, on a row of LONG keys and more
 LONG = 1024
 ACCOUNTED = 1.6  # times the FLOPs that the visible pairs need, where keys cannot be followed
+PADDED = 6  # times the FLOPs of the tiles needed: a head dim of 16 may be computed as 64
 HIDDEN = 0.25  # times the tiles needed
 EDGE = 32  # keys of a tile that is half visible, at each end of a mask
 
@@ -86,8 +87,10 @@ def whole_row(case, reply):
 
 def unaccounted(case, trace):
     """On a long row: more products than the visible pairs need, in blocks whose keys could not be followed."""
-    if case.num_keys < LONG or case.tile_letters or followed(case, trace["visits"]):
+    if case.num_keys < LONG or case.tile_letters:
         return None
+    if followed(case, trace["visits"]):
+        return too_many_products(case, trace)
     mask = whole_mask(case.visibility, case.N, case.num_keys)
     needed = 4 * int(mask.sum()) * case.B * case.Hq * case.D
     flops = sum(total["dot_flops"] for total in trace["totals"].values())
@@ -100,6 +103,23 @@ def unaccounted(case, trace):
         f"The kernels do {flops} FLOPs in dots where the visible pairs need {needed}: tiles are multiplied that no "
         "query sees."
     )
+    return sentence, {"flops": flops, "flops_needed": needed}
+
+
+def too_many_products(case, trace):
+    """Products far beyond those of the tiles that the mask needs, although those were met, too."""
+    visits = [record for record in trace["visits"] if record["tiles"]]
+    flops = sum(total["dot_flops"] for total in trace["totals"].values())
+    of_kernel = defaultdict(list)
+    for record in visits:
+        of_kernel[record["kernel"]].append(record)
+    needed = 0
+    for kernel, records in of_kernel.items():
+        area = max(record["rows"] for record in records) * spans_of(records)[kernel]
+        needed = max(needed, 4 * case.D * area * need(case, records)["tiles"])
+    if flops <= PADDED * needed:
+        return None
+    sentence = f"The kernels do {flops} FLOPs in dots where the tiles that this mask needs have {needed}."
     return sentence, {"flops": flops, "flops_needed": needed}
 
 

@@ -19,6 +19,10 @@ TWICE = """
 """
 
 
+SEEN_BY_SOME = (
+    "(k_pos[:, None] < N) & (k_pos[:, None] <= tl.max(q_pos)) & (k_pos[:, None] > tl.min(q_pos) - window_size)"
+)
+
 # One tensor that nobody needs, made in the wrapper.
 CHECKED = "    B, Hq, N, D = q.shape\n"
 SCORES = "    scores = q.float() @ k.float().repeat_interleave(q.shape[1] // k.shape[1], 1).mT\n"
@@ -91,6 +95,13 @@ WASTEFUL = (
         "no phases at all",
         (FIRST, END, INSIDE, DIAGONAL),
         ("first = 0", "k_end = N", "inside = 0 * tl.minimum(", "diagonal = q_start * 0"),
+    ),
+    wasteful(  # no load of a tile in vain: its mask hides every key, and it is multiplied all the same
+        "p6",
+        "all tiles, hidden by the mask of the load",
+        ("in_bounds = k_pos[:, None] < N", FIRST, END),
+        (f"in_bounds = {SEEN_BY_SOME}", "first = 0", "k_end = N"),
+        because="of which the mask of their load hides every key",
     ),
     wasteful("p7", "a window without a start", FIRST, "first = 0"),
     wasteful("p7", "sinks by scanning the prefix", "sink_end = tl.minimum(sink_size, first)", "sink_end = first"),
