@@ -122,6 +122,7 @@ def machine_name():
     return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
 
 
-def result_path(job):
-    """Where a job's process leaves its records, for engines whose processes share a disk."""
-    return Path(job.out) / "work" / "jobs" / f"{job.submission}.{job.attempt}.records.json"
+def paths_of(job):
+    """(the file that a job's process reads, where it leaves its records), for engines whose processes share a disk."""
+    name = Path(job.out) / "work" / "jobs" / f"{job.submission}.{job.attempt}"
+    return name.with_name(f"{name.name}.job.json"), name.with_name(f"{name.name}.records.json")
