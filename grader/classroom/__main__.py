@@ -13,7 +13,7 @@ import time
 import traceback
 from pathlib import Path
 
-from grader.classroom import claims, ids, intake, journal, names, plan, progress, roster
+from grader.classroom import claims, ids, intake, journal, names, one, plan, progress, roster
 from grader.classroom.entries import BadFolder
 from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
@@ -105,6 +105,7 @@ def grade_class(options, make_engine):
         say_what_is_left(jobs, submissions, rows)
         if jobs:
             run(make_engine(options), jobs, book, options)
+        one.write_missing_pages(plan.whole_jobs(submissions, keys, **rest), book.index)
         of = [book.index.status(s.id, p.id, keys[s.id][p.id]) for s in submissions for p in problems]
     for line in export(options.out):
         print(line)

@@ -95,6 +95,11 @@ def make_jobs(submissions, problems, keys, index, **rest):
     return jobs
 
 
+def whole_jobs(submissions, keys, **rest):
+    """A Job for each submission with all that is asked of it, graded or not."""
+    return [Job(s.id, s.title, tuple(keys[s.id]), str(s.folder), keys=keys[s.id], **rest) for s in submissions]
+
+
 def points_of(problems):
     """{problem id: its points as text}, the columns of a gradebook."""
     return {p.id: str(Fraction(POINTS.get(p.id, 0))) for p in problems}
