@@ -15,6 +15,7 @@ HANDED_IN_TWICE = "Handed in twice; the latest, {}, was graded, not {}."
 WEAKER = "Handed in twice; {}, which names the student more surely, was graded, not {}."
 TWO_ACCOUNTS = "Two accounts claim {} ({}): each stands by itself, and you must say whose it is."
 CLAIMED = "{} is claimed more surely by {}: this stands by itself."
+CONTESTED = "Claimed by several submissions, which stand by themselves below: you must say which it is."
 NOBODY = "No student of the roster is called so: it stands by itself."
 FAULT = "It could not be told whose this is, and that is the grader's fault ({}: {}): it stands by itself."
 
@@ -43,22 +44,21 @@ def join(submissions, students):
             by_itself.append(remarked(submission, claim.why))
         else:
             of.setdefault(claim.student.key, []).append((claim, submission))
-    own = {}
+    own, rows, graded, notes = {}, [], [], []
     for key, claims in of.items():
         own[key], others = settle(claims)
         by_itself += others
-    rows, graded, notes = [], [], []
+        if len(claims) > 1:
+            first = own[key] or others[0]
+            notes.append(f"{names.shortened(claims[0][0].student.title)}: {first.remarks[0]}")
     taken = {submission.id for submission in submissions}
     for student in students:
         submission = own.get(student.key)
         if submission is None:
-            rows.append(row_of_absent(student, taken))
+            rows.append(row_of_absent(student, taken, CONTESTED if student.key in of else "Not handed in."))
             continue
         graded.append(submission)
         rows.append(row_of(submission, student))
-        if len(of[student.key]) > 1:
-            notes.append(f"{names.shortened(student.title)}: {submission.remarks[0]}")
-    notes += [f"{s.title}: {s.remarks[0]}" for s in by_itself if "accounts claim" in s.remarks[0]]
     return rows + [row_of(submission, None) for submission in by_itself], graded + by_itself, notes
 
 
@@ -84,10 +84,10 @@ def row_of(submission, student):
     )  # fmt: skip
 
 
-def row_of_absent(student, taken):
+def row_of_absent(student, taken, why):
     id = ids.free(names.slug(student.title), student.key, taken)
     taken.add(id)
-    return Row(id, student.title, ("Not handed in.",), (), vars(student).copy(), handed_in=False)
+    return Row(id, student.title, (why,), (), vars(student).copy(), handed_in=False)
 
 
 # Of several claims ----------------------------------------------------------------------------------------------------

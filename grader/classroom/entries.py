@@ -27,7 +27,7 @@ def group(folder, out, numbers=frozenset()):
     """
     kept, notes = visible(folder, out)
     metadata = read_metadata(folder / names.METADATA)
-    platform = names.platform_of(kept, metadata)
+    platform = names.platform_of([n for n in kept if not n.lower().endswith(LISTS)], metadata)
     groups, odd = {}, []
     for name in kept:
         owner, said = whose(name, metadata, platform, numbers)
@@ -35,7 +35,7 @@ def group(folder, out, numbers=frozenset()):
             notes += [why] if why else []
             continue
         notes += said
-        odd += [name] if names.form_of(name, metadata) != platform else []
+        odd += [name] if said or names.form_of(name, metadata) != platform else []
         groups.setdefault(owner.whole, []).append((name, owner))
     taken = [name for entries in groups.values() for name, _ in entries]
     if not taken:

@@ -64,17 +64,17 @@ class Owner:
 
 
 def platform_of(entries, metadata=None):
-    """The one way in which the entries of a folder are named: a platform's that most of what has any form has.
+    """The one way in which the entries of a folder are named: as a platform does it, where at least half are.
 
     A student may choose a file's name, and a display name, and so imitate another platform; most entries no single
     student can choose. Names before modules count where no platform does, and plain names where nothing has a form.
     """
     forms = Counter(form_of(name, metadata) for name in entries)
-    forms.pop(PLAIN, None)
+    every, some = forms.total(), forms.total() - forms[PLAIN]
     likely = max(("gradescope", *MARKS), key=lambda platform: forms[platform])
-    if 2 * forms[likely] > forms.total():
+    if 2 * forms[likely] >= every and 2 * forms[likely] > some:
         return likely
-    return FILES if forms[FILES] else likely if forms[likely] else PLAIN
+    return FILES if forms[FILES] else PLAIN
 
 
 def form_of(name, metadata=None):

@@ -91,6 +91,13 @@ def test_modules_with_names_before_them_are_no_platforms(tmp_path, one):
     assert notes[0] == "The entries were read as modules that begin with their student's name; 1 of 5 do not fit."
 
 
+@pytest.mark.parametrize("name", ["mallory_1001_2_x.zip", "mallory_1001_assignsubmission_file_x.zip"])
+def test_one_name_like_a_platforms_gives_nobody_a_number(tmp_path, name):
+    put(tmp_path, {f"{who}.zip": f"{who} = 1\n" for who in ("alice", "bob", "carol")} | {name: "mallory = 1\n"})
+    rows, text, _ = taken(tmp_path, NUMBERED)
+    assert text["Alice"] == "alice = 1\n" and rows["Alice"].remarks == () and text["Bob"] == "bob = 1\n"
+
+
 def test_another_gap_is_another_owner(tmp_path):
     put(tmp_path, {f"alice_{P1}": "alice = 1\n", f"alice - {P1}": "mallory = 1\n", f"bob_{P1}": "bob = 1\n"})
     found, _ = intake.take_in(tmp_path / "in", tmp_path / "out", [PROBLEMS["p1"]])
@@ -186,7 +193,8 @@ def test_two_accounts_of_one_name_are_two_people(tmp_path, one, other):
     rows, text, notes = taken(tmp_path, 'id,name\ns1,"Lee, Alice"\ns2,Mallory\n')
     assert text["Lee, Alice"] is None and not rows["Lee, Alice"].handed_in and len(rows) == 4
     said = [note for note in notes if "Two accounts claim Lee, Alice" in note]
-    assert len(said) == 2 and "you must say whose it is" in said[0]
+    assert len(said) == 1 and "you must say whose it is" in said[0]
+    assert rows["Lee, Alice"].remarks == (claims.CONTESTED,)
 
 
 def test_the_number_decides_between_two_of_one_name(tmp_path):
