@@ -1,7 +1,6 @@
 """Whose submission is this? What the names of learning platforms say, and names that are safe for files."""
 
 import hashlib
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -151,9 +150,14 @@ def without_ending(name):
 # Safe names ----------------------------------------------------------------------------------------------------------
 
 
+def raw(name):
+    """The bytes of a name as the disk has it, in any locale."""
+    return name.encode("utf-8", "surrogateescape")
+
+
 def readable(name):
     """A name of the disk as text that can be shown on one line: what is no character, or breaks lines, is marked."""
-    text = os.fsencode(name).decode("utf-8", "replace")
+    text = raw(name).decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -174,4 +178,4 @@ def slug(name):
 
 
 def hashed(name, digits=8):
-    return hashlib.sha256(os.fsencode(name)).hexdigest()[:digits]
+    return hashlib.sha256(raw(name)).hexdigest()[:digits]

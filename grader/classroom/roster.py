@@ -50,7 +50,10 @@ def read(path):
         data = Path(path).read_bytes()
     except OSError as error:
         raise BadRoster(f"the roster {path} cannot be read: {error.strerror}") from None
-    table = list(csv.reader(io.StringIO(text_of(data), newline=""), delimiter=delimiter(data)))
+    try:
+        table = list(csv.reader(io.StringIO(text_of(data), newline=""), delimiter=delimiter(data)))
+    except csv.Error as error:
+        raise BadRoster(f"the roster {path} is no CSV ({error}): look for a quote that is not closed") from None
     table = [[cell.strip() for cell in line] for line in table if any(cell.strip() for cell in line)]
     if not table:
         raise BadRoster(f"the roster {path} is empty")

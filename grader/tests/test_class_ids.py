@@ -3,8 +3,11 @@
 import csv
 import io
 import json
+import os
 import random
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -16,6 +19,7 @@ from grader.course.assignment import PROBLEMS
 from grader.result import Aspect, Outcome, Result
 from grader.tests import quick_class
 from grader.tests.class_sample import make, record, write_class
+from grader.tests.support import ROOT
 from grader.tests.test_class_identity import P1, put, zipped
 
 KEYS = {"p1": "k" * 64}
@@ -55,6 +59,14 @@ def test_a_second_hand_in_on_gradescope_keeps_the_id(tmp_path):
         assert ids_of(tmp_path)[f"submission_{number}"] == "s1"
         (tmp_path / "in" / f"submission_{number}" / P1).unlink()
         (tmp_path / "in" / f"submission_{number}").rmdir()
+
+
+@pytest.mark.parametrize("name", ["中é_1001", "Zoë"])
+def test_an_id_is_the_same_in_every_locale(name):
+    code = f"from grader.classroom.names import slug; print(slug({name!a}))"
+    ascii_alone = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=ascii_alone, capture_output=True, text=True)
+    assert done.stdout.strip() == names.slug(name), done.stderr
 
 
 @pytest.mark.parametrize("table", ["{", '{"./alice": 3}', "[]"])

@@ -48,7 +48,12 @@ def test_first_and_last_names(tmp_path):
 
 @pytest.mark.parametrize(
     "text, words",
-    [("", "is empty"), ("a,b\n1,2\n", "no column that names students; it has a, b"), ("id,name\n", "but no students")],
+    [
+        ("", "is empty"),
+        ('id,name\n1,"Ann\n' + "x,y\n" * 50_000, "is no CSV .*a quote that is not closed"),
+        ("a,b\n1,2\n", "no column that names students; it has a, b"),
+        ("id,name\n", "but no students"),
+    ],
 )
 def test_rosters_that_cannot_be_used(tmp_path, text, words):
     with pytest.raises(BadRoster, match=words):
