@@ -10,9 +10,11 @@ import secrets
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 
-from grader.classroom import intake, journal, plan, progress, roster
+from grader.classroom import claims, ids, intake, journal, names, one, plan, progress, roster
+from grader.classroom.entries import BadFolder
 from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
 from grader.commands.arguments import BadArguments, choose_problems
@@ -22,6 +24,15 @@ from grader.processes.text import clean, quoted
 KEPT = "what is graded is kept, and the same command goes on from there"
 ENGINES = ("local", "slurm")
 TARGETS = "sm_90,sm_80"  # a class stops at the first that a kernel compiles for; Hopper's takes a sixth less
+
+
+class TakingInFailed(Exception):
+    """A fault of ours before anything was graded; the text is one sentence."""
+
+
+UNUSABLE = (
+    BadArguments, BadFolder, ids.BadIds, roster.BadRoster, journal.JournalBusy, journal.JournalBroken, TakingInFailed,
+)  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,7 +72,7 @@ def main(argv=None, make_engine=None):
     try:
         options = parse(argv)
         return grade_class(options, make_engine or engine_of)
-    except (BadArguments, intake.BadFolder, roster.BadRoster, journal.JournalBusy, journal.JournalBroken) as error:
+    except UNUSABLE as error:
         sentence = str(error)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
@@ -95,6 +106,7 @@ def grade_class(options, make_engine):
         say_what_is_left(jobs, submissions, rows)
         if jobs:
             run(make_engine(options), jobs, book, options)
+        one.write_missing_pages(plan.whole_jobs(submissions, keys, **rest), book.index)
         of = [book.index.status(s.id, p.id, keys[s.id][p.id]) for s in submissions for p in problems]
     for line in export(options.out):
         print(clean(line))
@@ -165,10 +177,27 @@ def device_name(options, device):
 
 def take_in(options, problems):
     """(rows, submissions to grade, notes); remarks stand in the rows."""
-    students, notes = roster.read(options.roster) if options.roster else (None, [])
-    submissions, more = intake.take_in(options.submissions, options.out, problems)
-    rows, graded = roster.join(submissions, students)
-    return rows, graded, [*notes, *more]
+    try:
+        students, notes = roster.read(options.roster) if options.roster else (None, [])
+        numbers = claims.numbers_of(students)
+        submissions, more = intake.take_in(options.submissions, options.out, problems, numbers=numbers)
+        rows, graded, said = claims.join(submissions, students)
+        return rows, graded, [*notes, *more, *said]
+    except (*UNUSABLE, OSError):
+        raise
+    except Exception as error:
+        raise TakingInFailed(
+            "the submissions could not be taken in, and that is the grader's fault, not a student's "
+            f"({where(error)}): nothing was graded or lost; report this, and to go on without the entry that it "
+            "trips over, take out the newest ones and run the command again"
+        ) from error
+
+
+def where(error):
+    """An unexpected error in a few words, with the line of ours that it came from."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    said = names.shortened(f"{type(error).__name__}: {error}")
+    return f"{said}, {Path(last.filename).name} line {last.lineno}"
 
 
 def say_what_is_left(jobs, submissions, rows):

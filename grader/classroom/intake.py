@@ -1,22 +1,20 @@
 """A folder of submissions -> clean copies of the known modules, and remarks in plain words on all that was odd."""
 
-import itertools
 import os
 import re
+import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from grader.classroom import harvest, names
+from grader.classroom import entries, harvest, ids
 from grader.classroom.fingerprint import digest
 from grader.classroom.harvest import Harvest
 from grader.classroom.limited import Limited, Lost
-from grader.classroom.names import readable, shortened
+from grader.classroom.names import Owner, shortened
 from grader.classroom.texts import as_text
 from grader.course.labs import EVERY
 from grader.processes import files
-from grader.processes.text import quoted
 
-IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", names.METADATA}
 NOT_THEIRS = {"solutions", "grader", "tests"}  # folders of a whole repository that hold no student's work
 # No more than that is read again for each `def` of a text: one that has thousands stops nobody.
 ENTRY = re.compile(r"^def (naive_attention|flash_attention_forward)[ \t]{0,20}\(([^)]{0,2000})\)", re.M)
@@ -26,20 +24,19 @@ LONGEST_NAME = 255  # of a file
 NAMED = {problem.module: problem for problem in EVERY.values()}
 
 
-class BadFolder(Exception):
-    """The folder of submissions cannot be used; the text is one sentence."""
-
-
 @dataclass(frozen=True)
 class Submission:
-    """One student's submission. folder: a clean copy of its modules and of nothing else; time: of the latest one."""
+    """One student's submission. folder: a clean copy of its modules and of nothing else.
+
+    time: when its latest entry was written, as the disk says; no date that stands in an archive counts.
+    """
 
     id: str
     title: str
     folder: Path
     remarks: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
-    owner: names.Owner | None = None
+    owner: Owner | None = None
     time: float = 0.0
 
 
@@ -50,90 +47,53 @@ class Module:
     data: bytes
     place: str
     rank: tuple
-    time: float
     remarks: list[str] = field(default_factory=list)
 
 
-def take_in(folder, out, problems, on_done=lambda count: None):
-    """([Submission], [notes]) of a folder; the clean copies lie in `out`. Raises BadFolder.
+def take_in(folder, out, problems, on_done=lambda count: None, numbers=frozenset()):
+    """([Submission], [notes]) of a folder; the clean copies lie in `out`. Raises BadFolder and BadIds.
 
-    on_done(submissions seen so far).
+    on_done(submissions seen so far). numbers: of the roster's students on their platform.
     """
     folder, out = Path(folder), Path(out)
-    owners, notes = list_entries(folder, out)
-    ids = names.slugs(group[0][1].base for group in owners.values())
-    groups, submissions = list(owners.values()), []
+    out.mkdir(parents=True, exist_ok=True)
+    groups, notes = entries.group(folder, out, numbers)
+    given, submissions = ids.give([group[0][1] for group in groups], out), []
+    times, said = written(folder, groups, now(out))
 
     def take(number):
-        return take_one(folder, out, ids[groups[number][0][1].base], groups[number], problems)
+        return take_one(folder, out, given[number], groups[number], problems)
 
     with Limited(take, LOOK_SECONDS) as looked_at:
         for number, group in enumerate(groups):
-            owner = group[0][1]
             try:
-                submissions.append(looked_at(number))
+                found = looked_at(number)
             except Lost as lost:
-                remark = (
+                why = (
                     f"It could not be looked at ({shortened(str(lost))}): hand in the modules, or a plain zip of them."
                 )
-                submissions.append(Submission(ids[owner.base], owner.title, copy({}, out), (remark,), owner=owner))
+                owner = group[0][1]
+                found = Submission(given[number], owner.title, copy({}, out), (why,), owner=owner)
+            submissions.append(replace(found, time=times[number]))
             on_done(len(submissions))
-    return unique(submissions), notes
+    return submissions, [*notes, *said]
 
 
-def list_entries(folder, out):
-    """({whose: [(entry, Owner)]}, notes): entries of one owner, as Canvas gives several files, are one submission."""
-    try:
-        entries = sorted(os.listdir(folder))
-    except OSError as error:
-        raise BadFolder(f"the folder of submissions {folder} cannot be read: {error.strerror}") from None
-    here = [name for name in entries if name in NAMED]
-    if here:
-        raise BadFolder(
-            f"{readable(folder)} holds {here[0]} itself, so it looks like one submission: name the folder that holds "
-            f"all submissions, or grade this one with make grade SUBMISSION={quoted(folder.absolute())}"
-        )
-    metadata = read_metadata(folder / names.METADATA)
-    owners, notes, taken = {}, [], [name for name in entries if name not in IGNORED and not name.startswith(".")]
-    platform = names.platform_of(taken, metadata)
-    for name in entries:
-        path = folder / name
-        hidden = name.startswith(".") and not path.is_dir()
-        if name in IGNORED or hidden or harvest.is_skipped(name) or path.resolve() == out.resolve():
-            continue
-        owner = names.owner_of(name, metadata, platform)
-        if not path.is_dir() and owner.alone and not name.lower().endswith(names.ENDINGS):
-            if path.is_symlink() or not path.is_file():
-                notes.append(f"{shortened(name)} is no folder and no regular file; it was left out.")
-            elif not name.lower().endswith((".csv", ".txt", ".md", ".yml", ".json", ".xlsx")):
-                notes.append(f"{shortened(name)} is neither a folder nor a zip nor a module; it was left out.")
-            continue
-        if owner.alone and names.platform_of([name], metadata) not in (names.PLAIN, platform):
-            notes.append(f"{shortened(name)} is not named as most entries are ({platform}): it is taken by itself.")
-        owners.setdefault(owner.whole, []).append((name, owner))
-    if not owners:
-        raise BadFolder(f"{folder} holds no submissions: each is a folder, a zip or a .py file in it")
-    return owners, notes
+def now(out):
+    """The time as the disk has it, which the entries' times are compared with."""
+    with tempfile.TemporaryFile(dir=out) as file:
+        return os.fstat(file.fileno()).st_mtime
 
 
-def read_metadata(path):
-    try:
-        with path.open("rb") as file:
-            return names.read_metadata(file.read(16 << 20).decode("utf-8", "replace"))
-    except OSError:
-        return {}
-
-
-def unique(submissions):
-    """Two owners may have one slug only where their bases were equal: the later ones get a number that nobody has."""
-    taken, seen, kept = {submission.id for submission in submissions}, set(), []
-    for submission in submissions:
-        id = submission.id
-        if id in seen:
-            id = next(new for n in itertools.count(2) if (new := f"{submission.id}-{n}") not in taken | seen)
-        seen.add(id)
-        kept.append(submission if id == submission.id else replace(submission, id=id))
-    return kept
+def written(folder, groups, latest):
+    """(when the latest entry of each group was written, notes): a time after `latest` is no time at all."""
+    times, notes = [], []
+    for group in groups:
+        found = [os.lstat(folder / name).st_mtime for name, _ in group]
+        times.append(max((time for time in found if time <= latest), default=0.0))
+        if max(found) > latest:
+            notes.append(f"{shortened(group[0][0])} has a date in the future, which does not count.")
+    return times, notes
 
 
 # One submission ------------------------------------------------------------------------------------------------------
@@ -153,10 +113,7 @@ def take_one(folder, out, id, group, problems):
     remarks = [*(["Handed in late, says Canvas."] if any(o.late for _, o in group) else []), *found.remarks, *remarks]
     remarks += what_to_hand_in(found, modules, problems)
     asked = tuple(problem.module for problem in problems if problem.module in modules)
-    return Submission(
-        id, owner.title, copy(modules, out), tuple(dict.fromkeys(remarks)), asked, owner,
-        max((module.time for module in modules.values()), default=0.0),
-    )  # fmt: skip
+    return Submission(id, owner.title, copy(modules, out), tuple(dict.fromkeys(remarks)), asked, owner)
 
 
 def choose(found):
@@ -169,7 +126,7 @@ def choose(found):
             found.remarks += remarks
             continue
         name, said = known_name(file.name)
-        module = Module(data, file.place, (not theirs, said is not None, file.depth, -file.time, file.place), file.time)
+        module = Module(data, file.place, (not theirs, said is not None, file.depth, -file.time, file.place))
         module.remarks = remarks + ([f"{shortened(file.place)} was taken for {name}{said}."] if said else [])
         if name is not None:
             candidates.setdefault(name, []).append(module)

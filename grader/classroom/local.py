@@ -83,8 +83,7 @@ class Local:
 
     def attempt(self, lane, job):
         """The records of one job: those that its lane made, or of the machine's fault that ended it."""
-        out = plan.result_path(job)
-        given = out.with_name(out.name.replace(".records.", ".job."))
+        given, out = plan.paths_of(job)
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.unlink(missing_ok=True)
@@ -123,6 +122,8 @@ def read_records(job, path, core_seconds):
         return plan.fault_records(job, f"The machine failed: the records of this submission cannot be read ({error}).")
     if tuple(record.problem for record in records) != job.problems:
         return plan.fault_records(job, "The machine failed: the process that graded this left no full records.")
+    if any((record.submission, record.key) != (job.submission, job.keys[record.problem]) for record in records):
+        return plan.fault_records(job, "The machine failed: the process that graded this left another's records.")
     whole = sum(record.seconds for record in records) or 1.0
     if any(record.core_seconds for record in records):  # it counted itself, and what ran in the sandbox
         return records

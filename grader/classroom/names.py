@@ -1,20 +1,24 @@
 """Whose submission is this? What the names of learning platforms say, and names that are safe for files."""
 
 import hashlib
-import os
 import re
 import unicodedata
+from collections import Counter
 from dataclasses import dataclass
 
 LONGEST_ID = 60  # characters
+# Where the platform's own words stand in a name; before them is the display name, after them the student's file.
 # Moodle, "Download all submissions": in folders, or the files themselves after the same words.
-MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.S)
-# Canvas, "Download submissions": the name without spaces, perhaps LATE, the user, the submission, the file.
-CANVAS = re.compile(r"(?P<name>[^_]+)_(?:(?P<late>LATE)_)?(?P<id>\d+)_(?P<part>\d+)_(?P<file>.+)", re.S)
+MOODLE = re.compile(r"_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?$", re.S)
+# Canvas, "Download submissions": perhaps late, the user, the submission, the file.
+CANVAS = re.compile(r"_(?P<id>\d+)_\d+_(?P<file>.+)$", re.S)
+MARKS = {"canvas": CANVAS, "moodle": MOODLE}
+LATE = re.compile(r"(?P<name>.+)_late", re.S | re.I)  # what Canvas says behind the display name
 # Gradescope, "Export submissions": who is who stands in submission_metadata.yml.
 GRADESCOPE = re.compile(r"submission_(?P<id>\d+)(?:\.zip)?")
 # The modules themselves, each after its student's name.
-PREFIXED = re.compile(r"(?P<name>.+?)[ _-]+(?P<file>[px]\d_\w+\.py)", re.S)
+PREFIXED = re.compile(r"(?P<name>.+?)(?P<gap>[ _-]+)(?P<file>[px]\d_\w+\.py)", re.S)
+PLAIN, FILES = "names", "files"
 ALONE = "./"  # no name of a file has a slash, so that no other owner is taken for it
 METADATA = "submission_metadata.yml"
 ENDINGS = (".zip", ".py", ".ipynb", ".tar.gz", ".tgz", ".tar", ".7z", ".rar")
@@ -47,50 +51,93 @@ class Owner:
         """The same as a person knows it."""
         return self.whole.removeprefix(ALONE)
 
+    @property
+    def account(self):
+        """What tells two people of one platform apart; "" where no platform knows the student."""
+        return self.whole if self.lms else f"gradescope {self.sid} {self.email}" if self.sid or self.email else ""
+
+    @property
+    def person(self):
+        """What an id is given to, and stays with: the account, whatever was handed in, or else the entry."""
+        return self.account or self.whole
+
 
 def platform_of(entries, metadata=None):
-    """The one way in which the entries of a folder are named: that of most of them, plain names where none fits.
+    """The one way in which the entries of a folder are named: as a platform does it, where at least half are.
 
-    A student may choose a file's name, and so imitate another platform; most entries no single student can choose.
-    Of equally many the one comes first whose words stand before all that a student can choose.
+    A student may choose a file's name, and a display name, and so imitate another platform; most entries no single
+    student can choose. Names before modules count where no platform does, and plain names where nothing has a form.
     """
-    count = {platform: sum(OF[platform](readable(name), metadata) for name in entries) for platform in OF}
-    best = max(count, key=count.get)
-    return best if count[best] else PLAIN
+    forms = Counter(form_of(name, metadata) for name in entries)
+    every, some = forms.total(), forms.total() - forms[PLAIN]
+    likely = max(("gradescope", *MARKS), key=lambda platform: forms[platform])
+    if 2 * forms[likely] >= every and 2 * forms[likely] > some:
+        return likely
+    return FILES if forms[FILES] else PLAIN
 
 
-def is_gradescopes(shown, metadata):
-    found = GRADESCOPE.fullmatch(shown)
-    return bool(found) and found["id"] in (metadata or {})
+def form_of(name, metadata=None):
+    """The form of one name. Of two platforms that one whose words come first: what follows is the student's."""
+    shown = readable(name)
+    if (found := GRADESCOPE.fullmatch(shown)) and found["id"] in (metadata or {}):
+        return "gradescope"
+    places = {platform: min((r.place for r in readings(shown, platform)), default=None) for platform in MARKS}
+    marked = [platform for platform in MARKS if places[platform] is not None]
+    if marked:
+        return min(marked, key=places.get)
+    return FILES if PREFIXED.fullmatch(shown) else PLAIN
 
 
-PLAIN = "names"
-OF = {
-    "gradescope": is_gradescopes,
-    "canvas": lambda shown, metadata: bool(CANVAS.fullmatch(shown)),
-    "moodle": lambda shown, metadata: bool(MOODLE.fullmatch(shown)),
-    "files": lambda shown, metadata: bool(PREFIXED.fullmatch(shown)),
-}
+@dataclass(frozen=True)
+class Reading:
+    """One way to read a platform's name: where its words begin, and what they say."""
+
+    place: int
+    name: str
+    id: str
+    file: str
 
 
-def owner_of(name, metadata=None, platform=None):
+def readings(shown, platform):
+    """Every way to read a name: a display name and a file's name may hold such words too."""
+    places = (at for at, letter in enumerate(shown) if at and letter == "_")
+    found = ((at, MARKS[platform].match(shown, at)) for at in places)
+    return [Reading(at, shown[:at], mark["id"], mark["file"] or "") for at, mark in found if mark]
+
+
+def owner_of(name, metadata=None, platform=None, numbers=frozenset()):
     """The Owner of a file or folder of the submissions' folder, whose entries are named as this platform does it.
 
-    metadata: read_metadata's.
+    metadata: submitters.read's. numbers: of the roster's students on the platform. They decide where a name can be read
+    in several ways: all that the folder itself says may be a student's choice.
     """
     shown, platform = readable(name), platform or platform_of([name], metadata)
-    if platform == "moodle" and (found := MOODLE.fullmatch(shown)):
-        base = f"{found['name']}-{found['id']}"
-        return Owner(base, found["name"], f"moodle {found['id']}", found["file"] or name, found["id"])
-    if platform == "canvas" and (found := CANVAS.fullmatch(shown)):
-        base = f"{found['name']}-{found['id']}"
-        return Owner(base, found["name"], f"canvas {found['id']}", found["file"], found["id"], late=bool(found["late"]))
-    if platform == "gradescope" and (found := GRADESCOPE.fullmatch(shown)) and found["id"] in (metadata or {}):
-        known = metadata[found["id"]]
-        base = known["sid"] or known["email"] or found["id"]
+    if platform in MARKS:
+        found = readings(shown, platform)
+        if len(found) > 1:
+            found = [reading for reading in found if reading.id in numbers]
+        if len(found) == 1:
+            return owner_on(platform, found[0], name)
+    if platform == "gradescope" and form_of(name, metadata) == platform:
+        known = metadata[GRADESCOPE.fullmatch(shown)["id"]]
+        base = known["sid"] or known["email"] or without_ending(name)
         return Owner(base, known["name"] or shown, f"{ALONE}{name}", name, sid=known["sid"], email=known["email"])
-    if platform == "files" and (found := PREFIXED.fullmatch(name)):
-        return Owner(found["name"], readable(found["name"]), f"files {found['name']}", found["file"])
+    if platform == FILES and (found := PREFIXED.fullmatch(name)):
+        whole = f"files {found['name']}{found['gap']}"  # another gap may be another student's choice
+        return Owner(found["name"], readable(found["name"]), whole, found["file"])
+    return alone(name)
+
+
+def owner_on(platform, reading, name):
+    said = LATE.fullmatch(reading.name) if platform == "canvas" else None
+    title = said["name"] if said else reading.name
+    # The name too: under one number it is always the same, where it was read rightly.
+    whole = f"{platform} {reading.id} {title}"
+    return Owner(f"{title}-{reading.id}", title, whole, reading.file or name, reading.id, late=bool(said))
+
+
+def alone(name):
+    """The Owner of an entry of which nothing is known but its name."""
     base = without_ending(name)
     return Owner(base, readable(base).strip() or "(no name)", f"{ALONE}{name}", name)
 
@@ -100,23 +147,17 @@ def without_ending(name):
     return name[: len(name) - len(ending)]
 
 
-def read_metadata(text):
-    """{submission number: {"name", "sid", "email"}} of Gradescope's submission_metadata.yml, of the first submitter."""
-    found, known = {}, None
-    for line in text.splitlines():
-        if start := re.fullmatch(r"submission_(\d+)(?:\.zip)?:\s*", line):
-            known = found.setdefault(start[1], {"name": "", "sid": "", "email": ""})
-        elif known is not None and (field := re.match(r"[ -]+:(name|sid|email):(.*)", line)):
-            known[field[1]] = known[field[1]] or readable(field[2].strip().strip("'\""))
-    return found
-
-
 # Safe names ----------------------------------------------------------------------------------------------------------
+
+
+def raw(name):
+    """The bytes of a name as the disk has it, in any locale."""
+    return name.encode("utf-8", "surrogateescape")
 
 
 def readable(name):
     """A name of the disk as text that can be shown on one line: what is no character, or breaks lines, is marked."""
-    text = os.fsencode(name).decode("utf-8", "replace")
+    text = raw(name).decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -136,15 +177,5 @@ def slug(name):
     return f"{safe[: LONGEST_ID - 9].strip('-.') or 'submission'}-{hashed(name)}"
 
 
-def hashed(name):
-    return hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
-
-
-def slugs(names):
-    """{name: its slug}: two that come out the same, as by case alone, get digits of their hashes."""
-    first = {name: slug(name) for name in dict.fromkeys(names)}
-    count = {}
-    for safe in first.values():
-        count[safe] = count.get(safe, 0) + 1
-    alone = {name: count[safe] == 1 for name, safe in first.items()}
-    return {name: s if alone[name] else f"{s[: LONGEST_ID - 9]}-{hashed(name)}" for name, s in first.items()}
+def hashed(name, digits=8):
+    return hashlib.sha256(raw(name)).hexdigest()[:digits]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from grader import score
-from grader.classroom import details, plan
+from grader.classroom import details, page, plan
 from grader.classroom.plan import Job
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
 from grader.course import drawn
@@ -171,14 +171,13 @@ def plain(result, got, most):
 
 def write_page(job, results, records):
     """Write the student's page, with the problems that were graded before; returns remarks, of what is missing."""
-    path = Path(job.out) / "pages" / f"{job.submission}.html"
     every = [r for id in job.keys for r in (results.get(id) or details.read(job, id))]
-    path.parent.mkdir(parents=True, exist_ok=True)
     request = request_of(job, (EVERY[id] for id in job.keys))
     try:
         from grader.render import html
 
-        html.write(every, request, sum(record.seconds for record in records), path, name=job.title)
+        text = html.render(every, request, sum(record.seconds for record in records), job.title)
+        page.write(job.out, job.submission, job.keys, text)
     except ModuleNotFoundError as error:
         return (f"The page was not written: {error.name} is missing (pip install {error.name}).",)
     except OSError:
@@ -186,6 +185,16 @@ def write_page(job, results, records):
     except Exception as error:
         return (f"The page was not written, and that is the grader's fault: {type(error).__name__}: {error}.",)
     return ()
+
+
+def write_missing_pages(jobs, index):
+    """Write the pages of graded submissions that lack theirs, from what details/ has kept of their results."""
+    for job in jobs:
+        records = [index.get((job.submission, id, key)) for id, key in job.keys.items()]
+        if page.shows(job.out, job.submission, job.keys) or None in records:
+            continue
+        if all(details.read(job, id) for id in job.keys):
+            write_page(job, {}, records)
 
 
 if __name__ == "__main__":

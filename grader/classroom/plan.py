@@ -95,6 +95,11 @@ def make_jobs(submissions, problems, keys, index, **rest):
     return jobs
 
 
+def whole_jobs(submissions, keys, **rest):
+    """A Job for each submission with all that is asked of it, graded or not."""
+    return [Job(s.id, s.title, tuple(keys[s.id]), str(s.folder), keys=keys[s.id], **rest) for s in submissions]
+
+
 def points_of(problems):
     """{problem id: its points as text}, the columns of a gradebook."""
     return {p.id: str(Fraction(POINTS.get(p.id, 0))) for p in problems}
@@ -122,6 +127,7 @@ def machine_name():
     return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
 
 
-def result_path(job):
-    """Where a job's process leaves its records, for engines whose processes share a disk."""
-    return Path(job.out) / "work" / "jobs" / f"{job.submission}.{job.attempt}.records.json"
+def paths_of(job):
+    """(the file that a job's process reads, where it leaves its records), for engines whose processes share a disk."""
+    name = Path(job.out) / "work" / "jobs" / f"{job.submission}.{job.attempt}"
+    return name.with_name(f"{name.name}.job.json"), name.with_name(f"{name.name}.records.json")

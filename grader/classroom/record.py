@@ -78,6 +78,7 @@ class Row:
     modules: those that were found, of those asked for. roster: {"id", "name", "email", "login"} as far as the roster
     has them, None without a row there. handed_in: False for a student of the roster without a submission. folder: the
     clean copy of its modules, relative to the class's folder. lms: the number by which a platform named its files.
+    owner: the person that the id was given to (ids.py), "" in a class of before.
     """
 
     id: str
@@ -88,6 +89,7 @@ class Row:
     handed_in: bool = True
     folder: str = ""
     lms: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True)

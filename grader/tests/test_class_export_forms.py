@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from grader.classroom import page as shown
 from grader.classroom.export import __main__ as command
 from grader.classroom.export import everything, gradescope, junit, pages, similar
 from grader.classroom.export.standing import standings
@@ -97,9 +98,10 @@ class Page(HTMLParser):
 
 
 def test_the_page_is_whole_fetches_nothing_and_escapes_names(tmp_path):
-    (tmp_path / "pages").mkdir()
-    (tmp_path / "pages" / "sub-0005.html").write_text("x")
-    text = pages.render(make(), tmp_path)
+    graded = make()
+    keys = {id: graded.records["sub-0005", id].key for id in graded.problems}
+    shown.write(tmp_path, "sub-0005", keys, "x")
+    text = pages.render(graded, tmp_path)
     page = Page(text)
     assert not page.open and not page.fetched and page.scripts == 1
     assert "<script>alert" not in text and "&lt;script&gt;alert(1)&lt;/script&gt;" in text and "<b>not</b>" not in text

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from grader.classroom import harvest, intake, names
+from grader.classroom.entries import BadFolder
 from grader.course.assignment import PROBLEMS
 from grader.tests.support import solution
 
@@ -461,10 +462,10 @@ def test_gradescope(tmp_path):
 
 def test_folders_that_cannot_be_meant(tmp_path):
     put(tmp_path / "in" / P1)
-    with pytest.raises(intake.BadFolder, match="looks like one submission"):
+    with pytest.raises(BadFolder, match="looks like one submission"):
         take(tmp_path)
     (tmp_path / "in" / P1).unlink()
-    with pytest.raises(intake.BadFolder, match="holds no submissions"):
+    with pytest.raises(BadFolder, match="holds no submissions"):
         take(tmp_path)
 
 

@@ -99,12 +99,12 @@ def test_the_synthetic_class_is_the_same_for_a_seed(synthetic_class, tmp_path):
 
 
 def test_the_synthetic_class_is_taken_in(synthetic_class, tmp_path):
-    from grader.classroom import intake, roster
+    from grader.classroom import claims, intake, roster
     from grader.course.assignment import PROBLEMS
 
     folder, _ = synthetic_class
     submissions, _ = intake.take_in(folder, tmp_path, tuple(PROBLEMS.values()))
     students, _ = roster.read(folder.with_name("in-roster.csv"))
-    rows, graded = roster.join(submissions, students)
+    rows, graded, _ = claims.join(submissions, students)
     assert len(graded) == len([row for row in rows if row.handed_in]) == 100 and len(rows) == 101
     assert all(row.roster for row in rows)

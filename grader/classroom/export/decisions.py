@@ -1,7 +1,8 @@
 """decisions.csv: what the instructor decides on held cases, one row for each problem of a submission.
 
 Every export adds a row for what is newly held; the instructor fills in its points. A row is bound to the record that it
-was written for: another hand-in is another record, and waits for a decision of its own.
+was written for and to whom the submission belongs: another hand-in waits for a decision of its own, and so does another
+student's. Rows of before there was a column `owner` are bound to the record alone.
 """
 
 import csv
@@ -18,7 +19,8 @@ from grader.processes import files
 from grader.processes.text import quoted
 
 NAME = "decisions.csv"
-COLUMNS = ("submission", "problem", "points", "reason", "name", "without", "with", "record")
+COLUMNS = ("submission", "problem", "points", "reason", "name", "without", "with", "record", "owner")
+BINDING = ("submission", "problem", "record", "owner")
 KEY = 16  # characters of a record's key that tell it from others of the same submission
 
 
@@ -56,16 +58,39 @@ def applied(graded, out):
     path = out / NAME
     if not path.exists():
         return graded
-    sheet, given = Sheet.read(path), {}
-    columns = [sheet.needs(name) for name in ("submission", "problem", "record")]
+    sheet, given, idle, held = Sheet.read(path), {}, [], held_now(graded)
+    columns = [*(sheet.needs(name) for name in BINDING[:3]), sheet.column("owner")]
     points, reason = sheet.needs("points"), sheet.column("reason")
     for row in range(1, len(sheet.rows)):
         if sheet.text(row, points):
-            submission, problem, record = (sheet.text(row, column).removeprefix("'") for column in columns)
-            most = Fraction(graded.problems.get(problem, 0))
+            *bound, owner = (sheet.text(row, column).removeprefix("'") for column in columns)
+            most = Fraction(graded.problems.get(bound[1], 0))
             amount = number(sheet.text(row, points), most, f"line {row + 1} of {NAME}")
-            given[submission, problem, record] = amount, sheet.text(row, reason).removeprefix("'")
-    return replace(graded, records=WithDecisions(graded.records, given))
+            if tuple(bound) in held and owner in ("", held[tuple(bound)]):
+                given[tuple(bound)] = amount, sheet.text(row, reason).removeprefix("'")
+            else:
+                idle.append(f"line {row + 1} ({bound[0]} {bound[1]})")
+    return replace(graded, records=WithDecisions(graded.records, given), notes=(*graded.notes, *no_effect(idle)))
+
+
+def held_now(graded):
+    """{(submission, problem, record): owner} of all that is held."""
+    rows = [row for row in graded.submissions if row.handed_in]
+    return {
+        (row.id, record.problem, record.key[:KEY]): row.owner.strip()
+        for row in rows
+        for record in graded.of(row).values()
+        if record.held
+    }
+
+
+def no_effect(idle):
+    """[a note on the decided rows that match nothing], if there are any."""
+    more = f" and {len(idle) - 5} more" if len(idle) > 5 else ""
+    said = (
+        f"{NAME} decides on what is not held now, another hand-in's or another student's: {', '.join(idle[:5])}{more}"
+    )
+    return [f"{said}; this does not count."] if idle else []
 
 
 def number(text, most, where):
@@ -92,7 +117,7 @@ def ask(graded, out):
         titles = sheet.header + [name for name in COLUMNS if sheet.column(name) is None]  # and columns of their own
         rows = [[sheet.text(row, column) for column in range(len(titles))] for row in range(1, len(sheet.rows))]
         rows = [row for row in rows if any(row)]
-    places = [[plain(title) for title in titles].index(name) for name in ("submission", "problem", "record")]
+    places = [[plain(title) for title in titles].index(name) for name in BINDING]
     known = {tuple(row[place].removeprefix("'") for place in places) for row in rows}
     before, waiting = len(rows), 0
     for entry in graded.submissions:
@@ -100,10 +125,11 @@ def ask(graded, out):
             if not record.held or record.points is None:
                 continue
             waiting += 1
-            if (entry.id, record.problem, record.key[:KEY]) not in known:
+            bound = (entry.id, record.problem, record.key[:KEY])
+            if not known & {(*bound, entry.owner.strip()), (*bound, "")}:
                 name = (entry.roster or {}).get("name") or entry.title
                 low, high = map(decimal, points_if_held(record))
-                cells = (entry.id, record.problem, "", "", name, low, high, record.key[:KEY])
+                cells = (entry.id, record.problem, "", "", name, low, high, record.key[:KEY], entry.owner)
                 rows.append([dict(zip(COLUMNS, cells, strict=True)).get(plain(title), "") for title in titles])
     if len(rows) > before:
         written = io.StringIO()

@@ -20,7 +20,8 @@ def write(out, graded: Class | None = None):
     graded = journal.read(out) if graded is None else graded
     found, waiting = [], {"decisions.csv": lambda: decisions.ask(graded, out)}
     try:
-        graded = decisions.applied(graded, out)
+        before, graded = graded.notes, decisions.applied(graded, out)
+        yield from graded.notes[len(before) :]
     except BadSheet as error:
         waiting = {}
         yield f"no decision counts before this is mended: {error}"

@@ -62,6 +62,9 @@ def write(graded, folder):
     """`folder`/<id>.json for each submission; returns the line to print."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [row for row in graded.submissions if row.handed_in]
+    for old in folder.glob("*.json"):
+        if old.stem not in {row.id for row in rows}:  # of a submission that is no longer in the class
+            old.unlink(missing_ok=True)
     for row in rows:
         files.write(folder / f"{row.id}.json", json.dumps(render(graded, row), indent=1) + "\n")
     return f"gradescope: {folder}: results.json of {len(rows)} submissions, named by their ids"

@@ -6,9 +6,11 @@ The table of students can be searched and sorted by a few lines of JavaScript in
 from fractions import Fraction
 from pathlib import Path
 
+from grader.classroom import page
 from grader.classroom.export import histogram
 from grader.classroom.export.standing import NOT_HANDED_IN, decimal, held_remark
 from grader.classroom.export.tallies import Tallies
+from grader.classroom.names import shortened
 from grader.course.labs import EVERY
 from grader.processes import files
 from grader.render import html
@@ -23,7 +25,10 @@ def write(graded, out, similar=None):
 
     similar: similar.Found, what was found of copies; None where nobody looked.
     """
-    path = out / "class.html"
+    path, ids = out / "class.html", {row.id for row in graded.submissions if row.handed_in}
+    for old in (out / "pages").glob("*.html"):
+        if old.stem not in ids:  # of a submission that is no longer in the class
+            old.unlink(missing_ok=True)
     files.write(path, render(graded, out, similar))
     return f"class page: {path}"
 
@@ -31,9 +36,7 @@ def write(graded, out, similar=None):
 def render(graded, out, similar=None):
     """The page as text."""
     tallies = Tallies(graded)
-    links = {
-        row.id: f"pages/{row.id}.html" for row in graded.submissions if (out / "pages" / f"{row.id}.html").exists()
-    }
+    links, notes = pages_of(graded, out)
     environment = html.templates(TEMPLATES)
     environment.filters |= {"points": decimal, "percent": percent, "held_remark": held_remark}
     most = sum(map(Fraction, graded.problems.values()), Fraction(0))
@@ -44,8 +47,27 @@ def render(graded, out, similar=None):
         facts=facts(tallies, totals, most), histogram=histogram.draw(totals, most) if totals and most else None,
         failing=tallies.failing(), cases_shown=CASES_SHOWN, causes=tallies.causes(), causes_shown=CAUSES_SHOWN,
         slowest=tallies.slowest(), held=tallies.held, faults=tallies.faults, students=tallies.students,
-        similar=similar, notes=graded.notes,
+        similar=similar, notes=(*graded.notes, *notes),
     )  # fmt: skip
+
+
+def pages_of(graded, out):
+    """({row id: link}, notes) of the students' pages, those alone that show what counts now."""
+    links, others = {}, []
+    for row in graded.submissions:
+        keys = {id: record.key for id, record in graded.of(row).items()} if row.handed_in else {}
+        if keys and page.shows(out, row.id, keys):
+            links[row.id] = f"pages/{row.id}.html"
+        elif len(keys) == len(graded.problems) and page.path_of(out, row.id).exists():
+            others.append((row.roster or {}).get("name") or row.title)
+    if not others:
+        return links, []
+    more = f" and {len(others) - 10} more" if len(others) > 10 else ""
+    who = f"{', '.join(map(shortened, others[:10]))}{more}"
+    return links, [
+        f"Not linked, because their pages show something else than what counts now: {who}. make class writes them "
+        "again where details/ still has what they are drawn from."
+    ]
 
 
 def facts(tallies, totals, most):
