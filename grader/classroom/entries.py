@@ -40,12 +40,12 @@ def group(folder, out, numbers=frozenset()):
         groups.setdefault(owner.whole, []).append((name, owner))
     taken = [name for entries in groups.values() for name, _ in entries]
     if not taken:
-        raise BadFolder(f"{readable(folder)} holds no submissions: each is a folder, a zip or a .py file in it")
+        raise BadFolder(f"{readable(str(folder))} holds no submissions: each is a folder, a zip or a .py file in it")
     modules = [name for name in taken if name in NAMED]
     if 2 * len(modules) > len(taken):  # one student may call a file so, but not most of a class
         raise BadFolder(
-            f"{readable(folder)} holds {modules[0]} itself, so it looks like one submission: name the folder that holds "
-            f"all submissions, or grade this one with make grade SUBMISSION={quoted(folder.absolute())}"
+            f"{readable(str(folder))} holds {modules[0]} itself, so it looks like one submission: name the folder that "
+            f"holds all submissions, or grade this one with make grade SUBMISSION={quoted(folder.absolute())}"
         )
     if platform in WAYS:
         fit = f"{len(odd)} of {len(taken)} do not fit" if odd else f"all {len(taken)} fit"
