@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from grader.classroom import intake
+from grader.classroom import entries
 from grader.course.assignment import PROBLEMS
 from grader.engine import Request
 from grader.processes import scratch
@@ -164,8 +164,8 @@ def test_a_printed_command_names_the_very_folder_and_runs_nothing_else(printed, 
     if printed == "again":
         sentence = Request(folder, (PROBLEMS["p1"],), None, "cpu", 0, False).again(PROBLEMS["p1"], "ragged tail")
     else:
-        with pytest.raises(intake.BadFolder) as raised:
-            intake.list_entries(folder, tmp_path / "out")
+        with pytest.raises(entries.BadFolder) as raised:
+            entries.group(folder, tmp_path / "out")
         sentence = str(raised.value)
     assert sentence.isprintable()
     command = sentence[sentence.index("make grade") :]
