@@ -59,7 +59,7 @@ help:
 	@echo "Options of make notebooks: NB=02 or NB=\"02 04\", only these"
 	@echo "Options of every target:"
 	@echo "  PYTHON=python3          use this interpreter as it is, install nothing"
-	@echo "  PIP_ARGS=\"...\"          passed to pip (README.md: saving gigabytes on a machine without a GPU)"
+	@echo "  PIP_ARGS=\"...\"          passed to pip (docs/students.md: saving gigabytes on a machine without a GPU)"
 
 setup:
 	@python3 grader/commands/environment.py

@@ -1,1 +1,1 @@
-"""The autograder: `python -m grader` grades a folder of submissions; see README.md for the rooms."""
+"""The autograder: `python -m grader` grades a folder of submissions; docs/architecture.md has the rooms."""

@@ -181,7 +181,7 @@ class ProblemGrader:
         if self.problem.uses_triton and not triton_is_here():
             return (
                 Outcome.NOT_RUN,
-                "Triton is not installed; it has wheels for Linux only. The ways round: README.md, 'Without Linux'.",
+                "Triton is not installed; it has wheels for Linux only. See docs/students.md, 'Without Linux'.",
             )
         return None
 

@@ -7,6 +7,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NAME = "FlashAttention in seven problems"
 HOME = "README.md"
 REPORT = ("REPORT", "template", "rubric", "BENCHMARKS", "STEPS", "BLOCK_SPARSE", "ORDERS", "TILE_SHAPES")
+GUIDES = ("students", "instructors", "benchmarks")
 SUFFIX = re.compile(r"\.(md|ipynb)$")
 
 
@@ -18,8 +19,10 @@ def chapters(root=ROOT):
     notebooks = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     known = [root / "report" / f"{name}.md" for name in REPORT]
     report = [path for path in known if path.exists()] + sorted({*(root / "report").glob("*.md")} - {*known})
-    maintainers = [path for path in (root / "CONTRIBUTING.md",) if path.exists()]
-    found = {"Notebooks": notebooks, "Report": report, "For maintainers": maintainers}
+    guides = [path for name in GUIDES if (path := root / "docs" / f"{name}.md").exists()]
+    inside = (root / "docs" / "architecture.md", root / "CONTRIBUTING.md")
+    maintainers = [path for path in inside if path.exists()]
+    found = {"Guides": guides, "Notebooks": notebooks, "Report": report, "For maintainers": maintainers}
     return {name: [path.relative_to(root).as_posix() for path in paths] for name, paths in found.items() if paths}
 
 

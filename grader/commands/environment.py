@@ -97,7 +97,7 @@ def make_venv(requirements, reason):
     if sys.platform != "linux":
         print(
             "Triton has no wheel for this system: only P1 and P2 work here. For the others use Linux, WSL 2, "
-            "a container, or a hosted notebook (README.md, 'Without Linux').",
+            "a container, or a hosted notebook (docs/students.md, 'Without Linux').",
             flush=True,
         )
     shutil.rmtree(VENV, ignore_errors=True)

@@ -56,6 +56,6 @@ def check():
         if seen[what] != value:
             return (
                 f"triton {triton.__version__} is not one that the grader can watch: {what} of its trial kernel should "
-                f"be {value} and came out as {seen[what]}; README.md names the versions that were tried"
+                f"be {value} and came out as {seen[what]}; docs/instructors.md names the versions that were tried"
             )
     return None
