@@ -162,18 +162,17 @@ def copied_out(case, trace):
 def needless_tiles(case, trace):
     """Tiles of keys that no query of the tile sees, or that are loaded again and again.
 
-    All programs together may load what the kernel that needs most of them needs: a second pass has no allowance of its
-    own. SLACK_TILES more are allowed each time that a tile of queries is taken up, for tiles that do not start at
+    All kernels together may load what the one needs that needs most: a second pass has no allowance of its own.
+    SLACK_TILES more are allowed each time that a tile of queries is taken up, for tiles that do not start at
     multiples of their size, twice where there are sinks apart from the window. Loaded is what the dots met or what the
     programs loaded, whichever is more.
     """
     visits = [record for record in trace["visits"] if record["tiles"]]
     seen, spans, needed = Seen(case), spans_of(visits), need(case, visits)
     rows = {(entry["kernel"], entry["program"]): max(entry["k"], entry["v"]) for entry in trace["key_rows"]}
-    by_program, of_kernel = defaultdict(list), defaultdict(list)
+    by_program, by_kernel = defaultdict(list), Counter()
     for record in visits:
         by_program[record["kernel"], record["program"]].append(record)
-        of_kernel[record["kernel"]].append(record)
     loaded = slack = tiles = 0
     worst = None
     for program, records in by_program.items():
@@ -181,10 +180,11 @@ def needless_tiles(case, trace):
         needs = sum(len(seen.tiles(record["q"], span)) * record["key_heads"] for record in records)
         loads = max(sum(tiles_met(case, record, span) for record in records), rows.get(program, 0) / span)
         tiles, loaded = tiles + loads, loaded + loads * span
+        by_kernel[program[0]] += needs * span
         slack += SLACK_TILES * (2 if case.sinks else 1) * len(records) * span
         if worst is None or loads - needs > worst[0]:
             worst = loads - needs, records, loads, needs, span
-    allowed = slack + max((need(case, records)["tiles"] * spans[k] for k, records in of_kernel.items()), default=0)
+    allowed = slack + max(by_kernel.values(), default=0)
     if loaded <= allowed:
         return None
     _, records, loads, needs, span = worst
@@ -192,9 +192,9 @@ def needless_tiles(case, trace):
         f"{records[0]['kernel']} loads {tiles:.0f} tiles of keys where this mask needs {needed['tiles']} of "
         f"{needed['of']}: query rows {show_rows(records)} load {loads:.0f} tiles of {span} and see keys in {needs}"
     )
-    if len(of_kernel) > 1 and worst[0] <= SLACK_TILES * 2:
+    if len(by_kernel) > 1 and worst[0] <= SLACK_TILES * 2:
         sentence = (
-            f"{' and '.join(sorted(of_kernel))} together load {tiles:.0f} tiles of keys where one pass over them needs "
+            f"{' and '.join(sorted(by_kernel))} together load {tiles:.0f} tiles of keys where one pass over them needs "
             f"{needed['tiles']}: the online softmax needs one pass"
         )
     facts = {"tiles_loaded": round(tiles), "tiles_needed": needed["tiles"], "tiles_allowed": round(allowed / span)}
