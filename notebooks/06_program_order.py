@@ -13,10 +13,10 @@ os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed
 from dataclasses import replace
 
 from grader.kinds.program_order.cache_model import MI300X, Machine
-from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from notebooks.pictures import program_order as draw
 from notebooks.pictures.program_order import Launch
 from report import orders
+from report.orders import head_first, identity, listed, longest_first, published
 
 plain = Launch("plain", identity)
 blocks = Launch("published", published)
