@@ -176,6 +176,8 @@ class ProblemGrader:
 
     def cannot_run(self):
         """(outcome, sentence) where nothing of this problem can run, else None."""
+        if (self.request.submission / self.problem.module).is_symlink() and not self.path.is_file():
+            return Outcome.NOT_RUN, f"{self.problem.module} is a link, and none is followed: put the file there."
         if not self.path.is_file():
             return Outcome.NOT_RUN, f"There is no {self.problem.module} in {clean(str(self.request.submission))}."
         if self.problem.uses_triton and not triton_is_here():
