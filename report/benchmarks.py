@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from report import measured, plots
-from report.measured import PUBLISHED, REPORT, fastest, geometric_mean, length, mask, shape, times_over
+from report.measured import fastest, geometric_mean, length, mask, shape, times_over
 from report.table import BASELINES, OURS, PEERS, BadTable
 from report.tables import NOISY, at_dtype, every_shape, number, our_best, plain, table, times
 
@@ -205,17 +205,12 @@ def details(title, body):
     return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>" if body else ""
 
 
-def places(folder):
-    """(where the sweep is, where what is made of it goes)."""
-    return (PUBLISHED, REPORT) if folder is None else (folder, folder if folder.suffix != ".csv" else folder.parent)
-
-
 def main(argv=None):
     parser = argparse.ArgumentParser(prog="python -m report.benchmarks", description="Write BENCHMARKS.md of a sweep.")
     parser.add_argument(
         "folder", nargs="?", type=Path, help="of sweep.csv and machine.json (default: the published one)"
     )
-    source, target = places(parser.parse_args(argv).folder)
+    source, target = measured.places(parser.parse_args(argv).folder)
     try:
         text = page(measured.load(source))
         (target / PAGE).write_text(text, encoding="utf-8")

@@ -133,3 +133,8 @@ def dtypes(rows):
     """The dtypes of these rows, float16 first."""
     order = ("float16", "bfloat16", "float32")
     return sorted({row.dtype for row in rows}, key=lambda name: (*order, name).index(name))
+
+
+def places(folder):
+    """(where the sweep is, where what is made of it goes)."""
+    return (PUBLISHED, REPORT) if folder is None else (folder, folder if folder.suffix != ".csv" else folder.parent)

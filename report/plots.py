@@ -80,13 +80,12 @@ def draw(sweep, folder):
 
 
 def main(argv=None):
-    from report.benchmarks import places
 
     parser = argparse.ArgumentParser(prog="python -m report.plots", description="Draw the pictures of a sweep.")
     parser.add_argument(
         "folder", nargs="?", type=Path, help="of sweep.csv and machine.json (default: the published one)"
     )
-    source, target = places(parser.parse_args(argv).folder)
+    source, target = measured.places(parser.parse_args(argv).folder)
     target = target / FIGURES
     try:
         names = draw(measured.load(source), target)

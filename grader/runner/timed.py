@@ -22,7 +22,7 @@ class Timed:
             function = ours(request)
             self.function = lambda: function(*self.inputs.values(), **request["arguments"])
         else:
-            from role import launch, tune
+            from launching import launch, tune
 
             self.replay = Replay(program, runner.kernels_of(program), device, launch, tune)
             places = {n: Place(t.untyped_storage(), 0, t.untyped_storage().nbytes()) for n, t in self.inputs.items()}
