@@ -221,7 +221,7 @@ class ProblemGrader:
         judged = how.judged(self.problem, case, placed, reply, data, self.request.device)
         if judged[0] in (Outcome.PASSED, Outcome.WASTEFUL) and "volume" in reply:
             evidence = own_work.judge(self.problem, case, reply)
-            judged = own_work.held(evidence) if evidence else judged
+            judged = own_work.needs_review(evidence) if evidence else judged
         result = self.result(case, *judged, printed=printed)
         result.facts["kernels"] = reply.get("kernels", ())
         return result

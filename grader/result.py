@@ -18,9 +18,14 @@ class Outcome(str, Enum):
     UNFINISHED = "unfinished"
     CRASHED = "crashed"
     TIMED_OUT = "timed out"
-    HELD = "held"  # for the instructor: evidence that the output was not computed by the submission's own kernel
+    NEEDS_REVIEW = "needs review"  # by the instructor: evidence that the output is not of the submission's own kernel
     NOT_RUN = "not run"
     GRADER_FAULT = "grader fault"
+
+    @classmethod
+    def _missing_(cls, value):
+        """Journals of before say "held"."""
+        return cls.NEEDS_REVIEW if value == "held" else None
 
 
 class Aspect(str, Enum):

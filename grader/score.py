@@ -36,8 +36,8 @@ def counts(result):
 
 
 def earned(results):
-    """For each result of one problem, what it earned; where one is held, nothing until the instructor has decided."""
-    if held(results):
+    """For each result of one problem, what it earned; where one needs review, nothing before that."""
+    if needs_review(results):
         return [Fraction(0)] * len(results)
     return [points * kept(result) for result, points in zip(results, max_points(results), strict=True)]
 
@@ -49,9 +49,9 @@ def kept(result):
     return Fraction(result.facts.get("share", 0)) if result.outcome is Outcome.SLOW else Fraction(0)
 
 
-def held(results):
+def needs_review(results):
     """Those that an instructor must look at."""
-    return [result for result in results if result.outcome is Outcome.HELD]
+    return [result for result in results if result.outcome is Outcome.NEEDS_REVIEW]
 
 
 def open_points(results):

@@ -164,7 +164,7 @@ def plain(result, got, most):
         "sentence": result.sentence, "description": result.description, "again": result.again,
         "printed": printed if len(printed) <= PRINTED else f"{printed[:PRINTED]}\n[...]",
         "seconds": round(result.seconds, 3), "earned": str(got), "possible": str(most),
-        "causes": [cause.kind for cause in result.facts.get("causes", ())],
+        "causes": {cause.kind: cause.equals for cause in result.facts.get("causes", ())},
         "evidence": details.encode(result.facts.get("evidence")),
     }  # fmt: skip
 

@@ -16,7 +16,7 @@ class Tally:
     def __init__(self, total, lanes, done_before=0):
         self.total, self.lanes, self.done_before = total, max(1, lanes), done_before
         self.started, self.running, self.done = time.monotonic(), {}, 0
-        self.lost = Counter()  # submissions with what went wrong: "with mistakes", "held", "machine fault"
+        self.lost = Counter()  # submissions with what went wrong: "with mistakes", "to review", "machine fault"
 
     def start(self, job):
         self.running[job.submission] = time.monotonic()
@@ -29,7 +29,7 @@ class Tally:
         self.done += 1
         faults = [r for r in records if r.status == MACHINE_FAULT]
         self.lost["machine fault"] += bool(faults)
-        self.lost["held"] += any(r.held for r in records)
+        self.lost["to review"] += any(r.to_review for r in records)
         self.lost["with mistakes"] += any(r.points is not None and r.points < r.most for r in records)
         number = f"[{self.done}/{self.total}, {clock(time.monotonic() - self.started)}{self.left()}]"
         return f"{number} {job.submission}: {', '.join(summary(records, faults))}"
@@ -54,13 +54,13 @@ class Tally:
 
 
 def summary(records, faults):
-    """`71.5 of 85 points`, `1 held`, `machine fault: why`"""
+    """`71.5 of 85 points`, `1 to review`, `machine fault: why`"""
     graded = [r for r in records if r.points is not None]
     said = []
     if graded:
         said.append(f"{number(sum(r.points for r in graded))} of {number(sum(r.most for r in graded))} points")
-    if held := sum(len(r.held) for r in graded):
-        said.append(f"{held} cases held")
+    if waiting := sum(len(r.to_review) for r in graded):
+        said.append(f"{waiting} cases to review")
     if faults:
         said.append(f"machine fault in {', '.join(r.problem for r in faults)}: {records_fault(faults)}")
     return said
@@ -106,7 +106,7 @@ def shown(tally, file=None):
     with Live(console=console, get_renderable=picture, refresh_per_second=2, transient=True) as live:
 
         def show(line=None):
-            if line and ("machine" in line or "held" in line):  # what the instructor will look into
+            if line and ("machine" in line or "to review" in line):  # what the instructor will look into
                 live.console.print(line, markup=False, soft_wrap=True)
 
         yield show

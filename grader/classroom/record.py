@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 
+from grader.result import Outcome
+
 GRADED = "graded"
 MACHINE_FAULT = "machine fault"
 MEASURED = ("seconds", "core_seconds", "attempts", "machine")  # what another run may find otherwise
@@ -17,7 +19,8 @@ class Record:
     key: hash of the module's bytes, the problem, the environment and the seed. status: "graded" or "machine fault".
     earned, possible: Fractions as text ("15/4"); earned is None after a machine fault, which is no grade.
     results: for each case {case, aspect, outcome, sentence, description, again, printed, seconds, earned, possible,
-    causes, evidence}, points as text too. seconds: wall clock; core_seconds: of all processes. attempts: from 1.
+    causes, evidence}, points as text too; causes: {kind: what the output equals}, once a list of kinds.
+    seconds: wall clock; core_seconds: of all processes. attempts: from 1.
     """
 
     key: str
@@ -44,9 +47,9 @@ class Record:
         return Fraction(self.possible)
 
     @property
-    def held(self):
+    def to_review(self):
         """The results that wait for the instructor's decision."""
-        return [result for result in self.results if result["outcome"] == "held"]
+        return [result for result in self.results if result["outcome"] == Outcome.NEEDS_REVIEW.value]
 
     def verdict(self):
         """All of the record that a second run must find again, as plain data: no seconds, no machine."""
@@ -64,9 +67,9 @@ class Record:
         try:
             plain = json.loads(text)
             known = {f.name: plain[f.name] for f in fields(cls) if f.name in plain}
-            known |= {name: tuple(known.get(name, ())) for name in ("results", "remarks")}
-            return cls(**known)
-        except (TypeError, AttributeError) as error:
+            known["results"] = tuple(r | {"outcome": Outcome(r["outcome"]).value} for r in known.get("results", ()))
+            return cls(**known | {"remarks": tuple(known.get("remarks", ()))})
+        except (TypeError, AttributeError, KeyError) as error:
             raise ValueError(f"this is no record: {error}") from None
 
 

@@ -14,7 +14,7 @@ from grader.result import Aspect, Outcome
 
 STYLE = {
     Outcome.PASSED: "green", Outcome.UNFINISHED: "yellow", Outcome.NOT_RUN: "dim", Outcome.GRADER_FAULT: "magenta",
-    Outcome.HELD: "magenta",
+    Outcome.NEEDS_REVIEW: "magenta",
 }  # fmt: skip
 PLAIN_WIDTH = 120  # where output is not a terminal
 FAILURES_SHOWN = 3  # of one problem; the rest is in results.json
@@ -58,7 +58,7 @@ def show(console, results, request, seconds):
     where += ", kernels in Triton's interpreter" if request.device == "cpu" and interpreted else ""
     console.print(f"{said}{seconds:.0f} s {where}")
     show_open(console, results)
-    show_held(console, results)
+    show_reviews(console, results)
     if request.default_submission and earned == possible and score.by_problem(results).keys() == PROBLEMS.keys():
         console.print(f"past the ladder, for no points: make grade P={','.join(LABS)}")
 
@@ -74,13 +74,13 @@ def show_open(console, results):
         )
 
 
-def show_held(console, results):
-    """`held for the instructor: 1 problem (p3); it earns nothing until then`"""
-    held = [id for id, group in score.by_problem(results).items() if score.held(group)]
-    if held:
-        which = f"{len(held)} problem{'s' * (len(held) > 1)} ({', '.join(held)})"
-        earn = "they earn" if len(held) > 1 else "it earns"
-        console.print(f"held for the instructor: {which}; {earn} nothing until the instructor has decided")
+def show_reviews(console, results):
+    """`needs review: 1 problem (p3); it earns nothing until the instructor has decided`"""
+    waiting = [id for id, group in score.by_problem(results).items() if score.needs_review(group)]
+    if waiting:
+        which = f"{len(waiting)} problem{'s' * (len(waiting) > 1)} ({', '.join(waiting)})"
+        earn = "they earn" if len(waiting) > 1 else "it earns"
+        console.print(f"needs review: {which}; {earn} nothing until the instructor has decided")
 
 
 def points(fraction):
@@ -226,8 +226,8 @@ def summary_table(console, results, whole):
 
 
 def verdict(group):
-    """(outcome, sentence) of a problem: held, that of its first failure, or passed and what is known of its speed."""
-    for result in score.held(group) or group:
+    """(outcome, sentence) of a problem: what needs review, its first failure, or passed and what is known of speed."""
+    for result in score.needs_review(group) or group:
         if result.outcome is not Outcome.PASSED and not score.could_not_be_known(result):
             text = result.sentence if len(result.sentence) <= 140 else result.sentence[:137] + "..."
             if result.outcome not in (Outcome.UNFINISHED, Outcome.NOT_RUN) and not text.startswith('"'):

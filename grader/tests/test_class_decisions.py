@@ -1,4 +1,4 @@
-"""decisions.csv: what is held gets the points that the instructor gives, and nothing else is touched by it."""
+"""decisions.csv: what needs review gets the points that the instructor gives, and nothing else is touched by it."""
 
 import csv
 import io
@@ -10,10 +10,10 @@ import pytest
 from grader.classroom.export import decisions, everything, gradebook, gradescope
 from grader.classroom.export.__main__ import main
 from grader.classroom.export.sheet import BadSheet
-from grader.classroom.export.standing import HELD
+from grader.classroom.export.standing import NEEDS_REVIEW
 from grader.tests.class_sample import make, write_class
 
-HELD_ROW, HELD_PROBLEM = "sub-0005", "p3"
+REVIEW_ROW, REVIEW_PROBLEM = "sub-0005", "p3"
 
 
 def rows_of(folder):
@@ -33,7 +33,7 @@ def decide(folder, points, reason="", **other):
 
 def standing_of(graded):
     table = csv.DictReader(io.StringIO(gradebook.render(graded)))
-    return next(row for row in table if row["submission"] == HELD_ROW)
+    return next(row for row in table if row["submission"] == REVIEW_ROW)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def asked(tmp_path):
 
 def test_a_row_for_each_held_problem_says_what_hangs_on_it(asked, tmp_path):
     (row,) = rows_of(tmp_path)
-    assert (row["submission"], row["problem"], row["points"]) == (HELD_ROW, HELD_PROBLEM, "")
+    assert (row["submission"], row["problem"], row["points"]) == (REVIEW_ROW, REVIEW_PROBLEM, "")
     assert (row["without"], row["with"]) == ("12.5", "15") and row["name"]
 
 
@@ -67,7 +67,7 @@ def test_a_decision_gives_points_and_a_total(points, shown, asked, tmp_path):
     assert row["p3"] == shown and row["status"] == "graded"
     assert Fraction(row["total"]) == sum(Fraction(row[id]) for id in graded.problems)
     assert f"p3: {shown} points by the instructor's decision: agreed in office hours" in row["remarks"]
-    entry = next(each for each in graded.submissions if each.id == HELD_ROW)
+    entry = next(each for each in graded.submissions if each.id == REVIEW_ROW)
     assert gradescope.render(graded, entry)["score"] == float(row["total"])
     assert decisions.ask(graded, tmp_path) is None
 
@@ -80,20 +80,20 @@ def test_it_changes_no_other_student(asked, tmp_path):
 
 def test_another_hand_in_waits_for_a_decision_of_its_own(asked, tmp_path):
     decide(tmp_path, "0", "SDPA")
-    name = HELD_ROW, HELD_PROBLEM
+    name = REVIEW_ROW, REVIEW_PROBLEM
     path = tmp_path / decisions.NAME
     path.write_text(path.read_text().replace("\n", ",by\n", 1).rstrip() + ",the dean\n")
     newer = replace(asked, records={**asked.records, name: replace(asked.records[name], key="another")})
     graded = decisions.applied(newer, tmp_path)
-    assert standing_of(graded)["status"] == HELD
+    assert standing_of(graded)["status"] == NEEDS_REVIEW
     decisions.ask(graded, tmp_path)
     assert [(row["points"], row["reason"]) for row in rows_of(tmp_path)] == [("0", "SDPA"), ("", "")]
     assert [row["by"] for row in rows_of(tmp_path)] == ["the dean", ""], "a column of their own is lost"
 
 
 def test_a_decision_on_what_is_not_held_does_nothing(asked, tmp_path):
-    graded = make(held=False)
-    record = graded.records[HELD_ROW, HELD_PROBLEM].key[: decisions.KEY]
+    graded = make(review=False)
+    record = graded.records[REVIEW_ROW, REVIEW_PROBLEM].key[: decisions.KEY]
     decide(tmp_path, "0", record=record)
     assert gradebook.render(decisions.applied(graded, tmp_path)) == gradebook.render(graded)
 

@@ -13,6 +13,7 @@ from grader.classroom import page as shown
 from grader.classroom.export import __main__ as command
 from grader.classroom.export import everything, gradescope, junit, pages, similar
 from grader.classroom.export.standing import standings
+from grader.classroom.export.tallies import Tallies
 from grader.tests.class_sample import make, write_class
 
 # JUnit ---------------------------------------------------------------------------------------------------------------
@@ -37,7 +38,7 @@ def test_junit_is_what_the_schema_allows_and_its_counts_are_true(tmp_path):
         for kind, count in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
             assert len(suite.findall(f"testcase/{kind}")) == int(suite.get(count))
     assert [e.get("type") for e in root.iter("error")] == ["machine fault"]
-    assert [e.get("type") for e in root.iter("failure")].count("held") == 1
+    assert [e.get("type") for e in root.iter("failure")].count("needs review") == 1
 
 
 def test_junit_is_read_by_a_reader_of_junit(tmp_path):
@@ -128,12 +129,25 @@ def test_the_page_says_what_the_records_say(tmp_path):
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", pages.render(graded, tmp_path)))
     wrong = sum(graded.records[row.id, "p7"].results[0]["outcome"] != "passed" for row in graded.submissions[:-2])
     assert f"p7 whole tiles {wrong} of 38" in text
-    assert "36 graded · 1 held: needs a decision · 1 machine fault · 2 not handed in" in text
+    assert "36 graded · 1 machine fault · 1 needs review · 2 not handed in" in text
     assert "dots of the kernel: 0" in text and "the node was lost three times; given up after 3 attempts" in text
     who = {
         row for (row, _), record in graded.records.items() for r in record.results if "no scale at all" in r["causes"]
     }
     assert f"no scale at all {len(who)} " in text
+
+
+@pytest.mark.parametrize(("causes", "said"), [
+    ([{"a window of #": "a window of 33"}] * 2, "a window of 33"),
+    ([{"a window of #": "a window of 33"}, {"a window of #": "a window of 8"}], "a window of 33, or with other numbers"),
+    ([["a window of #"]], "a window of some number"),  # as journals of before have it
+])  # fmt: skip
+def test_a_misconception_is_said_with_its_number(causes, said):
+    graded = make(3, review=False)
+    one = graded.records["sub-0000", "p3"]
+    results = tuple(result | {"causes": of} for result, of in zip(one.results, causes, strict=False))
+    (cause,) = Tallies(replace(graded, records={("sub-0000", "p3"): replace(one, results=results)})).causes()
+    assert (cause.words, *cause.ids, *cause.problems) == (said, "sub-0000", "p3")
 
 
 def test_a_class_without_anything_graded_has_a_page(tmp_path):

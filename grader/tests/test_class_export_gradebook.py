@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 
 from grader.classroom.export import gradebook
-from grader.classroom.export.standing import HELD, NOT_HANDED_IN, NOT_YET, decimal, standings
+from grader.classroom.export.standing import NEEDS_REVIEW, NOT_HANDED_IN, NOT_YET, decimal, standings
 from grader.classroom.record import MACHINE_FAULT
 from grader.tests.class_sample import make
 
@@ -39,9 +39,9 @@ def test_a_machine_fault_is_blank_and_never_0():
 
 
 def test_what_is_held_is_blank_and_says_what_hangs_on_it():
-    (row,) = [row for row in table(make()) if row["status"] == HELD]
+    (row,) = [row for row in table(make()) if row["status"] == NEEDS_REVIEW]
     assert row["p3"] == row["total"] == ""
-    assert row["remarks"] == "p3: 1 case is held; 12.5 points without it, 15 with it"
+    assert row["remarks"] == "p3: 1 case needs review; 12.5 points without it, 15 with it"
 
 
 def test_not_handed_in_and_not_yet_graded_are_told_apart():
@@ -73,7 +73,7 @@ def test_no_cell_is_a_formula_wherever_a_spreadsheet_splits(text):
 
 
 def test_what_begins_no_formula_stays_as_it_is():
-    for text in ("Lovelace, Ada", "a-b; c = d", "p3: 1 case is held; 12.5 points", "o'Neill", "x@uni.example", "1 - 2"):
+    for text in ("Lovelace, Ada", "a-b; c = d", "p3: 1 case needs review; 12", "o'Neill", "x@uni.example", "1 - 2"):
         assert gradebook.text_cell(text) == text
 
 

@@ -75,7 +75,7 @@ def test_canvas_fills_no_machine_fault_and_nothing_held(tmp_path):
     rows = '"Neill, Anne",1,s0006,,,,7.00,\n"x",2,s0005,,,,8.00,\n"y",3,s0039,,,,,\n'
     text, said = fill_canvas(tmp_path, CANVAS.split("\r\n")[0] + "\n" + rows)
     assert text.endswith(rows)
-    for id, why in (("s0006", "machine fault"), ("s0005", "held"), ("s0039", "not handed in")):
+    for id, why in (("s0006", "machine fault"), ("s0005", "needs review"), ("s0039", "not handed in")):
         assert any(f"({id}) is left as it was: {why}" in s for s in said)
 
 

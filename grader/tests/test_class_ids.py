@@ -172,14 +172,14 @@ def test_pages_and_results_of_who_is_gone_are_removed(tmp_path, gone):
 
 # Decisions ------------------------------------------------------------------------------------------------------------
 
-HELD = "sub-0005"
+REVIEWED = "sub-0005"
 
 
 def owned(owner):
-    """The sample class, its submission with a held case owned by this."""
+    """The sample class, its submission with a case to review owned by this."""
     graded = make()
     return replace(
-        graded, submissions=tuple(replace(r, owner=owner if r.id == HELD else "") for r in graded.submissions)
+        graded, submissions=tuple(replace(r, owner=owner if r.id == REVIEWED else "") for r in graded.submissions)
     )
 
 
@@ -193,18 +193,18 @@ def decided(out, **cells):
     (out / decisions.NAME).write_text(written.getvalue())
 
 
-def held(graded, out):
+def waits(graded, out):
     applied = decisions.applied(graded, out)
-    return bool(applied.records[HELD, "p3"].held), applied.notes
+    return bool(applied.records[REVIEWED, "p3"].to_review), applied.notes
 
 
 @pytest.mark.parametrize("owner", ["./alice.zip", "canvas 1001 =alice", "gradescope s1 a@x.org"])
 def test_a_decision_is_bound_to_the_owner(tmp_path, owner):
     decisions.ask(owned(owner), tmp_path)
     decided(tmp_path, points="12")
-    assert held(owned(owner), tmp_path) == (False, ())
-    still, notes = held(owned("./alice.py"), tmp_path)
-    assert still and f"line 2 ({HELD} p3); this does not count" in notes[0]
+    assert waits(owned(owner), tmp_path) == (False, ())
+    still, notes = waits(owned("./alice.py"), tmp_path)
+    assert still and f"line 2 ({REVIEWED} p3); this does not count" in notes[0]
     decisions.ask(decisions.applied(owned("./alice.py"), tmp_path), tmp_path)
     rows = list(csv.DictReader(io.StringIO((tmp_path / decisions.NAME).read_text(encoding="utf-8-sig"))))
     assert [row["owner"] for row in rows] == [owner, "./alice.py"] and rows[1]["points"] == ""
@@ -214,7 +214,7 @@ def test_a_decision_is_bound_to_the_owner(tmp_path, owner):
 def test_decisions_of_before_still_count(tmp_path, cell):
     decisions.ask(owned("./alice.zip"), tmp_path)
     decided(tmp_path, points="12", owner=cell)
-    assert held(owned("./alice.zip"), tmp_path) == (False, ())
+    assert waits(owned("./alice.zip"), tmp_path) == (False, ())
     assert decisions.ask(decisions.applied(owned("./alice.zip"), tmp_path), tmp_path) is None
 
 
@@ -224,7 +224,7 @@ def test_a_decision_that_matches_nothing_is_said(tmp_path, cells):
     decisions.ask(owned("./alice.zip"), out)
     decided(out, points="12", **cells)
     said = list(everything.write(out))
-    assert said[0].startswith("decisions.csv decides on what is not held now") and "line 2" in said[0]
+    assert said[0].startswith("decisions.csv decides on what needs no review now") and "line 2" in said[0]
     assert said[0] in (out / "class.html").read_text().replace("&#39;", "'")
 
 

@@ -29,11 +29,11 @@ def test_a_line_for_each_submission_and_the_time_left(monkeypatch):
     assert tally.who_runs() == "running: ann (0 s)"
     now[0] = 100.0
     assert tally.finish(job(), records(), None) == "[1/4, 2 min, about 5 min left] ann: 3.5 of 10 points"
-    tally.finish(job("bob"), records("10", "held"), None)
+    tally.finish(job("bob"), records("10", "needs review"), None)
     fault = plan.fault_records(job("cy"), "The disk was full.")
     assert tally.finish(job("cy"), fault, job("cy")) == "cy: The disk was full; it is tried again"
     assert "machine fault in p1: The disk was full" in tally.finish(job("cy"), fault, None)
-    assert tally.words() == "3 of 4 done, 1 machine fault, 1 held, 1 with mistakes, about 33 s left"
+    assert tally.words() == "3 of 4 done, 1 machine fault, 1 to review, 1 with mistakes, about 33 s left"
 
 
 def test_a_terminal_has_a_live_picture_and_a_file_has_lines():

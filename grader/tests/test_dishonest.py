@@ -19,14 +19,14 @@ from grader.result import Aspect, Outcome, Result
 from grader.tests import changed_programs, test_broken
 from grader.tests.support import grade_text, solution
 
-HELD, WRONG = Outcome.HELD, Outcome.WRONG
+REVIEW, WRONG = Outcome.NEEDS_REVIEW, Outcome.WRONG
 FOLDER = Path(__file__).parent / "dishonest"
 # file: a case that shows it, its outcome there, and words of the sentence; "wasteful" where its work says so
 CHEATS = {
-    "p1_attention_by_another_door": ("one token", "held", "is not among the operations"),
-    "p1_multi_head_attention": ("fewer tokens than a tile", "held", "is not among the operations"),
-    "p1_renames_what_was_noted": ("fewer tokens than a tile", "held", "is not among the operations"),
-    "p1_sdpa": ("one token", "held", "is not among the operations"),
+    "p1_attention_by_another_door": ("one token", "needs review", "is not among the operations"),
+    "p1_multi_head_attention": ("fewer tokens than a tile", "needs review", "is not among the operations"),
+    "p1_renames_what_was_noted": ("fewer tokens than a tile", "needs review", "is not among the operations"),
+    "p1_sdpa": ("one token", "needs review", "is not among the operations"),
     "p2_branches_that_differ": ("many tiles", "crashed", "a choice without a launch"),
     "p2_cached_by_shape": ("fewer tokens than a tile", "wrong", "were never written"),
     "p2_formula_where_nothing_is_measured": ("many tiles", "wasteful", "held at once"),
@@ -42,23 +42,23 @@ CHEATS = {
     "p3_attention_before_the_call": ("long row", "crashed", "a step before the call"),
     "p3_attention_by_torch_where_rows_are_short": (
         "scores falling along the keys",
-        "held",
+        "needs review",
         "Outside of kernels PyTorch",
     ),
     "p3_attribute_walk_from_tl": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_baked_into_arguments": ("fewer tokens than a tile", "wrong", "off by"),
-    "p3_blinds_the_ledger": ("one token", "held", "is not among the operations"),
-    "p3_by_distances": ("one token", "held", "is not among the operations"),
+    "p3_blinds_the_ledger": ("one token", "needs review", "is not among the operations"),
+    "p3_by_distances": ("one token", "needs review", "is not among the operations"),
     "p3_cached_by_shape": ("scores falling along the keys", "wrong", "No Triton kernel was launched"),
-    "p3_choices_by_torch": ("fewer tokens than a tile", "held", "is not among the operations"),
+    "p3_choices_by_torch": ("fewer tokens than a tile", "needs review", "is not among the operations"),
     "p3_combine_function_computes": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_constexpr_function": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_copies_an_answer_of_numpy": ("large, and at right angles", "wrong", "reads numbers of q, k or v"),
     "p3_copies_without_outputs": ("long row", "crashed", "other outputs than it has"),
-    "p3_copies_then_bmm": ("long row", "held", "Outside of kernels PyTorch does"),
+    "p3_copies_then_bmm": ("long row", "needs review", "Outside of kernels PyTorch does"),
     "p3_crashes_the_interpreter": ("one token", "crashed", "killed by"),
-    "p3_decoy_copies_the_answer": ("one token", "held", "is not among the operations"),
-    "p3_decoy_kernel": ("one token", "held", "does not depend on what a launch stored"),
+    "p3_decoy_copies_the_answer": ("one token", "needs review", "is not among the operations"),
+    "p3_decoy_kernel": ("one token", "needs review", "does not depend on what a launch stored"),
     "p3_def_in_a_decorator": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_def_in_a_string": ("long row", "wrong", "off by"),
     "p3_defaults_and_annotations": ("values with a large offset", "crashed", "cannot be written down"),
@@ -66,15 +66,15 @@ CHEATS = {
     "p3_dispatch_mode_recoded": ("bfloat16 with a large offset", "wrong", "reads numbers of q, k or v"),
     "p3_do_bench_computes": ("rows of very different size", "wrong", "were never written"),
     "p3_double_is_half": ("one token", "wrong", "off by"),
-    "p3_edits_the_grader": ("one token", "held", "is not among the operations"),
-    "p3_elementwise": ("one token", "held", "puts two of q, k and v together"),
-    "p3_forges_the_reply": ("scores rising along the keys", "held", "is not among the operations"),
-    "p3_forked_in_torchscript": ("fewer tokens than a tile", "held", "puts two of q, k and v together"),
-    "p3_formula_where_keys_are_few": ("fewer tokens than a tile", "held", "puts two of q, k and v together"),
-    "p3_half_by_torch": ("bfloat16", "held", "is not among the operations"),
+    "p3_edits_the_grader": ("one token", "needs review", "is not among the operations"),
+    "p3_elementwise": ("one token", "needs review", "puts two of q, k and v together"),
+    "p3_forges_the_reply": ("scores rising along the keys", "needs review", "is not among the operations"),
+    "p3_forked_in_torchscript": ("fewer tokens than a tile", "needs review", "puts two of q, k and v together"),
+    "p3_formula_where_keys_are_few": ("fewer tokens than a tile", "needs review", "puts two of q, k and v together"),
+    "p3_half_by_torch": ("bfloat16", "needs review", "is not among the operations"),
     "p3_hands_on_by_atomics": ("long row", "unsafe", "that another program writes"),
     "p3_heuristics_bake_the_answer": ("one token", "wrong", "off by"),
-    "p3_imports_the_solution": ("one token", "held", "is not among the operations"),
+    "p3_imports_the_solution": ("one token", "needs review", "is not among the operations"),
     "p3_keys_in_a_batch_axis": ("long row", "wasteful", "one tile holds the whole row"),
     "p3_lazy_tensor": ("fewer tokens than a tile", "wrong", "must be a plain torch.Tensor"),
     "p3_match_reads_attributes": ("one token", "crashed", "Triton's compiler would not take"),
@@ -90,32 +90,32 @@ CHEATS = {
     "p3_object_in_the_kernel": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_os_exit": ("long row", "crashed", "process ended itself"),
     "p3_overridden_comparison": ("fewer tokens than a tile", "wrong", "must be a plain torch.Tensor"),
-    "p3_overwritten_by_numpy": ("whole tiles", "held", "no operation of PyTorch made"),
-    "p3_overwritten_by_torch": ("one token", "held", "is not among the operations"),
-    "p3_packed": ("values with a large offset", "held", "Outside of kernels PyTorch does"),
+    "p3_overwritten_by_numpy": ("whole tiles", "needs review", "no operation of PyTorch made"),
+    "p3_overwritten_by_torch": ("one token", "needs review", "is not among the operations"),
+    "p3_packed": ("values with a large offset", "needs review", "Outside of kernels PyTorch does"),
     "p3_patched_comparison": ("one token", "wrong", "off by"),
     "p3_patched_dot": ("scores rising along the keys", "wrong", "off by"),
     "p3_patched_grid_executor": ("slice of a larger buffer", "wrong", "were never written"),
-    "p3_patched_trace": ("long row", "held", "is not among the operations"),
-    "p3_pivot_from_a_bound": ("whole tiles", "held", "puts two of q, k and v together"),
+    "p3_patched_trace": ("long row", "needs review", "is not among the operations"),
+    "p3_pivot_from_a_bound": ("whole tiles", "needs review", "puts two of q, k and v together"),
     "p3_plain_python": ("one token", "wrong", "reads numbers of q, k or v"),
-    "p3_products_by_an_inverse": ("large, and at right angles", "held", "is not among the operations"),
+    "p3_products_by_an_inverse": ("large, and at right angles", "needs review", "is not among the operations"),
     "p3_products_by_complex_squares": ("one token", "crashed", "no program that can be run"),
-    "p3_products_by_lerp_and_addcdiv": ("fewer tokens than a tile", "held", "is not among the operations"),
+    "p3_products_by_lerp_and_addcdiv": ("fewer tokens than a tile", "needs review", "is not among the operations"),
     "p3_products_by_one_fft": ("one token", "crashed", "no program that can be run"),
-    "p3_products_by_xlogy": ("one token", "held", "is not among the operations"),
+    "p3_products_by_xlogy": ("one token", "needs review", "is not among the operations"),
     "p3_profile_edits_what_is_sent": ("one token", "crashed", "no program that can be run"),
     "p3_ragged_tail_by_torch": ("one token", "wrong", "No Triton kernel was launched"),
     "p3_real_work_then_numpys_answer": ("fewer tokens than a tile", "wrong", "reads numbers of q, k or v"),
     "p3_replayed_by_a_kernel": ("one token", "wrong", "were never written"),
-    "p3_reply_after_the_end": ("one token", "held", "is not among the operations"),
+    "p3_reply_after_the_end": ("one token", "needs review", "is not among the operations"),
     "p3_reused_memory": ("scores falling along the keys", "wrong", "were never written"),
     "p3_row_in_one_tile": ("long row", "wasteful", "one tile holds the whole row"),
-    "p3_sdpa": ("one token", "held", "is not among the operations"),
+    "p3_sdpa": ("one token", "needs review", "is not among the operations"),
     "p3_sdpa_in_the_kernel": ("one token", "crashed", "Triton's compiler would not take"),
-    "p3_side_stream": ("one token", "held", "is not among the operations"),
+    "p3_side_stream": ("one token", "needs review", "is not among the operations"),
     "p3_softmax_by_torch": ("fewer tokens than a tile", "wrong", "it must be"),
-    "p3_source_that_changes": ("one token", "held", "is not what stands in the file"),
+    "p3_source_that_changes": ("one token", "needs review", "is not what stands in the file"),
     "p3_square_root_of_one": ("fewer tokens than a tile", "wrong", "attention without a scale"),
     "p3_switches_modes_off": ("poison past the end", "wrong", "reads numbers of q, k or v"),
     "p3_sys_exit": ("one token", "crashed", "SystemExit"),
@@ -124,12 +124,12 @@ CHEATS = {
     "p3_text_that_utf8_refuses": ("poison past the end", "wrong", "off by"),
     "p3_three_kernels_a_tile": ("long row", "timed out", "no result within"),
     "p3_tiles_kept_in_a_tuple": ("long row", "wasteful", "one tile holds the whole row"),
-    "p3_tree_too_deep_to_walk": ("long row", "held", "is not what stands in the file"),
+    "p3_tree_too_deep_to_walk": ("long row", "needs review", "is not what stands in the file"),
     "p3_trivial_where_it_is_compiled": ("long row", "wasteful", "one tile holds the whole row"),
-    "p3_try_except": ("one token", "held", "is not among the operations"),
-    "p3_values_by_torch": ("bfloat16 with a large offset", "held", "Outside of kernels PyTorch does"),
-    "p3_walks_the_frames": ("one token", "held", "is not among the operations"),
-    "p3_walks_the_heap": ("one token", "held", "is not among the operations"),
+    "p3_try_except": ("one token", "needs review", "is not among the operations"),
+    "p3_values_by_torch": ("bfloat16 with a large offset", "needs review", "Outside of kernels PyTorch does"),
+    "p3_walks_the_frames": ("one token", "needs review", "is not among the operations"),
+    "p3_walks_the_heap": ("one token", "needs review", "is not among the operations"),
     "p3_walrus_and_generator_frames": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_writes_on_every_descriptor": ("one token", "crashed", "is no reply"),
     "p4_addresses_as_integers": ("poison past the end", "unsafe", "elements outside"),
@@ -139,27 +139,27 @@ CHEATS = {
     "p4_configs_that_differ": ("large, and at right angles", "wrong", "off by"),
     "p4_descriptors_past_the_head": ("long row", "wasteful", "loads"),
     "p4_flat_transposed_keys": ("long row", "wasteful", "loads"),
-    "p4_json_edited_on_its_way": ("one token", "held", "is not what stands in the file"),
+    "p4_json_edited_on_its_way": ("one token", "needs review", "is not what stands in the file"),
     "p4_launched_in_a_thread": ("long row", "wasteful", "loads"),
     "p4_no_skip_in_tiles_of_256": ("long row", "wasteful", "loads"),
     "p4_packed_and_reversed": ("long row", "wasteful", "loads"),
-    "p4_pre_hook_computes": ("one token", "held", "is not among the operations"),
+    "p4_pre_hook_computes": ("one token", "needs review", "is not among the operations"),
     "p4_question_overwritten": ("fewer tokens than a tile", "unsafe", "wrote into its input"),
     "p4_row_in_a_workspace": ("long row", "wasteful", "one tile holds the whole row"),
-    "p4_text_swapped_on_the_heap": ("values with a large offset", "held", "is not what stands in the file"),
+    "p4_text_swapped_on_the_heap": ("values with a large offset", "needs review", "is not what stands in the file"),
     "p4_tile_beyond_the_limit": ("scores falling along the keys", "crashed", "exceeds triton maximum"),
     "p4_trace_jumps_over_lines": ("ragged tail", "timed out", "no result within"),
-    "p4_two_tiles_a_program": ("long row", "held", "Outside of kernels PyTorch does"),
+    "p4_two_tiles_a_program": ("long row", "needs review", "Outside of kernels PyTorch does"),
     "p5_all_but_one_head_copied": ("long row", "wasteful", "copied out"),
     "p5_clone_for_each_head": ("long row", "wasteful", "copied out"),
     "p5_copied_by_a_kernel": ("long row", "wasteful", "copied out"),
-    "p5_copied_by_a_product_with_ones": ("long row", "held", "could not be followed"),
+    "p5_copied_by_a_product_with_ones": ("long row", "needs review", "could not be followed"),
     "p5_gathered_and_packed": ("long row", "wasteful", "copied out"),
-    "p6_sdpa_with_a_mask": ("one token", "held", "is not among the operations"),
+    "p6_sdpa_with_a_mask": ("one token", "needs review", "is not among the operations"),
     "p6_wide_tile_sets_the_unit": ("long row", "wasteful", "loads"),
     "p6_workspace_of_tiles": ("long row", "wasteful", "copied out"),
-    "p7_few_sinks_by_torch": ("fewer tokens than a tile", "held", "puts two of q, k and v together"),
-    "p7_sinks_by_torch": ("one token", "held", "puts two of q, k and v together"),
+    "p7_few_sinks_by_torch": ("fewer tokens than a tile", "needs review", "puts two of q, k and v together"),
+    "p7_sinks_by_torch": ("one token", "needs review", "puts two of q, k and v together"),
 }
 # file: why it earns its points: what is recorded of it is a right program, and what else it does has no effect
 RIGHT = {
@@ -193,10 +193,10 @@ def test_cheat_gets_its_verdict(name, tmp_path, monkeypatch):
     sentence, _ = result.facts.get("waste", (result.sentence, None))
     found = Outcome.WASTEFUL if result.facts.get("waste") else result.outcome
     if result.facts.get("waste") and result.facts["waste"][1].get("unfollowed"):
-        found = HELD
+        found = REVIEW
     assert found is Outcome(outcome), result.sentence
     assert words in sentence, sentence
-    if outcome == "held" and "waste" not in result.facts:
+    if outcome == "needs review" and "waste" not in result.facts:
         assert score.total(results)[0] == 0 and result.facts["evidence"]
 
 
@@ -215,20 +215,20 @@ def test_a_program_that_was_changed_is_the_submissions_fault_or_right():
     assert Outcome.GRADER_FAULT not in found and Outcome.CRASHED in found
 
 
-def some_held(folder):
+def some_for_review(folder):
     return grade_text(folder, "p3", source_of("p3_try_except"), names=["whole tiles", "one token"])
 
 
-def test_every_face_shows_that_a_problem_is_held_and_why(tmp_path):
-    results = some_held(tmp_path)
+def test_every_face_shows_that_a_problem_needs_review_and_why(tmp_path):
+    results = some_for_review(tmp_path)
     request = Request(tmp_path, (EVERY["p3"],), None, "cpu", 0)
     console = Console(width=120, no_color=True, record=True, file=io.StringIO())
     terminal.show(console, results, request, 1.0)
     said = " ".join(console.export_text().split())
-    assert "held for the instructor: 1 problem (p3); it earns nothing until the instructor has decided" in said
+    assert "needs review: 1 problem (p3); it earns nothing until the instructor has decided" in said
     assert "is not among the operations of p3" in said and "0/15" in said
     tests = gradescope.render(results)["tests"]
-    assert tests[0]["score"] == 0 and "Held for the instructor" in tests[0]["output"]
+    assert tests[0]["score"] == 0 and "Needs the instructor's review" in tests[0]["output"]
     assert any("not among the operations" in sign for sign in tests[0]["extra_data"]["evidence"])
     pytest.importorskip("jinja2")
     from grader.render import html
@@ -237,10 +237,10 @@ def test_every_face_shows_that_a_problem_is_held_and_why(tmp_path):
     assert "The evidence, for the instructor" in page and "is not among the operations" in page
 
 
-def test_a_held_case_holds_the_points_of_the_problem_only():
-    held = [Result("p3", name, Aspect.CORRECT, outcome) for name, outcome in (("a", HELD), ("b", Outcome.PASSED))]
+def test_a_case_that_needs_review_leaves_out_the_points_of_its_problem_only():
+    waiting = [Result("p3", name, Aspect.CORRECT, outcome) for name, outcome in (("a", REVIEW), ("b", Outcome.PASSED))]
     other = [Result("p4", "a", Aspect.CORRECT, Outcome.PASSED)]
-    assert score.total(held + other) == (15, 30) and not score.passed(held) and not score.held(other)
+    assert score.total(waiting + other) == (15, 30) and not score.passed(waiting) and not score.needs_review(other)
 
 
 def test_a_value_shortcut_is_wrong_and_nobody_is_accused(tmp_path):
@@ -282,14 +282,15 @@ def flash_attention_forward(q, k, v, is_causal=False):
     results = grade_text(tmp_path, "p3", real + adds, names=["whole tiles", "ragged tail"])
     wrong = [result for result in results if result.outcome is WRONG]
     assert len(wrong) == 2  # what an earlier call left is gone: NaN
-    assert not score.held(results)
+    assert not score.needs_review(results)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("name", "outcome"),
-    [("p3_sdpa", HELD), ("p3_decoy_kernel", HELD), ("p3_overwritten_by_torch", HELD), ("p3_cached_by_shape", WRONG),
-     ("p3_side_stream", HELD), ("p3_patched_clocks", Outcome.PASSED), ("", Outcome.PASSED)],
+    [("p3_sdpa", REVIEW), ("p3_decoy_kernel", REVIEW), ("p3_overwritten_by_torch", REVIEW),
+     ("p3_cached_by_shape", WRONG), ("p3_side_stream", REVIEW), ("p3_patched_clocks", Outcome.PASSED),
+     ("", Outcome.PASSED)],
 )  # fmt: skip
 def test_on_a_gpu(name, outcome, tmp_path):
     (tmp_path / "p3_flash_attention.py").write_text(source_of(name) if name else solution("p3"))

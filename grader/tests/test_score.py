@@ -60,8 +60,8 @@ def test_work_has_half_of_the_points_and_cases_share_the_rest():
     assert score.total(with_work(Outcome.WASTEFUL)) == (Fraction(15, 2), 15)
     unjudged = with_work(Outcome.NOT_RUN, case=Outcome.WRONG, facts={"earned": False})
     assert score.total(unjudged) == (0, 15) and not score.passed(unjudged)
-    held = with_work(Outcome.HELD)
-    assert score.total(held) == (0, 15) and score.held(held)
+    waiting = with_work(Outcome.NEEDS_REVIEW)
+    assert score.total(waiting) == (0, 15) and score.needs_review(waiting)
 
 
 def test_gradescope_document(tmp_path):

@@ -1,8 +1,8 @@
-"""decisions.csv: what the instructor decides on held cases, one row for each problem of a submission.
+"""decisions.csv: what the instructor decides on cases that need review, one row for each problem of a submission.
 
-Every export adds a row for what is newly held; the instructor fills in its points. A row is bound to the record that it
-was written for and to whom the submission belongs: another hand-in waits for a decision of its own, and so does another
-student's. Rows of before there was a column `owner` are bound to the record alone.
+Every export adds a row for what newly needs review; the instructor fills in its points. A row is bound to the record
+that it was written for and to whom the submission belongs: another hand-in waits for a decision of its own, and so does
+another student's. Rows of before there was a column `owner` are bound to the record alone.
 """
 
 import csv
@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from grader.classroom.export.gradebook import text_cell
 from grader.classroom.export.sheet import BadSheet, Sheet, plain
-from grader.classroom.export.standing import decimal, points_if_held
+from grader.classroom.export.standing import decimal, points_with_review
 from grader.classroom.record import Record
 from grader.processes import files
 from grader.processes.text import quoted
@@ -25,9 +25,9 @@ KEY = 16  # characters of a record's key that tell it from others of the same su
 
 
 class Decided(Record):
-    """A record on whose held cases somebody has decided: `earned` is what they gave."""
+    """A record on whose cases to review somebody has decided: `earned` is what they gave."""
 
-    held = ()
+    to_review = ()
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class WithDecisions(Mapping):
     def __getitem__(self, name):
         record = self.records[name]
         points, reason = self.given.get((*name, record.key[:KEY]), (None, ""))
-        if points is None or not record.held:
+        if points is None or not record.to_review:
             return record
         said = f"{decimal(points)} points by the instructor's decision{': ' if reason else ''}{reason}"
         plain = vars(record) | {"earned": str(points), "remarks": (*record.remarks, said)}
@@ -58,7 +58,7 @@ def applied(graded, out):
     path = out / NAME
     if not path.exists():
         return graded
-    sheet, given, idle, held = Sheet.read(path), {}, [], held_now(graded)
+    sheet, given, idle, waiting = Sheet.read(path), {}, [], to_review_now(graded)
     columns = [*(sheet.needs(name) for name in BINDING[:3]), sheet.column("owner")]
     points, reason = sheet.needs("points"), sheet.column("reason")
     for row in range(1, len(sheet.rows)):
@@ -66,30 +66,29 @@ def applied(graded, out):
             *bound, owner = (sheet.text(row, column).removeprefix("'") for column in columns)
             most = Fraction(graded.problems.get(bound[1], 0))
             amount = number(sheet.text(row, points), most, f"line {row + 1} of {NAME}")
-            if tuple(bound) in held and owner in ("", held[tuple(bound)]):
+            if tuple(bound) in waiting and owner in ("", waiting[tuple(bound)]):
                 given[tuple(bound)] = amount, sheet.text(row, reason).removeprefix("'")
             else:
                 idle.append(f"line {row + 1} ({bound[0]} {bound[1]})")
     return replace(graded, records=WithDecisions(graded.records, given), notes=(*graded.notes, *no_effect(idle)))
 
 
-def held_now(graded):
-    """{(submission, problem, record): owner} of all that is held."""
+def to_review_now(graded):
+    """{(submission, problem, record): owner} of all that needs review."""
     rows = [row for row in graded.submissions if row.handed_in]
     return {
         (row.id, record.problem, record.key[:KEY]): row.owner.strip()
         for row in rows
         for record in graded.of(row).values()
-        if record.held
+        if record.to_review
     }
 
 
 def no_effect(idle):
     """[a note on the decided rows that match nothing], if there are any."""
     more = f" and {len(idle) - 5} more" if len(idle) > 5 else ""
-    said = (
-        f"{NAME} decides on what is not held now, another hand-in's or another student's: {', '.join(idle[:5])}{more}"
-    )
+    which = f"{', '.join(idle[:5])}{more}"
+    said = f"{NAME} decides on what needs no review now, another hand-in's or another student's: {which}"
     return [f"{said}; this does not count."] if idle else []
 
 
@@ -107,9 +106,9 @@ def number(text, most, where):
 
 
 def ask(graded, out):
-    """Add a row for each held problem that has none; what stands there stays. Returns the line to print, or None.
+    """Add a row for each problem to review that has none; what stands there stays. Returns the line to print, or None.
 
-    graded: the Class as `applied` gives it, so that what is decided is held no more.
+    graded: the Class as `applied` gives it, so that what is decided needs no more review.
     """
     path, titles, rows = out / NAME, list(COLUMNS), []
     if path.exists():
@@ -122,13 +121,13 @@ def ask(graded, out):
     before, waiting = len(rows), 0
     for entry in graded.submissions:
         for record in graded.of(entry).values() if entry.handed_in else ():
-            if not record.held or record.points is None:
+            if not record.to_review or record.points is None:
                 continue
             waiting += 1
             bound = (entry.id, record.problem, record.key[:KEY])
             if not known & {(*bound, entry.owner.strip()), (*bound, "")}:
                 name = (entry.roster or {}).get("name") or entry.title
-                low, high = map(decimal, points_if_held(record))
+                low, high = map(decimal, points_with_review(record))
                 cells = (entry.id, record.problem, "", "", name, low, high, record.key[:KEY], entry.owner)
                 rows.append([dict(zip(COLUMNS, cells, strict=True)).get(plain(title), "") for title in titles])
     if len(rows) > before:

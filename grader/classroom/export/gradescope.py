@@ -27,8 +27,8 @@ def render(graded, row):
     if known.total is None:
         for one in tests:
             one.pop("score"), one.pop("max_score")
-        held = any(record.held for record in records.values())
-        said.insert(0, WAITS if held and None not in (r.points for r in records.values()) else SORRY)
+        waiting = any(record.to_review for record in records.values())
+        said.insert(0, WAITS if waiting and None not in (r.points for r in records.values()) else SORRY)
     document = {"output": "\n".join(line for line in said if line), "tests": tests}
     return document if known.total is None else {"score": float(decimal(known.total))} | document
 

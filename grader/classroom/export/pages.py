@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader.classroom import page
 from grader.classroom.export import histogram
-from grader.classroom.export.standing import NOT_HANDED_IN, decimal, held_remark
+from grader.classroom.export.standing import NOT_HANDED_IN, decimal, review_remark
 from grader.classroom.export.tallies import Tallies
 from grader.classroom.names import shortened
 from grader.course.labs import EVERY
@@ -38,7 +38,7 @@ def render(graded, out, similar=None):
     tallies = Tallies(graded)
     links, notes = pages_of(graded, out)
     environment = html.templates(TEMPLATES)
-    environment.filters |= {"points": decimal, "percent": percent, "held_remark": held_remark}
+    environment.filters |= {"points": decimal, "percent": percent, "review_remark": review_remark}
     most = sum(map(Fraction, graded.problems.values()), Fraction(0))
     totals = tallies.totals()
     return environment.get_template("class.html").render(
@@ -46,7 +46,7 @@ def render(graded, out, similar=None):
         names={student.row.id: student.name for student in tallies.students}, problems=list(tallies.problems.values()),
         facts=facts(tallies, totals, most), histogram=histogram.draw(totals, most) if totals and most else None,
         failing=tallies.failing(), cases_shown=CASES_SHOWN, causes=tallies.causes(), causes_shown=CAUSES_SHOWN,
-        slowest=tallies.slowest(), held=tallies.held, faults=tallies.faults, students=tallies.students,
+        slowest=tallies.slowest(), to_review=tallies.to_review, faults=tallies.faults, students=tallies.students,
         similar=similar, notes=(*graded.notes, *notes),
     )  # fmt: skip
 

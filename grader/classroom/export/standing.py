@@ -8,7 +8,7 @@ from grader.classroom.record import MACHINE_FAULT, Class, Row
 
 GRADED = "graded"
 NOT_HANDED_IN = "not handed in"
-HELD = "held: needs a decision"
+NEEDS_REVIEW = "needs review"
 NOT_YET = "not graded yet"
 
 
@@ -63,36 +63,36 @@ def standing(graded, row, records):
     points, remarks, states, said = {}, list(row.remarks), set(), {}
     for id in graded.problems:
         record = records.get(id)
-        known = record is not None and record.points is not None and not record.held
+        known = record is not None and record.points is not None and not record.to_review
         points[id] = record.points if known else None
         if record is None:
             states.add(NOT_YET)
             continue
         if record.points is None:
             states.add(MACHINE_FAULT)
-        elif record.held:
-            states.add(HELD)
-            remarks.append(held_remark(record))
+        elif record.to_review:
+            states.add(NEEDS_REVIEW)
+            remarks.append(review_remark(record))
         for remark in record.remarks:
             said.setdefault(remark, []).append(id)
     remarks += [f"{', '.join(ids)}: {remark}" for remark, ids in said.items()]
-    status = next((state for state in (NOT_YET, MACHINE_FAULT, HELD) if state in states), GRADED)
+    status = next((state for state in (NOT_YET, MACHINE_FAULT, NEEDS_REVIEW) if state in states), GRADED)
     total = None if None in points.values() else sum(points.values(), Fraction(0))
     return Standing(row, points, total, status, tuple(remark.rstrip(".") for remark in remarks))
 
 
-def held_remark(record):
-    """`p3: 2 cases are held; 12 points without them, 15 with them`"""
-    count = len(record.held)
-    what = "1 case is held" if count == 1 else f"{count} cases are held"
+def review_remark(record):
+    """`p3: 2 cases need review; 12 points without them, 15 with them`"""
+    count = len(record.to_review)
+    what = "1 case needs review" if count == 1 else f"{count} cases need review"
     them = "it" if count == 1 else "them"
-    low, high = map(decimal, points_if_held(record))
+    low, high = map(decimal, points_with_review(record))
     return f"{record.problem}: {what}; {low} points without {them}, {high} with {them}"
 
 
-def points_if_held(record):
-    """(points without the held cases, points with all of them)"""
-    more = sum((Fraction(result.get("possible") or 0) for result in record.held), Fraction(0))
+def points_with_review(record):
+    """(points without the cases to review, points with all of them)"""
+    more = sum((Fraction(result.get("possible") or 0) for result in record.to_review), Fraction(0))
     return record.points, record.points + more
 
 
@@ -112,8 +112,8 @@ def problem_line(records):
     for id, record in records.items():
         if record.points is None:
             said.append(f"{id} not known (machine fault)")
-        elif record.held:
-            said.append(f"{id} not known ({HELD})")
+        elif record.to_review:
+            said.append(f"{id} not known ({NEEDS_REVIEW})")
         else:
             said.append(f"{id} {decimal(record.points)}/{decimal(record.most)}")
     return ", ".join(said)

@@ -8,7 +8,8 @@ from fractions import Fraction
 
 from grader.classroom.export.standing import Standing, standing
 
-PASSED, NO_FAILURE = "passed", ("not run", "grader fault", "held")  # the latter do not say that a student failed
+PASSED = "passed"
+NO_FAILURE = ("not run", "grader fault", "needs review")  # they do not say that a student failed
 
 
 @dataclass
@@ -38,7 +39,7 @@ class OfProblem:
     id: str
     most: Fraction
     points: list[Fraction] = field(default_factory=list)
-    held: int = 0
+    to_review: int = 0
     faults: int = 0
 
     @property
@@ -50,17 +51,32 @@ class OfProblem:
         return statistics.mean(self.points) if self.points else None
 
 
+@dataclass
+class OfCause:
+    """One misconception. equals: how often each of its texts was said; ids, problems: where it was seen, as keys."""
+
+    equals: Counter = field(default_factory=Counter)
+    ids: dict = field(default_factory=dict)
+    problems: dict = field(default_factory=dict)
+
+    @property
+    def words(self):
+        """What the output equals; of several numbers the most frequent one."""
+        return self.equals.most_common(1)[0][0] + ", or with other numbers" * (len(self.equals) > 1)
+
+
 class Tallies:
-    """students: the Standings, in the roster's order. held: [(Row, Record, its signs_of)]. faults: [(Row, problems,
-    words)]: what the machine could not do, for which nobody lost a point. times: [(Row, seconds, core-seconds)].
+    """students: the Standings, in the roster's order. to_review: [(Row, Record, its signs_of)]. faults: [(Row,
+    problems, words)]: what the machine could not do, for which nobody lost a point. times: [(Row, seconds,
+    core-seconds)].
     """
 
     def __init__(self, graded):
         self.students: list[Standing] = []
         self.problems = {id: OfProblem(id, Fraction(most)) for id, most in graded.problems.items()}
         self.cases: dict[tuple[str, str], OfCase] = {}
-        self.held, self.faults, self.times = [], [], []
-        self.who_of_cause, self.where_of_cause = defaultdict(dict), defaultdict(dict)
+        self.to_review, self.faults, self.times = [], [], []
+        self.known_causes = defaultdict(OfCause)
         for row in sorted(graded.submissions, key=lambda row: row.roster is None):
             records = graded.of(row) if row.handed_in else {}
             self.students.append(standing(graded, row, records))
@@ -79,17 +95,20 @@ class Tallies:
         if record.points is None:
             of.faults += 1
             return
-        if record.held:
-            of.held += 1
-            self.held.append((row, record, signs_of(record)))
+        if record.to_review:
+            of.to_review += 1
+            self.to_review.append((row, record, signs_of(record)))
         else:
             of.points.append(record.points)
         for result in record.results:
             self.add_result(row, record.problem, result)
 
     def add_result(self, row, problem, result):
-        for cause in result.get("causes") or ():
-            self.who_of_cause[cause][row.id] = self.where_of_cause[cause][problem] = True
+        causes = result.get("causes") or {}
+        for cause in causes:
+            known = self.known_causes[cause]
+            known.equals[causes[cause] if isinstance(causes, dict) else cause.replace("#", "some number")] += 1
+            known.ids[row.id] = known.problems[problem] = True
         if result["outcome"] in NO_FAILURE:
             return
         name = result["case"] if result["aspect"] == "correct" else f"{result['aspect']}: {result['case']}"
@@ -105,9 +124,8 @@ class Tallies:
         return sorted(failed, key=lambda case: (-case.share, -len(case.failed), case.problem, case.name))
 
     def causes(self):
-        """[(cause, problems, ids of submissions)]: what students seem to have in mind, the most frequent first."""
-        found = [(cause, sorted(self.where_of_cause[cause]), list(ids)) for cause, ids in self.who_of_cause.items()]
-        return sorted(found, key=lambda entry: (-len(entry[2]), entry[0]))
+        """What students seem to have in mind: OfCauses, the most frequent first."""
+        return sorted(self.known_causes.values(), key=lambda cause: (-len(cause.ids), cause.words))
 
     def slowest(self, count=10):
         return sorted((entry for entry in self.times if entry[1] > 0), key=lambda e: (-e[1], e[0].id))[:count]
@@ -117,9 +135,9 @@ class Tallies:
 
 
 def signs_of(record):
-    """{what was seen: names of the held cases in which it was}: each sign once, however many cases show it."""
+    """{what was seen: names of the cases to review in which it was}: each sign once, however many cases show it."""
     found = {}
-    for result in record.held:
+    for result in record.to_review:
         for sign in evidence(result.get("evidence")) or [result.get("sentence") or "no more is known"]:
             found.setdefault(sign, []).append(result["case"])
     return found

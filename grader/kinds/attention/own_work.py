@@ -60,7 +60,7 @@ def bounds(case):
     return {kind: max(BOUNDS[kind], case.num_keys // 2) for kind in ("products", "arithmetic")}
 
 
-def held(evidence):
+def needs_review(evidence):
     """(outcome, sentence, facts) of a result that an instructor must look at."""
     more = f" And {len(evidence) - 1} more sign{'s' * (len(evidence) > 2)}." if len(evidence) > 1 else ""
-    return Outcome.HELD, f"Held for the instructor: {evidence[0]}{more}", {"evidence": evidence}
+    return Outcome.NEEDS_REVIEW, f"Needs the instructor's review: {evidence[0]}{more}", {"evidence": evidence}

@@ -126,10 +126,12 @@ def of_program(reply, problem, path):
         return Outcome.WRONG, f"The kernel {reply['kernel']}{at} is launched: {problem.id} is PyTorch alone.", {}
     if status == "another text":
         evidence = f"The kernel {reply['kernel']} is not what stands in the file{at}: do not generate kernels."
-        return own_work.held([evidence])
+        return own_work.needs_review([evidence])
     if status == "not allowed":
         which = ALLOWED[problem.id in ("p1", "p2")]
-        return own_work.held([f"torch's {reply['operation']}{at} is not among the operations of {problem.id}: {which}"])
+        return own_work.needs_review(
+            [f"torch's {reply['operation']}{at} is not among the operations of {problem.id}: {which}"]
+        )
     return None
 
 

@@ -30,7 +30,7 @@ def of_problem(results):
         first = max(wasteful, key=lambda result: result.case == LONG_ROW)
         sentence, facts = first.facts["waste"]
         if facts.get("unfollowed"):
-            return own_work.held([sentence])
+            return own_work.needs_review([sentence])
         return Outcome.WASTEFUL, f'"{first.case}": {sentence}', facts | {"picture": first.facts.get("picture")}
     long_row = next((result for result in results if result.case == LONG_ROW), None)
     if long_row is not None and long_row.outcome is Outcome.GRADER_FAULT:

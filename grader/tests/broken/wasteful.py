@@ -60,7 +60,7 @@ WASTEFUL = (
         CHECKED,
         CHECKED + SCORES,
         CASE,
-        outcome=Outcome.HELD,
+        outcome=Outcome.NEEDS_REVIEW,
         because="puts two of q, k and v together",
     ),
     wasteful(
