@@ -11,6 +11,7 @@ from grader.engine import Request, grade
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = ROOT / "solutions"
+SUBMISSIONS = ROOT / "grader" / "tests" / "submissions"  # honest, broken and dishonest ones
 
 
 def solution(problem_id):
@@ -28,7 +29,7 @@ def honest(name):
     """The source of an honest kernel; skips the test that asks for it where this triton lacks what it is made of."""
     if name == "p3_block_pointers" and triton_version() >= (3, 9):
         pytest.skip("triton 3.9 and later have no block pointers")
-    kernel = (ROOT / "grader" / "tests" / "honest" / f"{name}.py").read_text()
+    kernel = (SUBMISSIONS / "honest" / f"{name}.py").read_text()
     if name.startswith("x1"):  # the file has the kernel alone: the lists are the solution's
         return solution("x1").partition("# The kernel --")[0] + kernel
     return kernel

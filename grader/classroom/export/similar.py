@@ -15,7 +15,7 @@ are enough. With all names made one 268 are, none of more than 161 signs. With t
 that such a look would name innocents: a copy of short gaps whose remarks were taken out goes unseen. All other copies
 of whole gaps are found, 9 in a class of 60 and 50 in one of 500. Shares: none of 0.95 or more has more than 170 signs.
 
-Of honest kernels in tests/honest, which one author wrote in one style, the two most alike share 0.95 of their structure
+Of honest kernels in the tests, which one author wrote in one style, the two most alike share 0.95 of their structure
 and 0.92 of their wording. Of 78 such kernels all are found when copied as they are, and with much dead or live code put
 before or behind, or behind 60,000 lines of remarks; 77 with every name changed, also when padded; 76 with a useless
 statement after each line, also with every name changed.

@@ -1,0 +1,94 @@
+"""Every known mistake is rejected, by the case that is there for it and for the right reason."""
+
+import pytest
+
+from grader import score
+from grader.course.labs import EVERY
+from grader.kinds.attention import work
+from grader.result import Aspect, Outcome
+from grader.tests.submissions.broken.mistakes import read
+from grader.tests.submissions.broken.wasteful import WASTEFUL
+from grader.tests.submissions.corpus import BROKEN, name_of, source_of
+from grader.tests.support import grade_text, solution
+
+# Small cases of these look like other mistakes: one false cause in any case is a failure of the grader.
+MISLEADING = {
+    "p3_transposed_scores maximum over the queries": (),
+    "p4_backwards NaN from hidden rows": ("NaN for rows whose first tile",),
+    "p6_skips_by_if edge tiles skipped": ("never meets", "meets no key"),
+    "p7_one_masked_loop sink tiles met twice": ("counts keys twice",),
+}
+
+
+def judged(mistake, folder):
+    """The result that must tell the mistake: that of its case, or the problem's work where that is judged apart."""
+    problem, source = EVERY[mistake.problem], source_of(mistake)
+    if not (problem.counts_work and mistake.outcome is Outcome.WASTEFUL):
+        (result,) = grade_text(folder, mistake.problem, source, names=[mistake.case])
+        return result
+    case = next(case for case in problem.cases if case.name == mistake.case)
+    *cases, result = grade_text(folder, mistake.problem, source, names=[work.CASE], cases=[case])
+    assert {each.outcome for each in cases} == {Outcome.PASSED} and result.aspect is Aspect.WORK
+    assert result.sentence.startswith(f'"{mistake.case}": ')
+    return result
+
+
+@pytest.mark.parametrize("mistake", BROKEN, ids=name_of)
+def test_mistake_is_rejected(mistake, tmp_path):
+    result = judged(mistake, tmp_path)
+    assert result.outcome is mistake.outcome, result.sentence
+    assert mistake.because in result.sentence + result.facts.get("question", "")
+    if not mistake.because:  # nothing in the catalogue is true of it: the facts alone, never a guess
+        assert not result.facts.get("causes"), result.sentence
+    if result.facts.get("causes"):
+        assert result.facts["question"].endswith("?") and result.facts["causes"][0].section
+
+
+@pytest.mark.parametrize("name", MISLEADING)
+def test_no_case_of_a_problem_names_another_cause(name, tmp_path):
+    (mistake,) = (mistake for mistake in BROKEN if name_of(mistake) == name)
+    results = grade_text(tmp_path, mistake.problem, source_of(mistake))
+    named = {cause.equals for result in results for cause in result.facts.get("causes", ())}
+    assert all(any(words in equals for words in MISLEADING[name]) for equals in named), named
+    assert bool(named) is bool(MISLEADING[name])
+
+
+def test_a_wasteful_kernel_keeps_the_points_of_its_cases_and_loses_those_of_its_work(tmp_path):
+    (mistake,) = (mistake for mistake in WASTEFUL if name_of(mistake) == "p4 no causal skip")
+    *cases, result = grade_text(tmp_path, "p4", source_of(mistake))
+    assert {each.outcome for each in cases} == {Outcome.PASSED}
+    assert (result.aspect, result.outcome) == (Aspect.WORK, Outcome.WASTEFUL)
+    assert result.sentence.startswith('"long row": ') and result.facts["picture"]["visits"]
+    assert score.total([*cases, result]) == (7.5, 15)
+
+
+def test_rows_that_were_never_written_equal_nothing(tmp_path):
+    source = solution("p6").replace("triton.cdiv(N, BLOCK_Q)", "max(1, N // BLOCK_Q)")
+    (result,) = grade_text(tmp_path, "p6", source, names=["ragged tail"])
+    assert result.sentence.startswith("256 of 33024 elements of the output were never written, all in the last rows: ")
+    assert not result.facts["causes"]
+
+
+def test_names_are_unique():
+    names = [name_of(mistake) for mistake in BROKEN]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    "lines", ["- a\n+ b", "- a\nb\n? whole tiles", "a\n+ b\n? whole tiles: words", "- a\n+ b\n? (wrong): words"]
+)
+def test_a_mistake_that_cannot_be_read_is_named(lines, tmp_path):
+    (tmp_path / "mistakes.txt").write_text(f"# how\n\np1: a name\n{lines}\n")
+    with pytest.raises(ValueError, match="'p1: a name' is not followed by"):
+        read(tmp_path / "mistakes.txt")
+
+
+def test_a_mistake_is_read_as_it_is_written(tmp_path):
+    text = "p1: a name: with colons\n- one\n+ two\\n  three\n- four\n+\n? q, k and v (timed out): words: more\n"
+    (tmp_path / "mistakes.txt").write_text(text + "\n# a heading\n\np3_natural_exp: b\n- x\n+ y\n? whole tiles\n")
+    first, second = read(tmp_path / "mistakes.txt")
+    assert (first.problem, first.name, first.base) == ("p1", "a name: with colons", "")
+    assert first.was == ("one", "four") and first.now == ("two\n  three", "")
+    assert (first.case, first.outcome.value, first.because) == ("q, k and v", "timed out", "words: more")
+    assert (second.problem, second.base, second.outcome.value) == ("p3", "p3_natural_exp", "wrong")
+    assert not second.because

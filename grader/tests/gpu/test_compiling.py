@@ -1,0 +1,325 @@
+"""What a GPU's compiler would say is said without a GPU, with the student's line; a fault of ours costs nothing."""
+
+import os
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from grader import score
+from grader.course.assignment import PROBLEMS
+from grader.engine import Request, grade
+from grader.gpu import compile_errors, compiling
+from grader.gpu.gpus import GPUS
+from grader.processes import confine, fork_server, sandbox_process
+from grader.render import gradescope
+from grader.result import Aspect, Outcome
+from grader.tests.support import SUBMISSIONS, running, solution
+
+FIRST = "    k_pos = k_start + tl.arange(0, BLOCK_K)\n"
+GRID = "    if INTERPRETED:\n        return TILES_INTERPRETER\n"
+TRITON_CACHE = Path.home() / ".triton"
+
+
+def inserted(*lines):
+    """P3's solution with these lines in its kernel, at the beginning of each tile."""
+    return solution("p3").replace(FIRST, FIRST + "".join(f"    {line}\n" for line in lines), 1)
+
+
+def changed(old, new):
+    source = solution("p3")
+    assert old in source
+    return source.replace(old, new)
+
+
+def attempt(folder, source, target="sm_80", problem="p3", seconds=60):
+    """What came of the source as the module of a problem, compiled for one GPU."""
+    problem = PROBLEMS[problem]
+    path = folder / problem.module
+    path.write_text(source)
+    return compiling.attempt(problem, path, GPUS[target], seconds)
+
+
+# What students write ------------------------------------------------------------------------------------------------
+
+BROKEN = {
+    "if on a block": (inserted("if row_max > 5.0:", "    row_max *= 1.0"), "this is a whole block", "if row_max"),
+    "chained comparison": (
+        changed("tl.where(k_pos[None, :] < N, scores", "tl.where(0 <= k_pos[None, :] < N, scores"),
+        "write (a <= b) & (b < c)", "0 <= k_pos",
+    ),
+    "tiles too small": (changed(GRID, "    return (32, 8, 4, 1)\n"), "too small: it needs M >= 1", "acc = tl.dot("),
+    "tiles of no power of two": (inserted("pos = tl.arange(0, 48)"), "must be a power of 2", "pos = tl.arange"),
+    "a size that is no constant": (inserted("pos = tl.arange(0, N)"), "a `tl.constexpr` argument", "pos = tl.arange"),
+    "math of Python": (inserted("size = math.sqrt(N)"), "a function of Python is called", "size = math.sqrt(N)"),
+    "float of Python": (inserted("size = float(N)"), "a function of Python is called", "size = float(N)"),
+    "torch": (inserted("zero = torch.zeros(1)"), "`torch.zeros` does not exist inside a kernel", "zero = torch.zeros"),
+    "a global": (inserted("scale = LOG2_E"), "write LOG2_E = tl.constexpr(...)", "scale = LOG2_E"),
+    "a name that is not there": (inserted("top = row_maxx"), "row_maxx is not defined", "top = row_maxx"),
+    "no such function": (
+        inserted("top = tl.expp(row_max)"), "`triton.language.expp` does not exist inside a kernel", "top = tl.expp",
+    ),
+    "set in one branch only": (
+        inserted("for j in range(0, N):", "    if j == 0:", "        first = j", "    last = first"),
+        "first is not defined here: give it a value before the loop", "last = first",
+    ),
+    "f-string": (inserted('print(f"k {k_start}")'), "print in a kernel takes no f-string", "print(f"),
+    "break": (inserted("for j in range(0, N):", "    if j > 5:", "        break"), "`break` is not compiled", "break"),
+    "return in a loop": (
+        inserted("for j in range(0, N):", "    if j > 5:", "        return acc, row_max, row_sum"),
+        "`return`", "if j > 5",
+    ),
+    "return before the end": (
+        inserted("if k_start > N:", "    return acc, row_max, row_sum"), "gave up on this function", "def attend_tile("
+    ),
+    "try": (
+        inserted("try:", "    j = 1", "except Exception:", "    j = 2"), "`try` does not exist inside a kernel", "try:",
+    ),
+    "a block changed in place": (inserted("row_max[0] = 0.0"), "build a new one with tl.where", "row_max[0] = 0.0"),
+    "a slice": (inserted("some = k_pos[0:4]"), "cannot be indexed or sliced by position", "some = k_pos[0:4]"),
+    "dtype that changes": (
+        changed('float("-inf"), tl.float32)', 'float("-inf"), tl.float16)'),
+        "row_max changes its type in a loop: it is a block (128) of fp16 before and a block (128) of fp32",
+        "for k_start in range",
+    ),
+    "shape that changes": (
+        changed("row_sum = tl.zeros([BLOCK_Q], tl.float32)", "row_sum = 0.0"),
+        "row_sum changes its type in a loop: it is fp32 before and a block (128) of fp32", "for k_start in range",
+    ),
+    "dot of two dtypes": (changed("p.to(v.dtype)", "p"), "Both operands must be same dtype", "acc = tl.dot("),
+    "no such type for the GPU": (
+        changed("tl.dot(q, tl.trans(k))", "tl.dot(q.to(tl.float64), tl.trans(k).to(tl.float64)).to(tl.float32)"),
+        "fp64", "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "words", "line"), BROKEN.values(), ids=BROKEN)
+def test_the_error_is_said_with_its_line(source, words, line, tmp_path):
+    tried = attempt(tmp_path, source)
+    assert tried.outcome is Outcome.CRASHED and words in tried.error, tried
+    if line:
+        number = next(
+            n for n, text in enumerate(source.splitlines(), 1) if text.strip().startswith(line) or line in text
+        )
+        assert f"(p3_flash_attention.py:{number}: `" in tried.error and line in tried.error, tried.error
+    (entry,) = tried.kernels
+    refused = "does not exist inside a kernel" in words  # its text, before any launch
+    assert entry["kernel"] == (None if refused else "flash_attention_kernel")
+    assert entry["target"] == "sm_80" and entry["error"] == tried.error
+    assert entry["registers"] is None
+
+
+def test_words_that_are_not_known_are_left_as_they_are():
+    assert compile_errors.in_plain_words("ValueError('a new thing went wrong')") == "a new thing went wrong"
+    assert compile_errors.in_plain_words("") == "no words"
+
+
+# What compiles ------------------------------------------------------------------------------------------------------
+
+# Each GPU and each problem at least once: all pairs take a minute.
+PAIRS = [("p3", "sm_86"), ("p3", "sm_100"), ("p4", "sm_90"), ("p5", "sm_89"), ("p6", "sm_80"), ("p7", "gfx942")]
+INSTRUCTIONS = {"sm_90": "wgmma f16", "sm_100": "tcgen05.mma f16", "gfx942": "mfma f16"}
+
+
+@pytest.mark.parametrize(("problem", "target"), PAIRS)
+def test_the_solutions_compile_and_are_known(problem, target, tmp_path):
+    before = TRITON_CACHE.exists()
+    tried = attempt(tmp_path, solution(problem), target, problem)
+    assert not tried.error and not tried.unknown and not tried.printed
+    (entry,) = tried.kernels
+    assert 100 < entry["registers"] <= 512 and 0 <= entry["spill_bytes"] < 1000
+    assert 30_000 < entry["shared_bytes"] <= entry["shared_limit"] == GPUS[target].shared_bytes
+    assert entry["matrix_instructions"] == INSTRUCTIONS.get(target, "mma f16")
+    assert entry["num_warps"] in (4, 8) and entry["num_stages"] in (2, 3) and entry["seconds"] > 0
+    assert TRITON_CACHE.exists() == before  # the cache lies in the scratch folder
+
+
+@pytest.mark.parametrize("name", ["p3_written_for_cuda", "p4_autotune_many_configs", "p3_split_keys_merged"])
+def test_honest_kernels_compile(name, tmp_path):
+    source = (SUBMISSIONS / "honest" / f"{name}.py").read_text()
+    tried = attempt(tmp_path, source, "sm_90", name[:2])
+    assert not tried.error and not tried.unknown, tried
+    assert any(entry["matrix_instructions"].endswith("mma f16") for entry in tried.kernels)
+
+
+def test_the_first_config_that_fits_is_taken(tmp_path):
+    source = (SUBMISSIONS / "honest" / "p4_autotune.py").read_text()
+    huge = 'CONFIGS = [\n    triton.Config({"BLOCK_Q": 128, "BLOCK_K": 128}, num_warps=8, num_stages=5),\n'
+    tried = attempt(tmp_path, source.replace("CONFIGS = [\n", huge), problem="p4")
+    (entry,) = tried.kernels
+    assert not tried.error and entry["configs_tried"] == 2 and entry["shared_bytes"] <= entry["shared_limit"]
+
+
+def test_a_module_may_ask_for_the_interpreter_itself(tmp_path):
+    source = "import os\nos.environ['TRITON_INTERPRET'] = '1'\n" + solution("p3")
+    assert attempt(tmp_path, source).kernels[0]["registers"]
+
+
+# Verdicts -----------------------------------------------------------------------------------------------------------
+
+
+def judged(folder, source, targets=("sm_80", "sm_90")):
+    (folder / "p3_flash_attention.py").write_text(source)
+    return compiling.judge(PROBLEMS["p3"], folder / "p3_flash_attention.py", targets)
+
+
+def test_too_much_shared_memory_for_every_gpu_is_not_passed(tmp_path):
+    source = changed(GRID, "    return (128, 128, 8, 5)\n")
+    outcome, sentence, facts, _ = judged(tmp_path, source)
+    assert outcome is Outcome.CRASHED
+    assert (
+        "runs in the interpreter, does not fit a GPU: flash_attention_kernel needs 294912 bytes of shared" in sentence
+    )
+    assert "an sm_80 has 166912" in sentence and "an sm_90 has 232448: smaller tiles" in sentence
+    assert [entry["shared_bytes"] > entry["shared_limit"] for entry in facts["compile"]] == [True, True]
+
+
+def test_too_much_for_one_gpu_is_advice(tmp_path):
+    source = changed(GRID, "    return (128, 128, 8, 3)\n")
+    outcome, sentence, facts, _ = judged(tmp_path, source, ("sm_86", "sm_90"))
+    assert outcome is Outcome.PASSED and "compile" not in sentence
+    assert "bytes of shared memory; an sm_86 has 101376: smaller tiles" in sentence
+    assert ["error" in entry for entry in facts["compile"]] == [True, False]
+
+
+@pytest.mark.parametrize(("targets", "tried"), [("sm_90 sm_86", "sm_90"), ("sm_86 sm_90", "sm_86 sm_90")])
+def test_a_class_stops_at_the_first_target_that_compiles(targets, tried, tmp_path):
+    path = tmp_path / PROBLEMS["p3"].module
+    path.write_text(changed(GRID, "    return (128, 128, 8, 3)\n"))  # fits no sm_86
+    outcome, _, facts, _ = compiling.judge(PROBLEMS["p3"], path, targets.split(), all_targets=False)
+    assert outcome is Outcome.PASSED and [entry["target"] for entry in facts["compile"]] == tried.split()
+
+
+def test_spills_are_advice(tmp_path):
+    outcome, sentence, _, _ = judged(tmp_path, changed(GRID, "    return (128, 128, 4, 2)\n"), ("sm_80",))
+    assert outcome is Outcome.PASSED and "bytes of each thread's registers on sm_80" in sentence
+
+
+def test_missing_matrix_instructions_are_advice(tmp_path):
+    source = (SUBMISSIONS / "honest" / "p3_all_float32.py").read_text()
+    outcome, sentence, _, _ = judged(tmp_path, source, ("sm_80",))
+    assert outcome is Outcome.PASSED and "uses no matrix instructions on sm_80: does every product" in sentence
+
+
+def test_an_open_gap_is_unfinished(tmp_path):
+    source = inserted('tl.static_assert(False, "TODO 1: the scores of this tile")')
+    outcome, sentence, _, _ = judged(tmp_path, source, ("sm_80",))
+    assert (outcome, sentence) == (Outcome.UNFINISHED, "TODO 1: the scores of this tile")
+
+
+def test_a_wrapper_that_raises_for_a_gpu_has_no_kernel_to_compile(tmp_path):
+    source = changed("    check_arguments(q, k, v)\n", "    if q.shape[2] == 2048: raise KeyError('long')\n")
+    outcome, sentence, _, _ = judged(tmp_path, source, ("sm_80",))
+    assert outcome is Outcome.CRASHED and "KeyError at p3_flash_attention.py:" in sentence
+
+
+def test_a_triton_that_compiles_nothing_costs_nothing(tmp_path, monkeypatch):
+    canary = tmp_path / "canary.py"
+    canary.write_text(inserted("j = row_maxx"))
+    monkeypatch.setattr(compiling, "CANARY", canary)
+    outcome, sentence, _, _ = judged(tmp_path, inserted("j = row_maxx"), ("sm_80",))
+    assert outcome is Outcome.NOT_RUN and "Triton compiles no kernel for sm_80" in sentence
+
+
+def test_a_compiler_that_does_not_start_costs_nothing(tmp_path, monkeypatch):
+    broken = tmp_path / "worker.py"
+    broken.write_text("raise RuntimeError('no backend')\n")
+    monkeypatch.setattr(sandbox_process, "WORKER", broken)
+    outcome, sentence, _, _ = judged(tmp_path, solution("p3"))
+    assert outcome is Outcome.NOT_RUN and "not compiled: " in sentence and "no backend" in sentence
+
+
+# Limits -------------------------------------------------------------------------------------------------------------
+
+
+def close_runners():
+    for key in [key for key in fork_server._sandbox_processes if key[0] == "runner"]:
+        fork_server.close(key)
+
+
+@pytest.fixture
+def ptxas(tmp_path, monkeypatch):
+    """ptxas(script): the runners' process starts anew with a ptxas of our own; returns its home folder."""
+    tool, interpreter, environment = tmp_path / "ptxas", confine.interpreter, sandbox_process.environment
+    monkeypatch.setattr(confine, "interpreter", lambda: [*interpreter(), tmp_path])
+    monkeypatch.setattr(
+        sandbox_process, "environment", lambda device: environment(device) | {"TRITON_PTXAS_PATH": str(tool)}
+    )
+    version = "Cuda compilation tools, release 12.8, V12.8.93"
+
+    def use(script):
+        tool.write_text(f'#!/bin/sh\ncase "$1" in --version) echo "{version}";; *) {script};; esac\n')
+        tool.chmod(0o755)
+        close_runners()
+        return fork_server.fork_server("compile").sandbox_process.home
+
+    yield use
+    close_runners()
+
+
+def test_a_ptxas_that_does_not_finish_is_named_and_ended(tmp_path, ptxas):
+    home = ptxas("for last; do :; done; echo $last > $HOME/reads; sleep 602.25")
+    tried = attempt(tmp_path, solution("p3"), seconds=12)
+    assert tried.outcome is Outcome.TIMED_OUT and "ptxas, NVIDIA's assembler, did not finish within" in tried.error
+    reads = Path(home.take("reads", 1000).decode().strip())
+    assert reads.parent.name.startswith("case-")  # the child's folder, gone
+    assert reads.parent.name not in os.listdir(home.scratch.descriptor)
+    assert not running("sleep 602.25")
+
+
+def test_ptxas_has_a_limit_of_memory(tmp_path, ptxas):
+    home = ptxas("ulimit -d > $HOME/said; echo 'ptxas fatal   : Memory allocation failure' >&2; exit 1")
+    tried = attempt(tmp_path, solution("p3"))
+    assert int(home.take("said", 100)) * 1024 == compiling.MEMORY
+    assert "ptxas, NVIDIA's assembler, ran out of memory" in tried.error
+
+
+def test_no_time_is_reported_and_costs_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiling, "SECONDS", 0.2)
+    case, *_, compiled, _ = graded(tmp_path, solution("p3"), names=None)
+    assert (
+        compiled.outcome is Outcome.TIMED_OUT and "for a GPU: the compiler did not finish within" in compiled.sentence
+    )
+    assert compiled.facts["compile"][0]["target"] == "sm_80"
+    assert score.earned([case, compiled]) == [15, 0] and not score.passed([case, compiled])
+
+
+# The result ---------------------------------------------------------------------------------------------------------
+
+
+def graded(folder, source, targets=("sm_80",), names=("one token", "compiles")):
+    (folder / "p3_flash_attention.py").write_text(source)
+    problems = (replace(PROBLEMS["p3"], cases=tuple(c for c in PROBLEMS["p3"].cases if c.name == "one token")),)
+    return grade(Request(folder, problems, names and frozenset(names), "cpu", 0, targets=targets), lanes=1)
+
+
+def test_a_kernel_that_compiles_for_no_gpu_loses_a_share(tmp_path):
+    case, *_, compiled, speed = graded(tmp_path, inserted("scale = LOG2_E"), names=None)
+    assert case.outcome is Outcome.PASSED and speed.outcome is Outcome.NOT_RUN
+    assert (compiled.aspect, compiled.case, compiled.outcome) == (Aspect.COMPILE, "compiles", Outcome.CRASHED)
+    assert compiled.sentence.startswith("runs in the interpreter, does not compile for a GPU: the global variable")
+    assert (
+        compiled.again == f'make grade P=3 CASE="compiles" SUBMISSION={tmp_path}' or "SUBMISSION" not in compiled.again
+    )
+    assert score.earned([case, compiled, speed]) == [12, 0, 0] and not score.passed([case, compiled, speed])
+    test = gradescope.render([case, compiled, speed])["tests"][1]
+    assert test["name"] == "p3 compiles: compiles" and test["status"] == "failed" and test["max_score"] == 3
+    assert test["extra_data"]["compile"] == compiled.facts["compile"]
+
+
+def test_a_kernel_that_compiles_keeps_all(tmp_path):
+    results = graded(tmp_path, solution("p3"))
+    assert [r.outcome for r in results] == [Outcome.PASSED] * 2 and score.passed(results)
+    assert score.earned(results) == [Fraction(15), 0]
+
+
+def test_what_fails_every_case_is_not_compiled(tmp_path):
+    results = graded(tmp_path, solution("p3").replace("    return o\n", "    return None\n"))
+    assert [r.outcome for r in results] == [Outcome.WRONG, Outcome.NOT_RUN]
+    assert score.total(results) == (0, 15)
+
+
+def test_nothing_is_compiled_unless_asked(tmp_path):
+    assert [r.case for r in graded(tmp_path, solution("p3"), targets=())] == ["one token"]

@@ -1,0 +1,33 @@
+"""The faster interpreter computes the same bits, and is faster."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from grader.course.assignment import PROBLEMS
+from grader.tests.support import SOLUTIONS, SUBMISSIONS
+
+HERE = Path(__file__).parent
+HONEST = ("p3_host_descriptors_4d", "p4_atomic_add", "p4_tutorial_stages", "p5_device_descriptors", "p6_while_loop")
+KERNELS = [SOLUTIONS / PROBLEMS[id].module for id in ("p3", "p7")] + [
+    SUBMISSIONS / "honest" / f"{name}.py" for name in HONEST
+]
+
+
+def run(script, how, *more):
+    command = [sys.executable, "-W", "ignore", str(HERE / script), how, *map(str, more)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+
+
+def test_operands_of_all_types_and_shapes_give_the_same_or_the_same_error():
+    fast, plain = run("operands.py", "fast"), run("operands.py", "plain")
+    assert {key: (said, fast[key]) for key, said in plain.items() if fast[key] != said} == {}
+    assert len(plain) > 10_000 and 0.1 < sum("Error: " in said for said in plain.values()) / len(plain) < 0.5
+
+
+def test_the_same_bits_in_less_time():
+    fast, plain = run("bits.py", "fast", *KERNELS), run("bits.py", "plain", *KERNELS)
+    assert fast["bits"] == plain["bits"]
+    assert len(set(fast["bits"].values())) == len(KERNELS)  # the kernels round differently: a hash of nothing would not
+    assert fast["seconds"] < 0.75 * plain["seconds"]  # measured: less than half

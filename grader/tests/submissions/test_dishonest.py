@@ -1,0 +1,292 @@
+"""Every cheat gets the verdict that it must: none gains a point that its program has not earned.
+
+A file of dishonest/ follows the solution of its problem, whose entry point is then named real_forward: whoever
+cheats may well have a right kernel at hand.
+"""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from grader import score
+from grader.course import assignment
+from grader.course.labs import EVERY
+from grader.engine import Request, grade
+from grader.render import gradescope, terminal
+from grader.result import Aspect, Outcome, Result
+from grader.tests.submissions import changed_programs
+from grader.tests.submissions.corpus import BROKEN, DISHONEST, cheating, name_of, source_of
+from grader.tests.support import grade_text, solution
+
+REVIEW, WRONG = Outcome.NEEDS_REVIEW, Outcome.WRONG
+# file: a case that shows it, its outcome there, and words of the sentence; "wasteful" where its work says so
+CHEATS = {
+    "p1_attention_by_another_door": ("one token", "needs review", "is not among the operations"),
+    "p1_multi_head_attention": ("fewer tokens than a tile", "needs review", "is not among the operations"),
+    "p1_renames_what_was_noted": ("fewer tokens than a tile", "needs review", "is not among the operations"),
+    "p1_sdpa": ("one token", "needs review", "is not among the operations"),
+    "p2_branches_that_differ": ("many tiles", "crashed", "a choice without a launch"),
+    "p2_cached_by_shape": ("fewer tokens than a tile", "wrong", "were never written"),
+    "p2_formula_where_nothing_is_measured": ("many tiles", "wasteful", "held at once"),
+    "p2_keys_folded_into_a_batch_axis": ("many tiles", "wasteful", "held at once"),
+    "p2_pivot_from_a_bound": ("large, and at right angles", "wrong", "NaN"),
+    "p2_tiles_in_a_list": ("never the whole causal mask", "wasteful", "held at once"),
+    "p2_two_passes": ("never the whole score matrix", "wasteful", "computed more than once"),
+    "p3_answer_in_one_integer": ("one token", "crashed", "cannot be written down"),
+    "p3_answer_in_small_constants": ("fewer tokens than a tile", "crashed", "cannot be written down"),
+    "p3_answer_of_a_child_process": ("rows of very different size", "wrong", "reads numbers of q, k or v"),
+    "p3_answer_of_a_thread": ("fewer tokens than a tile", "wrong", "were never written"),
+    "p3_arrays_as_constants": ("one token", "crashed", "cannot be written down"),
+    "p3_attention_before_the_call": ("long row", "crashed", "a step before the call"),
+    "p3_attention_by_torch_where_rows_are_short": (
+        "scores falling along the keys",
+        "needs review",
+        "Outside of kernels PyTorch",
+    ),
+    "p3_attribute_walk_from_tl": ("one token", "crashed", "Triton's compiler would not take"),
+    "p3_baked_into_arguments": ("fewer tokens than a tile", "wrong", "off by"),
+    "p3_blinds_the_ledger": ("one token", "needs review", "is not among the operations"),
+    "p3_by_distances": ("one token", "needs review", "is not among the operations"),
+    "p3_cached_by_shape": ("scores falling along the keys", "wrong", "No Triton kernel was launched"),
+    "p3_choices_by_torch": ("fewer tokens than a tile", "needs review", "is not among the operations"),
+    "p3_combine_function_computes": ("one token", "crashed", "Triton's compiler would not take"),
+    "p3_constexpr_function": ("one token", "crashed", "Triton's compiler would not take"),
+    "p3_copies_an_answer_of_numpy": ("large, and at right angles", "wrong", "reads numbers of q, k or v"),
+    "p3_copies_without_outputs": ("long row", "crashed", "other outputs than it has"),
+    "p3_copies_then_bmm": ("long row", "needs review", "Outside of kernels PyTorch does"),
+    "p3_crashes_the_interpreter": ("one token", "crashed", "killed by"),
+    "p3_decoy_copies_the_answer": ("one token", "needs review", "is not among the operations"),
+    "p3_decoy_kernel": ("one token", "needs review", "does not depend on what a launch stored"),
+    "p3_def_in_a_decorator": ("one token", "crashed", "Triton's compiler would not take"),
+    "p3_def_in_a_string": ("long row", "wrong", "off by"),
+    "p3_defaults_and_annotations": ("values with a large offset", "crashed", "cannot be written down"),
+    "p3_defaults_of_the_comparison": ("fewer tokens than a tile", "wrong", "off by"),
+    "p3_dispatch_mode_recoded": ("bfloat16 with a large offset", "wrong", "reads numbers of q, k or v"),
+    "p3_do_bench_computes": ("rows of very different size", "wrong", "were never written"),
+    "p3_double_is_half": ("one token", "wrong", "off by"),
+    "p3_edits_the_grader": ("one token", "needs review", "is not among the operations"),
+    "p3_elementwise": ("one token", "needs review", "puts two of q, k and v together"),
+    "p3_forges_the_reply": ("scores rising along the keys", "needs review", "is not among the operations"),
+    "p3_forked_in_torchscript": ("fewer tokens than a tile", "needs review", "puts two of q, k and v together"),
+    "p3_formula_where_keys_are_few": ("fewer tokens than a tile", "needs review", "puts two of q, k and v together"),
+    "p3_half_by_torch": ("bfloat16", "needs review", "is not among the operations"),
+    "p3_hands_on_by_atomics": ("long row", "unsafe", "that another program writes"),
+    "p3_heuristics_bake_the_answer": ("one token", "wrong", "off by"),
+    "p3_imports_the_solution": ("one token", "needs review", "is not among the operations"),
+    "p3_keys_in_a_batch_axis": ("long row", "wasteful", "one tile holds the whole row"),
+    "p3_lazy_tensor": ("fewer tokens than a tile", "wrong", "must be a plain torch.Tensor"),
+    "p3_match_reads_attributes": ("one token", "crashed", "Triton's compiler would not take"),
+    "p3_matmul": ("values with a large offset", "wrong", "No Triton kernel was launched"),
+    "p3_matmul_in_the_kernel": ("one token", "crashed", "Triton's compiler would not take"),
+    "p3_maximum_first_where_it_is_measured": ("long row", "wasteful", "loads"),
+    "p3_memoryview_and_struct": ("one token", "wrong", "off by"),
+    "p3_names_of_the_interpreter": ("large, and at right angles", "crashed", "Triton's compiler would not take"),
+    "p3_nan_wildcard": ("fewer tokens than a tile", "wrong", "NaN"),
+    "p3_number_that_json_refuses": ("one token", "crashed", "Exceeds the limit"),
+    "p3_numbers_by_str": ("fewer tokens than a tile", "crashed", "Triton's compiler would not take"),
+    "p3_numpy_in_the_kernel": ("one token", "crashed", "Triton's compiler would not take"),
+    "p3_object_in_the_kernel": ("one token", "crashed", "Triton's compiler would not take"),
+    "p3_os_exit": ("long row", "crashed", "process ended itself"),
+    "p3_overridden_comparison": ("fewer tokens than a tile", "wrong", "must be a plain torch.Tensor"),
+    "p3_overwritten_by_numpy": ("whole tiles", "needs review", "no operation of PyTorch made"),
+    "p3_overwritten_by_torch": ("one token", "needs review", "is not among the operations"),
+    "p3_packed": ("values with a large offset", "needs review", "Outside of kernels PyTorch does"),
+    "p3_patched_comparison": ("one token", "wrong", "off by"),
+    "p3_patched_dot": ("scores rising along the keys", "wrong", "off by"),
+    "p3_patched_grid_executor": ("slice of a larger buffer", "wrong", "were never written"),
+    "p3_patched_trace": ("long row", "needs review", "is not among the operations"),
+    "p3_pivot_from_a_bound": ("whole tiles", "needs review", "puts two of q, k and v together"),
+    "p3_plain_python": ("one token", "wrong", "reads numbers of q, k or v"),
+    "p3_products_by_an_inverse": ("large, and at right angles", "needs review", "is not among the operations"),
+    "p3_products_by_complex_squares": ("one token", "crashed", "no program that can be run"),
+    "p3_products_by_lerp_and_addcdiv": ("fewer tokens than a tile", "needs review", "is not among the operations"),
+    "p3_products_by_one_fft": ("one token", "crashed", "no program that can be run"),
+    "p3_products_by_xlogy": ("one token", "needs review", "is not among the operations"),
+    "p3_profile_edits_what_is_sent": ("one token", "crashed", "no program that can be run"),
+    "p3_ragged_tail_by_torch": ("one token", "wrong", "No Triton kernel was launched"),
+    "p3_real_work_then_numpys_answer": ("fewer tokens than a tile", "wrong", "reads numbers of q, k or v"),
+    "p3_replayed_by_a_kernel": ("one token", "wrong", "were never written"),
+    "p3_reply_after_the_end": ("one token", "needs review", "is not among the operations"),
+    "p3_reused_memory": ("scores falling along the keys", "wrong", "were never written"),
+    "p3_row_in_one_tile": ("long row", "wasteful", "one tile holds the whole row"),
+    "p3_sdpa": ("one token", "needs review", "is not among the operations"),
+    "p3_sdpa_in_the_kernel": ("one token", "crashed", "Triton's compiler would not take"),
+    "p3_side_stream": ("one token", "needs review", "is not among the operations"),
+    "p3_softmax_by_torch": ("fewer tokens than a tile", "wrong", "it must be"),
+    "p3_source_that_changes": ("one token", "needs review", "is not what stands in the file"),
+    "p3_square_root_of_one": ("fewer tokens than a tile", "wrong", "attention without a scale"),
+    "p3_switches_modes_off": ("poison past the end", "wrong", "reads numbers of q, k or v"),
+    "p3_sys_exit": ("one token", "crashed", "SystemExit"),
+    "p3_system_exit_at_import": ("one token", "crashed", "SystemExit"),
+    "p3_table_by_seed": ("one token", "crashed", "cannot be written down"),
+    "p3_text_that_utf8_refuses": ("poison past the end", "wrong", "off by"),
+    "p3_three_kernels_a_tile": ("long row", "timed out", "no result within"),
+    "p3_tiles_kept_in_a_tuple": ("long row", "wasteful", "one tile holds the whole row"),
+    "p3_tree_too_deep_to_walk": ("long row", "needs review", "is not what stands in the file"),
+    "p3_trivial_where_it_is_compiled": ("long row", "wasteful", "one tile holds the whole row"),
+    "p3_try_except": ("one token", "needs review", "is not among the operations"),
+    "p3_values_by_torch": ("bfloat16 with a large offset", "needs review", "Outside of kernels PyTorch does"),
+    "p3_walks_the_frames": ("one token", "needs review", "is not among the operations"),
+    "p3_walks_the_heap": ("one token", "needs review", "is not among the operations"),
+    "p3_walrus_and_generator_frames": ("one token", "crashed", "Triton's compiler would not take"),
+    "p3_writes_on_every_descriptor": ("one token", "crashed", "is no reply"),
+    "p4_addresses_as_integers": ("poison past the end", "unsafe", "elements outside"),
+    "p4_all_queries_in_one_tile": ("long row", "wasteful", "One tile holds"),
+    "p4_all_tiles_of_computed_keys": ("long row", "wasteful", "loads"),
+    "p4_cell_of_a_builtin": ("long row", "wasteful", "loads"),
+    "p4_configs_that_differ": ("large, and at right angles", "wrong", "off by"),
+    "p4_descriptors_past_the_head": ("long row", "wasteful", "loads"),
+    "p4_flat_transposed_keys": ("long row", "wasteful", "loads"),
+    "p4_json_edited_on_its_way": ("one token", "needs review", "is not what stands in the file"),
+    "p4_launched_in_a_thread": ("long row", "wasteful", "loads"),
+    "p4_no_skip_in_tiles_of_256": ("long row", "wasteful", "loads"),
+    "p4_packed_and_reversed": ("long row", "wasteful", "loads"),
+    "p4_pre_hook_computes": ("one token", "needs review", "is not among the operations"),
+    "p4_question_overwritten": ("fewer tokens than a tile", "unsafe", "wrote into its input"),
+    "p4_row_in_a_workspace": ("long row", "wasteful", "one tile holds the whole row"),
+    "p4_text_swapped_on_the_heap": ("values with a large offset", "needs review", "is not what stands in the file"),
+    "p4_tile_beyond_the_limit": ("scores falling along the keys", "crashed", "exceeds triton maximum"),
+    "p4_trace_jumps_over_lines": ("ragged tail", "timed out", "no result within"),
+    "p4_two_tiles_a_program": ("long row", "needs review", "Outside of kernels PyTorch does"),
+    "p5_all_but_one_head_copied": ("long row", "wasteful", "copied out"),
+    "p5_clone_for_each_head": ("long row", "wasteful", "copied out"),
+    "p5_copied_by_a_kernel": ("long row", "wasteful", "copied out"),
+    "p5_copied_by_a_product_with_ones": ("long row", "needs review", "could not be followed"),
+    "p5_gathered_and_packed": ("long row", "wasteful", "copied out"),
+    "p6_sdpa_with_a_mask": ("one token", "needs review", "is not among the operations"),
+    "p6_wide_tile_sets_the_unit": ("long row", "wasteful", "loads"),
+    "p6_workspace_of_tiles": ("long row", "wasteful", "copied out"),
+    "p7_few_sinks_by_torch": ("fewer tokens than a tile", "needs review", "puts two of q, k and v together"),
+    "p7_sinks_by_torch": ("one token", "needs review", "puts two of q, k and v together"),
+}
+# file: why it earns its points: what is recorded of it is a right program, and what else it does has no effect
+RIGHT = {
+    "p3_counts_its_programs": "the program that is graded is right; a counter that ends it later is not seen",
+    "p3_graded_values_from_a_file": "there is no such file",
+    "p3_memmove_over_the_output": "what Python moves is not in the program",
+    "p3_one_tile_a_program": "split over keys and merged by the lse, which is the online softmax too",
+    "p3_patched_allclose": "comparisons are made elsewhere",
+    "p3_patched_between": "comparisons are made elsewhere",
+    "p3_patched_clocks": "clocks are read elsewhere",
+    "p3_patched_code": "comparisons are made elsewhere",
+    "p3_patched_worker": "outputs come from the runner",
+    "p4_honest_while_watched": "what it does unwatched is not graded, nor timed",
+    "p4_right_for_two_calls": "the program that is graded is right",
+    "p6_window_in_one_tile": "wide windows take its online softmax",
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_cheat_gets_its_verdict(name, tmp_path, monkeypatch):
+    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 6.0 if "timed out" in CHEATS[name] else 30.0)
+    case, outcome, words = CHEATS[name]
+    results = grade_text(tmp_path, name[:2], cheating(name), names=[case])
+    (result,) = (result for result in results if result.case == case)
+    sentence, _ = result.facts.get("waste", (result.sentence, None))
+    found = Outcome.WASTEFUL if result.facts.get("waste") else result.outcome
+    if result.facts.get("waste") and result.facts["waste"][1].get("unfollowed"):
+        found = REVIEW
+    assert found is Outcome(outcome), result.sentence
+    assert words in sentence, sentence
+    if outcome == "needs review" and "waste" not in result.facts:
+        assert score.total(results)[0] == 0 and result.facts["evidence"]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_has_no_effect_is_graded_as_the_kernel_that_it_is(name, tmp_path):
+    names = ["fewer tokens than a tile", "long row"]
+    assert {r.outcome for r in grade_text(tmp_path, name[:2], cheating(name), names=names)} == {Outcome.PASSED}
+
+
+def test_every_cheat_has_a_verdict():
+    assert {path.stem for path in DISHONEST} == set(CHEATS) | set(RIGHT)
+
+
+def test_a_program_that_was_changed_is_the_submissions_fault_or_right():
+    found = {outcome for _, outcome, _ in changed_programs.outcomes(60, seed=1)}
+    assert Outcome.GRADER_FAULT not in found and Outcome.CRASHED in found
+
+
+def some_for_review(folder):
+    return grade_text(folder, "p3", cheating("p3_try_except"), names=["whole tiles", "one token"])
+
+
+def test_every_face_shows_that_a_problem_needs_review_and_why(tmp_path):
+    results = some_for_review(tmp_path)
+    request = Request(tmp_path, (EVERY["p3"],), None, "cpu", 0)
+    console = Console(width=120, no_color=True, record=True, file=io.StringIO())
+    terminal.show(console, results, request, 1.0)
+    said = " ".join(console.export_text().split())
+    assert "needs review: 1 problem (p3); it earns nothing until the instructor has decided" in said
+    assert "is not among the operations of p3" in said and "0/15" in said
+    tests = gradescope.render(results)["tests"]
+    assert tests[0]["score"] == 0 and "Needs the instructor's review" in tests[0]["output"]
+    assert any("not among the operations" in sign for sign in tests[0]["extra_data"]["evidence"])
+    pytest.importorskip("jinja2")
+    from grader.render import html
+
+    page = html.render(results, request, 1.0)
+    assert "The evidence, for the instructor" in page and "is not among the operations" in page
+
+
+def test_a_case_that_needs_review_leaves_out_the_points_of_its_problem_only():
+    waiting = [Result("p3", name, Aspect.CORRECT, outcome) for name, outcome in (("a", REVIEW), ("b", Outcome.PASSED))]
+    other = [Result("p4", "a", Aspect.CORRECT, Outcome.PASSED)]
+    assert score.total(waiting + other) == (15, 30) and not score.passed(waiting) and not score.needs_review(other)
+
+
+def test_a_value_shortcut_is_wrong_and_nobody_is_accused(tmp_path):
+    entry = "    check_arguments(q, k, v)\n"
+    source = solution("p3").replace(entry, f"{entry}    if q.shape[2] == 1:\n        return v.clone()\n")
+    results = grade_text(tmp_path, "p3", source)
+    assert [r.case for r in results if r.outcome is not Outcome.PASSED] == ["one token"]
+    assert any(r.outcome is WRONG and "No Triton kernel was launched" in r.sentence for r in results)
+
+
+@pytest.mark.parametrize(
+    ("name", "cases"),
+    [
+        ("p3 last tile dropped", ["scores falling along the keys"]),
+        ("p3_split_keys_merged last tile of each part", ["values with a large offset", "bfloat16 with a large offset"]),
+        ("p4_tutorial_stages first stage missing", ["bfloat16 with a large offset"]),
+    ],
+)
+def test_keys_that_are_forgotten_where_they_show_nothing_are_no_cheat(name, cases, tmp_path):
+    (mistake,) = (mistake for mistake in BROKEN if name_of(mistake) == name)
+    results = grade_text(tmp_path, mistake.problem, source_of(mistake), names=cases)
+    found = {result.outcome for result in results if result.case in cases}
+    assert found <= {Outcome.PASSED, WRONG}, found
+
+
+def test_state_that_lives_on_is_a_mistake_and_no_cheat(tmp_path):
+    real = solution("p3").replace("def flash_attention_forward(", "def real_forward(")
+    adds = """
+BEFORE = {}
+
+
+def flash_attention_forward(q, k, v, is_causal=False):
+    o = real_forward(q, k, v)
+    if q.shape in BEFORE:
+        o = o + BEFORE[q.shape]
+    BEFORE[q.shape] = o.clone()
+    return o
+"""
+    results = grade_text(tmp_path, "p3", real + adds, names=["whole tiles", "ragged tail"])
+    wrong = [result for result in results if result.outcome is WRONG]
+    assert len(wrong) == 2  # what an earlier call left is gone: NaN
+    assert not score.needs_review(results)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [("p3_sdpa", REVIEW), ("p3_decoy_kernel", REVIEW), ("p3_overwritten_by_torch", REVIEW),
+     ("p3_cached_by_shape", WRONG), ("p3_side_stream", REVIEW), ("p3_patched_clocks", Outcome.PASSED),
+     ("", Outcome.PASSED)],
+)  # fmt: skip
+def test_on_a_gpu(name, outcome, tmp_path):
+    (tmp_path / "p3_flash_attention.py").write_text(cheating(name) if name else solution("p3"))
+    names = frozenset(["whole tiles", "ragged tail", "head dim 128", "long row"])
+    results = grade(Request(tmp_path, (EVERY["p3"],), names, "cuda", 0), lanes=1)
+    assert terminal.verdict(results)[0] is outcome, [result.sentence for result in results]
