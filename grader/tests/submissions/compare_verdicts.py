@@ -3,9 +3,9 @@
 python -m grader.tests.submissions.compare_verdicts collect OUT.json --checkout FOLDER: grades all honest and dishonest
 files, every known mistake and the solutions, on the CPU, by the command of that checkout. What is graded is of the
 checkout in which this file lies, so that two commits are asked the same. It goes on where it stopped.
-python -m grader.tests.submissions.compare_verdicts compare BEFORE.json AFTER.json: prints each case whose aspect, outcome
-or points differ; exit status 0 where none does. --explained FILE has lines `entry / case / outcome after: reason`, with *
-for anything: what they are true of is listed apart and is no failure.
+python -m grader.tests.submissions.compare_verdicts compare BEFORE.json AFTER.json: prints each case whose aspect,
+outcome or points differ; exit status 0 where none does. --explained FILE has lines `entry / case / outcome after:
+reason`, with * for anything: what they are true of is listed apart and is no failure.
 """
 
 import argparse

@@ -139,7 +139,8 @@ def test_the_page_says_what_the_records_say(tmp_path):
 
 @pytest.mark.parametrize(("causes", "said"), [
     ([{"a window of #": "a window of 33"}] * 2, "a window of 33"),
-    ([{"a window of #": "a window of 33"}, {"a window of #": "a window of 8"}], "a window of 33, or with other numbers"),
+    ([{"a window of #": "a window of 33"}, {"a window of #": "a window of 8"}],
+     "a window of 33, or with other numbers"),
     ([["a window of #"]], "a window of some number"),  # as journals of before have it
 ])  # fmt: skip
 def test_a_misconception_is_said_with_its_number(causes, said):
