@@ -1,7 +1,7 @@
 # Thin: every target is one command of the grader's. `make` alone explains itself.
 # Values go by the environment: no shell reads a folder's name, and make does not expand what stands in it.
 OPTIONS := P SUBMISSION CASE DEVICE SEED OUT TARGETS COMPILE SWEEP NB SUBMISSIONS ROSTER \
-           LANES ENGINE PARTITION GPUS ARRAY N D WINDOW SINKS DTYPE
+           LANES ENGINE PARTITION GPUS ARRAY N D WINDOW SINKS DTYPE ROOM
 $(foreach name,$(OPTIONS),$(eval override $(name) := $$(value $(name))))
 export $(OPTIONS) PIP_ARGS PYTHON
 PIP_ARGS ?=
@@ -23,8 +23,13 @@ TRY = --problem "$$P" $(if $(SUBMISSION),--submission "$$SUBMISSION") $(if $(DEV
       $(if $(SEED),--seed "$$SEED") $(if $(N),--N "$$N") $(if $(D),--D "$$D") $(if $(WINDOW),--window "$$WINDOW") \
       $(if $(SINKS),--sinks "$$SINKS") $(if $(DTYPE),--dtype "$$DTYPE")
 
+TESTS := grader/tests report/tests notebooks/tests web/tests
+TEST_EXTRAS := notebooks site site-test class class-test slurm
+ROOM_TESTS = $(if $(ROOM),$(or $(wildcard grader/tests/$(ROOM) $(ROOM)/tests),$(error no room has tests by the name \
+             $(ROOM); they are $(notdir $(patsubst %/__init__.py,%,$(wildcard grader/tests/*/__init__.py))) report notebooks web)),$(TESTS))
+
 .DEFAULT_GOAL := help
-.PHONY: help setup doctor grade try class gradescope show profile report notebooks site site-test test skeletons lint
+.PHONY: help setup doctor grade try class gradescope show profile report notebooks site site-test test test-all skeletons lint
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
@@ -37,7 +42,8 @@ help:
 	@echo "make notebooks   run every notebook; fails where one comes out otherwise than committed, and writes it anew"
 	@echo "make site        notebooks, report and README as pages with search, in site/; open site/index.html"
 	@echo "make site-test   the site's own tests, every page looked at in Chromium"
-	@echo "make test        the repository's own tests: the grader graded"
+	@echo "make test        the repository's own tests: the grader graded; of one room alone: make test ROOM=diagnosis"
+	@echo "make test-all    every test; fails where one was skipped that needs no GPU; adds packages to .venv"
 	@echo "make setup       only set up .venv"
 	@echo "make doctor      what this machine offers: sandbox, GPU, compiler, versions; and what to install"
 	@echo "make skeletons   problems/ from solutions/; files you have edited are kept"
@@ -102,7 +108,11 @@ site-test:
 	@$(PY) -m pytest web/tests -q
 
 test: $(SETUP)
-	@$(PY) -m pytest grader/tests report/tests notebooks/tests web/tests -q -n auto
+	@$(PY) -m pytest $(ROOM_TESTS) -q -n auto -m "not thorough"
+
+test-all:
+	@$(if $(PYTHON),,python3 grader/commands/environment.py $(TEST_EXTRAS))
+	@$(PY) -m pytest $(TESTS) -q -n auto --none-left-out
 
 skeletons: $(SETUP)
 	@$(PY) -m grader.course.skeletons

@@ -22,10 +22,6 @@ def pytest_configure(config):
     folder = config.getoption("--submission")
     if folder is not None and not folder.is_dir():
         raise pytest.UsageError(f"the submission folder {folder} does not exist")
-    if hasattr(config, "workerinput"):  # one of several processes side by side: a core each
-        import torch
-
-        torch.set_num_threads(1)
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -37,7 +33,7 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
-def leave_out_labs(config, items):
+def pytest_collection_modifyitems(config, items):
     """Labs are graded where they are named, as by the command."""
     from grader.course.labs import LABS
 
@@ -46,15 +42,3 @@ def leave_out_labs(config, items):
     left = [item for item in items if any(f"[{id}-" in item.name for id in unnamed) and item.path == ASSIGNMENT]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
-
-
-def pytest_collection_modifyitems(config, items):
-    import torch
-
-    leave_out_labs(config, items)
-
-    if torch.cuda.is_available():
-        return
-    for item in items:
-        if item.get_closest_marker("gpu"):
-            item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))

@@ -10,9 +10,9 @@ from grader import engine
 from grader.commands import show
 from grader.course.assignment import PROBLEMS
 from grader.result import Outcome
+from grader.tests.engine.test_command import run
 from grader.tests.render.test_html import EVIL, drawn, result
 from grader.tests.support import SOLUTIONS
-from grader.tests.test_command import run
 
 
 def size_of(path):

@@ -17,8 +17,8 @@ from grader.engine import Request
 from grader.gpu import gpus
 from grader.gpu.profile import command, counters, figures, limits, measure, ncu
 from grader.gpu.profile.counters import METRICS, Reading
+from grader.tests.engine.test_command import run
 from grader.tests.support import ROOT, SOLUTIONS, solution
-from grader.tests.test_command import run
 
 RECORDING = Path(__file__).parent / "recorded" / "ncu_h200.csv"
 RECORDED = Case("speed", B=2, Hq=16, N=4096, D=128, causal=True)  # a shape that the recording's FLOPs and grid fit
