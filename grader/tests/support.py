@@ -18,6 +18,13 @@ def solution(problem_id):
     return (SOLUTIONS / EVERY[problem_id].module).read_text()
 
 
+def thorough_but(quick, names):
+    """These names as parameters of a test, of which `make test` runs those in `quick` alone."""
+    strange = set(quick) - set(names)
+    assert not strange, f"quick, and not there: {strange}"
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.thorough) for name in names]
+
+
 def triton_version():
     """(3, 7), of the triton that is installed."""
     import triton

@@ -6,10 +6,10 @@ from grader import score
 from grader.course.labs import EVERY
 from grader.kinds.attention import work
 from grader.result import Aspect, Outcome
+from grader.tests.submissions import quick
 from grader.tests.submissions.broken.mistakes import read
-from grader.tests.submissions.broken.wasteful import WASTEFUL
-from grader.tests.submissions.corpus import BROKEN, name_of, source_of
-from grader.tests.support import grade_text, solution
+from grader.tests.submissions.corpus import ALL_BROKEN, BROKEN, source_of
+from grader.tests.support import grade_text, solution, thorough_but
 
 # Small cases of these look like other mistakes: one false cause in any case is a failure of the grader.
 MISLEADING = {
@@ -33,8 +33,9 @@ def judged(mistake, folder):
     return result
 
 
-@pytest.mark.parametrize("mistake", BROKEN, ids=name_of)
-def test_mistake_is_rejected(mistake, tmp_path):
+@pytest.mark.parametrize("name", thorough_but(quick.BROKEN, BROKEN))
+def test_mistake_is_rejected(name, tmp_path):
+    mistake = BROKEN[name]
     result = judged(mistake, tmp_path)
     assert result.outcome is mistake.outcome, result.sentence
     assert mistake.because in result.sentence + result.facts.get("question", "")
@@ -46,7 +47,7 @@ def test_mistake_is_rejected(mistake, tmp_path):
 
 @pytest.mark.parametrize("name", MISLEADING)
 def test_no_case_of_a_problem_names_another_cause(name, tmp_path):
-    (mistake,) = (mistake for mistake in BROKEN if name_of(mistake) == name)
+    mistake = BROKEN[name]
     results = grade_text(tmp_path, mistake.problem, source_of(mistake))
     named = {cause.equals for result in results for cause in result.facts.get("causes", ())}
     assert all(any(words in equals for words in MISLEADING[name]) for equals in named), named
@@ -54,8 +55,7 @@ def test_no_case_of_a_problem_names_another_cause(name, tmp_path):
 
 
 def test_a_wasteful_kernel_keeps_the_points_of_its_cases_and_loses_those_of_its_work(tmp_path):
-    (mistake,) = (mistake for mistake in WASTEFUL if name_of(mistake) == "p4 no causal skip")
-    *cases, result = grade_text(tmp_path, "p4", source_of(mistake))
+    *cases, result = grade_text(tmp_path, "p4", source_of(BROKEN["p4 no causal skip"]))
     assert {each.outcome for each in cases} == {Outcome.PASSED}
     assert (result.aspect, result.outcome) == (Aspect.WORK, Outcome.WASTEFUL)
     assert result.sentence.startswith('"long row": ') and result.facts["picture"]["visits"]
@@ -70,8 +70,13 @@ def test_rows_that_were_never_written_equal_nothing(tmp_path):
 
 
 def test_names_are_unique():
-    names = [name_of(mistake) for mistake in BROKEN]
-    assert len(set(names)) == len(names)
+    assert len(BROKEN) == len(ALL_BROKEN)
+
+
+def test_the_quick_run_has_every_problem_and_outcome():
+    chosen = [BROKEN[name] for name in quick.BROKEN]
+    assert {mistake.problem for mistake in chosen} == {mistake.problem for mistake in ALL_BROKEN}
+    assert {mistake.outcome for mistake in chosen} == {mistake.outcome for mistake in ALL_BROKEN}
 
 
 @pytest.mark.parametrize(

@@ -45,12 +45,12 @@ for problem in problems.split(","):
 
 def corpus(words):
     """{name: (problem, text of its module, that text's fingerprint)} of the entries with these words in their name."""
-    from grader.tests.submissions.corpus import BROKEN, DISHONEST, HONEST, cheating, name_of, source_of
+    from grader.tests.submissions.corpus import BROKEN, DISHONEST, HONEST, cheating, source_of
 
     entries = {f"solution/{id}": (id, solution(id)) for id in EVERY}
-    entries |= {f"honest/{path.stem}": (path.stem[:2], honest(path.stem)) for path in HONEST}
-    entries |= {f"broken/{name_of(mistake)}": (mistake.problem, source_of(mistake)) for mistake in BROKEN}
-    entries |= {f"dishonest/{path.stem}": (path.stem[:2], cheating(path.stem)) for path in DISHONEST}
+    entries |= {f"honest/{name}": (name[:2], honest(name)) for name in HONEST}
+    entries |= {f"broken/{name}": (mistake.problem, source_of(mistake)) for name, mistake in BROKEN.items()}
+    entries |= {f"dishonest/{name}": (name[:2], cheating(name)) for name in DISHONEST}
     chosen = {name: entry for name, entry in entries.items() if words.lower() in name.lower()}
     return {name: (id, text, hashlib.sha256(text.encode()).hexdigest()[:16]) for name, (id, text) in chosen.items()}
 

@@ -6,13 +6,10 @@ from grader.tests.submissions.broken.mistakes import LABS, MISTAKES, ON_HONEST
 from grader.tests.submissions.broken.wasteful import WASTEFUL
 from grader.tests.support import SUBMISSIONS, honest, solution
 
-HONEST = sorted((SUBMISSIONS / "honest").glob("[px]*.py"))
-DISHONEST = sorted((SUBMISSIONS / "dishonest").glob("*.py"))
-BROKEN = (*MISTAKES, *LABS, *MEMORY, *WASTEFUL, *ON_HONEST)
-
-
-def name_of(mistake):
-    return f"{mistake.base or mistake.problem} {mistake.name}"
+HONEST = sorted(path.stem for path in (SUBMISSIONS / "honest").glob("[px]*.py"))
+DISHONEST = sorted(path.stem for path in (SUBMISSIONS / "dishonest").glob("*.py"))
+ALL_BROKEN = (*MISTAKES, *LABS, *MEMORY, *WASTEFUL, *ON_HONEST)
+BROKEN = {f"{mistake.base or mistake.problem} {mistake.name}": mistake for mistake in ALL_BROKEN}
 
 
 def source_of(mistake):

@@ -5,6 +5,7 @@ cheats may well have a right kernel at hand.
 """
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -15,9 +16,9 @@ from grader.course.labs import EVERY
 from grader.engine import Request, grade
 from grader.render import gradescope, terminal
 from grader.result import Aspect, Outcome, Result
-from grader.tests.submissions import changed_programs
-from grader.tests.submissions.corpus import BROKEN, DISHONEST, cheating, name_of, source_of
-from grader.tests.support import grade_text, solution
+from grader.tests.submissions import changed_programs, quick
+from grader.tests.submissions.corpus import BROKEN, DISHONEST, cheating, source_of
+from grader.tests.support import SUBMISSIONS, grade_text, solution, thorough_but
 
 REVIEW, WRONG = Outcome.NEEDS_REVIEW, Outcome.WRONG
 # file: a case that shows it, its outcome there, and words of the sentence; "wasteful" where its work says so
@@ -177,7 +178,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("name", CHEATS)
+@pytest.mark.parametrize("name", thorough_but(quick.DISHONEST.keys() & CHEATS, CHEATS))
 def test_cheat_gets_its_verdict(name, tmp_path, monkeypatch):
     monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 6.0 if "timed out" in CHEATS[name] else 30.0)
     case, outcome, words = CHEATS[name]
@@ -193,14 +194,23 @@ def test_cheat_gets_its_verdict(name, tmp_path, monkeypatch):
         assert score.total(results)[0] == 0 and result.facts["evidence"]
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", thorough_but(quick.DISHONEST.keys() & RIGHT, RIGHT))
 def test_what_has_no_effect_is_graded_as_the_kernel_that_it_is(name, tmp_path):
     names = ["fewer tokens than a tile", "long row"]
     assert {r.outcome for r in grade_text(tmp_path, name[:2], cheating(name), names=names)} == {Outcome.PASSED}
 
 
 def test_every_cheat_has_a_verdict():
-    assert {path.stem for path in DISHONEST} == set(CHEATS) | set(RIGHT)
+    assert set(DISHONEST) == set(CHEATS) | set(RIGHT)
+
+
+def test_the_quick_run_has_every_way_to_cheat_and_every_outcome():
+    def found(names):
+        texts = [(SUBMISSIONS / "dishonest" / f"{name}.py").read_text() for name in names]
+        ways = {way for text in texts for way in re.findall(r'^"""(Way \d+)', text)}
+        return ways | {CHEATS[name][1] for name in names if name in CHEATS}
+
+    assert found(quick.DISHONEST) == found(DISHONEST) and len(found(DISHONEST)) > 20
 
 
 def test_a_program_that_was_changed_is_the_submissions_fault_or_right():
@@ -253,7 +263,7 @@ def test_a_value_shortcut_is_wrong_and_nobody_is_accused(tmp_path):
     ],
 )
 def test_keys_that_are_forgotten_where_they_show_nothing_are_no_cheat(name, cases, tmp_path):
-    (mistake,) = (mistake for mistake in BROKEN if name_of(mistake) == name)
+    mistake = BROKEN[name]
     results = grade_text(tmp_path, mistake.problem, source_of(mistake), names=cases)
     found = {result.outcome for result in results if result.case in cases}
     assert found <= {Outcome.PASSED, WRONG}, found
