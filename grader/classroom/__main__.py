@@ -97,7 +97,8 @@ def grade_class(options, make_engine):
     with journal.Journal(options.out) as book:
         options.seed = seed_of(options)
         rows, submissions, notes = take_in(options, problems)
-        keys = plan.make_keys(submissions, problems, device, device_name(options, device), targets, options.seed)
+        asked = (device, device_name(options, device), targets, options.seed)
+        keys = plan.make_keys(submissions, problems, *asked, book.index)
         journal.write_class(options.out, rows, plan.points_of(problems), keys, notes)
         rest = {"out": str(options.out.resolve()), "device": device, "seed": options.seed, "targets": targets}
         jobs = plan.make_jobs(submissions, problems, keys, book.index, **rest)

@@ -61,17 +61,22 @@ class Job:
         return cls(**{**plain, "problems": tuple(plain["problems"]), "targets": tuple(plain["targets"])})
 
 
-def make_keys(submissions, problems, device, device_name, targets, seed):
-    """{submission id: {problem id: key}} of all that is asked; the bytes are those of the clean copies."""
-    environment = fingerprint.environment(device_name)
-    asked = {p.id: fingerprint.of_problem(p, device, targets) for p in problems}
-    return {
-        s.id: {
-            p.id: fingerprint.key_of(module_bytes(s.folder / p.module), asked[p.id], environment, seed)
-            for p in problems
-        }
-        for s in submissions
-    }  # fmt: skip
+def make_keys(submissions, problems, device, device_name, targets, seed, index):
+    """{submission id: {problem id: key}} of all that is asked; the bytes are those of the clean copies.
+
+    index: journal.Index. A grade that stands there under a key as it was made before is not made anew.
+    """
+    environment = fingerprint.hash_environment(device_name)
+    hashes = {problem.id: fingerprint.hash_problem(problem, device, targets) for problem in problems}
+
+    def choose(submission, problem):
+        module, hashed = module_bytes(submission.folder / problem.module), hashes[problem.id]
+        key = fingerprint.make_key(module, hashed, environment, seed)
+        before = fingerprint.make_key_before(module, hashed, seed, device_name)
+        known = [index.status(submission.id, problem.id, each) for each in (key, before)]
+        return before if known[1] == GRADED != known[0] else key
+
+    return {s.id: {problem.id: choose(s, problem) for problem in problems} for s in submissions}
 
 
 def module_bytes(path):

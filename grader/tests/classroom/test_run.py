@@ -151,10 +151,10 @@ def test_only_what_changed_is_graded_again(tmp_path, monkeypatch):
     assert quick(folder, out, monkeypatch=monkeypatch, log=log) == 0
     assert log.read_text() == "ann p3\n" and verdicts(out) != before
 
-    real = plan.fingerprint.of_problem
+    real = plan.fingerprint.hash_problem
     changed = lambda problem, *rest: real(problem, *rest) + ("x" if problem.id == "p2" else "")  # noqa: E731
     with monkeypatch.context() as patch:
-        patch.setattr(plan.fingerprint, "of_problem", changed)
+        patch.setattr(plan.fingerprint, "hash_problem", changed)
         log.write_text("")
         assert quick(folder, out, monkeypatch=monkeypatch, log=log) == 0
     assert sorted(log.read_text().splitlines()) == ["ann p2", "bob p2"]

@@ -1,0 +1,1 @@
+# ann p2, handed in

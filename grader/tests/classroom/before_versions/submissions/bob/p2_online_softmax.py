@@ -1,0 +1,1 @@
+# bob p2, handed in
