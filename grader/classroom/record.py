@@ -73,6 +73,11 @@ class Record:
             raise ValueError(f"this is no record: {error}") from None
 
 
+def name_of_case(result):
+    """What a case is called beside those of other aspects."""
+    return result["case"] if result["aspect"] == "correct" else f"{result['aspect']}: {result['case']}"
+
+
 @dataclass(frozen=True)
 class Row:
     """One student or submission, a line of the gradebook.

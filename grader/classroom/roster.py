@@ -1,12 +1,11 @@
 """The roster: a CSV whose columns are found by their names."""
 
-import csv
-import io
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from grader.classroom import names
+from grader.classroom.sheet import BadSheet, Sheet
 
 # Column names as people and platforms write them, small letters and no punctuation.
 COLUMNS = {
@@ -47,16 +46,12 @@ class Student:
 def read(path):
     """([Student], notes) of a roster; raises BadRoster."""
     try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise BadRoster(f"the roster {path} cannot be read: {error.strerror}") from None
-    try:
-        table = list(csv.reader(io.StringIO(text_of(data), newline=""), delimiter=delimiter(data)))
-    except csv.Error as error:
-        raise BadRoster(f"the roster {path} is no CSV ({error}): look for a quote that is not closed") from None
-    table = [[cell.strip() for cell in line] for line in table if any(cell.strip() for cell in line)]
-    if not table:
-        raise BadRoster(f"the roster {path} is empty")
+        sheet = Sheet.read(Path(path))
+    except BadSheet as error:
+        raise BadRoster(f"the roster cannot be used: {error}") from None
+    if any(cell.is_open for row in sheet.rows for cell in row):
+        raise BadRoster(f"the roster {path} is no CSV that can be read: look for a quote that is not closed")
+    table = [[cell.text for cell in row] for row in sheet.rows if any(cell.text for cell in row)]
     places = find_columns(table[0])
     if not places.keys() & {"id", "name", "last", "email", "login"}:
         raise BadRoster(
@@ -74,20 +69,6 @@ def read(path):
     if not students:
         raise BadRoster(f"the roster {path} has columns but no students")
     return list(students.values()), notes
-
-
-def text_of(data):
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16", "replace")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("cp1252", "replace")
-
-
-def delimiter(data):
-    first = next((line for line in text_of(data).splitlines() if line.strip()), "")
-    return max((",", ";", "\t"), key=first.count)
 
 
 def find_columns(head):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader.classroom import journal
 from grader.classroom.export import canvas, decisions, everything, moodle
-from grader.classroom.export.sheet import BadSheet
+from grader.classroom.sheet import BadSheet
 from grader.commands.arguments import BadArguments, Parser
 from grader.processes.text import clean
 

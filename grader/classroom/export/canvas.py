@@ -7,8 +7,8 @@ import re
 from fractions import Fraction
 
 from grader.classroom.export.matching import Key, cannot_fill, match
-from grader.classroom.export.sheet import BadSheet, Sheet, plain, turned
 from grader.classroom.export.standing import decimal, standings
+from grader.classroom.sheet import BadSheet, Sheet, plain, turned
 
 
 def fill(graded, path, column, out):

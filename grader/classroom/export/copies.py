@@ -2,8 +2,9 @@
 
 from itertools import groupby
 
-from grader.classroom.export.handed_in import texts
 from grader.classroom.export.pages import TEMPLATES
+from grader.course import skeletons
+from grader.course.labs import EVERY
 from grader.render import html
 from grader.render.drawing import KINDS
 
@@ -57,3 +58,26 @@ def parts(text, marked):
 def seen(line):
     """The line with a mark for all that is not shown or turns lines round: what is seen is what was compared."""
     return "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in line)
+
+
+# What was handed in, and what was given ------------------------------------------------------------------------------
+
+
+def texts(graded, out):
+    """{module: {submission id: its text}} of all that was handed in for points; what cannot be read has none."""
+    found = {EVERY[id].module: {} for id in graded.problems if EVERY[id].points}
+    for row in graded.submissions:
+        for module in found if row.handed_in and row.folder else ():
+            path = out / row.folder / module
+            if path.is_file():
+                found[module][row.id] = path.read_text(encoding="utf-8", errors="replace")
+    return found
+
+
+def given(graded):
+    """{module: [the skeleton's text, the solution's]}; problems/ may have been edited, so the skeleton is made anew."""
+    found = {}
+    for module in (EVERY[id].module for id in graded.problems):
+        solution = (skeletons.SOLUTIONS / module).read_text(encoding="utf-8")
+        found[module] = [skeletons.skeleton(solution, module), solution]
+    return found

@@ -5,16 +5,13 @@ that it was written for and to whom the submission belongs: another hand-in wait
 another student's. Rows of before there was a column `owner` are bound to the record alone.
 """
 
-import csv
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from grader.classroom.export.gradebook import text_cell
-from grader.classroom.export.sheet import BadSheet, Sheet, plain
 from grader.classroom.export.standing import decimal, points_with_review
 from grader.classroom.record import Record
+from grader.classroom.sheet import BadSheet, Sheet, plain, to_csv
 from grader.processes import files
 from grader.processes.text import quoted
 
@@ -131,9 +128,7 @@ def ask(graded, out):
                 cells = (entry.id, record.problem, "", "", name, low, high, record.key[:KEY], entry.owner)
                 rows.append([dict(zip(COLUMNS, cells, strict=True)).get(plain(title), "") for title in titles])
     if len(rows) > before:
-        written = io.StringIO()
-        csv.writer(written, lineterminator="\r\n").writerows(map(text_cell, row) for row in [titles, *rows])
-        files.write(path, written.getvalue().encode("utf-8-sig"))
+        files.write(path, to_csv([titles, *rows]))
     many = "1 problem waits" if waiting == 1 else f"{waiting} problems wait"
     again = f"fill in `points` in {path}, and run python -m grader.classroom.export {quoted(out)}"
     return f"{many} for your decision: {again}" if waiting else None

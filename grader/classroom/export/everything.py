@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from grader.classroom import journal
-from grader.classroom.export import decisions, gradebook, gradescope, handed_in, junit, similar
-from grader.classroom.export.sheet import BadSheet
+from grader.classroom.export import decisions, gradebook, gradescope, junit, similar
 from grader.classroom.record import Class
+from grader.classroom.sheet import BadSheet
 
 AGAIN = "the grades stand; python -m grader.classroom.export writes it again"
 
@@ -48,11 +48,11 @@ def write(out, graded: Class | None = None):
 
 def write_copies(graded, out, found):
     """Look for copies and write their pages; `found` gets what was found, for the class's page."""
-    found.append(similar.look(handed_in.texts(graded, out), handed_in.given(graded)))
-    if found[0].skipped:
-        return f"suspected copies: {found[0].skipped}"
     from grader.classroom.export import copies
 
+    found.append(similar.look(copies.texts(graded, out), copies.given(graded)))
+    if found[0].skipped:
+        return f"suspected copies: {found[0].skipped}"
     return " ".join([copies.write(graded, out, found[0].pairs), *found[0].missed])
 
 

@@ -1,13 +1,13 @@
-"""junit.xml: a testsuite for each submission, a testcase for each case; written as it goes, whatever the class's size.
+"""junit.xml: a testsuite for each submission, a testcase for each case.
 
 Source: the schema of the Jenkins xUnit plugin, junit-10.xsd.
 """
 
-import io
 import re
-from xml.sax.saxutils import XMLGenerator
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from grader.classroom.export.standing import GRADED, standing
+from grader.classroom.record import name_of_case
 from grader.processes import files, text
 
 # XML 1.0 has no place for these, escaped or not: terminals' colours, NUL, lone surrogates.
@@ -26,74 +26,52 @@ def kind_of(outcome):
     return "error" if outcome in FAULTS else "skipped" if outcome == "not run" else "failure"
 
 
-def cases_of(records):
-    """(problem, case, outcome, sentence, printed, seconds) of all that was asked of a submission."""
-    for id, record in records.items():
-        if record.points is None:
-            why = "; ".join(record.remarks) or "the grader's machine failed"
-            yield id, "the whole problem", record.status, why, "", record.seconds
-        for result in record.results if record.points is not None else ():
-            name = result["case"] if result["aspect"] == "correct" else f"{result['aspect']}: {result['case']}"
-            yield (
-                id,
-                name,
-                result["outcome"],
-                result.get("sentence") or "",
-                result.get("printed") or "",
-                result["seconds"],
-            )
-
-
-class Writer:
-    """An XMLGenerator that keeps what XML cannot say out of the file."""
-
-    def __init__(self, stream):
-        self.xml = XMLGenerator(stream, encoding="utf-8", short_empty_elements=True)
-        self.xml.startDocument()
-
-    def start(self, element, /, **attributes):
-        self.xml.startElement(element, {name: clean(value) for name, value in attributes.items()})
-
-    def end(self, name):
-        self.xml.endElement(name)
-        self.xml.characters("\n")
-
-    def element(self, element, inner="", /, **attributes):
-        self.start(element, **attributes)
-        self.xml.characters(clean(inner))
-        self.end(element)
+def add(parent, element, inner="", /, **attributes):
+    """A new element below `parent`, without what XML cannot say."""
+    made = SubElement(parent, element, {name: clean(value) for name, value in attributes.items()})
+    made.text = clean(inner) or None
+    return made
 
 
 def write(graded, path):
     """Write it; returns the line to print."""
-    stream = io.BytesIO()
-    writer = Writer(stream)
-    writer.start("testsuites", name="FlashAttention in seven problems")
-    for row in (row for row in graded.submissions if row.handed_in):
-        write_suite(writer, graded, row)
-    writer.end("testsuites")
-    files.write(path, stream.getvalue())
+    rows = [row for row in graded.submissions if row.handed_in]
+    suites = (tostring(render_suite(graded, row), encoding="unicode") for row in rows)
+    head = '<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="FlashAttention in seven problems">'
+    files.write(path, "\n".join([head, *suites, "</testsuites>\n"]))
     return f"junit: {path}"
 
 
-def write_suite(writer, graded, row):
+def render_suite(graded, row):
+    """The element of one submission."""
     records = graded.of(row)
-    cases = list(cases_of(records))
-    kinds = [kind_of(outcome) for _, _, outcome, *_ in cases]
-    known = standing(graded, row, records)
-    writer.start(
-        "testsuite", name=row.title, id=row.id, tests=len(cases), failures=kinds.count("failure"),
-        errors=kinds.count("error"), skipped=kinds.count("skipped"), time=f"{sum(c[-1] for c in cases):.3f}",
-    )  # fmt: skip
-    for (problem, case, outcome, sentence, printed, seconds), kind in zip(cases, kinds, strict=True):
-        writer.start("testcase", name=case, classname=f"{row.id}.{problem}", time=f"{seconds:.3f}")
-        if kind:
-            said = {} if kind == "skipped" else {"type": outcome}
-            writer.element(kind, "" if kind == "skipped" else sentence, message=sentence or outcome, **said)
-        if printed:
-            writer.element("system-out", printed)
-        writer.end("testcase")
+    known, suite = standing(graded, row, records), Element("testsuite", name=clean(row.title), id=row.id)
+    for problem, record in records.items():
+        if record.points is None:
+            why = "; ".join(record.remarks) or "the grader's machine failed"
+            whole = {"outcome": record.status, "sentence": why, "seconds": record.seconds}
+            add_case(suite, f"{row.id}.{problem}", "the whole problem", whole)
+            continue
+        for result in record.results:
+            add_case(suite, f"{row.id}.{problem}", name_of_case(result), result)
+    suite.set("tests", str(len(suite)))
+    for kind, count in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        suite.set(count, str(len(suite.findall(f"testcase/{kind}"))))
+    suite.set("time", f"{sum(float(case.get('time')) for case in suite):.3f}")
     remarks = [*known.remarks, *([known.status] if known.status != GRADED else [])]
     if remarks:
-        writer.element("system-out", "\n".join(remarks))
-    writer.end("testsuite")
+        add(suite, "system-out", "\n".join(remarks))
+    return suite
+
+
+def add_case(suite, of, name, result):
+    """The element of one case."""
+    case = add(suite, "testcase", name=name, classname=of, time=f"{result['seconds']:.3f}")
+    outcome, sentence = result["outcome"], result.get("sentence") or ""
+    kind = kind_of(outcome)
+    if kind == "skipped":
+        add(case, kind, message=sentence or outcome)
+    elif kind:
+        add(case, kind, sentence, message=sentence or outcome, type=outcome)
+    if result.get("printed"):
+        add(case, "system-out", result["printed"])

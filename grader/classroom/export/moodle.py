@@ -7,8 +7,8 @@ import re
 from fractions import Fraction
 
 from grader.classroom.export.matching import Key, cannot_fill, describe, match
-from grader.classroom.export.sheet import BadSheet, Sheet, plain, turned
 from grader.classroom.export.standing import decimal, problem_line, standings
+from grader.classroom.sheet import BadSheet, Sheet, plain, turned
 
 WORDS = ("Identifier", "Full name", "Email address", "ID number", "Grade", "Maximum Grade", "Feedback comments")
 

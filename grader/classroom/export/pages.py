@@ -3,6 +3,8 @@
 The table of students can be searched and sorted by a few lines of JavaScript in the page; without it all is there.
 """
 
+import statistics
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -72,16 +74,12 @@ def pages_of(graded, out):
 
 def facts(tallies, totals, most):
     """What stands at the top: short phrases."""
-    count = {}
-    for student in tallies.students:
-        count[student.status] = count.get(student.status, 0) + 1
+    count = Counter(student.status for student in tallies.students)
     missing = count.pop(NOT_HANDED_IN, 0)
     said = [f"{len(tallies.students) - missing} submissions", *(f"{n} {status}" for status, n in sorted(count.items()))]
     said += [f"{missing} not handed in"] if missing else []
     if totals:
-        middle = sorted(totals)
-        median = (middle[(len(middle) - 1) // 2] + middle[len(middle) // 2]) / 2
-        mean = sum(totals, Fraction(0)) / len(totals)
+        median, mean = statistics.median(totals), statistics.mean(totals)
         said.append(f"median {decimal(median)}, mean {decimal(mean)} of {decimal(most)} points")
     return said
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from grader.classroom.export.standing import Standing, standing
+from grader.classroom.record import name_of_case
 
 PASSED = "passed"
 NO_FAILURE = ("not run", "grader fault", "needs review")  # they do not say that a student failed
@@ -111,7 +112,7 @@ class Tallies:
             known.ids[row.id] = known.problems[problem] = True
         if result["outcome"] in NO_FAILURE:
             return
-        name = result["case"] if result["aspect"] == "correct" else f"{result['aspect']}: {result['case']}"
+        name = name_of_case(result)
         of = self.cases.setdefault((problem, name), OfCase(problem, name))
         of.asked += 1
         if result["outcome"] != PASSED:

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from grader.classroom.export import canvas, moodle
-from grader.classroom.export.sheet import BadSheet, Sheet
 from grader.classroom.export.standing import decimal, standings
+from grader.classroom.sheet import BadSheet, Sheet
 from grader.tests.classroom.class_sample import make
 
 CANVAS = (

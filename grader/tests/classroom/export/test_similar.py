@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from grader.classroom.export import copies, everything, handed_in, live, pages, similar
+from grader.classroom.export import copies, everything, live, pages, similar
 from grader.classroom.export.own import MARKED
 from grader.classroom.harvest import MODULE_BYTES
 from grader.classroom.record import Class, Row
@@ -19,7 +19,7 @@ from grader.tests.classroom.export.filled_gaps import filled
 from grader.tests.support import SUBMISSIONS
 
 P3 = "p3_flash_attention.py"
-GIVEN = handed_in.given(Class((), {id: "15" for id in PROBLEMS}, {}))
+GIVEN = copies.given(Class((), {id: "15" for id in PROBLEMS}, {}))
 HONEST = {path.stem: path for path in sorted((SUBMISSIONS / "honest").glob("p*.py"))}
 SHORT = """def naive_attention(q, k):
     energies = Q.matmul(k.mT)  # the peculiar way of putting it
@@ -260,7 +260,7 @@ def test_the_page_of_a_pair_shows_both_and_escapes(tmp_path):
     graded = Class(rows, {"p3": "15"}, {})
     (tmp_path / "copies").mkdir()
     (tmp_path / "copies" / "old--pair--p1.html").write_text("")
-    found = similar.look(handed_in.texts(graded, tmp_path), GIVEN)
+    found = similar.look(copies.texts(graded, tmp_path), GIVEN)
     assert copies.write(graded, tmp_path, found.pairs).startswith("suspected copies: 1 pair of modules, side by side")
     (page,) = (tmp_path / "copies").iterdir()
     text = page.read_text()

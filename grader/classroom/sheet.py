@@ -1,14 +1,16 @@
-"""Another program's CSV, of which single cells are filled: every other byte stays as it is."""
+"""CSV: another program's, of which single cells are read and filled while every other byte stays, and our own."""
 
 import codecs
+import csv
+import io
 import re
 import unicodedata
 from dataclasses import dataclass
 
-from grader.classroom.export.gradebook import text_cell
-
 DELIMITERS = ",;\t"
 LINE_END = re.compile(r"\r\n|\n|\r")
+SIGNS = frozenset("=+-@")  # with which a formula begins
+SEPARATORS = frozenset(",;|\t\r\n")  # of cells, for one spreadsheet or another
 
 
 class BadSheet(Exception):
@@ -24,6 +26,11 @@ class Cell:
     @property
     def quoted(self):
         return len(self.raw) > 1 and self.raw[0] == self.raw[-1] == '"'
+
+    @property
+    def is_open(self):
+        """True for a cell that begins with a quote which nothing closes."""
+        return self.raw.startswith('"') and self.raw.count('"') % 2 == 1
 
     @property
     def text(self):
@@ -95,10 +102,8 @@ class Sheet:
 
 def encoding_of(data):
     """UTF-8 or UTF-16 where the bytes are, else Windows' or Latin-1, which every byte is: none is lost on the way."""
-    for mark, name in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
-        if data.startswith(mark):
-            return name
-    for name in ("utf-8", "cp1252"):
+    wide = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(data[:2])
+    for name in (*filter(None, [wide]), "utf-8", "cp1252"):
         try:
             data.decode(name)
             return name
@@ -141,3 +146,29 @@ def turned(name):
     """`Lovelace, Ada` and `Ada Lovelace` compared alike: the sorted form is turned round."""
     last, comma, first = name.partition(",")
     return plain(f"{first} {last}") if comma else plain(name)
+
+
+# Our own --------------------------------------------------------------------------------------------------------------
+
+
+def text_cell(text):
+    """A text of which no spreadsheet takes a part for a formula: an apostrophe stands before each that would be one.
+
+    A file with commas is split at semicolons where those are usual, so a cell may begin within a text. Signs count in
+    each spelling that NFKC makes plain; quotes and what cannot be seen count as blanks. Source: OWASP, "CSV Injection".
+    """
+    written, begins = [], True
+    for letter in str(text):
+        plain = unicodedata.normalize("NFKC", letter)
+        written += ["'"] if begins and plain[0] in SIGNS else []
+        written.append(letter)
+        blank = letter in ' "' or not letter.isprintable()
+        begins = (begins and blank) or not SEPARATORS.isdisjoint(plain)
+    return "".join(written)
+
+
+def to_csv(rows):
+    """Rows of texts as a CSV with a mark of its order, so that spreadsheets read names as they are written."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\r\n").writerows(map(text_cell, row) for row in rows)
+    return f"\ufeff{out.getvalue()}"
