@@ -137,9 +137,9 @@ def main(argv=None):
     except BadArguments as error:
         print(clean(f"grader: {error}"), file=sys.stderr)
         return 2
-    from grader.processes import confine
+    from grader.processes import bubblewrap
 
-    if warning := confine.warning(request.device):
+    if warning := bubblewrap.warning(request.device):
         print(warning, file=sys.stderr)
     if options.show:
         from grader.commands import show

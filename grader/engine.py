@@ -12,8 +12,8 @@ from grader.course import assignment, drawn
 from grader.gpu import compiling, machine, speed
 from grader.kinds import requests
 from grader.kinds.attention import cross_case, own_work, verdict, work
-from grader.processes import fork_server, handed_in, sandbox
-from grader.processes.sandbox import ChildFailed, WorkerBroken
+from grader.processes import confined, handed_in, sandboxes
+from grader.processes.child import CannotStart, ChildFailed, TimedOut
 from grader.processes.submission import Submission
 from grader.processes.text import clean, quoted, shortened
 from grader.reference import faults
@@ -90,7 +90,7 @@ def grade_in(folder, request, lanes, on_result):
         return [result for grader in graders for result in grader.results]
     except BaseException:  # Ctrl-C: the threads wait for children, so the children go first
         pool.shutdown(wait=False, cancel_futures=True)
-        sandbox.close_all()
+        confined.close_all()
         raise
     finally:
         pool.shutdown(wait=False)
@@ -153,15 +153,15 @@ class ProblemGrader:
         self.submission.close()
         ours_passes = faults.reference_passes(self.request, self.problem, case, ProblemGrader)
         if not ours_passes:  # perhaps the runner that all share is what fails
-            fork_server.renew()
+            sandboxes.renew()
         result, doubt = self.attempt(case)  # last: what failed us for a moment is over by now
         if doubt is None:
             return result
         self.submission.close()
-        if ours_passes and not isinstance(doubt, WorkerBroken):  # a process that did not start ran nothing of theirs
+        if ours_passes and not isinstance(doubt, CannotStart):  # a process that did not start ran nothing of theirs
             self.cleared += 1
             return result
-        if isinstance(doubt, WorkerBroken):
+        if isinstance(doubt, CannotStart):
             self.fault = grader_fault(doubt)  # the next case would fare no better
         return self.result(case, *grader_fault(doubt))
 
@@ -239,8 +239,8 @@ class ProblemGrader:
         self.spent += time.monotonic() - started
 
     def child_failed(self, case, failure):
-        timed_out = failure.how == "timed out"
-        line = failure.line or (self.submission.where() if timed_out else None)
+        timed_out = isinstance(failure, TimedOut)
+        line = failure.line or (self.submission.running_line() if timed_out else None)
         printed = failure.printed or self.submission.take_printed()
         self.lose_processes()
         if timed_out:
@@ -283,7 +283,7 @@ class ProblemGrader:
         submission = Submission(self.path, self.problem, "cpu", seconds, machine.gpu_as_data())
         try:
             reply = how.reply(submission, case, how.placed(case, self.request.seed))
-        except (ChildFailed, WorkerBroken) as failure:
+        except (ChildFailed, CannotStart) as failure:
             return f"What the kernels load could not be counted: {failure}.", {"unfollowed": True}
         finally:
             submission.close()
@@ -306,7 +306,7 @@ class ProblemGrader:
                 targets, every = self.request.targets, self.request.all_targets
                 judged = compiling.judge(self.problem, self.path, targets, passed, every)
                 outcome, sentence, facts, printed = judged
-            except WorkerBroken as broken:
+            except CannotStart as broken:
                 outcome, sentence, facts = Outcome.NOT_RUN, f"not compiled: {broken}", {"compile": []}
             except Exception as error:  # it can cost points alone, so that nothing is gained by it
                 outcome, sentence, facts = Outcome.NOT_RUN, f"not compiled: {faults.in_words(error)}", {"compile": []}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from grader.course.labs import EVERY
 from grader.engine import Request, grade
-from grader.processes import fork_server
+from grader.processes import sandboxes
 from report.cost import SIZES, Cost
 
 TILES = (64, 32)  # queries and keys of a tile of the solutions in the interpreter
@@ -27,7 +27,7 @@ def run(problem, *cases, source=None):
             (submission / asked.module).write_text(source, encoding="utf-8")
         names = frozenset(case.name for case in cases)  # named, so that nothing is timed
         results = grade(Request(submission, (asked,), names, "cpu", 0), 1)
-        fork_server.leave(folder)
+        sandboxes.leave(folder)
     for result in results:
         if not (result.facts.get("picture") or {}).get("visits"):
             raise RuntimeError(f"{problem} {result.case!r} was not traced: {result.outcome.value}: {result.sentence}")

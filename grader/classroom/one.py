@@ -36,7 +36,7 @@ def main(argv=None):
 def get_ready(job_file):
     """What grading the job and its like needs, before a process forks for each of them."""
     from grader import engine  # noqa: F401
-    from grader.processes import confine
+    from grader.processes import bubblewrap
 
     with contextlib.suppress(ImportError):  # a page that cannot be written is a remark
         from grader.render import html
@@ -44,8 +44,8 @@ def get_ready(job_file):
         for name in ("report.html", "drawing.svg"):
             html.templates().get_template(name)
     job = Job.from_json(Path(job_file).read_text(encoding="utf-8"))
-    confine.hide(job.out)
-    confine.refused(job.device)
+    bubblewrap.hide(job.out)
+    bubblewrap.find_obstacle(job.device)
     if job.device == "cpu":  # on a GPU they are worked out there, and no process that uses CUDA may fork
         work_out(tuple(job.keys), job.seed)
         share(("cpu", "compile") if job.targets else ("cpu",))
@@ -53,18 +53,18 @@ def get_ready(job_file):
 
 def share(devices):
     """Runners for all submissions of a lane; where they cannot start, each submission says so."""
-    from grader.processes import fork_server
-    from grader.processes.sandbox_process import ForkServerFailed
+    from grader.processes import sandboxes
+    from grader.processes.child import CannotStart
 
-    with contextlib.suppress(ForkServerFailed, OSError):
-        fork_server.share(devices)
+    with contextlib.suppress(CannotStart, OSError):
+        sandboxes.share(devices)
 
 
 def renew():
     """After a submission whose process was lost: its runner may be in the middle of something."""
-    from grader.processes import fork_server
+    from grader.processes import sandboxes
 
-    fork_server.renew()
+    sandboxes.renew()
 
 
 @functools.cache
@@ -85,10 +85,10 @@ def work_out(problems, seed):
 
 def with_cost(records):
     """The records with the core-seconds of this process and of all that it started, divided as their seconds are."""
-    from grader.processes import fork_server, sandbox_process
+    from grader.processes import sandboxes
 
-    fork_server.close_all()
-    spent = time.process_time() + sum(sandbox_process.SPENT)
+    sandboxes.close_all()
+    spent = time.process_time() + sandboxes.core_seconds()
     whole = sum(record.seconds for record in records) or 1.0
     return [replace(record, core_seconds=round(spent * record.seconds / whole, 3)) for record in records]
 

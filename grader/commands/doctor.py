@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.commands import environment
-from grader.processes import confine, sandbox_process
+from grader.processes import bubblewrap, sandbox_process, system_calls
 
 DISK = 5 << 30  # bytes free, for scratch folders and a class's results
 NEEDED, WANTED = "needed", "wanted"  # without what is only wanted, grading works with less
@@ -94,9 +94,11 @@ def sandbox():
     from grader.processes.cgroup import Group
 
     device = "cuda" if Path("/dev/nvidiactl").exists() else "cpu"
-    why = confine.refused(device)
+    why = bubblewrap.find_obstacle(device)
     version = words("bwrap", "--version")
-    yield Line("sandbox", f"{version}, works" if why is None else f"off; {confine.UNPROTECTED}", why is None, why or "")
+    yield Line(
+        "sandbox", f"{version}, works" if why is None else f"off; {bubblewrap.UNPROTECTED}", why is None, why or ""
+    )
     if why is None:
         yield of_attempts(device)
     group = Group(1 << 30, 64)
@@ -106,7 +108,7 @@ def sandbox():
     yield Line("control groups", " and ".join(held) or "cannot be made", "memory" in held, todo)
     if os.geteuid() == 0:
         readable = [sys.prefix, sys.base_prefix, sandbox_process.INSIDE]
-        other = confine.uid_for(readable, why is None) is not None
+        other = bubblewrap.choose_uid(readable, why is None) is not None
         todo = "Python lies where only root can read it: submissions run as root"
         yield Line("user", "children are not root" if other else "root", other, todo)
 
@@ -114,10 +116,10 @@ def sandbox():
 def of_attempts(device):
     """What must be refused inside, tried: namespaces, keys, mounts, other processes' memory, writing to / and /dev."""
     try:
-        possible = confine.allowed(device)
+        possible = bubblewrap.find_leaks(device)
     except (OSError, subprocess.TimeoutExpired) as error:
         possible = [f"it could not be tried: {error}"]
-    todo = "pip install pyseccomp, apt install libseccomp2" if confine.system_calls.missing() else ""
+    todo = "pip install pyseccomp, apt install libseccomp2" if system_calls.missing() else ""
     said = f"possible inside, and should not be: {', '.join(possible)}" if possible else "all that must be is refused"
     return Line("inside it", said, not possible, todo)
 

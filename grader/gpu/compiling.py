@@ -14,10 +14,10 @@ from grader.gpu.compile_errors import first_line, in_plain_words
 from grader.gpu.gpus import GPUS
 from grader.kinds import requests
 from grader.kinds.attention import verdict
-from grader.processes.fork_server import ForkServerFailed, fork_server
-from grader.processes.sandbox import ChildFailed
+from grader.processes import sandboxes
+from grader.processes.child import CannotStart, ChildFailed, TimedOut
 from grader.processes.submission import Submission
-from grader.processes.text import line_of
+from grader.processes.text import quote_line
 from grader.result import Outcome
 
 SECONDS = 45.0  # for all GPUs of one problem; a kernel takes one or two
@@ -60,8 +60,8 @@ def judge(problem, path, targets, ran=True, all_targets=True):
     known, it is not run.
     """
     try:
-        fork_server("compile")  # its start is not the submission's time
-    except ForkServerFailed as failure:
+        sandboxes.serving("compile")  # its start is not the submission's time
+    except CannotStart as failure:
         return Outcome.NOT_RUN, f"not compiled: {failure}", {"compile": []}, ""
     deadline = time.monotonic() + SECONDS
     attempts = []
@@ -129,7 +129,7 @@ def shapes_of(case):
 
 def of_lost_child(gpu, failure, seconds, program):
     """The Attempt where the child gave no reply: the compiler did not finish, or it ended the process."""
-    if failure.how == "timed out":
+    if isinstance(failure, TimedOut):
         error = f"{program or 'the compiler'} did not finish within {seconds:.2g} s: smaller tiles and fewer unrolled "
         return lost(gpu, error + "loops need less", Outcome.TIMED_OUT)
     if any(name in str(failure) for name in ("SIGABRT", "SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE")):
@@ -139,7 +139,7 @@ def of_lost_child(gpu, failure, seconds, program):
 
 def at_work(submission):
     """A name for ptxas where one runs for it, else an empty string."""
-    names = submission.runner.programs() if submission.runner else []
+    names = submission.runner.program_names() if submission.runner else []
     return "ptxas, NVIDIA's assembler," if any("ptxas" in name for name in names) else ""
 
 
@@ -159,7 +159,7 @@ def of_reply(problem, path, gpu, reply, printed):
         at = f" at {problem.module}:{error['line']}" if error["line"] else ""
         said = f"{error['exception']}{at}: {first_line(error['text'])}"
         return lost(gpu, said, Outcome.CRASHED) if error["line"] else Attempt(gpu.target, kernels, unknown=said)
-    todo = re.search(r"TODO \d+: [^\"'\n]+", f"{error['text']}\n{line_of(path, error['line'])}")
+    todo = re.search(r"TODO \d+: [^\"'\n]+", f"{error['text']}\n{quote_line(path, error['line'])}")
     if todo:
         return Attempt(gpu.target, kernels, Outcome.UNFINISHED, todo.group(0).strip(), printed=printed)
     if "error code -9" in error["text"]:  # the machine ended ptxas, for want of memory
@@ -229,5 +229,5 @@ def say(problem, path, gpu, error, printed):
             text = f"an assertion of Triton's compiler failed: {failed[1]}"
     at = ""
     if line:
-        at = f" ({problem.module}:{line}: `{line_of(path, line)}`)"
+        at = f" ({problem.module}:{line}: `{quote_line(path, line)}`)"
     return f"{in_plain_words(text)}{at}"

@@ -11,7 +11,8 @@ from grader.course.assignment import SECONDS_PER_CASE, SPEED_BARS
 from grader.gpu import compiling, machine, peaks, timing
 from grader.gpu.timing import ArmFailed, Plan
 from grader.kinds.attention.verdict import of_unfinished, read_outputs
-from grader.processes.sandbox import Child, ChildFailed, WorkerBroken
+from grader.processes.child import CannotStart, ChildFailed
+from grader.processes.confined import ConfinedChild
 from grader.processes.submission import Submission
 from grader.reference import compare, oracle
 from grader.result import Outcome
@@ -83,8 +84,8 @@ class OurArm:
         request = {"op": "time ours", "ours": self.entry_point} | asked(self.case, seed, samples, warm_up)
         try:
             if self.child is None:
-                self.child = Child("cuda", LIMIT)
-                self.child.put("ours.py", Path(self.module).read_bytes())
+                self.child = ConfinedChild("cuda", LIMIT)
+                self.child.put({"ours.py": Path(self.module).read_bytes()})
             reply = self.child.call(request, LIMIT)
         except ChildFailed as failure:  # that of ours is noted, and ends no other
             raise ArmFailed(str(failure)) from None
@@ -114,7 +115,7 @@ class YourArm(OurArm):
             heads = [(b, h) for b in range(self.case.B) for h in range(self.case.Hq)]
             request["check"] = self.draw.sample(heads, min(CHECKED, len(heads)))
         if self.facts or self.submission.runner:
-            reply = self.submission.again({"op": "time"} | request)
+            reply = self.submission.run_again({"op": "time"} | request)
         else:
             request |= {"inputs": compiling.shapes_of(self.case), "arguments": self.case.arguments}
             reply = self.submission.run(request, op="time")
@@ -165,9 +166,9 @@ def host_time(problem, path):
     case = timed_case(problem)
     setup = {"module": str(path), "entry_point": problem.entry_point, "arguments": list(problem.keywords), "gpu": None}
     try:
-        with Child("direct", LIMIT, Path(path).parent, **setup) as child:
+        with ConfinedChild("direct", LIMIT, Path(path).parent, **setup) as child:
             reply = child.loading or child.call({"op": "direct", "calls": CALLS} | asked(case, 0, 0, False), LIMIT)
-    except (ChildFailed, WorkerBroken):
+    except (ChildFailed, CannotStart):
         return None
     told = reply.get("host_ms")
     return float(told) if type(told) in (int, float) and 0 <= told < 1e6 else None

@@ -8,7 +8,7 @@ from grader.course import inputs
 from grader.kinds.attention import verdict
 from grader.kinds.block_sparse import sparse_verdict
 from grader.kinds.program_order import order_verdict
-from grader.processes.submission import described
+from grader.processes.submission import describe_input
 
 LONGEST_MEASURED = 1100  # keys: the program runs twice more for it
 
@@ -31,7 +31,7 @@ class Ladder:
         each = list(zip("qkv", placed, strict=True))
         interpreted = problem.uses_triton and device == "cpu"
         request = {
-            "inputs": [described(name, tensor, case.dtype) for name, tensor in each], "arguments": case.arguments,
+            "inputs": [describe_input(name, tensor, case.dtype) for name, tensor in each], "arguments": case.arguments,
             "trace": interpreted, "count": interpreted or case in problem.memory_cases,
             "spans": measures_rows(problem, case),
             "choice": zlib.crc32(case.name.encode()),
@@ -70,7 +70,7 @@ class Builder(Ladder):
         return ()
 
     def reply(self, submission, case, placed):
-        return submission.told(*sparse_verdict.mask_handed_over(case))
+        return submission.call_function(*sparse_verdict.mask_handed_over(case))
 
     def judged(self, problem, case, placed, reply, path, device):
         return sparse_verdict.of_builder(case, reply, path, device)
@@ -83,7 +83,7 @@ class Order(Builder):
         return order_verdict.sizes(case, seed)
 
     def reply(self, submission, case, placed):
-        return submission.told({"op": "order", "sizes": placed}, {})
+        return submission.call_function({"op": "order", "sizes": placed}, {})
 
     def judged(self, problem, case, placed, reply, path, device):
         return order_verdict.of_function(placed, reply)
@@ -98,7 +98,7 @@ class Ordered(Ladder):
             return reply
         if case.like == "program_order" and reply["trace"]:
             sizes = order_verdict.seen_sizes(case, placed, reply["trace"])
-            told = submission.told({"op": "order", "sizes": [sizes["sizes"]]}, {}) if sizes else {}
+            told = submission.call_function({"op": "order", "sizes": [sizes["sizes"]]}, {}) if sizes else {}
             if told.get("status") == "raised":
                 return told
             reply["order"] = sizes and sizes | {"places": (told["orders"] or [None])[0]}

@@ -6,7 +6,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from grader.processes.confine import open_to_all
+from grader.processes.bubblewrap import open_to_all
 
 LARGEST, FILES = 1 << 20, 50  # bytes of a file, files of a folder
 FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -22,7 +22,7 @@ def read(path):
         return file.read(LARGEST).decode("utf-8", "replace")
 
 
-def texts(folder):
+def read_texts(folder):
     """{name: text} of the Python files in a folder that can be read."""
     found = {}
     for path in sorted(Path(folder).glob("*.py"))[:FILES]:

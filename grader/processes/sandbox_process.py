@@ -1,104 +1,122 @@
-"""The sandbox process: it has imported torch, has a fork server inside for each device, and is watched here.
+"""The sandbox process: it has imported torch, and a fork server inside for each device forks a child in milliseconds.
 
-Recorders of one submission share one, runners of all submissions another. Inside the sandbox (confine.py), started when
-first needed, gone with the grader: its ends of the sockets close then. It runs no submitted code itself, and its
+Recorders of one submission share one, runners of all submissions another. Inside the sandbox (bubblewrap.py), started
+when first needed, gone with the grader: its ends of the sockets close then. It runs no submitted code itself, and its
 children cannot touch it.
 """
 
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
+from dataclasses import dataclass
 from pathlib import Path
 
-from grader.processes import confine, scratch, system_calls, watch
+from grader.processes import bubblewrap, scratch, system_calls
 from grader.processes.cgroup import Group
+from grader.processes.child import CannotStart
+from grader.processes.inside import process_tree
 from grader.processes.scratch import PLACE, Scratch
 
+GRADER = Path(__file__).parent.parent
 INSIDE = Path(__file__).parent / "inside"
 WORKER = INSIDE / "worker.py"
-ROOMS = Path(__file__).parent.parent
 START_SECONDS = 60.0  # for a sandbox and a Python to be there
+IMPORT_SECONDS = 120.0  # to import torch and triton: slow only on a cold, busy disk
 ANSWER_SECONDS = 10.0  # to fork, or to say how a child ended
 REMOVE_SECONDS = 60.0  # a folder without a sandbox: what is watched holds no more
 USAGE_SECONDS = 0.5  # to say what was used, before the end
+GIB = 1 << 30
+FILE_BYTES = 1 * GIB  # of one file
+FILES = 1024
 # What a child may inherit: enough to find programs, libraries and GPUs.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CC", "VIRTUAL_ENV")
 INHERITED_PREFIXES = ("CUDA_", "NVIDIA_", "TRITON_CACHE", "HIP_", "ROCR_")
 
-# The devices that share a sandbox process, by its kind. "record": a submission's module is loaded; it sees no GPU.
-# "cpu": the interpreter; "compile": kernels are compiled and never run; "cuda": they run on a GPU.
-# "direct": a submission's wrapper is called as it is, for its time on the host.
-DEVICES = {
-    "recorder": ("record",), "runner": ("cpu", "compile"), "gpu runner": ("cuda",), "gpu recorder": ("direct",),
-}  # fmt: skip
-ROLE = {kind: ROOMS / kind.rpartition(" ")[2] for kind in DEVICES}
-GPU = {"gpu runner", "gpu recorder"}
-# What a submission may take. Memory: of all its processes where a control group can be made, else of each; on a GPU the
-# address space says nothing of memory, since CUDA maps far more than there is.
-MEMORY = {"recorder": 8 << 30, "runner": 8 << 30, "gpu runner": 48 << 30, "gpu recorder": 48 << 30}
-SCRATCH = {"recorder": 1 << 30, "runner": 2 << 30, "gpu runner": 8 << 30, "gpu recorder": 1 << 30}  # bytes of a tmpfs
-PROCESSES = {"recorder": 64, "runner": 256, "gpu runner": 256, "gpu recorder": 256}
-FILE_BYTES = 1 << 30  # of one file
-FILES = 1024
-SPENT = []  # core-seconds of the sandbox processes that are gone, with their children
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of sandbox process: the devices that share it, the package of their code, and what a submission may take.
+
+    memory_bytes: of all its processes where a control group can be made, else of each; on a GPU the address space says
+    nothing of memory, since CUDA maps far more than there is. scratch_bytes: of the tmpfs to write in.
+    """
+
+    devices: tuple[str, ...]
+    code: str
+    gpu: bool
+    memory_bytes: int
+    scratch_bytes: int
+    processes: int
 
 
-class ForkServerFailed(Exception):
-    """The sandbox process did not start or does not answer."""
+# "record": a submission's module is loaded; it sees no GPU. "cpu": the interpreter; "compile": kernels are compiled and
+# never run; "cuda": they run on a GPU. "direct": a submission's wrapper is called as it is, for its time on the host.
+KINDS = {
+    "recorder": Kind(("record",), "recorder", False, 8 * GIB, 1 * GIB, 64),
+    "runner": Kind(("cpu", "compile"), "runner", False, 8 * GIB, 2 * GIB, 256),
+    "gpu runner": Kind(("cuda",), "runner", True, 48 * GIB, 8 * GIB, 256),
+    "gpu recorder": Kind(("direct",), "recorder", True, 48 * GIB, 1 * GIB, 256),
+}
 
 
 class SandboxProcess:
-    """The sandbox process of the devices that share it. Raises ForkServerFailed where it does not start.
+    """The sandbox process of the devices that share it. Its methods raise CannotStart where it does not answer.
 
-    kind: of DEVICES. sockets: {device: our end}. answering: the devices whose fork server has been started. forked: how
-    many children there were; once there was one, the end of the process is the submission's doing, since it runs
-    nothing else. living: the numbers of children that live.
+    kind: of KINDS. sockets: {device: our end}. ready: the devices whose fork server has imported what it needs. forked:
+    how many children there were; once there was one, the end of the process is the submission's doing, since it runs
+    nothing else. living: the numbers of children that live. disk_folder: where children write without a sandbox.
     """
 
     def __init__(self, kind, submission=None):
-        self.kind, self.answering, self.forked, self.living, self.closed = kind, [], 0, set(), False
-        self.owner, self.used_before = os.getpid(), {}
-        self.device = "cuda" if kind in GPU else "cpu"
-        self.confined = confine.refused(self.device) is None
-        self.room, self.scratch, self.process, self.sockets = None, None, None, {}
-        read_only = [submission] if submission else []
+        self.kind, self.ready, self.forked, self.living, self.closed = kind, set(), 0, set(), False
+        self.owner, self.used_before, self.spent = os.getpid(), {}, 0.0
+        what = KINDS[kind]
+        self.locks = {device: threading.Lock() for device in what.devices}
+        self.device = "cuda" if what.gpu else "cpu"
+        self.confined = bubblewrap.find_obstacle(self.device) is None
+        self.disk_folder, self.scratch, self.process, self.sockets = None, None, None, {}
+        seen = [submission] if submission else []
         if not self.confined:
-            read_only += [sys.prefix, sys.base_prefix, INSIDE, ROLE[kind]]
-        self.uid = confine.uid_for(read_only, self.confined)
-        self.group = Group(MEMORY[kind], PROCESSES[kind])
+            seen += [sys.prefix, sys.base_prefix, INSIDE, GRADER / what.code]
+        self.uid = bubblewrap.choose_uid(seen, self.confined)
+        self.group = Group(what.memory_bytes, what.processes)
         try:
             if not self.confined:
-                self.room = Path(os.path.realpath(tempfile.mkdtemp(prefix="grade-")))
-                self.room.chmod(0o711)
-                self.scratch = Scratch(os.open(self.room, os.O_RDONLY | os.O_DIRECTORY), self.room, self.uid)
+                self.disk_folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="grade-")))
+                self.disk_folder.chmod(0o711)
+                descriptor = os.open(self.disk_folder, os.O_RDONLY | os.O_DIRECTORY)
+                self.scratch = Scratch(descriptor, self.disk_folder, self.uid)
             self.start(submission)
             if self.confined:
                 self.scratch = Scratch(self.receive_scratch(), PLACE, self.uid)
-            self.home = self.scratch.folder("home")
+            self.home = self.scratch.new_folder("home")
         except OSError:
             self.close()
             raise
 
+    # Start -----------------------------------------------------------------------------------------------------------
+
     def start(self, submission):
-        pairs = {device: socket.socketpair() for device in DEVICES[self.kind]}
+        what = KINDS[self.kind]
+        pairs = {device: socket.socketpair() for device in what.devices}
         self.sockets = {device: ours for device, (ours, _) in pairs.items()}
         theirs = {device: end for device, (_, end) in pairs.items()}
         given = [f"{device}={end.fileno()}" for device, end in theirs.items()]
-        role, place = ROLE[self.kind], PLACE if self.confined else str(self.room)
+        code, place = GRADER / what.code, PLACE if self.confined else str(self.disk_folder)
         private = {name: f"{place}/home" for name in ("HOME", "TMPDIR")} | {"USER": "grade", "LOGNAME": "grade"}
         private |= {"TRITON_CACHE_DIR": f"{place}/home/triton"}
         self.said = tempfile.TemporaryFile()  # noqa: SIM115
-        program = [sys.executable, "-I", "-B", "-u", str(WORKER), str(role), PLACE if self.confined else "-", *given]
-        with confine.filtered() as (arguments, descriptors):
+        program = [sys.executable, "-I", "-B", "-u", str(WORKER), str(code), PLACE if self.confined else "-", *given]
+        with bubblewrap.open_filter() as (arguments, descriptors):
             if self.confined:
-                seen = [WORKER.parent, role, *([submission] if submission else [])]
-                inside = confine.command(shutil.which("bwrap"), self.device, seen, arguments, SCRATCH[self.kind])
+                seen = [WORKER.parent, code, *([submission] if submission else [])]
+                inside = bubblewrap.command(self.device, seen, arguments, what.scratch_bytes)
                 program = inside + program
             self.process = subprocess.Popen(
                 self.group.enter() + program, pass_fds=[*(end.fileno() for end in theirs.values()), *descriptors],
@@ -108,15 +126,9 @@ class SandboxProcess:
         for end in theirs.values():
             end.close()
 
-    def last_words(self):
-        """The last line that the sandbox process printed."""
-        self.said.seek(0)
-        words = self.said.read().decode(errors="replace").strip().splitlines()
-        return words[-1] if words else "it said nothing"
-
     def receive_scratch(self):
-        """The scratch folder's descriptor, from inside; raises ForkServerFailed where none comes."""
-        control = self.sockets[DEVICES[self.kind][0]]
+        """The scratch folder's descriptor, from inside; raises CannotStart where none comes."""
+        control = next(iter(self.sockets.values()))
         control.settimeout(START_SECONDS)
         try:
             _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
@@ -127,44 +139,99 @@ class SandboxProcess:
                 self.process.wait(USAGE_SECONDS)
             words = self.last_words()
             self.close()
-            raise ForkServerFailed(f"the sandbox process did not start; {words}")
+            raise CannotStart(f"the sandbox process did not start; {words}")
         os.set_inheritable(descriptors[0], False)
         return descriptors[0]
 
+    def last_words(self):
+        """The last line that the sandbox process printed."""
+        self.said.seek(0)
+        words = self.said.read().decode(errors="replace").strip().splitlines()
+        return words[-1] if words else "it said nothing"
+
+    def start_device(self, device):
+        """Wait until the fork server of a device has imported what it needs."""
+        with self.locks[device]:
+            if device in self.ready:
+                return
+            try:
+                answer = self.exchange(device, {"op": "start", "device": device}, IMPORT_SECONDS, ())
+            except CannotStart as failure:
+                raise CannotStart(f"{failure}; {self.last_words()}") from None
+            if answer["status"] != "ready":
+                raise CannotStart(answer["error"])
+            self.ready.add(device)
+
+    # Children --------------------------------------------------------------------------------------------------------
+
+    def fork(self, device, setup, descriptors):
+        """A child with these descriptors as requests, output and channel; returns its number inside."""
+        self.forked += 1
+        pid = self.ask(device, {"op": "fork", "limits": self.limits(), **setup}, descriptors=descriptors)["pid"]
+        self.living.add(pid)
+        return pid
+
+    def exit_status(self, device, pid):
+        """The exit status of a child, negative for a signal, or None while it lives."""
+        return self.ask(device, {"op": "status", "pid": pid})["status"]
+
+    def signal(self, device, pid, number):
+        self.ask(device, {"op": "signal", "pid": pid, "number": int(number)})
+
+    def program_names(self, device, pid):
+        """Names of the programs that run for this child."""
+        return self.ask(device, {"op": "programs", "pid": pid})["programs"]
+
+    def end_child(self, device, pid):
+        """Kill a child and all that came of it; where that cannot be done, the sandbox process goes too."""
+        try:
+            gone = self.ask(device, {"op": "end", "pid": pid})["gone"]
+        except CannotStart:
+            gone = False
+        if gone:
+            self.living.discard(pid)
+        else:
+            self.close()
+
     def limits(self):
-        held = "memory" in self.group.held or self.kind in GPU
-        others = 0 if self.confined or self.uid is not None or os.geteuid() == 0 else tasks_of(os.getuid())
+        """What a child may take, as inside/limits.py has it."""
+        held = "memory" in self.group.held or KINDS[self.kind].gpu
+        others = 0 if self.confined or self.uid is not None or os.geteuid() == 0 else count_tasks(os.getuid())
         return {
-            "memory_bytes": None if held else MEMORY[self.kind], "file_bytes": FILE_BYTES, "files": FILES,
-            "processes": PROCESSES[self.kind] + others, "uid": self.uid,
+            "memory_bytes": None if held else KINDS[self.kind].memory_bytes, "file_bytes": FILE_BYTES, "files": FILES,
+            "processes": KINDS[self.kind].processes + others, "uid": self.uid,
         }  # fmt: skip
 
     def ask(self, device, message, seconds=ANSWER_SECONDS, descriptors=()):
-        """The answer of a device's fork server; for one thread at a time. Raises ForkServerFailed."""
-        line = json.dumps(message).encode() + b"\n"
+        """The answer of a device's fork server."""
+        if not self.locks[device].acquire(timeout=seconds):
+            raise CannotStart(f"the sandbox process did not answer within {seconds:g} s")
         try:
-            if descriptors:
-                socket.send_fds(self.sockets[device], [line], descriptors)
-            else:
-                self.sockets[device].sendall(line)
-        except OSError as error:
-            raise ForkServerFailed(f"the sandbox process takes no requests: {error.strerror}") from None
-        return self.receive(device, seconds)
+            return self.exchange(device, message, seconds, descriptors)
+        finally:
+            self.locks[device].release()
 
-    def receive(self, device, seconds):
-        control, message = self.sockets[device], b""
+    def exchange(self, device, message, seconds, descriptors):
+        control, line = self.sockets[device], json.dumps(message).encode() + b"\n"
+        try:
+            socket.send_fds(control, [line], descriptors)
+        except OSError as error:
+            raise CannotStart(f"the sandbox process takes no requests: {error.strerror}") from None
+        answer = b""
         control.settimeout(seconds)
-        while not message.endswith(b"\n"):  # one answer to one question, on a line
+        while not answer.endswith(b"\n"):  # one answer to one question, on a line
             try:
                 part = control.recv(1 << 16)
             except TimeoutError:
-                raise ForkServerFailed(f"the sandbox process did not answer within {seconds:g} s") from None
+                raise CannotStart(f"the sandbox process did not answer within {seconds:g} s") from None
             except OSError:
                 part = b""
             if not part:
-                raise ForkServerFailed("the sandbox process ended")
-            message += part
-        return json.loads(message)
+                raise CannotStart("the sandbox process ended")
+            answer += part
+        return json.loads(answer)
+
+    # End -------------------------------------------------------------------------------------------------------------
 
     def alive(self):
         if self.process is None:
@@ -191,8 +258,8 @@ class SandboxProcess:
         self.group.close()
         if self.scratch:
             self.scratch.close()
-        if self.room:
-            scratch.remove(self.room.name, self.room.parent, REMOVE_SECONDS)
+        if self.disk_folder:
+            scratch.remove(self.disk_folder.name, self.disk_folder.parent, REMOVE_SECONDS)
 
     def end(self):
         """Kill the sandbox process and all that is inside."""
@@ -201,38 +268,34 @@ class SandboxProcess:
         for pid in () if self.confined else self.living:  # inside, none outlives the sandbox process
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
-        for pid in self.left():
+        for pid in self.survivors():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):  # last: one that traces it would be told before us
             self.process.wait(ANSWER_SECONDS)
 
     def note_usage(self):
-        """Add what was used to SPENT: inside a sandbox nobody else can count it. What it does not say is lost."""
+        """Note in `spent` what was used: inside a sandbox nobody else can count it. What it does not say is lost."""
         used, imports = self.usage()
         if used:
             shared = self.owner != os.getpid()
-            SPENT.append(sum(used[d] - self.used_before.get(d, 0.0) for d in used) + (0.0 if shared else imports))
+            self.spent = sum(used[d] - self.used_before.get(d, 0.0) for d in used) + (0.0 if shared else imports)
 
     def usage(self):
         """({device: core-seconds so far}, those of the imports)."""
         used, imports = {}, 0.0
-        for device in self.answering if self.alive() else ():
-            with contextlib.suppress(OSError, ForkServerFailed, KeyError, TypeError, ValueError):
+        for device in self.ready if self.alive() else ():
+            with contextlib.suppress(OSError, CannotStart, KeyError, TypeError, ValueError):
                 said = self.ask(device, {"op": "usage"}, USAGE_SECONDS)
                 used[device], imports = float(said["core_seconds"]), float(said["imports"])
         return used, imports
 
-    def share(self):
-        """Before a fork that will use it too: what was used so far is not the fork's."""
-        self.used_before, _ = self.usage()
-
     def inhabitants(self):
         """Numbers of all processes in it, where there is no sandbox."""
-        return {*watch.below(self.process.pid), *self.left()}
+        return {*process_tree.find_descendants(self.process.pid), *self.survivors()}
 
-    def left(self):
-        """Numbers of processes that outlived the warm one: by the control group, or by the user that only they have."""
+    def survivors(self):
+        """Numbers of processes that outlived it: by the control group, or by the user that only they have."""
         yield from self.group.processes()
         if self.uid is not None:
             for folder in Path("/proc").glob("[0-9]*"):
@@ -253,7 +316,7 @@ def environment(device):
     return kept
 
 
-def tasks_of(uid):
+def count_tasks(uid):
     """How many threads this user runs now: the limit on processes counts them all."""
     count = 0
     for folder in Path("/proc").glob("[0-9]*"):

@@ -10,21 +10,23 @@ from pathlib import Path
 
 import torch
 
-from grader.processes import fork_server, handed_in
-from grader.processes.sandbox import Child, ChildFailed
+from grader.processes import handed_in, sandboxes
+from grader.processes.child import NO_REPLY, Died
+from grader.processes.confined import ConfinedChild
 
 PROGRAM_BYTES = 32 << 20  # the longest of ours has one
 RETRIES = 6  # launches that a wrapper may see fail before it finds tiles that fit
-NO_REPLY = "what its process sent is no reply"
 DTYPES = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
 TEXTS = {"exception": 200, "text": 4000, "todo": 200, "source": 400}  # characters kept of what a recorder tells
+FLAGS = ("unfinished", "bad_module", "as_seen", "ours")
 
 
 class Submission:
     """The module at `path`, as a module of `problem`; recorder and runner are started when they are first needed.
 
     device: where its programs run, "cpu", "cuda" or "compile". gpu: plain data of the GPU that it is recorded for, None
-    for Triton's interpreter. Raises ChildFailed where a process does not answer, WorkerBroken where none starts.
+    for Triton's interpreter. Its methods raise TimedOut or Died where a process does not answer, CannotStart where none
+    starts.
     """
 
     def __init__(self, path, problem, device, seconds, gpu=None):
@@ -34,37 +36,18 @@ class Submission:
 
     def begin(self):
         """Have both processes start side by side, before the first of them is asked anything."""
-        fork_server.begin("record", self.path.parent)
-        fork_server.begin(self.device)
+        sandboxes.begin("record", self.path.parent)
+        sandboxes.begin(self.device)
 
     def deadline(self, runner=False):
         """When a case that begins now must have ended; the start of its processes is not its own time."""
         if self.recorder is None:
             setup = {"module": str(self.path), "entry_point": self.problem.entry_point, "gpu": self.gpu}
             setup["arguments"] = list(self.problem.keywords)
-            self.recorder = Child("record", self.seconds, self.path.parent, **setup)
+            self.recorder = ConfinedChild("record", self.seconds, self.path.parent, **setup)
         if runner and self.runner is None:
-            self.runner = Child(self.device, self.seconds)
+            self.runner = ConfinedChild(self.device, self.seconds)
         return time.monotonic() + self.seconds
-
-    def ask_recorder(self, request, files, deadline):
-        """What the recorder says of one request; the reason where the module could not be loaded."""
-        if self.recorder.loading:
-            return of_recorder(self.recorder.loading)
-        put(self.recorder, files)
-        return of_recorder(self.recorder.call(request, max(0.1, deadline - time.monotonic())))
-
-    def ask_runner(self, request, files, deadline):
-        if self.runner is None:
-            self.runner = Child(self.device, self.seconds)
-        put(self.runner, files)
-        request = request | {"texts": self.texts()}
-        return self.runner.call(request | {"problem": self.problem.id, "module": self.path.name},
-                                max(0.1, deadline - time.monotonic()))  # fmt: skip
-
-    def texts(self):
-        """{name: text} of the files that a kernel may stand in."""
-        return handed_in.texts(self.path.parent)
 
     def record(self, request, lists=None, failing=(), deadline=None):
         """{"program": bytes} of a case, or the reply that says why there is none.
@@ -77,9 +60,9 @@ class Submission:
         reply = self.ask_recorder({"op": "record", "failing": list(failing)} | told, lists or {}, deadline)
         if reply["status"] == "raised":
             return reply
-        if reply.get("depends") is not None:
+        if reply["depends"] is not None:
             return {"status": "depends", "line": reply["depends"]}
-        return {"program": self.recorder.returned("program.json", PROGRAM_BYTES)}
+        return {"program": self.recorder.take("program.json", PROGRAM_BYTES)}
 
     def run(self, request, files=None, lists=None, op="run"):
         """The runner's reply to a case: recorded, and run. A launch that raises is recorded again as raising.
@@ -92,9 +75,8 @@ class Submission:
             recorded = self.record(request, lists, failing, deadline)
             if "program" not in recorded:
                 return seen if seen and recorded.get("as_seen") else recorded
-            reply = self.ask_runner(
-                {"op": op} | request, {"program.json": recorded["program"]} | (files or {}), deadline
-            )
+            given = {"program.json": recorded["program"]} | (files or {})
+            reply = self.ask_runner({"op": op} | request, given, deadline)
             failed = reply if "launch" in reply else reply.get("error") or {}
             if failed.get("launch") is None:
                 return reply
@@ -102,37 +84,55 @@ class Submission:
             failing[-1]["number"], seen = failed["launch"], reply
         return seen
 
-    def again(self, request):
+    def run_again(self, request):
         """The runner's reply to another request about the program that it has."""
         return self.ask_runner(request, {}, time.monotonic() + self.seconds)
 
-    def told(self, request, files):
-        """What the module itself says of plain data: it is judged by value. Tensors stand in outputs.bin."""
+    def call_function(self, request, files):
+        """What a function of the module returns, as plain data: it is judged by value. Tensors stand in outputs.bin."""
         reply = self.ask_recorder(request, files, self.deadline())
         if reply["status"] == "raised":
             return reply
-        if not (orders_are_plain(reply) if request["op"] == "order" else parts_are_plain(reply)):
-            raise ChildFailed("died", NO_REPLY)
+        if not (is_orders(reply) if request["op"] == "order" else is_parts(reply)):
+            raise Died(NO_REPLY)
         return reply | {"from_recorder": True}
+
+    def ask_recorder(self, request, files, deadline):
+        """The checked reply of the recorder; the reason where the module could not be loaded."""
+        if self.recorder.loading:
+            return check_recorder_reply(self.recorder.loading)
+        self.recorder.put(files)
+        return check_recorder_reply(self.recorder.call(request, max(0.1, deadline - time.monotonic())))
+
+    def ask_runner(self, request, files, deadline):
+        if self.runner is None:
+            self.runner = ConfinedChild(self.device, self.seconds)
+        self.runner.put(files)
+        about = {"problem": self.problem.id, "module": self.path.name, "texts": self.read_texts()}
+        return self.runner.call(request | about, max(0.1, deadline - time.monotonic()))
+
+    def read_texts(self):
+        """{name: text} of the files that a kernel may stand in."""
+        return handed_in.read_texts(self.path.parent)
 
     def take_outputs(self, reply):
         """The bytes of what was returned."""
-        told = reply.get("from_recorder")
-        size = bytes_of(reply["outputs"], "cuda" if self.device == "cuda" and not told else "cpu")
-        return (self.recorder if told else self.runner).returned("outputs.bin", size, size)
+        recorded = reply.get("from_recorder")
+        size = count_bytes(reply["outputs"], "cuda" if self.device == "cuda" and not recorded else "cpu")
+        return (self.recorder if recorded else self.runner).take("outputs.bin", size, size)
 
     def take_printed(self):
         """What the wrapper and the kernels have printed since the last call."""
-        wrapper = self.recorder.output.take() if self.recorder else ""
-        kernels = self.runner.output.take() if self.runner else ""
+        wrapper = self.recorder.take_printed() if self.recorder else ""
+        kernels = self.runner.take_printed() if self.runner else ""
         if not wrapper:
             return kernels
         where = "" if self.device != "cpu" else "(printed by your Python, of stand-in values:)\n"
         return f"{where}{wrapper}\n{kernels}".strip()
 
-    def where(self):
+    def running_line(self):
         """The line of the module that runs now, or None."""
-        lines = (child.where(self.path.name) for child in (self.runner, self.recorder) if child)
+        lines = (child.running_line(self.path.name) for child in (self.runner, self.recorder) if child)
         return next((line for line in lines if line), None)
 
     def close(self):
@@ -142,32 +142,28 @@ class Submission:
         self.recorder = self.runner = None
 
 
-def put(child, files):
-    for name, data in files.items():
-        child.put(name, data)
+# What a recorder tells: every field is checked ------------------------------------------------------------------------
 
 
-def of_recorder(reply):
-    """A reply of a recorder in the form that it must have; raises ChildFailed."""
-    status = reply.get("status")
-    if status == "raised":
+def check_recorder_reply(reply):
+    """A reply of a recorder in the form that it must have; raises Died."""
+    if reply["status"] == "raised":
         texts = {name: str(reply.get(name) or "")[:most] for name, most in TEXTS.items()}
-        line = reply.get("line")
-        flags = {name: bool(reply.get(name)) for name in ("unfinished", "bad_module", "as_seen", "ours")}
-        return {"status": "raised", "line": place(line)} | texts | flags
-    if status == "returned":
+        flags = {name: bool(reply.get(name)) for name in FLAGS}
+        return {"status": "raised", "line": check_line(reply.get("line"))} | texts | flags
+    if reply["status"] == "returned":
         depends = reply.get("depends")
         line = depends.get("line") if isinstance(depends, dict) else None
-        reply["depends"] = (place(line) or 0) if depends else None
+        reply["depends"] = (check_line(line) or 0) if depends else None
         return reply
-    raise ChildFailed("died", NO_REPLY)
+    raise Died(NO_REPLY)
 
 
-def place(line):
+def check_line(line):
     return line if type(line) is int and 0 < line < 1 << 24 else None
 
 
-def orders_are_plain(reply):
+def is_orders(reply):
     """True for {"orders": [None or [[head, tile], ...], ...], "came": text}."""
     orders = reply.get("orders")
     if type(orders) is not list or type(reply.setdefault("came", "")) is not str:
@@ -176,7 +172,7 @@ def orders_are_plain(reply):
     return all(type(p) is list and len(p) == 2 and type(p[0]) is type(p[1]) is int for p in places)
 
 
-def parts_are_plain(reply):
+def is_parts(reply):
     """True for the parts of a builder's Tiles, described: {"type", "outputs", "plain"}."""
     outputs, plain = reply.get("outputs"), reply.get("plain")
     if type(reply.get("type")) is not str or type(outputs) is not list or type(plain) is not dict:
@@ -191,13 +187,13 @@ def parts_are_plain(reply):
     return len(outputs) == 4 and all(type(value) in (int, str) for value in plain.values())
 
 
-def bytes_of(outputs, device):
+def count_bytes(outputs, device):
     """How many bytes are written of outputs that are described so."""
     written = [words for words in outputs if words["plain"] and words["device"] == device]
     return sum(math.prod(words["shape"]) * getattr(torch, words["dtype"]).itemsize for words in written)
 
 
-def described(name, tensor, dtype):
+def describe_input(name, tensor, dtype):
     """A Placed tensor as plain data: where it lies in its buffer."""
     return {
         "name": name, "dtype": dtype, "elements": tensor.base.numel(), "shape": list(tensor.shape),

@@ -53,7 +53,7 @@ def escaped(letter):
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(letter))
 
 
-def line_of(path, line):
+def quote_line(path, line):
     """A line of a submission's file as it is quoted, or an empty string."""
     try:
         lines = handed_in.read(path).splitlines()

@@ -40,7 +40,7 @@ def arguments(loaded, request, recorder):
 
 def build(loaded, request):
     """Call a builder on the mask in mask.bin; returns the parts of its Tiles, described, their bytes in outputs.bin."""
-    import outputs
+    import replies
 
     with open("mask.bin", "rb") as file:
         seen = torch.frombuffer(bytearray(file.read()), dtype=torch.bool).view(request["shape"])
@@ -56,6 +56,6 @@ def build(loaded, request):
     plain = {name: getattr(tiles, name, None) for name in PLAIN}
     return {
         "type": type(tiles).__name__,
-        "outputs": outputs.write(parts, "cpu"),
+        "outputs": replies.write_outputs(parts, "cpu"),
         "plain": {name: value if isinstance(value, int) else str(value) for name, value in plain.items()},
     }

@@ -28,12 +28,11 @@ def get_ready(device):
 
     numpy.seterr(all="ignore")
     torch.set_num_threads(1)
-    import errors  # noqa: F401
     import lists  # noqa: F401
     import load  # noqa: F401
     import orders  # noqa: F401
-    import outputs  # noqa: F401
     import record  # noqa: F401
+    import replies  # noqa: F401
     import without_gpu  # noqa: F401
 
     with contextlib.suppress(ImportError):
@@ -85,10 +84,10 @@ def recording(loaded):
 
 
 def describe(error, setup):
-    from errors import describe
+    from replies import describe_error
 
     with open(setup["module"], encoding="utf-8", errors="replace") as file:
-        return describe(error, setup["module"], file.read())
+        return describe_error(error, setup["module"], file.read())
 
 
 # Jobs ----------------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def get_ready(device):
     import importlib.util
 
     import allocations  # noqa: F401
-    import outputs  # noqa: F401
+    import replies  # noqa: F401
 
     if not importlib.util.find_spec("triton"):
         return
@@ -143,10 +143,10 @@ def stands_there(kernel, texts):
 
 def raised(error, program, request):
     """What a step raised, with the line of the kernel where there is one."""
-    from errors import describe
+    from replies import describe_error
 
     code = "\n".join(kernel["source"] for kernel in program["kernels"])
-    told = describe(error, request["module"], code)
+    told = describe_error(error, request["module"], code)
     told["kind"] = "resources" if type(error).__name__ == "OutOfResources" else "other"
     if told["kind"] == "resources":
         told |= {"needed": error.required, "limit": error.limit, "what": error.name}
@@ -155,7 +155,7 @@ def raised(error, program, request):
 
 def run(runner, request, program):
     """Run the program on the inputs; what came back is described, its bytes stand in outputs.bin."""
-    import outputs
+    import replies
     import torch
     from allocations import INPUT_POISON, Allocations
     from launching import launch, tune
@@ -188,7 +188,7 @@ def run(runner, request, program):
     program = resolved(program, replay.chosen)
     reply = {
         "status": "returned", "seconds": seconds, "several": program["several"],
-        "outputs": outputs.write(returned, device), "changed": changed(bases, data),
+        "outputs": replies.write_outputs(returned, device), "changed": changed(bases, data),
         "broken_fences": watch.broken_fences(), "largest": watch.largest, "peak": watch.peak,
         "trace": trace.report() if trace else None, "volume": volume(program),
         "launched": depends_on_a_launch(program), "kernels": used_kernels(program),
@@ -204,11 +204,11 @@ def run(runner, request, program):
 
 def changed(bases, data):
     """Names of the inputs that are not what they were."""
-    import outputs
+    import replies
 
     names, start = [], 0
     for name, base in bases.items():
-        now = outputs.raw_bytes(base)
+        now = replies.raw_bytes(base)
         if now != data[start : start + len(now)]:
             names.append(name)
         start += len(now)
@@ -274,9 +274,9 @@ def measure_ours(runner, request):
         runner.timed = runner.timed or timed.Timed(runner, request)
         return runner.timed.measure(request)
     except Exception as error:
-        from errors import describe
+        from replies import describe_error
 
-        return {"status": "raised", **describe(error, "ours.py", "")}
+        return {"status": "raised", **describe_error(error, "ours.py", "")}
 
 
 JOBS = {

@@ -63,7 +63,7 @@ class Timed:
 
     def checked(self, pairs, returned):
         """The timed output with its inputs, for the grader to compare; and the fences of a call with canaries."""
-        import outputs
+        import replies
 
         first = lambda value: value[0] if isinstance(value, tuple | list) else value  # noqa: E731
         q, k, v = self.inputs.values()
@@ -75,7 +75,7 @@ class Timed:
         with fenced:
             self.function()
         torch.cuda.synchronize()
-        return {"outputs": outputs.write(parts, "cuda"), "broken_fences": fenced.broken_fences()}
+        return {"outputs": replies.write_outputs(parts, "cuda"), "broken_fences": fenced.broken_fences()}
 
 
 def ours(request):

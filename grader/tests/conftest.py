@@ -2,16 +2,16 @@
 
 import pytest
 
-from grader.processes import fork_server
+from grader.processes import sandboxes
 
 
 @pytest.fixture(autouse=True, scope="session")
 def one_warm_process(tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     folder.chmod(0o755)
-    fork_server.SHARED[:] = [folder]
+    sandboxes.TRUSTING[:] = [folder]
     yield
-    fork_server.close_all()
+    sandboxes.close_all()
 
 
 @pytest.fixture(autouse=True)

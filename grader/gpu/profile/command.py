@@ -10,7 +10,7 @@ from grader.gpu import compiling, peaks
 from grader.gpu.gpus import GPUS
 from grader.gpu.profile import counters, figures, limits, measure, ncu
 from grader.gpu.speed import BIG_GPU
-from grader.processes.sandbox import WorkerBroken
+from grader.processes.child import CannotStart
 from grader.processes.text import clean
 from grader.render import terminal
 
@@ -127,7 +127,7 @@ def without_it(problem, path, case, here):
     problem = replace(problem, speed_case=case)
     try:
         tried = compiling.attempt(problem, path, GPUS[target], compiling.SECONDS)
-    except WorkerBroken as broken:
+    except CannotStart as broken:
         return f"Not compiled either: {broken}"
     if tried.error or tried.unknown:
         return f"Not compiled either: {tried.error or tried.unknown}"

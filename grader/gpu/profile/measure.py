@@ -2,12 +2,10 @@
 
 import contextlib
 import json
-import os
 import re
 import signal
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from grader.course import inputs
@@ -16,8 +14,8 @@ from grader.gpu.profile import counters, ncu
 from grader.gpu.profile.ncu import NcuFailed
 from grader.kinds import requests
 from grader.kinds.attention import verdict
-from grader.processes.confine import outside_paths
-from grader.processes.sandbox import LOOK_SECONDS, ChildFailed, Output
+from grader.processes.bubblewrap import outside_paths
+from grader.processes.child import CannotStart, ChildFailed, TimedOut, TrustedChild
 from grader.processes.submission import Submission
 
 PROGRAM = Path(__file__).parents[2] / "runner" / "profiled.py"
@@ -72,7 +70,7 @@ def recorded(problem, path, case, seed, folder):
         outcome, sentence, *_ = verdict.of_unfinished(reply, problem, path)
         raise Failed(f"{outcome.value}: {sentence}", 1, printed)
     setup = {"module": path.name, "problem": problem.id, "folder": str(folder), "sys_path": outside_paths()}
-    setup["texts"] = submission.texts()
+    setup["texts"] = submission.read_texts()
     for name, data in {**files, "program.json": reply["program"]}.items():
         (folder / name).write_bytes(data)
     (folder / "request.json").write_text(json.dumps(setup | {"inputs": request["inputs"]}))
@@ -107,25 +105,16 @@ def attempt(tool, problem, path, folder, metrics):
 
 def watch(command):
     """(exit status, what was printed); None for the status where the time was over and it was ended."""
-    reading, writing = os.pipe()
     try:
-        process = ncu.start(command, writing)
-    except OSError as error:
-        os.close(reading)
-        raise Failed(f"{command[0]} cannot be started: {error.strerror}") from None
-    finally:
-        os.close(writing)
-    output, ending, deadline = Output(reading), None, time.monotonic() + RUN_SECONDS
-    try:
-        while (ending := process.poll()) is None and time.monotonic() < deadline:
-            output.wait(LOOK_SECONDS)
-    finally:  # also where someone presses Ctrl-C: ncu and all that it started are one group
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        printed = output.take()
-        output.close()
-    return ending, printed
+        child = TrustedChild(command, environment=ncu.environment(), replies=False)
+    except CannotStart as error:
+        raise Failed(f"{error}") from None
+    with child:  # also where someone presses Ctrl-C: ncu and all that it started are one group
+        try:
+            ending = child.wait(RUN_SECONDS)
+        except TimedOut:
+            ending = None
+        return ending, child.output.take()
 
 
 def how(ending, said):

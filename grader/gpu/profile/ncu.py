@@ -4,7 +4,6 @@ import csv
 import glob
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 
 from grader.processes import sandbox_process
@@ -48,13 +47,9 @@ def command(ncu, log, metrics, program):
     ]  # fmt: skip
 
 
-def start(arguments, output):
-    """The process, in a group of its own and with the little environment that a child on a GPU gets."""
-    environment = sandbox_process.environment("cuda") | {"LC_ALL": "C.UTF-8"}  # numbers with points
-    return subprocess.Popen(
-        arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment,
-        start_new_session=True,
-    )  # fmt: skip
+def environment():
+    """The little environment that a child on a GPU gets."""
+    return sandbox_process.environment("cuda") | {"LC_ALL": "C.UTF-8"}  # numbers with points
 
 
 def read(text):

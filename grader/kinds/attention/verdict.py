@@ -9,8 +9,8 @@ import torch
 from grader.diagnosis import diagnose, tile_visits
 from grader.kinds.attention import locate, own_work, picture, work
 from grader.processes import handed_in
-from grader.processes.inside.errors import first_open_gap
-from grader.processes.text import line_of
+from grader.processes.inside.replies import first_open_gap
+from grader.processes.text import quote_line
 from grader.reference import answers, compare, oracle
 from grader.result import Outcome
 
@@ -93,7 +93,7 @@ def of_exception(reply, problem, path):
         where = f"{at}{source_at(path, reply['line'])}"
         return Outcome.CRASHED, f"Triton's compiler would not take this kernel: {reply['text']} ({where})."
     if reply["unfinished"]:
-        gap = reply["todo"] and first_open_gap(handed_in.texts(path.parent).get(path.name, ""))
+        gap = reply["todo"] and first_open_gap(handed_in.read_texts(path.parent).get(path.name, ""))
         return Outcome.UNFINISHED, gap or reply["todo"] or f"NotImplementedError at {at}"
     text = re.sub(r" \([^()]+\.py, line \d+\)$", "", reply["text"].strip())  # a SyntaxError names its place twice
     first, *rest = text.splitlines() or [""]
@@ -143,7 +143,7 @@ ALLOWED = (
 
 def source_at(path, line):
     """`: `the line's text``, of the submission's file."""
-    source = line_of(path, line)
+    source = quote_line(path, line)
     return f": `{source}`" if source else ""
 
 

@@ -12,13 +12,13 @@ def prctl(option, value):
     ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def guard():
+def protect_server():
     """Of the sandbox process: nobody reads its memory or traces it, and orphans of its children come to it."""
     prctl(DUMPABLE, 0)
     prctl(SUBREAPER, 1)
 
 
-def hold(limits):
+def apply(limits):
     """Of the child: no more than this of each thing, and no way back; of its own memory it may read all.
 
     limits: {"memory_bytes": or None, "file_bytes", "processes", "files", "uid": or None}.

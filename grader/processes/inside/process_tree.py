@@ -8,7 +8,7 @@ import time
 ROUNDS = 200  # of killing; a bomb is stopped by the limit on processes, so that each round leaves fewer
 
 
-def table():
+def read_table():
     """{process number: (parent, group, name)} of all that live; zombies are dead."""
     found = {}
     for name in os.listdir("/proc"):
@@ -24,23 +24,32 @@ def table():
     return found
 
 
-def of_child(pid, children):
+def find_programs(pid, children):
     """Names by number of the processes that came of the child `pid`: below it, in its group, or orphans.
 
     children: the other children, which live on; an orphan is a child of this process that it never made.
     """
-    processes = table()
-    process_tree = {p for p, (parent, group, _) in processes.items() if p == pid or group == pid}
-    process_tree |= {p for p, (parent, _, _) in processes.items() if parent == os.getpid() and p not in children}
-    while below := {p for p, (parent, _, _) in processes.items() if parent in process_tree} - process_tree:
-        process_tree |= below
-    return {p: processes[p][2] for p in process_tree}
+    processes = read_table()
+    roots = {p for p, (_, group, _) in processes.items() if p == pid or group == pid}
+    roots |= {p for p, (parent, _, _) in processes.items() if parent == os.getpid() and p not in children}
+    return {p: processes[p][2] for p in add_descendants(roots, processes)}
+
+
+def find_descendants(pid):
+    """Numbers of the processes that came of this one, itself among them."""
+    return add_descendants({pid}, read_table())
+
+
+def add_descendants(found, processes):
+    while below := {p for p, (parent, _, _) in processes.items() if parent in found} - found:
+        found |= below
+    return found
 
 
 def end(pid, children):
     """Kill the child and all that came of it; True where nothing of it is left."""
     for _ in range(ROUNDS):
-        left = of_child(pid, children)
+        left = find_programs(pid, children)
         if not left:
             return True
         for process in left:

@@ -56,7 +56,7 @@ def sandbox_process(role, scratch, controls):
             os._exit(0)
     for control in controls.values():
         control.close()
-    limits.guard()
+    limits.protect_server()
     os.wait()
 
 
@@ -64,7 +64,7 @@ def fork_server(control):
     """In a process of its own: what one device needs, once that is asked for; then a fork for each child."""
     import limits
 
-    limits.guard()
+    limits.protect_server()
     with contextlib.suppress(ConnectionError):
         serve_grader(control)
 
@@ -118,7 +118,7 @@ def send_signal(control, request, descriptors, ended, living):
 def programs(control, request, descriptors, ended, living):
     import process_tree
 
-    return {"programs": list(process_tree.of_child(request["pid"], living - {request["pid"]}).values())}
+    return {"programs": list(process_tree.find_programs(request["pid"], living - {request["pid"]}).values())}
 
 
 def end(control, request, descriptors, ended, living):
@@ -172,7 +172,7 @@ def become_child(setup, descriptors):
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
-        limits.hold(setup["limits"])
+        limits.apply(setup["limits"])
         os.chdir(setup["folder"])
         faulthandler.enable()
         faulthandler.register(signal.SIGUSR1)  # the grader asks where a case hangs before it ends it

@@ -18,7 +18,7 @@ from grader.classroom.__main__ import SEED_FILE
 from grader.classroom.local import Local
 from grader.classroom.record import GRADED, MACHINE_FAULT
 from grader.course.assignment import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
-from grader.processes import confine
+from grader.processes import bubblewrap
 from grader.tests.classroom import quick_class
 from grader.tests.classroom.quick_one import MODULES
 from grader.tests.support import ROOT, SOLUTIONS
@@ -245,7 +245,7 @@ done
 
 def test_a_disk_that_fills_loses_nothing(tmp_path):
     """A tmpfs of bubblewrap's is full at two moments: while files are taken in, and while submissions are graded."""
-    if confine.refused():
+    if bubblewrap.find_obstacle():
         pytest.skip("bubblewrap makes the disk that fills")
     make_class(tmp_path / "class", {f"s{i:02}": f"x = {i}" for i in range(20)})
     grade = [sys.executable, "-m", "grader.tests.classroom.quick_class", str(tmp_path / "class")]

@@ -431,6 +431,6 @@ def test_what_slurm_is_asked_for_covers_what_a_submission_may_take():
     assert engine.asked([on_gpu])["gpus_per_node"] == 2
     taken = {"cpu": ("recorder", "runner"), "cuda": ("recorder", "gpu runner")}
     for kind, sandbox_processes in taken.items():
-        most = sum(sandbox_process.MEMORY[name] for name in sandbox_processes)
+        most = sum(sandbox_process.KINDS[name].memory_bytes for name in sandbox_processes)
         assert slurm.MEMORY_GB[kind] << 30 >= most, "Slurm would end what the sandbox still allows"
     assert Path(engine.home).name == "slurm"

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from grader.commands import doctor
-from grader.processes import confine
+from grader.processes import bubblewrap
 from grader.tests.support import ROOT
 
 
@@ -51,7 +51,7 @@ def test_without_bubblewrap_it_says_what_is_not_protected(monkeypatch):
 
 
 def test_the_sandbox_is_tried_not_only_found(monkeypatch):
-    monkeypatch.setattr(confine, "trial", lambda tool, device: "bubblewrap does not work here: no user namespaces")
+    monkeypatch.setattr(bubblewrap, "try_out", lambda tool, device: "bubblewrap does not work here: no user namespaces")
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed")
     assert "no user namespaces" in str(found()["sandbox"])

@@ -8,7 +8,7 @@ from grader import score
 from grader.course import inputs
 from grader.kinds import requests
 from grader.kinds.attention import own_work, verdict
-from grader.processes import fork_server, sandbox_process
+from grader.processes import sandbox_process, sandboxes
 from grader.processes.submission import Submission
 from grader.reference import answers, compare, oracle
 from grader.result import Outcome
@@ -26,7 +26,7 @@ INSIDE = (
     ("runner/program.py", "def checked"), ("runner/kernel_check.py", "def check("),
     ("runner/replay.py", "    def tensor"), ("runner/operations.py", "def volume"),
     ("runner/allocations.py", "    def fence("), ("runner/trace.py", "    def access"),
-    ("runner/visits.py", "    def meet"), ("processes/inside/outputs.py", "def write"),
+    ("runner/visits.py", "    def meet"), ("processes/inside/replies.py", "def write_outputs"),
 )  # fmt: skip
 WHERE = [pytest.param(*each, id=f"{each[0].__name__}.{each[1]}") for each in HERE]
 
@@ -64,14 +64,12 @@ def test_a_fault_in_the_processes_that_it_asks_is_ours(file, start, tmp_path, mo
     (copy / file).write_text(f'{head}{found}{signature}{colon}{indent}raise ValueError("seeded")\n{body}')
     monkeypatch.setattr(sandbox_process, "WORKER", copy / "processes" / "inside" / "worker.py")
     monkeypatch.setattr(sandbox_process, "INSIDE", copy / "processes" / "inside")
-    monkeypatch.setattr(
-        sandbox_process, "ROLE", {kind: copy / kind.rpartition(" ")[2] for kind in sandbox_process.DEVICES}
-    )
+    monkeypatch.setattr(sandbox_process, "GRADER", copy)
     try:
         assert is_ours(grade_text(handed_in, "p3", solution("p3"), names=[CASE]))
     finally:
-        for key in [key for key in fork_server._sandbox_processes if key[1] == sandbox_process.WORKER]:
-            fork_server.close(key)
+        for key in [key for key in sandboxes._running if key[1] == sandbox_process.WORKER]:
+            sandboxes.close(key)
 
 
 def test_a_fault_that_does_not_come_again_costs_nothing(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from grader.course.assignment import PROBLEMS
 from grader.engine import Request, grade
 from grader.gpu import compile_errors, compiling
 from grader.gpu.gpus import GPUS
-from grader.processes import confine, fork_server, sandbox_process
+from grader.processes import bubblewrap, sandbox_process, sandboxes
 from grader.render import gradescope
 from grader.result import Aspect, Outcome
 from grader.tests.support import SUBMISSIONS, running, solution
@@ -235,15 +235,15 @@ def test_a_compiler_that_does_not_start_costs_nothing(tmp_path, monkeypatch):
 
 
 def close_runners():
-    for key in [key for key in fork_server._sandbox_processes if key[0] == "runner"]:
-        fork_server.close(key)
+    for key in [key for key in sandboxes._running if key[0] == "runner"]:
+        sandboxes.close(key)
 
 
 @pytest.fixture
 def ptxas(tmp_path, monkeypatch):
     """ptxas(script): the runners' process starts anew with a ptxas of our own; returns its home folder."""
-    tool, interpreter, environment = tmp_path / "ptxas", confine.interpreter, sandbox_process.environment
-    monkeypatch.setattr(confine, "interpreter", lambda: [*interpreter(), tmp_path])
+    tool, interpreter, environment = tmp_path / "ptxas", bubblewrap.python_folders, sandbox_process.environment
+    monkeypatch.setattr(bubblewrap, "python_folders", lambda: [*interpreter(), tmp_path])
     monkeypatch.setattr(
         sandbox_process, "environment", lambda device: environment(device) | {"TRITON_PTXAS_PATH": str(tool)}
     )
@@ -253,7 +253,7 @@ def ptxas(tmp_path, monkeypatch):
         tool.write_text(f'#!/bin/sh\ncase "$1" in --version) echo "{version}";; *) {script};; esac\n')
         tool.chmod(0o755)
         close_runners()
-        return fork_server.fork_server("compile").sandbox_process.home
+        return sandboxes.serving("compile").home
 
     yield use
     close_runners()

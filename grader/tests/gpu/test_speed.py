@@ -7,7 +7,7 @@ from grader.course.assignment import PROBLEMS, SPEED_BARS, Case
 from grader.engine import ProblemGrader, Request
 from grader.gpu import speed, timing
 from grader.gpu.timing import ArmFailed, Plan, Ratio
-from grader.processes.sandbox import ChildFailed
+from grader.processes.child import ChildFailed, Died
 from grader.result import Outcome
 from grader.tests.support import SOLUTIONS
 
@@ -71,7 +71,7 @@ class FakeChild:
     def call(self, request, seconds):
         self.calls += 1
         if self.module == "dies" and self.calls > 1:
-            raise ChildFailed("died", "the process was killed by SIGKILL")
+            raise Died("the process was killed by SIGKILL")
         if self.module == "big":
             return {"status": "raised", "exception": "OutOfMemoryError", "text": "CUDA out of memory", "line": None}
         return {
@@ -89,10 +89,10 @@ class FakeSubmission:
     def __init__(self, path, *_):
         self.runner = FakeChild(path, None)
 
-    def again(self, request):
+    def run_again(self, request):
         return self.runner.call(request, 1)
 
-    run = lambda self, request, op: self.again(request)  # noqa: E731
+    run = lambda self, request, op: self.run_again(request)  # noqa: E731
 
     def close(self):
         pass

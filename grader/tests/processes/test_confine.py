@@ -10,12 +10,14 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grader.course import assignment
-from grader.processes import cgroup, confine, fork_server, sandbox, sandbox_process, scratch, watch
+from grader.processes import bubblewrap, cgroup, confined, sandbox_process, sandboxes, scratch
+from grader.processes.child import NO_REPLY, Died
 from grader.processes.scratch import Scratch
 from grader.result import Outcome
 from grader.tests.support import ROOT, below, grade_text, running, solution
@@ -28,29 +30,28 @@ CASE = ["one token"]
 
 def is_another_user(attempt):
     """True where the children are not root, or not what the grader is."""
-    return os.geteuid() != 0 or fork_server.fork_server("record", attempt.folder).sandbox_process.uid is not None
+    return os.geteuid() != 0 or sandboxes.serving("record", attempt.folder).uid is not None
 
 
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory):
     """A folder for each form, all of whose submissions share a sandbox process with little memory."""
-    limits = (sandbox_process.MEMORY, sandbox_process.SCRATCH)
-    before, usual = fork_server.SHARED[:], [limit["recorder"] for limit in limits]
+    before, usual = sandboxes.TRUSTING[:], sandbox_process.KINDS["recorder"]
     folders = {form: tmp_path_factory.mktemp(form) for form in FORMS}
     for folder in folders.values():
         folder.chmod(0o755)
-    fork_server.SHARED[:] = folders.values()
-    sandbox_process.MEMORY["recorder"], sandbox_process.SCRATCH["recorder"] = 2 << 30, 256 << 20
+    sandboxes.TRUSTING[:] = folders.values()
+    sandbox_process.KINDS["recorder"] = replace(usual, memory_bytes=2 << 30, scratch_bytes=256 << 20)
     yield folders
-    fork_server.SHARED[:] = before
-    sandbox_process.MEMORY["recorder"], sandbox_process.SCRATCH["recorder"] = usual
+    sandboxes.TRUSTING[:] = before
+    sandbox_process.KINDS["recorder"] = usual
 
 
 @pytest.fixture(params=FORMS)
 def form(request, rooms, monkeypatch):
     if request.param == PLAIN:
-        monkeypatch.setenv(confine.SWITCH, "none")
-    elif why := confine.refused():
+        monkeypatch.setenv(bubblewrap.SWITCH, "none")
+    elif why := bubblewrap.find_obstacle():
         pytest.skip(why)
     return request.param
 
@@ -228,7 +229,7 @@ def test_no_process_is_left(how, ending, form, attempt, monkeypatch):
 
 
 def test_a_fork_bomb(form, attempt, monkeypatch):
-    limited = "pids" in fork_server.fork_server("record", attempt.folder).sandbox_process.group.held
+    limited = "pids" in sandboxes.serving("record", attempt.folder).group.held
     if form == PLAIN and not limited and not is_another_user(attempt):
         pytest.skip("root's processes are limited by a control group alone, and none can be made here")
     monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 2.0)
@@ -253,7 +254,7 @@ def share_of_a_core(seconds=1.0):
 
 
 def test_a_process_bomb_takes_the_cores_of_nobody(form, attempt, monkeypatch):
-    if "cpu" not in fork_server.fork_server("record", attempt.folder).sandbox_process.group.held:
+    if "cpu" not in sandboxes.serving("record", attempt.folder).group.held:
         pytest.skip("no control group of the cores can be made here")
     monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 3.0)
     alone, bomb = share_of_a_core(0.3), "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
@@ -287,12 +288,12 @@ def test_a_huge_file(form, attempt):
 
 
 def test_many_files(form, attempt, monkeypatch):
-    monkeypatch.setattr(watch, "BYTES", 64 << 20)
+    monkeypatch.setattr(scratch, "BYTES", 64 << 20)
     lines = "import itertools, time\nfor n in itertools.count():\n    open(str(n), 'wb').write(bytes(1 << 24))"
     result = attempt(lines + "\n    time.sleep(0.02)")
     said = "of files" if form == PLAIN else "No space left on device"
     assert result.outcome is Outcome.CRASHED and said in result.sentence, result
-    left = os.listdir(fork_server.fork_server("record", attempt.folder).sandbox_process.scratch.descriptor)
+    left = os.listdir(sandboxes.serving("record", attempt.folder).scratch.descriptor)
     assert not [name for name in left if name.startswith("case-")]
 
 
@@ -300,7 +301,7 @@ def test_many_files(form, attempt, monkeypatch):
 def test_files_without_a_name_are_counted(keep, form, attempt, monkeypatch):
     if keep == "mapped" and form == PLAIN and os.geteuid() != 0:
         pytest.skip("only root may see which files are mapped")
-    monkeypatch.setattr(watch, "BYTES", 256 << 20)
+    monkeypatch.setattr(scratch, "BYTES", 256 << 20)
     lines = "import mmap, os, time\nkept = []\nwhile True:\n    file = open('x', 'w+b'); os.unlink('x')\n"
     lines += "    file.write(bytes(1 << 25)); file.flush(); time.sleep(0.02)\n"
     before = shutil.disk_usage("/tmp").free
@@ -322,12 +323,12 @@ def test_a_folder_that_nobody_can_look_into_is_removed(how, form, attempt):
     looked = form == PLAIN and (how == "deep" or os.geteuid() != 0)
     assert result.outcome is (Outcome.CRASHED if looked else Outcome.PASSED), result
     assert not looked or "folders that cannot be looked into" in result.sentence
-    left = os.listdir(fork_server.fork_server("record", attempt.folder).sandbox_process.scratch.descriptor)
+    left = os.listdir(sandboxes.serving("record", attempt.folder).scratch.descriptor)
     assert not [name for name in left if name.startswith("case-")]
 
 
 def test_a_million_files_cost_a_bounded_time(form, attempt, monkeypatch):
-    monkeypatch.setattr(watch, "ENTRIES", 10_000)
+    monkeypatch.setattr(scratch, "ENTRIES", 10_000)
     monkeypatch.setattr(scratch, "REMOVE_SECONDS", 0.2)
     monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 3.0)
     started = time.monotonic()
@@ -367,7 +368,7 @@ def test_a_flood_of_the_channel(form, attempt, monkeypatch):
             f"import os\nwhile True:\n  for n in range(100, 900):\n    try: os.write(n, {junk})\n    except OSError: 0"
         )
         result = attempt(lines)
-        assert result.outcome is Outcome.CRASHED and sandbox.NO_REPLY in result.sentence, result
+        assert result.outcome is Outcome.CRASHED and NO_REPLY in result.sentence, result
 
 
 def test_stdout_is_no_channel(form, attempt):
@@ -405,8 +406,8 @@ def test_the_file_of_the_program_is_no_link(target, form, attempt):
 def test_a_file_that_was_exchanged_is_not_read(there, tmp_path):
     (tmp_path / "secret").write_text("four")
     scratch = Scratch(os.open(tmp_path, os.O_RDONLY), tmp_path, None)
-    child = object.__new__(sandbox.Child)
-    child.folder = scratch.folder()
+    child = object.__new__(confined.ConfinedChild)
+    child.folder = scratch.new_folder()
     path = Path(child.folder.path) / "outputs.bin"
     leave = {
         "a link": lambda: path.symlink_to(tmp_path / "secret"),
@@ -419,11 +420,11 @@ def test_a_file_that_was_exchanged_is_not_read(there, tmp_path):
     }
     leave[there]()
     if there == "the file":
-        assert child.returned("outputs.bin", 4, 4) == b"four"
+        assert child.take("outputs.bin", 4, 4) == b"four"
     else:
-        with pytest.raises(sandbox.ChildFailed) as failed:
-            child.returned("outputs.bin", 4, None if there == "too much" else 4)
-        assert failed.value.how == "died" and "outputs.bin" in str(failed.value)
+        with pytest.raises(Died) as failed:
+            child.take("outputs.bin", 4, None if there == "too much" else 4)
+        assert "outputs.bin" in str(failed.value)
     child.folder.remove()
     scratch.close()
     assert sorted(os.listdir(tmp_path)) == ["secret"]
@@ -439,11 +440,11 @@ def test_what_the_grader_writes_follows_no_link(form, rooms, tmp_path):
         f"import os\nos.symlink({str(mine)!r}, 'lists.bin')\ndef f(q, k, v, **more):\n    return q\n"
     )
     setup = {"module": str(folder / "module.py"), "entry_point": "f", "arguments": [], "gpu": None}
-    with sandbox.Child("record", 30, folder, **setup) as child:
+    with confined.ConfinedChild("record", 30, folder, **setup) as child:
         assert child.loading is None and "lists.bin" in os.listdir(child.folder.descriptor)
-        child.put("lists.bin", b"of the grader")
+        child.put({"lists.bin": b"of the grader"})
         child.call({"op": "record", "inputs": [], "arguments": {}}, 30)
-        assert child.returned("lists.bin", 100) == b"of the grader"
+        assert child.take("lists.bin", 100) == b"of the grader"
     assert mine.read_text() == "mine"
 
 
@@ -452,13 +453,11 @@ def test_what_the_grader_writes_follows_no_link(form, rooms, tmp_path):
 
 def test_the_runner_is_out_of_reach(form, attempt):
     """What it computes is believed: its folders hold the inputs of all submissions."""
-    runner = fork_server.fork_server("cpu").sandbox_process
-    if form == PLAIN and (
-        os.geteuid() or None in (runner.uid, fork_server.fork_server("record", attempt.folder).sandbox_process.uid)
-    ):
+    runner = sandboxes.serving("cpu")
+    if form == PLAIN and (os.geteuid() or None in (runner.uid, sandboxes.serving("record", attempt.folder).uid)):
         pytest.skip("plain limits do not protect the runner from its own user; the warning says so")
-    with sandbox.Child("cpu", 30) as child:
-        child.put("inputs.bin", b"of the grader")
+    with confined.ConfinedChild("cpu", 30) as child:
+        child.put({"inputs.bin": b"of the grader"})
         folder = child.folder.path
         numbers = [runner.process.pid, *below(runner.process.pid)]
         assert len(numbers) >= 3 and runner.kind == "runner" and not child.loading
@@ -481,53 +480,53 @@ def test_the_runner_is_out_of_reach(form, attempt):
 
 
 def test_two_submissions_share_no_recorder(tmp_path, monkeypatch):
-    monkeypatch.setattr(fork_server, "SHARED", [])
+    monkeypatch.setattr(sandboxes, "TRUSTING", [])
     folders = [tmp_path / name for name in ("one", "other")]
     for folder in folders:
         folder.mkdir(mode=0o755)
     try:
-        one, other = (fork_server.fork_server("record", folder) for folder in folders)
-        assert one.sandbox_process is not other.sandbox_process and fork_server.fork_server("record", folders[0]) is one
+        one, other = (sandboxes.serving("record", folder) for folder in folders)
+        assert one is not other and sandboxes.serving("record", folders[0]) is one
     finally:
         for folder in folders:
-            fork_server.leave(folder)
+            sandboxes.leave(folder)
 
 
 # The sandbox itself ---------------------------------------------------------------------------------------------------
 
 
 def test_a_bubblewrap_that_is_not_there_is_one_line(monkeypatch):
-    monkeypatch.delenv(confine.SWITCH, raising=False)
+    monkeypatch.delenv(bubblewrap.SWITCH, raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    line = confine.warning()
+    line = bubblewrap.warning()
     assert "apt install bubblewrap" in line and "use the network" in line and "\n" not in line
 
 
 def test_a_bubblewrap_that_is_forbidden_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.delenv(confine.SWITCH, raising=False)
+    monkeypatch.delenv(bubblewrap.SWITCH, raising=False)
     tool = tmp_path / "bwrap"
     tool.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
     tool.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda name: str(tool))
-    line = confine.warning()
+    line = bubblewrap.warning()
     assert "bubblewrap does not work here: bwrap: No permissions" in line and "\n" not in line
 
 
 def test_without_it_the_command_grades_and_warns_once(tmp_path):
     command = [sys.executable, "-m", "grader", "--submission", "solutions", "--problems", "1", "--out", str(tmp_path)]
-    environment = os.environ | {confine.SWITCH: "none"}
+    environment = os.environ | {bubblewrap.SWITCH: "none"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert done.returncode == 0 and "10 of 10 points" in done.stdout
     assert done.stderr.count("no sandbox") == 1 and len(done.stderr.splitlines()) == 1
 
 
 def test_a_folder_that_holds_the_repository_does_not_show_it():
-    words = confine.bound([ROOT.parent, sandbox_process.INSIDE])
+    words = bubblewrap.show_folders([ROOT.parent, sandbox_process.INSIDE])
     masked = words.index("--tmpfs")
     assert words.index(str(ROOT.parent)) < masked < words.index(str(sandbox_process.INSIDE)) and words[
         masked + 1
     ] == str(ROOT)
-    assert "--tmpfs" not in confine.bound([ROOT / "solutions", sandbox_process.INSIDE])
+    assert "--tmpfs" not in bubblewrap.show_folders([ROOT / "solutions", sandbox_process.INSIDE])
 
 
 def test_a_grader_that_is_killed_leaves_nothing(tmp_path):
@@ -535,7 +534,7 @@ def test_a_grader_that_is_killed_leaves_nothing(tmp_path):
         BODY + "    import subprocess; subprocess.run(['sleep', '603.25'], start_new_session=True)\n"
     )
     command = [sys.executable, "-m", "grader", "--submission", str(tmp_path), "--problems", "1", "--out", str(tmp_path)]
-    if why := confine.refused():
+    if why := bubblewrap.find_obstacle():
         pytest.skip(why)
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for _ in range(200):

@@ -7,7 +7,7 @@ import pytest
 
 from grader.course.assignment import PROBLEMS
 from grader.engine import Request, grade
-from grader.processes import handed_in, sandbox
+from grader.processes import confined, handed_in
 from grader.result import Aspect, Outcome, Result
 from grader.tests.support import grade_text, solution
 
@@ -24,7 +24,7 @@ ODD = {
 def test_what_is_no_plain_file_is_not_read(what, tmp_path):
     ODD[what](tmp_path / "odd.py")
     (tmp_path / "p1.py").write_text("x = 1\n")
-    assert handed_in.texts(tmp_path) == {"p1.py": "x = 1\n"}
+    assert handed_in.read_texts(tmp_path) == {"p1.py": "x = 1\n"}
 
 
 @AS_ROOT
@@ -54,7 +54,7 @@ def test_a_linked_module_is_said(tmp_path):
 
 @pytest.mark.parametrize("bytes_left", [0, 100])
 def test_requests_that_nobody_reads_end_with_their_case(bytes_left):
-    child = object.__new__(sandbox.Child)
+    child = object.__new__(confined.ConfinedChild)
     reading, child.requests = os.pipe()
     os.set_blocking(child.requests, False)
     filled = 0
@@ -65,7 +65,7 @@ def test_requests_that_nobody_reads_end_with_their_case(bytes_left):
             break
     os.read(reading, bytes_left)
     started = time.monotonic()
-    child._send(started + 0.5, text="x" * 10_000)
+    child.send({"text": "x" * 10_000}, 0.5)
     assert 0.4 < time.monotonic() - started < 5
     os.close(reading)
     os.close(child.requests)

@@ -11,7 +11,7 @@ import pytest
 from grader.course import assignment
 from grader.course.assignment import PROBLEMS
 from grader.engine import Request, grade
-from grader.processes import fork_server, sandbox, sandbox_process
+from grader.processes import child, sandbox_process, sandboxes
 from grader.result import Outcome
 from grader.tests.support import ROOT, below, grade_text, running, solution
 
@@ -138,7 +138,7 @@ def test_what_it_printed_is_kept_and_cut(tmp_path):
     )
     assert twice.outcome is Outcome.PASSED and twice.printed.count("once") == 1, "the entry point is called twice"
     flood = verdict(tmp_path, BODY.format("print('x' * 10_000_000); raise ValueError('no')"))
-    assert len(flood.printed) < 2 * sandbox.PRINTED_LIMIT and "more bytes not shown" in flood.printed
+    assert len(flood.printed) < 2 * child.PRINTED_LIMIT and "more bytes not shown" in flood.printed
 
 
 def test_standard_input_is_empty(tmp_path):
@@ -187,35 +187,33 @@ def test_a_broken_worker_is_the_graders_fault(tmp_path, monkeypatch):
 @pytest.fixture
 def alone(tmp_path, monkeypatch):
     """A folder whose submission has a sandbox process of its own."""
-    monkeypatch.setattr(fork_server, "SHARED", [])
+    monkeypatch.setattr(sandboxes, "TRUSTING", [])
     yield tmp_path
-    fork_server.leave(tmp_path)
+    sandboxes.leave(tmp_path)
 
 
 def test_the_interpreter_and_the_compiler_share_a_process_that_imports_once(alone):
-    interpreter, compiler = fork_server.fork_server("cpu", alone), fork_server.fork_server("compile", alone)
-    assert (
-        interpreter.sandbox_process is compiler.sandbox_process and fork_server.fork_server("cpu", alone) is interpreter
-    )
-    said = [each.ask({"op": "usage"}) for each in (interpreter, compiler)]
+    runner = sandboxes.serving("cpu", alone)
+    assert sandboxes.serving("compile", alone) is runner and sandboxes.serving("cpu", alone) is runner
+    said = [runner.ask(device, {"op": "usage"}) for device in ("cpu", "compile")]
     imports = said[0]["imports"]
     assert imports == said[1]["imports"] > 0.2
-    fork_server.leave(alone)
-    assert not interpreter.sandbox_process.alive() and interpreter.sandbox_process.scratch.descriptor is None
+    sandboxes.leave(alone)
+    assert not runner.alive() and runner.scratch.descriptor is None
     used = sum(each["core_seconds"] for each in said) + imports
-    assert used <= sandbox_process.SPENT.pop() < used + 0.5 * imports, "the import is counted once"
+    assert used <= runner.spent < used + 0.5 * imports, "the import is counted once"
 
 
 @pytest.mark.parametrize("lost", [-1, -2])
 def test_a_house_ends_with_any_of_its_nurseries(alone, lost):
     """What runs in there could not be trusted to be alone any more."""
-    first = fork_server.fork_server("cpu", alone).sandbox_process
+    first = sandboxes.serving("cpu", alone)
     inside = below(first.process.pid)
     os.kill(inside[lost], 9)
     first.process.wait(10)
     assert not first.alive()
-    second = fork_server.fork_server("cpu", alone)
-    assert second.sandbox_process is not first and second.sandbox_process.alive()
+    second = sandboxes.serving("cpu", alone)
+    assert second is not first and second.alive()
     assert not any(Path(f"/proc/{pid}/exe").exists() for pid in inside)
     assert verdict(alone, solution("p1")).outcome is Outcome.PASSED
 

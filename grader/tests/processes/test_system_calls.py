@@ -5,10 +5,12 @@ import sys
 
 import pytest
 
-from grader.processes import confine, sandbox_process, system_calls
+from grader.processes import bubblewrap, sandbox_process, system_calls
 from grader.tests.support import ROOT
 
-pytestmark = pytest.mark.skipif(confine.refused() is not None, reason=f"no sandbox here: {confine.refused()}")
+pytestmark = pytest.mark.skipif(
+    bubblewrap.find_obstacle() is not None, reason=f"no sandbox here: {bubblewrap.find_obstacle()}"
+)
 
 
 KEYS = {"keyctl", "add_key", "request_key"}
@@ -18,7 +20,7 @@ RINGS = {"io_uring_setup", "io_uring_enter", "io_uring_register"}
 
 def test_nothing_that_must_be_refused_is_possible():
     assert set(system_calls.REFUSED) >= KEYS | BEYOND | RINGS  # each of them is tried
-    assert confine.allowed() == []
+    assert bubblewrap.find_leaks() == []
 
 
 def test_without_the_filter_the_attempts_say_what_is_possible(monkeypatch):
@@ -31,7 +33,7 @@ def test_without_the_filter_the_attempts_say_what_is_possible(monkeypatch):
 
 @pytest.mark.parametrize("place", ["/usr/share", "/usr/src", "/root", "/home", "/var", str(ROOT)])
 def test_only_what_python_and_the_compiler_need_is_there(place):
-    done = confine.run("bwrap", "cpu", [sys.executable, "-I", "-c", f"import os; print(sorted(os.listdir({place!r})))"])
+    done = bubblewrap.run("cpu", [sys.executable, "-I", "-c", f"import os; print(sorted(os.listdir({place!r})))"])
     shown = done.stdout.strip()
     assert done.returncode or shown == "[]" or "pyenv" in shown or ".venv" in shown
 
@@ -42,12 +44,12 @@ def test_a_hidden_folder_under_one_that_is_shown_is_empty(name, tmp_path, monkey
     secret.mkdir(parents=True)
     (secret / "gradebook.csv").write_text("everyone\n")
     (secret / "own").mkdir()
-    monkeypatch.setattr(confine, "HIDDEN", {confine.ROOT})
-    confine.hide(secret)
-    confine.hide(tmp_path / "shown" / "gone")  # one that is not there is nothing to hide
+    monkeypatch.setattr(bubblewrap, "HIDDEN", {bubblewrap.ROOT})
+    bubblewrap.hide(secret)
+    bubblewrap.hide(tmp_path / "shown" / "gone")  # one that is not there is nothing to hide
     look = f"import os; print(os.listdir({str(secret)!r}))"
     for named, seen in (([tmp_path / "shown"], "[]"), ([tmp_path / "shown", secret / "own"], "['own']")):
-        done = confine.run("bwrap", "cpu", [sys.executable, "-I", "-c", look], named)
+        done = bubblewrap.run("cpu", [sys.executable, "-I", "-c", look], named)
         assert done.stdout.strip() == seen, done.stderr
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from grader.course.assignment import PROBLEMS
 from grader.engine import Request
-from grader.processes.text import clean, cleaned, line_of
+from grader.processes.text import clean, cleaned, quote_line
 from grader.render import gradescope, terminal
 from grader.tests.support import grade_text, solution
 
@@ -45,8 +45,9 @@ def test_no_face_shows_what_was_sent_to_the_terminal(statement, tmp_path):
 def test_a_line_is_quoted_harmlessly_and_not_at_length(tmp_path):
     file = tmp_path / "p3.py"
     file.write_bytes(b"x = '\x1b[2J'" + b"y" * 1000 + b"\n\xff")
-    assert line_of(file, 1).startswith("x = ''") and len(line_of(file, 1)) <= 160
-    assert line_of(file, 99) == line_of(tmp_path / "none.py", 1) == line_of(file, None) == line_of(file, -5) == ""
+    assert quote_line(file, 1).startswith("x = ''") and len(quote_line(file, 1)) <= 160
+    nowhere = ((file, 99), (tmp_path / "none.py", 1), (file, None), (file, -5))
+    assert all(quote_line(path, line) == "" for path, line in nowhere)
 
 
 def test_results_are_written_before_anything_is_shown(tmp_path, monkeypatch):

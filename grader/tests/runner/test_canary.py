@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from grader.processes.sandbox_process import INSIDE, ROLE
+from grader.processes.sandbox_process import GRADER, INSIDE
 
 CHECK = """
 import sys
@@ -21,7 +21,7 @@ print(canary.check() or "fine")
 
 
 def check(change=""):
-    command = [sys.executable, "-c", CHECK.format(folders=[str(INSIDE), str(ROLE["runner"])], change=change)]
+    command = [sys.executable, "-c", CHECK.format(folders=[str(INSIDE), str(GRADER / "runner")], change=change)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TRITON_INTERPRET": "1"})
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -13,7 +13,7 @@ from grader.course import inputs
 from grader.course.assignment import PROBLEMS, Case
 from grader.kinds import requests
 from grader.kinds.attention import verdict as verdicts
-from grader.processes.sandbox_process import INSIDE, ROLE
+from grader.processes.sandbox_process import GRADER, INSIDE
 from grader.processes.submission import Submission
 from grader.result import Outcome
 from grader.tests.support import grade_text, solution, triton_version
@@ -185,7 +185,7 @@ for change in json.loads(sys.argv[2]):
 
 
 def test_an_interpreter_that_does_not_fit_is_said_to():
-    folders = json.dumps([str(ROLE["runner"]), str(INSIDE)])
+    folders = json.dumps([str(GRADER / "runner"), str(INSIDE)])
     arguments = [sys.executable, "-u", "-c", ENABLE_IN_EACH, folders, json.dumps(list(STRANGE))]
     run = subprocess.run(arguments, capture_output=True, text=True, check=True)
     for sentence, words in zip(run.stdout.splitlines(), STRANGE.values(), strict=True):

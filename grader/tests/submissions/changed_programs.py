@@ -16,7 +16,7 @@ from dataclasses import replace
 from grader.course.assignment import PROBLEMS, Case
 from grader.kinds import requests
 from grader.kinds.attention import verdict
-from grader.processes.sandbox import ChildFailed
+from grader.processes.child import ChildFailed
 from grader.processes.submission import Submission
 from grader.result import Outcome
 from grader.tests.support import SOLUTIONS
@@ -84,7 +84,7 @@ def outcomes(count, seed, seconds=20.0):
 
 
 def main():
-    from grader.processes import fork_server
+    from grader.processes import sandboxes
 
     count, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     found = collections.Counter()
@@ -96,7 +96,7 @@ def main():
         if number % 100 == 99:
             print(number + 1, dict(found), flush=True)
     print(dict(found))
-    fork_server.close_all()
+    sandboxes.close_all()
 
 
 if __name__ == "__main__":

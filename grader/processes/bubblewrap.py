@@ -22,10 +22,21 @@ SWITCH = "GRADER_SANDBOX"  # "none" in the environment: no bubblewrap, also wher
 PRIVATE = 256 << 20  # bytes of /tmp and of /dev/shm inside
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 # Of /usr what Python, a C compiler and ptxas need.
-OF_USR = ("bin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "local/bin", "local/lib", "local/include")
+USR_FOLDERS = (
+    "bin",
+    "lib",
+    "lib32",
+    "lib64",
+    "libx32",
+    "libexec",
+    "include",
+    "local/bin",
+    "local/lib",
+    "local/include",
+)
 HIDDEN = {ROOT}  # folders of the grader's that nobody sees, whatever above them is shown
 HIDDEN_BYTES = 1 << 16  # of what stands in their place
-OF_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
+ETC_FILES = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 GPU_FILES = ("/proc/driver/nvidia", "/sys", "/etc/OpenCL", "/run/nvidia-persistenced")
 UIDS = range(61184, 65520)  # what systemd keeps for users that live as long as a service: nobody's files are theirs
 _turns = itertools.count()
@@ -36,24 +47,24 @@ UNPROTECTED = (
 )
 
 
-def refused(device="cpu"):
+def find_obstacle(device="cpu"):
     """Why submissions are not in a sandbox here, as part of a sentence; None where they are."""
     if os.environ.get(SWITCH) == "none":
         return f"{SWITCH}=none switches it off"
     tool = shutil.which("bwrap")
     if tool is None:
         return "bubblewrap is not installed: apt install bubblewrap"
-    return trial(tool, device)
+    return try_out(tool, device)
 
 
 @functools.cache
-def trial(tool, device):
+def try_out(tool, device):
     """Why nothing runs in bubblewrap here (user namespaces are often forbidden in containers), or None.
 
     On a GPU the trial is that CUDA finds it from inside: a sandbox without the GPU would fail every submission.
     """
     try:
-        done = run(tool, device, [sys.executable, "-I", "-S", "-c", TRY[device == "cuda"]])
+        done = run(device, [sys.executable, "-I", "-S", "-c", TRY[device == "cuda"]])
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap does not work here: {error}"
     if done.returncode:
@@ -62,17 +73,17 @@ def trial(tool, device):
     return None
 
 
-def run(tool, device, program, read_only=()):
+def run(device, program, read_only=()):
     """A program inside, to its end; raises OSError and TimeoutExpired."""
-    with filtered() as (arguments, descriptors):
+    with open_filter() as (arguments, descriptors):
         return subprocess.run(
-            command(tool, device, read_only, arguments) + program, pass_fds=descriptors, capture_output=True,
+            command(device, read_only, arguments) + program, pass_fds=descriptors, capture_output=True,
             text=True, timeout=60, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
 
 @contextlib.contextmanager
-def filtered():
+def open_filter():
     """(arguments of bubblewrap, descriptors to hand over) for the filter of system calls, where there is one."""
     descriptor = system_calls.as_file()
     try:
@@ -82,14 +93,14 @@ def filtered():
             os.close(descriptor)
 
 
-def allowed(device="cpu"):
+def find_leaks(device="cpu"):
     """What is possible inside and should not be: [words]; each is tried. Raises OSError and TimeoutExpired."""
-    tool, place = shutil.which("bwrap"), Path(__file__).parent / "inside" / "attempts.py"
+    place = Path(__file__).parent / "inside" / "attempts.py"
     if system_calls.missing():
         return [system_calls.missing()]
     names = (*system_calls.REFUSED, "clone", "clone3")
     numbers = [f"{name}={number}" for name in names if (number := system_calls.number(name)) is not None]
-    done = run(tool, device, [sys.executable, "-I", "-B", str(place), *numbers], [place.parent])
+    done = run(device, [sys.executable, "-I", "-B", str(place), *numbers], [place.parent])
     if done.returncode:
         return [f"the attempts did not run: {done.stderr.strip()[-200:]}"]
     return [name for name, found in json.loads(done.stdout).items() if found is not None]
@@ -105,57 +116,51 @@ TRY = (
 
 def warning(device="cpu"):
     """One line for the person who grades where submissions are not in a sandbox, else None."""
-    why = refused(device)
+    why = find_obstacle(device)
     return f"grader: no sandbox ({why}); {UNPROTECTED}" if why else None
 
 
-def command(tool, device, read_only, arguments=(), scratch_bytes=None):
+def command(device, read_only, arguments=(), scratch_bytes=None):
     """The beginning of the command that runs a program inside; these folders keep their places.
 
     arguments: of bubblewrap, beside these. scratch_bytes: the size of a folder to write in, where there is one.
 
     The program is process 1 there: when it ends, all others are killed, and none of them can signal it.
     """
-    arguments = [
-        tool,
-        *arguments,
-        "--unshare-ipc",
-        "--unshare-pid",
-        "--unshare-net",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-    ]
+    tool = shutil.which("bwrap")
+    arguments = [tool, *arguments, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+    arguments += ["--unshare-cgroup-try"]
     arguments += ["--die-with-parent", "--as-pid-1", "--hostname", "grade"]
     if os.geteuid() == 0:  # it stays root to end the children, which are not; it can change nothing outside
         arguments += ["--cap-drop", "ALL"]
         for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_KILL"):
             arguments += ["--cap-add", capability]
     else:
-        arguments += ["--unshare-user", "--disable-userns"] if knows(tool, "--disable-userns") else ["--unshare-user"]
+        arguments += ["--unshare-user", *(["--disable-userns"] if has_option(tool, "--disable-userns") else [])]
     arguments += ["--dev", "/dev", "--proc", "/proc"]
     for place in ("/tmp", "/dev/shm"):
         arguments += ["--perms", "1777", "--size", str(PRIVATE), "--tmpfs", place]
-    for place in system():
+    for place in system_folders():
         if os.path.islink(place):
             arguments += ["--symlink", os.readlink(place), place]
         elif os.path.isdir(place):
-            arguments += [*reached(Path(place)), "--ro-bind", place, place]
-    for name in OF_ETC:
+            arguments += [*make_parents(Path(place)), "--ro-bind", place, place]
+    for name in ETC_FILES:
         arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    arguments += of_gpu() if device == "cuda" else []
-    arguments += bound([*interpreter(), *read_only])
+    arguments += show_gpu() if device == "cuda" else []
+    arguments += show_folders([*python_folders(), *read_only])
     if scratch_bytes:
         arguments += ["--perms", "0711", "--size", str(scratch_bytes), "--tmpfs", PLACE]
     return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--"]
 
 
-def system():
+def system_folders():
     """The folders of the system that are shown, as far as they are there."""
-    return [place for place in (*SYSTEM, *(f"/usr/{name}" for name in OF_USR)) if os.path.lexists(place)]
+    return [place for place in (*SYSTEM, *(f"/usr/{name}" for name in USR_FOLDERS)) if os.path.lexists(place)]
 
 
 @functools.cache
-def knows(tool, option):
+def has_option(tool, option):
     return option in subprocess.run([tool, "--help"], capture_output=True, text=True).stdout
 
 
@@ -164,21 +169,21 @@ def hide(folder):
     HIDDEN.add(Path(os.path.abspath(folder)))
 
 
-def bound(folders):
+def show_folders(folders):
     """Read-only, the outer before the inner; of a hidden folder below one of them only what is named of it is seen."""
     arguments, hidden = [], set()
     places = {Path(os.path.abspath(folder)) for folder in folders}
-    shown = places | {Path(place) for place in system()}
+    shown = places | {Path(place) for place in system_folders()}
     for place in sorted(places, key=lambda place: len(place.parts)):
-        arguments += veiled(shown, hidden, above=place)
-        arguments += [*reached(place), "--ro-bind", str(place), str(place)]
-    arguments += veiled(shown, hidden)
+        arguments += hide_folders(shown, hidden, above=place)
+        arguments += [*make_parents(place), "--ro-bind", str(place), str(place)]
+    arguments += hide_folders(shown, hidden)
     for name in ("solutions", "grader") if ROOT in places else ():  # the repository itself was named
         arguments += ["--tmpfs", str(ROOT / name)]
     return arguments
 
 
-def veiled(shown, hidden, above=None):
+def hide_folders(shown, hidden, above=None):
     """An empty folder over each hidden one that lies in what is shown: those above `above`, or all that are left."""
     arguments = []
     for folder in sorted(HIDDEN - hidden):
@@ -189,12 +194,12 @@ def veiled(shown, hidden, above=None):
     return arguments
 
 
-def reached(place):
+def make_parents(place):
     """The folders above this one, open to the user that a child becomes."""
     return [word for above in [*place.parents][-2::-1] for word in ("--perms", "0755", "--dir", str(above))]
 
 
-def interpreter():
+def python_folders():
     """The folders of this Python, of its environment and of the libraries that it is told of; never the repository."""
     named = [sys.prefix, sys.base_prefix, sys.exec_prefix, *outside_paths()]
     named += os.environ.get("LD_LIBRARY_PATH", "").split(":")
@@ -207,7 +212,7 @@ def interpreter():
     folders |= {os.path.realpath(folder) for folder in folders}
     kept = []
     for folder in sorted(folders):  # a folder comes before those in it
-        inside = any(Path(folder).is_relative_to(known) for known in (*system(), *kept))
+        inside = any(Path(folder).is_relative_to(known) for known in (*system_folders(), *kept))
         if not inside and not ROOT.is_relative_to(folder):
             kept.append(folder)
     return kept
@@ -219,7 +224,7 @@ def outside_paths():
     return [entry for entry, place in places if place != ROOT and not place.is_relative_to(ROOT / "grader")]
 
 
-def of_gpu():
+def show_gpu():
     """The device nodes of the GPUs, and what their drivers read."""
     nodes = [*sorted(map(str, Path("/dev").glob("nvidia*"))), "/dev/kfd", "/dev/dri"]
     arguments = [word for node in nodes for word in ("--dev-bind-try", node, node)]
@@ -237,10 +242,12 @@ def driver_folders():
         return []
     found = [line.rpartition("=> ")[2] for line in said.splitlines() if "libcuda" in line or "libnvidia" in line]
     folders = {os.path.dirname(path) for name in found for path in (name, os.path.realpath(name))}
-    return sorted(folder for folder in folders if not any(Path(folder).is_relative_to(known) for known in system()))
+    return sorted(
+        folder for folder in folders if not any(Path(folder).is_relative_to(known) for known in system_folders())
+    )
 
 
-def uid_for(readable, confined):
+def choose_uid(readable, confined):
     """The user that a child becomes where the grader is root, else None; None too where it could not read its files.
 
     readable: folders that the child must read; in a sandbox what lies above them does not count.

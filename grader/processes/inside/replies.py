@@ -1,14 +1,19 @@
-"""An exception of a submission, or of its kernels, told as plain data."""
+"""Inside a child: what it tells of an exception and of what came back, as plain data and as raw bytes in a file."""
 
 import linecache
 import os
 import re
 import traceback
 
-ROOMS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+import torch
+
+OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
-def describe(error, module, code):
+# Exceptions -----------------------------------------------------------------------------------------------------------
+
+
+def describe_error(error, module, code):
     """An exception as plain data: the root cause, the student's line where it arose, and a gap's name if it is one.
 
     module: the name of the student's file in tracebacks. code: its text, or that of its kernels.
@@ -47,10 +52,44 @@ def first_open_gap(code):
 def raised_by_us(error):
     """True where a plain exception arose in a file of the grader's: it may be a mistake of ours."""
     frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and type(error).__module__ == "builtins" and frames[-1].filename.startswith(ROOMS)
+    return bool(frames) and type(error).__module__ == "builtins" and frames[-1].filename.startswith(OURS)
 
 
 def raised_in(error, module):
     """True where the module itself raised the error, and not a library that it called."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and frames[-1].filename == module
+
+
+# Outputs --------------------------------------------------------------------------------------------------------------
+
+
+def write_outputs(outputs, device):
+    """Write the bytes of the outputs that are plain tensors on `device`; returns the descriptions."""
+    described = [describe_output(output) for output in outputs]
+    # A link that the submission left there is not followed: it may lead to a file that is not its own.
+    with open("outputs.bin", "wb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644)) as file:
+        for output, words in zip(outputs, described, strict=True):
+            if words["plain"] and words["device"] == device:
+                file.write(raw_bytes(output.detach()))
+    return described
+
+
+def describe_output(tensor):
+    if not isinstance(tensor, torch.Tensor):  # what a program returns that is no tensor is named by its type
+        return {"plain": False, "type": tensor["type"] if isinstance(tensor, dict) else type(tensor).__name__}
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
+    return {
+        "plain": plain,
+        "type": type(tensor).__name__,
+        "shape": list(tensor.shape),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "device": tensor.device.type,
+    }
+
+
+def raw_bytes(tensor):
+    # One row of stride 1, whatever the tensor's strides are; on the CPU, whatever the module set as default device.
+    flat = torch.empty(tensor.numel(), dtype=tensor.dtype, device="cpu")
+    flat.copy_(tensor.reshape(-1))
+    return flat.view(torch.uint8).numpy().tobytes()
