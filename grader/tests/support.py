@@ -18,11 +18,16 @@ def solution(problem_id):
     return (SOLUTIONS / EVERY[problem_id].module).read_text()
 
 
+def thorough(*values):
+    """These values of a test's parameters, for `make test-all` alone."""
+    return pytest.param(*values, marks=pytest.mark.thorough)
+
+
 def thorough_but(quick, names):
     """These names as parameters of a test, of which `make test` runs those in `quick` alone."""
     strange = set(quick) - set(names)
     assert not strange, f"quick, and not there: {strange}"
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.thorough) for name in names]
+    return [name if name in quick else thorough(name) for name in names]
 
 
 def triton_version():
