@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grader.commands.arguments import BadArguments, Parser, choose_device, choose_problems, choose_targets
 from grader.processes import scratch
-from grader.processes.text import clean, quoted
+from grader.result import clean, quoted
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,9 +34,8 @@ def parse(argv):
 
 def build_request(options):
     """The checked Request; raises BadArguments."""
-    from grader.course.assignment import PROBLEMS
-    from grader.course.labs import LABS
     from grader.engine import Request
+    from grader.kinds.registry import LABS, PROBLEMS
 
     submission = options.submission or ROOT / "problems"
     if not submission.is_dir():
@@ -82,7 +81,7 @@ def check_show(options, request):
 
 def check_profile(options, request):
     """Raise BadArguments unless one problem with kernels is asked for, one of its cases or none, and a GPU is here."""
-    from grader.gpu.profile import command
+    from grader.commands import profile as command
 
     if not options.problems or len(request.problems) > 1:
         raise BadArguments("a profile is of one problem: name it, like make profile P=4")
@@ -103,13 +102,12 @@ def check_profile(options, request):
 
 
 def unknown_case(name, request, more=()):
-    from grader.gpu.compiling import CASE
-    from grader.kinds.attention import work
+    from grader.course.problem import COMPILES, WORK
 
     every = replace(request, names=None)
     names = list(dict.fromkeys(case.name for problem in request.problems for case in every.cases(problem)))
-    names += [CASE] if any(map(every.compiles, request.problems)) else []
-    names += [work.CASE] if any(map(every.judges_work, request.problems)) else []
+    names += [COMPILES] if any(map(every.compiles, request.problems)) else []
+    names += [WORK] if any(map(every.judges_work, request.problems)) else []
     names += more
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
@@ -146,7 +144,7 @@ def main(argv=None):
 
         return show.run(request, options.out)
     if options.profile:
-        from grader.gpu.profile import command
+        from grader.commands import profile as command
 
         return command.run(request, command.choose_case(request.problems[0], options.case), options.out)
     from grader import score
@@ -167,10 +165,10 @@ def main(argv=None):
     started = time.perf_counter()
     with terminal.make_progress(console, total) as progress:
 
-        def on_result(result):
-            progress.update(progress.task_ids[0], advance=1, description=f"{result.problem} {result.case}")
+        def on_case(problem, name):
+            progress.update(progress.task_ids[0], advance=1, description=f"{problem.id} {name}")
 
-        results = grade(request, lanes, on_result)
+        results = grade(request, lanes, on_case)
     seconds = time.perf_counter() - started
     if request.names is None:  # first of all: whatever cannot be shown, the results are there
         gradescope.write(results, options.out / "results.json")

@@ -8,16 +8,21 @@ from pathlib import Path
 
 import torch
 
-from grader.course import assignment, drawn
+from grader.course.problem import (
+    COMPILES,
+    SECONDS_PER_CASE,
+    SECONDS_PER_PROBLEM,
+    TIMEOUTS_BEFORE_GIVING_UP,
+    WORK,
+    Problem,
+)
+from grader.diagnosis import faults
 from grader.gpu import compiling, machine, speed
-from grader.kinds import requests
-from grader.kinds.attention import cross_case, own_work, verdict, work
-from grader.processes import confined, handed_in, sandboxes
+from grader.kinds import registry
+from grader.processes import confined, handed_in, sandboxes, unfinished
 from grader.processes.child import CannotStart, ChildFailed, TimedOut
 from grader.processes.submission import Submission
-from grader.processes.text import clean, quoted, shortened
-from grader.reference import faults
-from grader.result import Aspect, Outcome, Result
+from grader.result import Aspect, Outcome, Result, clean, quoted, shortened
 
 CLEARED = 2  # crashes of a problem in which our own kernel was asked, and passed: then the next are not doubted
 
@@ -27,7 +32,7 @@ class Request:
     """What to grade: a folder, the problems, the names of the cases or None for all, where, and with which inputs."""
 
     submission: Path
-    problems: tuple[assignment.Problem, ...]
+    problems: tuple[Problem, ...]
     names: frozenset[str] | None
     device: str
     seed: int
@@ -44,21 +49,23 @@ class Request:
 
     def cases(self, problem):
         """The cases of `problem` that run on this device and have the name that was asked for."""
-        every = drawn.every(problem, self.seed)
+        every = registry.cases_of(problem, self.seed)
         every = [case for case in every if self.device == "cuda" or not case.gpu]
         if self.names is None:
             return every
         named = [case for case in every if case.name in self.names or (self.judges_work(problem) and not case.gpu)]
-        others = (drawn.from_name(name, problem) for name in self.names - {case.name for case in every})
+        kind = registry.kind_of(problem)
+        others = (kind.case_by_name(problem, name) for name in self.names - {case.name for case in every})
         return named + [case for case in others if case]
 
     def judges_work(self, problem):
         """True where the work of `problem` is to be judged, over its cases."""
-        return problem.counts_work and (self.names is None or work.CASE in self.names)
+        return problem.counts_work and (self.names is None or WORK in self.names)
 
     def compiles(self, problem):
         """True where the kernels of `problem` are to be compiled."""
-        return bool(self.targets) and problem.uses_triton and (self.names is None or compiling.CASE in self.names)
+        wanted = self.names is None or COMPILES in self.names
+        return bool(self.targets and problem.uses_triton and problem.compiled_case and wanted)
 
     def again(self, problem, case_name):
         """The command that runs one case again."""
@@ -68,21 +75,22 @@ class Request:
         return " ".join([*parts, *self.options])
 
 
-def grade(request, lanes, on_result=lambda result: None):
+def grade(request, lanes, on_case=lambda problem, name: None):
     """Grade every problem of the request, `lanes` at a time; the results of each problem in the order of its cases.
 
+    on_case(problem, name of the case) is called whenever one has been graded.
     What is timed is timed when nothing else runs any more, one after the other.
     """
 
     torch.set_num_threads(1)  # the lanes are the parallelism: small tensors, many questions
     with handed_in.readable(request.submission) as folder:
-        return grade_in(folder, request, lanes, on_result)
+        return grade_in(folder, request, lanes, on_case)
 
 
-def grade_in(folder, request, lanes, on_result):
+def grade_in(folder, request, lanes, on_case):
     pool = ThreadPoolExecutor(lanes)
     try:
-        graders = [ProblemGrader(request, problem, on_result, folder) for problem in request.problems]
+        graders = [ProblemGrader(request, problem, on_case, folder) for problem in request.problems]
         list(pool.map(ProblemGrader.run, graders))
         for grader in graders:
             if grader.is_timed():
@@ -99,17 +107,18 @@ def grade_in(folder, request, lanes, on_result):
 class ProblemGrader:
     """Grades one problem: its submission's processes are started anew when a case kills one."""
 
-    def __init__(self, request, problem, on_result, folder=None):
-        self.request, self.problem, self.on_result, self.results = request, problem, on_result, []
+    def __init__(self, request, problem, on_case, folder=None):
+        self.request, self.problem, self.on_case, self.results = request, problem, on_case, []
+        self.kind = registry.kind_of(problem)
         self.path = (folder or request.submission) / problem.module
-        self.seconds, self.spent = assignment.SECONDS_PER_CASE[request.device], 0.0
+        self.seconds, self.spent = SECONDS_PER_CASE[request.device], 0.0
         gpu = machine.gpu_as_data() if request.device == "cuda" and torch.cuda.is_available() else None
         self.submission = Submission(self.path, problem, request.device, self.seconds, gpu)
         self.timeouts, self.fault, self.cleared, self.beside = 0, None, 0, {}
 
     def keep(self, result):
         self.results.append(result)
-        self.on_result(result)
+        self.on_case(self.problem, result.case)
 
     def run(self):
         """All but the speed."""
@@ -123,12 +132,20 @@ class ProblemGrader:
             self.outcomes = [result.outcome for result in results]
         finally:
             self.submission.close()
-        work.name_short_kernels(cases, results)
+        self.explain(cases)
         if self.request.judges_work(self.problem):
             self.work(results)
         if self.request.compiles(self.problem):
             self.compile(given)
-        cross_case.settle(self.problem, {case.name: case for case in cases}, self.request.seed, self.results)
+
+    def explain(self, cases):
+        """Say why cases are wrong, when all of them are known: one pass, one sentence for each."""
+        self.kind.check_cases(self.problem, {case.name: case for case in cases}, self.request.seed, self.results)
+        for result in self.results:
+            if diagnosis := result.diagnosis:
+                result.sentence = diagnosis.sentence
+                result.facts |= diagnosis.facts()
+                result.diagnosis = None
 
     def is_timed(self):
         """True where its speed is asked for, too."""
@@ -191,21 +208,22 @@ class ProblemGrader:
         return Result(
             self.problem.id, case.name, aspect or Aspect.CORRECT, outcome, shortened(sentence), facts or {},
             case.describe(self.request.seed_told), self.request.again(self.problem, case.name), printed,
+            diagnosis=facts.pop("diagnosis", None) if facts else None,
         )  # fmt: skip
 
     def grade_case(self, case):
-        if self.timeouts >= assignment.TIMEOUTS_BEFORE_GIVING_UP:
+        if self.timeouts >= TIMEOUTS_BEFORE_GIVING_UP:
             return self.result(
                 case, Outcome.NOT_RUN, f"Not run: {self.timeouts} cases of this problem timed out before."
             )
-        whole = assignment.SECONDS_PER_PROBLEM[self.request.device]
+        whole = SECONDS_PER_PROBLEM[self.request.device]
         if self.spent > whole:
             sentence = f"Not run: the cases before took {self.spent:.0f} s; all of a problem have {whole:g} s together."
             return self.result(case, Outcome.NOT_RUN, sentence)
-        how = requests.how(case)
-        placed, submission, started = how.placed(case, self.request.seed), self.submission, time.monotonic()
+        handler = self.kind.handler(case)
+        placed, submission, started = handler.inputs(case, self.request.seed), self.submission, time.monotonic()
         try:
-            reply = how.reply(submission, case, placed)
+            reply = handler.reply(submission, case, placed)
             data = self.outputs(reply)
         except ChildFailed as failure:
             return self.child_failed(case, failure)
@@ -214,14 +232,14 @@ class ProblemGrader:
         printed = submission.take_printed()
         if reply["status"] != "returned":
             self.lose_processes() if self.request.device == "cuda" else None  # its context may be lost
-            result = self.result(case, *verdict.of_unfinished(reply, self.problem, self.path), printed=printed)
+            result = self.result(case, *unfinished.explain_reply(reply, self.problem, self.path), printed=printed)
             if result.outcome is Outcome.CRASHED and unexplained(reply):
                 result.facts["doubt"] = result.sentence
             return result
-        judged = how.judged(self.problem, case, placed, reply, data, self.request.device)
+        judged = handler.judge(self.problem, case, placed, reply, data, self.request.device)
         if judged[0] in (Outcome.PASSED, Outcome.WASTEFUL) and "volume" in reply:
-            evidence = own_work.judge(self.problem, case, reply)
-            judged = own_work.needs_review(evidence) if evidence else judged
+            evidence = handler.own_work(self.problem, case, reply)
+            judged = unfinished.needs_review(evidence) if evidence else judged
         result = self.result(case, *judged, printed=printed)
         result.facts["kernels"] = reply.get("kernels", ())
         return result
@@ -258,7 +276,7 @@ class ProblemGrader:
             return
         pool = ThreadPoolExecutor(2)
         if self.request.judges_work(self.problem):
-            case = next(case for case in self.request.cases(self.problem) if case.name == work.LONG_ROW)
+            case = self.kind.long_case(self.request.cases(self.problem))
             self.beside["waste"] = pool.submit(self.interpreted, case)
         if self.is_timed():
             self.beside["host"] = pool.submit(speed.host_time, self.problem, self.path)
@@ -266,35 +284,34 @@ class ProblemGrader:
 
     def work(self, results):
         """What the kernels load and multiply, judged over the cases that are right."""
-        cases = self.request.cases(self.problem)
-        case = next((case for case in cases if case.name == work.LONG_ROW), self.problem.cases[0])
-        right = next((r for r in results if r.case == work.LONG_ROW and r.outcome is Outcome.PASSED), None)
+        case = self.kind.long_case(self.request.cases(self.problem))
+        right = next((r for r in results if r.case == case.name and r.outcome is Outcome.PASSED), None)
         if self.request.device == "cuda" and right:
             right.facts["waste"] = self.beside["waste"].result()
         try:
-            outcome, sentence, facts = work.of_problem(results)
+            outcome, sentence, facts = self.kind.judge_work(results)
         except Exception as error:
             outcome, sentence, facts = *grader_fault(error), {}
-        self.keep(self.result(replace(case, name=work.CASE), outcome, sentence, facts, aspect=Aspect.WORK))
+        self.keep(self.result(replace(case, name=WORK), outcome, sentence, facts, aspect=Aspect.WORK))
 
     def interpreted(self, case):
         """What a GPU's program wastes, told by the interpreter: (sentence, facts) or None."""
-        seconds, how = assignment.SECONDS_PER_CASE["cuda"], requests.how(case)
+        seconds, handler = SECONDS_PER_CASE["cuda"], self.kind.handler(case)
         submission = Submission(self.path, self.problem, "cpu", seconds, machine.gpu_as_data())
         try:
-            reply = how.reply(submission, case, how.placed(case, self.request.seed))
+            reply = handler.reply(submission, case, handler.inputs(case, self.request.seed))
         except (ChildFailed, CannotStart) as failure:
             return f"What the kernels load could not be counted: {failure}.", {"unfollowed": True}
         finally:
             submission.close()
         if reply["status"] != "returned":
-            sentence = verdict.of_unfinished(reply, self.problem, self.path)[1]
+            sentence = unfinished.explain_reply(reply, self.problem, self.path)[1]
             return f"What the kernels load could not be counted: {sentence}", {"unfollowed": True}
-        return work.wasted(case, reply)
+        return self.kind.wasted(case, reply)
 
     def compile(self, given):
         """Compile the submission's kernels for the GPUs asked for; an unfinished problem is spared."""
-        case = replace(self.problem.compiled_case, name=compiling.CASE, **compiling.SHAPE)
+        case = self.kind.compiled_case(self.problem, COMPILES)
         outcomes, passed = self.outcomes, Outcome.PASSED in self.outcomes
         started, printed = time.perf_counter(), ""
         if given:
@@ -304,7 +321,9 @@ class ProblemGrader:
         else:
             try:
                 targets, every = self.request.targets, self.request.all_targets
-                judged = compiling.judge(self.problem, self.path, targets, passed, every)
+                canary = question_for_compiler(registry.EVERY["p3"])
+                asked = question_for_compiler(self.problem)
+                judged = compiling.judge(asked, self.path, targets, canary, passed, every)
                 outcome, sentence, facts, printed = judged
             except CannotStart as broken:
                 outcome, sentence, facts = Outcome.NOT_RUN, f"not compiled: {broken}", {"compile": []}
@@ -329,7 +348,8 @@ class ProblemGrader:
         started = time.perf_counter()
         try:
             host_ms = self.beside["host"].result()
-            outcome, sentence, facts = speed.judge(self.problem, self.path, self.request.seed, host_ms)
+            judged = speed.judge(self.problem, self.path, self.request.seed, host_ms, self.kind.described)
+            outcome, sentence, facts = judged
         except ChildFailed as failure:
             outcome, sentence, facts = Outcome.CRASHED, f"While it was timed, your code did not return: {failure}.", {}
         except Exception as error:
@@ -337,6 +357,14 @@ class ProblemGrader:
         result = self.result(case, outcome, sentence, facts, aspect=Aspect.SPEED)
         result.seconds = time.perf_counter() - started
         return self.keep(result)
+
+
+def question_for_compiler(problem):
+    """What compiling.py needs of a problem."""
+    kind = registry.kind_of(problem)
+    case = kind.compiled_case(problem, COMPILES)
+    lists, more = kind.handler(case).beside(case)
+    return compiling.Asked(problem, {"inputs": kind.described(case), "arguments": case.arguments} | more, lists)
 
 
 def grader_fault(error):

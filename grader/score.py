@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from grader.course.assignment import COMPILE_SHARE, POINTS, SPEED_SHARE, WORK_SHARE
+from grader.course.problem import COMPILE_SHARE, POINTS, SPEED_SHARE, WORK_SHARE
 from grader.result import Aspect, Outcome
 
 SHARES = {

@@ -8,24 +8,23 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader.course import drawn
-from grader.course.labs import EVERY
+from grader.course.problem import COMPILES, WORK
 from grader.engine import Request, grade
-from grader.gpu import compiling, gpus
-from grader.kinds.attention import work
+from grader.gpu import gpus
+from grader.kinds.registry import EVERY, cases_of, kind_of
 from grader.result import Aspect, Outcome
 
 
 def every_test(seed):
     on_gpu = torch.cuda.is_available()
     for problem in EVERY.values():
-        for case in drawn.every(problem, seed):
+        for case in cases_of(problem, seed):
             if on_gpu or not case.gpu:
                 yield problem, case, Aspect.CORRECT
         if problem.counts_work:
-            yield problem, replace(problem.cases[0], name=work.CASE), Aspect.WORK
+            yield problem, replace(problem.cases[0], name=WORK), Aspect.WORK
         if problem.compiled_case and not on_gpu:
-            yield problem, replace(problem.compiled_case, name=compiling.CASE), Aspect.COMPILE
+            yield problem, kind_of(problem).compiled_case(problem, COMPILES), Aspect.COMPILE
         if problem.speed_case:
             yield problem, problem.speed_case, Aspect.SPEED
 

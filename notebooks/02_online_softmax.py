@@ -205,7 +205,7 @@ draw.orders(paths, o[0])
 
 # %% tags=["hide-output"]
 from grader.course.masks import Visibility
-from grader.diagnosis import variants
+from grader.kinds.attention import variants
 from grader.reference import oracle
 
 torch.manual_seed(1)

@@ -521,8 +521,8 @@ kernel_runs.beside(pairs, weighted_sum)
 # careful kernel may have in 16.
 
 # %%
-from grader.course.assignment import Case
 from grader.course.masks import Visibility
+from grader.kinds.attention.cases import Case
 from grader.reference import oracle
 from report import traced
 

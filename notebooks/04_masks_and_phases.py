@@ -12,8 +12,8 @@ import os
 os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed
 import torch
 
-from grader.course import tile_map
-from grader.course.assignment import Case
+from grader.kinds.attention.cases import Case
+from grader.kinds.block_sparse import tile_map
 from notebooks.pictures import masks_and_phases as draw
 from report import tile_figures, traced
 

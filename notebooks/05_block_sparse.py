@@ -10,8 +10,8 @@
 import os
 
 os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed
-from grader.course import patterns, tile_map
-from grader.course.labs import SparseCase
+from grader.kinds.block_sparse import patterns, tile_map
+from grader.kinds.block_sparse.cases import SparseCase
 from notebooks.pictures import masks_and_phases
 from report import traced
 

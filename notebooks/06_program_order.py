@@ -158,7 +158,7 @@ draw.by_die()
 # %%
 from textwrap import fill
 
-from grader.kinds.program_order.order_check import check_order
+from grader.kinds.program_order.check_order import check_order
 
 for tiles in (128, 64):
     said = check_order(listed(published, tiles, 8), tiles, 8)

@@ -8,7 +8,7 @@ from itertools import product
 
 import torch
 
-from grader.course.assignment import Case
+from grader.kinds.attention.cases import Case
 
 LONGEST, BLOCKS = 20, (2, 4, 8)  # tokens; sides of a tile
 

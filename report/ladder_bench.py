@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from grader.course.assignment import Case
 from grader.gpu import peaks, timing
+from grader.kinds.attention.cases import Case
 from report import bench, kernels
 from report.check import Check
 from report.kernels import Built, NotRun

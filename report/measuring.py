@@ -13,8 +13,8 @@ from dataclasses import asdict, replace
 
 import torch
 
-from grader.course.assignment import Case
 from grader.gpu import peaks, timing
+from grader.kinds.attention.cases import Case
 from grader.runner.stopwatch import Stopwatch
 from report import kernels, table
 from report.arms import Arm, Failed

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grader.course import patterns
 from grader.gpu import peaks, timing
+from grader.kinds.block_sparse import patterns
 from grader.runner.stopwatch import Stopwatch
 from report import bench, sparse_kernels
 from report import sparse_points as names

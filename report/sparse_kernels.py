@@ -10,8 +10,8 @@ from importlib import import_module
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from grader.course import patterns, tile_map
 from grader.course.masks import Visibility
+from grader.kinds.block_sparse import patterns, tile_map
 from report import sparse_points as names
 from report.kernels import FLEX_BLOCK, INTERPRETER, Built, NotRun, load, sdpa
 from solutions import block_sparse_steps as steps

@@ -4,8 +4,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from grader.course.labs import EVERY
 from grader.engine import Request, grade
+from grader.kinds.registry import EVERY
 from grader.processes import sandboxes
 from report.cost import SIZES, Cost
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from grader.course import patterns
+from grader.kinds.block_sparse import patterns
 from grader.reference import oracle
 
 SOLUTIONS = Path(__file__).resolve().parent.parent / "solutions"

@@ -2,7 +2,7 @@
 
 from matplotlib.patches import Patch, Rectangle
 
-from grader.course.assignment import Case
+from grader.kinds.attention.cases import Case
 from report import cost, coverage, tile_figures, traced
 from report.drawing import (
     GRID,

@@ -4,11 +4,11 @@ import math
 
 import torch
 
-from grader.course import inputs
-from grader.course.assignment import Case
-from grader.course.labs import EVERY
 from grader.course.masks import Visibility
 from grader.gpu.peaks import visible_flops
+from grader.kinds.attention import inputs
+from grader.kinds.attention.cases import Case
+from grader.kinds.registry import EVERY
 from grader.reference import oracle
 from report import excerpts, traced
 from report.cost import cost

@@ -4,8 +4,8 @@ import heapq
 from functools import partial
 from itertools import pairwise
 
-from grader.course.assignment import Case
 from grader.gpu.peaks import peak, visible_flops
+from grader.kinds.attention.cases import Case
 from report import coverage, excerpts, kernels
 from report.cost import cost, least_bytes, matrix_bytes, phases
 from report.ladder_rows import RUNGS

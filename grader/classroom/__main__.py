@@ -19,7 +19,7 @@ from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
 from grader.commands.arguments import BadArguments, choose_problems
 from grader.processes import files, scratch
-from grader.processes.text import clean, quoted
+from grader.result import clean, quoted
 
 KEPT = "what is graded is kept, and the same command goes on from there"
 ENGINES = ("local", "slurm")
@@ -149,8 +149,7 @@ def check(options):
 def choose(options):
     """(problems, device, targets) as the options say; raises BadArguments."""
     from grader.commands.arguments import choose_device, choose_targets
-    from grader.course.assignment import PROBLEMS
-    from grader.course.labs import LABS
+    from grader.kinds.registry import LABS, PROBLEMS
 
     problems = choose_problems(options.problems, PROBLEMS, LABS) if options.problems else tuple(PROBLEMS.values())
     # A cluster's machines are not this one: whether they have a GPU is theirs to say.

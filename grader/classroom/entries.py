@@ -4,8 +4,8 @@ import os
 
 from grader.classroom import harvest, names, submitters
 from grader.classroom.names import readable, shortened
-from grader.course.labs import EVERY
-from grader.processes.text import quoted
+from grader.kinds.registry import EVERY
+from grader.result import quoted
 
 IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", names.METADATA}
 LISTS = (".csv", ".txt", ".md", ".yml", ".json", ".xlsx")  # lie beside submissions, and nobody misses them

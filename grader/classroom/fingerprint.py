@@ -13,7 +13,8 @@ import platform
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
-from grader.course import assignment
+from grader.course import problem as limits_of
+from grader.kinds.registry import NAME_OF
 
 LIMITS = (
     "SPEED_SHARE", "COMPILE_SHARE", "WORK_SHARE", "SPEED_BARS", "SECONDS_PER_CASE", "SECONDS_PER_PROBLEM",
@@ -51,15 +52,14 @@ def hashes_before():
 
 def hash_problem(problem, device="cpu", targets=()):
     """A hash of what is asked and who judges it: cases and limits as data, points, the judge's version."""
-    limits = {name: getattr(assignment, name) for name in LIMITS}
-    asked = [problem, assignment.POINTS.get(problem.id, 0), limits]
+    limits = {name: getattr(limits_of, name) for name in LIMITS}
+    asked = [problem, limits_of.POINTS.get(problem.id, 0), limits]
     return digest(json.dumps(asked, default=as_data, sort_keys=True), str(judge_version(problem)), device, *targets)
 
 
 def judge_version(problem):
     """The version of the kind that judges a problem."""
-    kind = {"x1": "block_sparse", "x2": "program_order"}.get(problem.id, "attention")
-    return importlib.import_module(f"grader.kinds.{kind}").JUDGE_VERSION
+    return importlib.import_module(f"grader.kinds.{NAME_OF[problem.id]}").JUDGE_VERSION
 
 
 def as_data(value):

@@ -12,7 +12,7 @@ from grader.classroom.harvest import Harvest
 from grader.classroom.limited import Limited, Lost
 from grader.classroom.names import Owner, shortened
 from grader.classroom.texts import as_text
-from grader.course.labs import EVERY
+from grader.kinds.registry import EVERY
 from grader.processes import files
 
 NOT_THEIRS = {"solutions", "grader", "tests"}  # folders of a whole repository that hold no student's work

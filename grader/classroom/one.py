@@ -16,8 +16,7 @@ from grader import score
 from grader.classroom import details, page, plan
 from grader.classroom.plan import Job
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
-from grader.course import drawn
-from grader.course.labs import EVERY
+from grader.kinds.registry import EVERY, kind_of
 from grader.processes import files, scratch
 from grader.result import Outcome
 
@@ -72,15 +71,9 @@ def work_out(problems, seed):
     """What the cases have in common for all submissions: the right answers, and the outlines of their masks."""
     import torch
 
-    from grader.kinds.attention import picture
-    from grader.reference import answers
-
     torch.set_num_threads(1)  # a fork has no threads of another's pool
     for problem in (EVERY[id] for id in problems):
-        answers.keep(problem, seed)
-        for case in drawn.every(problem, seed):
-            if case.attends and not case.gpu:
-                picture.mask_outlines(case, case.seen_at(0, 0))
+        kind_of(problem).warm(problem, seed)
 
 
 def with_cost(records):

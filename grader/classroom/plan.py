@@ -9,8 +9,8 @@ from pathlib import Path
 
 from grader.classroom import fingerprint
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
-from grader.course.assignment import POINTS, SECONDS_PER_CASE, SECONDS_PER_PROBLEM
-from grader.course.labs import EVERY
+from grader.course.problem import POINTS, SECONDS_PER_CASE, SECONDS_PER_PROBLEM
+from grader.kinds.registry import EVERY
 
 ATTEMPTS = 3  # of a problem that the machine failed, the first included
 START_SECONDS = 240.0  # of a job, beside its cases: Python, torch and triton on a busy disk, and the pages

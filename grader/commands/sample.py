@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 
-from grader.course import patterns, tile_map
 from grader.course.masks import Visibility
-from grader.processes.text import clean
+from grader.kinds.block_sparse import patterns, tile_map
 from grader.reference import oracle
+from grader.result import clean
 
 BLOCK_PATTERNS = ("random", "local", "local-global", "strided", "dense")
 PATTERNS = ("document", "interleaved", "causal", "window", *BLOCK_PATTERNS)

@@ -7,9 +7,8 @@ import subprocess
 import sys
 
 from grader.engine import grade
-from grader.processes.text import clean
 from grader.render import drawing, terminal
-from grader.result import Outcome
+from grader.result import Outcome, clean
 
 
 def run(request, folder):

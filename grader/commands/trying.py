@@ -30,7 +30,7 @@ def parse(argv):
 
 def case_of(options, problem):
     """The small case that the options describe."""
-    from grader.course.assignment import Case
+    from grader.kinds.attention.cases import Case
 
     first = problem.cases[0]
     causal = first.causal if options.causal is None else options.causal == "yes"
@@ -46,7 +46,7 @@ def call(problem, path, case, seed, device):
     """What the entry point returns for the case."""
     import torch
 
-    from grader.course import inputs
+    from grader.kinds.attention import inputs
 
     q, k, v = (each.tensor.to(device) for each in inputs.make(case, seed))
     with contextlib.ExitStack() as stack:
@@ -73,8 +73,8 @@ def main(argv=None):
     if device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
     sys.path += ROOMS
-    from grader.course.assignment import PROBLEMS
-    from grader.processes.text import clean
+    from grader.kinds.registry import PROBLEMS
+    from grader.result import clean
 
     problem = PROBLEMS.get(f"p{options.problem.removeprefix('p')}")
     if problem is None:

@@ -3,29 +3,24 @@
 runner/compiler.py does the work, in a child of its own for each GPU, within SECONDS and MEMORY.
 """
 
-import math
 import re
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from grader.course.assignment import PROBLEMS
+from grader.course.problem import Problem
 from grader.gpu.compile_errors import first_line, in_plain_words
 from grader.gpu.gpus import GPUS
-from grader.kinds import requests
-from grader.kinds.attention import verdict
-from grader.processes import sandboxes
+from grader.processes import sandboxes, unfinished
 from grader.processes.child import CannotStart, ChildFailed, TimedOut
+from grader.processes.handed_in import quote_line
 from grader.processes.submission import Submission
-from grader.processes.text import quote_line
 from grader.result import Outcome
 
 SECONDS = 45.0  # for all GPUs of one problem; a kernel takes one or two
 CANARY_SECONDS = 20.0
 MEMORY = 4 << 30  # bytes, for the child and for ptxas each
-SHAPE = {"B": 2, "N": 2048}  # the rest is the problem's speed case: sizes that no argument's value of 1 specialises
 NOTABLE_SPILL = 64  # bytes of a thread; a few cost nothing
-CASE = "compiles"  # its name among the cases
 
 CANARY = Path(__file__).parents[1] / "runner" / "compile_canary.py"
 SMALLER = ": smaller tiles or fewer num_stages need less"
@@ -33,6 +28,15 @@ BLANK = dict.fromkeys((
     "registers", "spill_bytes", "shared_bytes", "shared_limit", "matrix_instructions", "num_warps", "num_stages",
     "seconds",
 ))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is compiled of a problem. request: its inputs, described, and arguments. lists: {file: bytes}."""
+
+    problem: Problem
+    request: dict
+    lists: dict
 
 
 @dataclass
@@ -51,9 +55,10 @@ class Attempt:
         return not (self.error or self.unknown)
 
 
-def judge(problem, path, targets, ran=True, all_targets=True):
+def judge(asked, path, targets, canary, ran=True, all_targets=True):
     """(outcome, sentence, facts, printed) on the kernels of the module at `path`.
 
+    asked, canary: the submission's problem, and that of our own kernel, which tells whose fault it is.
     ran: whether they are known to run in the interpreter. all_targets: False to stop at the first that they compile
     for, which settles the outcome; the others would only add facts and advice. Not passed is what compiles for none of
     the targets: crashed where it cannot, timed out where our limits ended it; where that is our fault, or cannot be
@@ -67,7 +72,7 @@ def judge(problem, path, targets, ran=True, all_targets=True):
     attempts = []
     for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
         seconds = (deadline - time.monotonic()) / left
-        attempts.append(attempt(problem, path, GPUS[target], seconds))
+        attempts.append(attempt(asked, path, GPUS[target], seconds))
         if attempts[-1].compiled and not all_targets:
             break
     facts = {"compile": [entry for tried in attempts for entry in tried.kernels]}
@@ -77,31 +82,28 @@ def judge(problem, path, targets, ran=True, all_targets=True):
     failed = [tried for tried in attempts if tried.error]
     if not failed:
         return Outcome.NOT_RUN, f"not compiled: {attempts[0].unknown}", facts, printed
-    canary = attempt(PROBLEMS["p3"], CANARY, GPUS[failed[0].target], CANARY_SECONDS)
-    if not canary.compiled:
-        why = f"not compiled: here, Triton compiles no kernel for {canary.target}: {canary.error or canary.unknown}"
+    ours = attempt(canary, CANARY, GPUS[failed[0].target], CANARY_SECONDS)
+    if not ours.compiled:
+        why = f"not compiled: here, Triton compiles no kernel for {ours.target}: {ours.error or ours.unknown}"
         return Outcome.NOT_RUN, why, {"compile": []}, ""
     if failed[0].outcome is Outcome.UNFINISHED:
         return Outcome.UNFINISHED, failed[0].error, facts, printed
     late = any(tried.outcome is Outcome.TIMED_OUT for tried in failed)
-    return Outcome.TIMED_OUT if late else Outcome.CRASHED, of_failures(failed, ran), facts, printed
+    return Outcome.TIMED_OUT if late else Outcome.CRASHED, explain_failures(failed, ran), facts, printed
 
 
-def attempt(problem, path, gpu, seconds):
+def attempt(asked, path, gpu, seconds):
     """Compile for one GPU, in a child of its own: the Attempt."""
     if seconds <= 0:
         return Attempt(gpu.target, unknown="no time was left")
-    case, plain = replace(problem.compiled_case, **SHAPE), asdict(gpu)
+    problem, plain = asked.problem, asdict(gpu)
     submission = Submission(path, problem, "compile", seconds, plain)
-    lists, more = requests.how(case).beside(case)
-    request = {
-        "gpu": plain, "inputs": shapes_of(case), "arguments": case.arguments, "memory_bytes": MEMORY,
-    } | more  # fmt: skip
+    request = {"gpu": plain, "memory_bytes": MEMORY} | asked.request
     try:
-        reply = submission.run(request, {}, lists, op="compile")
+        reply = submission.run(request, {}, asked.lists, op="compile")
         printed = submission.take_printed()
     except ChildFailed as failure:
-        return of_lost_child(gpu, failure, seconds, at_work(submission))
+        return explain_lost_child(gpu, failure, seconds, at_work(submission))
     finally:
         submission.close()
     if reply["status"] == "raised":
@@ -110,24 +112,11 @@ def attempt(problem, path, gpu, seconds):
         # What runs in the interpreter is to run here too: a wrapper that raises has no kernel to show.
         return lost(gpu, said, Outcome.CRASHED) if reply["line"] else Attempt(gpu.target, unknown=said)
     if reply["status"] != "returned":
-        return Attempt(gpu.target, unknown=verdict.of_program(reply, problem, path)[1])
-    return of_reply(problem, path, gpu, reply, printed)
+        return Attempt(gpu.target, unknown=unfinished.explain_program(reply, problem, path)[1])
+    return read_reply(problem, path, gpu, reply, printed)
 
 
-def shapes_of(case):
-    """q, k and v of a case as described inputs, dense."""
-    found = []
-    for name, heads, tokens in zip("qkv", (case.Hq, *[case.kv_heads] * 2), (case.N, *[case.num_keys] * 2), strict=True):
-        shape = [case.B, heads, tokens, case.D]
-        strides = [heads * tokens * case.D, tokens * case.D, case.D, 1]
-        found.append({
-            "name": name, "dtype": case.dtype, "elements": math.prod(shape), "shape": shape, "strides": strides,
-            "offset": 0,
-        })  # fmt: skip
-    return found
-
-
-def of_lost_child(gpu, failure, seconds, program):
+def explain_lost_child(gpu, failure, seconds, program):
     """The Attempt where the child gave no reply: the compiler did not finish, or it ended the process."""
     if isinstance(failure, TimedOut):
         error = f"{program or 'the compiler'} did not finish within {seconds:.2g} s: smaller tiles and fewer unrolled "
@@ -148,7 +137,7 @@ def lost(gpu, error, outcome):
     return Attempt(gpu.target, [entry], outcome, error)
 
 
-def of_reply(problem, path, gpu, reply, printed):
+def read_reply(problem, path, gpu, reply, printed):
     """The Attempt that the child's reply describes."""
     kernels = [{"target": gpu.target} | facts for facts in reply["kernels"]]
     error = reply["error"]
@@ -176,7 +165,7 @@ def of_reply(problem, path, gpu, reply, printed):
 # Sentences -----------------------------------------------------------------------------------------------------------
 
 
-def of_failures(failed, ran):
+def explain_failures(failed, ran):
     """The sentence on kernels that compile for no GPU that was asked for."""
     fits = not all(tried.error.endswith(SMALLER) for tried in failed)
     start = "runs in the interpreter, does not" if ran else "does not"

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import torch
 
-from grader.course.assignment import SECONDS_PER_CASE, SPEED_BARS
-from grader.gpu import compiling, machine, peaks, timing
+from grader.course import tensors
+from grader.course.problem import SECONDS_PER_CASE, SPEED_BARS
+from grader.gpu import machine, peaks, timing
 from grader.gpu.timing import ArmFailed, Plan
-from grader.kinds.attention.verdict import of_unfinished, read_outputs
+from grader.processes import unfinished
 from grader.processes.child import CannotStart, ChildFailed
 from grader.processes.confined import ConfinedChild
 from grader.processes.submission import Submission
@@ -29,14 +30,16 @@ SOLUTIONS = GRADER.parent / "solutions"
 NAIVE = GRADER / "reference" / "naive.py"
 
 
-def judge(problem, path, seed, host_ms=None):
-    """(outcome, sentence, facts) for the speed of the submission at `path`. host_ms: what `host_time` told.
+def judge(problem, path, seed, host_ms, described):
+    """(outcome, sentence, facts) for the speed of the submission at `path`. host_ms: what `host_time` told, or None.
+    described(case): its inputs as plain data.
 
     facts: of each arm its milliseconds, peak bytes and the milliseconds that its launch takes on the host; the ratios
     with their intervals; the fraction of the GPU's peak where that is known; the machine, its clocks, the versions.
     """
     case = timed_case(problem)
-    arms = {"yours": YourArm(problem, path, case), "naive PyTorch": OurArm(NAIVE, "naive_attention", case)}
+    yours, naive = YourArm(problem, path, case, described(case)), OurArm(NAIVE, "naive_attention", case)
+    arms = {"yours": yours, "naive PyTorch": naive}
     if (SOLUTIONS / problem.module).is_file():
         arms["reference"] = OurArm(SOLUTIONS / problem.module, problem.entry_point, case)
     before = machine.clocks()
@@ -101,10 +104,10 @@ class OurArm:
 class YourArm(OurArm):
     """A submission's program, all of it: what its wrapper copies is timed too. wrong: what a timed output showed."""
 
-    def __init__(self, problem, path, case):
+    def __init__(self, problem, path, case, described):
         super().__init__(path, problem.entry_point, case)
         gpu = machine.gpu_as_data()
-        self.problem, self.wrong, self.alone = problem, "", []
+        self.problem, self.described, self.wrong, self.alone = problem, described, "", []
         self.submission = Submission(path, problem, "cuda", LIMIT, gpu)
         self.draw = random.SystemRandom()
 
@@ -117,19 +120,19 @@ class YourArm(OurArm):
         if self.facts or self.submission.runner:
             reply = self.submission.run_again({"op": "time"} | request)
         else:
-            request |= {"inputs": compiling.shapes_of(self.case), "arguments": self.case.arguments}
+            request |= {"inputs": self.described, "arguments": self.case.arguments}
             reply = self.submission.run(request, op="time")
         if reply["status"] != "returned":
-            raise ArmFailed(of_unfinished(reply, self.problem, self.module)[1])
+            raise ArmFailed(unfinished.explain_reply(reply, self.problem, self.module)[1])
         if samples:
             self.alone.append((reply["synchronised_ms"] - reply["host_ms"], min(reply["ms"])))
         if check:
-            self.wrong = self.wrong or self.of_output(reply)
+            self.wrong = self.wrong or self.check_output(reply)
         return reply
 
-    def of_output(self, reply):
+    def check_output(self, reply):
         """A sentence where the output of a call that was timed is not right, else an empty string."""
-        parts = read_outputs(self.submission.take_outputs(reply), reply)
+        parts = tensors.read_outputs(self.submission.take_outputs(reply), reply)
         if reply["broken_fences"]:
             return "it wrote past the end of a tensor that it allocated."
         for i in range(0, len(parts), 4):

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from grader.processes.text import clean
+from grader.result import clean
 
 READ_BYTES = 1 << 16
 REPLY_BYTES = 16 << 20  # of one reply; the longest of ours has one

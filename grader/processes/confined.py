@@ -15,7 +15,7 @@ from grader.processes import sandboxes, scratch
 from grader.processes.bubblewrap import outside_paths
 from grader.processes.child import NO_REPLY, CannotStart, Child, ChildFailed, Died, TimedOut
 from grader.processes.sandbox_process import GRADER, KINDS
-from grader.processes.text import cleaned
+from grader.result import cleaned
 
 TOO_MUCH = "it took more than {} GiB of memory"
 # What faulthandler prints where a process crashes: its threads, their calls, the modules in C that are loaded.

@@ -3,12 +3,15 @@
 import contextlib
 import os
 import stat
+import sys
 import tempfile
 from pathlib import Path
 
 from grader.processes.bubblewrap import open_to_all
+from grader.result import clean
 
 LARGEST, FILES = 1 << 20, 50  # bytes of a file, files of a folder
+LINE = 160  # characters of a line that is quoted
 FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -20,6 +23,15 @@ def read(path):
         if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
             raise OSError(0, "no plain file of a module's size")
         return file.read(LARGEST).decode("utf-8", "replace")
+
+
+def quote_line(path, line):
+    """A line of a submission's file as it is quoted, or an empty string."""
+    try:
+        lines = read(path).splitlines()
+        return clean(lines[line - 1].strip()[:LINE]) if line and 0 < line < sys.maxsize else ""
+    except (OSError, IndexError):
+        return ""
 
 
 def read_texts(folder):

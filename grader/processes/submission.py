@@ -16,7 +16,6 @@ from grader.processes.confined import ConfinedChild
 
 PROGRAM_BYTES = 32 << 20  # the longest of ours has one
 RETRIES = 6  # launches that a wrapper may see fail before it finds tiles that fit
-DTYPES = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
 TEXTS = {"exception": 200, "text": 4000, "todo": 200, "source": 400}  # characters kept of what a recorder tells
 FLAGS = ("unfinished", "bad_module", "as_seen", "ours")
 
@@ -55,7 +54,7 @@ class Submission:
         lists: {name: bytes} for the recorder. failing: launches that are to raise as the runner saw them raise.
         """
         told = {name: request[name] for name in ("arguments", "lists") if name in request}
-        told["inputs"] = [each for each in request["inputs"] if each["name"] in ("q", "k", "v")]
+        told["inputs"] = [each for each in request["inputs"] if not each.get("lists")]
         deadline = deadline or self.deadline()
         reply = self.ask_recorder({"op": "record", "failing": list(failing)} | told, lists or {}, deadline)
         if reply["status"] == "raised":
@@ -88,12 +87,15 @@ class Submission:
         """The runner's reply to another request about the program that it has."""
         return self.ask_runner(request, {}, time.monotonic() + self.seconds)
 
-    def call_function(self, request, files):
-        """What a function of the module returns, as plain data: it is judged by value. Tensors stand in outputs.bin."""
+    def call_function(self, request, files, has_form):
+        """What a function of the module returns, as plain data: it is judged by value. Tensors stand in outputs.bin.
+
+        has_form(reply): True where the data is of the form that is asked for.
+        """
         reply = self.ask_recorder(request, files, self.deadline())
         if reply["status"] == "raised":
             return reply
-        if not (is_orders(reply) if request["op"] == "order" else is_parts(reply)):
+        if not has_form(reply):
             raise Died(NO_REPLY)
         return reply | {"from_recorder": True}
 
@@ -163,39 +165,7 @@ def check_line(line):
     return line if type(line) is int and 0 < line < 1 << 24 else None
 
 
-def is_orders(reply):
-    """True for {"orders": [None or [[head, tile], ...], ...], "came": text}."""
-    orders = reply.get("orders")
-    if type(orders) is not list or type(reply.setdefault("came", "")) is not str:
-        return False
-    places = [place for order in orders if order is not None for place in (order if type(order) is list else [None])]
-    return all(type(p) is list and len(p) == 2 and type(p[0]) is type(p[1]) is int for p in places)
-
-
-def is_parts(reply):
-    """True for the parts of a builder's Tiles, described: {"type", "outputs", "plain"}."""
-    outputs, plain = reply.get("outputs"), reply.get("plain")
-    if type(reply.get("type")) is not str or type(outputs) is not list or type(plain) is not dict:
-        return False
-    for words in outputs:
-        if type(words) is not dict or type(words.get("plain")) is not bool or type(words.get("type")) is not str:
-            return False
-        shape, dtype = words.get("shape"), words.get("dtype")
-        sizes = type(shape) is list and all(type(n) is int and 0 <= n < 1 << 32 for n in shape)
-        if words["plain"] and not (sizes and dtype in DTYPES and type(words.get("device")) is str):
-            return False
-    return len(outputs) == 4 and all(type(value) in (int, str) for value in plain.values())
-
-
 def count_bytes(outputs, device):
     """How many bytes are written of outputs that are described so."""
     written = [words for words in outputs if words["plain"] and words["device"] == device]
     return sum(math.prod(words["shape"]) * getattr(torch, words["dtype"]).itemsize for words in written)
-
-
-def describe_input(name, tensor, dtype):
-    """A Placed tensor as plain data: where it lies in its buffer."""
-    return {
-        "name": name, "dtype": dtype, "elements": tensor.base.numel(), "shape": list(tensor.shape),
-        "strides": list(tensor.strides), "offset": tensor.offset,
-    }  # fmt: skip

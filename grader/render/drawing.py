@@ -4,7 +4,7 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 
-from grader.kinds.attention.picture import LEVELS, MARKS
+from grader.kinds.error_map import LEVELS, MARKS
 
 SIDE = 288  # pixels of the longer side of a plot
 LARGEST_CELL = 16

@@ -11,12 +11,11 @@ from pathlib import Path
 import jinja2
 
 from grader import score
-from grader.course.labs import EVERY, LABS
+from grader.kinds.registry import EVERY, LABS
 from grader.processes import files
-from grader.processes.text import clean
 from grader.render import terminal
 from grader.render.drawing import KINDS, Drawing, draw
-from grader.result import Aspect, Outcome, Result
+from grader.result import Aspect, Outcome, Result, clean
 
 FAILING_DRAWN = 5  # of one problem, with pictures
 PASSING_BOXES = 2500  # likewise: tiles in the pictures of the cases that passed, some 25 bytes each

@@ -7,8 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader import score
-from grader.course.assignment import PROBLEMS
-from grader.course.labs import EVERY, LABS
+from grader.kinds.registry import EVERY, LABS, PROBLEMS
 from grader.render import text_map
 from grader.result import Aspect, Outcome
 

@@ -1,6 +1,6 @@
 """A picture's numbers -> a small map in text: the wrong tiles, or the tiles that the kernel visited."""
 
-from grader.kinds.attention.picture import MARKS
+from grader.kinds.error_map import MARKS
 
 MOST_LINES = 9  # of marks; above them what they are and a ruler, below them what each mark means: 12 in all
 MOST_MARKS = 48  # in a line

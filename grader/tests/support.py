@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.course.labs import EVERY
 from grader.engine import Request, grade
+from grader.kinds.registry import EVERY
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = ROOT / "solutions"

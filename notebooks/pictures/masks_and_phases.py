@@ -4,8 +4,8 @@ import os
 
 from matplotlib.patches import Patch, Rectangle
 
-from grader.course import tile_map
-from grader.course.patterns import CAUSAL, EMPTY, FULL, LETTERS, PARTIAL
+from grader.kinds.block_sparse import tile_map
+from grader.kinds.block_sparse.patterns import CAUSAL, EMPTY, FULL, LETTERS, PARTIAL
 from grader.render.drawing import KINDS
 from notebooks.pictures.png import PAGE, png
 from report import tile_figures

@@ -7,7 +7,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MultipleLocator
 
 from grader.kinds.program_order.cache_model import MI300X, Machine, visits
-from grader.kinds.program_order.order_check import check_order
+from grader.kinds.program_order.check_order import check_order
 from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from notebooks.pictures.png import PAGE, png
 from report import orders

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.course.assignment import Case
+from grader.kinds.attention.cases import Case
 from notebooks.pictures import masks_and_phases as pictures
 from report import tile_figures, traced
 

@@ -24,7 +24,7 @@ def compiled(call, *tensors):
 
 if __name__ == "__main__":
     compiling.get_ready(os.getcwd())
-    from grader.course import patterns
+    from grader.kinds.block_sparse import patterns
     from report.order_bench import forward
     from report.order_rows import ORDERS
     from solutions import block_sparse_steps as steps

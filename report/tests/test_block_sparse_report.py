@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from grader.course import tile_map
+from grader.kinds.block_sparse import tile_map
 from report import block_sparse, runner, sparse_bench, sparse_kernels, table
 from report import sparse_points as names
 from report.sparse_points import QUICK, WHOLE, SparsePoint, SparseRow

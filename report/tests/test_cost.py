@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.course.assignment import Case
+from grader.kinds.attention.cases import Case
 from report import cost, tile_figures, traced
 
 TILES = "TILES_INTERPRETER = (64, 32, 4, 1)"

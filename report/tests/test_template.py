@@ -7,8 +7,7 @@ import shlex
 
 import pytest
 
-from grader.course.assignment import PROBLEMS
-from grader.course.labs import EVERY
+from grader.kinds.registry import EVERY, PROBLEMS
 from grader.tests.support import grade_text, solution
 from report import sweep
 from report.shared_memory import ROOT

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from grader.course.patterns import FULL
+from grader.kinds.block_sparse.patterns import FULL
 from report import vit_example
 from report.shared_memory import ROOT
 

@@ -10,7 +10,7 @@ from grader.classroom import journal
 from grader.classroom.export import canvas, decisions, everything, moodle
 from grader.classroom.sheet import BadSheet
 from grader.commands.arguments import BadArguments, Parser
-from grader.processes.text import clean
+from grader.result import clean
 
 
 def parse(argv):

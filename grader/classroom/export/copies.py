@@ -3,8 +3,8 @@
 from itertools import groupby
 
 from grader.classroom.export.pages import TEMPLATES
-from grader.course import skeletons
-from grader.course.labs import EVERY
+from grader.commands import skeletons
+from grader.kinds.registry import EVERY
 from grader.render import html
 from grader.render.drawing import KINDS
 

@@ -13,7 +13,7 @@ from grader.classroom.export.standing import decimal, points_with_review
 from grader.classroom.record import Record
 from grader.classroom.sheet import BadSheet, Sheet, plain, to_csv
 from grader.processes import files
-from grader.processes.text import quoted
+from grader.result import quoted
 
 NAME = "decisions.csv"
 COLUMNS = ("submission", "problem", "points", "reason", "name", "without", "with", "record", "owner")

@@ -8,7 +8,8 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from grader.classroom.export.standing import GRADED, standing
 from grader.classroom.record import name_of_case
-from grader.processes import files, text
+from grader.processes import files
+from grader.result import clean as harmless
 
 # XML 1.0 has no place for these, escaped or not: terminals' colours, NUL, lone surrogates.
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -16,7 +17,7 @@ FAULTS = ("grader fault", "machine fault")
 
 
 def clean(said):
-    return NOT_XML.sub("\ufffd", text.clean(str(said)))
+    return NOT_XML.sub("\ufffd", harmless(str(said)))
 
 
 def kind_of(outcome):

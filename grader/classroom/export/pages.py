@@ -13,7 +13,7 @@ from grader.classroom.export import histogram
 from grader.classroom.export.standing import NOT_HANDED_IN, decimal, review_remark
 from grader.classroom.export.tallies import Tallies
 from grader.classroom.names import shortened
-from grader.course.labs import EVERY
+from grader.kinds.registry import EVERY
 from grader.processes import files
 from grader.render import html
 from grader.render.drawing import KINDS

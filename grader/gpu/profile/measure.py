@@ -8,12 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from grader.course import inputs
 from grader.gpu import machine
 from grader.gpu.profile import counters, ncu
 from grader.gpu.profile.ncu import NcuFailed
-from grader.kinds import requests
-from grader.kinds.attention import verdict
+from grader.processes import unfinished
 from grader.processes.bubblewrap import outside_paths
 from grader.processes.child import CannotStart, ChildFailed, TimedOut, TrustedChild
 from grader.processes.submission import Submission
@@ -37,12 +35,12 @@ class Failed(Exception):
         self.status, self.printed = status, printed
 
 
-def profile(tool, problem, path, case, seed):
+def profile(tool, problem, path, case, seed, handler):
     """(Launches of one call, ncu's table as text); raises Failed."""
     metrics = counters.metrics_for(case)
     with tempfile.TemporaryDirectory(prefix="profile-") as folder:
         folder = Path(folder)
-        recorded(problem, path, case, seed, folder)
+        recorded(problem, path, case, seed, handler, folder)
         said = attempt(tool, problem, path, folder, metrics)
         unknown = ncu.refused(said, metrics)
         if unknown and '"ID",' not in said:  # another GPU or another ncu: without these it is worth a second try
@@ -53,12 +51,11 @@ def profile(tool, problem, path, case, seed):
             raise Failed(f"Nsight Compute measured nothing: {failure}") from None
 
 
-def recorded(problem, path, case, seed, folder):
+def recorded(problem, path, case, seed, handler, folder):
     """Record the submission, and write its program, the inputs and the request into the folder; raises Failed."""
     submission = Submission(path, problem, "cuda", SECONDS, machine.gpu_as_data())
-    how = requests.how(case)
-    request, files = how.request(problem, case, inputs.make(case, seed), "cuda")
-    lists, more = how.beside(case)
+    request, files = handler.request(problem, case, handler.inputs(case, seed), "cuda")
+    lists, more = handler.beside(case)
     try:
         reply = submission.record(request | more, lists)
         printed = submission.take_printed()
@@ -67,7 +64,7 @@ def recorded(problem, path, case, seed, folder):
     finally:
         submission.close()
     if "program" not in reply:
-        outcome, sentence, *_ = verdict.of_unfinished(reply, problem, path)
+        outcome, sentence, *_ = unfinished.explain_reply(reply, problem, path)
         raise Failed(f"{outcome.value}: {sentence}", 1, printed)
     setup = {"module": path.name, "problem": problem.id, "folder": str(folder), "sys_path": outside_paths()}
     setup["texts"] = submission.read_texts()
@@ -93,7 +90,7 @@ def attempt(tool, problem, path, folder, metrics):
     if reply.get("warm") and reply["status"] != "returned" and ncu.fault(said):
         raise Failed(f"Nsight Compute failed: {ncu.fault(said)}")
     if reply["status"] not in ("returned", "profiling", "none"):
-        outcome, sentence, *_ = verdict.of_unfinished(reply, problem, path)
+        outcome, sentence, *_ = unfinished.explain_reply(reply, problem, path)
         raise Failed(f"{outcome.value}: {sentence}", 1, printed)
     if reply["status"] != "returned" and "==PROF== Connected" in said:
         raise Failed(f"crashed: the process ended before its call did ({how(ending, said)})", 1, printed)

@@ -4,36 +4,13 @@ The bounds separated honest programs from attention by PyTorch: over 311 honest 
 elements of arithmetic and 10 moved for each element of q, over attention in disguise at least 129 and 50.
 """
 
-from grader.result import Outcome
-
 LONG = 16  # N / D from which the bounds hold: attention costs N multiply-adds for each element of q, a merge does not
 BOUNDS = {"products": 16, "arithmetic": 20, "moved": 32}  # for each element of q
 SHORT = 32  # keys from which attention by PyTorch is told from a merge by what grows with N
 WHAT = {"products": "multiply-adds", "arithmetic": "elements of arithmetic", "moved": "elements moved"}
-CONSTANTS = 4096  # bytes that a program may bring along
 
 
-def judge(problem, case, reply):
-    """The evidence, sentences, that the output is not the work of the submission's own kernel; mostly none."""
-    found = of_data(problem, reply)
-    if problem.uses_triton:
-        if not reply["launched"]:
-            found.append("The output does not depend on what a launch stored: no kernel of yours computed it.")
-        found += of_volume(problem, case, reply["volume"])
-    return found
-
-
-def of_data(problem, reply):
-    unseen = reply["unseen"]
-    if unseen["bytes"]:
-        at = f" ({problem.module}:{unseen['line']})" if unseen["line"] else ""
-        return [f"It uses {unseen['bytes']} bytes{at} that no operation of PyTorch made: make tensors with torch."]
-    if unseen["constants"] > CONSTANTS:
-        return [f"It brings {unseen['constants']} bytes of numbers along, where a kernel needs next to none."]
-    return []
-
-
-def of_volume(problem, case, volume):
+def excess_volume(problem, case, volume):
     """Work of PyTorch beyond what the preparation and the merging of partial results take, on a long row."""
     q, found = case.B * case.Hq * case.N * case.D, []
     if volume["together"]:
@@ -58,9 +35,3 @@ def bounds(case):
     if case.num_keys < SHORT:
         return {}
     return {kind: max(BOUNDS[kind], case.num_keys // 2) for kind in ("products", "arithmetic")}
-
-
-def needs_review(evidence):
-    """(outcome, sentence, facts) of a result that an instructor must look at."""
-    more = f" And {len(evidence) - 1} more sign{'s' * (len(evidence) > 2)}." if len(evidence) > 1 else ""
-    return Outcome.NEEDS_REVIEW, f"Needs the instructor's review: {evidence[0]}{more}", {"evidence": evidence}

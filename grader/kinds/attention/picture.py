@@ -9,20 +9,14 @@ from collections import Counter
 
 import torch
 
-from grader.course import tile_map
 from grader.course.masks import whole_mask
-from grader.course.patterns import LETTERS
 from grader.kinds.attention import work
-from grader.reference.compare import UNWRITTEN_BITS, off_by
+from grader.kinds.error_map import TILE, error_maps
 
-MOST_CELLS = 64  # of an error map, along each side
-LEVELS = (1, 3, 10, 30, 100, 300, 1000)  # error / allowed: above the first an element is wrong
-MARKS = "01234567inu"  # a level, infinite, NaN, never written: of several elements in a cell the last of these is shown
-TILE = 16  # rows of a tile in the map of heads, where the kernel's own tiles are not known
 MOST_EDGES = 12  # of a row of the mask
 
 
-def of(case, trace, compared=(), complete=True):
+def draw(case, trace, compared=(), complete=True):
     """What can be drawn of one case: {"size", "mask", "errors", "heads", "visits", "need", "totals"}, what is known.
 
     trace: what trace.py reported, or None. compared: (name, got, expected, allowed) of the output that is wrong, if
@@ -41,71 +35,12 @@ def of(case, trace, compared=(), complete=True):
             place = picture["visits"]["place"]
         visibility = case.seen_at(*(place or (0, 0)))
         picture["mask"] = mask_outlines(case, visibility)
-        if case.tile_letters:
-            picture["letters"] = letters(case, visibility)
+        picture |= case.letters(visibility)
         if (trace or {}).get("totals"):
             picture["totals"] = trace["totals"]
         return picture
     except Exception as error:  # the verdict stands without its picture
         return {"fault": f"{type(error).__name__}: {error}"}
-
-
-# Errors --------------------------------------------------------------------------------------------------------------
-
-
-def error_maps(name, got, expected, allowed, tile):
-    """{"errors": cells over (row, column) of the worst batch and head, "heads": cells over (batch and head, tile)}.
-
-    Cells are strings of MARKS, a string for each row of the map; `step`: rows and columns, or rows, of a cell.
-    """
-    mark = marks(got, expected, allowed)
-    mark = mark[..., None] if mark.dim() == 3 else mark
-    batches, heads, rows, columns = mark.shape
-    badness = mark.flatten(2).double().sum(-1).flatten()
-    place = divmod(int(badness.argmax()), heads)
-    shown = badness.argsort(descending=True, stable=True)[:MOST_CELLS].sort().values
-    steps = step_for(rows), step_for(columns)
-    tile = max(tile, step_for(rows))
-    by_tile = pool(mark.amax(-1).flatten(0, 1)[shown][None], (1, tile))[0]
-    return {
-        "errors": {
-            "output": name, "place": list(place), "size": [rows, columns], "step": list(steps),
-            "cells": as_text(pool(mark[place][None], steps)[0]), "of": batches * heads,
-        },
-        "heads": {
-            "output": name, "places": [list(divmod(i, heads)) for i in shown.tolist()], "size": [rows],
-            "step": [tile], "cells": as_text(by_tile), "of": batches * heads,
-        },
-    }  # fmt: skip
-
-
-def marks(got, expected, allowed):
-    """For each element its place in MARKS."""
-    unwritten = got.view({2: torch.int16, 4: torch.int32}[got.element_size()]) == UNWRITTEN_BITS[got.element_size()]
-    error = off_by(got, expected)
-    ratio = torch.where(error <= allowed, 0.0, error / allowed)
-    mark = (ratio[..., None] > torch.tensor(LEVELS)).sum(-1)
-    for found, symbol in ((got.isinf(), "i"), (got.isnan(), "n"), (unwritten, "u")):
-        mark[found] = MARKS.index(symbol)
-    return mark
-
-
-def pool(mark, steps):
-    """The largest mark of each cell; (1, rows, columns) -> (1, cells, cells)."""
-    padding = (0, -mark.shape[2] % steps[1], 0, -mark.shape[1] % steps[0])
-    return torch.nn.functional.max_pool2d(torch.nn.functional.pad(mark.double(), padding), steps, steps).long()
-
-
-def as_text(mark):
-    return ["".join(MARKS[i] for i in row) for row in mark.tolist()]
-
-
-def step_for(size):
-    """Elements of a cell: the least power of two with at most MOST_CELLS cells."""
-    step = 1
-    while size > step * MOST_CELLS:
-        step *= 2
-    return step
 
 
 def tile_rows(records):
@@ -138,12 +73,6 @@ def solid(mask, cell):
     rows, keys = mask.shape
     cells = torch.nn.functional.max_pool2d(mask[None].float(), cell, ceil_mode=True)[0].bool()
     return cells.repeat_interleave(cell[0], 0).repeat_interleave(cell[1], 1)[:rows, :keys]
-
-
-def letters(case, visibility):
-    """The kind of each tile of the lab's own grid: {"block": [rows, keys], "rows": a string of letters for each}."""
-    kinds = tile_map.cut(visibility, case.N, case.num_keys, *case.block).kinds
-    return {"block": list(case.block), "rows": ["".join(LETTERS[kind] for kind in row) for row in kinds.tolist()]}
 
 
 def stretches_of(mask):

@@ -5,7 +5,8 @@ from collections import Counter, defaultdict
 import torch
 
 from grader.course.masks import whole_mask
-from grader.kinds.attention import own_work
+from grader.course.problem import LONG_ROW
+from grader.processes.unfinished import needs_review
 from grader.result import Outcome
 
 SLACK_TILES = 2  # a tile of queries may meet this many tiles of keys more than it needs, for each stretch of the mask
@@ -20,17 +21,14 @@ HIDDEN = 0.25  # times the tiles needed
 EDGE = 32  # keys of a tile that is half visible, at each end of a mask
 
 
-CASE, LONG_ROW = "work", "long row"
-
-
-def of_problem(results):
+def judge(results):
     """(outcome, sentence, facts) on the work of a problem: the long row is right, and nothing that is right wastes."""
     wasteful = [r for r in results if r.outcome is Outcome.PASSED and r.facts.get("waste")]
     if wasteful:  # the long row says it most plainly
         first = max(wasteful, key=lambda result: result.case == LONG_ROW)
         sentence, facts = first.facts["waste"]
         if facts.get("unfollowed"):
-            return own_work.needs_review([sentence])
+            return needs_review([sentence])
         return Outcome.WASTEFUL, f'"{first.case}": {sentence}', facts | {"picture": first.facts.get("picture")}
     long_row = next((result for result in results if result.case == LONG_ROW), None)
     if long_row is not None and long_row.outcome is Outcome.GRADER_FAULT:
@@ -42,7 +40,7 @@ def of_problem(results):
 
 def name_short_kernels(cases, results):
     """Say with the long row which kernels were launched on shorter rows alone: no long one tells of them."""
-    right = [pair for pair in zip(cases, results, strict=True) if pair[1].outcome is Outcome.PASSED]
+    right = [(cases[r.case], r) for r in results if r.case in cases and r.outcome is Outcome.PASSED]
     long_row = next((result for case, result in right if case.name == LONG_ROW), None)
     long = {name for case, result in right if case.num_keys >= LONG for name in result.facts.get("kernels", ())}
     short = {name for case, result in right for name in result.facts.get("kernels", ())} - long

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from grader.classroom import journal
 from grader.classroom.record import GRADED, MACHINE_FAULT, Class, Record, Row
-from grader.course.assignment import PROBLEMS
+from grader.kinds.registry import PROBLEMS
 
 NAMES = ("Ada Lovelace", "Søren Åström", "李 明", "José Ñúñez", "=cmd|' /C calc'!A0", "<script>alert(1)</script>",
          'Anne "Annie" O\'Neill', "Smith, John", "Zoë Müller", "@import", "-Minus", "Ng", "Ada Lovelace")  # fmt: skip

@@ -11,7 +11,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from grader.course.assignment import PROBLEMS
+from grader.kinds.registry import PROBLEMS
 from grader.tests.support import solution
 
 ATTACKS = {

@@ -11,7 +11,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from grader.course.assignment import PROBLEMS
+from grader.kinds.registry import PROBLEMS
 from grader.tests.submissions.broken.mistakes import MISTAKES
 from grader.tests.support import ROOT, SUBMISSIONS, solution
 
@@ -79,7 +79,7 @@ def with_mistake(id, draw):
 
 
 def skeleton(id):
-    from grader.course import skeletons
+    from grader.commands import skeletons
 
     return skeletons.skeleton(solution(id), PROBLEMS[id].module)
 

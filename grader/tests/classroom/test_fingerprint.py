@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from grader.classroom import fingerprint
-from grader.course.assignment import PROBLEMS
-from grader.course.labs import EVERY
+from grader.kinds.registry import EVERY, PROBLEMS
 from grader.tests.support import ROOT
 
 P3 = PROBLEMS["p3"]

@@ -8,7 +8,7 @@ import pytest
 
 from grader.classroom import claims, intake, names, roster, submitters
 from grader.classroom.entries import BadFolder
-from grader.course.assignment import PROBLEMS
+from grader.kinds.registry import PROBLEMS
 from grader.tests.classroom import quick_class
 
 P1, P2 = PROBLEMS["p1"].module, PROBLEMS["p2"].module

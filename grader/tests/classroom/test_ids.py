@@ -15,7 +15,7 @@ import pytest
 from grader.classroom import claims, details, ids, intake, journal, names, one, page, plan
 from grader.classroom.export import decisions, everything, gradebook, pages
 from grader.classroom.record import Class, Row
-from grader.course.assignment import PROBLEMS
+from grader.kinds.registry import PROBLEMS
 from grader.result import Aspect, Outcome, Result
 from grader.tests.classroom import quick_class
 from grader.tests.classroom.class_sample import make, record, write_class

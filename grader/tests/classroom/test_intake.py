@@ -15,7 +15,7 @@ import pytest
 
 from grader.classroom import harvest, intake, names
 from grader.classroom.entries import BadFolder
-from grader.course.assignment import PROBLEMS
+from grader.kinds.registry import PROBLEMS
 from grader.tests.support import solution
 
 ALL = tuple(PROBLEMS.values())

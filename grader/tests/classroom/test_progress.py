@@ -100,7 +100,7 @@ def test_the_synthetic_class_is_the_same_for_a_seed(synthetic_class, tmp_path):
 
 def test_the_synthetic_class_is_taken_in(synthetic_class, tmp_path):
     from grader.classroom import claims, intake, roster
-    from grader.course.assignment import PROBLEMS
+    from grader.kinds.registry import PROBLEMS
 
     folder, _ = synthetic_class
     submissions, _ = intake.take_in(folder, tmp_path, tuple(PROBLEMS.values()))

@@ -6,7 +6,7 @@ import pytest
 
 from grader.classroom import claims, intake, roster
 from grader.classroom.roster import BadRoster, Student
-from grader.course.assignment import PROBLEMS
+from grader.kinds.registry import PROBLEMS
 
 P1 = PROBLEMS["p1"].module
 ANN, BOB = Student("s1001", "Ann Lee", "ann.lee@uni.edu", "alee"), Student("s1002", "Bob Müller", "bob@uni.edu", "bmu")

@@ -17,7 +17,7 @@ from grader.classroom import journal, plan
 from grader.classroom.__main__ import SEED_FILE
 from grader.classroom.local import Local
 from grader.classroom.record import GRADED, MACHINE_FAULT
-from grader.course.assignment import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
+from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
 from grader.processes import bubblewrap
 from grader.tests.classroom import quick_class
 from grader.tests.classroom.quick_one import MODULES
@@ -298,10 +298,8 @@ def test_a_lane_starts_once_and_again_where_it_is_lost(tmp_path):
 
 def test_the_answers_are_worked_out_before_the_fork(tmp_path):
     from grader.classroom import one
-    from grader.course import inputs
-    from grader.course.assignment import PROBLEMS
-    from grader.course.labs import EVERY
-    from grader.reference import answers
+    from grader.kinds.attention import answers, inputs
+    from grader.kinds.registry import EVERY, PROBLEMS
 
     job = replace(job_of(tmp_path), problems=("p3",), keys={"p3": "k"}, seed=5)
     (tmp_path / "job").write_text(job.to_json())

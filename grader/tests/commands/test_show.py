@@ -8,7 +8,7 @@ import pytest
 from grader import __main__ as command
 from grader import engine
 from grader.commands import show
-from grader.course.assignment import PROBLEMS
+from grader.kinds.registry import PROBLEMS
 from grader.result import Outcome
 from grader.tests.engine.test_command import run
 from grader.tests.render.test_html import EVIL, drawn, result

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader.course import inputs
-from grader.course.assignment import PROBLEMS, Case
+from grader.kinds.attention import inputs
+from grader.kinds.attention.cases import Case
+from grader.kinds.registry import PROBLEMS
 
 CASES = [c for p in PROBLEMS.values() for c in p.cases if not c.gpu]
 

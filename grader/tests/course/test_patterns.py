@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from grader.commands import sample
-from grader.course import patterns, tile_map
 from grader.course.masks import Visibility
-from grader.course.patterns import CAUSAL, EMPTY, FULL, PARTIAL, Blocks, Documents, Interleaved
+from grader.kinds.block_sparse import patterns, tile_map
+from grader.kinds.block_sparse.patterns import CAUSAL, EMPTY, FULL, PARTIAL, Blocks, Documents, Interleaved
 
 DOCUMENT_MAP = """\
   q_block=0: F F F F

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from grader import score
-from grader.course import skeletons
-from grader.course.labs import EVERY
+from grader.commands import skeletons
+from grader.kinds.registry import EVERY
 from grader.result import Outcome
 from grader.tests.support import ROOT, grade_text, solution
 

@@ -3,8 +3,8 @@
 import pytest
 
 from grader import score
-from grader.course.labs import EVERY
 from grader.kinds.attention import work
+from grader.kinds.registry import EVERY
 from grader.result import Aspect, Outcome
 from grader.tests.submissions import quick
 from grader.tests.submissions.broken.mistakes import read

@@ -8,8 +8,8 @@ import tempfile
 import pytest
 
 from grader.classroom import entries
-from grader.course.assignment import PROBLEMS
 from grader.engine import Request
+from grader.kinds.registry import PROBLEMS
 from grader.processes import scratch
 from grader.tests.support import ROOT, SOLUTIONS, solution
 

@@ -5,20 +5,19 @@ import shutil
 import pytest
 
 from grader import score
-from grader.course import inputs
-from grader.kinds import requests
-from grader.kinds.attention import own_work, verdict
+from grader.kinds.attention import answers, inputs, own_work
+from grader.kinds.kind import Kind
 from grader.processes import sandbox_process, sandboxes
 from grader.processes.submission import Submission
-from grader.reference import answers, compare, oracle
+from grader.reference import compare, oracle
 from grader.result import Outcome
 from grader.tests.support import ROOT, grade_text, solution
 
 CASE = "fewer tokens than a tile"
 # Where a function of ours raises, in the grader's own process and in the two that it asks.
 HERE = (
-    (compare, "mismatch"), (verdict, "of_reply"), (answers, "to"), (inputs, "make"), (own_work, "judge"),
-    (requests, "how"), (oracle, "attention"), (Submission, "take_outputs"),
+    (compare, "mismatch"), (Kind, "judge"), (answers, "to"), (inputs, "make"), (own_work, "excess_volume"),
+    (Kind, "handler"), (oracle, "attention"), (Submission, "take_outputs"),
 )  # fmt: skip
 INSIDE = (
     ("recorder/role.py", "def one_call"), ("recorder/record.py", "    def program"),
@@ -89,14 +88,14 @@ def test_a_fault_that_does_not_come_again_costs_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize("error", [ValueError, MemoryError])
 def test_what_a_submission_alone_brings_about_is_its_own(error, tmp_path, monkeypatch):
     """Whatever fails in us for its program, and not for ours, is a crash of the submission: nothing is gained."""
-    right = verdict.of_reply
+    right = Kind.judge
 
-    def fail(problem, case, placed, reply, *rest):
+    def fail(kind, problem, case, placed, reply, *rest):
         if "odd_kernel" in str(reply["kernels"]):
             raise error("a surprise")
-        return right(problem, case, placed, reply, *rest)
+        return right(kind, problem, case, placed, reply, *rest)
 
-    monkeypatch.setattr(verdict, "of_reply", fail)
+    monkeypatch.setattr(Kind, "judge", fail)
     text = solution("p3").replace("flash_attention_kernel", "odd_kernel")
     (result,) = grade_text(tmp_path, "p3", text, names=[CASE])
     assert result.outcome is Outcome.CRASHED and "a surprise" in result.sentence

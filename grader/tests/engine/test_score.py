@@ -7,8 +7,8 @@ from fractions import Fraction
 from rich.console import Console
 
 from grader import score
-from grader.course.assignment import POINTS
-from grader.diagnosis.diagnose import Cause
+from grader.course.problem import POINTS
+from grader.diagnosis.cause import Cause
 from grader.engine import Request
 from grader.render import gradescope, terminal
 from grader.result import Aspect, Outcome, Result

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from grader import score
-from grader.course.assignment import PROBLEMS
 from grader.engine import Request, grade
 from grader.gpu import compile_errors, compiling
 from grader.gpu.gpus import GPUS
+from grader.kinds.registry import PROBLEMS
 from grader.processes import bubblewrap, sandbox_process, sandboxes
 from grader.render import gradescope
 from grader.result import Aspect, Outcome

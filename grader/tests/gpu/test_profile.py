@@ -12,11 +12,13 @@ import pytest
 import torch
 
 from grader import __main__ as command_line
-from grader.course.assignment import PROBLEMS, Case
+from grader.commands import profile as command
 from grader.engine import Request
 from grader.gpu import gpus
-from grader.gpu.profile import command, counters, figures, limits, measure, ncu
+from grader.gpu.profile import counters, figures, limits, measure, ncu
 from grader.gpu.profile.counters import METRICS, Reading
+from grader.kinds.attention.cases import Case
+from grader.kinds.registry import PROBLEMS
 from grader.tests.engine.test_command import run
 from grader.tests.support import ROOT, SOLUTIONS, solution
 

@@ -3,10 +3,12 @@
 import pytest
 
 from grader import engine
-from grader.course.assignment import PROBLEMS, SPEED_BARS, Case
+from grader.course.problem import SPEED_BARS
 from grader.engine import ProblemGrader, Request
 from grader.gpu import speed, timing
 from grader.gpu.timing import ArmFailed, Plan, Ratio
+from grader.kinds.attention.cases import Case
+from grader.kinds.registry import PROBLEMS
 from grader.processes.child import ChildFailed, Died
 from grader.result import Outcome
 from grader.tests.support import SOLUTIONS

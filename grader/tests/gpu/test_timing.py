@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from grader.course.assignment import Case
 from grader.course.masks import Visibility
 from grader.gpu import machine, peaks, timing
 from grader.gpu.timing import ArmFailed, Plan, Timing
+from grader.kinds.attention.cases import Case
 from grader.runner.stopwatch import Stopwatch
 
 

@@ -12,15 +12,15 @@ import torch
 from rich.console import Console
 
 from grader import score
+from grader.commands import skeletons
 from grader.commands.arguments import BadArguments, choose_problems
-from grader.course import patterns, skeletons, tile_lists, tile_map
-from grader.course.assignment import PROBLEMS
-from grader.course.labs import BY_BOTH, EVERY, KERNEL, LABS, LISTS, BuilderCase, OrderCase, SparseCase
 from grader.course.masks import Visibility
-from grader.diagnosis import list_mistakes
 from grader.engine import Request, grade
-from grader.kinds.block_sparse import list_check, sparse_verdict
-from grader.kinds.program_order import order_verdict
+from grader.kinds.block_sparse import check_lists, kind, list_mistakes, patterns, tile_lists, tile_map
+from grader.kinds.block_sparse.cases import BY_BOTH, KERNEL, LISTS, BuilderCase, SparseCase
+from grader.kinds.program_order import kind as order_kind
+from grader.kinds.program_order.cases import OrderCase
+from grader.kinds.registry import EVERY, LABS, PROBLEMS
 from grader.render import drawing, gradescope, terminal, text_map
 from grader.result import Aspect, Outcome, Result
 from grader.tests.support import ROOT, SOLUTIONS, grade_text, solution
@@ -111,7 +111,7 @@ def test_the_graders_lists_give_the_mask_back(case):
         case = SparseCase(
             case.name, B=case.maps[0], Hq=case.maps[1], N=case.N, Nk=case.Nk, of=case.of, block=case.block
         )
-    lists = tile_lists.of(case)
+    lists = tile_lists.cut(case)
     weight, past = list_mistakes.Walk(lists).weight(case)
     for b in range(case.B):
         for h in range(case.Hq):
@@ -123,22 +123,22 @@ def test_the_graders_lists_give_the_mask_back(case):
 
 def test_the_lists_have_the_kinds_of_the_map_of_tiles():
     case = next(case for case in KERNEL if case.of is BY_BOTH)
-    for m, kinds in enumerate(tile_lists.of(case).kinds):
+    for m, kinds in enumerate(tile_lists.cut(case).kinds):
         assert torch.equal(kinds, tile_map.cut(case.seen_at(*divmod(m, 4)), case.N, case.num_keys, 32, 32).kinds)
 
 
 def test_a_list_in_another_order_is_right_and_one_with_a_tile_twice_is_not():
     case = next(case for case in LISTS if case.name == "lists of documents")
-    lists = tile_lists.of(case)
+    lists = tile_lists.cut(case)
     _, _, begin, end = lists.starts[0, 1].tolist()
     columns, places = lists.columns.clone(), lists.places.clone()
     columns[begin:end], places[begin:end] = columns[begin:end].flip(0), places[begin:end].flip(0)
     assert not torch.equal(columns, lists.columns)
-    assert list_check.wrong_kinds(case, lists.starts, columns) is None
-    assert list_check.wrong_bits(case, lists.starts, columns, places, lists.bits) is None
-    assert "not its pairs" in list_check.wrong_bits(case, lists.starts, columns, lists.places, lists.bits).sentence
+    assert check_lists.wrong_kinds(case, lists.starts, columns) is None
+    assert check_lists.wrong_bits(case, lists.starts, columns, places, lists.bits) is None
+    assert "not its pairs" in check_lists.wrong_bits(case, lists.starts, columns, lists.places, lists.bits).sentence
     columns[begin] = columns[begin + 1]
-    assert list_check.wrong_kinds(case, lists.starts, columns).sentence.endswith(" twice.")
+    assert check_lists.wrong_kinds(case, lists.starts, columns).sentence.endswith(" twice.")
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_lists_that_a_kernel_writes_into_are_told(tmp_path):
 
 def test_a_load_outside_a_list_asks_about_lists():
     said = "kernel reads 5 elements outside Bits: is the load masked, and so on? (x1.py:3: `b = tl.load(Bits)`)"
-    assert sparse_verdict.about_lists(said).endswith("and has the entry bits at all? (x1.py:3: `b = tl.load(Bits)`)")
-    assert sparse_verdict.about_lists(said.replace("Bits:", "K:")) == said.replace("Bits:", "K:")
+    assert kind.ask_about_lists(said).endswith("and has the entry bits at all? (x1.py:3: `b = tl.load(Bits)`)")
+    assert kind.ask_about_lists(said.replace("Bits:", "K:")) == said.replace("Bits:", "K:")
 
 
 def test_a_kernel_that_knows_no_tiles_is_told_what_they_are_made_of(tmp_path):
@@ -301,16 +301,16 @@ def test_the_pytest_face_has_labs_where_they_are_named(words, found):
 def test_a_program_that_computes_several_tiles_is_told_so():
     visits = [{"program": 7, "q": [t * 32, t * 32 + 31], "batch": 0, "head": 0} for t in (0, 1)]
     order = {"sizes": (2, 1, 1, 1), "rows": 32, "places": [[0, 1], [0, 0]]}
-    said = order_verdict.misplaced({"order": order, "trace": {"visits": visits}})
+    said = order_kind.misplaced({"order": order, "trace": {"visits": visits}})
     assert said.startswith("Program 0 computes 2 tiles of queries; here each program computes one")
     visits[0]["program"] += 1
-    assert order_verdict.misplaced({"order": order, "trace": {"visits": visits}}) is None
+    assert order_kind.misplaced({"order": order, "trace": {"visits": visits}}) is None
 
 
 def test_the_picture_of_lists_says_listed_and_not_visited():
     case = next(case for case in LISTS if case.name == "lists of documents")
-    lists = tile_lists.of(case)
-    made = sparse_verdict.drawn(case, lists.starts, lists.columns)
+    lists = tile_lists.cut(case)
+    made = kind.draw_lists(case, lists.starts, lists.columns)
     words = text_map.of_visits(made)[-1] + str(drawing.draw_visits(made).legend)
     assert "o listed" in words and "needed and listed: 12" in words and "visited" not in words
 
@@ -320,5 +320,5 @@ def test_a_mask_of_dust_is_outlined_by_its_tiles():
 
     case = next(case for case in KERNEL if case.name == "random FULL and PARTIAL tiles")
     assert sum(len(line) for line in picture.mask_outlines(case)) < 100
-    made = picture.of(replace(case, of=Visibility(True)), None)
+    made = picture.draw(replace(case, of=Visibility(True)), None)
     assert made["letters"]["rows"][1] == "FC   " and len(json.dumps(made)) < 30_000

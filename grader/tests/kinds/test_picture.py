@@ -5,8 +5,10 @@ import json
 import pytest
 import torch
 
-from grader.course.assignment import PROBLEMS, Case
+from grader.kinds import error_map
 from grader.kinds.attention import picture
+from grader.kinds.attention.cases import Case
+from grader.kinds.registry import PROBLEMS
 
 WINDOW = Case("window", Hq=2, Hkv=1, N=128, D=16, causal=True, window=32)
 
@@ -27,20 +29,20 @@ def test_marks_tell_sizes_and_kinds_apart():
     for row, off in enumerate((0.0, 2e-3, 5e-3, 0.02, 0.5, 50.0)):
         got[0, 0, row] += off
     got[0, 0, 6], got[0, 0, 7] = float("inf"), float("nan")
-    found = picture.as_text(picture.marks(got, expected, allowed)[0, 0].T)
+    found = error_map.as_text(error_map.marks(got, expected, allowed)[0, 0].T)
     assert found == ["0123" + "67in"]
     never = got.view(torch.int32).clone()
     never[0, 0, 0] = -1
-    assert picture.as_text(picture.marks(never.view(torch.float32), expected, allowed)[0, 0].T)[0][0] == "u"
+    assert error_map.as_text(error_map.marks(never.view(torch.float32), expected, allowed)[0, 0].T)[0][0] == "u"
 
 
 def test_one_wrong_element_shows_in_its_cell_of_the_worst_head():
     got, expected, allowed = tensors((2, 3, 397, 128))
     got[1, 2, 200, 77] += 0.5
-    maps = picture.error_maps("o", got, expected, allowed, tile=16)
+    maps = error_map.error_maps("o", got, expected, allowed, tile=16)
     errors, heads = maps["errors"], maps["heads"]
     assert errors["place"] == [1, 2] and errors["step"] == [8, 2]
-    assert all(len(row) <= picture.MOST_CELLS for row in errors["cells"]) and len(errors["cells"]) == 50
+    assert all(len(row) <= error_map.MOST_CELLS for row in errors["cells"]) and len(errors["cells"]) == 50
     wrong = [(r, c) for r, row in enumerate(errors["cells"]) for c, mark in enumerate(row) if mark != "0"]
     assert wrong == [(200 // 8, 77 // 2)]
     assert heads["step"] == [16] and heads["cells"][5][200 // 16] == "6"
@@ -67,7 +69,7 @@ def test_visits_are_needed_needless_repeated_or_missing():
     ]
     compared = ("o", *tensors())
     compared[1][0, 0, 70] += 1.0
-    made = picture.of(WINDOW, {"visits": records}, compared)
+    made = picture.draw(WINDOW, {"visits": records}, compared)
     bands = made["visits"]["bands"]
     assert bands[0]["tiles"] == [[0, 31, 1, True], [96, 127, 1, False]]
     assert bands[1]["tiles"] == [[0, 31, 1, True], [32, 63, 2, True]]
@@ -79,46 +81,46 @@ def test_visits_are_needed_needless_repeated_or_missing():
 
 def test_the_loads_of_programs_count_where_they_are_known():
     trace = {"visits": [record([0, 31], [[0, 31]])], "key_rows": [{"kernel": "kernel", "program": 0, "k": 96, "v": 32}]}
-    assert picture.of(WINDOW, trace)["need"]["loaded_bytes"] == (96 + 32) * 16 * 2
+    assert picture.draw(WINDOW, trace)["need"]["loaded_bytes"] == (96 + 32) * 16 * 2
 
 
 def test_programs_that_share_a_tile_of_queries_need_its_keys_once():
     records = [record([32, 63], [[0, 31]], program=0), record([32, 63], [[32, 63]], program=1)]
-    need = picture.of(WINDOW, {"visits": records})["need"]
+    need = picture.draw(WINDOW, {"visits": records})["need"]
     assert need["visited_tiles"] == need["needed_tiles"] == 2
 
 
 def test_rows_that_no_program_took_up_are_missing():
     compared = ("o", *tensors())
     compared[1][0, 0, 70] += 1.0
-    bands = picture.of(WINDOW, {"visits": [record([32, 63], [[0, 31], [32, 63]])]}, compared)["visits"]["bands"]
+    bands = picture.draw(WINDOW, {"visits": [record([32, 63], [[0, 31], [32, 63]])]}, compared)["visits"]["bands"]
     assert [(band["q"], band["missing"]) for band in bands[:3]] == [
         ([0, 31], [[0, 31]]), ([32, 63], []), ([64, 95], [[33, 63], [64, 95]]),
     ]  # fmt: skip
 
 
 def test_a_passing_kernel_misses_nothing_even_where_a_visit_could_not_be_told():
-    made = picture.of(WINDOW, {"visits": [record([64, 95], [[64, 95]])]})
+    made = picture.draw(WINDOW, {"visits": [record([64, 95], [[64, 95]])]})
     assert made["visits"]["bands"][0]["missing"] == []
 
 
 def test_the_head_with_most_needless_visits_is_drawn():
     records = [record([0, 31], [[0, 31]], head=0), record([0, 31], [[0, 31], [64, 95]], head=1)]
-    assert picture.of(WINDOW, {"visits": records})["visits"]["place"] == [0, 1]
+    assert picture.draw(WINDOW, {"visits": records})["visits"]["place"] == [0, 1]
 
 
 def test_tiles_of_several_key_heads_are_no_repeats():
     shared = record([0, 31], [[0, 31], [0, 31]], key_heads=2)
-    assert picture.of(WINDOW, {"visits": [shared]})["visits"]["bands"][0]["tiles"] == [[0, 31, 1, True]]
+    assert picture.draw(WINDOW, {"visits": [shared]})["visits"]["bands"][0]["tiles"] == [[0, 31, 1, True]]
 
 
 @pytest.mark.parametrize("trace", [None, {}, {"visits": []}, {"visits": None}, {"visits": [{"q": [0, 3], "k": 5}]}])
 def test_without_visits_the_mask_alone_is_drawn(trace):
-    assert set(picture.of(WINDOW, trace)) == {"size", "mask"}
+    assert set(picture.draw(WINDOW, trace)) == {"size", "mask"}
 
 
 def test_a_failure_of_ours_costs_the_picture_alone():
-    assert "fault" in picture.of(WINDOW, {"visits": [record("broken", [[0, 31]])]})
+    assert "fault" in picture.draw(WINDOW, {"visits": [record("broken", [[0, 31]])]})
 
 
 def test_a_picture_is_small():
@@ -126,5 +128,5 @@ def test_a_picture_is_small():
     tiles = [[a, min(a + 15, 396)] for a in range(0, 397, 16)]
     records = [record(q, tiles, head) for q in tiles for head in range(4)]
     got, expected, allowed = tensors((3, 4, 397, 128))
-    made = picture.of(case, {"visits": records}, ("o", torch.randn_like(got), expected, allowed))
+    made = picture.draw(case, {"visits": records}, ("o", torch.randn_like(got), expected, allowed))
     assert len(json.dumps(made)) < 30_000

@@ -11,8 +11,8 @@ import sys
 import numpy as np
 import pytest
 
-from grader.course import skeletons
-from grader.kinds.program_order.order_check import check_order
+from grader.commands import skeletons
+from grader.kinds.program_order.check_order import check_order
 from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from grader.tests.support import SOLUTIONS
 

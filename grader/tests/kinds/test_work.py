@@ -1,7 +1,7 @@
 """Needless loads: one measure of what is needed for the sentence and for the page, fair to tiles of several sizes."""
 
-from grader.course.assignment import Case
 from grader.kinds.attention import picture, work
+from grader.kinds.attention.cases import Case
 from grader.result import Aspect, Outcome, Result
 from grader.tests.kinds.test_picture import WINDOW, record
 
@@ -27,7 +27,7 @@ def test_a_shared_tile_of_queries_needs_its_keys_once_in_the_sentence_as_on_the_
     seen = trace(*(every_tile([32, 63], times=2, program=program) for program in (0, 1)))
     sentence, facts = work.needless_tiles(WINDOW, seen)
     assert sentence.startswith("kernel loads 16 tiles of keys where this mask needs 2 of 4: query rows 32-63 load 8")
-    assert facts["tiles_needed"] == picture.of(WINDOW, seen)["need"]["needed_tiles"] == 2
+    assert facts["tiles_needed"] == picture.draw(WINDOW, seen)["need"]["needed_tiles"] == 2
 
 
 def test_each_program_is_allowed_the_keys_of_the_tile_that_it_shares():
@@ -43,7 +43,7 @@ def test_small_tiles_on_the_diagonal_are_parts_of_a_large_one():
         small = [[at, at + 15] for at in range(first, first + 128, 16)]
         visits.append(record([first, first + 127], large + small))
     assert work.needless_tiles(CAUSAL, trace(*visits)) is None
-    need = picture.of(CAUSAL, trace(*visits))["need"]
+    need = picture.draw(CAUSAL, trace(*visits))["need"]
     assert need["needed_tiles"] == 3 and need["visited_tiles"] == 4  # 3.9: the last small one ends the sequence
 
 
@@ -69,9 +69,9 @@ def test_a_kernel_that_no_long_row_launches_is_named():
     results = [Result("p3", case.name, Aspect.CORRECT, Outcome.PASSED) for case in cases]
     for result, kernels in zip(results, (["short (line 7)"], ["long (line 9)"]), strict=True):
         result.facts["kernels"] = kernels
-    work.name_short_kernels(cases, results)
+    work.name_short_kernels({case.name: case for case in cases}, results)
     assert results[1].facts["short_kernels"] == ["short (line 7)"] and "short (line 7)" in results[1].sentence
     results[0].facts["kernels"] = ["long (line 9)"]
     results[1].sentence, results[1].facts = "", {"kernels": ["long (line 9)"]}
-    work.name_short_kernels(cases, results)
+    work.name_short_kernels({case.name: case for case in cases}, results)
     assert not results[1].sentence

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.course import assignment
+from grader.course.problem import SECONDS_PER_CASE
 from grader.processes import bubblewrap, cgroup, confined, sandbox_process, sandboxes, scratch
 from grader.processes.child import NO_REPLY, Died
 from grader.processes.scratch import Scratch
@@ -61,7 +61,7 @@ def attempt(form, rooms, tmp_path, monkeypatch):
     """Grade P1's solution with these lines at the beginning of its function, or of its module."""
     folder = rooms[form] / tmp_path.name
     folder.mkdir(mode=0o755)
-    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 6.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 6.0)
 
     def grade(lines, at_top="", right=True, names=CASE):
         source = solution("p1") if right else BODY + "    return q * 0, q[..., 0].float()\n"
@@ -206,7 +206,7 @@ LINGER = {
 @pytest.mark.parametrize("how", thorough_but(["a child", "a daemon"], LINGER))
 @pytest.mark.parametrize("ending", [thorough(""), "os._exit(3)", thorough("while True: pass")])
 def test_no_process_is_left(how, ending, form, attempt, monkeypatch):
-    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 1.5)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 1.5)
     seconds = f"7{list(LINGER).index(how)}{len(form)}.{len(ending)}{os.getpid()}"
     result = attempt(f"import os, signal, subprocess\n{LINGER[how].format(seconds)}\n{ending}")
     expected = {"": Outcome.PASSED, "os._exit(3)": Outcome.CRASHED, "while True: pass": Outcome.TIMED_OUT}[ending]
@@ -221,7 +221,7 @@ def test_a_fork_bomb(form, attempt, monkeypatch):
     limited = "pids" in sandboxes.serving("record", attempt.folder).group.held
     if form == PLAIN and not limited and not OTHER_USER and os.geteuid() == 0:
         pytest.skip("root's processes are limited by a control group alone, and none can be made here")
-    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 2.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 2.0)
     before = len(list(Path("/proc").glob("[0-9]*")))
     result = attempt("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass")
     assert result.outcome in (Outcome.TIMED_OUT, Outcome.CRASHED), result
@@ -245,7 +245,7 @@ def share_of_a_core(seconds=1.0):
 def test_a_process_bomb_takes_the_cores_of_nobody(form, attempt, monkeypatch):
     if "cpu" not in sandboxes.serving("record", attempt.folder).group.held:
         pytest.skip("no control group of the cores can be made here")
-    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 3.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 3.0)
     alone, bomb = share_of_a_core(0.3), "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
     grading = threading.Thread(target=attempt, args=(bomb,))
     grading.start()
@@ -265,7 +265,7 @@ def test_a_process_bomb_takes_the_cores_of_nobody(form, attempt, monkeypatch):
     ids=["bytes", "tensors", "shared pages"],
 )
 def test_a_memory_bomb(take, form, attempt, monkeypatch):
-    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 30.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 30.0)
     fill = "kept[-1][::4096] = b'x' * len(kept[-1][::4096])" if "mmap" in take else "pass"
     result = attempt(f"kept = []\nwhile True:\n    kept.append({take})\n    {fill}")
     assert result.outcome is Outcome.CRASHED, result
@@ -323,7 +323,7 @@ def test_a_folder_that_nobody_can_look_into_is_removed(how, form, attempt):
 def test_a_million_files_cost_a_bounded_time(form, attempt, monkeypatch):
     monkeypatch.setattr(scratch, "ENTRIES", 10_000)
     monkeypatch.setattr(scratch, "REMOVE_SECONDS", 0.2)
-    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 3.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 3.0)
     started = time.monotonic()
     result = attempt("import itertools, os\nfor n in itertools.count(): os.close(os.open(str(n), os.O_CREAT))")
     said = "more than 10,000 files" if form == PLAIN else "no result within"
@@ -337,7 +337,7 @@ def test_a_flood_of_output(form, attempt):
 
 @pytest.mark.parametrize("wait", ["import time; time.sleep(1e6)", "while True: pass"])
 def test_waiting_forever(wait, form, attempt, monkeypatch):
-    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 1.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 1.0)
     assert attempt(wait).outcome is Outcome.TIMED_OUT
 
 
@@ -358,7 +358,7 @@ def test_writing_to_every_descriptor_earns_nothing(what, form, attempt):
 
 
 def test_a_flood_of_the_channel(form, attempt, monkeypatch):
-    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 30.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 30.0)
     for junk in ("b'x' * 65536", "(b'x' * 64 + b' ') * 1000"):
         lines = (
             f"import os\nwhile True:\n  for n in range(100, 900):\n    try: os.write(n, {junk})\n    except OSError: 0"

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from grader.course.assignment import PROBLEMS
 from grader.engine import Request, grade
+from grader.kinds.registry import PROBLEMS
 from grader.processes import confined, handed_in
 from grader.result import Aspect, Outcome, Result
 from grader.tests.support import grade_text, solution

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.course import assignment
-from grader.course.assignment import PROBLEMS
+from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
 from grader.engine import Request, grade
+from grader.kinds.registry import PROBLEMS
 from grader.processes import child, sandbox_process, sandboxes
 from grader.result import Outcome
 from grader.tests.support import ROOT, below, grade_text, running, solution
@@ -84,7 +84,7 @@ def test_torch_compile_is_not_imported(tmp_path):
 
 
 def test_a_hang_is_stopped_and_the_rest_given_up(tmp_path, monkeypatch):
-    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 1.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 1.0)
     started = time.perf_counter()
     results = grade_text(tmp_path, "p1", BODY.format("while True: pass"))
     assert time.perf_counter() - started < 30
@@ -96,7 +96,7 @@ def test_a_hang_is_stopped_and_the_rest_given_up(tmp_path, monkeypatch):
 
 
 def test_cases_that_drag_end_with_the_time_of_their_problem(tmp_path, monkeypatch):
-    monkeypatch.setitem(assignment.SECONDS_PER_PROBLEM, "cpu", 2.0)
+    monkeypatch.setitem(SECONDS_PER_PROBLEM, "cpu", 2.0)
     source = solution("p1").replace(
         "    check_arguments(q, k, v, is_causal)\n", "    import time\n    time.sleep(0.9)\n"
     )
@@ -108,7 +108,7 @@ def test_cases_that_drag_end_with_the_time_of_their_problem(tmp_path, monkeypatc
 
 
 def test_a_hang_while_loading(tmp_path, monkeypatch):
-    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 1.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 1.0)
     assert verdict(tmp_path, "while True: pass\n").outcome is Outcome.TIMED_OUT
 
 
@@ -151,7 +151,7 @@ def test_closing_every_descriptor_is_a_crash(tmp_path):
 
 
 def test_a_child_of_the_child_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 2.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 2.0)
     verdict(tmp_path, BODY.format("import subprocess; subprocess.Popen(['sleep', '601.25']).wait()"))
     assert not running("sleep 601.25")
 

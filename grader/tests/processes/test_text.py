@@ -5,10 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from grader.course.assignment import PROBLEMS
 from grader.engine import Request
-from grader.processes.text import clean, cleaned, quote_line
+from grader.kinds.registry import PROBLEMS
+from grader.processes.handed_in import quote_line
 from grader.render import gradescope, terminal
+from grader.result import clean, cleaned
 from grader.tests.support import grade_text, solution
 
 CLEARS, TITLE, BACK, TURNED = "\x1b[2J\x1b[H", "\x1b]0;mine\x07", "\b\r\x9b1A", "\u202e"

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from grader.kinds.attention import locate
+from grader.diagnosis import locate
 from grader.reference import compare
 
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from grader.course import inputs
-from grader.course.assignment import PROBLEMS, Case
 from grader.course.masks import Visibility
+from grader.kinds.attention import inputs
+from grader.kinds.attention.cases import Case
+from grader.kinds.registry import PROBLEMS
 from grader.reference import compare, oracle
 
 CASES = list(dict.fromkeys(c for p in PROBLEMS.values() for c in p.cases if not c.gpu))

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from grader import __main__ as command
-from grader.course.assignment import PROBLEMS
 from grader.engine import Request
 from grader.kinds.attention import picture
+from grader.kinds.registry import PROBLEMS
 from grader.render import gradescope, html
 from grader.result import Aspect, Outcome, Result
 from grader.tests.kinds.test_picture import WINDOW, record, tensors
@@ -45,7 +45,7 @@ def drawn(wrong=True):
     got[0, 0, 40] += 0.1
     got[0, 0, 41], got[0, 0, 42] = float("nan"), float("inf")
     compared = ("o", got, expected, allowed) if wrong else ()
-    return picture.of(WINDOW, {"visits": records, "totals": totals}, compared)
+    return picture.draw(WINDOW, {"visits": records, "totals": totals}, compared)
 
 
 def many_results():
@@ -168,8 +168,8 @@ def test_a_submission_that_fails_everywhere_stays_under_two_megabytes(tmp_path):
     got = (expected + 10 ** (4 * torch.rand_like(expected) - 4)).float()
     tiles = [[a, min(a + 15, 396)] for a in range(0, 397, 16)]
     records = [record(q, tiles) for q in tiles]
-    worst = picture.of(WINDOW, {"visits": records}, ("o", got, expected, allowed))
-    good = picture.of(WINDOW, {"visits": records})
+    worst = picture.draw(WINDOW, {"visits": records}, ("o", got, expected, allowed))
+    good = picture.draw(WINDOW, {"visits": records})
     results = [
         result(id, f"case {i}", Outcome.WRONG, sentence=f"{i}", facts={"picture": worst}, printed="x" * 4000)
         for id in PROBLEMS for i in range(15)

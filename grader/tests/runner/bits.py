@@ -21,8 +21,8 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import without_gpu  # noqa: E402
 
-from grader.course import inputs  # noqa: E402
-from grader.course.assignment import PROBLEMS  # noqa: E402
+from grader.kinds.attention import inputs  # noqa: E402
+from grader.kinds.registry import PROBLEMS  # noqa: E402
 
 CASES = ("ragged tail", "head dim 128", "scores rising along the keys", "bfloat16")
 

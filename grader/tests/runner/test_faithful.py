@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from grader.course import inputs
-from grader.course.assignment import PROBLEMS, Case
-from grader.kinds import requests
-from grader.kinds.attention import verdict as verdicts
+from grader.course import tensors
+from grader.kinds.attention import inputs
+from grader.kinds.attention.cases import Case
+from grader.kinds.registry import PROBLEMS, handler_of
 from grader.processes.sandbox_process import GRADER, INSIDE
 from grader.processes.submission import Submission
 from grader.result import Outcome
@@ -52,9 +52,9 @@ def computed(tmp_path, body, head=HEAD):
     path.write_text(head + textwrap.indent(textwrap.dedent(body), "    ") + WRAPPER)
     submission = Submission(path, PROBLEMS["p3"], "cpu", 30)
     try:
-        reply = requests.how(CASE).reply(submission, CASE, inputs.make(CASE, 0))
+        reply = handler_of(PROBLEMS["p3"], CASE).reply(submission, CASE, inputs.make(CASE, 0))
         assert reply["status"] == "returned", reply
-        (o,) = verdicts.read_outputs(submission.take_outputs(reply), reply)
+        (o,) = tensors.read_outputs(submission.take_outputs(reply), reply)
     finally:
         submission.close()
     return o.double().mean().item()

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from grader.course.assignment import PROBLEMS
+from grader.kinds.registry import PROBLEMS
 from grader.tests.support import SOLUTIONS, SUBMISSIONS
 
 HERE = Path(__file__).parent

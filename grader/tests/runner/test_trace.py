@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from grader.course.assignment import Case
+from grader.kinds.attention.cases import Case
 from grader.result import Outcome
 from grader.tests.support import grade_text
 

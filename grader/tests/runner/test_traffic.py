@@ -5,9 +5,10 @@ import itertools
 
 import pytest
 
-from grader.course import assignment, inputs
-from grader.course.assignment import PROBLEMS, Case
-from grader.kinds import requests
+from grader.course.problem import SECONDS_PER_CASE
+from grader.kinds.attention import inputs
+from grader.kinds.attention.cases import Case
+from grader.kinds.registry import PROBLEMS, handler_of
 from grader.processes.submission import Submission
 from grader.tests.support import solution
 
@@ -54,7 +55,7 @@ def expected(case, BLOCK_Q, BLOCK_K):
 
 
 def trace_of(submission, case):
-    reply = requests.how(case).reply(submission, case, inputs.make(case, 0))
+    reply = handler_of(submission.problem, case).reply(submission, case, inputs.make(case, 0))
     assert reply["status"] == "returned", reply
     return reply["trace"]
 
@@ -68,7 +69,7 @@ def test_counts_equal_closed_formulas(problem_id, tiles, tmp_path):
     assert usual in source
     module = tmp_path / problem.module
     module.write_text(source.replace(usual, f"TILES_INTERPRETER = ({tiles[0]}, {tiles[1]}, 4, 1)"))
-    submission = Submission(module, problem, "cpu", assignment.SECONDS_PER_CASE["cpu"])
+    submission = Submission(module, problem, "cpu", SECONDS_PER_CASE["cpu"])
     with contextlib.closing(submission):
         for case in cases_of(problem_id):
             trace = trace_of(submission, case)

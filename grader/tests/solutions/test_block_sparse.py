@@ -10,9 +10,9 @@ import sys
 import pytest
 import torch
 
-from grader.course import patterns, tile_map
 from grader.course.masks import Visibility
-from grader.course.patterns import EMPTY, PARTIAL
+from grader.kinds.block_sparse import patterns, tile_map
+from grader.kinds.block_sparse.patterns import EMPTY, PARTIAL
 from grader.tests.support import ROOT, SOLUTIONS
 
 pytest.importorskip("triton")

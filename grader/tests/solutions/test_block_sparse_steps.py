@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from grader.course import patterns
+from grader.kinds.block_sparse import patterns
 from grader.tests.support import ROOT, SOLUTIONS
 
 pytest.importorskip("triton")

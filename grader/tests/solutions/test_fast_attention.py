@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from grader import engine
-from grader.course.assignment import PROBLEMS
 from grader.engine import Request
 from grader.gpu import compiling
+from grader.kinds.registry import PROBLEMS
 from grader.result import Aspect, Outcome
 from grader.tests.support import SOLUTIONS
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from grader import score
-from grader.course.assignment import PROBLEMS, Case
+from grader.kinds.attention.cases import Case
+from grader.kinds.registry import PROBLEMS
 from grader.result import Outcome
 from grader.tests.support import SOLUTIONS, grade_text, solution
 

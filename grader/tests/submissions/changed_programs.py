@@ -13,9 +13,9 @@ import sys
 import time
 from dataclasses import replace
 
-from grader.course.assignment import PROBLEMS, Case
-from grader.kinds import requests
-from grader.kinds.attention import verdict
+from grader.kinds.attention.cases import Case
+from grader.kinds.registry import PROBLEMS, handler_of
+from grader.processes import unfinished
 from grader.processes.child import ChildFailed
 from grader.processes.submission import Submission
 from grader.result import Outcome
@@ -62,8 +62,8 @@ def outcomes(count, seed, seconds=20.0):
     draw = random.Random(seed)
     for id, case in CASES.items():
         problem = replace(PROBLEMS[id], cases=(case,))
-        submission, how = Submission(SOLUTIONS / problem.module, problem, "cpu", seconds), requests.how(case)
-        placed = how.placed(case, 0)
+        submission, how = Submission(SOLUTIONS / problem.module, problem, "cpu", seconds), handler_of(problem, case)
+        placed = how.inputs(case, 0)
         request, files = how.request(problem, case, placed, "cpu")
         program = json.loads(submission.record(request)["program"])
         for _ in range(count // len(CASES)):
@@ -72,10 +72,10 @@ def outcomes(count, seed, seconds=20.0):
                 given = {"program.json": data} | files
                 reply = submission.ask_runner({"op": "run"} | request, given, time.monotonic() + seconds)
                 if reply["status"] != "returned":
-                    yield id, *verdict.of_unfinished(reply, problem, submission.path)[:2]
+                    yield id, *unfinished.explain_reply(reply, problem, submission.path)[:2]
                     continue
                 data = submission.take_outputs(reply)
-                yield id, *how.judged(problem, case, placed, reply, data, "cpu")[:2]
+                yield id, *how.judge(problem, case, placed, reply, data, "cpu")[:2]
             except ChildFailed as failure:  # that program's process is gone, and the next gets another
                 submission.runner.close()
                 submission.runner = None

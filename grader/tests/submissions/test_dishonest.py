@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from grader import score
-from grader.course import assignment
-from grader.course.labs import EVERY
+from grader.course.problem import SECONDS_PER_CASE
 from grader.engine import Request, grade
+from grader.kinds.registry import EVERY
 from grader.render import gradescope, terminal
 from grader.result import Aspect, Outcome, Result
 from grader.tests.submissions import changed_programs, quick
@@ -180,7 +180,7 @@ RIGHT = {
 
 @pytest.mark.parametrize("name", thorough_but(quick.DISHONEST.keys() & CHEATS, CHEATS))
 def test_cheat_gets_its_verdict(name, tmp_path, monkeypatch):
-    monkeypatch.setitem(assignment.SECONDS_PER_CASE, "cpu", 6.0 if "timed out" in CHEATS[name] else 30.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 6.0 if "timed out" in CHEATS[name] else 30.0)
     case, outcome, words = CHEATS[name]
     results = grade_text(tmp_path, name[:2], cheating(name), names=[case])
     (result,) = (result for result in results if result.case == case)

@@ -13,7 +13,7 @@ from grader.classroom.export import copies, everything, live, pages, similar
 from grader.classroom.export.own import MARKED
 from grader.classroom.harvest import MODULE_BYTES
 from grader.classroom.record import Class, Row
-from grader.course.assignment import PROBLEMS
+from grader.kinds.registry import PROBLEMS
 from grader.tests.classroom.class_sample import make, write_class
 from grader.tests.classroom.export.filled_gaps import filled
 from grader.tests.support import SUBMISSIONS

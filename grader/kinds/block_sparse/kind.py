@@ -1,40 +1,102 @@
-"""x1's replies judged: a builder's lists, and a kernel's output and loads; and what its child is handed over."""
+"""x1's kind: the lists of its builders, and its kernel's output and loads on the grader's own lists."""
 
 import math
 from collections import defaultdict
 
 import torch
 
-from grader.course import tile_lists
-from grader.diagnosis.diagnose import Cause
-from grader.diagnosis.list_mistakes import LISTS
-from grader.kinds.attention import picture, verdict, work
-from grader.kinds.block_sparse import list_check
+from grader.course import tensors
+from grader.diagnosis.cause import Cause
+from grader.kinds.attention import picture, work
+from grader.kinds.attention.kind import Attention
+from grader.kinds.block_sparse import check_lists, list_mistakes, tile_lists
+from grader.kinds.block_sparse.cases import PROBLEM, BuilderCase
+from grader.kinds.kind import Kind
 from grader.result import Outcome
+
+
+class BlockSparse(Attention):
+    """A call of x1's kernel, on the lists of the grader."""
+
+    problems = (PROBLEM,)
+
+    def handler(self, case):
+        return BUILDER if isinstance(case, BuilderCase) else self
+
+    def cases(self, problem, seed):
+        return problem.cases
+
+    def case_by_name(self, problem, name):
+        return None
+
+    def request(self, problem, case, placed, device):
+        request, files = super().request(problem, case, placed, device)
+        lists, data = describe_as_inputs(case)
+        return request | {"inputs": request["inputs"] + lists}, {"inputs.bin": files["inputs.bin"] + data}
+
+    def described(self, case):
+        return super().described(case) + describe_as_inputs(case)[0]
+
+    def beside(self, case):
+        _, data = describe_as_inputs(case)
+        return {"lists.bin": data}, {"lists": describe_lists(case)}
+
+    def judge(self, problem, case, placed, reply, data, device):
+        if names := ", ".join(name for name in reply.get("changed", ()) if name in tile_lists.NAMES):
+            sentence = f"Your code wrote into the Tiles that it was given: {names} must stay as they were."
+            return Outcome.UNSAFE, sentence, {}
+        outcome, sentence, facts = super().judge(problem, case, placed, reply, data, device)
+        return outcome, ask_about_lists(sentence) if outcome is Outcome.UNSAFE else sentence, facts
+
+    def known_mistakes(self, *asked):
+        return list_mistakes.every(*asked)
+
+    def wasted(self, case, reply):
+        """(sentence, facts) where a kernel loaded more than its lists name, else None."""
+        trace = reply["trace"]
+        return (
+            work.whole_matrix(case, reply) or work.copied_out(case, trace) or needless_tiles(case, trace)
+            or needless_bits(case, reply)
+        )  # fmt: skip
+
+
+class Builder(Kind):
+    """A call of one of x1's builders: what it returns is data, judged by value."""
+
+    def inputs(self, case, seed):
+        return ()
+
+    def reply(self, submission, case, placed):
+        return submission.call_function(*describe_mask(case), are_lists)
+
+    def judge(self, problem, case, placed, reply, data, device):
+        return judge_lists(case, reply, data)
+
+
+DTYPES = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
+BUILDER, KIND = Builder(), BlockSparse()
+
 
 # What its processes get ----------------------------------------------------------------------------------------------
 
 
-def described(case):
+def describe_lists(case):
     """The lists of a SparseCase as plain data, without their numbers."""
-    lists = tile_lists.of(case)
+    lists = tile_lists.cut(case)
     return {"shapes": {name: list(getattr(lists, name).shape) for name in tile_lists.NAMES}} | lists.plain
 
 
-def as_inputs(case):
+def describe_as_inputs(case):
     """(the lists described as inputs of a call, their bytes one after the other)."""
-    lists, inputs, data = tile_lists.of(case), [], b""
+    lists, inputs, data = tile_lists.cut(case), [], b""
     for name in tile_lists.NAMES:
         tensor = getattr(lists, name).contiguous()
-        inputs.append({
-            "name": name, "dtype": "int32", "elements": tensor.numel(), "shape": list(tensor.shape),
-            "strides": list(tensor.stride()), "offset": 0,
-        })  # fmt: skip
+        inputs.append(tensors.describe(name, "int32", tensor.numel(), tensor.shape, tensor.stride()) | {"lists": True})
         data += tensor.numpy().tobytes()
     return inputs, data
 
 
-def mask_handed_over(case):
+def describe_mask(case):
     """(request, {file: bytes}) of a BuilderCase."""
     seen = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
     if case.builder == "tiles_of_mask" and seen.dim() == 4 and len(seen) == 1:
@@ -43,31 +105,46 @@ def mask_handed_over(case):
     return request, {"mask.bin": seen.contiguous().numpy().tobytes()}
 
 
+def are_lists(reply):
+    """True for the parts of a builder's Tiles, described: {"type", "outputs", "plain"}."""
+    outputs, plain = reply.get("outputs"), reply.get("plain")
+    if type(reply.get("type")) is not str or type(outputs) is not list or type(plain) is not dict:
+        return False
+    for words in outputs:
+        if type(words) is not dict or type(words.get("plain")) is not bool or type(words.get("type")) is not str:
+            return False
+        shape, dtype = words.get("shape"), words.get("dtype")
+        sizes = type(shape) is list and all(type(n) is int and 0 <= n < 1 << 32 for n in shape)
+        if words["plain"] and not (sizes and dtype in DTYPES and type(words.get("device")) is str):
+            return False
+    return len(outputs) == 4 and all(type(value) in (int, str) for value in plain.values())
+
+
 # A builder's lists ---------------------------------------------------------------------------------------------------
 
 
-def of_builder(case, reply, path, device):
+def judge_lists(case, reply, data):
     """(outcome, sentence, facts) of what a builder returned."""
     if reply["type"] == "NoneType":
         return Outcome.WRONG, f"{case.builder} returned nothing; it must return Tiles.", {}
-    if wrong := list_check.wrong_fields(case, reply["outputs"], reply["plain"]):
+    if wrong := check_lists.wrong_fields(case, reply["outputs"], reply["plain"]):
         return Outcome.WRONG, wrong.sentence, {}
-    starts, columns, places, bits = verdict.read_outputs(path, reply)
-    found = list_check.wrong_kinds(case, starts, columns)
+    starts, columns, places, bits = tensors.read_outputs(data, reply)
+    found = check_lists.wrong_kinds(case, starts, columns)
     if found and not found.mistake:
         return Outcome.WRONG, found.sentence, {}
-    facts = {"picture": drawn(case, starts, columns)}
-    found = found or list_check.wrong_bits(case, starts, columns, places, bits)
+    facts = {"picture": draw_lists(case, starts, columns)}
+    found = found or check_lists.wrong_bits(case, starts, columns, places, bits)
     if not found:
         return Outcome.PASSED, "", facts
     facts |= {"question": found.question} if found.question else {}
-    causes = [Cause(found.mistake, found.question, LISTS)] if found.mistake else []
+    causes = [Cause(found.mistake, found.question, list_mistakes.LISTS)] if found.mistake else []
     return Outcome.WRONG, found.sentence, facts | {"causes": causes}
 
 
-def drawn(case, starts, columns):
+def draw_lists(case, starts, columns):
     """The picture of lists: the tiles in them, as if they were visited."""
-    made = picture.of(case, {"visits": listed(case, starts, columns)}, complete=False)
+    made = picture.draw(case, {"visits": listed(case, starts, columns)}, complete=False)
     made.pop("need", None)  # nothing was loaded
     if "visits" in made:
         made["visits"]["did"] = "lists"
@@ -95,14 +172,6 @@ def keys_of(case, column):
 # A kernel's output and loads -----------------------------------------------------------------------------------------
 
 
-def of_kernel(problem, case, placed, reply, path, device):
-    """(outcome, sentence, facts) of a call of the kernel."""
-    if names := ", ".join(name for name in reply.get("changed", ()) if name in tile_lists.NAMES):
-        return Outcome.UNSAFE, f"Your code wrote into the Tiles that it was given: {names} must stay as they were.", {}
-    outcome, sentence, facts = verdict.of_reply(problem, case, placed, reply, path, device, wasted)
-    return outcome, about_lists(sentence) if outcome is Outcome.UNSAFE else sentence, facts
-
-
 # What is asked of whoever reads outside one of the lists, by the name that the skeleton's kernel gives it.
 OUTSIDE = {
     "Starts": "is it the row of this program's own map and query tile, and are there four numbers in each?",
@@ -112,7 +181,7 @@ OUTSIDE = {
 }
 
 
-def about_lists(sentence):
+def ask_about_lists(sentence):
     """The sentence on a load outside a tensor, with a question of its own where that is a list."""
     said, outside, rest = sentence.partition(" elements outside ")
     name = next((name for name in OUTSIDE if rest.startswith(f"{name}:")), None)
@@ -122,22 +191,13 @@ def about_lists(sentence):
     return f"{said}{outside}{name}: {OUTSIDE[name]}{f' ({place}' * bool(found)}"
 
 
-def wasted(case, reply):
-    """(sentence, facts) where a kernel loaded more than its lists name, else None."""
-    trace = reply["trace"]
-    return (
-        work.whole_matrix(case, reply) or work.copied_out(case, trace) or needless_tiles(case, trace)
-        or needless_bits(case, reply)
-    )  # fmt: skip
-
-
 def needless_tiles(case, trace):
     """Tiles of keys that are not in the list of the queries' own row, or that are loaded again.
 
     Loaded is what the dots met or what the programs loaded, whichever is more, in keys; there is no slack: the lists
     say exactly what is needed. Programs that share a row of tiles may share its list.
     """
-    lists, by_program = tile_lists.of(case), defaultdict(list)
+    lists, by_program = tile_lists.cut(case), defaultdict(list)
     for record in trace["visits"]:
         by_program[record["kernel"], record["program"]].append(record)
     rows = {(entry["kernel"], entry["program"]): max(entry["k"], entry["v"]) for entry in trace["key_rows"]}
@@ -181,7 +241,7 @@ def tiles_in(case, keys):
 
 def needless_bits(case, reply):
     """Bits loaded of tiles that are not PARTIAL in the list of the program's rows."""
-    lists, loaded, needed, where = tile_lists.of(case), 0, 0, None
+    lists, loaded, needed, where = tile_lists.cut(case), 0, 0, None
     of_program = defaultdict(set)
     for record in reply["trace"]["visits"]:
         of_program[record["program"]] |= lists.bits_of(record)

@@ -1,25 +1,15 @@
-"""What is asked: problems and cases as plain data, points and thresholds in one place."""
+"""The ladder as plain data: its cases and its seven problems."""
 
 import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import torch
+
 from grader.course.masks import Visibility
+from grader.course.problem import Problem
 
-# Points and limits -------------------------------------------------------------------------------------------------
-
-POINTS = {"p1": 10, "p2": 15, "p3": 15, "p4": 15, "p5": 15, "p6": 15, "p7": 15}  # 100 in all
-SPEED_SHARE = 0.2  # of the points of P3 to P7; kept in full where speed cannot be measured
-COMPILE_SHARE = 0.2  # of the points of P3 to P7: lost where kernels compile for none of the GPUs asked for
-WORK_SHARE = 0.5  # of the points of P4 to P7, whose lesson is what need not be loaded
-SPEED_BARS = {
-    "naive PyTorch": 2.0,
-    "reference": 0.5,
-}  # times as fast at SPEED_SHAPE, in the same run: half a share each
-SECONDS_PER_CASE = {"cpu": 30.0, "cuda": 90.0}  # on a GPU the first case of a shape also compiles
-SECONDS_PER_PROBLEM = {"cpu": 180.0, "cuda": 900.0}  # of all its cases together; the reference needs 3, and 25
 EVERYTHING = 2**31 - 1  # a window or the like, the largest of int32: sums with it overflow
-TIMEOUTS_BEFORE_GIVING_UP = 2  # in one problem; the rest is then not run
 
 
 @dataclass(frozen=True)
@@ -66,7 +56,16 @@ class Case:
         return self.visibility
 
     attends: ClassVar[bool] = True  # False for a question that is not about attention's output
+    one_mask: ClassVar[bool] = True  # for all batches and heads
     tile_letters: ClassVar[bool] = False  # True where the mask is cut into tiles of a known size, `block`
+
+    def letters(self, visibility):
+        """{"letters": the kinds of such tiles} for a picture."""
+        return {}
+
+    @property
+    def positions(self):
+        return torch.arange(self.N), torch.arange(self.num_keys)
 
     @property
     def scale(self):
@@ -88,48 +87,6 @@ class Case:
         extras += [self.layout] if self.layout != "contiguous" else []
         extras += [f"{self.values} values"] if self.values != "normal" else []
         return f"{text}, {', '.join(extras)}, seed {seed}"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A numbered problem: where its module lies, what is called, and what it is asked.
-
-    tiled: it is solved tile by tile. memory_cases: those in which no tensor of Nq x Nk elements may exist at any time
-    (P2). takes: the arguments that the entry point must have beside q, k and v, where its first case does not tell.
-    compile_case: what is compiled, where nothing is timed.
-    """
-
-    id: str
-    title: str
-    module: str
-    entry_point: str
-    signature: str
-    cases: tuple[Case, ...]
-    uses_triton: bool = True
-    tiled: bool = True
-    returns_lse: bool = False
-    memory_cases: tuple[Case, ...] = ()
-    speed_case: Case | None = None
-    counts_work: bool = False
-    takes: tuple[str, ...] = ()
-    compile_case: Case | None = None
-
-    @property
-    def keywords(self):
-        """The names by which the entry point is called, beside q, k and v."""
-        return self.takes or tuple(self.cases[0].arguments)
-
-    @property
-    def compiled_case(self):
-        return self.compile_case or self.speed_case
-
-    @property
-    def number(self):
-        return self.id.removeprefix("p")
-
-    @property
-    def points(self):
-        return POINTS.get(self.id, 0)  # a lab has none
 
 
 # Cases -------------------------------------------------------------------------------------------------------------
@@ -243,48 +200,45 @@ def with_windows(cases):
     )
 
 
-PROBLEMS = {
-    problem.id: problem
-    for problem in (
-        Problem(
-            "p1", "naive attention", "p1_naive_attention.py", "naive_attention",
-            "naive_attention(q, k, v, is_causal=False) -> (o, lse)",
-            (*common_cases(), *TWO_LENGTHS, *CAUSAL, *gpu_cases()), uses_triton=False, tiled=False,
-            returns_lse=True,
-        ),
-        Problem(
-            "p2", "online softmax", "p2_online_softmax.py", "flash_attention_forward",
-            "flash_attention_forward(q, k, v, is_causal=False) -> (o, lse)",
-            (*common_cases(), *TWO_LENGTHS, *CAUSAL, *gpu_cases(longest=2048)), uses_triton=False, returns_lse=True,
-            memory_cases=WHOLE_MATRIX,
-        ),
-        Problem(
-            "p3", "FlashAttention", "p3_flash_attention.py", "flash_attention_forward",
-            "flash_attention_forward(q, k, v, is_causal=False) -> o",
-            triton_cases(), speed_case=SPEED_SHAPE,
-        ),
-        Problem(
-            "p4", "causal", "p4_causal.py", "flash_attention_forward",
-            "flash_attention_forward(q, k, v, is_causal=True) -> o",
-            triton_cases(causal=True), speed_case=fit(SPEED_SHAPE, causal=True), counts_work=True,
-        ),
-        Problem(
-            "p5", "grouped-query attention", "p5_gqa.py", "flash_attention_forward",
-            "flash_attention_forward(q, k, v, is_causal=True) -> o",
-            triton_cases(GROUPS, causal=True, group=2), speed_case=fit(SPEED_SHAPE, causal=True, group=4),
-            counts_work=True,
-        ),
-        Problem(
-            "p6", "sliding window", "p6_sliding_window.py", "flash_attention_forward",
-            "flash_attention_forward(q, k, v, is_causal=True, window_size=128) -> o",
-            with_windows(triton_cases(WINDOWS, causal=True, group=2)),
-            speed_case=fit(SPEED_SHAPE, causal=True, group=4, window=1024), counts_work=True,
-        ),
-        Problem(
-            "p7", "sinks and window", "p7_sinks_and_window.py", "flash_attention_forward",
-            "flash_attention_forward(q, k, v, is_causal=True, window_size=128, sink_size=4) -> o",
-            with_windows(triton_cases(SINKS, causal=True, group=2, sinks=4)),
-            speed_case=fit(SPEED_SHAPE, causal=True, group=4, window=1024, sinks=4), counts_work=True,
-        ),
-    )
-}  # fmt: skip
+PROBLEMS = (
+    Problem(
+        "p1", "naive attention", "p1_naive_attention.py", "naive_attention",
+        "naive_attention(q, k, v, is_causal=False) -> (o, lse)",
+        (*common_cases(), *TWO_LENGTHS, *CAUSAL, *gpu_cases()), uses_triton=False, tiled=False,
+        returns_lse=True,
+    ),
+    Problem(
+        "p2", "online softmax", "p2_online_softmax.py", "flash_attention_forward",
+        "flash_attention_forward(q, k, v, is_causal=False) -> (o, lse)",
+        (*common_cases(), *TWO_LENGTHS, *CAUSAL, *gpu_cases(longest=2048)), uses_triton=False, returns_lse=True,
+        memory_cases=WHOLE_MATRIX,
+    ),
+    Problem(
+        "p3", "FlashAttention", "p3_flash_attention.py", "flash_attention_forward",
+        "flash_attention_forward(q, k, v, is_causal=False) -> o",
+        triton_cases(), speed_case=SPEED_SHAPE,
+    ),
+    Problem(
+        "p4", "causal", "p4_causal.py", "flash_attention_forward",
+        "flash_attention_forward(q, k, v, is_causal=True) -> o",
+        triton_cases(causal=True), speed_case=fit(SPEED_SHAPE, causal=True), counts_work=True,
+    ),
+    Problem(
+        "p5", "grouped-query attention", "p5_gqa.py", "flash_attention_forward",
+        "flash_attention_forward(q, k, v, is_causal=True) -> o",
+        triton_cases(GROUPS, causal=True, group=2), speed_case=fit(SPEED_SHAPE, causal=True, group=4),
+        counts_work=True,
+    ),
+    Problem(
+        "p6", "sliding window", "p6_sliding_window.py", "flash_attention_forward",
+        "flash_attention_forward(q, k, v, is_causal=True, window_size=128) -> o",
+        with_windows(triton_cases(WINDOWS, causal=True, group=2)),
+        speed_case=fit(SPEED_SHAPE, causal=True, group=4, window=1024), counts_work=True,
+    ),
+    Problem(
+        "p7", "sinks and window", "p7_sinks_and_window.py", "flash_attention_forward",
+        "flash_attention_forward(q, k, v, is_causal=True, window_size=128, sink_size=4) -> o",
+        with_windows(triton_cases(SINKS, causal=True, group=2, sinks=4)),
+        speed_case=fit(SPEED_SHAPE, causal=True, group=4, window=1024, sinks=4), counts_work=True,
+    ),
+)  # fmt: skip

@@ -5,52 +5,52 @@ from dataclasses import replace
 
 import torch
 
-from grader.course import tile_lists
-from grader.course.patterns import CAUSAL, FULL, PARTIAL
-from grader.diagnosis import known_mistakes, mask_mistakes, softmax_mistakes, tile_visits
-from grader.diagnosis.known_mistakes import SCALE, Suspect, with_zeros
+from grader.kinds.attention import known_mistakes, mask_mistakes, softmax_mistakes, tile_visits
+from grader.kinds.attention.known_mistakes import SCALE, KnownMistake, with_zeros
+from grader.kinds.block_sparse import tile_lists
+from grader.kinds.block_sparse.patterns import CAUSAL, FULL, PARTIAL
 
 LISTS = "4 masks and phases: lists of tiles"
 OF_KIND = {FULL: "FULL", CAUSAL: "CAUSAL", PARTIAL: "PARTIAL"}
 
 
-def every(problem, case, placed, asked, records, sizes):
-    """Every suspect that makes sense for a SparseCase; the arguments are those of diagnose.all_suspects."""
-    yield from known_mistakes.scales(asked)
+def every(problem, case, placed, spec, records, sizes):
+    """Every mistake that makes sense for a SparseCase; the arguments are those of diagnose.all_suspects."""
+    yield from known_mistakes.scales(spec)
     if case.softmax_scale is not None:
-        usual = replace(asked, scale=case.D**-0.5)
-        yield Suspect("attention scaled by 1 / sqrt(D)", "is softmax_scale used where it is given?", SCALE, usual)
-    yield from known_mistakes.heads_and_batches(asked, case)
-    yield from known_mistakes.strides(asked, placed)
-    yield from softmax_mistakes.whole_softmax(asked)
-    yield from softmax_mistakes.half_scores(asked)
-    yield from lists_walked_wrongly(asked, case)
+        usual = replace(spec, scale=case.D**-0.5)
+        yield KnownMistake("attention scaled by 1 / sqrt(D)", "is softmax_scale used where it is given?", SCALE, usual)
+    yield from known_mistakes.heads_and_batches(spec, case)
+    yield from known_mistakes.strides(spec, placed)
+    yield from softmax_mistakes.whole_softmax(spec)
+    yield from softmax_mistakes.half_scores(spec)
+    yield from lists_walked_wrongly(spec, case)
     visits, steps = tile_visits.visits_of(case, records), None
     if visits is not None:
-        yield from mask_mistakes.by_visits(asked, case, visits, tile_visits.past_the_end(case, records, sizes))
-        times = visits[asked.weight.bool()]
+        yield from mask_mistakes.by_visits(spec, case, visits, tile_visits.past_the_end(case, records, sizes))
+        times = visits[spec.weight.bool()]
         if not times.all():
             return  # keys that were never met are what is wrong
         steps = tile_visits.steps_of(records) if case.maps == (1, 1) and times.max() == 1 else None
     if steps:
         for BLOCK_Q, BLOCK_K in sizes:
-            stepping = replace(asked, more={"steps": steps})
+            stepping = replace(spec, more={"steps": steps})
             yield from softmax_mistakes.online_softmax(stepping, BLOCK_K, BLOCK_Q, problem.uses_triton, known=True)
             yield from softmax_mistakes.half_precision(stepping, BLOCK_K)
 
 
-def lists_walked_wrongly(asked, case):
+def lists_walked_wrongly(spec, case):
     """A kernel that takes its lists, or the kinds in them, for something else."""
-    lists = tile_lists.of(case)
+    lists = tile_lists.cut(case)
     right, _ = Walk(lists).weight(case)
     for equals, question, walk in (*kinds(case, lists), *places(lists), *maps(case, lists)):
         weight, past = walk.weight(case)
         if weight is None or (torch.equal(weight, right) and not past.any()):
             continue
         if past.any():
-            changed = with_zeros(asked, past, weight)
-            yield Suspect(f"{equals}, zeros past the end too", question, LISTS, changed, kind="mask")
-        yield Suspect(equals, question, LISTS, replace(asked, weight=weight), kind="mask")
+            changed = with_zeros(spec, past, weight)
+            yield KnownMistake(f"{equals}, zeros past the end too", question, LISTS, changed, kind="mask")
+        yield KnownMistake(equals, question, LISTS, replace(spec, weight=weight), kind="mask")
 
 
 def kinds(case, lists):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from grader.course import tile_map
-from grader.course.patterns import CAUSAL, FULL, PARTIAL
+from grader.kinds.block_sparse import tile_map
+from grader.kinds.block_sparse.patterns import CAUSAL, FULL, PARTIAL
 
 WORD = 32
 NAMES = ("starts", "columns", "places", "bits")
@@ -51,7 +51,7 @@ class Lists:
 
 
 @functools.lru_cache(maxsize=8)
-def of(case):
+def cut(case):
     """The Lists of a SparseCase."""
     places_of_maps = [(b, h) for b in range(case.maps[0]) for h in range(case.maps[1])]
     masks = [padded_mask(case, *place) for place in places_of_maps]

@@ -1,4 +1,4 @@
-"""x2's replies judged: an order of programs as a function, and what the kernel made of it."""
+"""x2's kind: an order of programs as a function, and what the kernel makes of it."""
 
 import math
 import random
@@ -6,8 +6,11 @@ from collections import defaultdict
 
 import torch
 
-from grader.diagnosis.diagnose import Cause
-from grader.kinds.program_order.order_check import check_order
+from grader.diagnosis.cause import Cause
+from grader.kinds.attention.kind import Attention
+from grader.kinds.kind import Kind
+from grader.kinds.program_order.cases import PROBLEM, OrderCase
+from grader.kinds.program_order.check_order import check_order
 from grader.result import Outcome
 
 ORDER = "the order in which tiles run"
@@ -22,7 +25,79 @@ QUESTIONS = {
 }
 
 
-def sizes(case, seed):
+class ProgramOrder(Attention):
+    """A call of x2's kernel, compared with program_order or with a call on a single die."""
+
+    problems = (PROBLEM,)
+
+    def handler(self, case):
+        return FUNCTION if isinstance(case, OrderCase) else self
+
+    def cases(self, problem, seed):
+        return problem.cases
+
+    def case_by_name(self, problem, name):
+        return None
+
+    def reply(self, submission, case, placed):
+        reply = super().reply(submission, case, placed)
+        if reply["status"] != "returned":
+            return reply
+        if case.like == "program_order" and reply["trace"]:
+            sizes = seen_sizes(case, placed, reply["trace"])
+            told = submission.call_function(*ask_for_orders([sizes["sizes"]])) if sizes else {}
+            if told.get("status") == "raised":
+                return told
+            reply["order"] = sizes and sizes | {"places": (told["orders"] or [None])[0]}
+        if case.like == "the plain order":
+            first = submission.take_outputs(reply)
+            request, files = self.request(submission.problem, case, placed, submission.device)
+            request["arguments"] = request["arguments"] | {"num_dies": 1}
+            other = submission.run(request, files)
+            if other["status"] != "returned":
+                return other
+            reply["other_bits"] = other_bits(first, submission.take_outputs(other), placed[0].shape)
+            reply["kept"] = first
+        return reply
+
+    def judge(self, problem, case, placed, reply, data, device):
+        judged = super().judge(problem, case, placed, reply, data, device)
+        if judged[0] is not Outcome.PASSED:
+            return judged
+        wrong = misplaced(reply) if "order" in reply else tell_other_bits(reply) if "other_bits" in reply else None
+        return (Outcome.WRONG, wrong, judged[2]) if wrong else judged
+
+
+class OrderFunction(Kind):
+    """Calls of x2's program_order at the sizes of a case."""
+
+    def inputs(self, case, seed):
+        return draw_sizes(case, seed)
+
+    def reply(self, submission, case, placed):
+        return submission.call_function(*ask_for_orders(placed))
+
+    def judge(self, problem, case, placed, reply, data, device):
+        return judge_orders(placed, reply)
+
+
+FUNCTION, KIND = OrderFunction(), ProgramOrder()
+
+
+def ask_for_orders(sizes):
+    return {"op": "order", "sizes": sizes}, {}, are_orders
+
+
+def are_orders(reply):
+    """True for {"orders": [None or [[head, tile], ...], ...], "came": text}."""
+    orders = reply.get("orders")
+    if type(orders) is not list or type(reply.setdefault("came", "")) is not str:
+        return False
+    places = [place for order in orders if order is not None for place in (order if type(order) is list else [None])]
+    return all(type(p) is list and len(p) == 2 and type(p[0]) is type(p[1]) is int for p in places)
+
+
+def draw_sizes(case, seed):
     """The sizes of an OrderCase: those that it names, and as many drawn as it asks for."""
     draw, drawn = random.Random(f"{seed} {case.name}"), []
     for _ in range(case.drawn):
@@ -32,7 +107,7 @@ def sizes(case, seed):
     return [*case.sizes, *sorted(drawn, key=lambda size: size[0] * size[1])]
 
 
-def of_function(asked, reply):
+def judge_orders(asked, reply):
     """(outcome, sentence, facts) on program_order at each of the sizes that were asked for."""
     for size, order in zip(asked, reply["orders"], strict=False):
         call = "program_order(num_tiles={}, num_heads={}, num_dies={}, heads_per_kv={})".format(*size)
@@ -43,15 +118,6 @@ def of_function(asked, reply):
             facts = {"question": known[0][1], "causes": [Cause(*known[0], ORDER)]} if known else {}
             return Outcome.WRONG, f"{call}: {wrong}.", {"size": size} | facts
     return Outcome.PASSED, "", {}
-
-
-def of_kernel(case, reply, judged):
-    """(outcome, sentence, facts) on a call of the kernel, which was `judged` as a kernel of the ladder is."""
-    outcome, _, facts = judged
-    if outcome is not Outcome.PASSED:
-        return judged
-    wrong = misplaced(reply) if "order" in reply else other_bits_told(reply) if "other_bits" in reply else None
-    return (Outcome.WRONG, wrong, facts) if wrong else judged
 
 
 def misplaced(reply):
@@ -108,7 +174,7 @@ def other_bits(first, second, shape):
     return [int(other.sum()), *(other.nonzero()[0].tolist() if other.any() else ())]
 
 
-def other_bits_told(reply):
+def tell_other_bits(reply):
     count, *at = reply["other_bits"] or [0]
     if not count:
         return None

@@ -1,7 +1,7 @@
 """The catalogue of mistakes: what an output may equal instead, each with one question that leads to the fix.
 
-A suspect is plain data and a changed Question; mistaken.py computes what it would give. Here are the scale, heads and
-pointers, and the tail; the softmax is changed in suspect_softmax.py, who sees whom in suspect_masks.py.
+A mistake is plain data and a changed AttentionSpec; variants.py computes what it would give. Here are the scale,
+heads and pointers, and the tail; the softmax is changed in softmax_mistakes.py, who sees whom in mask_mistakes.py.
 """
 
 import math
@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from grader.diagnosis import variants
+from grader.kinds.attention import variants
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is computed: the inputs and rules of one case. A what-if is a Question with one thing changed.
+class AttentionSpec:
+    """What is computed: the inputs and rules of one case. A what-if is a AttentionSpec with one thing changed.
 
     q (B, Hq, Nq, D); k, v (B, Hkv, Nk, D). k_from, v_from: (B, Hq, 2), the batch and head that a query head reads.
-    weight: (q_pos, k_pos) -> how often each key counts, or a tensor (B, Hq, Nq, Nk). method: of mistaken.py.
+    weight: (q_pos, k_pos) -> how often each key counts, or a tensor (B, Hq, Nq, Nk). method: of variants.py.
     more: what else the method is given: `steps`, or `met`, a tensor (B, Hq, Nq, Nk).
     """
 
@@ -59,23 +59,23 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Suspect:
+class KnownMistake:
     """One possible mistake. equals: completes "Your output equals ...". question: leads to the fix. section: to read.
 
-    rounding: True where the mistake is one of rounding, which is reproduced nearly, not exactly. kind: two suspects of
+    rounding: True where the mistake is one of rounding, which is reproduced nearly, not exactly. kind: two mistakes of
     different kinds may be combined; empty for those that are not. general: named only where nothing more specific fits.
     """
 
     equals: str
     question: str
     section: str
-    asked: Question
+    spec: AttentionSpec
     rounding: bool = False
     kind: str = ""
     general: bool = False
 
 
-IN_FLOAT32 = "attention in float32"  # how a suspect begins that shows by overflow alone
+IN_FLOAT32 = "attention in float32"  # how a mistake begins that shows by overflow alone
 
 SCALE = "1 memory wall: the scale"
 SOFTMAX = "1 memory wall: a stable softmax"
@@ -87,9 +87,9 @@ HEADS = "4 masks and phases: who reads which head"
 DIAGONAL = "4 masks and phases: causal"
 
 
-def scales(asked):
+def scales(spec):
     """The score scaled otherwise."""
-    D, ln2 = asked.q.shape[3], math.log(2.0)
+    D, ln2 = spec.q.shape[3], math.log(2.0)
     for equals, question, scale in (
         ("attention without a scale", "where does 1 / sqrt(D) go?", 1.0),
         (
@@ -111,10 +111,10 @@ def scales(asked):
             "where is the scale applied, and where once more?", 1.0 / (ln2 * D),
         ),
     ):  # fmt: skip
-        yield Suspect(equals, question, SCALE, replace(asked, scale=scale), kind="scale")
+        yield KnownMistake(equals, question, SCALE, replace(spec, scale=scale), kind="scale")
 
 
-def heads_and_batches(asked, case):
+def heads_and_batches(spec, case):
     """K, V or both read from another head or batch."""
     group, Hkv = case.Hq // case.kv_heads, case.kv_heads
     head, batch = torch.arange(case.Hq), torch.arange(case.B)[:, None]
@@ -145,21 +145,21 @@ def heads_and_batches(asked, case):
             ("", {"k_from": other, "v_from": other}), (" for K alone", {"k_from": other}),
             (" for V alone", {"v_from": other}),
         ):  # fmt: skip
-            yield Suspect(
-                f"attention with {equals}{whose}", question, HEADS, replace(asked, **change), kind="heads",
+            yield KnownMistake(
+                f"attention with {equals}{whose}", question, HEADS, replace(spec, **change), kind="heads",
             )  # fmt: skip
-    for what, count, first in (("head", case.Hq, asked.q[:, :1]), ("batch", case.B, asked.q[:1])):
+    for what, count, first in (("head", case.Hq, spec.q[:, :1]), ("batch", case.B, spec.q[:1])):
         if count > 1:
             equals = f"attention with the queries of {what} 0 in every {what}"
-            changed = replace(asked, q=first.expand_as(asked.q))
-            yield Suspect(equals, f"does Q move with its {what}?", HEADS, changed, kind="heads")
-    if asked.k.shape[2] == asked.v.shape[2]:
+            changed = replace(spec, q=first.expand_as(spec.q))
+            yield KnownMistake(equals, f"does Q move with its {what}?", HEADS, changed, kind="heads")
+    if spec.k.shape[2] == spec.v.shape[2]:
         question = "whose pointer is loaded?"
-        yield Suspect("attention with K in the place of V", question, POINTERS, replace(asked, v=asked.k), kind="heads")
-        yield Suspect("attention with V in the place of K", question, POINTERS, replace(asked, k=asked.v), kind="heads")
+        for words, changed in (("K in the place of V", {"v": spec.k}), ("V in the place of K", {"k": spec.v})):
+            yield KnownMistake(f"attention with {words}", question, POINTERS, replace(spec, **changed), kind="heads")
 
 
-def strides(asked, placed):
+def strides(spec, placed):
     """One tensor read with the strides of another, where that stays inside its buffer."""
     for at, name in enumerate("qkv"):
         mine = placed[at]
@@ -169,9 +169,9 @@ def strides(asked, placed):
                 if last >= mine.base.numel():
                     continue
                 read = mine.base.as_strided(mine.shape, mixed, mine.offset)
-                yield Suspect(
+                yield KnownMistake(
                     f"attention that reads {name.upper()} with the {what} of {other.upper()}",
-                    "which strides go with which pointer?", POINTERS, replace(asked, **{name: read}), kind="heads",
+                    "which strides go with which pointer?", POINTERS, replace(spec, **{name: read}), kind="heads",
                 )  # fmt: skip
 
 
@@ -185,22 +185,22 @@ def mixed_strides(mine, its):
         yield "strides", its
 
 
-def first_tile(asked, tile):
+def first_tile(spec, tile):
     """K, V or both loaded from the first tile at every step, where the walk begins at the first key."""
-    keys = asked.k.shape[2]
+    keys = spec.k.shape[2]
     if keys <= tile:
         return
     again = torch.arange(keys) % tile
     for whose, names in (("V", "v"), ("K", "k"), ("K and V", "kv")):
-        changed = replace(asked, **{name: getattr(asked, name)[:, :, again] for name in names})
+        changed = replace(spec, **{name: getattr(spec, name)[:, :, again] for name in names})
         equals = f"attention that reads {whose} of the first tile at every step (tiles of {tile})"
-        yield Suspect(equals, "what moves from one tile to the next?", POINTERS, changed, kind="heads")
+        yield KnownMistake(equals, "what moves from one tile to the next?", POINTERS, changed, kind="heads")
 
 
-def with_zeros(asked, count, weight=None):
-    """`asked` with one more key, of zeros, and its weight: count(q_pos), or a tensor (B, Hq, Nq, 1)."""
-    weight = asked.weight if weight is None else weight
-    zeros = asked.k.new_zeros(*asked.k.shape[:2], 1, asked.k.shape[3])
+def with_zeros(spec, count, weight=None):
+    """`spec` with one more key, of zeros, and its weight: count(q_pos), or a tensor (B, Hq, Nq, 1)."""
+    weight = spec.weight if weight is None else weight
+    zeros = spec.k.new_zeros(*spec.k.shape[:2], 1, spec.k.shape[3])
     if isinstance(weight, torch.Tensor):
         both = torch.cat([weight.double(), count.double()], -1)
     else:
@@ -208,39 +208,39 @@ def with_zeros(asked, count, weight=None):
         def both(q_pos, k_pos):
             return torch.cat([weight(q_pos, k_pos[:-1]).double(), count(q_pos)[:, None].double()], 1)
 
-    return replace(asked, k=torch.cat([asked.k, zeros], 2), v=torch.cat([asked.v, zeros], 2), weight=both)
+    return replace(spec, k=torch.cat([spec.k, zeros], 2), v=torch.cat([spec.v, zeros], 2), weight=both)
 
 
-def more_zeros(asked, tile):
+def more_zeros(spec, tile):
     """Zeros counted up to a whole group of tiles."""
-    keys = asked.k.shape[2]
+    keys = spec.k.shape[2]
     for extra in sorted({-keys % (tile * group) for group in (2, 4, 8)} - {-keys % tile}):
-        suspect = zeros(asked, extra, "a key past the end is loaded as zeros: what is its score, and its exp?")
-        yield replace(suspect, general=True)
+        mistake = zeros(spec, extra, "a key past the end is loaded as zeros: what is its score, and its exp?")
+        yield replace(mistake, general=True)
 
 
-def zeros(asked, extra, question):
-    keys = asked.k.shape[2]
+def zeros(spec, extra, question):
+    keys = spec.k.shape[2]
     only = f"the last {extra} of them zeros" if extra > 1 else "the last of them zeros"
-    changed = with_zeros(asked, lambda q_pos: torch.full_like(q_pos, extra))
-    return Suspect(f"attention over {keys + extra} keys, {only}", question, TAILS, changed)
+    changed = with_zeros(spec, lambda q_pos: torch.full_like(q_pos, extra))
+    return KnownMistake(f"attention over {keys + extra} keys, {only}", question, TAILS, changed)
 
 
-def tails(asked, tile):
+def tails(spec, tile):
     """Keys past the end counted, or the last ones left out, where nothing is causal."""
-    keys = asked.k.shape[2]
+    keys = spec.k.shape[2]
     extra = -keys % tile
     if extra:
 
         def again(q_pos, k_pos):
-            return asked.weight(q_pos, k_pos).double() + extra * (k_pos == keys - 1)
+            return spec.weight(q_pos, k_pos).double() + extra * (k_pos == keys - 1)
 
-        yield zeros(asked, extra, "a key past the end is loaded as zeros: what is its score, and its exp?")
+        yield zeros(spec, extra, "a key past the end is loaded as zeros: what is its score, and its exp?")
         question = "an address past the end was turned back to the last key: is its score hidden?"
         equals = f"attention that counts the last key {extra + 1} times"
-        yield Suspect(equals, question, TAILS, replace(asked, weight=again))
+        yield KnownMistake(equals, question, TAILS, replace(spec, weight=again))
     if extra != 1:
-        yield zeros(asked, 1, "is it `<` or `<=`?")
+        yield zeros(spec, 1, "is it `<` or `<=`?")
     whole = keys // tile * tile
     for kept, equals, question in (
         (whole if extra else 0, "over the first {kept} keys only, without the ragged tile", "reach the last tile"),
@@ -248,8 +248,8 @@ def tails(asked, tile):
         (keys - 1 if keys - 1 != whole else 0, "without the last key", "end at the last key: `<` or `<=`"),
     ):
         if kept > 0:
-            short = replace(asked, k=asked.k[:, :, :kept], v=asked.v[:, :, :kept])
-            yield Suspect(f"attention {equals.format(kept=kept)}", f"does your loop {question}?", TAILS, short)
+            short = replace(spec, k=spec.k[:, :, :kept], v=spec.v[:, :, :kept])
+            yield KnownMistake(f"attention {equals.format(kept=kept)}", f"does your loop {question}?", TAILS, short)
     if keys > tile:
-        late = replace(asked, k=asked.k[:, :, tile:], v=asked.v[:, :, tile:])
-        yield Suspect(f"attention without the first {tile} keys", "where does your loop begin?", TAILS, late)
+        late = replace(spec, k=spec.k[:, :, tile:], v=spec.v[:, :, tile:])
+        yield KnownMistake(f"attention without the first {tile} keys", "where does your loop begin?", TAILS, late)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grader.diagnosis.known_mistakes import DIAGONAL, Suspect, with_zeros
-from grader.diagnosis.mask_mistakes import PHASES, SINKS, WINDOW
+from grader.kinds.attention.known_mistakes import DIAGONAL, KnownMistake, with_zeros
+from grader.kinds.attention.mask_mistakes import PHASES, SINKS, WINDOW
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ def phases(case, q, k, BLOCK_Q, BLOCK_K):
     return Phases(start, first, inside, diagonal, start + BLOCK_Q, sinks, q - k, k, seen)
 
 
-def by_tile(asked, case, BLOCK_Q, BLOCK_K, known):
+def by_tile(spec, case, BLOCK_Q, BLOCK_K, known):
     """Masks and phases that are wrong by tile, for tiles of this size; known: it is not guessed."""
-    yield from past_the_end(asked, case, BLOCK_Q, BLOCK_K)
+    yield from past_the_end(spec, case, BLOCK_Q, BLOCK_K)
     rules = (*ANY_CAUSAL, *(WINDOWED if case.window else ()), *(WITH_SINKS if case.sinks else ()))
     rules += BY_ROWS if BLOCK_Q != BLOCK_K else ()  # the same as by keys where the tiles are square
     for equals, question, section, weight in rules:
@@ -57,11 +57,11 @@ def by_tile(asked, case, BLOCK_Q, BLOCK_K, known):
             return weight(phases(case, q, k, BLOCK_Q, BLOCK_K), case, BLOCK_Q, BLOCK_K)
 
         equals = equals.format(BLOCK_Q=BLOCK_Q, BLOCK_K=BLOCK_K, wider=(case.window or 0) + 1)
-        changed, kind = replace(asked, weight=rule), "mask" if known else ""
-        yield Suspect(equals, question, section, changed, kind=kind, general=weight is WIDER[3])
+        changed, kind = replace(spec, weight=rule), "mask" if known else ""
+        yield KnownMistake(equals, question, section, changed, kind=kind, general=weight is WIDER[3])
 
 
-def past_the_end(asked, case, BLOCK_Q, BLOCK_K):
+def past_the_end(spec, case, BLOCK_Q, BLOCK_K):
     """A mask that hides no key of the future: the zeros past the end of the last tile are then seen too."""
     extra = -case.num_keys % BLOCK_K
     if not extra:
@@ -75,10 +75,10 @@ def past_the_end(asked, case, BLOCK_Q, BLOCK_K):
         end = ((q // BLOCK_Q + 1) * BLOCK_Q).clamp(max=case.N)
         return (-(-end // BLOCK_K) * BLOCK_K - case.num_keys).clamp(min=0)
 
-    yield Suspect(
+    yield KnownMistake(
         f"a causal mask by tiles of {BLOCK_K}: inside a tile the future is seen, {extra} zeros past the end too",
         "which tiles need a mask by position, tokens against tokens, and is it applied there?", DIAGONAL,
-        with_zeros(asked, zeros, rule),
+        with_zeros(spec, zeros, rule),
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from grader.course.patterns import CAUSAL, EMPTY, FULL, LETTERS, PARTIAL
+from grader.kinds.block_sparse.patterns import CAUSAL, EMPTY, FULL, LETTERS, PARTIAL
 
 
 @dataclass(frozen=True)

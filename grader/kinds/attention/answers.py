@@ -1,10 +1,10 @@
-"""The oracle's answer to a case, once for all who are asked it: what is kept here, the forks of a lane have too."""
+"""The oracle's answer to a case, once for all who are spec it: what is kept here, the forks of a lane have too."""
 
 import hashlib
 
 import torch
 
-from grader.course import drawn, inputs
+from grader.kinds.attention import drawn, inputs
 from grader.reference import oracle
 
 KEPT = {}  # {(case, digest of its inputs): Expected}; small cases only, some 30 MB in all
@@ -13,6 +13,16 @@ KEPT = {}  # {(case, digest of its inputs): Expected}; small cases only, some 30
 def to(case, placed):
     """The Expected of `case` on the inputs `placed`, computed on the CPU; the one that is kept, where there is one."""
     return KEPT.get(key_of(case, placed)) or work_out(case, placed)
+
+
+def expect(problem, case, placed, device):
+    """The oracle's answer; on a GPU machine it is computed there, in the grader's own process."""
+    if device == "cpu":
+        return to(case, placed)
+    q, k, v = (each.tensor.to(device) for each in placed)
+    answer = oracle.expect(q, k, v, case.visibility, problem.uses_triton, case.scale)
+    tensors = (answer.o, answer.lse, answer.allowed_o, answer.allowed_lse)
+    return oracle.Expected(*(t.cpu() for t in tensors), answer.relative)
 
 
 def keep(problem, seed):

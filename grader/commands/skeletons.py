@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.course.labs import EVERY
+from grader.kinds.registry import EVERY
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS, SKELETONS = ROOT / "solutions", ROOT / "problems"

@@ -1,4 +1,4 @@
-"""Whether a suspect gives the student's output, and whether two of them together do."""
+"""Whether a mistake gives the student's output, and whether two of them together do."""
 
 import itertools
 import math
@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 
 import torch
 
-from grader.diagnosis.known_mistakes import Question
-from grader.diagnosis.softmax_mistakes import GUESSED
+from grader.kinds.attention.known_mistakes import AttentionSpec
+from grader.kinds.attention.softmax_mistakes import GUESSED
 
 EXPLAINED = 0.25  # what a rounding mistake, or two mistakes, may leave unexplained of the error, as a ratio of norms
 HALF = 0.5  # and what any other may: where all errors are near the allowance, many things fit by chance
@@ -20,7 +20,7 @@ FEW = 1 / 7  # of the rows may see nothing where they hold what they like
 MOST = 0.5  # of the sample must agree where something overflows
 
 
-class Judge:
+class Matcher:
     """Hears one output: a few rows of the head that is most wrong, then that head, then all of them."""
 
     def __init__(self, got, expected):
@@ -32,58 +32,58 @@ class Judge:
         rows = wrong.flatten(0, 1)[most].any(1)
         self.sample = torch.cat([some(rows), some(~rows)]).sort().values
 
-    def fits(self, suspect, left=HALF):
+    def fits(self, mistake, left=HALF):
         """left: the most that may be left of the error, as a ratio of norms."""
-        if suspect.asked.by_row and not suspect.rounding and not self.may_fit(suspect):
+        if mistake.spec.by_row and not mistake.rounding and not self.may_fit(mistake):
             return False
-        asked = (self.probe, self.everywhere) if len(self.everywhere) > 1 else (self.probe,)
-        return all(self.agrees(suspect, pairs, left) for pairs in asked)
+        spec = (self.probe, self.everywhere) if len(self.everywhere) > 1 else (self.probe,)
+        return all(self.agrees(mistake, pairs, left) for pairs in spec)
 
-    def may_fit(self, suspect):
-        """False where a few rows of the output are clearly not the suspect's."""
-        o, near = self.compared(suspect, self.probe, self.sample)
+    def may_fit(self, mistake):
+        """False where a few rows of the output are clearly not the mistake's."""
+        o, near = self.compared(mistake, self.probe, self.sample)
         return bool(near.all() if o.isfinite().all() else near.float().mean() >= MOST)
 
-    def agrees(self, suspect, pairs, left):
-        """True where the output of these pairs is the suspect's, and not the right one."""
+    def agrees(self, mistake, pairs, left):
+        """True where the output of these pairs is the mistake's, and not the right one."""
         batch, head = pairs.unbind(1)
         got, right = self.got[batch, head].double(), self.expected.o[batch, head]
         allowed = self.expected.allowed_o[batch, head]
-        o, near = self.compared(suspect, pairs)
+        o, near = self.compared(mistake, pairs)
         wrong = ~((got - right).abs() <= allowed)
         told = wrong & ~((o - right).abs() <= allowed)
-        if suspect.asked.of_masks:
-            told &= ~o.isnan() | (suspect.kind != "") & (got.isnan() | (got == 0))  # a guess needs numbers
+        if mistake.spec.of_masks:
+            told &= ~o.isnan() | (mistake.kind != "") & (got.isnan() | (got == 0))  # a guess needs numbers
         if not told.any():
             return False
         finite = wrong & got.isfinite() & o.isfinite()
         rest, error = (got - o)[finite].norm(), (got - right)[finite].norm()
-        if suspect.rounding:
+        if mistake.rounding:
             known = got.isfinite() & o.isfinite() | (near & ~o.isfinite())
             return bool(known.float().mean() >= NEARLY_ALL and rest <= EXPLAINED * error)
         if rest > left * error:
             return False
-        if not o.isinf().any() and (suspect.asked.of_masks or o.isfinite().all()):
+        if not o.isinf().any() and (mistake.spec.of_masks or o.isfinite().all()):
             return bool(near.all())
         return bool(near.float().mean() >= NEARLY_ALL and near[wrong].float().mean() >= NEARLY_ALL)
 
-    def compared(self, suspect, pairs, rows=None):
-        """(o, near): what the suspect gives for these pairs, and where the output is that."""
+    def compared(self, mistake, pairs, rows=None):
+        """(o, near): what the mistake gives for these pairs, and where the output is that."""
         batch, head = pairs.unbind(1)
-        o, size = suspect.asked.answer(pairs, rows)
+        o, size = mistake.spec.answer(pairs, rows)
         got = self.got[batch, head]
         o, got = o.to(got.dtype).double(), got.double()  # what overflows the output's dtype does so here
         got = got if rows is None else got[:, rows]
         near = (got == o) | (o.isnan() & got.isnan())
-        near |= o.isfinite() & ((got - o).abs() <= 2 * self.relative(suspect) * size + 1e-6)
-        if suspect.asked.of_masks and o.isnan().any():
+        near |= o.isfinite() & ((got - o).abs() <= 2 * self.relative(mistake) * size + 1e-6)
+        if mistake.spec.of_masks and o.isnan().any():
             # A row that sees nothing is 0 / 0, or its guarded twin 0; a finite mask gives it anything at all.
             near |= o.isnan() & ((got == 0) | (o.isnan().float().mean() <= FEW))
         return o, near
 
-    def relative(self, suspect):
+    def relative(self, mistake):
         """The allowance over the size of what is added up; scores that are larger are rounded more coarsely."""
-        larger = suspect.asked.scale * math.sqrt(self.got.shape[3])
+        larger = mistake.spec.scale * math.sqrt(self.got.shape[3])
         return max(self.expected.relative, min(self.expected.relative * larger, LARGER))
 
 
@@ -93,9 +93,9 @@ def some(rows):
     return found[torch.linspace(0, len(found) - 1, min(SAMPLE, len(found))).long()]
 
 
-def two_at_once(tried, asked, judge, deadline):
-    """Pairs of suspects of different kinds, both at work; the first pair that fits."""
-    simple = [suspect for suspect in tried if suspect.kind and not suspect.general]
+def two_at_once(tried, spec, judge, deadline):
+    """Pairs of mistakes of different kinds, both at work; the first pair that fits."""
+    simple = [mistake for mistake in tried if mistake.kind and not mistake.general]
     for first, second in itertools.combinations(simple, 2):
         kinds = {first.kind, second.kind}
         if len(kinds) == 1 or (GUESSED in kinds and "scale" not in kinds):
@@ -103,15 +103,15 @@ def two_at_once(tried, asked, judge, deadline):
         if time.thread_time() > deadline:
             return []
         changed = {
-            field.name: getattr(second.asked, field.name)
-            for field in fields(Question)
-            if getattr(second.asked, field.name) is not getattr(asked, field.name)
+            field.name: getattr(second.spec, field.name)
+            for field in fields(AttentionSpec)
+            if getattr(second.spec, field.name) is not getattr(spec, field.name)
         }
         both = replace(
             first,
             equals=f"{first.equals}{TOGETHER}{second.equals}",
             question=f"{first.question} And: {second.question}",
-            asked=replace(first.asked, **changed),
+            spec=replace(first.spec, **changed),
         )
         if judge.fits(both, EXPLAINED):
             return [both]

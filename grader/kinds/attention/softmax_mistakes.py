@@ -6,8 +6,8 @@ from functools import partial
 
 import torch
 
-from grader.diagnosis import variants
-from grader.diagnosis.known_mistakes import DIAGONAL, ONLINE, RESCALE, SOFTMAX, Suspect
+from grader.kinds.attention import variants
+from grader.kinds.attention.known_mistakes import DIAGONAL, ONLINE, RESCALE, SOFTMAX, KnownMistake
 
 GUESSED = "softmax over guessed tiles"  # a kind of its own: they are many
 
@@ -36,13 +36,13 @@ WHOLE = (
 )  # fmt: skip
 
 
-def whole_softmax(asked):
+def whole_softmax(spec):
     """The softmax itself, whatever the tiles."""
     for equals, question, method, kind in WHOLE:
-        yield Suspect(equals, question, SOFTMAX, replace(asked, method=method), kind=kind)
+        yield KnownMistake(equals, question, SOFTMAX, replace(spec, method=method), kind=kind)
 
 
-def masked_wrongly(asked, met=None, past=False):
+def masked_wrongly(spec, met=None, past=False):
     """A mask that hides no key from the sum.
 
     met: how often each pair was met, (B, Hq, Nq, Nk), or None for all pairs once. past: the last of these keys is of
@@ -60,8 +60,8 @@ def masked_wrongly(asked, met=None, past=False):
             "do the probabilities of the visible keys alone add up to 1?", "after",
         ),
     ):  # fmt: skip
-        changed = replace(asked, method=partial(variants.whole, hidden=hidden), more=more)
-        yield Suspect(f"{equals}{inside}{past}", question, DIAGONAL, changed)
+        changed = replace(spec, method=partial(variants.whole, hidden=hidden), more=more)
+        yield KnownMistake(f"{equals}{inside}{past}", question, DIAGONAL, changed)
 
 
 def rescaling(scale, base):
@@ -116,48 +116,48 @@ def rescaling(scale, base):
     )  # fmt: skip
 
 
-def online_softmax(asked, tile, rows, half_p, known):
-    """The online softmax over the tiles in asked.more["steps"], of this size; the tiles of queries are `rows` high.
+def online_softmax(spec, tile, rows, half_p, known):
+    """The online softmax over the tiles in spec.more["steps"], of this size; the tiles of queries are `rows` high.
 
     half_p: the probabilities are rounded to the input's dtype for their dot, and exp2 is used, as in kernels.
     known: the tiles are not guessed.
     """
-    common = {"p_dtype": asked.q.dtype if half_p else torch.float32}
-    for equals, question, section, change, combines in rescaling(asked.scale, 2 if half_p else math.e):
-        changed = replace(asked, method=partial(variants.online, **common, **change))
+    common = {"p_dtype": spec.q.dtype if half_p else torch.float32}
+    for equals, question, section, change, combines in rescaling(spec.scale, 2 if half_p else math.e):
+        changed = replace(spec, method=partial(variants.online, **common, **change))
         kind = ("softmax" if known else GUESSED) * combines
-        yield Suspect(f"{equals} (tiles of {tile})", question, section, changed, kind=kind)
+        yield KnownMistake(f"{equals} (tiles of {tile})", question, section, changed, kind=kind)
     shared = partial(variants.online, **common, maximum="shared", rows=rows)
     equals = f"attention in float32 with one maximum for the {rows} rows of a tile"
     question = "a row far below the maximum: what do its exp2 add up to?"
-    yield Suspect(equals, question, ONLINE, replace(asked, method=shared))
+    yield KnownMistake(equals, question, ONLINE, replace(spec, method=shared))
 
 
-def half_scores(asked):
+def half_scores(spec):
     """Scores rounded to half precision before they are scaled."""
-    for dtype in halves(asked):
+    for dtype in halves(spec):
         method = partial(variants.online, keep="scores", dtype=dtype)
-        yield Suspect(
+        yield KnownMistake(
             f"attention whose scores are rounded to {name_of(dtype)}",
-            "in which dtype does the dot add up, and in which does it return?", SOFTMAX, replace(asked, method=method),
+            "in which dtype does the dot add up, and in which does it return?", SOFTMAX, replace(spec, method=method),
             rounding=True,
         )  # fmt: skip
 
 
-def half_precision(asked, tile):
+def half_precision(spec, tile):
     """Something kept in half precision between tiles."""
-    for dtype in halves(asked):
+    for dtype in halves(spec):
         for what, question in (
             ("acc", "in which dtype do hundreds of tiles add up?"),
             ("row_sum", "how many ones can a half count before 1 is lost?"),
         ):
             method = partial(variants.online, keep=what, dtype=dtype)
             equals = f"attention whose {what} is rounded to {name_of(dtype)} at each tile (tiles of {tile})"
-            yield Suspect(equals, question, ONLINE, replace(asked, method=method), rounding=True)
+            yield KnownMistake(equals, question, ONLINE, replace(spec, method=method), rounding=True)
 
 
-def halves(asked):
-    return sorted({torch.float16, asked.q.dtype} - {torch.float32}, key=str)
+def halves(spec):
+    return sorted({torch.float16, spec.q.dtype} - {torch.float32}, key=str)
 
 
 def name_of(dtype):

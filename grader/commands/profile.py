@@ -10,9 +10,10 @@ from grader.gpu import compiling, peaks
 from grader.gpu.gpus import GPUS
 from grader.gpu.profile import counters, figures, limits, measure, ncu
 from grader.gpu.speed import BIG_GPU
+from grader.kinds import registry
 from grader.processes.child import CannotStart
-from grader.processes.text import clean
 from grader.render import terminal
+from grader.result import clean
 
 SHARED_RESERVED = 1024  # bytes that the driver takes of each program's shared memory
 REGISTERS = 65536  # of a multiprocessor
@@ -42,7 +43,7 @@ def run(request, case, folder):
         console.print(f"{how_to_get_it()}\n{without_it(problem, path, case, here)}", markup=False, soft_wrap=True)
         return 2
     try:
-        launches, table = measure.profile(tool, problem, path, case, request.seed)
+        launches, table = measure.profile(tool, problem, path, case, request.seed, registry.kind_of(problem))
     except measure.Failed as failed:
         console.print(f"no profile: {failed}", markup=False, soft_wrap=True)
         terminal.show_printed(console, failed.printed, terminal.PRINTED_LINES)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from grader.course import tile_lists
-from grader.course.patterns import CAUSAL, EMPTY, FULL, PARTIAL
-from grader.course.tile_lists import NAMES, WORD
+from grader.kinds.block_sparse import tile_lists
+from grader.kinds.block_sparse.patterns import CAUSAL, EMPTY, FULL, PARTIAL
+from grader.kinds.block_sparse.tile_lists import NAMES, WORD
 
 KINDS = {EMPTY: "empty", FULL: "FULL", CAUSAL: "CAUSAL", PARTIAL: "PARTIAL"}
 
@@ -23,7 +23,7 @@ class Finding:
 
 def wrong_fields(case, outputs, plain):
     """A Finding where the fields are not those of these Tiles. outputs: starts, columns, places and bits, described."""
-    right = tile_lists.of(case)
+    right = tile_lists.cut(case)
     for name, output in zip(NAMES, outputs, strict=True):
         if not output["plain"] or output["dtype"] != "int32":
             what = output["dtype"] if output["plain"] else output["type"]
@@ -45,7 +45,7 @@ def wrong_fields(case, outputs, plain):
 
 def wrong_kinds(case, starts, columns):
     """A Finding where a tile is in no list, or in another than its own."""
-    right = tile_lists.of(case).kinds.flatten(0, 1)
+    right = tile_lists.cut(case).kinds.flatten(0, 1)
     got = torch.zeros_like(right)
     for row, numbers in enumerate(starts.flatten(0, 1).tolist()):
         where = place_of(case, row)

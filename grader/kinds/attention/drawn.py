@@ -4,14 +4,14 @@ import random
 import re
 from dataclasses import replace
 
-from grader.course.assignment import Case
+from grader.course.problem import LONG_ROW
+from grader.kinds.attention.cases import Case
 
 PREFIX = "drawn "
 LAYOUTS = ("contiguous", "interleaved", "slice", "mixed")
 DTYPES = ("float16", "bfloat16", "float32")
 VALUES = ("normal", "peaked")
 FIELDS = {"B": "B", "Hq": "Hq", "Hkv": "Hkv", "N": "N", "D": "D", "window": "window", "sinks": "sinks"}
-LONG_ROW = "long row"
 
 
 def every(problem, seed):

@@ -2,9 +2,10 @@
 
 import math
 import zlib
-from dataclasses import dataclass
 
 import torch
+
+from grader.course.tensors import Placed
 
 POISON_ROWS = 128  # past the end of each head: as many as the largest tile would read too far
 HUGE = 30000.0  # still finite in float16
@@ -13,20 +14,6 @@ UNEVEN = 6.0  # q and k apart from zero by this much: scores of +-36 * sqrt(D)
 PEAK = 1000.0  # the highest score of a row: not even float64 takes its exp without the maximum
 LONG = 20.0  # q and k in halves of the head dim that the other leaves nearly empty
 SLOPE = 3.0  # scores per key: 30 keys later, exp of the difference is past float32
-
-
-@dataclass
-class Placed:
-    """A tensor and the buffer that it lies in: base (1-D), then shape, strides and offset in elements."""
-
-    base: torch.Tensor
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
-
-    @property
-    def tensor(self):
-        return self.base.as_strided(self.shape, self.strides, self.offset)
 
 
 def make(case, seed):

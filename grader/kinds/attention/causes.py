@@ -1,63 +1,25 @@
 """Facts -> the cause: the oracle is asked "what if" until one changed question gives the student's output."""
 
-import itertools
 import math
 import re
 import time
-from dataclasses import dataclass, replace
 
 import torch
 
-from grader.course.labs import SparseCase
-from grader.diagnosis import (
-    known_mistakes,
-    list_mistakes,
-    mask_mistakes,
-    matcher,
-    phase_mistakes,
-    softmax_mistakes,
-    tile_visits,
-)
-from grader.diagnosis.known_mistakes import ONLINE, SCALE, SOFTMAX, Question
+from grader.diagnosis.cause import Cause, kind_of
+from grader.kinds.attention import matcher, tile_visits
+from grader.kinds.attention.known_mistakes import ONLINE, SCALE, SOFTMAX, AttentionSpec
 
 MAX_TOKENS = 1024  # the oracle is asked hundreds of times over; longer sequences get the facts alone
 SECONDS = 4.0  # of this thread's own time, for the questions of one case
 SECONDS_FOR_TWO = 1.0  # and as long as no more are spent, for two mistakes at once
-NAMED = 4  # causes in one sentence
 
 
-@dataclass(frozen=True)
-class Cause:
-    """What the output equals, the question that leads to the fix, and the notebook section to read.
-
-    general: said only where nothing more specific is known.
-    """
-
-    equals: str
-    question: str
-    section: str
-    general: bool = False
-
-    @property
-    def kind(self):
-        """The same mistake in another case, where its numbers are others."""
-        return kind_of(self.equals)
-
-
-def kind_of(equals):
-    for what in (
-        r" \((in )?tiles of \d+[^)]*\)",
-        r", (\d+ )?zeros past the end too",
-        ", inside the tiles that are loaded",
-    ):
-        equals = re.sub(what, "", equals)
-    return re.sub(r"\d+", "#", equals)
-
-
-def causes(problem, case, placed, got, expected, records=()):
+def find(problem, case, placed, got, expected, mistakes, records=()):
     """Every Cause that gives this output within rounding; empty where none does: never a guess.
 
     placed: q, k, v as inputs.make placed them. got: (B, Hq, Nq, D) in the kernel's dtype; expected: of oracle.expect.
+    mistakes(problem, case, placed, spec, records, sizes, ...) -> the known mistakes to try.
     records: the trace's visits, where there is one: they tell the size of the tiles, and which were met.
     """
     if max(case.N, case.num_keys) > MAX_TOKENS:
@@ -67,16 +29,16 @@ def causes(problem, case, placed, got, expected, records=()):
     if nothing := of_rows_without_keys(got, expected.o, expected.allowed_o, expected.lse.isinf()):
         return [nothing]
     started = time.thread_time()
-    asked = question_of(case, placed)
-    bench = matcher.Judge(got, expected)
+    spec = spec_of(case, placed)
+    bench = matcher.Matcher(got, expected)
     found, tried = [], []
-    for suspect in all_suspects(problem, case, placed, asked, records, tile_visits.tile_sizes(records)):
+    for mistake in mistakes(problem, case, placed, spec, records, tile_visits.tile_sizes(records)):
         if time.thread_time() > started + SECONDS:
-            return []  # half the questions asked would leave half the answers unknown
-        tried.append(suspect)
-        if bench.fits(suspect):
-            found.append(suspect)
-    return one_of_each_kind(found or matcher.two_at_once(tried, asked, bench, started + SECONDS_FOR_TWO))
+            return []  # half the questions spec would leave half the answers unknown
+        tried.append(mistake)
+        if bench.fits(mistake):
+            found.append(mistake)
+    return one_of_each_kind(found or matcher.two_at_once(tried, spec, bench, started + SECONDS_FOR_TWO))
 
 
 def of_rows_without_keys(got, right, allowed, nothing):
@@ -96,80 +58,24 @@ def of_rows_without_keys(got, right, allowed, nothing):
 def one_of_each_kind(chosen):
     """Causes; where several sizes of tile fit, the size is not known."""
     by_kind = {}
-    for suspect in chosen:
-        by_kind.setdefault(kind_of(suspect.equals), []).append(suspect)
+    for mistake in chosen:
+        by_kind.setdefault(kind_of(mistake.equals), []).append(mistake)
     found = []
     for alike in by_kind.values():
         equals = alike[0].equals if len(alike) == 1 else re.sub(r" \((in )?tiles of \d+[^)]*\)", "", alike[0].equals)
-        found.append(Cause(equals, alike[0].question, alike[0].section, all(suspect.general for suspect in alike)))
+        found.append(Cause(equals, alike[0].question, alike[0].section, all(mistake.general for mistake in alike)))
     return found
 
 
-def specific(causes):
-    return [cause for cause in causes if not cause.general] or causes
-
-
-def question_of(case, placed):
+def spec_of(case, placed):
+    """The AttentionSpec of what is spec."""
     q, k, v = (tensor.tensor for tensor in placed)
     batch, head = torch.arange(case.B)[:, None], torch.arange(case.Hq) // (case.Hq // case.kv_heads)
     right = torch.stack(torch.broadcast_tensors(batch, head), -1)
     seen = case.visibility.mask
-    if isinstance(case, SparseCase):  # not the same for all heads
-        seen = seen(*positions(case)).expand(case.B, case.Hq, -1, -1)
-    return Question(q, k, v, right, right, seen, case.scale)
-
-
-def all_suspects(problem, case, placed, asked, records, sizes, order=tile_visits.FORWARD):
-    """Every suspect of the catalogue that makes sense for this case.
-
-    sizes: [(BLOCK_Q, BLOCK_K)] of the kernel's tiles; empty where they must be guessed. order: in which it walks over
-    them, where the records do not tell; those that depend on another order than met.py knows are left out.
-    """
-    if isinstance(case, SparseCase):
-        yield from list_mistakes.every(problem, case, placed, asked, records, sizes)
-        return
-    yield from known_mistakes.scales(asked)
-    yield from known_mistakes.heads_and_batches(asked, case)
-    yield from known_mistakes.strides(asked, placed)
-    yield from softmax_mistakes.whole_softmax(asked)
-    yield from softmax_mistakes.half_scores(asked)
-    visits = tile_visits.visits_of(case, records)
-    guesses = [] if sizes or not problem.tiled else tile_visits.GUESSED_TILES
-    if case.causal:
-        yield from mask_mistakes.by_position(asked, case)
-        for BLOCK_Q, BLOCK_K in sizes or itertools.product(tile_visits.GUESSED_ROWS if guesses else (), guesses):
-            yield from phase_mistakes.by_tile(asked, case, BLOCK_Q, BLOCK_K, known=bool(sizes))
-            if visits is None:
-                loaded = tile_visits.loaded(case, tile_visits.guessed_steps(case, BLOCK_Q, BLOCK_K))
-                yield from softmax_mistakes.masked_wrongly(asked, loaded)
-        if visits is None:
-            yield from softmax_mistakes.masked_wrongly(asked)
-    for _, BLOCK_K in sizes or zip(guesses, guesses, strict=True):
-        if not case.causal:
-            yield from known_mistakes.tails(asked, BLOCK_K)
-            yield from known_mistakes.more_zeros(asked, BLOCK_K)
-        if not case.window:
-            yield from known_mistakes.first_tile(asked, BLOCK_K)
-    steps = None
-    if visits is not None:
-        yield from mask_mistakes.by_visits(asked, case, visits, tile_visits.past_the_end(case, records, sizes))
-        times = visits[..., case.visibility.mask(*positions(case))]
-        if not times.all():
-            return  # keys that were never met are what is wrong
-        steps = tile_visits.steps_of(records) if times.max() == 1 else None
-    elif records and not sizes:
-        yield mask_mistakes.no_visit(asked)  # or one of a kind that the trace does not know
-        return
-    if order == tile_visits.UNKNOWN:
-        sizes, guesses = [], []
-    for BLOCK_Q, BLOCK_K in sizes or [(tile, tile) for tile in guesses]:
-        stepping = replace(asked, more={"steps": steps or tile_visits.guessed_steps(case, BLOCK_Q, BLOCK_K, order)})
-        yield from softmax_mistakes.online_softmax(stepping, BLOCK_K, BLOCK_Q, problem.uses_triton, known=bool(sizes))
-        yield from softmax_mistakes.half_precision(stepping, BLOCK_K)
-
-
-def positions(case):
-    return torch.arange(case.N), torch.arange(case.num_keys)
+    if not case.one_mask:
+        seen = seen(*case.positions).expand(case.B, case.Hq, -1, -1)
+    return AttentionSpec(q, k, v, right, right, seen, case.scale)
 
 
 def every_pair(case):
@@ -177,7 +83,7 @@ def every_pair(case):
     return torch.cartesian_prod(torch.arange(case.B), torch.arange(case.Hq))
 
 
-def lse_causes(case, placed, got, expected):
+def find_lse_causes(case, placed, got, expected):
     """What an lse equals instead, where o is right. got, expected: (B, Hq, Nq)."""
     some = ~expected.isinf()  # rows that see a key
     if nothing := of_rows_without_keys(got, expected, 1e-3 * expected.abs().where(some, 0.0), ~some):
@@ -227,12 +133,3 @@ def lse_causes(case, placed, got, expected):
         if near and not torch.allclose(lse[some], expected[some], rtol=1e-3):
             found.append(Cause(equals, question, section))
     return found
-
-
-def say(found, what="output"):
-    """`Your output equals ..., and also ....`, or an empty string."""
-    if not found:
-        return ""
-    named = ", and also ".join(cause.equals for cause in found[:NAMED])
-    more = f", and {len(found) - NAMED} more mistakes of which this case shows no difference" * (len(found) > NAMED)
-    return f"Your {what} equals {named}{more}."

@@ -1,0 +1,61 @@
+"""What a problem is: plain data; points, shares and limits in one place."""
+
+from dataclasses import dataclass
+
+# Points and limits -------------------------------------------------------------------------------------------------
+
+POINTS = {"p1": 10, "p2": 15, "p3": 15, "p4": 15, "p5": 15, "p6": 15, "p7": 15}  # 100 in all
+SPEED_SHARE = 0.2  # of the points of P3 to P7; kept in full where speed cannot be measured
+COMPILE_SHARE = 0.2  # of the points of P3 to P7: lost where kernels compile for none of the GPUs asked for
+WORK_SHARE = 0.5  # of the points of P4 to P7, whose lesson is what need not be loaded
+SPEED_BARS = {
+    "naive PyTorch": 2.0,
+    "reference": 0.5,
+}  # times as fast at SPEED_SHAPE, in the same run: half a share each
+SECONDS_PER_CASE = {"cpu": 30.0, "cuda": 90.0}  # on a GPU the first case of a shape also compiles
+SECONDS_PER_PROBLEM = {"cpu": 180.0, "cuda": 900.0}  # of all its cases together; the reference needs 3, and 25
+LONG_ROW = "long row"  # the case on which work is judged most plainly
+WORK, COMPILES = "work", "compiles"  # what is asked of a problem as a whole, by name
+TIMEOUTS_BEFORE_GIVING_UP = 2  # in one problem; the rest is then not run
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A numbered problem: where its module lies, what is called, and what it is asked.
+
+    tiled: it is solved tile by tile. memory_cases: those in which no tensor of Nq x Nk elements may exist at any time
+    (P2). takes: the arguments that the entry point must have beside q, k and v, where its first case does not tell.
+    compile_case: what is compiled, where nothing is timed.
+    """
+
+    id: str
+    title: str
+    module: str
+    entry_point: str
+    signature: str
+    cases: tuple
+    uses_triton: bool = True
+    tiled: bool = True
+    returns_lse: bool = False
+    memory_cases: tuple = ()
+    speed_case: object = None
+    counts_work: bool = False
+    takes: tuple[str, ...] = ()
+    compile_case: object = None
+
+    @property
+    def keywords(self):
+        """The names by which the entry point is called, beside q, k and v."""
+        return self.takes or tuple(self.cases[0].arguments)
+
+    @property
+    def compiled_case(self):
+        return self.compile_case or self.speed_case
+
+    @property
+    def number(self):
+        return self.id.removeprefix("p")
+
+    @property
+    def points(self):
+        return POINTS.get(self.id, 0)  # a lab has none

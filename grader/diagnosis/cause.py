@@ -1,0 +1,80 @@
+"""A cause and a diagnosis: what a wrong output equals instead, and what is known of one wrong case."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"  # a section is named where it can be read
+NAMED = 4  # causes in one sentence
+# What the same mistake says otherwise in another case, beside its numbers.
+VARIES = (
+    r" \((in )?tiles of \d+[^)]*\)",
+    r", (\d+ )?zeros past the end too",
+    ", inside the tiles that are loaded",
+)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What the output equals, the question that leads to the fix, and the notebook section to read.
+
+    general: said only where nothing more specific is known.
+    """
+
+    equals: str
+    question: str
+    section: str
+    general: bool = False
+
+    @property
+    def kind(self):
+        """The same mistake in another case, where its numbers are others."""
+        return kind_of(self.equals)
+
+
+def kind_of(equals):
+    for what in VARIES:
+        equals = re.sub(what, "", equals)
+    return re.sub(r"\d+", "#", equals)
+
+
+@dataclass
+class Diagnosis:
+    """What is known of one case whose output is wrong.
+
+    what: the output that is wrong, as a student calls it. where: a sentence on the wrong elements. causes: every cause
+    that fits this case; the cross-case check leaves those that fit the others, too. evidence: what a kind needs to ask
+    other cases about these causes.
+    """
+
+    what: str
+    where: str
+    causes: list[Cause] = field(default_factory=list)
+    evidence: dict = field(default_factory=dict)
+
+    @property
+    def named(self):
+        """The causes that are told: the general ones only where nothing more specific is known."""
+        return [cause for cause in self.causes if not cause.general] or self.causes
+
+    @property
+    def sentence(self):
+        """`Your output equals ..., and also .... First wrong row 32 ...`"""
+        return f"{self.equals} {self.where}".strip()
+
+    @property
+    def equals(self):
+        if not self.named:
+            return ""
+        said = ", and also ".join(cause.equals for cause in self.named[:NAMED])
+        more = len(self.named) - NAMED
+        rest = f", and {more} more mistakes of which this case shows no difference" if more > 0 else ""
+        return f"Your {self.what} equals {said}{rest}."
+
+    def facts(self):
+        """The same as facts of a Result."""
+        known = {"what": self.what, "where": self.where, "causes": self.named}
+        if self.named:
+            known |= {"question": self.named[0].question}
+            known |= {"section": self.named[0].section} if NOTEBOOKS.is_dir() else {}
+        return known

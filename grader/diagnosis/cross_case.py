@@ -1,0 +1,56 @@
+"""The cross-case check: what looks alike in a small case differs in a larger one, or is refuted by one that passes."""
+
+from collections import Counter
+
+from grader.result import Outcome
+
+GENERAL = 2  # times as many cases as a specific cause must be explained by a general one
+MANY = 5  # failing cases with one cause: a cause that explains a single other case is chance
+WITNESSES = 4  # passing cases that are asked, the smallest first
+
+
+def check(results, cases, refutes, explains_all, together):
+    """Leave in each result's diagnosis the causes that explain most failing cases and that no passing case refutes.
+
+    cases: those that ran, by name. refutes(case, kinds, diagnosis, failing case) -> the kinds of causes that would make
+    this case fail. explains_all(kind): True for a cause that tells so little that it must fit every failure.
+    together: what stands in the words of a cause of two mistakes.
+    """
+    failed = [result for result in results if result.diagnosis and result.diagnosis.what == "output"]
+    wrong = [result for result in failed if result.diagnosis.causes]
+    if not wrong:
+        return
+    passed = [cases[result.case] for result in results if result.outcome is Outcome.PASSED and result.case in cases]
+    kinds = {cause.kind for result in wrong for cause in result.diagnosis.causes}
+    refuted = Counter()
+    for case in smallest([case for case in passed if case.attends]):
+        refuted.update(refutes(case, kinds, wrong[0].diagnosis, cases[wrong[0].case]))
+    for kind in filter(explains_all, kinds):
+        refuted[kind] += any(kind not in {cause.kind for cause in result.diagnosis.causes} for result in failed)
+    standing = [[cause for cause in result.diagnosis.causes if not refuted[cause.kind]] for result in wrong]
+    for result, causes in zip(wrong, agree(standing, together), strict=True):
+        result.diagnosis.causes = causes
+
+
+def smallest(cases):
+    return sorted(cases, key=lambda case: case.N * case.B * case.Hq)[:WITNESSES]
+
+
+def agree(causes_by_case, together):
+    """Of the causes of several failing cases, keep in each case those that explain the most cases.
+
+    A general cause fits wherever a specific one does: it must explain twice as many. What explains a single case is
+    chance where another cause explains many.
+    """
+    explained = Counter(kind for causes in causes_by_case for kind in {cause.kind for cause in causes})
+    alone = 1 if max(explained.values(), default=0) >= MANY else 0
+
+    def weight(cause):
+        return explained[cause.kind] / (GENERAL if cause.general else 1)
+
+    kept = []
+    for causes in causes_by_case:
+        causes = [cause for cause in causes if explained[cause.kind] > alone or together in cause.equals]
+        most = max((weight(cause) for cause in causes), default=0)
+        kept.append([cause for cause in causes if weight(cause) == most])
+    return kept

@@ -1,0 +1,169 @@
+"""The ladder's kind: attention of q, k and v under a mask; its work is counted in tiles of keys."""
+
+import math
+import zlib
+from collections import defaultdict
+from dataclasses import replace
+
+from grader.course.problem import LONG_ROW
+from grader.diagnosis import cross_case, locate
+from grader.diagnosis.cause import Diagnosis, kind_of
+from grader.kinds.attention import (
+    answers,
+    catalogue,
+    causes,
+    drawn,
+    inputs,
+    memory,
+    own_work,
+    picture,
+    tile_visits,
+    work,
+)
+from grader.kinds.attention.cases import PROBLEMS
+from grader.kinds.attention.known_mistakes import IN_FLOAT32
+from grader.kinds.attention.matcher import TOGETHER
+from grader.kinds.kind import Kind, Right
+from grader.result import Outcome
+
+COMPILED = {"B": 2, "N": 2048}  # the rest is the problem's speed case: sizes that no argument's value of 1 specialises
+CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
+LONGEST_MEASURED = 1100  # keys: the program runs twice more for it
+
+
+class Attention(Kind):
+    names = ("q", "k", "v")
+    problems = PROBLEMS
+
+    # What is spec ---------------------------------------------------------------------------------------------------
+
+    def cases(self, problem, seed):
+        return drawn.every(problem, seed)
+
+    def case_by_name(self, problem, name):
+        return drawn.from_name(name, problem)
+
+    def inputs(self, case, seed):
+        return inputs.make(case, seed)
+
+    def shapes(self, case):
+        keys = (case.B, case.kv_heads, case.num_keys, case.D)
+        return [(case.B, case.Hq, case.N, case.D), keys, keys]
+
+    def compiled_case(self, problem, name):
+        return replace(problem.compile_case or problem.speed_case, name=name, **COMPILED)
+
+    def request(self, problem, case, placed, device):
+        request, files = super().request(problem, case, placed, device)
+        request["count"] |= case in problem.memory_cases
+        return request | {"spans": measures_rows(problem, case), "choice": zlib.crc32(case.name.encode())}, files
+
+    # What is right ---------------------------------------------------------------------------------------------------
+
+    def right(self, problem, case, placed, device):
+        answer = answers.expect(problem, case, placed, device)
+        lse = [Right("lse", "float32", answer.lse, answer.allowed_lse)] if problem.returns_lse else []
+        return [Right("o", case.dtype, answer.o, answer.allowed_o, answer), *lse]
+
+    def outputs(self, problem, case):
+        shape = (case.B, case.Hq, case.N, case.D)
+        return [("o", shape, case.dtype), *[("lse", shape[:3], "float32")] * problem.returns_lse]
+
+    def warm(self, problem, seed):
+        answers.keep(problem, seed)
+        for case in self.cases(problem, seed):
+            if case.attends and not case.gpu:
+                picture.mask_outlines(case, case.seen_at(0, 0))
+
+    # What came back --------------------------------------------------------------------------------------------------
+
+    def drawn(self, case, reply, got=None, right=None):
+        compared = () if got is None else (right.name, got, right.expected, right.allowed)
+        return {"picture": picture.draw(case, reply["trace"], compared)}
+
+    def diagnose(self, problem, case, placed, reply, got, right, facts):
+        where = locate.where(facts)
+        if right.name == "lse":
+            found = causes.find_lse_causes(case, placed, got, right.expected)
+            return Diagnosis("lse", f"o is right, lse is not. {where}", found)
+        records, found = reply["trace"]["visits"] if reply["trace"] else (), []
+        if facts["unwritten"] < facts["wrong"]:  # what was never written equals nothing
+            found = causes.find(problem, case, placed, got, right.answer, self.known_mistakes, records)
+        tiles = tile_visits.tile_sizes(records)
+        return Diagnosis("output", where, found, {"tiles": tiles, "order": tile_visits.order_of(records, tiles)})
+
+    def known_mistakes(self, *spec):
+        """The catalogue for one case."""
+        return catalogue.every(*spec)
+
+    def beyond_values(self, problem, case, reply):
+        if too_many := memory.judge_keys_at_once(reply):
+            return too_many
+        drawn = self.drawn(case, reply)
+        if case in problem.memory_cases:
+            outcome, sentence, facts = memory.judge_memory(case, reply)
+            return outcome, sentence, facts | drawn
+        waste = self.wasted(case, reply) if reply["trace"] else None
+        if waste and problem.counts_work:  # judged for the problem as a whole
+            return Outcome.PASSED, "", drawn | {"waste": waste}
+        if waste:
+            sentence, facts = waste
+            return Outcome.WASTEFUL, sentence, facts | drawn
+        return Outcome.PASSED, "", drawn
+
+    def own_work(self, problem, case, reply):
+        found = super().own_work(problem, case, reply)
+        return found + own_work.excess_volume(problem, case, reply["volume"]) if problem.uses_triton else found
+
+    # The cases of a problem together ---------------------------------------------------------------------------------
+
+    def check_cases(self, problem, cases, seed, results):
+        work.name_short_kernels(cases, results)
+
+        def refutes(case, kinds, diagnosis, failing):
+            return self.would_show(problem, case, seed, kinds, diagnosis.evidence, failing.dtype)
+
+        def explains_all(kind):  # NaN tells little: where that is all that shows, it must be the cause of every failure
+            return kind.startswith(kind_of(IN_FLOAT32))
+
+        cross_case.check(results, cases, refutes, explains_all, TOGETHER)
+
+    def would_show(self, problem, case, seed, kinds, evidence, dtype):
+        """Those of the kinds of mistake that would make this case fail, whatever their variant.
+
+        evidence: of a failing case, its tiles and their order. dtype: of the failing cases; a mistake of rounding says
+        nothing about another.
+        """
+        placed = inputs.make(case, seed)
+        right, spec = answers.to(case, placed), causes.spec_of(case, placed)
+        guesses = [[(tile, tile)] for tile in tile_visits.GUESSED_TILES]
+        for sizes in guesses if problem.tiled and not evidence["tiles"] else [evidence["tiles"]]:
+            shows = defaultdict(bool)  # all variants of a kind
+            for mistake in self.known_mistakes(problem, case, placed, spec, (), sizes, evidence["order"]):
+                kind = kind_of(mistake.equals)
+                if kind in kinds and not mistake.general and not (mistake.rounding and case.dtype != dtype):
+                    o, _ = mistake.spec.answer(causes.every_pair(case))
+                    error = (o - right.o.flatten(0, 1)).abs()
+                    error = error.nan_to_num(0.0 if mistake.spec.of_masks else math.inf)  # sees nothing: anything
+                    seen = bool((error > CLEARLY * right.allowed_o.flatten(0, 1)).any())
+                    shows[kind] = seen and shows.get(kind, True)
+            kinds = {kind for kind in kinds if shows[kind]}
+        return kinds
+
+    def long_case(self, cases):
+        return next(case for case in cases if case.name == LONG_ROW)
+
+    def wasted(self, case, reply):
+        return work.wasted(case, reply)
+
+    def judge_work(self, results):
+        return work.judge(results)
+
+
+def measures_rows(problem, case):
+    """True where the scores of a row that are held at once are measured: in P2, on long rows of plain numbers."""
+    long = memory.KEYS_AT_ONCE < case.num_keys <= LONGEST_MEASURED
+    return bool(problem.memory_cases) and long and case.values == "normal"
+
+
+KIND = Attention()

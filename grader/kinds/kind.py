@@ -1,0 +1,196 @@
+"""A kind of question: what every kind does alike, and what each says itself.
+
+A kind is one folder with its cases, its inputs, what is right, its known mistakes and its pictures, and one line of
+registry.py. What stands here suits a kernel whose outputs are compared with the right ones element by element.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from grader.course import tensors
+from grader.diagnosis import locate
+from grader.diagnosis.cause import Diagnosis
+from grader.kinds import error_map, form
+from grader.reference import compare
+from grader.result import Outcome
+
+
+@dataclass(frozen=True)
+class Question:
+    """What every case has: its name; gpu: True for what only a GPU runs."""
+
+    name: str
+    gpu: bool = False
+
+    arguments: ClassVar[dict] = {}  # the keyword arguments of the entry point, beside its tensors
+
+    def describe(self, seed):
+        """`n=129, float16, seed 3`: what a student reads beside the name."""
+        return f"seed {seed}"
+
+
+@dataclass(frozen=True)
+class Right:
+    """What one output must be: expected and allowed, float64, in the output's shape; dtype: that of the output.
+
+    answer: what else a kind's own diagnosis needs.
+    """
+
+    name: str
+    dtype: str
+    expected: torch.Tensor
+    allowed: torch.Tensor
+    answer: object = None
+
+
+class Kind:
+    """One kind of question; its folder's JUDGE_VERSION is raised whenever a verdict changes.
+
+    names: of the tensors that the entry point is called with, in order. problems: those of this kind.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ()
+    problems: ClassVar[tuple] = ()
+
+    # What is asked ---------------------------------------------------------------------------------------------------
+
+    def handler(self, case):
+        """Who requests and judges this case: a kind may ask in several ways."""
+        return self
+
+    def cases(self, problem, seed):
+        """All cases of a problem that are asked with this seed."""
+        return (*problem.cases, *problem.memory_cases)
+
+    def case_by_name(self, problem, name):
+        """A case that is not among `cases`, but whose name says all of it, or None."""
+        return None
+
+    def inputs(self, case, seed):
+        """The tensors of a call, Placed, in the order of `names`. Required."""
+        raise NotImplementedError
+
+    def shapes(self, case):
+        """[shape] of the same, for compiling. Required where something is compiled."""
+        raise NotImplementedError
+
+    def compiled_case(self, problem, name):
+        """The case that kernels are compiled for, under this name."""
+        raise NotImplementedError
+
+    def request(self, problem, case, placed, device):
+        """(what the runner is asked, {file: bytes}) of a call; a GPU's kernels are not observed."""
+        interpreted = problem.uses_triton and device == "cpu"
+        request = {
+            "inputs": [tensor.describe(name) for name, tensor in zip(self.names, placed, strict=True)],
+            "arguments": case.arguments, "trace": interpreted, "count": interpreted, "choice": 0,
+        }  # fmt: skip
+        return request, {"inputs.bin": b"".join(tensor.raw() for tensor in placed)}
+
+    def described(self, case):
+        """The inputs without values, dense: for compiling and timing."""
+        pairs = zip(self.names, self.shapes(case), strict=True)
+        return [tensors.describe_dense(name, case.dtype, shape) for name, shape in pairs]
+
+    def beside(self, case):
+        """({file: bytes} for the recorder, what is added to a request) beside the tensors and arguments."""
+        return {}, {}
+
+    def reply(self, submission, case, placed):
+        """What came of the case: recorded, and run."""
+        request, files = self.request(submission.problem, case, placed, submission.device)
+        lists, more = self.beside(case)
+        return submission.run(request | more, files, lists)
+
+    # What is right ---------------------------------------------------------------------------------------------------
+
+    def right(self, problem, case, placed, device):
+        """[Right] of each output. Required."""
+        raise NotImplementedError
+
+    def outputs(self, problem, case):
+        """[(name, shape, dtype)] of what must come back. Required."""
+        raise NotImplementedError
+
+    def warm(self, problem, seed):
+        """Work out ahead what every submission of a class is compared with."""
+
+    # What came back --------------------------------------------------------------------------------------------------
+
+    def judge(self, problem, case, placed, reply, data, device):
+        """(outcome, sentence, facts) of a call that returned; `data`: the raw bytes of what it returned.
+
+        Judged in this order: form, inputs unchanged, fences whole, loads and stores, values, then what the kind adds.
+        What is unsafe explains what is wrong.
+        """
+        if wrong := form.wrong_form(problem, self.outputs(problem, case), reply, device):
+            return Outcome.WRONG, wrong, {}
+        if unsafe := form.overwritten(reply):
+            return Outcome.UNSAFE, unsafe, {}
+        trace = reply["trace"]
+        if trace and trace["faults"]:
+            drawn = {"trace": trace} | self.drawn(case, reply)
+            return Outcome.UNSAFE, form.describe_fault(problem, trace["faults"][0]), drawn
+        if problem.uses_triton and not reply["kernels"]:
+            sentence = f"No Triton kernel was launched: {problem.id} is to be computed by a kernel of yours."
+            return Outcome.WRONG, sentence, {}
+        right = self.right(problem, case, placed, device)
+        for got, each in zip(tensors.read_outputs(data, reply), right, strict=True):
+            if facts := compare.mismatch(*map(as_heads, (got, each.expected, each.allowed))):
+                return self.mismatch(problem, case, placed, reply, got, each, facts)
+        return self.beyond_values(problem, case, reply)
+
+    def mismatch(self, problem, case, placed, reply, got, right, facts):
+        """(outcome, sentence, facts) of an output that is not the right one; its sentence is its diagnosis's."""
+        facts |= self.drawn(case, reply, got, right)
+        if facts["nan"] and reply["trace"] and reply["trace"]["undefined"]:
+            sentence = form.describe_undefined(problem, reply["trace"]["undefined"][0])
+            return Outcome.UNSAFE, sentence, facts | {"trace": reply["trace"]}
+        return Outcome.WRONG, "", facts | {"diagnosis": self.diagnose(problem, case, placed, reply, got, right, facts)}
+
+    def diagnose(self, problem, case, placed, reply, got, right, facts):
+        """The Diagnosis of this case alone; `check_cases` hears the others."""
+        return Diagnosis("output", locate.where(facts))
+
+    def beyond_values(self, problem, case, reply):
+        """(outcome, sentence, facts) where every value is right."""
+        return Outcome.PASSED, "", self.drawn(case, reply)
+
+    def drawn(self, case, reply, got=None, right=None):
+        """{"picture": the numbers behind the picture of a case}, of the output that is wrong, if one is."""
+        if got is None:
+            return {}
+        return {"picture": error_map.draw(right.name, *map(as_heads, (got, right.expected, right.allowed)))}
+
+    def own_work(self, problem, case, reply):
+        """Sentences: the evidence that the output is not the work of the submission's own kernel; mostly none."""
+        found = form.foreign_data(problem, reply)
+        if problem.uses_triton and not reply["launched"]:
+            found.append("The output does not depend on what a launch stored: no kernel of yours computed it.")
+        return found
+
+    # The cases of a problem together ---------------------------------------------------------------------------------
+
+    def check_cases(self, problem, cases, seed, results):
+        """Ask the cases of a problem together which causes stand: changes the diagnoses in `results`."""
+
+    def long_case(self, cases):
+        """The case that a GPU's program is run on in the interpreter, where its work is counted."""
+        raise NotImplementedError
+
+    def wasted(self, case, reply):
+        """(sentence, facts) where the kernel did more than the case needs, else None."""
+        return None
+
+    def judge_work(self, results):
+        """(outcome, sentence, facts) on the work of a problem, of the results of its cases."""
+        return Outcome.PASSED, "", {}
+
+
+def as_heads(tensor):
+    """A tensor as (B, H, rows, columns), in whose words a place is told; (B, H, rows) stays as it is."""
+    if tensor.dim() > 4:
+        return tensor.flatten(0, tensor.dim() - 4)
+    return tensor if tensor.dim() > 2 else tensor.reshape(*[1] * (4 - tensor.dim()), *tensor.shape)
