@@ -29,7 +29,7 @@ ROOM_TESTS = $(if $(ROOM),$(or $(wildcard grader/tests/$(ROOM) $(ROOM)/tests),$(
              $(ROOM); they are $(notdir $(patsubst %/__init__.py,%,$(wildcard grader/tests/*/__init__.py))) report notebooks web)),$(TESTS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup doctor grade try class gradescope show profile report notebooks site site-test test test-all skeletons lint
+.PHONY: help setup doctor grade try class gradescope show profile report notebooks site site-test test test-all skeletons lint lock
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
@@ -48,6 +48,7 @@ help:
 	@echo "make doctor      what this machine offers: sandbox, GPU, compiler, versions; and what to install"
 	@echo "make skeletons   problems/ from solutions/; files you have edited are kept"
 	@echo "make lint        ruff, as the maintainers run it"
+	@echo "make lock        locks/ from pyproject.toml, for maintainers"
 	@echo
 	@echo "Options of make grade, make show and make profile:"
 	@echo "  P=3 or P=3,5-7          only these problems; P=x1,x2 are labs, for no points"
@@ -116,6 +117,10 @@ test-all:
 
 skeletons: $(SETUP)
 	@$(PY) -m grader.course.skeletons
+
+# For maintainers: it needs uv (pip install uv).
+lock:
+	@$(if $(PYTHON),$(PYTHON),python3) -m grader.commands.lock
 
 lint: $(SETUP)
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from grader.commands import versions
 from grader.commands.arguments import BadArguments, Parser, choose_device, choose_problems, choose_targets
 from grader.processes import scratch
 from grader.result import clean, quoted
@@ -137,7 +138,7 @@ def main(argv=None):
         return 2
     from grader.processes import bubblewrap
 
-    if warning := bubblewrap.warning(request.device):
+    for warning in filter(None, (versions.warning(), bubblewrap.warning(request.device))):
         print(warning, file=sys.stderr)
     if options.show:
         from grader.commands import show

@@ -17,6 +17,7 @@ from grader.classroom import claims, ids, intake, journal, names, one, plan, pro
 from grader.classroom.entries import BadFolder
 from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
+from grader.commands import versions
 from grader.commands.arguments import BadArguments, choose_problems
 from grader.processes import files, scratch
 from grader.result import clean, quoted
@@ -102,7 +103,7 @@ def grade_class(options, make_engine):
         journal.write_class(options.out, rows, plan.points_of(problems), keys, notes)
         rest = {"out": str(options.out.resolve()), "device": device, "seed": options.seed, "targets": targets}
         jobs = plan.make_jobs(submissions, problems, keys, book.index, **rest)
-        for note in (*notes, *book.notes):
+        for note in filter(None, (versions.warning(), *notes, *book.notes)):
             print(clean(f"note: {note}"), file=sys.stderr)
         say_what_is_left(jobs, submissions, rows)
         if jobs:

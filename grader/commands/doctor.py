@@ -1,16 +1,16 @@
 """What this machine offers a grader: `make doctor`. Exit status 0 where grading works, 1 where it does not."""
 
-import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.commands import environment
+from grader.commands import environment, versions
 from grader.processes import bubblewrap, sandbox_process, system_calls
 
 DISK = 5 << 30  # bytes free, for scratch folders and a class's results
@@ -51,19 +51,19 @@ def of_python():
 
 
 def packages():
-    """torch, triton and what grading needs beside them, against the pins of pyproject.toml."""
-    for pin in environment.pins_for(sys.executable, environment.read_requirements()):
-        name, _, version = pin.partition("==")
-        if name not in ("torch", "triton", "numpy", "rich", "jinja2", "matplotlib"):
-            continue
+    """torch, triton and what grading needs beside them."""
+    pinned = dict(re.findall(r"^(\w+)==(\S+)", (environment.LOCKS / "torch.txt").read_text(), re.MULTILINE))
+    for name in ("torch", "triton", "numpy", "rich", "jinja2", "matplotlib"):
         kind = NEEDED if name in ("torch", "triton", "numpy", "rich") else WANTED
-        try:
-            found = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
+        found = versions.find(name)
+        if found is None:
+            pin = f"{name}=={pinned[name]}" if name in pinned else name
             yield Line(name, "not installed", False, f"make setup, or pip install {pin}", kind)
-            continue
-        same = found.split("+")[0] == version
-        yield Line(name, found if same else f"{found}; the course was made with {version}", True, kind=kind)
+        elif name in pinned and found.split("+")[0] != pinned[name]:
+            untried = "; untried" if versions.untried(name) else ""
+            yield Line(name, f"{found}; the course was made with {pinned[name]}{untried}", True, kind=kind)
+        else:
+            yield Line(name, found, True, kind=kind)
 
 
 def of_gpu():

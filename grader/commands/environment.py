@@ -1,12 +1,16 @@
 """The virtual environment behind `make`: made, checked in a blink, and mended when it is broken.
 
-Runs under any Python 3.10+ with the standard library alone, by the Makefile: `python3 grader/commands/environment.py
-[EXTRA]`. What to install is read from pyproject.toml; pip does the installing. An extra is added when it is first asked
-for.
+`python3 grader/commands/environment.py [EXTRA ...]`, with the standard library alone. What to install is in locks/,
+which `make lock` writes from pyproject.toml: first what has hashes, then torch and triton, which find there all that
+they need of Python; an extra when it is first asked for. A lock that is installed has a record in .venv/installed,
+written last: whenever a set-up is stopped, the next one goes on from there. uv installs where it is found, pip where it
+is not or where pip is configured, since uv does not read that.
 """
 
 import hashlib
+import importlib.util
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -14,9 +18,21 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+LOCKS = ROOT / "locks"
 VENV = ROOT / ".venv"
-STAMP = VENV / "complete"  # written last: its absence means a half-finished environment
+PYTHONS = (3, 10), (3, 14)  # the oldest and the newest that the locked versions have wheels for
+ALWAYS = ("base", "torch")
 
+# Which lines of a lock hold for the Python that runs this, as NAME==VERSION.
+LIST = """
+import sys
+from packaging.requirements import Requirement
+for line in open(sys.argv[1]):
+    if line[0].isalpha():
+        wanted = Requirement(line.rstrip("\\\\\\n "))
+        if wanted.marker is None or wanted.marker.evaluate():
+            print(f"{wanted.name}{wanted.specifier}")
+"""
 PROBE = """
 import importlib.metadata, importlib.util, sys
 for pin in sys.argv[1:]:
@@ -27,52 +43,56 @@ for pin in sys.argv[1:]:
         sys.exit(f"{name} is missing")
     if found != version:
         sys.exit(f"{name} is {found}, not {version}")
-for name in ("torch", "numpy", "pytest", "rich", "jinja2", "matplotlib"):
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.origin is None:
-        sys.exit(f"{name} is not whole")
+    if name in ("torch", "numpy", "pytest", "rich", "jinja2", "matplotlib"):
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            sys.exit(f"{name} is not whole")
 """
 
-
-def read_requirements(extra=None):
-    """The pinned requirements of pyproject.toml, or those of one of its extras, as pip takes them."""
-    try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10
-        from pip._vendor import tomli as tomllib
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return project["optional-dependencies"][extra] if extra else project["dependencies"]
-
-
-def pins_for(python, requirements):
-    """The `name==version` pins whose environment marker holds in `python`."""
-    code = (
-        "import sys\n"
-        "from pip._vendor.packaging.requirements import Requirement\n"
-        "for r in map(Requirement, sys.argv[1:]):\n"
-        "    if r.marker is None or r.marker.evaluate(): print(f'{r.name}{r.specifier}')"
-    )
-    return subprocess.run(
-        [python, "-c", code, *requirements], capture_output=True, text=True, check=True
-    ).stdout.split()
+# Words of venv, pip or uv where a step fails, and what that means.
+FAILURES = (
+    (r"No space left|Errno 28", "the disk is full: 2 GB are needed, and 8 GB where PyTorch's build brings CUDA"),
+    (r"DO NOT MATCH THE HASHES|[Hh]ash mismatch", "a file is not the one that is locked: an index gives another"),
+    (r"Name or service|name resolution|getaddrinfo|lookup address|NewConnectionError|[Nn]etwork is unreachable"
+     r"|ProxyError|[Tt]imed? ?out|dns error|error sending request|Connection (refused|reset|broken|aborted)",
+     "no package index was reached: look after the network (behind a proxy: set HTTPS_PROXY)"),
+    (r"No matching distribution|no wheels|not a supported wheel", "a package has no build for this Python and system"),
+    (r"Permission denied|Read-only file system", f"{ROOT} cannot be written"),
+)  # fmt: skip
 
 
-def fingerprint(requirements):
-    """What the environment was made from: the requirements, the interpreter, and where it lies."""
-    text = "\n".join([*requirements, sys.version, str(VENV)])
-    return hashlib.sha256(text.encode()).hexdigest()
+class Failed(Exception):
+    """A step of the set-up failed; its text says why."""
 
 
-def fault(requirements):
-    """Why the environment cannot be used as it is, or None."""
+def fault():
+    """Why the environment must be made anew, or None."""
     if not VENV.exists():
         return "there is none yet"
-    if not STAMP.exists():
+    made_for = VENV / "made-for"
+    if not made_for.exists():
         return "an earlier set-up did not finish"
-    recorded, *pins = STAMP.read_text().split() or [""]
-    if recorded != fingerprint(requirements):
-        return "pyproject.toml, Python or the folder changed since it was made"
-    return missing(pins)
+    if made_for.read_text() != owner():
+        return "Python or the folder changed since it was made"
+    return missing([pin for lock in ALWAYS for pin in recorded(lock) or ()])
+
+
+def owner():
+    """What an environment belongs to: the interpreter, and where it lies."""
+    return f"{sys.version}\n{VENV}\n"
+
+
+def recorded(lock):
+    """The pins that were installed by this lock as it is now, or None."""
+    record = VENV / "installed" / lock
+    if not record.exists():
+        return None
+    made_of, *pins = record.read_text().split() or [""]
+    return pins if made_of == fingerprint(lock) else None
+
+
+def fingerprint(lock):
+    return hashlib.sha256((LOCKS / f"{lock}.txt").read_bytes()).hexdigest()
 
 
 def missing(pins):
@@ -81,18 +101,15 @@ def missing(pins):
         probe = subprocess.run([venv_python(), "-c", PROBE, *pins], capture_output=True, text=True)
     except OSError:
         return "its Python does not start"
-    if probe.returncode:
-        lines = probe.stderr.strip().splitlines()
-        return lines[-1] if lines else "its Python does not start"
-    return None
+    lines = probe.stderr.strip().splitlines() or ["its Python does not start"]
+    return lines[-1] if probe.returncode else None
 
 
 def venv_python():
     return str(VENV / ("Scripts" if os.name == "nt" else "bin") / "python")
 
 
-def make_venv(requirements, reason):
-    """Make the environment anew; what fails is said in one sentence, and the next call starts over."""
+def make_venv(reason):
     print(f"setting up .venv ({reason}); this happens once, and PyTorch is large", flush=True)
     if sys.platform != "linux":
         print(
@@ -101,45 +118,89 @@ def make_venv(requirements, reason):
             flush=True,
         )
     shutil.rmtree(VENV, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-    install(requirements)
-    STAMP.write_text("\n".join([fingerprint(requirements), *pins_for(venv_python(), requirements)]))
+    uv = find_uv()
+    if not uv and importlib.util.find_spec("ensurepip") is None:
+        raise Failed("this Python comes without venv: apt install python3-venv")
+    run([uv, "venv", "--quiet", "--seed", "--python", sys.executable, VENV] if uv
+        else [sys.executable, "-m", "venv", VENV])  # fmt: skip
+    (VENV / "installed").mkdir()
+    (VENV / "made-for").write_text(owner())
 
 
-def install(requirements):
-    pip = [venv_python(), "-m", "pip", "install", "--disable-pip-version-check"]
-    subprocess.run([*pip, *shlex.split(os.environ.get("PIP_ARGS", "")), *requirements], check=True)
+def find_uv():
+    """uv's path, or None where there is none or where pip is told what uv would not know."""
+    configured = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True).stdout
+    if os.environ.get("PIP_ARGS") or re.search(r"index|find-links|proxy", configured):
+        return None
+    return shutil.which("uv")
 
 
-def add(extra, requirements):
+def install(lock):
+    """Install what a lock says, and write its record."""
+    remove_half_installed()
+    uv = find_uv()
+    pip = [uv, "pip", "install", "--python", venv_python()] if uv else \
+          [venv_python(), "-m", "pip", "install", "--disable-pip-version-check"]  # fmt: skip
+    hashes = [] if lock == "torch" else ["--require-hashes"]
+    file = LOCKS / f"{lock}.txt"
+    run([*pip, *shlex.split(os.environ.get("PIP_ARGS", "")), *hashes, "-r", file])
+    pins = subprocess.run([venv_python(), "-c", LIST, file], capture_output=True, text=True, check=True).stdout.split()
+    left = missing(pins)
+    if left:
+        raise Failed(f"{left} after it was installed: remove .venv")
+    (VENV / "installed" / lock).write_text("\n".join([fingerprint(lock), *pins]))
+
+
+def remove_half_installed():
+    """Let what an installer was stopped at be installed again: these two files of a package are written last."""
+    for folder in VENV.glob("lib*/python*/site-packages/*.dist-info"):
+        if not (folder / "RECORD").exists() or not (folder / "INSTALLER").exists():
+            shutil.rmtree(folder)
+
+
+def run(command):
+    """Run a step; what it says is shown as it comes, and what a failure means is looked for in its errors."""
+    said = []
+    with subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True, errors="replace") as step:
+        for line in step.stderr:
+            said.append(line)
+            print(line, end="", file=sys.stderr, flush=True)
+    if step.returncode:
+        known = (meaning for words, meaning in FAILURES if re.search(words, "".join(said)))
+        raise Failed(next(known, "the installer's own words are above"))
+
+
+def add_extra(extra):
     """Add an extra to a whole environment, and the repository to its path: notebooks import grader/ from any folder."""
-    wanted = read_requirements(extra)
-    reason = missing(pins_for(venv_python(), wanted))
+    pins = recorded(extra)
+    reason = missing(pins) if pins else "not there yet"
     if reason is None:
         return
     print(f"adding what `make {extra}` needs to .venv ({reason}); this happens once", flush=True)
-    install([*requirements, *wanted])
+    install(extra)
     folder = subprocess.run([venv_python(), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
                             capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
     (Path(folder) / "this_repository.pth").write_text(f"{ROOT}\n")
 
 
 def main():
-    if sys.version_info < (3, 10):
-        found = ".".join(map(str, sys.version_info[:2]))
-        sys.exit(f"Python 3.10 or newer is needed; this is {found}. Put a newer python3 first on your PATH.")
-    requirements = read_requirements()
-    reason = fault(requirements)
+    if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
+        oldest, newest, this = (".".join(map(str, version[:2])) for version in (*PYTHONS, sys.version_info))
+        sys.exit(f"Python {oldest} to {newest} is needed; this is {this}. Put another python3 first on your PATH.")
     try:
-        if reason is not None:
-            make_venv(requirements, reason)
+        reason = fault()
+        if reason:
+            make_venv(reason)
+        for lock in ALWAYS:
+            if recorded(lock) is None:
+                install(lock)
         for extra in sys.argv[1:]:
-            add(extra, requirements)
-    except subprocess.CalledProcessError as error:
-        step = "pip install" if "pip" in error.cmd else "python -m venv"
-        sys.exit(f"set-up failed in `{step}` (its own words are above); mend that and run the same command again")
+            add_extra(extra)
+    except (Failed, OSError) as error:
+        meaning = next((meaning for words, meaning in FAILURES if re.search(words, str(error))), error)
+        sys.exit(f"set-up failed: {meaning}. Mend that, and the same command goes on from here.")
     except KeyboardInterrupt:
-        sys.exit("\nset-up stopped; the next `make` starts it over")
+        sys.exit("\nset-up stopped; the same command goes on from here")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from grader.commands import doctor
+from grader.commands import doctor, versions
 from grader.processes import bubblewrap
 from grader.tests.support import ROOT
 
@@ -21,13 +21,16 @@ def test_here_grading_works(capsys):
         assert f" {name} " in said
 
 
-def test_a_package_that_is_missing_is_named_with_what_to_do(monkeypatch, capsys):
-    def version(name, known=doctor.importlib.metadata.version):
-        if name == "torch":
-            raise doctor.importlib.metadata.PackageNotFoundError(name)
-        return known(name)
+def pretend(monkeypatch, **versions_found):
+    """Packages of these versions are installed; None is none."""
+    find = versions.find
+    monkeypatch.setattr(
+        versions, "find", lambda name: versions_found.get(name, None if name in versions_found else find(name))
+    )
 
-    monkeypatch.setattr(doctor.importlib.metadata, "version", version)
+
+def test_a_package_that_is_missing_is_named_with_what_to_do(monkeypatch, capsys):
+    pretend(monkeypatch, torch=None)
     assert doctor.main() == 1
     said = capsys.readouterr().out
     (line,) = (line for line in said.splitlines() if " torch " in line)
@@ -36,10 +39,23 @@ def test_a_package_that_is_missing_is_named_with_what_to_do(monkeypatch, capsys)
 
 
 def test_another_version_works_and_is_said(monkeypatch):
-    known = doctor.importlib.metadata.version
-    monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "3.6.0" if name == "triton" else known(name))
+    pretend(monkeypatch, triton="3.6.0")
     line = found()["triton"]
-    assert line.well and "3.6.0; the course was made with 3." in line.found
+    assert line.well and "3.6.0; the course was made with 3." in line.found and "untried" not in line.found
+    assert versions.warning() is None
+
+
+@pytest.mark.parametrize("version", ["3.5.1", "3.10.0", "4.0.0+git1234"])
+def test_an_untried_version_is_said_by_the_doctor_and_before_grading(version, monkeypatch):
+    pretend(monkeypatch, triton=version)
+    line = found()["triton"]
+    assert line.well and line.found.endswith("; untried")
+    assert versions.warning().startswith(f"triton {version} is untried (tried: 3.6 to 3.9): ")
+
+
+def test_without_triton_nothing_is_said_of_versions(monkeypatch):
+    pretend(monkeypatch, triton=None)
+    assert versions.warning() is None
 
 
 def test_without_bubblewrap_it_says_what_is_not_protected(monkeypatch):
