@@ -23,7 +23,7 @@ from grader.kinds.program_order.cases import OrderCase
 from grader.kinds.registry import EVERY, LABS, PROBLEMS
 from grader.render import drawing, gradescope, terminal, text_map
 from grader.result import Aspect, Outcome, Result
-from grader.tests.support import ROOT, SOLUTIONS, grade_text, solution
+from grader.tests.support import ROOT, SOLUTIONS, grade_text, solution, thorough, thorough_but
 
 IDS = list(LABS)
 
@@ -32,7 +32,7 @@ def failures(results):
     return [f"{r.case}: {r.outcome.value}: {r.sentence}" for r in results if r.outcome is not Outcome.PASSED]
 
 
-@pytest.mark.parametrize(("id", "seed"), [("x1", 0), ("x1", 5), ("x2", 0), ("x2", 5)])
+@pytest.mark.parametrize(("id", "seed"), [("x1", 0), thorough("x1", 5), ("x2", 0), thorough("x2", 5)])
 def test_the_solution_passes_and_earns_nothing(id, seed, tmp_path):
     results = grade_text(tmp_path, id, solution(id), seed=seed)
     assert failures(results) == []
@@ -70,7 +70,10 @@ def with_gaps(id, closed):
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize(("id", "closed"), [*(("x1", n) for n in range(5)), *(("x2", n) for n in range(3))])
+@pytest.mark.parametrize(
+    ("id", "closed"),
+    [("x1", 0), *(thorough("x1", n) for n in range(1, 5)), ("x2", 0), *(thorough("x2", n) for n in range(1, 3))],
+)
 def test_the_first_open_gap_is_named_in_every_case_that_needs_one(id, closed, tmp_path):
     results = grade_text(tmp_path, id, with_gaps(id, closed))
     told = {r.sentence for r in results if r.outcome is Outcome.UNFINISHED}
@@ -165,6 +168,7 @@ def test_tiles_of_another_form_are_told(was, now, words, tmp_path):
     assert result.outcome in (Outcome.WRONG, Outcome.CRASHED) and words in result.sentence, result.sentence
 
 
+@pytest.mark.thorough
 def test_a_wrong_builder_fails_builder_cases_alone(tmp_path):
     results = grade_text(tmp_path, "x1", solution("x1").replace(".tril()", ".triu()"))
     wrong = {r.case for r in results if r.outcome is not Outcome.PASSED}
@@ -241,7 +245,7 @@ WRONG_ORDERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG_ORDERS)
+@pytest.mark.parametrize("name", thorough_but(["identity", "shortest first", "published"], WRONG_ORDERS))
 def test_a_wrong_order_is_told_with_its_size(name, tmp_path):
     body, case, words = WRONG_ORDERS[name]
     wrong = f"right = place\n\n\ndef place(program, num_tiles, num_heads, num_dies, heads_per_kv):\n    {body}\n\n\n"
@@ -257,7 +261,7 @@ def test_a_wrong_order_is_told_with_its_size(name, tmp_path):
     assert Outcome.WRONG in {r.outcome for r in grade_text(tmp_path, "x2", source, cases=cases)}
 
 
-@pytest.mark.parametrize("came", ["None", "[(0,)]", "[(0, 1, 2)]", "[('a', 'b')]", "7"])
+@pytest.mark.parametrize("came", ["None", *map(thorough, ["[(0,)]", "[(0, 1, 2)]", "[('a', 'b')]", "7"])])
 def test_what_is_no_order_is_told(came, tmp_path):
     source = solution("x2").replace("    programs = range(", f"    return {came}\n    programs = range(")
     (result,) = grade_text(tmp_path, "x2", source, names=["one tile"])
@@ -267,6 +271,7 @@ def test_what_is_no_order_is_told(came, tmp_path):
 # Faces ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_command_grades_a_problem_and_a_lab_apart(tmp_path):
     folder = tmp_path / "submission"
     folder.mkdir()
@@ -291,6 +296,7 @@ def test_labs_alone_have_no_points_to_speak_of():
     assert "100 of 100 points, " in console.file.getvalue() and "make grade P=x1,x2" in console.file.getvalue()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("words", "found"), [("x1 and lists", 12), ("ragged", 0)])
 def test_the_pytest_face_has_labs_where_they_are_named(words, found):
     command = [sys.executable, "-m", "pytest", "grader", "--submission", SOLUTIONS, "-k", words, "--collect-only", "-q"]

@@ -16,7 +16,7 @@ from grader.kinds.registry import PROBLEMS, handler_of
 from grader.processes.sandbox_process import GRADER, INSIDE
 from grader.processes.submission import Submission
 from grader.result import Outcome
-from grader.tests.support import grade_text, solution, triton_version
+from grader.tests.support import grade_text, solution, thorough, triton_version
 
 ARITHMETIC = Path(__file__).with_name("arithmetic.py")
 HEAD = """
@@ -60,7 +60,7 @@ def computed(tmp_path, body, head=HEAD):
     return o.double().mean().item()
 
 
-@pytest.mark.parametrize("mended", [True, False])
+@pytest.mark.parametrize("mended", [True, thorough(False)])
 def test_arithmetic_equals_torch(mended):
     """Every operation on random and special values; without the mending most differ, so the comparison can fail."""
     arguments = [sys.executable, "-W", "ignore", str(ARITHMETIC), *([] if mended else ["plain"])]
@@ -73,18 +73,18 @@ def test_arithmetic_equals_torch(mended):
     ("body", "share"),
     [
         ("y = tl.where((d > 3) and (d < 8), 1.0, 0.0)", 4 / 16),
-        ("y = tl.where((d < 3) or (d > 11), 1.0, 0.0)", 7 / 16),
+        thorough("y = tl.where((d < 3) or (d > 11), 1.0, 0.0)", 7 / 16),
         ("y = tl.where(not (d < 5), 1.0, 0.0)", 11 / 16),
         ("y = tl.where((n > 3) and (d < 5) and not (d == 1), 1.0, 0.0)", 4 / 16),
-        ("y = tl.where((D == 16) and (d < 5), 1.0, 0.0)", 5 / 16),
-        ("y = tl.where((D != 16) and undefined, 1.0, 0.0) + d * 0", 0.0),
+        thorough("y = tl.where((D == 16) and (d < 5), 1.0, 0.0)", 5 / 16),
+        thorough("y = tl.where((D != 16) and undefined, 1.0, 0.0) + d * 0", 0.0),
         ("y = max(d, 8) + 0.0", (8 * 9 + 9 + 10 + 11 + 12 + 13 + 14 + 15) / 16),
-        ("y = min(d, 8.0)", (28 + 8 * 8) / 16),
-        ("y = d * 0.0 + max(n, 3) + max(D, 99)", 103.0),
+        thorough("y = min(d, 8.0)", (28 + 8 * 8) / 16),
+        thorough("y = d * 0.0 + max(n, 3) + max(D, 99)", 103.0),
         ("y = d * 0.0\nif n > 3 and not n == 5:\n    y += 1.0", 1.0),
-        ("y = (d + 1.0 if n > 3 else d) * 0.0 + 1.0", 1.0),
+        thorough("y = (d + 1.0 if n > 3 else d) * 0.0 + 1.0", 1.0),
         ("y = d * 0.0\nm = n\nwhile m > 1 and m < 99:\n    m -= 1\n    y += 1.0", 3.0),
-        ("y = d * 0.0\nif tl.max(d, 0) > 3:\n    y += 1.0", 1.0),
+        thorough("y = d * 0.0\nif tl.max(d, 0) > 3:\n    y += 1.0", 1.0),
     ],
 )
 def test_blocks_mean_what_they_mean_compiled(body, share, tmp_path):
@@ -95,12 +95,12 @@ def test_blocks_mean_what_they_mean_compiled(body, share, tmp_path):
     ("body", "words"),
     [
         ("y = x\nif d > 3:\n    y = x + 1", "`if` needs one value, not a block of 16 int1"),
-        ("y = (x + 1) if d > 3 else x", "`if` needs one value"),
+        thorough("y = (x + 1) if d > 3 else x", "`if` needs one value"),
         ("y = x\nwhile y > 3:\n    y -= 1", "`while` needs one value"),
         ("y = tl.where(d and d, 1, 0)", "`and` takes booleans, not a block of 16 int32"),
-        ("y = tl.where(not d, 1, 0)", "`not` takes booleans"),
+        thorough("y = tl.where(not d, 1, 0)", "`not` takes booleans"),
         ("y = abs(x)", "Python's `abs` does not exist inside a kernel: use tl.abs"),
-        ("y = x + sum(x)", "use tl.sum"),
+        thorough("y = x + sum(x)", "use tl.sum"),
         ("y = x\nfor i in range(n):\n    if i > 2:\n        break", "`break` does not exist inside a kernel"),
         ("y = x + tl.sum(tl.arange(0, 12), 0)", "power of 2"),
         ("h = tl.zeros([16, 8], tl.float16)\ny = x + tl.sum(tl.sum(tl.dot(h, tl.trans(h)), 1), 0)", "K >= 16"),
@@ -184,6 +184,7 @@ for change in json.loads(sys.argv[2]):
 """
 
 
+@pytest.mark.thorough
 def test_an_interpreter_that_does_not_fit_is_said_to():
     folders = json.dumps([str(GRADER / "runner"), str(INSIDE)])
     arguments = [sys.executable, "-u", "-c", ENABLE_IN_EACH, folders, json.dumps(list(STRANGE))]

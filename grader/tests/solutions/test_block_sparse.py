@@ -32,6 +32,7 @@ def x1():
     return module
 
 
+@pytest.mark.thorough
 def test_the_kernel_is_right_on_masks_of_all_kinds():
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(CHILD), str(SOLUTIONS)]

@@ -29,6 +29,7 @@ def x1():
     return x1_block_sparse
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", ["simple", "prefetch", "shared_kv", "swizzled"])
 def test_the_kernel_is_right_on_masks_of_all_kinds(kernel):
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}

@@ -34,6 +34,7 @@ def x1():
 # Without a GPU --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("head_dims", [("16", "32", "64"), ("128", "256")])
 def test_it_compiles_for_a_hopper_gpu(head_dims, fast):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}

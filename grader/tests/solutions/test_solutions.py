@@ -10,20 +10,20 @@ from grader import score
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import PROBLEMS
 from grader.result import Outcome
-from grader.tests.support import SOLUTIONS, grade_text, solution
+from grader.tests.support import SOLUTIONS, grade_text, solution, thorough
 
 IDS = list(PROBLEMS)
 TRITON_IDS = [id for id, problem in PROBLEMS.items() if problem.uses_triton]
 
 
-@pytest.mark.parametrize(("id", "seed"), [*((id, 0) for id in IDS), ("p2", 7), ("p7", 7)])
+@pytest.mark.parametrize(("id", "seed"), [*((id, 0) for id in IDS), thorough("p2", 7), thorough("p7", 7)])
 def test_full_points(id, seed, tmp_path):
     results = grade_text(tmp_path, id, solution(id), seed=seed)
     assert [(r.case, r.sentence) for r in results if r.outcome is not Outcome.PASSED] == []
     assert score.total(results) == (PROBLEMS[id].points, PROBLEMS[id].points)
 
 
-@pytest.mark.parametrize("id", ["p6", "p7"])
+@pytest.mark.parametrize("id", ["p6", thorough("p7")])
 def test_every_window_and_sinks(id, tmp_path):
     """Sizes around the edges of tiles (32 in the interpreter), where phases begin, end, meet and vanish."""
     sizes = itertools.product((31, 33, 95), (1, 2, 31, 32, 33, 64, 200), (0, 1, 32, 40) if id == "p7" else (None,))
