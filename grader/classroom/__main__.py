@@ -13,39 +13,23 @@ import time
 import traceback
 from pathlib import Path
 
-from grader.classroom import claims, ids, intake, journal, names, one, plan, progress, roster
-from grader.classroom.entries import BadFolder
+from grader.classroom import claims, intake, journal, names, one, plan, progress, roster
 from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
 from grader.commands import versions
-from grader.commands.arguments import BadArguments, choose_problems
+from grader.commands.arguments import BadArguments, choose_device, choose_problems, choose_targets
+from grader.kinds.registry import LABS, PROBLEMS
 from grader.processes import files, scratch
 from grader.result import clean, quoted
 
 KEPT = "what is graded is kept, and the same command goes on from there"
-ENGINES = ("local", "slurm")
 TARGETS = "sm_90,sm_80"  # a class stops at the first that a kernel compiles for; Hopper's takes a sixth less
-
-
-class TakingInFailed(Exception):
-    """A fault of ours before anything was graded; the text is one sentence."""
-
-
-UNUSABLE = (
-    BadArguments, BadFolder, ids.BadIds, roster.BadRoster, journal.JournalBusy, journal.JournalBroken, TakingInFailed,
-)  # fmt: skip
+SEED_FILE, SEEDS = "seed.txt", 1 << 31
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
         raise BadArguments(f"{message}; `make class SUBMISSIONS=folder` is the usual form")
-
-
-SEED_FILE, SEEDS = "seed.txt", 1 << 31
-
-
-class Stopped(BaseException):
-    """SIGTERM, heard where Ctrl-C is."""
 
 
 def parse(argv):
@@ -59,7 +43,7 @@ def parse(argv):
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where to run (default: a GPU if there is one)")
     parser.add_argument("--targets", metavar="LIST", help="GPUs to compile for (default: sm_90,sm_80)")
     parser.add_argument("--no-compile", action="store_true", help="do not ask whether kernels compile for a GPU")
-    parser.add_argument("--engine", choices=ENGINES, default="local", help="this machine, or a cluster")
+    parser.add_argument("--engine", choices=("local", "slurm"), default="local", help="this machine, or a cluster")
     parser.add_argument("--partition", help="of the cluster (default: its own default)")
     parser.add_argument("--gpus", type=int, help="of each job on the cluster (default: 1 where the device is cuda)")
     parser.add_argument("--array", type=int, help="jobs at a time on the cluster (default: 16)")
@@ -68,40 +52,34 @@ def parse(argv):
 
 def main(argv=None, make_engine=None):
     """The exit status. make_engine: options -> an engine, in place of the one that the options name."""
-    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it is heard where Ctrl-C is
     scratch.choose_own_folder()
     try:
         options = parse(argv)
-        return grade_class(options, make_engine or engine_of)
-    except UNUSABLE as error:
+        check(options)
+        return grade_class(options, choose(options), make_engine or choose_engine)
+    except BadArguments as error:
         sentence = str(error)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         sentence = f"a file could not be written: {error.strerror}{where}; {KEPT}"
-    except (KeyboardInterrupt, Stopped):
+    except KeyboardInterrupt:
         print(f"\nclass: stopped; {KEPT}", file=sys.stderr)
         return 130
     print(clean(f"class: {sentence}"), file=sys.stderr)
     return 2
 
 
-def stop(*_):
-    raise Stopped
-
-
-def grade_class(options, make_engine):
+def grade_class(options, problems, make_engine):
     """Take in, plan, grade what is left, export; the exit status."""
-    check(options)
-    problems, device, targets = choose(options)
     options.out.mkdir(parents=True, exist_ok=True)
-    options = replace_options(options, device)
     with journal.Journal(options.out) as book:
-        options.seed = seed_of(options)
+        seed = choose_seed(options)
         rows, submissions, notes = take_in(options, problems)
-        asked = (device, device_name(options, device), targets, options.seed)
+        asked = (options.device, name_device(options), options.targets, seed)
         keys = plan.make_keys(submissions, problems, *asked, book.index)
         journal.write_class(options.out, rows, plan.points_of(problems), keys, notes)
-        rest = {"out": str(options.out.resolve()), "device": device, "seed": options.seed, "targets": targets}
+        rest = {"out": str(options.out.resolve()), "device": options.device, "seed": seed, "targets": options.targets}
         jobs = plan.make_jobs(submissions, problems, keys, book.index, **rest)
         for note in filter(None, (versions.warning(), *notes, *book.notes)):
             print(clean(f"note: {note}"), file=sys.stderr)
@@ -109,13 +87,46 @@ def grade_class(options, make_engine):
         if jobs:
             run(make_engine(options), jobs, book, options)
         one.write_missing_pages(plan.whole_jobs(submissions, keys, **rest), book.index)
-        of = [book.index.status(s.id, p.id, keys[s.id][p.id]) for s in submissions for p in problems]
+        statuses = [book.index.status(s.id, p.id, keys[s.id][p.id]) for s in submissions for p in problems]
     for line in export(options.out):
         print(clean(line))
-    return report(of, options, len(submissions))
+    return report(statuses, options, len(submissions))
 
 
-def seed_of(options):
+# Options --------------------------------------------------------------------------------------------------------------
+
+
+def check(options):
+    """Raise BadArguments for what cannot be used."""
+    if not options.submissions.is_dir():
+        what = "is a file, not a folder" if options.submissions.exists() else "does not exist"
+        raise BadArguments(f"the folder of submissions {options.submissions} {what}")
+    of_cluster = {name: getattr(options, name) for name in ("partition", "gpus", "array")}
+    for name, value in {"lanes": options.lanes, **of_cluster}.items():
+        if name in of_cluster and value is not None and options.engine != "slurm":
+            raise BadArguments(f"{name.upper()} says something of a cluster, and needs ENGINE=slurm")
+        if isinstance(value, int) and value < 1:
+            raise BadArguments(f"{name.upper()} must be 1 or more; got {value}")
+    if options.out.exists() and not options.out.is_dir():
+        raise BadArguments(f"{options.out} is a file, and the results need a folder: choose another OUT")
+    if options.out.resolve() == options.submissions.resolve():
+        raise BadArguments("OUT must be another folder than SUBMISSIONS: what students handed in is never changed")
+
+
+def choose(options):
+    """The problems that the options name, after the rest of the options is filled in; raises BadArguments."""
+    problems = choose_problems(options.problems, PROBLEMS, LABS) if options.problems else tuple(PROBLEMS.values())
+    # A cluster's machines are not this one: whether they have a GPU is theirs to say.
+    asked = options.device or ("cuda" if options.gpus else "cpu")
+    options.device = asked if options.engine == "slurm" else choose_device(options.device)
+    if options.device == "cpu" and options.targets is None:
+        options.targets = TARGETS
+    options.targets = choose_targets(options, options.device)
+    options.lanes = options.lanes or 1 + (os.cpu_count() or 1)  # now and then one waits: for a process, for the disk
+    return problems
+
+
+def choose_seed(options):
     """The seed that was asked for, or the class's own: drawn once and kept in its folder."""
     kept = options.out / SEED_FILE
     if options.seed is not None:
@@ -128,52 +139,26 @@ def seed_of(options):
         raise BadArguments(f"{kept} holds no number: put the class's seed there, or remove it for a new one") from None
 
 
-def check(options):
-    """Raise BadArguments for what cannot be used."""
-    if not options.submissions.is_dir():
-        what = "is a file, not a folder" if options.submissions.exists() else "does not exist"
-        raise BadArguments(f"the folder of submissions {options.submissions} {what}")
-    if options.lanes is not None and options.lanes < 1:
-        raise BadArguments(f"LANES must be 1 or more; got {options.lanes}")
-    asked = {name: getattr(options, name) for name in ("partition", "gpus", "array")}
-    for name, value in asked.items():
-        if value is not None and options.engine != "slurm":
-            raise BadArguments(f"{name.upper()} says something of a cluster, and needs ENGINE=slurm")
-        if isinstance(value, int) and value < 1:
-            raise BadArguments(f"{name.upper()} must be 1 or more; got {value}")
-    if options.out.exists() and not options.out.is_dir():
-        raise BadArguments(f"{options.out} is a file, and the results need a folder: choose another OUT")
-    if options.out.resolve() == options.submissions.resolve():
-        raise BadArguments("OUT must be another folder than SUBMISSIONS: what students handed in is never changed")
-
-
-def choose(options):
-    """(problems, device, targets) as the options say; raises BadArguments."""
-    from grader.commands.arguments import choose_device, choose_targets
-    from grader.kinds.registry import LABS, PROBLEMS
-
-    problems = choose_problems(options.problems, PROBLEMS, LABS) if options.problems else tuple(PROBLEMS.values())
-    # A cluster's machines are not this one: whether they have a GPU is theirs to say.
-    asked = options.device or ("cuda" if options.gpus else "cpu")
-    device = asked if options.engine == "slurm" else choose_device(options.device)
-    if device == "cpu" and options.targets is None:
-        options.targets = TARGETS
-    return problems, device, choose_targets(options, device)
-
-
-def replace_options(options, device):
-    options.lanes = options.lanes or 1 + (os.cpu_count() or 1)  # now and then one waits: for a process, for the disk
-    options.device = device
-    return options
-
-
-def device_name(options, device):
-    """What the fingerprint calls the device: a GPU by its model, which is not known of a cluster's machines."""
-    if device == "cpu" or options.engine == "slurm":
-        return device
+def name_device(options):
+    """What a grade's key calls the device: a GPU by its model, which is not known of a cluster's machines."""
+    if options.device == "cpu" or options.engine == "slurm":
+        return options.device
     import torch
 
     return torch.cuda.get_device_name(0)
+
+
+def choose_engine(options):
+    if options.engine == "local":
+        return Local(options.lanes)
+    try:
+        from grader.classroom import slurm
+    except ImportError as error:
+        raise BadArguments(f"ENGINE=slurm needs {error.name}: pip install {error.name}, and try again") from None
+    return slurm.from_options(options)
+
+
+# The class ------------------------------------------------------------------------------------------------------------
 
 
 def take_in(options, problems):
@@ -184,10 +169,10 @@ def take_in(options, problems):
         submissions, more = intake.take_in(options.submissions, options.out, problems, numbers=numbers)
         rows, graded, said = claims.join(submissions, students)
         return rows, graded, [*notes, *more, *said]
-    except (*UNUSABLE, OSError):
+    except (BadArguments, OSError):
         raise
     except Exception as error:
-        raise TakingInFailed(
+        raise BadArguments(
             "the submissions could not be taken in, and that is the grader's fault, not a student's "
             f"({where(error)}): nothing was graded or lost; report this, and to go on without the entry that it "
             "trips over, take out the newest ones and run the command again"
@@ -229,20 +214,10 @@ def run(engine, jobs, book, options):
     print(f"{tally.words()}, {progress.clock(time.monotonic() - tally.started)}", file=sys.stderr)
 
 
-def engine_of(options):
-    if options.engine == "local":
-        return Local(options.lanes)
-    try:
-        from grader.classroom import slurm
-    except ImportError as error:
-        raise BadArguments(f"ENGINE=slurm needs {error.name}: pip install {error.name}, and try again") from None
-    return slurm.from_options(options)
-
-
 def export(out):
     """Write gradebooks and pages; lines that say so. What fails here costs no grade: the journal has them all."""
     try:
-        from grader.classroom.export import write
+        from grader.classroom.export.everything import write
     except ImportError as error:
         missing = error.name or error
         return [f"gradebooks were not written: {missing} is missing; the grades are in {out / journal.JOURNAL}"]

@@ -4,6 +4,7 @@ import os
 
 from grader.classroom import harvest, names, submitters
 from grader.classroom.names import readable, shortened
+from grader.commands.arguments import BadArguments
 from grader.kinds.registry import EVERY
 from grader.result import quoted
 
@@ -17,7 +18,7 @@ WAYS = {
 METADATA_BYTES = 16 << 20
 
 
-class BadFolder(Exception):
+class BadFolder(BadArguments):
     """The folder of submissions cannot be used; the text is one sentence."""
 
 

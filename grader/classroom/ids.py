@@ -7,12 +7,13 @@ import json
 from collections import Counter
 
 from grader.classroom import names
+from grader.commands.arguments import BadArguments
 from grader.processes import files
 
 NAME = "ids.json"
 
 
-class BadIds(Exception):
+class BadIds(BadArguments):
     """The table cannot be read; the text is one sentence."""
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grader.classroom.record import GRADED, Class, Record, Row
+from grader.commands.arguments import BadArguments
 from grader.processes import files
 
 JOURNAL, SUBMISSIONS, LOCK = "journal.jsonl", "submissions.json", "journal.lock"
@@ -19,11 +20,11 @@ LINE = re.compile(rb'\{"sum":"([0-9a-f]{16})","record":(\{.*\})\}')
 AGAIN = "what it graded is graded again"
 
 
-class JournalBusy(Exception):
+class JournalBusy(BadArguments):
     """Another run holds this class; the text is one sentence."""
 
 
-class JournalBroken(Exception):
+class JournalBroken(BadArguments):
     """The journal can be neither read nor written; the text is one sentence."""
 
 

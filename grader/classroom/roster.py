@@ -6,6 +6,7 @@ from pathlib import Path
 
 from grader.classroom import names
 from grader.classroom.sheet import BadSheet, Sheet
+from grader.commands.arguments import BadArguments
 
 # Column names as people and platforms write them, small letters and no punctuation.
 COLUMNS = {
@@ -20,7 +21,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-class BadRoster(Exception):
+class BadRoster(BadArguments):
     """The roster cannot be used; the text is one sentence."""
 
 

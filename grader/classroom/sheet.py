@@ -7,13 +7,15 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
+from grader.commands.arguments import BadArguments
+
 DELIMITERS = ",;\t"
 LINE_END = re.compile(r"\r\n|\n|\r")
 SIGNS = frozenset("=+-@")  # with which a formula begins
 SEPARATORS = frozenset(",;|\t\r\n")  # of cells, for one spreadsheet or another
 
 
-class BadSheet(Exception):
+class BadSheet(BadArguments):
     """An export that cannot be filled; the text is one sentence for the instructor."""
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from grader.classroom import journal
 from grader.classroom.export import canvas, decisions, everything, moodle
-from grader.classroom.sheet import BadSheet
 from grader.commands.arguments import BadArguments, Parser
 from grader.result import clean
 
@@ -56,7 +55,7 @@ def main(argv=None):
     try:
         for line in run(parse(argv)):
             print(clean(line))
-    except (BadArguments, BadSheet, journal.JournalBroken) as error:
+    except BadArguments as error:
         print(clean(f"export: {error}"), file=sys.stderr)
         return 2
     except OSError as error:

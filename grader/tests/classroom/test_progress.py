@@ -52,11 +52,11 @@ def test_a_terminal_has_a_live_picture_and_a_file_has_lines():
 
 
 def test_what_cannot_be_exported_costs_no_grade(tmp_path, monkeypatch):
-    broken = types.ModuleType("grader.classroom.export")
+    broken = types.ModuleType("grader.classroom.export.everything")
     broken.write = lambda out: (_ for _ in ()).throw(ValueError("no such column"))
-    monkeypatch.setitem(sys.modules, "grader.classroom.export", broken)
+    monkeypatch.setitem(sys.modules, "grader.classroom.export.everything", broken)
     assert "ValueError: no such column); the grades stand" in command.export(tmp_path)[0]
-    monkeypatch.setitem(sys.modules, "grader.classroom.export", None)
+    monkeypatch.setitem(sys.modules, "grader.classroom.export.everything", None)
     assert "were not written" in command.export(tmp_path)[0] and "journal.jsonl" in command.export(tmp_path)[0]
 
 
