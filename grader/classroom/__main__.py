@@ -85,7 +85,7 @@ def grade_class(options, problems, make_engine):
             print(clean(f"note: {note}"), file=sys.stderr)
         say_what_is_left(jobs, submissions, rows)
         if jobs:
-            run(make_engine(options), jobs, book, options)
+            run(make_engine(options), jobs, book)
         one.write_missing_pages(plan.whole_jobs(submissions, keys, **rest), book.index)
         statuses = [book.index.status(s.id, p.id, keys[s.id][p.id]) for s in submissions for p in problems]
     for line in export(options.out):
@@ -195,9 +195,9 @@ def say_what_is_left(jobs, submissions, rows):
     print(f"{', '.join(said)}; {left}", file=sys.stderr)
 
 
-def run(engine, jobs, book, options):
+def run(engine, jobs, book):
     """Grade the jobs; each record is in the journal before it is counted."""
-    tally = progress.Tally(len(jobs), options.lanes)
+    tally = progress.Tally(len(jobs))
     with progress.shown(tally) as show:
 
         def on_start(job):

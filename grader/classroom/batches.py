@@ -37,7 +37,7 @@ class Batch:
     def done(self, index):
         """Nothing is left to do for this job: its record is on the disk."""
         del self.jobs[index]
-        for kind in (node.JOB, node.RECORDS, node.USED, node.FAILURE):
+        for kind in (node.JOB, node.RECORDS, node.FAILURE):
             self.path(index, kind).unlink(missing_ok=True)
 
 

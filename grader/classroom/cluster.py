@@ -63,9 +63,13 @@ def ask(*command):
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoAnswer(f"{command[0]}: {error}") from None
     if done.returncode:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise NoAnswer(said[-1] if said else f"{command[0]} ended with exit status {done.returncode}")
+        raise NoAnswer(last_line(done.stderr) or f"{command[0]} ended with exit status {done.returncode}")
     return done.stdout
+
+
+def last_line(text):
+    """The last line that is not blank, or an empty string."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def installed():

@@ -5,12 +5,10 @@ import os
 from grader.classroom import harvest, names, submitters
 from grader.classroom.names import readable, shortened
 from grader.commands.arguments import BadArguments
-from grader.kinds.registry import EVERY
 from grader.result import quoted
 
 IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", names.METADATA}
 LISTS = (".csv", ".txt", ".md", ".yml", ".json", ".xlsx")  # lie beside submissions, and nobody misses them
-NAMED = {problem.module for problem in EVERY.values()}
 WAYS = {
     "canvas": "as Canvas names them", "moodle": "as Moodle names them", "gradescope": "as Gradescope names them",
     names.FILES: "as modules that begin with their student's name",
@@ -32,7 +30,7 @@ def group(folder, out, numbers=frozenset()):
     platform = names.platform_of([n for n in kept if not n.lower().endswith(LISTS)], metadata)
     groups, odd = {}, []
     for name in kept:
-        owner, said = whose(name, metadata, platform, numbers)
+        owner, said = find_owner(name, metadata, platform, numbers)
         if owner.alone and (why := no_submission(folder / name)) is not None:
             notes += [why] if why else []
             continue
@@ -42,7 +40,7 @@ def group(folder, out, numbers=frozenset()):
     taken = [name for entries in groups.values() for name, _ in entries]
     if not taken:
         raise BadFolder(f"{readable(str(folder))} holds no submissions: each is a folder, a zip or a .py file in it")
-    modules = [name for name in taken if name in NAMED]
+    modules = [name for name in taken if name in names.NAMED]
     if 2 * len(modules) > len(taken):  # one student may call a file so, but not most of a class
         raise BadFolder(
             f"{readable(str(folder))} holds {modules[0]} itself, so it looks like one submission: name the folder that "
@@ -65,29 +63,21 @@ def visible(folder, out):
     hidden = [n for n in listed if harvest.is_skipped(n) or (n.startswith(".") and not (folder / n).is_dir())]
     if not hidden:
         return listed, []
-    more = f" and {len(hidden) - 5} more" if len(hidden) > 5 else ""
-    which = f"{', '.join(map(shortened, hidden[:5]))}{more}"
+    which = names.list_some([shortened(name) for name in hidden])
     said = f"Left out, as hidden files and the folders of tools are: {which}; rename what a student handed in."
     return [name for name in listed if name not in hidden], [said]
 
 
-def whose(name, metadata, platform, numbers):
+def find_owner(name, metadata, platform, numbers):
     """(the Owner of an entry, notes): what names nobody for certain is taken by itself."""
-    shown = shortened(name)
     try:
-        owner = names.owner_of(name, metadata, platform, numbers)
-        if not owner.alone:
-            return owner, []
-        ways = names.readings(names.readable(name), platform) if platform in names.MARKS else []
-        if ways:
-            said = " or ".join(f"{way.name} with the number {way.id}" for way in ways[:3])
-            return owner, [f"{shown} may be of {shortened(said, 160)}: it is taken by itself."]
-        if names.form_of(name, metadata) not in (names.PLAIN, platform):
-            return owner, [f"{shown} is not named as most entries are ({platform}): it is taken by itself."]
-        return owner, [f"{shown} names no student: it is taken by itself."] if name in NAMED else []
+        owner, why = names.find_owner(name, metadata, platform, numbers)
+        return owner, [f"{shortened(name)} {why}: it is taken by itself."] if why else []
     except Exception as error:  # one name stops nobody else's
         why = f"that is the grader's fault ({type(error).__name__}: {shortened(str(error))})"
-        return names.alone(name), [f"It could not be told whose {shown} is, and {why}: it is taken by itself."]
+        return names.alone(name), [
+            f"It could not be told whose {shortened(name)} is, and {why}: it is taken by itself."
+        ]
 
 
 def no_submission(path):

@@ -7,10 +7,9 @@ import json
 import os
 import re
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 
-from grader.classroom.record import GRADED, Class, Record, Row
+from grader.classroom.record import GRADED, Class, Lazy, Record, Row
 from grader.commands.arguments import BadArguments
 from grader.processes import files
 
@@ -48,7 +47,7 @@ def parse(line):
     return None
 
 
-class Index(Mapping):
+class Index(Lazy):
     """(submission, problem, key) -> Record, read from the file when it is asked for: memory does not grow with it.
 
     Of several records with one key a graded one stands before a machine fault, and otherwise the last. notes: what was
@@ -56,7 +55,8 @@ class Index(Mapping):
     """
 
     def __init__(self, path):
-        self.path, self.places, self.notes, self.end = Path(path), {}, [], 0
+        super().__init__({}, self.read)
+        self.path, self.notes, self.end = Path(path), [], 0
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
@@ -81,20 +81,14 @@ class Index(Mapping):
         """ "graded", "machine fault", or None where nothing is known."""
         return self.places.get((submission, problem, key), (0, 0, None))[2]
 
-    def __getitem__(self, name):
-        start, length, _ = self.places[name]
+    def read(self, place):
+        start, length, _ = place
         with self.path.open("rb") as file:
             file.seek(start)
             record = parse(file.read(length).removesuffix(b"\n"))
         if record is None:
             raise JournalBroken(f"{self.path} was changed while it was read; run the command again")
         return record
-
-    def __iter__(self):
-        return iter(self.places)
-
-    def __len__(self):
-        return len(self.places)
 
 
 def lines(file):
@@ -207,24 +201,6 @@ def write_class(folder, rows, problems, keys, notes=()):
     files.write(folder / SUBMISSIONS, json.dumps(plain, indent=1, ensure_ascii=True) + "\n", durable=True)
 
 
-class Current(Mapping):
-    """(row id, problem id) -> Record, for the records that answer what is asked now."""
-
-    def __init__(self, index, keys):
-        self.index = index
-        names = ((row, problem, key) for row, of in keys.items() for problem, key in of.items())
-        self.names = {name[:2]: name for name in names if name in index}
-
-    def __getitem__(self, pair):
-        return self.index[self.names[pair]]
-
-    def __iter__(self):
-        return iter(self.names)
-
-    def __len__(self):
-        return len(self.names)
-
-
 def read(folder):
     """The Class of a folder that `make class` wrote; raises JournalBroken with a sentence where it is none.
 
@@ -243,4 +219,6 @@ def read(folder):
         raise JournalBroken(f"{folder} has no {SUBMISSIONS}: no class was graded there") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise JournalBroken(f"{folder / SUBMISSIONS} cannot be read ({error}); run make class again") from None
-    return Class(tuple(rows), plain["problems"], Current(index, keys), (*plain["notes"], *index.notes))
+    names = ((row, problem, key) for row, of in keys.items() for problem, key in of.items())
+    current = Lazy({name[:2]: name for name in names if name in index}, index.__getitem__)
+    return Class(tuple(rows), plain["problems"], current, (*plain["notes"], *index.notes))

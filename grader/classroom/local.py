@@ -1,14 +1,59 @@
-"""The engine of one machine: lanes, each of which grades one submission at a time."""
+"""The engine of one machine: lanes, each a process that grades one submission at a time (warm.py)."""
 
 import collections
 import contextlib
+import os
+import sys
 import threading
 import time
-from dataclasses import replace
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from pathlib import Path
 
 from grader.classroom import plan
-from grader.classroom.lane import COMMAND, GRACE, Lane
 from grader.classroom.record import Record
+from grader.processes.child import CannotStart, Died, TimedOut, TrustedChild, describe_exit
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = (sys.executable, "-m", "grader.classroom.warm")
+GRACE = 3.0  # seconds for a process to take its children with it, before it is killed
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")  # no fork has another's
+
+
+class Lane:
+    """A child that is started before its first job, and again where it was lost. command: what serves as warm.py does.
+
+    `grade` is called by one thread; `close`, after which nothing is graded, by another.
+    """
+
+    def __init__(self, command):
+        self.command, self.child, self.closed = tuple(command), None, False
+
+    def grade(self, given, seconds):
+        """Why there are no records of the job in the file `given`, or None."""
+        try:
+            if self.child is None:
+                self.child = TrustedChild([*self.command, str(given.parent)], ROOT, os.environ | ONE_THREAD)
+            if self.closed:
+                raise Died("was stopped")
+            self.child.output.take()  # what was printed until now is of another job
+            reply = self.child.call({"job": given.name.removesuffix(".job.json")}, seconds)
+        except CannotStart as failure:
+            return str(failure)
+        except (TimedOut, Died) as failure:
+            late, last = isinstance(failure, TimedOut), self.child.output.last_line()
+            self.child.close(GRACE)  # a fork may still be there
+            self.child = None
+            if late:
+                return f"{failure}, the sum of all limits{f' ({last[:200]})' if last else ''}"
+            return f"the process that graded this {failure}"
+        if code := reply["status"]:
+            return f"the process that graded this {describe_exit(code, self.child.output.last_line())}"
+        return None
+
+    def close(self):
+        self.closed = True
+        if child := self.child:
+            child.end(GRACE)
 
 
 class Local:
@@ -18,78 +63,50 @@ class Local:
     """
 
     def __init__(self, lanes, command=COMMAND, pause=2.0):
-        self.lanes, self.command, self.pause = lanes, tuple(command), pause
-        self.changed = threading.Condition()
-        self.waiting = {"cpu": collections.deque(), "gpu": collections.deque()}
-        self.running, self.left, self.failure, self.stopping = [], 0, None, False
+        self.lanes, self.command, self.pause = lanes, command, pause
 
     def run(self, jobs, on_done, on_start=lambda job: None):
         """Grade all jobs; returns when the last is done.
 
-        on_done(job, records) is called once for each attempt, never twice at a time; where it returns a Job, that is
-        run too, last. An exception in it, or Ctrl-C here, stops all lanes.
+        on_done(job, records) is called once for each attempt; where it returns a Job, that is run too, last. An
+        exception in it, or Ctrl-C, stops all lanes: what they had in hand is graded again by the next run.
         """
-        for job in jobs:
-            self.waiting[lane_of(job)].append(job)
-        self.left = sum(map(len, self.waiting.values()))
-        kinds = ["cpu"] * min(self.lanes, len(self.waiting["cpu"])) + ["gpu"] * bool(self.waiting["gpu"])
-        self.running = [Lane(self.command) for _ in kinds]
-        lanes = zip(self.running, kinds, strict=True)
-        threads = [threading.Thread(target=self.work, args=(*lane, on_done, on_start), daemon=True) for lane in lanes]
+        waiting = {gpu: collections.deque(job for job in jobs if job.needs_gpu == gpu) for gpu in (False, True)}
+        most = {False: self.lanes, True: 1}
+        free = {gpu: [Lane(self.command) for _ in range(min(most[gpu], len(waiting[gpu])))] for gpu in most}
+        every, running = [lane for lanes in free.values() for lane in lanes], {}
+        pool = ThreadPoolExecutor(max(1, len(every)))
         try:
-            for thread in threads:
-                thread.start()
-            with self.changed:
-                while self.left and not self.failure:
-                    self.changed.wait(0.5)  # with a timeout, so that signals are heard
+            while running or any(waiting.values()):
+                for gpu in free:
+                    while free[gpu] and waiting[gpu]:
+                        lane, job = free[gpu].pop(), waiting[gpu].popleft()
+                        on_start(job)
+                        running[pool.submit(self.attempt, lane, job)] = lane, job
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    lane, job = running.pop(future)
+                    free[job.needs_gpu].append(lane)
+                    if again := on_done(job, future.result()):
+                        waiting[job.needs_gpu].append(again)
         finally:
-            self.stop()
-            for thread in threads:
-                thread.join(2 * GRACE)
-        if self.failure:
-            raise self.failure
-
-    def work(self, lane, kind, on_done, on_start):
-        """Of one lane: take a job, grade it, hand its records over."""
-        while job := self.take(kind):
-            try:
-                with self.changed:
-                    on_start(job)
-                if job.attempt > 1:
-                    time.sleep(self.pause)
-                records = self.attempt(lane, job)
-                with self.changed:
-                    if self.stopping:
-                        return
-                    if again := on_done(job, records):
-                        self.waiting[kind].append(again)
-                    else:
-                        self.left -= 1
-                    self.changed.notify_all()
-            except BaseException as error:  # the caller must hear of it, whatever it is
-                with self.changed:
-                    self.failure = self.failure or error
-                    self.changed.notify_all()
-                return
-
-    def take(self, kind):
-        """The next job of this kind, or None when there will be no more."""
-        with self.changed:
-            while self.left and not self.stopping and not self.failure:
-                if self.waiting[kind]:
-                    return self.waiting[kind].popleft()
-                self.changed.wait(0.5)  # another lane's job may fail and come back
-        return None
+            enders = [threading.Thread(target=lane.close) for lane in every]
+            for ender in enders:
+                ender.start()
+            for ender in enders:
+                ender.join()
+            pool.shutdown()
 
     def attempt(self, lane, job):
         """The records of one job: those that its lane made, or of the machine's fault that ended it."""
+        if job.attempt > 1:
+            time.sleep(self.pause)
         given, out = plan.paths_of(job)
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.unlink(missing_ok=True)
             given.write_text(job.to_json(), encoding="utf-8")
-            why, used = lane.grade(given, job.limit)
-            return plan.fault_records(job, f"The machine failed: {why}.") if why else read_records(job, out, used)
+            why = lane.grade(given, job.limit)
+            return plan.fault_records(job, f"The machine failed: {why}.") if why else read_records(job, out)
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
             return plan.fault_records(job, f"The machine failed: {error.strerror}{where}.")
@@ -98,24 +115,9 @@ class Local:
                 with contextlib.suppress(OSError):
                     path.unlink(missing_ok=True)
 
-    def stop(self):
-        """End every process that runs; what they had in hand is graded again by the next run."""
-        with self.changed:
-            self.stopping = True
-            self.changed.notify_all()
-        enders = [threading.Thread(target=each.close, daemon=True) for each in self.running]
-        for ender in enders:
-            ender.start()
-        for ender in enders:
-            ender.join(2 * GRACE)
 
-
-def lane_of(job):
-    return "gpu" if job.needs_gpu else "cpu"
-
-
-def read_records(job, path, core_seconds):
-    """The records of a job's process, the core-seconds divided among its problems as their seconds are."""
+def read_records(job, path):
+    """The records that a job's process left, or of the machine's fault where they are not this job's."""
     try:
         records = [Record.from_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:
@@ -124,7 +126,4 @@ def read_records(job, path, core_seconds):
         return plan.fault_records(job, "The machine failed: the process that graded this left no full records.")
     if any((record.submission, record.key) != (job.submission, job.keys[record.problem]) for record in records):
         return plan.fault_records(job, "The machine failed: the process that graded this left another's records.")
-    whole = sum(record.seconds for record in records) or 1.0
-    if any(record.core_seconds for record in records):  # it counted itself, and what ran in the sandbox
-        return records
-    return [replace(r, core_seconds=round(core_seconds * r.seconds / whole, 3)) for r in records]
+    return records

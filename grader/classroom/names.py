@@ -6,6 +6,8 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 
+from grader.kinds.registry import EVERY
+
 LONGEST_ID = 60  # characters
 # Where the platform's own words stand in a name; before them is the display name, after them the student's file.
 # Moodle, "Download all submissions": in folders, or the files themselves after the same words.
@@ -19,6 +21,7 @@ GRADESCOPE = re.compile(r"submission_(?P<id>\d+)(?:\.zip)?")
 # The modules themselves, each after its student's name.
 PREFIXED = re.compile(r"(?P<name>.+?)(?P<gap>[ _-]+)(?P<file>[px]\d_\w+\.py)", re.S)
 PLAIN, FILES = "names", "files"
+NAMED = {problem.module for problem in EVERY.values()}
 ALONE = "./"  # no name of a file has a slash, so that no other owner is taken for it
 METADATA = "submission_metadata.yml"
 ENDINGS = (".zip", ".py", ".ipynb", ".tar.gz", ".tgz", ".tar", ".7z", ".rar")
@@ -105,27 +108,30 @@ def readings(shown, platform):
     return [Reading(at, shown[:at], mark["id"], mark["file"] or "") for at, mark in found if mark]
 
 
-def owner_of(name, metadata=None, platform=None, numbers=frozenset()):
-    """The Owner of a file or folder of the submissions' folder, whose entries are named as this platform does it.
+def find_owner(name, metadata, platform, numbers=frozenset()):
+    """(the Owner of an entry, why it is taken by itself, as a clause, where that must be said).
 
-    metadata: submitters.read's. numbers: of the roster's students on the platform. They decide where a name can be read
-    in several ways: all that the folder itself says may be a student's choice.
+    metadata: submitters.read's. platform: as which the folder's entries are named. numbers: of the roster's students on
+    the platform. They decide where a name can be read in several ways: all that the folder itself says may be a
+    student's choice.
     """
-    shown, platform = readable(name), platform or platform_of([name], metadata)
-    if platform in MARKS:
-        found = readings(shown, platform)
-        if len(found) > 1:
-            found = [reading for reading in found if reading.id in numbers]
-        if len(found) == 1:
-            return owner_on(platform, found[0], name)
-    if platform == "gradescope" and form_of(name, metadata) == platform:
+    shown, form = readable(name), form_of(name, metadata)
+    if platform in MARKS and (ways := readings(shown, platform)):
+        sure = ways if len(ways) == 1 else [way for way in ways if way.id in numbers]
+        if len(sure) == 1:
+            return owner_on(platform, sure[0], name), ""
+        said = " or ".join(f"{way.name} with the number {way.id}" for way in ways[:3])
+        return alone(name), f"may be of {shortened(said, 160)}"
+    if platform == form == "gradescope":
         known = metadata[GRADESCOPE.fullmatch(shown)["id"]]
         base = known["sid"] or known["email"] or without_ending(name)
-        return Owner(base, known["name"] or shown, f"{ALONE}{name}", name, sid=known["sid"], email=known["email"])
+        return Owner(base, known["name"] or shown, f"{ALONE}{name}", name, sid=known["sid"], email=known["email"]), ""
     if platform == FILES and (found := PREFIXED.fullmatch(name)):
         whole = f"files {found['name']}{found['gap']}"  # another gap may be another student's choice
-        return Owner(found["name"], readable(found["name"]), whole, found["file"])
-    return alone(name)
+        return Owner(found["name"], readable(found["name"]), whole, found["file"]), ""
+    if form not in (PLAIN, platform):
+        return alone(name), f"is not named as most entries are ({platform})"
+    return alone(name), "names no student" if name in NAMED else ""
 
 
 def owner_on(platform, reading, name):
@@ -164,6 +170,12 @@ def readable(name):
 def shortened(name, limit=80):
     text = readable(name)
     return text if len(text) <= limit else f"{text[: limit // 2]}...{text[-limit // 2 + 3 :]}"
+
+
+def list_some(texts, most=5):
+    """`a, b and 3 more`"""
+    more = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def slug(name):

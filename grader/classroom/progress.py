@@ -5,16 +5,17 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 
+from grader.classroom.names import list_some
 from grader.classroom.record import MACHINE_FAULT
 
 NAMES = 6  # of running submissions, on one line
 
 
 class Tally:
-    """What is known of the run. total: submissions left to grade; lanes: how many are graded at a time."""
+    """What is known of the run. total: submissions left to grade."""
 
-    def __init__(self, total, lanes, done_before=0):
-        self.total, self.lanes, self.done_before = total, max(1, lanes), done_before
+    def __init__(self, total):
+        self.total = total
         self.started, self.running, self.done = time.monotonic(), {}, 0
         self.lost = Counter()  # submissions with what went wrong: "with mistakes", "to review", "machine fault"
 
@@ -48,9 +49,8 @@ class Tally:
 
     def who_runs(self):
         now = time.monotonic()
-        said = [f"{name} ({now - since:.0f} s)" for name, since in list(self.running.items())[:NAMES]]
-        more = len(self.running) - NAMES
-        return "running: " + (", ".join(said) + (f" and {more} more" if more > 0 else "") or "nothing")
+        said = [f"{name} ({now - since:.0f} s)" for name, since in self.running.items()]
+        return f"running: {list_some(said, NAMES) or 'nothing'}"
 
 
 def summary(records, faults):

@@ -100,6 +100,22 @@ class Row:
     owner: str = ""
 
 
+class Lazy(Mapping):
+    """{name: what `read` makes of its place}, made when it is asked for, so that memory does not grow with a class."""
+
+    def __init__(self, places, read):
+        self.places, self.read_place = places, read
+
+    def __getitem__(self, name):
+        return self.read_place(self.places[name])
+
+    def __iter__(self):
+        return iter(self.places)
+
+    def __len__(self):
+        return len(self.places)
+
+
 @dataclass(frozen=True)
 class Class:
     """A class as its folder tells it: what every export reads, and all that it reads.
@@ -113,7 +129,7 @@ class Class:
     records: Mapping[tuple[str, str], Record]
     notes: tuple[str, ...] = field(default=())
 
-    def of(self, row):
+    def find_records(self, row):
         """{problem id: Record} of one row, in the order of the columns."""
         found = {id: self.records.get((row.id, id)) for id in self.problems}
         return {id: record for id, record in found.items() if record is not None}

@@ -49,7 +49,7 @@ def read(path):
     try:
         sheet = Sheet.read(Path(path))
     except BadSheet as error:
-        raise BadRoster(f"the roster cannot be used: {error}") from None
+        raise BadRoster(f"the roster {error}") from None
     if any(cell.is_open for row in sheet.rows for cell in row):
         raise BadRoster(f"the roster {path} is no CSV that can be read: look for a quote that is not closed")
     table = [[cell.text for cell in row] for row in sheet.rows if any(cell.text for cell in row)]

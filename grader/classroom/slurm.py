@@ -3,8 +3,6 @@
 The jobs outlive this process if it is killed; the next run finds their files, and those that are still in the queue.
 """
 
-import contextlib
-import json
 import logging
 import math
 import os
@@ -18,9 +16,9 @@ from pathlib import Path
 import submitit
 
 from grader.classroom import batches, cluster, node, plan
-from grader.classroom.lane import ROOT
-from grader.classroom.local import read_records
+from grader.classroom.local import ROOT, read_records
 from grader.commands.arguments import BadArguments
+from grader.processes import files
 
 CHUNK = 500  # submissions of one array job; Slurm's own limit is 1001 where nobody changed it
 AT_A_TIME = 16
@@ -112,7 +110,7 @@ class Slurm:
         self.keep(batch)
         batch.folder.mkdir(parents=True)
         for index, job in batch.jobs.items():
-            node.leave(batch.folder, index, node.JOB, job.to_json())
+            files.write(batch.path(index, node.JOB), job.to_json())
         asked = self.asked(chosen)
         try:
             self.executor(batch, asked)
@@ -186,10 +184,7 @@ class Slurm:
         """The records of a job, those of the machine's fault that ended it, or None as long as it may still come."""
         if batch.path(index, node.RECORDS).exists():
             self.reached = True
-            with contextlib.suppress(OSError, ValueError):
-                used = json.loads(batch.path(index, node.USED).read_text())
-                return checked(job, read_records(job, batch.path(index, node.RECORDS), used))
-            return plan.fault_records(job, "The machine failed: the records of this submission cannot be read.")
+            return read_records(job, batch.path(index, node.RECORDS))
         if task is None or not task.ended:
             batch.ended.pop(index, None)
             if task and task.reason in cluster.HOPELESS:
@@ -219,8 +214,7 @@ class Slurm:
             return
         if log is None:
             raise BadArguments(f"the nodes of the cluster do not see OUT={self.home.parents[1]}: {SHARED}")
-        said = [line.strip() for line in log.splitlines() if line.strip()]
-        why = f" ({said[-1][:200]})" if said else ""
+        why = f" ({last[:200]})" if (last := cluster.last_line(log)) else ""
         raise BadArguments(f"the nodes cannot start the grader{why}: they need {sys.executable} and {ROOT} as they are")
 
     def say(self, tasks):
@@ -255,13 +249,6 @@ def identity(job):
 
 def task_of(tasks, index):
     return tasks.get(index, tasks.get(None, cluster.GONE))
-
-
-def checked(job, records):
-    """`records`, if they answer what the job asks; a file of another time does not."""
-    if any(record.key != job.keys[record.problem] for record in records):
-        return plan.fault_records(job, "The machine failed: the records of this submission answer another question.")
-    return records
 
 
 def in_words(asked):

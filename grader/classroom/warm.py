@@ -1,10 +1,10 @@
 """The process of one lane: python -m grader.classroom.warm FOLDER grades jobs, each in a fork of its own.
 
-What every submission needs, torch and the oracle's answers among it, is there before the fork: paid once a lane. Asked
-through standard input, a job's name a line: NAME.job.json in FOLDER is a plan.Job, its records go to NAME.records.json.
-Answers a JSON line, {"status": of the fork, "core_seconds": of it and of all that it waited for}; what is printed goes
-to standard error. It ends when its standard input does, and the fork takes its children with it: nothing outlives the
-command that started it, however that ended.
+What every submission needs, torch and the oracle's answers among it, is there before the fork: paid once a lane. It is
+asked as processes/child.py asks: {"job": NAME}, where NAME.job.json in FOLDER is a plan.Job whose records go to
+NAME.records.json. The reply is {"status": of the fork}; what is printed goes to standard error. It ends when its
+standard input does, and the fork takes its children with it: nothing outlives the command that started it, however that
+ended.
 """
 
 import gc
@@ -21,18 +21,17 @@ def serve(folder, grade, get_ready, renew=None):
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
-        job, records = (Path(folder) / f"{line.strip()}.{kind}.json" for kind in ("job", "records"))
+        job, records = (Path(folder) / f"{json.loads(line)['job']}.{kind}.json" for kind in ("job", "records"))
         get_ready(job)
         gc.freeze()  # the fork's collector need not walk, and copy, what is here already
         pid = os.fork()
         if pid == 0:
             replies.close()
             attend(grade, [job, records])
-        _, status, usage = os.wait4(pid, 0)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if status and renew:
             renew()
-        cost = usage.ru_utime + usage.ru_stime
-        print(json.dumps({"status": os.waitstatus_to_exitcode(status), "core_seconds": cost}), file=replies, flush=True)
+        print(json.dumps({"status": status}), file=replies, flush=True)
 
 
 def attend(grade, files):

@@ -143,12 +143,7 @@ class TrustedChild(Child):
         return self.describe_end()
 
     def describe_end(self):
-        code, last = self.process.poll(), self.output.last_line()
-        if code is None:
-            how = "closed its channel"
-        else:
-            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
-        return f"{how} ({last[:200]})" if last else how
+        return describe_exit(self.process.poll(), self.output.last_line())
 
     def end(self, grace=0.0):
         """Close its input, so that it may take its own children with it; after `grace` seconds kill its group."""
@@ -171,6 +166,15 @@ class TrustedChild(Child):
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe:
                 pipe.close()
+
+
+def describe_exit(code, last_line=""):
+    """`was killed by SIGKILL (the last line that it printed)`. code: the exit status, None where it still runs."""
+    if code is None:
+        how = "closed its channel"
+    else:
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+    return f"{how} ({last_line[:200]})" if last_line else how
 
 
 class Output:

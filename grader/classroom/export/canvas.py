@@ -22,8 +22,8 @@ def fill(graded, path, column, out):
     names = {i: turned(name) for i, name in rows.items()}
     keys = [
         Key("SIS User ID", lambda i: plain(sheet.text(i, sis)), lambda s: plain(s.id)),
-        Key("SIS Login ID", lambda i: plain(sheet.text(i, login)), lambda s: plain(s.of_roster("login"))),
-        Key("SIS Login ID", lambda i: plain(sheet.text(i, login)), lambda s: plain(s.of_roster("email"))),
+        Key("SIS Login ID", lambda i: plain(sheet.text(i, login)), lambda s: plain(s.from_roster("login"))),
+        Key("SIS Login ID", lambda i: plain(sheet.text(i, login)), lambda s: plain(s.from_roster("email"))),
         Key("ID", lambda i: sheet.text(i, user), lambda s: s.lms),
         Key("name", names.get, lambda s: turned(s.name), sure=False),
     ]

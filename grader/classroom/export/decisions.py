@@ -5,12 +5,12 @@ that it was written for and to whom the submission belongs: another hand-in wait
 another student's. Rows of before there was a column `owner` are bound to the record alone.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from grader.classroom.export.standing import decimal, points_with_review
-from grader.classroom.record import Record
+from grader.classroom.names import list_some
+from grader.classroom.record import Lazy, Record
 from grader.classroom.sheet import BadSheet, Sheet, plain, to_csv
 from grader.processes import files
 from grader.result import quoted
@@ -27,27 +27,13 @@ class Decided(Record):
     to_review = ()
 
 
-@dataclass(frozen=True)
-class WithDecisions(Mapping):
-    """The records of a class, those Decided that `given` has: {(submission, problem, record): (points, reason)}."""
-
-    records: Mapping
-    given: dict
-
-    def __getitem__(self, name):
-        record = self.records[name]
-        points, reason = self.given.get((*name, record.key[:KEY]), (None, ""))
-        if points is None or not record.to_review:
-            return record
-        said = f"{decimal(points)} points by the instructor's decision{': ' if reason else ''}{reason}"
-        plain = vars(record) | {"earned": str(points), "remarks": (*record.remarks, said)}
-        return Decided(**plain)
-
-    def __iter__(self):
-        return iter(self.records)
-
-    def __len__(self):
-        return len(self.records)
+def decide(record, given):
+    """The record, Decided where `given` says so: {(submission, problem, record): (points, reason)}."""
+    points, reason = given.get((record.submission, record.problem, record.key[:KEY]), (None, ""))
+    if points is None or not record.to_review:
+        return record
+    said = f"{decimal(points)} points by the instructor's decision{': ' if reason else ''}{reason}"
+    return Decided(**vars(record) | {"earned": str(points), "remarks": (*record.remarks, said)})
 
 
 def applied(graded, out):
@@ -67,7 +53,8 @@ def applied(graded, out):
                 given[tuple(bound)] = amount, sheet.text(row, reason).removeprefix("'")
             else:
                 idle.append(f"line {row + 1} ({bound[0]} {bound[1]})")
-    return replace(graded, records=WithDecisions(graded.records, given), notes=(*graded.notes, *no_effect(idle)))
+    records = Lazy({name: name for name in graded.records}, lambda name: decide(graded.records[name], given))
+    return replace(graded, records=records, notes=(*graded.notes, *no_effect(idle)))
 
 
 def to_review_now(graded):
@@ -76,16 +63,14 @@ def to_review_now(graded):
     return {
         (row.id, record.problem, record.key[:KEY]): row.owner.strip()
         for row in rows
-        for record in graded.of(row).values()
+        for record in graded.find_records(row).values()
         if record.to_review
     }
 
 
 def no_effect(idle):
     """[a note on the decided rows that match nothing], if there are any."""
-    more = f" and {len(idle) - 5} more" if len(idle) > 5 else ""
-    which = f"{', '.join(idle[:5])}{more}"
-    said = f"{NAME} decides on what needs no review now, another hand-in's or another student's: {which}"
+    said = f"{NAME} decides on what needs no review now, another hand-in's or another student's: {list_some(idle)}"
     return [f"{said}; this does not count."] if idle else []
 
 
@@ -117,7 +102,7 @@ def ask(graded, out):
     known = {tuple(row[place].removeprefix("'") for place in places) for row in rows}
     before, waiting = len(rows), 0
     for entry in graded.submissions:
-        for record in graded.of(entry).values() if entry.handed_in else ():
+        for record in graded.find_records(entry).values() if entry.handed_in else ():
             if not record.to_review or record.points is None:
                 continue
             waiting += 1

@@ -9,11 +9,9 @@ def render(graded):
     """The gradebook as text."""
     rows = [["id", "name", "email", "submission", *graded.problems, "total", "status", "remarks"]]
     for student in standings(graded):
+        who = (student.id, student.name, student.from_roster("email"), student.submission)
         points = (decimal(student.points[id], places=4) for id in graded.problems)
-        rows.append(
-            [student.id, student.name, student.of_roster("email"), student.submission, *points, decimal(student.total),
-             student.status, "; ".join(student.remarks)]
-        )  # fmt: skip
+        rows.append([*who, *points, decimal(student.total), student.status, "; ".join(student.remarks)])
     return to_csv(rows)
 
 

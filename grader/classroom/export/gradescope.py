@@ -20,7 +20,7 @@ WAITS = "Some cases wait for the instructor's decision: there is no score before
 
 def render(graded, row):
     """The document of one submission as plain data."""
-    records = graded.of(row)
+    records = graded.find_records(row)
     known = standing(graded, row, records)
     tests = [test(record, result) for record in records.values() for result in record.results]
     said = [problem_line(records), *known.remarks]

@@ -45,7 +45,7 @@ def write(graded, path):
 
 def render_suite(graded, row):
     """The element of one submission."""
-    records = graded.of(row)
+    records = graded.find_records(row)
     known, suite = standing(graded, row, records), Element("testsuite", name=clean(row.title), id=row.id)
     for problem, record in records.items():
         if record.points is None:

@@ -30,7 +30,7 @@ def fill(graded, path, out, feedback=False):
     keys = [
         Key("identifier", lambda i: participant(sheet.text(i, identifier)), lambda s: s.lms),
         Key("ID number", lambda i: plain(sheet.text(i, number)), lambda s: plain(s.id)),
-        Key("email address", lambda i: plain(sheet.text(i, email)), lambda s: plain(s.of_roster("email"))),
+        Key("email address", lambda i: plain(sheet.text(i, email)), lambda s: plain(s.from_roster("email"))),
         Key("name", lambda i: turned(sheet.text(i, name)), lambda s: turned(s.name), sure=False),
     ]
     found = match(rows, standings(graded), keys, path.name)
@@ -41,7 +41,7 @@ def fill(graded, path, out, feedback=False):
             continue
         sheet.fill(row, grade, decimal(known.total, mark=mark), is_number=True)
         if feedback:
-            sheet.fill(row, comments, problem_line(graded.of(known.row)))
+            sheet.fill(row, comments, problem_line(graded.find_records(known.row)))
         filled += 1
     out.write_bytes(sheet.to_bytes())
     return [f"moodle: {out}: {filled} of {len(rows)} rows filled", *said, *found.said]

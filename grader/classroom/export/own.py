@@ -37,7 +37,7 @@ class Own:
         self.grams, self.gram_at = np.unique(self.hashes[self.shared], return_inverse=True)
         self.signs = signs(self.own, self.k)
 
-    def of(self, grams):
+    def find_places(self, grams):
         """The places of these hashes."""
         return self.shared[among(self.grams, grams)[self.gram_at]]
 

@@ -12,7 +12,7 @@ from grader.classroom import page
 from grader.classroom.export import histogram
 from grader.classroom.export.standing import NOT_HANDED_IN, decimal, review_remark
 from grader.classroom.export.tallies import Tallies
-from grader.classroom.names import shortened
+from grader.classroom.names import list_some, shortened
 from grader.kinds.registry import EVERY
 from grader.processes import files
 from grader.render import html
@@ -57,15 +57,14 @@ def pages_of(graded, out):
     """({row id: link}, notes) of the students' pages, those alone that show what counts now."""
     links, others = {}, []
     for row in graded.submissions:
-        keys = {id: record.key for id, record in graded.of(row).items()} if row.handed_in else {}
+        keys = {id: record.key for id, record in graded.find_records(row).items()} if row.handed_in else {}
         if keys and page.shows(out, row.id, keys):
             links[row.id] = f"pages/{row.id}.html"
         elif len(keys) == len(graded.problems) and page.path_of(out, row.id).exists():
             others.append((row.roster or {}).get("name") or row.title)
     if not others:
         return links, []
-    more = f" and {len(others) - 10} more" if len(others) > 10 else ""
-    who = f"{', '.join(map(shortened, others[:10]))}{more}"
+    who = list_some([shortened(name) for name in others], 10)
     return links, [
         f"Not linked, because their pages show something else than what counts now: {who}. make class writes them "
         "again where details/ still has what they are drawn from."

@@ -225,9 +225,9 @@ def compare(module, way, a, b, own):
     one, other = own[a], own[b]
     both = one.grams[among(one.grams, other.grams)]
     smaller = min(one, other, key=lambda side: side.signs)
-    alike = signs(smaller.of(both), way.k)
+    alike = signs(smaller.find_places(both), way.k)
     share = alike / max(1, smaller.signs)
     if share < SHARE or alike < SIGNS:
         return None
-    lines = tuple(side.lines_at(side.of(both)) for side in (one, other))
+    lines = tuple(side.lines_at(side.find_places(both)) for side in (one, other))
     return Pair(a, b, module, way.name, share, alike, False, lines)

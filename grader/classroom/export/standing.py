@@ -26,23 +26,23 @@ class Standing:
     status: str
     remarks: tuple[str, ...]
 
-    def of_roster(self, name):
+    def from_roster(self, name):
         """A field of the roster's row; "" where there is none."""
         return str((self.row.roster or {}).get(name) or "")
 
     @property
     def id(self):
-        return self.of_roster("id")
+        return self.from_roster("id")
 
     @property
     def name(self):
         """The student's name; a submission without a row in the roster has its own title."""
-        return self.of_roster("name") or self.row.title
+        return self.from_roster("name") or self.row.title
 
     @property
     def lms(self):
         """The number by which Canvas or Moodle knows the student: of the roster, or of the files as they came."""
-        return self.of_roster("lms") or self.row.lms
+        return self.from_roster("lms") or self.row.lms
 
     @property
     def submission(self):
@@ -53,11 +53,11 @@ class Standing:
 def standings(graded: Class):
     """The standings of a class: students of the roster in its order, then submissions without a row there."""
     rows = sorted(graded.submissions, key=lambda row: row.roster is None)
-    return [standing(graded, row, graded.of(row)) for row in rows]
+    return [standing(graded, row, graded.find_records(row)) for row in rows]
 
 
 def standing(graded, row, records):
-    """The Standing of one row; records: Class.of(row), which reads them from the disk."""
+    """The Standing of one row; records: Class.find_records(row), which reads them from the disk."""
     if not row.handed_in:
         return Standing(row, dict.fromkeys(graded.problems), None, NOT_HANDED_IN, tuple(row.remarks))
     points, remarks, states, said = {}, list(row.remarks), set(), {}

@@ -14,7 +14,7 @@ NO_FAILURE = ("not run", "grader fault", "needs review")  # they do not say that
 
 
 @dataclass
-class OfCase:
+class CaseTally:
     """How one case went. failed: names of the submissions; outcomes: how often each, of those that failed."""
 
     problem: str
@@ -34,7 +34,7 @@ class OfCase:
 
 
 @dataclass
-class OfProblem:
+class ProblemTally:
     """One problem over the class. points: what each graded submission earned; most: what it could."""
 
     id: str
@@ -53,7 +53,7 @@ class OfProblem:
 
 
 @dataclass
-class OfCause:
+class CauseTally:
     """One misconception. equals: how often each of its texts was said; ids, problems: where it was seen, as keys."""
 
     equals: Counter = field(default_factory=Counter)
@@ -74,12 +74,12 @@ class Tallies:
 
     def __init__(self, graded):
         self.students: list[Standing] = []
-        self.problems = {id: OfProblem(id, Fraction(most)) for id, most in graded.problems.items()}
-        self.cases: dict[tuple[str, str], OfCase] = {}
+        self.problems = {id: ProblemTally(id, Fraction(most)) for id, most in graded.problems.items()}
+        self.cases: dict[tuple[str, str], CaseTally] = {}
         self.to_review, self.faults, self.times = [], [], []
-        self.known_causes = defaultdict(OfCause)
+        self.known_causes = defaultdict(CauseTally)
         for row in sorted(graded.submissions, key=lambda row: row.roster is None):
-            records = graded.of(row) if row.handed_in else {}
+            records = graded.find_records(row) if row.handed_in else {}
             self.students.append(standing(graded, row, records))
             failed = {}
             for record in records.values():
@@ -113,19 +113,19 @@ class Tallies:
         if result["outcome"] in NO_FAILURE:
             return
         name = name_of_case(result)
-        of = self.cases.setdefault((problem, name), OfCase(problem, name))
+        of = self.cases.setdefault((problem, name), CaseTally(problem, name))
         of.asked += 1
         if result["outcome"] != PASSED:
             of.failed.append(row.id)
             of.outcomes[result["outcome"]] += 1
 
     def failing(self):
-        """An OfCase for each case that some submission failed, the most failed first."""
+        """An CaseTally for each case that some submission failed, the most failed first."""
         failed = [case for case in self.cases.values() if case.failed]
         return sorted(failed, key=lambda case: (-case.share, -len(case.failed), case.problem, case.name))
 
     def causes(self):
-        """What students seem to have in mind: OfCauses, the most frequent first."""
+        """What students seem to have in mind: CauseTallies, the most frequent first."""
         return sorted(self.known_causes.values(), key=lambda cause: (-len(cause.ids), cause.words))
 
     def slowest(self, count=10):

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from grader.classroom import journal, names
-from grader.classroom.lane import ROOT
+from grader.classroom.local import ROOT
 from grader.tests.classroom import hostile, synthetic
 
 
@@ -72,7 +72,7 @@ def records(out):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def of_others(out, strangers):
+def find_others(out, strangers):
     """[((submission, problem), record)] without those of the hostile ten, whose titles are `strangers`."""
     known = journal.read(out)
     theirs = {row.id for row in known.submissions if row.title in strangers}
@@ -99,7 +99,7 @@ def rows(out, ids):
 def figures(out):
     """What a class cost: core-seconds for a submission, and the parent's memory."""
     known = journal.read(out)
-    cost = [sum(r.core_seconds for r in known.of(row).values()) for row in known.submissions if row.handed_in]
+    cost = [sum(r.core_seconds for r in known.find_records(row).values()) for row in known.submissions if row.handed_in]
     cost.sort()
     again = sum(record.attempts > 1 for record in known.records.values())
     print(f"{len(cost)} submissions: median {cost[len(cost) // 2]:.1f} core-seconds, 90th percentile "
@@ -133,10 +133,10 @@ def main(argv=None):
         given = options.folder.with_name(options.folder.name + "-and-ten")
         shutil.copytree(options.folder, given, dirs_exist_ok=True)
         shutil.copy(roster_of(options.folder), roster_of(given))
-        strangers = {names.owner_of(name, platform=names.PLAIN).title for name in hostile.make(given)}
+        strangers = {names.find_owner(name, {}, names.PLAIN)[0].title for name in hostile.make(given)}
     kills = disturbed(given, killed, options, seconds)
     figures(whole)
-    one, other = (of_others(out, strangers) for out in (whole, killed))
+    one, other = (find_others(out, strangers) for out in (whole, killed))
     same, ids = verdicts(one) == verdicts(other), {pair[0] for pair, _ in one}
     equal = rows(whole, ids) == rows(killed, ids)
     said = {(True, True): "the same verdicts and the same rows", (True, False): "the same verdicts"}

@@ -7,8 +7,7 @@ import os
 import sys
 
 from grader.classroom import __main__ as command
-from grader.classroom.lane import ROOT
-from grader.classroom.local import Local
+from grader.classroom.local import ROOT, Local
 
 QUICK = (sys.executable, "-S", str(ROOT / "grader" / "tests" / "classroom" / "quick_one.py"))
 QUICK_LANE = (*QUICK, "--lane")

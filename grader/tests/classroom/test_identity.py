@@ -255,8 +255,8 @@ def test_digits_that_are_none_stop_nobody(tmp_path, name):
 @pytest.mark.parametrize("bad", ["bad", "bad.zip"])
 def test_a_name_that_fails_stands_by_itself(tmp_path, monkeypatch, bad):
     put(tmp_path, CANVAS | {bad: "bad = 1\n"})
-    real = names.owner_of
-    monkeypatch.setattr(names, "owner_of", lambda name, *rest: {}["x"] if name == bad else real(name, *rest))
+    real = names.find_owner
+    monkeypatch.setattr(names, "find_owner", lambda name, *rest: {}["x"] if name == bad else real(name, *rest))
     _, text, notes = taken(tmp_path)
     assert text["alice"] == "alice = 1\n" and text["bad"] == "bad = 1\n"
     assert any(f"It could not be told whose {bad} is, and that is the grader's fault (KeyError" in n for n in notes)

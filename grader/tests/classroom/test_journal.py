@@ -151,7 +151,7 @@ def test_a_class_is_read_back(tmp_path):
     read = journal.read(tmp_path)
     assert read.submissions == tuple(rows) and read.problems == {"p1": "10"} and read.notes == ("a note",)
     assert {pair: found.earned for pair, found in read.records.items()} == {("ann", "p1"): "4"}
-    assert read.of(rows[0])["p1"].earned == "4" and read.of(rows[1]) == {}
+    assert read.find_records(rows[0])["p1"].earned == "4" and read.find_records(rows[1]) == {}
 
 
 def test_a_folder_without_a_class_says_so(tmp_path):
@@ -181,7 +181,7 @@ def test_memory_stays_flat(tmp_path):
         keys = {{f"s{{n}}": {{f"p{{i + 1}}": f"{{7 * n + i:064}}" for i in range(7)}} for n in range(count // 7)}}
         journal.write_class(folder, rows, {{f"p{{i}}": "15" for i in range(1, 8)}}, keys)
         known = journal.read(folder)
-        total = sum(record.points for row in known.submissions for record in known.of(row).values())
+        total = sum(record.points for row in known.submissions for record in known.find_records(row).values())
         assert total == count // 7 * 7
         lines = Path("/proc/self/status").read_text().splitlines()
         print(next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM")))

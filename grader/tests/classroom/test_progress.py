@@ -24,7 +24,7 @@ def records(earned="7/2", outcome="passed"):
 def test_a_line_for_each_submission_and_the_time_left(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    tally = progress.Tally(4, 2)
+    tally = progress.Tally(4)
     tally.start(job())
     assert tally.who_runs() == "running: ann (0 s)"
     now[0] = 100.0
@@ -42,7 +42,7 @@ def test_a_terminal_has_a_live_picture_and_a_file_has_lines():
             return True
 
     for file in (Terminal(), io.StringIO()):
-        tally = progress.Tally(2, 1)
+        tally = progress.Tally(2)
         with progress.shown(tally, file) as show:
             tally.start(job())
             show()

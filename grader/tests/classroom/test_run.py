@@ -212,7 +212,7 @@ def test_a_job_that_takes_longer_than_all_limits_is_stopped(tmp_path, monkeypatc
     started = time.monotonic()
     records = run_one(job_of(tmp_path, "never"))
     assert {record.status for record in records} == {MACHINE_FAULT} and time.monotonic() - started < 10
-    assert "no result within 0 s, the sum of all limits" in records[0].remarks[0]
+    assert "no result within 0.5 s, the sum of all limits" in records[0].remarks[0]
 
 
 def test_the_limit_of_a_job_is_the_sum_of_its_parts(tmp_path):

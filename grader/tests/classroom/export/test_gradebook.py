@@ -30,7 +30,7 @@ def test_points_add_up_and_are_those_of_the_records():
     graded = make()
     for row, student in zip(table(graded), standings(graded), strict=True):
         if row["status"] == "graded":
-            assert sum(record.points for record in graded.of(student.row).values()) == student.total
+            assert sum(record.points for record in graded.find_records(student.row).values()) == student.total
             assert row["total"] == decimal(student.total)
 
 
