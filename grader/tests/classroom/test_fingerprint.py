@@ -18,7 +18,7 @@ def test_every_problem_has_its_own():
 
 
 def test_it_is_the_same_in_every_process():
-    code = "from grader.classroom.fingerprint import *; from grader.course.labs import EVERY; " \
+    code = "from grader.classroom.fingerprint import *; from grader.kinds.registry import EVERY; " \
            "print([hash_problem(p) for p in EVERY.values()], hash_environment())"  # fmt: skip
     said = {
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True,
