@@ -76,11 +76,9 @@ def remarked(submission, remark):
 
 def row_of(submission, student):
     roster, owner = None if student is None else vars(student).copy(), submission.owner
-    folder, lms = f"work/{submission.folder.name}", owner.lms if owner else ""
-    person = names.readable(owner.person) if owner else ""
     return Row(
-        submission.id, submission.title, submission.remarks, submission.modules, roster, folder=folder, lms=lms,
-        owner=person,
+        submission.id, submission.title, submission.remarks, submission.modules, roster,
+        folder=f"work/{submission.folder.name}", lms=owner.lms, owner=names.readable(owner.person),
     )  # fmt: skip
 
 
@@ -100,7 +98,7 @@ def settle(claims):
     """
     surest = max(claim.sure for claim, _ in claims)
     first = [submission for claim, submission in claims if claim.sure == surest]
-    accounts, student = {account(s) for s in first}, claims[0][0].student
+    accounts, student = {s.owner.account for s in first}, claims[0][0].student
     if len(accounts) > 1:
         who = " and ".join(words(s) for _, s in claims[:3])
         said = TWO_ACCOUNTS.format(names.shortened(student.title), who)
@@ -112,23 +110,19 @@ def settle(claims):
         said = FAULT.format(type(error).__name__, names.shortened(str(error)))
         return None, [remarked(s, said) for _, s in claims]
     said = CLAIMED.format(names.shortened(student.title), words(own))
-    others = [remarked(s, said) for s in rest if account(s) and account(s) not in accounts]
-    if weaker := [words(s) for s in rest if not account(s) or account(s) in accounts]:
+    others = [remarked(s, said) for s in rest if s.owner.account and s.owner.account not in accounts]
+    if weaker := [words(s) for s in rest if not s.owner.account or s.owner.account in accounts]:
         own = remarked(own, WEAKER.format(words(own), " nor ".join(weaker)))
     return own, others
 
 
-def account(submission):
-    return submission.owner.account if submission.owner else ""
-
-
 def words(submission):
-    return names.shortened(submission.owner.words if submission.owner else submission.id)
+    return names.shortened(submission.owner.words)
 
 
 def latest(submissions):
     """The latest of one student's submissions, with a remark where there are others."""
-    ordered = sorted(submissions, key=lambda s: (s.time, natural(s.owner.file if s.owner else s.id)))
+    ordered = sorted(submissions, key=lambda s: (s.time, natural(s.owner.file)))
     last, others = ordered[-1], [words(s) for s in ordered[:-1]]
     return remarked(last, HANDED_IN_TWICE.format(words(last), " nor ".join(others))) if others else last
 
@@ -149,7 +143,7 @@ def numbers_of(students):
 def numbered(submissions, students):
     """True where the roster has the numbers of the platform that the submissions come from."""
     known = numbers_of(students)
-    return any(s.owner is not None and s.owner.lms in known for s in submissions)
+    return any(s.owner.lms in known for s in submissions)
 
 
 def find(submission, students, by_number=False):

@@ -34,9 +34,9 @@ class Submission:
     id: str
     title: str
     folder: Path
+    owner: Owner
     remarks: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
-    owner: Owner | None = None
     time: float = 0.0
 
 
@@ -50,10 +50,10 @@ class Module:
     remarks: list[str] = field(default_factory=list)
 
 
-def take_in(folder, out, problems, on_done=lambda count: None, numbers=frozenset()):
+def take_in(folder, out, problems, numbers=frozenset()):
     """([Submission], [notes]) of a folder; the clean copies lie in `out`. Raises BadFolder and BadIds.
 
-    on_done(submissions seen so far). numbers: of the roster's students on their platform.
+    numbers: of the roster's students on their platform.
     """
     folder, out = Path(folder), Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -69,13 +69,10 @@ def take_in(folder, out, problems, on_done=lambda count: None, numbers=frozenset
             try:
                 found = looked_at(number)
             except Lost as lost:
-                why = (
-                    f"It could not be looked at ({shortened(str(lost))}): hand in the modules, or a plain zip of them."
-                )
+                why = f"It could not be looked at ({shortened(str(lost))}): hand in the modules or a plain zip of them."
                 owner = group[0][1]
-                found = Submission(given[number], owner.title, copy({}, out), (why,), owner=owner)
+                found = Submission(given[number], owner.title, copy({}, out), owner, (why,))
             submissions.append(replace(found, time=times[number]))
-            on_done(len(submissions))
     return submissions, [*notes, *said]
 
 
@@ -113,7 +110,7 @@ def take_one(folder, out, id, group, problems):
     remarks = [*(["Handed in late, says Canvas."] if any(o.late for _, o in group) else []), *found.remarks, *remarks]
     remarks += what_to_hand_in(found, modules, problems)
     asked = tuple(problem.module for problem in problems if problem.module in modules)
-    return Submission(id, owner.title, copy(modules, out), tuple(dict.fromkeys(remarks)), asked, owner)
+    return Submission(id, owner.title, copy(modules, out), owner, tuple(dict.fromkeys(remarks)), asked)
 
 
 def choose(found):

@@ -104,7 +104,7 @@ def test_records_of_another_job_are_no_grades(tmp_path, other):
     job = plan.Job("ann", "Ann", ("p1",), "", str(tmp_path), KEYS)
     (written,) = plan.fault_records(job, "x")
     (tmp_path / "records").write_text(replace(written, **other).to_json())
-    (found,) = read_records(job, tmp_path / "records", 0.0)
+    (found,) = read_records(job, tmp_path / "records")
     assert found.remarks == ("The machine failed: the process that graded this left another's records.",)
 
 
