@@ -41,7 +41,8 @@ def applied(graded, out):
     path = out / NAME
     if not path.exists():
         return graded
-    sheet, given, idle, waiting = Sheet.read(path), {}, [], to_review_now(graded)
+    sheet, given, idle = Sheet.read(path), {}, []
+    waiting = {binding(*pair): pair[0].owner.strip() for pair in to_review(graded)}
     columns = [*(sheet.needs(name) for name in BINDING[:3]), sheet.column("owner")]
     points, reason = sheet.needs("points"), sheet.column("reason")
     for row in range(1, len(sheet.rows)):
@@ -57,15 +58,17 @@ def applied(graded, out):
     return replace(graded, records=records, notes=(*graded.notes, *no_effect(idle)))
 
 
-def to_review_now(graded):
-    """{(submission, problem, record): owner} of all that needs review."""
-    rows = [row for row in graded.submissions if row.handed_in]
-    return {
-        (row.id, record.problem, record.key[:KEY]): row.owner.strip()
-        for row in rows
-        for record in graded.find_records(row).values()
-        if record.to_review
-    }
+def to_review(graded):
+    """[(row, record)] of all that needs review."""
+    records = (
+        (row, record) for row in graded.submissions if row.handed_in for record in graded.find_records(row).values()
+    )
+    return [(row, record) for row, record in records if record.to_review and record.points is not None]
+
+
+def binding(row, record):
+    """What a decision is bound to, beside the owner."""
+    return row.id, record.problem, record.key[:KEY]
 
 
 def no_effect(idle):
@@ -100,20 +103,16 @@ def ask(graded, out):
         rows = [row for row in rows if any(row)]
     places = [[plain(title) for title in titles].index(name) for name in BINDING]
     known = {tuple(row[place].removeprefix("'") for place in places) for row in rows}
-    before, waiting = len(rows), 0
-    for entry in graded.submissions:
-        for record in graded.find_records(entry).values() if entry.handed_in else ():
-            if not record.to_review or record.points is None:
-                continue
-            waiting += 1
-            bound = (entry.id, record.problem, record.key[:KEY])
-            if not known & {(*bound, entry.owner.strip()), (*bound, "")}:
-                name = (entry.roster or {}).get("name") or entry.title
-                low, high = map(decimal, points_with_review(record))
-                cells = (entry.id, record.problem, "", "", name, low, high, record.key[:KEY], entry.owner)
-                rows.append([dict(zip(COLUMNS, cells, strict=True)).get(plain(title), "") for title in titles])
+    before, waiting = len(rows), to_review(graded)
+    for entry, record in waiting:
+        bound = binding(entry, record)
+        if not known & {(*bound, entry.owner.strip()), (*bound, "")}:
+            name = (entry.roster or {}).get("name") or entry.title
+            low, high = map(decimal, points_with_review(record))
+            cells = (entry.id, record.problem, "", "", name, low, high, record.key[:KEY], entry.owner)
+            rows.append([dict(zip(COLUMNS, cells, strict=True)).get(plain(title), "") for title in titles])
     if len(rows) > before:
         files.write(path, to_csv([titles, *rows]))
-    many = "1 problem waits" if waiting == 1 else f"{waiting} problems wait"
+    many = "1 problem waits" if len(waiting) == 1 else f"{len(waiting)} problems wait"
     again = f"fill in `points` in {path}, and run python -m grader.classroom.export {quoted(out)}"
     return f"{many} for your decision: {again}" if waiting else None

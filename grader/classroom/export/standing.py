@@ -60,25 +60,28 @@ def standing(graded, row, records):
     """The Standing of one row; records: Class.find_records(row), which reads them from the disk."""
     if not row.handed_in:
         return Standing(row, dict.fromkeys(graded.problems), None, NOT_HANDED_IN, tuple(row.remarks))
-    points, remarks, states, said = {}, list(row.remarks), set(), {}
+    points, remarks, states, said = {}, list(row.remarks), [], {}
     for id in graded.problems:
         record = records.get(id)
-        known = record is not None and record.points is not None and not record.to_review
-        points[id] = record.points if known else None
-        if record is None:
-            states.add(NOT_YET)
-            continue
-        if record.points is None:
-            states.add(MACHINE_FAULT)
-        elif record.to_review:
-            states.add(NEEDS_REVIEW)
+        states.append(state_of(record))
+        points[id] = record.points if states[-1] == GRADED else None
+        if states[-1] == NEEDS_REVIEW:
             remarks.append(review_remark(record))
-        for remark in record.remarks:
+        for remark in record.remarks if record else ():
             said.setdefault(remark, []).append(id)
     remarks += [f"{', '.join(ids)}: {remark}" for remark, ids in said.items()]
     status = next((state for state in (NOT_YET, MACHINE_FAULT, NEEDS_REVIEW) if state in states), GRADED)
     total = None if None in points.values() else sum(points.values(), Fraction(0))
     return Standing(row, points, total, status, tuple(remark.rstrip(".") for remark in remarks))
+
+
+def state_of(record):
+    """What is known of one problem."""
+    if record is None:
+        return NOT_YET
+    if record.points is None:
+        return MACHINE_FAULT
+    return NEEDS_REVIEW if record.to_review else GRADED
 
 
 def review_remark(record):
@@ -108,12 +111,6 @@ def decimal(value, places=2, mark="."):
 
 def problem_line(records):
     """`p1 10/10, p2 7.5/15, p3 not known (machine fault)`: one line for a student about all problems."""
-    said = []
-    for id, record in records.items():
-        if record.points is None:
-            said.append(f"{id} not known (machine fault)")
-        elif record.to_review:
-            said.append(f"{id} not known ({NEEDS_REVIEW})")
-        else:
-            said.append(f"{id} {decimal(record.points)}/{decimal(record.most)}")
-    return ", ".join(said)
+    known = {id: f"{decimal(record.points)}/{decimal(record.most)}" for id, record in records.items()}
+    states = {id: state_of(record) for id, record in records.items()}
+    return ", ".join(f"{id} {known[id] if states[id] == GRADED else f'not known ({states[id]})'}" for id in records)

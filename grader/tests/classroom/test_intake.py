@@ -601,10 +601,11 @@ def test_a_trap_that_was_the_machines_is_looked_at_again(tmp_path, monkeypatch):
 
 
 def test_nothing_is_left_of_the_intake_that_was_stopped(tmp_path, monkeypatch):
-    def stop(count):
+    def stop(found, **more):
         raise KeyboardInterrupt
 
     put(tmp_path / "in" / "ann" / P1)
+    monkeypatch.setattr(intake, "replace", stop)
     with pytest.raises(KeyboardInterrupt):
-        intake.take_in(tmp_path / "in", tmp_path / "out", ALL[:1], stop)
+        intake.take_in(tmp_path / "in", tmp_path / "out", ALL[:1])
     assert not multiprocessing.active_children()
