@@ -13,7 +13,7 @@ import platform
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
-from grader.course import problem as limits_of
+from grader.course import problem as settings
 from grader.kinds.registry import NAME_OF
 
 LIMITS = (
@@ -52,8 +52,8 @@ def hashes_before():
 
 def hash_problem(problem, device="cpu", targets=()):
     """A hash of what is asked and who judges it: cases and limits as data, points, the judge's version."""
-    limits = {name: getattr(limits_of, name) for name in LIMITS}
-    asked = [problem, limits_of.POINTS.get(problem.id, 0), limits]
+    limits = {name: getattr(settings, name) for name in LIMITS}
+    asked = [problem, settings.POINTS.get(problem.id, 0), limits]
     return digest(json.dumps(asked, default=as_data, sort_keys=True), str(judge_version(problem)), device, *targets)
 
 

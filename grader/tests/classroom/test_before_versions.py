@@ -68,7 +68,7 @@ def test_a_grade_of_before_stands_only_where_all_that_made_it_does(graded, tmp_p
     if changed == "judge":
         monkeypatch.setattr(fingerprint, "judge_version", lambda problem: 2)
     if changed == "points":
-        monkeypatch.setitem(fingerprint.limits_of.POINTS, "p1", 99)
+        monkeypatch.setitem(fingerprint.settings.POINTS, "p1", 99)
     again = run(graded, submissions, *(["--seed", "5"] if changed == "seed" else []))
     every = ["ann p1,p2", "bob p1,p2"]
     assert again == {"module": ["ann p1"], "points": ["ann p1", "bob p1"]}.get(changed, every)

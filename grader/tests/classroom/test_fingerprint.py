@@ -47,9 +47,9 @@ def test_points_limits_targets_and_device_change_it(monkeypatch):
         fingerprint.hash_problem(P3, "cuda"),
         fingerprint.hash_problem(P3, "cpu", ("sm_80",)),
     }
-    monkeypatch.setitem(fingerprint.limits_of.POINTS, "p3", 99)
+    monkeypatch.setitem(fingerprint.settings.POINTS, "p3", 99)
     seen.add(fingerprint.hash_problem(P3))
-    monkeypatch.setattr(fingerprint.limits_of, "SECONDS_PER_CASE", {"cpu": 3.0})
+    monkeypatch.setattr(fingerprint.settings, "SECONDS_PER_CASE", {"cpu": 3.0})
     seen.add(fingerprint.hash_problem(P3))
     assert len(seen) == 5
 
