@@ -7,11 +7,14 @@ import tempfile
 
 import pytest
 
+from grader.__main__ import main
+from grader.classroom import __main__ as classroom
 from grader.classroom import entries
+from grader.classroom.export import __main__ as export
 from grader.engine import Request
 from grader.kinds.registry import PROBLEMS
 from grader.processes import scratch
-from grader.tests.support import ROOT, SOLUTIONS, solution
+from grader.tests.support import ROOT, SOLUTIONS, solution, thorough
 
 
 def run(*arguments, cwd=ROOT):
@@ -19,6 +22,14 @@ def run(*arguments, cwd=ROOT):
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
     assert "Traceback" not in done.stdout + done.stderr
     return done
+
+
+def status_of(main, arguments):
+    """The exit status of a command in this process."""
+    try:
+        return main(list(map(str, arguments)))
+    except SystemExit as ended:
+        return ended.code
 
 
 @pytest.mark.parametrize(
@@ -45,18 +56,17 @@ def run(*arguments, cwd=ROOT):
         (["--out", "README.md/x"], "the folder README.md/x for results.json cannot be made"),
     ],
 )
-def test_bad_input(arguments, words):
-    done = run(*arguments)
-    assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
+def test_bad_input(arguments, words, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert status_of(main, arguments) == 2
+    said = capsys.readouterr().err
+    assert words in said and said.count("\n") == 1
 
 
-def test_cuda_without_a_gpu_says_so():
-    import torch
-
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU")
-    done = run("--device", "cuda")
-    assert done.returncode == 2 and "sees no GPU" in done.stderr
+def test_cuda_without_a_gpu_says_so(capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main(["--device", "cuda"]) == 2
+    assert "sees no GPU" in capsys.readouterr().err
 
 
 def test_a_module_that_does_not_import_and_one_that_passes(tmp_path):
@@ -87,44 +97,27 @@ def test_wrong_answer_names_the_window(tmp_path):
     assert 'again: make grade P=6 CASE="ragged tail" SUBMISSION=' in done.stdout
 
 
-@pytest.mark.parametrize("jobs", [[], ["-p", "no:xdist"]])
+def run_pytest(*arguments):
+    command = [sys.executable, "-m", "pytest", "grader", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize("jobs", [thorough([]), ["-p", "no:xdist"]])
 def test_the_pytest_face(tmp_path, jobs):
     (tmp_path / PROBLEMS["p4"].module).write_text(solution("p4"))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "grader",
-        "--submission",
-        str(tmp_path),
-        "-k",
-        "p4 and ragged and tail",
-        "-q",
-        *jobs,
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = run_pytest("--submission", tmp_path, "-k", "p4 and ragged and tail", "-q", *jobs)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
 
 
 def test_the_pytest_face_fails_with_the_sentence(tmp_path):
     (tmp_path / PROBLEMS["p4"].module).write_text((ROOT / "problems" / PROBLEMS["p4"].module).read_text())
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "grader",
-        "--submission",
-        str(tmp_path),
-        "-k",
-        "p4 and (ragged or speed)",
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = run_pytest("--submission", tmp_path, "-k", "p4 and (ragged or speed)")
     assert done.returncode == 1 and "unfinished" in done.stdout and "TODO 1" in done.stdout, done.stdout
 
 
+@pytest.mark.thorough
 def test_the_pytest_face_without_a_folder():
-    command = [sys.executable, "-m", "pytest", "grader", "--submission", "no/such/folder"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = run_pytest("--submission", "no/such/folder")
     assert done.returncode == 4 and "does not exist" in done.stderr
 
 
@@ -181,9 +174,8 @@ def test_a_printed_command_names_the_very_folder_and_runs_nothing_else(printed, 
 
 
 @pytest.mark.parametrize("name", ["\x1b[2Jno", "\x9b2J\u202eno\udcff"])
-@pytest.mark.parametrize("command", ["grader", "grader.classroom", "grader.classroom.export"])
-def test_no_command_says_a_path_that_a_terminal_obeys(command, name):
-    given = ["--submission", name] if command == "grader" else [name]
-    done = subprocess.run([sys.executable, "-m", command, *given], cwd=ROOT, capture_output=True, timeout=120)
-    said = done.stderr.decode()
-    assert done.returncode == 2 and "no" in said and not set(said) & set("\x1b\x9b\u202e")
+@pytest.mark.parametrize("command", [main, classroom.main, export.main])
+def test_no_command_says_a_path_that_a_terminal_obeys(command, name, capsys):
+    assert status_of(command, ["--submission", name] if command is main else [name]) == 2
+    said = capsys.readouterr().err
+    assert "no" in said and not set(said) & set("\x1b\x9b\u202e\udcff")

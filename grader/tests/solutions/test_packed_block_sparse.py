@@ -50,6 +50,7 @@ def cu(*lengths):
 # The kernel -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @DEVICES
 def test_the_kernel_is_right_on_batches_of_all_kinds(device):
     cases = child("cases", device)
@@ -71,12 +72,14 @@ def test_what_is_hidden_is_never_loaded(device):
     assert child("poisoned", device)["same"]
 
 
+@pytest.mark.thorough
 @DEVICES
 def test_dropout_is_the_same_for_every_shape_of_tiles(device):
     found = child("patterns", device)
     assert len(found) == 6 and all(found.values()), found
 
 
+@pytest.mark.thorough
 @DEVICES
 def test_dropout_is_right_on_the_average_and_leaves_lse_alone(device):
     facts = child("expectation", device)
