@@ -19,7 +19,7 @@ LATE = re.compile(r"(?P<name>.+)_late", re.S | re.I)  # what Canvas says behind 
 # Gradescope, "Export submissions": who is who stands in submission_metadata.yml.
 GRADESCOPE = re.compile(r"submission_(?P<id>\d+)(?:\.zip)?")
 # The modules themselves, each after its student's name.
-PREFIXED = re.compile(r"(?P<name>.+?)(?P<gap>[ _-]+)(?P<file>[px]\d_\w+\.py)", re.S)
+PREFIXED = re.compile(r"(?P<name>.+?)(?P<gap>[ _-]+)(?P<file>[a-z]\d_\w+\.py)", re.S)
 PLAIN, FILES = "names", "files"
 NAMED = {problem.module for problem in EVERY.values()}
 ALONE = "./"  # no name of a file has a slash, so that no other owner is taken for it

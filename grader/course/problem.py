@@ -24,8 +24,8 @@ class Problem:
     """A numbered problem: where its module lies, what is called, and what it is asked.
 
     tiled: it is solved tile by tile. memory_cases: those in which no tensor of Nq x Nk elements may exist at any time
-    (P2). takes: the arguments that the entry point must have beside q, k and v, where its first case does not tell.
-    compile_case: what is compiled, where nothing is timed.
+    (P2). takes: the arguments that the entry point must have beside its tensors, where its first case does not tell.
+    compile_case: what is compiled, where nothing is timed. tensors: what it is called with, by name.
     """
 
     id: str
@@ -42,10 +42,11 @@ class Problem:
     counts_work: bool = False
     takes: tuple[str, ...] = ()
     compile_case: object = None
+    tensors: tuple[str, ...] = ("q", "k", "v")
 
     @property
     def keywords(self):
-        """The names by which the entry point is called, beside q, k and v."""
+        """The names by which the entry point is called, beside its tensors."""
         return self.takes or tuple(self.cases[0].arguments)
 
     @property

@@ -3,6 +3,7 @@
 import math
 
 TILES = (256, 128, 64, 32, 16)
+MANY_TIMES = 1000  # times the allowance: beyond it the number tells nothing more
 
 
 def where(facts):
@@ -32,7 +33,9 @@ def rows(facts):
         return f"first wrong row {ranges[0][0]}{begins}; rows before it agree"
     in_tiles = f", in whole tiles of {tile}" if tile else ""
     if len(ranges) == 1:
-        return f"only rows {show(ranges)} of {num_rows} are wrong{in_tiles}"
+        one = ranges[0][0] == ranges[0][1]
+        which = "row {} of {} is" if one else "rows {} of {} are"
+        return f"only {which.format(show(ranges), num_rows)} wrong{in_tiles}"
     if len(ranges) <= 4:
         return f"rows {show(ranges)} of {num_rows} are wrong{in_tiles}"
     count = sum(last - first + 1 for first, last in ranges)
@@ -86,7 +89,8 @@ def first(facts):
 def worst(facts):
     if facts["worst_excess"] <= 10 or facts["worst"] == facts["first"]:
         return ""
-    return f"at worst {facts['worst_excess']:.0f} times the allowance, at ({place(facts['worst'])})"
+    times = f"{facts['worst_excess']:.0f}" if facts["worst_excess"] < MANY_TIMES else f"more than {MANY_TIMES}"
+    return f"at worst {times} times the allowance, at ({place(facts['worst'])})"
 
 
 def place(index):

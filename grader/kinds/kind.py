@@ -48,11 +48,15 @@ class Right:
 class Kind:
     """One kind of question; its folder's JUDGE_VERSION is raised whenever a verdict changes.
 
-    names: of the tensors that the entry point is called with, in order. problems: those of this kind.
+    problems: those of this kind, which are all called with the same tensors.
     """
 
-    names: ClassVar[tuple[str, ...]] = ()
     problems: ClassVar[tuple] = ()
+
+    @property
+    def names(self):
+        """The names of the tensors that the entry points are called with, in order."""
+        return self.problems[0].tensors
 
     # What is asked ---------------------------------------------------------------------------------------------------
 
@@ -139,6 +143,8 @@ class Kind:
         right = self.right(problem, case, placed, device)
         for got, each in zip(tensors.read_outputs(data, reply), right, strict=True):
             if facts := compare.mismatch(*map(as_heads, (got, each.expected, each.allowed))):
+                for place in ("first", "worst"):
+                    facts[place] = own_place(facts[place], got)
                 return self.mismatch(problem, case, placed, reply, got, each, facts)
         return self.beyond_values(problem, case, reply)
 
@@ -190,7 +196,12 @@ class Kind:
 
 
 def as_heads(tensor):
-    """A tensor as (B, H, rows, columns), in whose words a place is told; (B, H, rows) stays as it is."""
+    """A tensor as (B, H, rows, columns), in whose words a place is told; (B, H, rows) stays, a vector is a column."""
     if tensor.dim() > 4:
         return tensor.flatten(0, tensor.dim() - 4)
-    return tensor if tensor.dim() > 2 else tensor.reshape(*[1] * (4 - tensor.dim()), *tensor.shape)
+    return tensor if tensor.dim() > 2 else tensor.reshape(1, 1, len(tensor), -1)
+
+
+def own_place(place, tensor):
+    """An index of as_heads(tensor) as an index of the tensor."""
+    return place if tensor.dim() > 2 else place[2 : 2 + tensor.dim()]

@@ -43,6 +43,7 @@ class Submission:
         if self.recorder is None:
             setup = {"module": str(self.path), "entry_point": self.problem.entry_point, "gpu": self.gpu}
             setup["arguments"] = list(self.problem.keywords)
+            setup["tensors"] = list(self.problem.tensors)
             self.recorder = ConfinedChild("record", self.seconds, self.path.parent, **setup)
         if runner and self.runner is None:
             self.runner = ConfinedChild(self.device, self.seconds)

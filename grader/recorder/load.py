@@ -10,7 +10,7 @@ class BadModule(Exception):
     """The module has no entry point of the right form; the text is a sentence for the student."""
 
 
-def load(path, entry_point, arguments):
+def load(path, entry_point, tensors, arguments):
     """The entry point of the module at `path`; BadModule where it is missing or cannot be called as it will be."""
     name = os.path.splitext(os.path.basename(path))[0]
     spec = importlib.util.spec_from_file_location(name, path)
@@ -25,8 +25,8 @@ def load(path, entry_point, arguments):
     except (TypeError, ValueError):
         return function
     try:
-        signature.bind(None, None, None, **dict.fromkeys(arguments))
+        signature.bind(*tensors, **dict.fromkeys(arguments))
     except TypeError as error:
-        call = ", ".join(["q, k, v", *(f"{argument}=..." for argument in arguments)])
+        call = ", ".join([*tensors, *(f"{argument}=..." for argument in arguments)])
         raise BadModule(f"{entry_point}{signature} cannot be called as {entry_point}({call}): {error}") from None
     return function

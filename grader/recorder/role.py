@@ -53,12 +53,14 @@ def begin(setup):
         sys.modules["triton"].knobs.runtime.interpret = interpreted
     sys.path[:] = [*setup["sys_path"], setup["submission"]]
     if setup["device"] == "direct":
-        return Loaded(setup, load(setup["module"], setup["entry_point"], setup["arguments"]), None, None)
+        return Loaded(
+            setup, load(setup["module"], setup["entry_point"], setup["tensors"], setup["arguments"]), None, None
+        )
     recorder = Recorder(setup["module"])
     launches = sys.modules["launches"].Launches(recorder) if "launches" in sys.modules else None
     loaded = Loaded(setup, None, recorder, launches)
     with recording(loaded):
-        loaded.function = load(setup["module"], setup["entry_point"], setup["arguments"])
+        loaded.function = load(setup["module"], setup["entry_point"], setup["tensors"], setup["arguments"])
     if launches:
         launches.know(sys.modules[loaded.function.__module__] if hasattr(loaded.function, "__module__") else recorder)
     return loaded

@@ -102,7 +102,7 @@ def of_one_case(picture):
     """The drawings for a page about one case: the mask on the left, then the errors; [] where nothing came back."""
     if "size" not in picture:
         return []
-    return [draw_visits(picture), *draw({**picture, "visits": None})]
+    return [draw_visits(picture), *draw({**picture, "visits": None})] if "mask" in picture else draw(picture)
 
 
 # Errors --------------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def of_heads(heads):
         (f"{b}, {h}" if [b, h] == last else f"{b}, {h} to {last[0]}, {last[1]}", line) for (b, h), last, line in rows
     ]
     return [
-        f"{heads['output']} by (batch, head); each mark {step} rows", *ruled(titled, step, "row"),
+        f"{heads['output']} by (batch, head); each mark is {step} row{'s' * (step > 1)}", *ruled(titled, step, "row"),
         key_to(titled, ERROR_SIGNS),
     ]  # fmt: skip
 
@@ -57,7 +57,7 @@ def of_visits(picture):
     rows, step = squeezed(rows, step, VISIT_SIGNS)
     titled = [(f"{first}-{last}", line) for first, last, line in rows]
     (batch, head), kernels = picture["visits"]["place"], " and ".join(picture["visits"]["kernels"])
-    title = f"queries x keys of {kernels}, ({batch}, {head}); each mark {step} keys"
+    title = f"queries x keys of {kernels}, ({batch}, {head}); each mark is {step} key{'s' * (step > 1)}"
     key = key_to(titled, VISIT_SIGNS)
     if picture["visits"].get("did") == "lists":  # a builder's: nothing was visited
         key = key.replace("visited", "listed").replace("skipped", "not listed")

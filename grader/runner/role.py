@@ -174,8 +174,9 @@ def run(runner, request, program):
         from trace import Trace
 
         bits = Bits(request, tensors)
-        others = [base for name, base in bases.items() if name not in ("q", "k", "v")]
-        trace = Trace({role: tensors[role] for role in "qkv"}, watch, request["module"], bits.watchers, others)
+        followed = {role: tensors[role] for role in "qkv" if role in tensors}
+        others = [base for name, base in bases.items() if name not in followed]
+        trace = Trace(followed, watch, request["module"], bits.watchers, others)
         observer = trace.origins
     choose = tune if device == "cuda" else lambda choices, run: request["choice"] % len(choices)
     replay = Replay(program, kernels, device, launch, choose, observer)

@@ -32,7 +32,6 @@ LONGEST_MEASURED = 1100  # keys: the program runs twice more for it
 
 
 class Attention(Kind):
-    names = ("q", "k", "v")
     problems = PROBLEMS
 
     # What is spec ---------------------------------------------------------------------------------------------------

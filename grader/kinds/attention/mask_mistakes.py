@@ -145,10 +145,10 @@ def missed_or_twice(seen, visits, past, mistake):
     missed, twice = seen & (visits == 0), seen & (visits > 1)
     which = "which phase should load them, and where does its loop begin and end?"
     if missed.any() and twice.any():
-        equals = f"attention that never meets {stretch(missed)}, and counts others more than once"
+        equals = f"attention that leaves out {stretch(missed)}, and counts others more than once"
         yield mistake(equals, "what moves from one step of the loop to the next?", seen * visits)
     elif missed.any():
-        yield mistake(f"attention that never meets {stretch(missed)}", which, seen & (visits > 0))
+        yield mistake(f"attention that leaves out {stretch(missed)}", which, seen & (visits > 0))
     elif twice.any():
         question = "which two phases load the same tile?"
         yield mistake(f"attention that counts twice {stretch(twice)}", question, seen * visits)
@@ -160,7 +160,7 @@ def missed_or_twice(seen, visits, past, mistake):
 
 
 def stretch(missed):
-    """`keys 0-31 for query rows 32-63, as far as these see them`: around the row that misses most."""
+    """`the visible ones of keys 0-31 for query rows 32-63`: around the row that misses most."""
     rows = missed.flatten(0, 1).any(0)
     worst = int(rows.sum(1).argmax())
     alike = (rows.any(1) & ~(rows & ~rows[worst]).any(1)).tolist()
@@ -170,4 +170,14 @@ def stretch(missed):
     while last + 1 < len(alike) and alike[last + 1]:
         last += 1
     keys = rows[worst].nonzero()
-    return f"keys {int(keys[0])}-{int(keys[-1])} for query rows {first}-{last}, as far as these see them"
+    span, rows = (name_range(*pair) for pair in ((int(keys[0]), int(keys[-1])), (first, last)))
+    return (
+        f"key{span} for query row{rows}"
+        if keys[0] == keys[-1]
+        else f"the visible ones of key{span} for query row{rows}"
+    )
+
+
+def name_range(first, last):
+    """What follows `key` or `row`: ` 32`, or `s 0-31`."""
+    return f" {first}" if first == last else f"s {first}-{last}"

@@ -68,13 +68,13 @@ def rescaling(scale, base):
     """(equals, question, section, what online does, may it be one of two mistakes). base: of exp, 2 or e."""
     ln2 = math.log(2.0)
     unit = (ln2 if base == 2 else 1.0) / scale  # a maximum that is not scaled, against scores that are
-    for what in ("acc", "row_sum", "acc and row_sum"):
+    for what, verb in (("acc", "is"), ("row_sum", "is"), ("acc and row_sum", "are")):
         yield (
-            f"attention whose {what} is not rescaled when the maximum changes",
+            f"attention whose {what} {verb} not rescaled when the maximum changes",
             "what were the older parts measured against?", RESCALE, {"forget": what}, True,
         )  # fmt: skip
         yield (
-            f"attention whose {what} is rescaled after the new tile was added",
+            f"attention whose {what} {verb} rescaled after the new tile was added",
             "which parts were measured against the old maximum, and which against the new?", RESCALE, {"late": what},
             True,
         )  # fmt: skip
@@ -87,7 +87,7 @@ def rescaling(scale, base):
         (ln2, "taken with exp2, where p is taken with exp", "is exp2 or exp right, in both places?"),
         (1 / ln2, "taken with exp, where p is taken with exp2", "is exp2 or exp right, in both places?"),
         (unit, "taken from maxima that are not scaled", "is the maximum one of the scaled scores, in both places?"),
-        (-1.0, "turned round: exp(new maximum - old)", "must the older parts grow or shrink?"),
+        (-1.0, "inverted: exp(new maximum - old maximum)", "must the older parts grow or shrink?"),
     ):
         yield f"attention whose alpha is {words}", question, RESCALE, {"fade": fade}, False
     yield (

@@ -20,7 +20,7 @@ QUESTIONS = {
     "there are": "which numbers may a head and a tile have?",
     "never computed": "can two programs get the same tile?",
     "kv heads have all": "programs p and p + num_dies run on the same die: which heads do these two work on?",
-    "tiles of keys to visit": "what does a tile cost, the first and the last, and which die gets the dear ones?",
+    "tiles of keys to visit": "what does a tile cost, the first and the last, and which die gets the costly ones?",
     "runs before": "which tile of a head takes longest, and when should it start?",
 }
 

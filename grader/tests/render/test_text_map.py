@@ -16,7 +16,7 @@ def test_wrong_tiles():
     got[:, 1, 127] = float("nan")
     lines = text_map.of(picture.draw(WINDOW, None, ("o", got, expected, allowed)))
     assert lines == [
-        "o by (batch, head); each mark 16 rows",
+        "o by (batch, head); each mark is 16 rows",
         " row  0   64",
         "0, 0  ........",
         "0, 1  ..##...N",
