@@ -1,28 +1,124 @@
-"""The command behind `make report`: python -m report. The sweep, quick where there is no GPU; then tables and plots."""
+"""The command of the report: python -m report, and what else it measures, writes and compares.
 
+    python -m report [OPTIONS]               what `make report` does: the sweep, then its page and pictures
+    python -m report STUDY [OPTIONS]         measure a study: sweep, ladder, block_sparse or orders
+    python -m report pages [NAME ...]        write pages and pictures of committed rows; --check, --of FOLDER
+    python -m report compare FRESH [OTHER]   did a kernel become slower between two sweeps?
+    python -m report shared_memory           compile for GPUs that need not be here, and write shared_memory.csv
+    python -m report vit_example             a vision transformer's attention over blocks, run and counted
+
+Exit status 0 done, 1 not as it should be, 2 bad arguments or files, 130 stopped; --help after a command lists options.
+"""
+
+import argparse
+import re
 import sys
+from importlib import import_module
+from pathlib import Path
 
-from report import sweep
+from report.measuring import command, runner
+from report.measuring.study import of_name
+from report.places import PUBLISHED, REPORT, Refused
+
+STUDIES = ("sweep", "ladder", "block_sparse", "orders")
+PAGES = {
+    "sweep": "report.pages.sweep",
+    "steps": "report.pages.steps",
+    "block_sparse": "report.pages.block_sparse",
+    "orders": "report.pages.orders",
+    "tile_shapes": "report.pages.tile_shapes",
+    "write_up": "report.write_up.page",
+}
+OTHERS = {
+    "compare": "report.pages.compare",
+    "shared_memory": "report.counting.shared_memory",
+    "vit_example": "report.counting.vit_example",
+}
 
 
-def main(argv):
+def sweep_and_pages(argv, serve=runner.serve):
+    """The sweep, quick where there is no GPU, then its page."""
     import torch
 
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    if gpu is None and "--quick" not in argv:
+    if not torch.cuda.is_available() and "--quick" not in argv:
         print("PyTorch sees no GPU here: a quick sweep on the CPU, to see the tables and plots work", file=sys.stderr)
         argv = [*argv, "--quick"]
-    status = sweep.main(argv)
-    if status:
-        return status
-    options = sweep.parse(argv)
-    if options.list or options.prepare:  # nothing was measured
-        return 0
-    from report import benchmarks, plots
+    return command.main(of_name("sweep"), argv, serve, lambda folder: pages(["sweep", "--of", str(folder)]))
 
-    folder = sweep.folder_for(options, gpu if options.device == "cuda" else None)
-    which = [] if folder == benchmarks.PUBLISHED else [str(folder)]  # the published one's tables lie in report/
-    return benchmarks.main(which) or plots.main(which)
+
+def pages(argv):
+    """Write pages and their pictures, or with --check say which are not what would be written."""
+    parser = argparse.ArgumentParser(prog="python -m report pages", description="Write pages and their pictures.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PAGES)} (default: all)")
+    parser.add_argument("--check", action="store_true", help="only say which are not what would be written")
+    parser.add_argument("--of", type=Path, metavar="FOLDER", help="of the sweep in that folder, into it")
+    options = parser.parse_args(argv)
+    if unknown := [name for name in options.names if name not in PAGES]:
+        raise Refused(f"there is no page {unknown[0]!r}; the pages are {', '.join(PAGES)}")
+    target, names = REPORT, options.names or list(PAGES)
+    if options.of and options.of != PUBLISHED:
+        names, target = ["sweep"], options.of if options.of.suffix != ".csv" else options.of.parent
+    made = {}
+    for name in names:
+        files = import_module(PAGES[name]).files
+        made |= files(options.of) if name == "sweep" and options.of else files()
+    stale = {name: text for name, text in made.items() if differs(target / name, text)}
+    if options.check:
+        for name in stale:
+            print(f"{target.name}/{name} is not what `python -m report pages` writes: run it, and commit")
+        return 1 if stale else 0
+    write(target, stale)
+    remove_pictures_without_page(target)
+    print(f"written into {target}: {', '.join(sorted(stale)) or 'nothing, all is as it would be'}")
+    return 0
+
+
+def differs(path, text):
+    """Whether a file is not that text; a picture of another matplotlib than this one's is as it should be."""
+    kept = path.read_text(encoding="utf-8") if path.is_file() else ""
+    versions = [re.search(r"Matplotlib v([^,]*),", drawn) for drawn in (kept, text)]
+    other_matplotlib = path.suffix == ".svg" and all(versions) and versions[0][1] != versions[1][1]
+    return kept != text and not other_matplotlib
+
+
+def write(target, made):
+    for name, text in made.items():
+        try:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_text(text, encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise Refused(f"{target / name} cannot be written: {error.strerror}") from None
+
+
+def remove_pictures_without_page(target):
+    linked = {name for page in target.glob("*.md") for name in re.findall(r"\(figures/([^)]+)\)", page.read_text())}
+    for picture in target.glob("figures/*.svg"):
+        if picture.name not in linked:
+            picture.unlink()
+
+
+def main(argv, serve=runner.serve):
+    name, rest = argv[0] if argv else "", argv[1:]
+    if name in ("-h", "--help"):
+        print(__doc__)
+        return 0
+    if not name or name.startswith("-"):
+        return sweep_and_pages(argv, serve)
+    if name in STUDIES:
+        return command.main(of_name(name), rest, serve)
+    try:
+        if name == "pages":
+            return pages(rest)
+        if name in OTHERS:
+            return import_module(OTHERS[name]).main(rest)
+        raise Refused(f"there is no {name!r}; `python -m report --help` lists what there is")
+    except ModuleNotFoundError as error:
+        print(f"report: {error.name} is missing; pip install {error.name}", file=sys.stderr)
+    except SyntaxError as error:
+        print(f"report: {error.filename}, line {error.lineno}, is no Python: {error.msg}", file=sys.stderr)
+    except (Refused, OSError, RuntimeError) as error:
+        print(f"report: {error}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -1,0 +1,109 @@
+"""Block-sparse attention as a page, BLOCK_SPARSE.md, with its pictures; blank where a row is missing. No torch."""
+
+from report.pages.block_sparse_tables import density_table, full_table, maps_table, pattern_table
+from report.pages.block_sparse_targets import TARGETS
+from report.pages.measured import geometric_mean, length, load_study
+from report.pages.tables import FACTS, PROTOCOL, plain, protocol_lines
+from report.pages.tables import table as markdown
+from report.pages.template import render
+from report.places import PUBLISHED
+from report.studies import block_sparse as names
+
+PAGE = "BLOCK_SPARSE.md"
+OURS = (*names.STEPS, "fast")
+BEFORE = {"prefetch": "simple", "shared_kv": "prefetch", "swizzled": "prefetch", "fast": "swizzled"}  # builds on
+
+
+def files(folder=PUBLISHED):
+    """{path: text} of the page and its pictures; raises BadTable."""
+    rows, machine = load_study(names.STUDY, folder)
+    return {PAGE: page(rows, machine)} | drawn(rows)
+
+
+def page(rows, machine):
+    means = {kernel: by_length(rows, kernel) for kernel in OURS}
+    told = machine.get("protocol", {})
+    return render(
+        PAGE,
+        machine=machine_line(machine),
+        targets=markdown(
+            ["figure (H200)", "asked", "worst", "where", "verdict"], [target.line(rows) for target in TARGETS]
+        ),
+        ladder=ladder(means),
+        **{kernel: step(means, before, kernel) for kernel, before in BEFORE.items()},
+        pictures="".join(f"\n![{words}]({name})\n" for name, (words, *_) in planned(rows).items()),
+        protocol=protocol_lines({"protocol": {name: told[name] for name in PROTOCOL if name in told}}, "FlexAttention"),
+        every="\n\n".join(filter(None, (pattern_table(rows, pattern) for pattern in names.PATTERNS))) or "Nothing yet.",
+        full=full_table(rows),
+        density=density_table(rows),
+        maps=maps_table(rows),
+    )
+
+
+def machine_line(machine):
+    if not machine:
+        return "**Nothing has been measured yet**: `python -m report block_sparse`, on an H200."
+    facts = (
+        f"{words} {plain(machine[name])}" for name, words in FACTS.items() if machine.get(name) and name != "clocks"
+    )
+    return "; ".join(facts) + "."
+
+
+# The story ------------------------------------------------------------------------------------------------------------
+
+
+def by_length(rows, kernel):
+    """{n: [over_flex of each row of that kernel]} over the five patterns."""
+    found = {}
+    for row in rows:
+        if row.kernel == kernel and row.pattern in names.PATTERNS and row.over_flex is not None:
+            found.setdefault(row.n, []).append(row.over_flex)
+    return found
+
+
+def ladder(means):
+    lengths = sorted({n for found in means.values() for n in found})
+    lines = []
+    for kernel, found in means.items():
+        values = [value for n in lengths for value in found.get(n, [])]
+        cells = [f"{geometric_mean(found[n]):.2f}" if n in found else "" for n in lengths]
+        lines.append([kernel, *cells, f"{geometric_mean(values):.2f}" if values else ""])
+    return markdown(["kernel", *map(length, lengths), "all"], lines)
+
+
+def step(means, before, kernel):
+    """What an idea brought over the one before, as far as both were measured."""
+    both = sorted(set(means[before]) & set(means[kernel]))
+    if not both:
+        return ""
+    gains = {n: geometric_mean(means[kernel][n]) / geometric_mean(means[before][n]) for n in both}
+    low, high = min(gains.values()), max(gains.values())
+    at = " and ".join(f"{gains[n]:.2f} at {length(n)}" for n in dict.fromkeys((both[0], both[-1])))
+    return f"Over *{before}*: {at} (between {low:.2f} and {high:.2f})."
+
+
+# Pictures -------------------------------------------------------------------------------------------------------------
+
+
+def planned(rows):
+    """{path: (words, function of block_sparse_pictures, its arguments)} of what there are rows for."""
+    found = {}
+    for block in sorted({row.block for row in rows if row.pattern in names.PATTERNS and row.over_flex is not None}):
+        words = f"speed over FlexAttention by pattern and N, tiles of {block}"
+        found[f"figures/block-sparse-{block}.svg"] = words, "speedups", (block,)
+    if any(row.pattern == names.BY_DENSITY and row.over_dense is not None for row in rows):
+        found["figures/block-sparse-density.svg"] = "time against density", "density", ()
+    return found
+
+
+def drawn(rows):
+    """{path: SVG}"""
+    from report.pages import block_sparse_pictures
+    from report.pages.drawing import house_style, svg
+
+    found = {}
+    for name, (_, function, arguments) in planned(rows).items():
+        with house_style():
+            figure = getattr(block_sparse_pictures, function)(rows, *arguments)
+        found[name] = svg(figure)
+    return found

@@ -1,0 +1,176 @@
+"""Orders of programs as a page, ORDERS.md: in the model of a GPU with eight dies, and as measured on one with one L2.
+
+The model is `grader/kinds/program_order/cache_model.py`, a few seconds, the same everywhere. What was measured comes
+last, and is not there without rows. No torch.
+"""
+
+from dataclasses import replace
+from functools import cache
+
+from grader.kinds.program_order.cache_model import MI300X, simulate
+from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
+from report.pages.measured import length, load_study
+from report.pages.tables import number, plain, table, times
+from report.pages.template import render
+from report.places import PUBLISHED
+from report.studies.orders import ORDERS, PLAIN, STUDY
+
+PAGE, PICTURE = "ORDERS.md", "figures/orders.svg"
+NAMES = {
+    identity: "plain",
+    longest_first: "reversed, longest rows first",
+    published: "published: a block of tiles a die",
+    head_first: "head first, longest rows first (x2)",
+}
+BLOCK = 128  # tokens of a tile
+TILES, HEADS = 64, 32  # 8k tokens: the most that the published order is a bijection for
+SEEDS = range(5)
+PANELS = (identity, published, head_first)
+
+
+def files(folder=PUBLISHED):
+    """{path: text} of the page and its picture; raises BadTable."""
+    from report.pages.drawing import svg
+    from report.pages.orders_picture import picture
+
+    return {PAGE: page(folder), PICTURE: svg(picture())}
+
+
+def page(folder=PUBLISHED):
+    standard, piled, ours = map(figures, PANELS)
+    return render(
+        PAGE, dies=MI300X.dies, slots=MI300X.slots, capacity=MI300X.capacity, miss=MI300X.miss,
+        jitter=f"{MI300X.jitter:g}", BLOCK=BLOCK, TILES=TILES, HEADS=HEADS, N=TILES * BLOCK, seeds=len(SEEDS),
+        spread=spread() + 0.05, main=main_table(), sensitivity=sensitivity_table(), sizes=sizes_table(),
+        plain_hits=standard[0], piled_hits=piled[0], ours_hits=ours[0], share=piled[4], piled_speed=piled[2],
+        ours_speed=ours[2], **measured(*load_study(STUDY, folder)),
+    )  # fmt: skip
+
+
+# In the model ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def runs(order, tiles=TILES, heads=HEADS, heads_per_kv=1, machine=MI300X):
+    """The Run of an order for each seed."""
+    places = listed(order, tiles, heads, machine.dies, heads_per_kv)
+    return [simulate(places, heads_per_kv, machine, seed) for seed in SEEDS]
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+def figures(order, *sizes):
+    """(hits in %, makespan, speed relative to the plain order, idle in %, work of the fullest die over the mean)."""
+    of = runs(order, *sizes)
+    makespan = median([run.makespan for run in of])
+    speed = median([run.makespan for run in runs(identity, *sizes)]) / makespan
+    visits = of[0].visits
+    return (
+        100 * median([run.hit_rate for run in of]),
+        makespan,
+        speed,
+        100 * median([run.idle for run in of]),
+        max(visits) * len(visits) / sum(visits),
+    )
+
+
+def main_table():
+    lines = []
+    for order, name in NAMES.items():
+        hits, makespan, speed, idle, fullest = figures(order)
+        lines.append([name, f"{hits:.1f}", f"{makespan:.0f}", f"{speed:.2f}", f"{idle:.0f}", f"{fullest:.2f}"])
+    return table(["order", "hits, %", "makespan, steps", "speed", "idle, %", "fullest die"], lines)
+
+
+def sensitivity_table():
+    machines = {
+        "as above": MI300X,
+        "a miss costs as much as a hit": replace(MI300X, miss=1.0),
+        "a miss costs 3 hits": replace(MI300X, miss=3.0),
+        "a cache of 32 tiles": replace(MI300X, capacity=32),
+        "a cache of 16 tiles": replace(MI300X, capacity=16),
+        "no jitter": replace(MI300X, jitter=0.0),
+        "late by up to 16 steps": replace(MI300X, jitter=16.0),
+    }
+    return comparison("the model", {words: (TILES, HEADS, 1, machine) for words, machine in machines.items()})
+
+
+def sizes_table():
+    sizes = [(64, 8, 1), (64, 12, 1), (64, 64, 1), (64, 64, 8), (128, 16, 1), (128, 32, 1)]
+    named = {
+        f"H={heads}{f'/{heads // sharing}' if sharing > 1 else ''} N={tiles * BLOCK}": (tiles, heads, sharing)
+        for tiles, heads, sharing in sizes
+    }
+    return comparison("B=1", named)
+
+
+def comparison(first, cases):
+    """A table of hits and speeds of three orders, a line for each case; blank where an order leaves tiles out."""
+    lines = []
+    for words, sizes in cases.items():
+        standard, ours = figures(identity, *sizes), figures(head_first, *sizes)
+        piled = figures(published, *sizes) if complete(published, *sizes[:2]) else None
+        hits, speed = (f"{piled[0]:.1f}", f"{piled[2]:.2f}") if piled else ("", "")
+        lines.append([words, f"{standard[0]:.1f}", hits, f"{ours[0]:.1f}", speed, f"{ours[2]:.2f}"])
+    return table([first, "hits, %: plain", "published", "head first", "speed: published", "head first"], lines)
+
+
+def complete(order, tiles, heads):
+    return len(set(listed(order, tiles, heads))) == tiles * heads
+
+
+def spread():
+    """The largest difference between two seeds, in % of the median, of any makespan in the first table."""
+    return max(
+        100 * (max(times) - min(times)) / median(times)
+        for times in ([run.makespan for run in runs(order)] for order in NAMES)
+    )
+
+
+# On a GPU -------------------------------------------------------------------------------------------------------------
+
+HEAD = (
+    "shape, order", "time in us", "times as fast as plain", "found in L2, % of sectors read", "read from L2, GiB",
+    "read from memory, GiB",
+)  # fmt: skip
+
+
+def measured(rows, machine):
+    """What the template asks of measured rows."""
+    named = {row.kernel for row in rows}
+    return {
+        "measured": rows, "machine": {name: plain(value) for name, value in machine.items()},
+        "orders": "\n".join(f"- *{name}*: {words}" for name, words in ORDERS.items() if name in named),
+        "table": table(HEAD, [line(row) for row in rows]), "story": story(rows),
+    }  # fmt: skip
+
+
+def line(row):
+    name = f"{row.shape} {length(row.n)}, {row.kernel}"
+    if row.status != "ok":
+        return [name, f"{row.status}: {plain(row.reason)}", "", "", "", ""]
+    time = f"{number(row.median_us)} ({number(row.p20_us)} to {number(row.p80_us)})"
+    hits = "" if row.read_hits is None else f"{row.read_hits:.1f}"
+    gib = (None if mib is None else mib / 1024 for mib in (row.l2_reads, row.dram_reads))
+    return [name, time, times(row.ratio("over_plain")), hits, *map(number, gib)]
+
+
+def story(rows):
+    """What the table says: of each order the range of its speeds, and how hits and speed go together."""
+    found = []
+    for name in ORDERS:
+        ratios = [row.over_plain for row in rows if row.kernel == name and row.over_plain is not None]
+        if ratios and name != PLAIN:
+            low, high = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+            found.append(f"*{name}* runs at {low if low == high else f'{low} to {high}'} times the plain order's speed")
+    most = [row for row in rows if row.read_hits is not None and row.over_plain is not None]
+    text = "; ".join(found) + "." if found else ""
+    if most:
+        best = max(most, key=lambda row: row.read_hits)
+        text += (
+            f" The most is found in L2 by *{best.kernel}* at {best.shape} {length(best.n)}, {best.read_hits:.0f} % of "
+            f"what is read: there it runs at {best.over_plain:.2f} times the plain order's speed."
+        )
+    return text[:1].upper() + text[1:]
