@@ -11,7 +11,7 @@
 from notebooks.pictures import memory_wall as draw
 from notebooks.pictures.operations import count
 from notebooks.pictures.png import png
-from report import kernels, measured
+from report.pages import measured
 
 sweep = measured.load(measured.PUBLISHED)  # times on a GPU, as committed: none is needed here
 B, H, N, D = 4, 16, 16384, 128
@@ -50,8 +50,9 @@ import torch
 
 from grader.course.masks import Visibility
 from grader.reference import oracle
+from report.places import load
 
-naive_attention = kernels.load("p1_naive_attention.py").naive_attention
+naive_attention = load("p1_naive_attention.py").naive_attention
 torch.manual_seed(0)
 q, k, v = torch.randn(3, 1, 1, 6, 16, dtype=torch.float16)
 o, lse = naive_attention(q, k, v)
@@ -227,7 +228,7 @@ folded(*(f"{n:>7}  {plain:>5}  {fused:>6}" for n, plain, fused in found))
 # </details>
 
 # %%
-p2 = kernels.load("p2_online_softmax.py").flash_attention_forward
+p2 = load("p2_online_softmax.py").flash_attention_forward
 found = ["1,024 tokens"]
 for name, code in (("P1", naive_attention), ("P2", p2)):
     ledger = count(code, *[(B, H, 1024, D)] * 3, device="meta")

@@ -150,7 +150,7 @@ folded(*found, f"with 0 in place of a maximum of -inf:            {with_0}")
 # at once:
 
 # %%
-from report.kernels import load
+from report.places import load
 
 naive_attention = load("p1_naive_attention.py").naive_attention
 o = acc / row_sum

@@ -524,7 +524,7 @@ kernel_runs.beside(pairs, weighted_sum)
 from grader.course.masks import Visibility
 from grader.kinds.attention.cases import Case
 from grader.reference import oracle
-from report import traced
+from report.counting import traced
 
 N, D = 150, 16
 torch.manual_seed(3)

@@ -15,7 +15,7 @@ import torch
 from grader.kinds.attention.cases import Case
 from grader.kinds.block_sparse import tile_map
 from notebooks.pictures import masks_and_phases as draw
-from report import tile_figures, traced
+from report.pages import tile_figures
 
 no_mask = Case("no mask", N=256, D=16)
 causal = Case("causal", N=256, D=16, causal=True)
@@ -194,6 +194,8 @@ print("query heads with another output:", changed.nonzero().flatten().tolist())
 # outline. Their tiles have 64 queries and 32 keys there: where a kernel exchanges the two, it shows.
 
 # %%
+from report.counting import traced
+
 names = ["P4: causal", "P6: window of 80", "P7: 40 sinks as well"]
 problems = ["p4", "p6", "p7"]
 cases = [causal, window, sinks]

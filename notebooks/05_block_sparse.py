@@ -13,7 +13,7 @@ os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed
 from grader.kinds.block_sparse import patterns, tile_map
 from grader.kinds.block_sparse.cases import SparseCase
 from notebooks.pictures import masks_and_phases
-from report import traced
+from report.counting import traced
 
 four = {"documents": (512, patterns.Documents((256, 68, 188)))}
 four["text, image, text"] = (512, patterns.Interleaved((133, 309, 70)))
@@ -163,7 +163,7 @@ for n in (512, 2048, 8192, 16384):
 # 1. A query may see no key at all. What are its maximum, its sum and its output? (`make grade P=x1` asks.)
 # 2. Sort the tokens of the third picture, so that patches near each other in the image are near each other in the
 #    sequence: blocks of 8 x 8 patches in place of rows. What would its tiles look like?
-# 3. `python -m report.vit_example` runs three images of different sizes in one batch.
+# 3. `python -m report vit_example` runs three images of different sizes in one batch.
 # 4. Now build it: `problems/x1_block_sparse.py`, and `make grade P=x1`: the cut into tiles, the lists, and the kernel
 #    that walks them.
 #

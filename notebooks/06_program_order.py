@@ -15,8 +15,8 @@ from dataclasses import replace
 from grader.kinds.program_order.cache_model import MI300X, Machine
 from notebooks.pictures import program_order as draw
 from notebooks.pictures.program_order import Launch
-from report import orders
-from report.orders import head_first, identity, listed, longest_first, published
+from report.pages import orders_model as orders
+from report.pages.orders_model import head_first, identity, listed, longest_first, published
 
 plain = Launch("plain", identity)
 blocks = Launch("published", published)
@@ -192,7 +192,7 @@ draw.schedules(three, "Who works when")
 # any number of dies: here that only sets how many heads run side by side.
 
 # %%
-from report.order_rows import ORDERS
+from report.studies.orders import ORDERS
 
 for name, words in ORDERS.items():
     print(f"{name:13} {words}")

@@ -10,8 +10,8 @@
 from notebooks.pictures import reading_a_benchmark as draw
 from notebooks.pictures.folded import folded
 from notebooks.pictures.png import png
-from report import measured
-from report.measured import times_over
+from report.pages import measured
+from report.pages.measured import times_over
 
 sweep = measured.load(measured.PUBLISHED)
 points = sweep.points()
@@ -187,10 +187,9 @@ png(figure, "Sorted ratios: about half of the points lie on either side of 1")
 # computes all pairs; `fast` is now the course's block-sparse form. Which is better?
 
 # %%
-from report import table
-from report.sparse_points import FILE, SparseRow
+from report.studies import block_sparse
 
-sparse = {row.key: row for row in table.read(measured.PUBLISHED / FILE, SparseRow)}
+sparse = {row.key: row for row in measured.load_study(block_sparse.STUDY)[0]}
 for kernel in ("cuDNN dense", "fast"):
     row = sparse["documents", 512, 64, kernel]
     print(f"{kernel:12} {row.tflops:5.1f} TFLOP/s")

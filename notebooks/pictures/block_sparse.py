@@ -1,15 +1,13 @@
 """Pictures of notebook 05: what was measured of block-sparse attention, as time against density."""
 
-from pathlib import Path
-
 from matplotlib.ticker import FixedLocator
 
 from notebooks.pictures.png import png
-from report import sparse_figures, sparse_page
-from report import sparse_points as names
-from report.drawing import GRID, INK, OURS_DARK, OURS_LIGHT, SOFT, house_style, new_figure, panel, plain_ticks
+from report.pages import block_sparse_pictures
+from report.pages.drawing import GRID, INK, OURS_DARK, OURS_LIGHT, SOFT, house_style, new_figure, panel, plain_ticks
+from report.pages.measured import load_study
+from report.studies import block_sparse as names
 
-RESULTS = Path(sparse_page.__file__).resolve().parent / "results" / "h200"
 LOOKS = {
     "documents": ("o", OURS_DARK), "interleaved": ("s", "#c2571a"), "causal": ("^", "#6e665c"),
     "random FP": ("D", OURS_LIGHT), "random FCP": ("v", "#2f8f6f"), names.FULL_MAP: ("P", "#9a5b86"),
@@ -19,7 +17,7 @@ TICKS = (0.05, 0.1, 0.25, 0.5, 0.75, 1)
 
 def measured():
     """(rows, facts of the machine) of the committed measurement."""
-    return sparse_page.load(RESULTS)
+    return load_study(names.STUDY)
 
 
 def at(rows, pattern, n, block, kernel):
@@ -51,4 +49,4 @@ def against_dense(rows, n, block=64):
 def by_density(rows):
     """The report's own picture: time against density, from every tile down to one in twenty."""
     with house_style():
-        return png(sparse_figures.density(rows), "Time against density, beside the straight line")
+        return png(block_sparse_pictures.density(rows), "Time against density, beside the straight line")

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.patches import Patch, Rectangle
 
 from notebooks.pictures.png import PAGE, png
-from report.drawing import SOFT, house_style, new_figure
+from report.pages.drawing import SOFT, house_style, new_figure
 
 WRONG, BLANK, NOBODY = "#b3261e", "#f6f8fa", "#e3e6ea"
 PALE = ("#a9cfec", "#fbd08f", "#a5dfce", "#efc3dc", "#d5cdec", "#e6c3b3")  # one for each program, and again

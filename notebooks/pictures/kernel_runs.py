@@ -10,8 +10,8 @@ from matplotlib.patches import Patch, Rectangle
 from grader.commands.skeletons import skeleton
 from notebooks.pictures.first_triton_kernel import BLANK, DARK, PALE, WRONG, axes_at, cell, legend
 from notebooks.pictures.png import PAGE, png
-from report import traced
-from report.drawing import SOFT, house_style, new_figure
+from report.counting import traced
+from report.pages.drawing import SOFT, house_style, new_figure
 
 
 def spills(steps, shape, block, names):

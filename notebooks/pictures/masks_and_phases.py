@@ -8,9 +8,9 @@ from grader.kinds.block_sparse import tile_map
 from grader.kinds.block_sparse.patterns import CAUSAL, EMPTY, FULL, LETTERS, PARTIAL
 from grader.render.drawing import KINDS
 from notebooks.pictures.png import PAGE, png
-from report import tile_figures
-from report.drawing import INK, SOFT, house_style, new_figure
-from report.tile_figures import BLANK, BLUE, ORANGE, PINK, key, put, square
+from report.pages import tile_figures
+from report.pages.drawing import INK, SOFT, house_style, new_figure
+from report.pages.tile_figures import BLANK, BLUE, ORANGE, PINK, key, put, square
 
 COLUMNS, PANELS = 2, 5.6  # panels in a row, and inches: on a phone the letters of tiles stay legible
 
@@ -132,6 +132,6 @@ def dot(axes, x, y, text, colour):
 
 
 def work(families, lengths, tiles, traced):
-    """Tiles visited against N, for one head; families and traced as report.tile_figures.work takes them."""
+    """Tiles visited against N, for one head; families and traced as report.pages.tile_figures.work takes them."""
     words = "Tiles against N: squares of N without a window, straight lines with one"
     return png(tile_figures.work(families, lengths, tiles, traced), words)

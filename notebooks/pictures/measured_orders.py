@@ -10,9 +10,10 @@ from grader.kinds.program_order.cache_model import Machine, simulate
 from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from notebooks.pictures.png import PAGE, png
 from notebooks.pictures.program_order import FOUND, LOADED, MUTED, WARM, open_frame
-from report import order_rows, orders, table
-from report.drawing import INK, OURS_DARK, OURS_LIGHT, house_style, new_figure, plain_ticks
-from report.measured import PUBLISHED, read_machine
+from report.pages import orders_model as orders
+from report.pages.drawing import INK, OURS_DARK, OURS_LIGHT, house_style, new_figure, plain_ticks
+from report.pages.measured import load_study
+from report.studies.orders import PLAIN, STUDY
 
 # An H200 in the model: the 132 multiprocessors of an H100, a program on each (its tiles fill the shared memory), one
 # L2 of 50 MiB in tiles of 64 KiB of K and V.
@@ -27,7 +28,7 @@ MEASURED = {
 
 def measured():
     """(rows, facts of the machine) of the committed measurement."""
-    return table.read(PUBLISHED / order_rows.FILE, order_rows.OrderRow), read_machine(PUBLISHED / order_rows.MACHINE)
+    return load_study(STUDY)
 
 
 def at(rows, shape, n):
@@ -67,11 +68,11 @@ def predictions(rows, machine):
     """[(row, speed over the plain order in the model)] of all other orders that were measured."""
     found = []
     for row in rows:
-        if row.over_plain is None or row.kernel == order_rows.PLAIN:
+        if row.over_plain is None or row.kernel == PLAIN:
             continue
         heads, kv_heads = heads_of(row.shape)
         size = row.n // orders.BLOCK, heads, heads // kv_heads
-        plain, other = (time_of(name, *size, machine) for name in (order_rows.PLAIN, row.kernel))
+        plain, other = (time_of(name, *size, machine) for name in (PLAIN, row.kernel))
         found.append((row, plain / other))
     return found
 

@@ -6,7 +6,8 @@ from matplotlib.patches import Patch
 
 from grader.gpu.peaks import peak
 from notebooks.pictures.png import PAGE
-from report.drawing import (
+from report.arms.pytorch import attend
+from report.pages.drawing import (
     GRID,
     INK,
     LOOKS,
@@ -21,7 +22,6 @@ from report.drawing import (
     plain_ticks,
     token_ticks,
 )
-from report.kernels import attend
 
 WARM, PALE = "#c2571a", "#b9c7da"
 PLAIN, FUSED = Look("plain PyTorch", WARM, "s", "-", 1.8, 5), replace(LOOKS["fast"], name="FlashAttention")

@@ -4,7 +4,7 @@ import torch
 from matplotlib.ticker import FixedLocator
 
 from notebooks.pictures.png import PAGE, png
-from report.drawing import GRID, INK, OURS_DARK, OURS_LIGHT, SOFT, house_style, new_figure
+from report.pages.drawing import GRID, INK, OURS_DARK, OURS_LIGHT, SOFT, house_style, new_figure
 
 WRONG, PALE = "#b3261e", "#c9d8ee"
 SHOWN = 4  # numbers of the output that are drawn

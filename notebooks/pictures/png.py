@@ -4,7 +4,7 @@ import io
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from report.drawing import house_style
+from report.pages.drawing import house_style
 
 DOTS = 150  # per inch: sharp at twice the width of a page
 PAGE = 7.4  # inches, the widest picture: on a phone its letters are still some six pixels high

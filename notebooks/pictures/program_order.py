@@ -10,8 +10,9 @@ from grader.kinds.program_order.cache_model import MI300X, Machine, visits
 from grader.kinds.program_order.check_order import check_order
 from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from notebooks.pictures.png import PAGE, png
-from report import orders
-from report.drawing import GRID, INK, OURS_DARK, SOFT, house_style, new_figure
+from report.pages import orders_model as orders
+from report.pages import orders_picture
+from report.pages.drawing import GRID, INK, OURS_DARK, SOFT, house_style, new_figure
 
 WARM, MUTED = "#c2571a", "#8b8378"
 FOUND, LOADED = "#a9cfec", "#f3b27a"  # in the cache; from memory
@@ -137,7 +138,7 @@ def open_frame(axes, grid):
 
 def by_die():
     """The report's picture of the work and the hits of each die, as wide as a page."""
-    figure = orders.picture()
+    figure = orders_picture.picture()
     figure.set_size_inches(PAGE, 5.6)
     for axes in figure.axes:  # room for the names at the left
         left, bottom, width, height = axes.get_position().bounds

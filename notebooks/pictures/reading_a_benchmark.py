@@ -6,7 +6,7 @@ from matplotlib.ticker import FixedLocator
 
 from notebooks.pictures.memory_wall import PALE, WARM, sideways
 from notebooks.pictures.png import PAGE
-from report.drawing import (
+from report.pages.drawing import (
     INK,
     LOOKS,
     OURS_DARK,
@@ -21,8 +21,8 @@ from report.drawing import (
     plain_ticks,
     token_ticks,
 )
-from report.measured import geometric_mean
-from report.table import BASELINES, OURS
+from report.pages.measured import geometric_mean
+from report.studies.sweep import BASELINES, OURS
 
 MUTED = "#8b8378"
 WORDS = {"naive per head": "PyTorch code, head by head", "vectorised": "PyTorch code",

@@ -4,7 +4,8 @@ import pytest
 
 from grader.kinds.attention.cases import Case
 from notebooks.pictures import masks_and_phases as pictures
-from report import tile_figures, traced
+from report.counting import traced
+from report.pages import tile_figures
 
 SHAPES = [(32, 32), (64, 32), (32, 64), (16, 128)]
 

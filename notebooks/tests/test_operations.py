@@ -3,7 +3,9 @@
 import torch
 
 from notebooks.pictures.operations import count
-from report import kernels, measured
+from report.arms.pytorch import attend
+from report.pages import measured
+from report.places import load
 
 
 def test_a_product_and_a_scale_by_hand():
@@ -41,10 +43,10 @@ def test_a_copy_into_a_slice_reads_its_source_alone():
 def test_what_is_held_is_what_was_measured():
     """MiB at the peak of plain PyTorch attention and of P2 on an H200, as the committed sweep has them."""
     points = measured.load(measured.PUBLISHED).points()
-    p2 = kernels.load("p2_online_softmax.py").flash_attention_forward
+    p2 = load("p2_online_softmax.py").flash_attention_forward
     for n, device, name, call in (
-        (512, "cuda", "vectorised", lambda q, k, v: kernels.attend(q, k, v, None)),
-        (16384, "cuda", "vectorised", lambda q, k, v: kernels.attend(q, k, v, None)),
+        (512, "cuda", "vectorised", lambda q, k, v: attend(q, k, v, None)),
+        (16384, "cuda", "vectorised", lambda q, k, v: attend(q, k, v, None)),
         (512, "meta", "P2", p2),
     ):
         row = points["B=4 H=16 D=128", n, n, False, "float16"][name]

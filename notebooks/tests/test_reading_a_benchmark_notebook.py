@@ -7,9 +7,10 @@ import pytest
 from grader.gpu.peaks import peak
 from notebooks.pictures import memory_wall
 from notebooks.pictures.operations import count
-from report import measured, table
-from report.measured import times_over
-from report.sparse_points import FILE, SparseRow
+from report.pages import measured
+from report.pages.measured import times_over
+from report.studies import block_sparse
+from report.studies import sweep as sweeps
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 
@@ -36,7 +37,7 @@ def test_the_headline_and_what_it_is_compared_with(points):
     over = {name: times_over(row, cells["fast"]).middle for name, row in cells.items() if name not in ("fast", "P2")}
     assert 25 <= max(over.values()) < 26, 'the page says "25 times as fast"'
     longest = sorted(over, key=over.get)[-3:]
-    assert set(longest) == set(table.BASELINES), "the longest bars are PyTorch code's"
+    assert set(longest) == set(sweeps.BASELINES), "the longest bars are PyTorch code's"
     assert min(over, key=over.get) == "SDPA cuDNN" and 1 < over["SDPA cuDNN"] < 1.1, "hardly faster than cuDNN"
 
 
@@ -68,7 +69,7 @@ def test_three_headlines_from_one_picture(ratios):
 
 
 def test_the_higher_rate_is_done_later():
-    rows = {row.key: row for row in table.read(measured.PUBLISHED / FILE, SparseRow)}
+    rows = {row.key: row for row in measured.load_study(block_sparse.STUDY)[0]}
     dense, sparse = (rows["documents", 512, 64, kernel] for kernel in ("cuDNN dense", "fast"))
     assert sparse.tflops / dense.tflops == pytest.approx(0.5, abs=0.05), "the one with half the TFLOP/s"
     assert sparse.p80_us < dense.p20_us, "is done first"

@@ -50,11 +50,6 @@ class Row:
         """What no two rows of a table share."""
         return tuple(getattr(self, name) for name in self.keys)
 
-    @property
-    def point(self):
-        """What the rows of different kernels share when they answer the same question."""
-        return tuple(getattr(self, name) for name in self.keys if name != "kernel")
-
     def ratio(self, column):
         """The Ratio in the columns of that name, or None."""
         values = [getattr(self, name) for name in interval(column)]

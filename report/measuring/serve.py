@@ -9,11 +9,7 @@ SHARE = 0.97  # of the GPU's memory for tensors: the driver needs a little to lo
 
 def serve(channel, study, device):
     """Answer requests, {"op": "measure" or "prepare", and of a point what to do, or "machine"}, by (kind, *values)."""
-    # One process compiles for itself: those that compile ahead are many already.
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    os.environ.pop("TRITON_INTERPRET", None)
-    if study.interpreted and device == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"
+    set_environment(study, device)
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():
@@ -30,6 +26,15 @@ def serve(channel, study, device):
             channel.send(("machine", facts(device)))
         else:
             answer(request, study, arms, device, channel)
+
+
+def set_environment(study, device):
+    """What torch and triton read when they are imported."""
+    # One process compiles for itself: those that compile ahead are many already.
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    os.environ.pop("TRITON_INTERPRET", None)
+    if study.interpreted and device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
 
 
 def say(channel, *message):

@@ -26,8 +26,13 @@ class Sweep:
         """{point: {kernel: Row}}: the rows that answer the same question, in the CSV's order."""
         found = {}
         for row in self.rows:
-            found.setdefault(row.point, {})[row.kernel] = row
+            found.setdefault(question(row), {})[row.kernel] = row
         return found
+
+
+def question(row):
+    """What rows of different kernels share when they answer the same question."""
+    return row.tier, row.q_len, row.k_len, row.causal, row.dtype
 
 
 def load(where=PUBLISHED):

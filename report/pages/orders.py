@@ -5,27 +5,17 @@ last, and is not there without rows. No torch.
 """
 
 from dataclasses import replace
-from functools import cache
 
-from grader.kinds.program_order.cache_model import MI300X, simulate
-from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
+from grader.kinds.program_order.cache_model import MI300X
+from grader.kinds.program_order.orders import head_first, identity, published
 from report.pages.measured import length, load_study
+from report.pages.orders_model import BLOCK, HEADS, NAMES, PANELS, SEEDS, TILES, complete, figures, spread
 from report.pages.tables import number, plain, table, times
 from report.pages.template import render
 from report.places import PUBLISHED
 from report.studies.orders import ORDERS, PLAIN, STUDY
 
 PAGE, PICTURE = "ORDERS.md", "figures/orders.svg"
-NAMES = {
-    identity: "plain",
-    longest_first: "reversed, longest rows first",
-    published: "published: a block of tiles a die",
-    head_first: "head first, longest rows first (x2)",
-}
-BLOCK = 128  # tokens of a tile
-TILES, HEADS = 64, 32  # 8k tokens: the most that the published order is a bijection for
-SEEDS = range(5)
-PANELS = (identity, published, head_first)
 
 
 def files(folder=PUBLISHED):
@@ -48,32 +38,6 @@ def page(folder=PUBLISHED):
 
 
 # In the model ---------------------------------------------------------------------------------------------------------
-
-
-@cache
-def runs(order, tiles=TILES, heads=HEADS, heads_per_kv=1, machine=MI300X):
-    """The Run of an order for each seed."""
-    places = listed(order, tiles, heads, machine.dies, heads_per_kv)
-    return [simulate(places, heads_per_kv, machine, seed) for seed in SEEDS]
-
-
-def median(values):
-    return sorted(values)[len(values) // 2]
-
-
-def figures(order, *sizes):
-    """(hits in %, makespan, speed relative to the plain order, idle in %, work of the fullest die over the mean)."""
-    of = runs(order, *sizes)
-    makespan = median([run.makespan for run in of])
-    speed = median([run.makespan for run in runs(identity, *sizes)]) / makespan
-    visits = of[0].visits
-    return (
-        100 * median([run.hit_rate for run in of]),
-        makespan,
-        speed,
-        100 * median([run.idle for run in of]),
-        max(visits) * len(visits) / sum(visits),
-    )
 
 
 def main_table():
@@ -115,18 +79,6 @@ def comparison(first, cases):
         hits, speed = (f"{piled[0]:.1f}", f"{piled[2]:.2f}") if piled else ("", "")
         lines.append([words, f"{standard[0]:.1f}", hits, f"{ours[0]:.1f}", speed, f"{ours[2]:.2f}"])
     return table([first, "hits, %: plain", "published", "head first", "speed: published", "head first"], lines)
-
-
-def complete(order, tiles, heads):
-    return len(set(listed(order, tiles, heads))) == tiles * heads
-
-
-def spread():
-    """The largest difference between two seeds, in % of the median, of any makespan in the first table."""
-    return max(
-        100 * (max(times) - min(times)) / median(times)
-        for times in ([run.makespan for run in runs(order)] for order in NAMES)
-    )
 
 
 # On a GPU -------------------------------------------------------------------------------------------------------------

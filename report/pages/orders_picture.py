@@ -2,7 +2,7 @@
 
 from grader.kinds.program_order.orders import head_first
 from report.pages.drawing import GRID, OURS_DARK, SOFT, house_style, new_figure, plain_ticks
-from report.pages.orders import BLOCK, HEADS, NAMES, PANELS, SEEDS, TILES, runs
+from report.pages.orders_model import BLOCK, HEADS, NAMES, PANELS, SEEDS, TILES, runs
 
 
 def picture():

@@ -48,7 +48,7 @@ def opening(sweep):
     date = f" on {facts['date']}" if facts.get("date") else ""
     return (
         f"Attention kernels on **{sweep.device}**, measured{commit}{date}. This page is made from `sweep.csv` and "
-        "`machine.json` by `python -m report.benchmarks`; edit nothing here."
+        "`machine.json` by `python -m report pages sweep`; edit nothing here."
     )
 
 

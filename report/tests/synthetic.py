@@ -4,8 +4,9 @@ import json
 import random
 from dataclasses import replace
 
-from report import measured, table
-from report.table import Row
+from report.measuring.rows import not_measured, write_whole
+from report.pages import measured
+from report.studies.sweep import KERNELS, Row
 
 TIERS = ((1, 12, 12, 64), (8, 12, 12, 64), (1, 12, 12, 128), (2, 24, 24, 256), (4, 16, 16, 128))
 WINDOWED = ((1, 32, 8, 128), (1, 32, 8, 64))
@@ -37,7 +38,7 @@ def rows(seed=0, dtypes=("float16", "bfloat16"), tiers=TIERS, lengths=LENGTHS, w
         for shape in tiers:
             for n in lengths:
                 for causal in (False, True):
-                    names = [k for k in table.KERNELS if k not in ("P6", "P7", "P4" if not causal else "P3")]
+                    names = [k for k in KERNELS if k not in ("P6", "P7", "P4" if not causal else "P3")]
                     table_rows += point(rng, shape, n, causal, None, None, dtype, names)
         for shape in windowed:
             for n in (4096, 16384):
@@ -75,13 +76,13 @@ def row(rng, kernel, shape, n, causal, window, sinks, dtype):
     if kernel == "SDPA efficient" and n == 512 and batch == 1 and causal:
         return None  # the sweep was stopped here
     if kernel == "FlexAttention" and dim == 256 and n == 512:
-        return table.not_measured(blank, "failed", "OutOfResources: shared memory, 262144 of 232448 bytes")
+        return not_measured(blank, "failed", "OutOfResources: shared memory, 262144 of 232448 bytes")
     if kernel == "P2" and dim == 256:
-        return table.not_measured(blank, "not run", "left out at head dim 256")
+        return not_measured(blank, "not run", "left out at head dim 256")
     matrix = heads * (1 if kernel == "naive per head" else batch) * n * n * 2 / 2**20
     peak = n * heads * batch * dim * 2 / 2**20 + (3 * matrix if kernel in WHOLE_MATRIX else 0)
     if peak > MEMORY:
-        return table.not_measured(blank, "oom", f"tried to allocate {peak / 1024:.1f} GiB")
+        return not_measured(blank, "oom", f"tried to allocate {peak / 1024:.1f} GiB")
     share, start = SPEED[kernel]
     work = 4 * batch * heads * dim * measured.visible_pairs(blank) * 1e-12
     done = 4 * batch * heads * dim * n * n * 1e-12 if kernel in WHOLE_MATRIX else work * (1 + 0.3 * (sinks or 0) / 128)
@@ -97,6 +98,6 @@ def row(rng, kernel, shape, n, causal, window, sinks, dtype):
 def write(folder, table_rows=None, **machine):
     """A folder as the sweep leaves it; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    table.write_whole(folder / "sweep.csv", rows() if table_rows is None else table_rows)
+    write_whole(folder / "sweep.csv", rows() if table_rows is None else table_rows, Row)
     (folder / "machine.json").write_text(json.dumps(MACHINE | machine))
     return folder

@@ -10,7 +10,7 @@ from dataclasses import asdict
 import torch
 
 from grader.gpu.gpus import GPUS
-from report import compiling
+from report.counting import compiling
 
 GPU = asdict(GPUS["sm_90"])
 
@@ -25,8 +25,8 @@ def compiled(call, *tensors):
 if __name__ == "__main__":
     compiling.get_ready(os.getcwd())
     from grader.kinds.block_sparse import patterns
-    from report.order_bench import forward
-    from report.order_rows import ORDERS
+    from report.arms.orders import forward
+    from report.studies.orders import ORDERS
     from solutions import block_sparse_steps as steps
     from solutions import x1_block_sparse as x1
 

@@ -9,10 +9,10 @@ import pytest
 
 from grader.kinds.registry import EVERY, PROBLEMS
 from grader.tests.support import grade_text, solution
-from report import sweep
-from report.shared_memory import ROOT
-from report.tests import written_facts
-from report.tests.written_facts import case_of
+from report.measuring.study import of_name
+from report.places import ROOT
+from report.tests.write_up import written_facts
+from report.tests.write_up.written_facts import case_of
 
 PAGES = {name: (ROOT / "report" / f"{name}.md").read_text(encoding="utf-8") for name in ("template", "rubric")}
 TEMPLATE, RUBRIC = PAGES["template"], PAGES["rubric"]
@@ -123,7 +123,7 @@ def test_every_command_exists():
         if "P" in given and "CASE" in given:
             assert given["CASE"] in {case.name for case in EVERY[f"p{given['P']}"].cases}, command
         if "SWEEP" in given:
-            sweep.parse(shlex.split(given["SWEEP"]))
+            command.parse(of_name("sweep"), shlex.split(given["SWEEP"]))
     assert {o for text in PAGES.values() for o in re.findall(r"`([A-Z]+)=\w+`", text)} <= options
 
 
@@ -131,7 +131,6 @@ def test_every_file_and_case_that_is_named_exists():
     made = {"report/results/quick/"}  # by the command beside it
     paths = {p for text in PAGES.values() for p in re.findall(r"`([\w.]+/[\w./]+)`", text)} - made
     assert paths and all((ROOT / path).exists() for path in paths), paths
-    assert (written_facts.SWEEP.parent / "machine.json").is_file()
     names = {case.name for problem in PROBLEMS.values() for case in problem.cases}
     keys = " ".join(text.partition("- **0**")[0] for _, _, text in criteria().values())
     quoted = {quote.lower() for quote in re.findall(r'"([^"]+)"', flat(keys))}

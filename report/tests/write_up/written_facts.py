@@ -6,16 +6,13 @@ from itertools import accumulate
 
 import torch
 
+from grader.course import drawn, inputs, tile_map
+from grader.course.assignment import PROBLEMS, Case
 from grader.course.masks import Visibility
 from grader.gpu.peaks import visible_flops
-from grader.kinds.attention import drawn, inputs
-from grader.kinds.attention.cases import Case
-from grader.kinds.block_sparse import tile_map
-from grader.kinds.registry import PROBLEMS
-from report import cost, table, traced
-from report.shared_memory import ROOT
+from report.counting import cost, traced
+from report.pages import measured
 
-SWEEP = ROOT / "report" / "results" / "h200" / "sweep.csv"
 SHOW_Q4 = "scores falling along the keys", "window smaller than a tile", "window not a multiple of a tile"
 HIDE_Q4 = (
     "scores rising along the keys",
@@ -214,7 +211,7 @@ def work():
 
 
 def times():
-    rows = [row for row in table.read(SWEEP) if row.dtype == "float16" and row.causal]
+    rows = [row for row in measured.load().rows if row.dtype == "float16" and row.causal]
 
     def row(kernel, tier, length):
         (found,) = (row for row in rows if (row.kernel, row.tier, row.q_len) == (kernel, tier, length))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from report import sparse_points as names
+from report.studies import block_sparse as names
 
 MACHINE = {
     "gpu": "NVIDIA H200",
@@ -23,7 +23,7 @@ def microseconds(point, kernel):
     if point.pattern in names.MAPS:
         return dict(zip(names.BUILDERS, (40_000.0, 3000.0, 400.0, 800.0), strict=True))[kernel]
     part = 1.0 if plain in names.WITHOUT_MASK else float(density or DENSITY.get(point.pattern, 1.0))
-    return 10 + part * point.n**2 / 250_000 / SPEED[plain]
+    return 10 + part * point.N**2 / 250_000 / SPEED[plain]
 
 
 def row(point, kernel):
@@ -40,8 +40,8 @@ def row(point, kernel):
     }
     part = float(density or DENSITY.get(point.pattern, 1.0))
     return replace(
-        point.row(kernel), sparsity=1 - part, density=part, median_us=us[kernel], p20_us=us[kernel] * 0.98,
-        p80_us=us[kernel] * 1.02, samples=100, tflops=300.0, **ratios,
+        names.STUDY.blank(point, kernel), sparsity=1 - part, density=part, median_us=us[kernel],
+        p20_us=us[kernel] * 0.98, p80_us=us[kernel] * 1.02, samples=100, tflops=300.0, **ratios,
     )  # fmt: skip
 
 

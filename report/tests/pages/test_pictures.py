@@ -6,7 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from report import benchmarks, curves, drawing, measured, plots
+from report import __main__ as command_line
+from report.pages import curves, drawing, measured, sweep, sweep_pictures
+from report.studies.sweep import BASELINES, PEERS
 from report.tests import synthetic
 
 LARGEST = 150_000  # bytes
@@ -19,7 +21,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def drawn(folder):
-    assert plots.main([str(folder)]) == 0
+    assert command_line.main(["pages", "--of", str(folder)]) == 0
     return folder / "figures"
 
 
@@ -29,25 +31,29 @@ def test_every_picture_is_there_small_and_linked(folder, drawn):
     others = {"speedups-float16", "speedups-bfloat16", "scaling", "memory", "windows"}
     assert names == {f"{name}.svg" for name in tiers | others}
     assert all(path.stat().st_size < LARGEST for path in drawn.iterdir())
-    page = benchmarks.page(measured.load(folder))
+    page = (folder / "BENCHMARKS.md").read_text()
     assert set(re.findall(r"\(figures/([^)]+)\)", page)) == names
 
 
-def test_the_same_bytes_again_whatever_the_reader_has_set(folder, drawn, tmp_path):
+def test_the_same_bytes_again_whatever_the_reader_has_set(folder, drawn):
     import matplotlib
 
     with matplotlib.rc_context({"font.size": 20, "lines.linewidth": 9, "axes.facecolor": "red"}):
-        plots.draw(measured.load(folder), tmp_path)
+        again = sweep.files(folder)
     for path in drawn.iterdir():
-        assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
+        assert path.read_bytes() == again[f"figures/{path.name}"].encode(), path.name
 
 
-def test_stale_pictures_go(folder, tmp_path):
-    sweep = measured.load(folder)
-    few = replace(sweep, rows=tuple(row for row in sweep.rows if row.tier == "B=1 H=12 D=64"))
-    (tmp_path / "b9-h9-d9.svg").write_text("<svg/>")
-    plots.draw(few, tmp_path)
-    assert not (tmp_path / "b9-h9-d9.svg").exists()
+def test_stale_pictures_go_and_those_of_other_pages_stay(tmp_path):
+    few = [row for row in synthetic.rows(dtypes=("float16",)) if row.tier == "B=1 H=12 D=64"]
+    folder = synthetic.write(tmp_path, few)
+    (folder / "figures").mkdir()
+    for name in ("b9-h9-d9", "orders"):
+        (folder / f"figures/{name}.svg").write_text("<svg/>")
+    (folder / "ORDERS.md").write_text("![tiles](figures/orders.svg)")
+    assert command_line.main(["pages", "--of", str(folder)]) == 0
+    assert (folder / "figures/orders.svg").exists() and (folder / "figures/scaling.svg").exists()
+    assert not (folder / "figures/b9-h9-d9.svg").exists()
 
 
 @pytest.mark.parametrize("name", ["scaling.svg", "memory.svg", "windows.svg", "b8-h12-d64.svg"])
@@ -55,8 +61,8 @@ def test_names_at_the_ends_of_lines_do_not_overlap_or_leave_the_page(folder, nam
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.text import Text
 
-    sweep = measured.load(folder)
-    figure = plots.figure(sweep, plots.plans(sweep)[name])
+    rows = measured.load(folder)
+    figure = sweep_pictures.figure(rows, sweep_pictures.plans(rows)[f"figures/{name}"])
     with drawing.house_style():
         FigureCanvasAgg(figure).draw()
         for axes in figure.axes:
@@ -72,13 +78,12 @@ def test_names_at_the_ends_of_lines_do_not_overlap_or_leave_the_page(folder, nam
 
 
 def test_the_heat_map_prints_every_ratio(folder, drawn):
-    sweep = measured.load(folder)
-    said = (drawn / "speedups-float16.svg").read_text()
-    for row in sweep.rows:
+    said, rows = (drawn / "speedups-float16.svg").read_text(), measured.load(folder).rows
+    for row in rows:
         if row.dtype == "float16" and row.ours and row.window is None and row.kernel not in ("fast",):
             number = f"{row.ours:.2f}" if row.ours < 9.995 else f"{row.ours:,.0f}"
             assert f">{number}<" in said
-    assert said.count(">oom<") == sum(row.status == "oom" and row.dtype == "float16" for row in sweep.rows)
+    assert said.count(">oom<") == sum(row.status == "oom" and row.dtype == "float16" for row in rows)
 
 
 def test_the_slope_is_that_of_the_last_points():
@@ -98,35 +103,8 @@ def test_greys_tell_ours_peers_and_baselines_apart():
         red, green, blue = (int(drawing.LOOKS[kernel].color[i : i + 2], 16) for i in (1, 3, 5))
         return 0.299 * red + 0.587 * green + 0.114 * blue
 
-    peers = [grey(name) for name in drawing.LOOKS if name in benchmarks.PEERS]
-    baselines = [grey(name) for name in drawing.LOOKS if name in benchmarks.BASELINES]
+    peers = [grey(name) for name in drawing.LOOKS if name in PEERS]
+    baselines = [grey(name) for name in drawing.LOOKS if name in BASELINES]
     assert grey("fast") + 30 < min(peers) and max(peers) < min(baselines)
-    together = ["P4", "P2", *benchmarks.PEERS, *benchmarks.BASELINES, "fast"]
+    together = ["P4", "P2", *PEERS, *BASELINES, "fast"]
     assert len({drawing.LOOKS[name].marker for name in together}) == len(together)
-
-
-def committed_page():
-    if not (measured.PUBLISHED / measured.CSV).exists():
-        pytest.skip("no results are committed yet")
-    return measured.REPORT / benchmarks.PAGE
-
-
-def test_the_committed_page_is_what_the_committed_csv_gives():
-    page = committed_page()
-    assert page.read_text(encoding="utf-8") == benchmarks.page(measured.load(measured.PUBLISHED)), (
-        "run python -m report.benchmarks"
-    )
-
-
-def test_the_committed_pictures_are_what_the_committed_csv_gives(tmp_path):
-    import matplotlib
-
-    kept = committed_page().parent / plots.FIGURES
-    names = plots.draw(measured.load(measured.PUBLISHED), tmp_path)
-    there = {path.name for path in kept.glob("*.svg")} - set(plots.OTHERS)
-    assert set(names) == there, "run python -m report.plots"
-    for name in names:
-        text = (kept / name).read_text(encoding="utf-8")
-        if f"Matplotlib v{matplotlib.__version__}," not in text:
-            pytest.skip(f"{name} was drawn by another matplotlib than {matplotlib.__version__}")
-        assert text == (tmp_path / name).read_text(encoding="utf-8"), f"{name}: run python -m report.plots"

@@ -5,8 +5,11 @@ import os
 
 import pytest
 
-from report import table
-from report.table import BadTable, Row, Writer
+from report.measuring import rows
+from report.measuring.rows import BadTable, Writer
+from report.measuring.study import of_name
+from report.places import PUBLISHED
+from report.studies.sweep import Row
 
 ROW = Row("P4", "B=1 H=12 D=64", 512, 512, 64, 12, 12, 1, True, None, None, "float16", median_ms=0.25, samples=9)
 WINDOW = Row(
@@ -15,32 +18,36 @@ WINDOW = Row(
 )  # fmt: skip
 
 
-def written(folder, *rows):
-    writer = Writer(folder / "sweep.csv")
-    for row in rows:
+def written(folder, *given):
+    writer = Writer(folder / "sweep.csv", Row)
+    for row in given:
         writer.add(row)
     return writer.path
 
 
 def test_what_is_written_is_read(tmp_path):
     path = written(tmp_path, ROW, WINDOW)
-    first, second = table.read(path)
+    first, second = rows.read(path, Row)
     assert first == ROW
     assert second.reason == 'wrong: "off", by far' and second.sinks == 0 and second.median_ms is None
     assert path.read_text().count("\n") == 3
 
 
-def test_the_older_columns_are_there():
-    older = ["kernel", "tier", "q_len", "k_len", "head_dim", "heads", "batch", "avg_ms", "std_ms", "min_ms"]
-    assert set(older) <= set(table.COLUMNS)
+@pytest.mark.parametrize("name", ["sweep", "ladder", "block_sparse", "orders"])
+def test_the_committed_rows_are_those_that_are_asked_and_written_as_they_are_read(name):
+    study = of_name(name)
+    found = rows.read(PUBLISHED / study.csv, study.row)
+    assert {row.key for row in found} == {study.blank(p, kernel).key for p in study.whole for kernel in p.kernels}
+    text = rows.header(study.row) + "\n" + "".join(map(rows.line, found))
+    assert text == (PUBLISHED / study.csv).read_text()
 
 
 def test_of_two_rows_with_one_key_the_later_counts(tmp_path):
-    path = written(tmp_path, ROW, WINDOW, table.not_measured(ROW, "oom", "out of memory"))
-    assert [row.status for row in table.read(path)] == ["failed", "oom"]
-    writer = Writer(path)
+    path = written(tmp_path, ROW, WINDOW, rows.not_measured(ROW, "oom", "out of memory"))
+    assert [row.status for row in rows.read(path, Row)] == ["failed", "oom"]
+    writer = Writer(path, Row)
     writer.tidy()
-    assert len(path.read_text().splitlines()) == 3 and table.read(path)[1].median_ms is None
+    assert len(path.read_text().splitlines()) == 3 and rows.read(path, Row)[1].median_ms is None
 
 
 @pytest.mark.parametrize("tail", ["P4,B=1 H=12 D", "P4,\0\0\0\0", "\0\0\0"])
@@ -49,43 +56,43 @@ def test_a_torn_line_is_dropped_and_said(tmp_path, tail):
     whole = path.read_bytes()
     with path.open("a") as file:
         file.write(tail)
-    assert table.read(path) == [ROW]
-    writer = Writer(path)
+    assert rows.read(path, Row) == [ROW]
+    writer = Writer(path, Row)
     assert "never finished" in writer.mended and path.read_bytes() == whole
     writer.add(WINDOW)
-    assert [row.kernel for row in table.read(path)] == ["P4", "P7"]
+    assert [row.kernel for row in rows.read(path, Row)] == ["P4", "P7"]
 
 
 @pytest.mark.parametrize("start", ["", "kernel,ti"])
 def test_a_file_whose_header_was_torn_starts_over(tmp_path, start):
     path = tmp_path / "sweep.csv"
     path.write_text(start)
-    Writer(path).add(ROW)
-    assert table.read(path) == [ROW]
+    Writer(path, Row).add(ROW)
+    assert rows.read(path, Row) == [ROW]
 
 
 def test_another_header_is_refused_and_untouched(tmp_path):
     path = tmp_path / "sweep.csv"
     path.write_text("kernel,tier,q_len\nP4,x,512\nP4,y")
     before = path.read_bytes()
-    for use in (Writer, table.read):
+    for use in (Writer, rows.read):
         with pytest.raises(BadTable, match="another version"):
-            use(path)
+            use(path, Row)
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("broken", ["P4,only,three", table.line(ROW).strip().replace(",512,", ",many,")])
+@pytest.mark.parametrize("broken", ["P4,only,three", rows.line(ROW).strip().replace(",512,", ",many,")])
 def test_a_line_that_cannot_be_read_is_named(tmp_path, broken):
     path = written(tmp_path, ROW)
     with path.open("a") as file:
-        file.write(broken + "\n" + table.line(WINDOW))
+        file.write(broken + "\n" + rows.line(WINDOW))
     with pytest.raises(BadTable, match=r"line 3 of .*sweep\.csv"):
-        table.read(path)
+        rows.read(path, Row)
 
 
 def test_a_full_disk_leaves_only_whole_rows(tmp_path, monkeypatch):
     path = written(tmp_path, ROW)
-    before, writer = path.read_bytes(), Writer(path)
+    before, writer = path.read_bytes(), Writer(path, Row)
 
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -97,5 +104,5 @@ def test_a_full_disk_leaves_only_whole_rows(tmp_path, monkeypatch):
 
 
 def test_no_file_is_one_sentence(tmp_path):
-    with pytest.raises(BadTable, match=r"python -m report\.sweep"):
-        table.read(tmp_path / "sweep.csv")
+    with pytest.raises(BadTable, match="python -m report sweep"):
+        rows.read(tmp_path / "sweep.csv", Row)

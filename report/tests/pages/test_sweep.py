@@ -8,10 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from report import benchmarks, measured, plots, regression, tables
+from report import __main__ as command_line
+from report.measuring.rows import not_measured
+from report.pages import measured, tables
+from report.pages import sweep as benchmarks
+from report.places import ROOT
 from report.tests import synthetic
-
-ROOT = measured.REPORT.parent
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,11 @@ def test_the_best_of_a_line_is_bold(sweep, text):
     block = text[text.index("<summary>float16: time in ms") :]
     block = block[block.index("**B=4 H=16 D=128, causal**") :]
     line = next(line for line in block.splitlines() if line.startswith("| 16k"))
-    cells = {row.kernel: row for row in sweep.rows if row.point == ("B=4 H=16 D=128", 16384, 16384, True, "float16")}
+    cells = {
+        row.kernel: row
+        for row in sweep.rows
+        if measured.question(row) == ("B=4 H=16 D=128", 16384, 16384, True, "float16")
+    }
     best = min((row for row in cells.values() if row.median_ms), key=lambda row: row.median_ms)
     assert re.findall(r"\*\*([\d.,]+)\*\*", line) == [tables.number(best.median_ms)]
 
@@ -121,16 +127,14 @@ def test_a_quick_sweep_without_our_fast_kernel(tmp_path):
     text = benchmarks.page(sweep)
     assert "**a CPU**" in text and "None" not in text
     assert "P2:" in text and "speedups" not in text
-    assert plots.draw(sweep, tmp_path / "figures") == ["b1-h2-d64.svg", "scaling.svg", "memory.svg"]
+    pictures = ["figures/b1-h2-d64.svg", "figures/scaling.svg", "figures/memory.svg"]
+    assert list(benchmarks.files(tmp_path)) == ["BENCHMARKS.md", *pictures]
 
 
 def test_nothing_measured_at_all(tmp_path):
-    from report import table
-
-    rows = [table.not_measured(row, "not run", "interpreter") for row in synthetic.rows(lengths=(512,), windowed=())]
-    sweep = measured.load(synthetic.write(tmp_path, rows))
-    assert "not run: interpreter" in benchmarks.page(sweep)
-    assert plots.draw(sweep, tmp_path / "figures") == []
+    rows = [not_measured(row, "not run", "interpreter") for row in synthetic.rows(lengths=(512,), windowed=())]
+    made = benchmarks.files(synthetic.write(tmp_path, rows))
+    assert list(made) == ["BENCHMARKS.md"] and "not run: interpreter" in made["BENCHMARKS.md"]
 
 
 def broken(folder, kind):
@@ -162,39 +166,28 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("command", [benchmarks, plots, regression])
+@pytest.mark.parametrize("command", [["pages", "sweep", "--of"], ["compare"]], ids=" ".join)
 @pytest.mark.parametrize("kind", BROKEN)
 def test_bad_input_is_one_sentence(kind, command, tmp_path, capsys):
     folder = broken(tmp_path / "sweep", kind)
-    assert command.main([str(folder)]) == 2
+    assert command_line.main([*command, str(folder)]) == 2
     said = capsys.readouterr()
     assert not said.out and said.err.count("\n") == 1 and BROKEN[kind] in said.err
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path, capsys):
     folder = synthetic.write(tmp_path, synthetic.rows(lengths=(512,), windowed=()))
-    (folder / "BENCHMARKS.md").mkdir()
     (folder / "figures").write_text("in the way")
-    assert benchmarks.main([str(folder)]) == plots.main([str(folder)]) == 2
-    assert capsys.readouterr().err.count("cannot be written") == 2
+    assert command_line.main(["pages", "--of", str(folder)]) == 2
+    assert "cannot be written" in capsys.readouterr().err
 
 
 def test_no_torch_is_needed(tmp_path):
     folder = synthetic.write(tmp_path, synthetic.rows(lengths=(512,), windowed=()))
     code = (
         "import sys; sys.modules['torch'] = sys.modules['triton'] = None\n"
-        "from report import benchmarks, plots, regression\n"
-        f"sys.exit(benchmarks.main([{str(folder)!r}]) or plots.main([{str(folder)!r}]) "
-        f"or regression.main([{str(folder)!r}] * 2))"
+        "from report.__main__ import main\n"
+        f"sys.exit(main(['pages', '--of', {str(folder)!r}]) or main(['compare', *[{str(folder)!r}] * 2]))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_page_of_steps_is_what_the_files_give(capsys, monkeypatch, tmp_path):
-    from report import steps
-
-    assert steps.main(["--check"]) == 0
-    monkeypatch.setattr(steps, "PAGE", tmp_path / "STEPS.md")
-    (tmp_path / "STEPS.md").write_text(steps.page().replace("1.09", "1.19"))
-    assert steps.main(["--check"]) == 1 and "writes it anew" in capsys.readouterr().out

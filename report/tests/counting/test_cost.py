@@ -3,7 +3,8 @@
 import pytest
 
 from grader.kinds.attention.cases import Case
-from report import cost, tile_figures, traced
+from report.counting import cost, traced
+from report.pages import tile_figures
 
 TILES = "TILES_INTERPRETER = (64, 32, 4, 1)"
 SHAPES = [(32, 32), (64, 32), (32, 64)]

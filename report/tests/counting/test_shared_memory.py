@@ -1,6 +1,5 @@
 """The page on shared memory: formula and compiler stand in the relation that it says, and the kernels refuse by it."""
 
-import subprocess
 import sys
 from dataclasses import asdict, replace
 
@@ -8,26 +7,16 @@ import pytest
 import torch
 
 from grader.gpu.gpus import GPUS
-from report import shared_memory, tile_shapes
-from report.shared_memory import ROOT, TARGETS, Shape
+from report.counting import shared_memory
+from report.counting.shared_memory import TARGETS, Shape
+from report.pages import tile_shapes
+from report.places import ROOT, load
 
 ROWS = shared_memory.recorded()
 COMPILED_AGAIN = (
     Shape("x1", "float16", 64, 64, 64), Shape("x1", "float16", 128, 64, 128), Shape("x1", "float32", 64, 32, 64),
     Shape("packed", "float16", 64, 128, 64), Shape("packed", "float16", 128, 64, 64),
 )  # fmt: skip
-
-
-def test_the_committed_page_is_what_formula_and_figures_give():
-    assert tile_shapes.main(["--check"]) == 0, "run python -m report.tile_shapes"
-
-
-def test_a_page_that_drifted_is_named(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(tile_shapes, "PAGE", tmp_path / "TILE_SHAPES.md")
-    tile_shapes.PAGE.write_text(tile_shapes.page().replace("40960", "40961", 1))
-    assert tile_shapes.main(["--check"]) == 1
-    assert capsys.readouterr().out.startswith("report/TILE_SHAPES.md is not what formula and compiler give")
-    assert tile_shapes.main(["--chekc"]) == 2
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.num_stages == 2], ids=str)
@@ -48,20 +37,13 @@ def test_all_shapes_are_recorded_for_each_gpu_and_triton():
     assert all(len(figures) == 1 for figures in alike.values()), "the page says that the versions agree"
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_the_compiler_says_today_what_is_recorded(target, tmp_path):
-    """A few shapes, compiled in a process of their own: no other test's patches, no interpreter."""
+def test_the_compiler_says_today_what_is_recorded():
+    """A few shapes, compiled in a process of their own for each GPU: no other test's patches, no interpreter."""
     triton = pytest.importorskip("triton")
     if triton.__version__ not in {row.triton for row in ROWS}:
         pytest.skip(f"no figures of triton {triton.__version__}")
-    code = (
-        "import sys; from report import shared_memory as s; from report.shared_memory import Shape\n"
-        f"s.write(s.compiled({COMPILED_AGAIN!r}, {target!r}), open(sys.argv[1], 'w'))"
-    )
-    file = tmp_path / "rows.csv"
-    subprocess.run([sys.executable, "-c", code, str(file)], cwd=ROOT, check=True, timeout=300, capture_output=True)
-    found = shared_memory.read(file.read_text().splitlines())
-    assert len(found) == len(COMPILED_AGAIN) and set(found) <= set(ROWS)
+    found = shared_memory.in_children(COMPILED_AGAIN)
+    assert len(found) == len(COMPILED_AGAIN) * len(TARGETS) and set(found) <= set(ROWS)
 
 
 # The kernels' own check -----------------------------------------------------------------------------------------------
@@ -72,8 +54,7 @@ def refusal(kernel, target, dtype, D, tile):
     sys.path.insert(0, str(ROOT / "grader" / "processes" / "inside"))
     import without_gpu
 
-    tile_shapes.formula_of(kernel)
-    module = sys.modules[shared_memory.MODULES[kernel]]
+    module = load(f"{shared_memory.MODULES[kernel]}.py")
     q = torch.zeros(8, 1, D, dtype=dtype)
     with without_gpu.pass_for(asdict(GPUS[target])):
         try:
@@ -105,8 +86,7 @@ def test_the_wrapper_asks_before_it_launches(kernel):
     sys.path.insert(0, str(ROOT / "grader" / "processes" / "inside"))
     import without_gpu
 
-    tile_shapes.formula_of(kernel)
-    module = sys.modules[shared_memory.MODULES[kernel]]
+    module = load(f"{shared_memory.MODULES[kernel]}.py")
     cu_seqlens = torch.tensor([0, 128], dtype=torch.int32)
     with (
         without_gpu.pass_for(asdict(GPUS["sm_80"])),

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from report import runner
+from report.places import ROOT
 
 pytest.importorskip("triton")
-CHILD = runner.ROOT / "report" / "tests" / "compile_child.py"
+CHILD = ROOT / "report" / "tests" / "counting" / "compile_child.py"
 
 
 def test_kernels_and_orders_compile_for_a_hopper_gpu(tmp_path):
@@ -18,7 +18,7 @@ def test_kernels_and_orders_compile_for_a_hopper_gpu(tmp_path):
     command = [sys.executable, str(CHILD)]
     done = subprocess.run(
         command,
-        env={**environment, "PYTHONPATH": str(runner.ROOT)},
+        env={**environment, "PYTHONPATH": str(ROOT)},
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from grader.kinds.block_sparse.patterns import FULL
-from report import vit_example
-from report.shared_memory import ROOT
+from report.counting import vit_example
+from report.places import ROOT
 
 pytest.importorskip("triton")
 
@@ -16,7 +16,7 @@ pytest.importorskip("triton")
 def example(*arguments):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["OMP_NUM_THREADS"] = "1"  # other tests want the other cores
-    command = [sys.executable, "-m", "report.vit_example", *arguments]
+    command = [sys.executable, "-m", "report", "vit_example", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
 
 

@@ -1,0 +1,78 @@
+"""The process that measures, with faulty arms: `serving(P2="crash")` is what runs in it."""
+
+import os
+import signal
+import time
+from functools import partial
+from importlib import import_module
+from itertools import count
+
+from report.measuring.serve import serve, set_environment
+
+
+def serving(faults):
+    """faults: {arm: fault}; see `build`."""
+    return partial(serve_with, faults)
+
+
+def serve_with(faults, channel, study, device):
+    set_environment(study, device)
+    arms = import_module(f"report.arms.{study.name}")
+    right = arms.StudyArms.build
+    if "loses tiles" in faults.values():
+        import triton.language
+
+        lost.__globals__["tl"] = triton.language
+        arms.PLACES |= {order: lost for order, fault in faults.items() if fault == "loses tiles"}
+        faults = {}
+    arms.StudyArms.build = lambda self, name: build(partial(right, self), name, faults.get(name))
+    serve(channel, study, device)
+
+
+def lost(program, num_tiles, num_heads, num_dies, heads_per_kv):
+    """A place in the kernel that leaves out all heads but the first."""
+    return 0, program % num_tiles
+
+
+def build(right, name, fault):
+    """The arm `name` that `right` builds, with one fault; a fault `as X` builds the arm X in its place."""
+    from report.measuring.arms import Built
+
+    if fault is None:
+        return right(name)
+    if fault.startswith("as "):
+        return right(fault.removeprefix("as "))
+    built, calls = right(name), count(1)
+    return Built(lambda *inputs: faulty(built.call, inputs, fault, next(calls)), built.around)
+
+
+def faulty(call, inputs, fault, number):
+    import torch
+
+    if fault == "crash":
+        os.write(2, b"the last words of a kernel\n")
+        os._exit(7)
+    if fault == "crash late" and number == 5:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if fault == "hang":
+        time.sleep(1000)
+    if fault == "oom":
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 48.00 GiB.")
+    if fault == "raises":
+        raise RuntimeError("no kernel image is available\nand more lines")
+    if fault == "prints":
+        print("stray words", flush=True)
+        os.write(1, b"and more of them\n")
+    result = call(*inputs)
+    o, *others = result if isinstance(result, tuple) else (result,)
+    if fault == "wrong":
+        o[..., -1, 3] += 0.25
+    if fault == "wrong lse":
+        others[0][..., -1] += 0.01
+    if fault == "wrong map":
+        result.bits[0, 0, 0] ^= 2
+    return result
+
+
+def cannot_start(channel, study, device):
+    import_module("no_such_module")
