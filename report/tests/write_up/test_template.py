@@ -9,6 +9,7 @@ import pytest
 
 from grader.kinds.registry import EVERY, PROBLEMS
 from grader.tests.support import grade_text, solution
+from report.measuring.command import parse
 from report.measuring.study import of_name
 from report.places import ROOT
 from report.tests.write_up import written_facts
@@ -123,7 +124,7 @@ def test_every_command_exists():
         if "P" in given and "CASE" in given:
             assert given["CASE"] in {case.name for case in EVERY[f"p{given['P']}"].cases}, command
         if "SWEEP" in given:
-            command.parse(of_name("sweep"), shlex.split(given["SWEEP"]))
+            parse(of_name("sweep"), shlex.split(given["SWEEP"]))
     assert {o for text in PAGES.values() for o in re.findall(r"`([A-Z]+)=\w+`", text)} <= options
 
 

@@ -6,10 +6,12 @@ from itertools import accumulate
 
 import torch
 
-from grader.course import drawn, inputs, tile_map
-from grader.course.assignment import PROBLEMS, Case
 from grader.course.masks import Visibility
 from grader.gpu.peaks import visible_flops
+from grader.kinds.attention import drawn, inputs
+from grader.kinds.attention.cases import Case
+from grader.kinds.block_sparse import tile_map
+from grader.kinds.registry import PROBLEMS
 from report.counting import cost, traced
 from report.pages import measured
 
