@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader import score
-from grader.engine import Request, grade
+from grader.engine import Request, grade, question_for_compiler
 from grader.gpu import compile_errors, compiling
 from grader.gpu.gpus import GPUS
 from grader.kinds.registry import PROBLEMS
@@ -19,6 +19,7 @@ from grader.tests.support import SUBMISSIONS, running, solution, thorough, thoro
 
 FIRST = "    k_pos = k_start + tl.arange(0, BLOCK_K)\n"
 GRID = "    if INTERPRETED:\n        return TILES_INTERPRETER\n"
+ASKED = question_for_compiler(PROBLEMS["p3"])
 TRITON_CACHE = Path.home() / ".triton"
 
 
@@ -38,7 +39,7 @@ def attempt(folder, source, target="sm_80", problem="p3", seconds=60):
     problem = PROBLEMS[problem]
     path = folder / problem.module
     path.write_text(source)
-    return compiling.attempt(problem, path, GPUS[target], seconds)
+    return compiling.attempt(question_for_compiler(problem), path, GPUS[target], seconds)
 
 
 # What students write ------------------------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ def test_a_module_may_ask_for_the_interpreter_itself(tmp_path):
 
 def judged(folder, source, targets=("sm_80", "sm_90")):
     (folder / "p3_flash_attention.py").write_text(source)
-    return compiling.judge(PROBLEMS["p3"], folder / "p3_flash_attention.py", targets)
+    return compiling.judge(ASKED, folder / "p3_flash_attention.py", targets, ASKED)
 
 
 @pytest.mark.thorough
@@ -195,7 +196,7 @@ def test_too_much_for_one_gpu_is_advice(tmp_path):
 def test_a_class_stops_at_the_first_target_that_compiles(targets, tried, tmp_path):
     path = tmp_path / PROBLEMS["p3"].module
     path.write_text(changed(GRID, "    return (128, 128, 8, 3)\n"))  # fits no sm_86
-    outcome, _, facts, _ = compiling.judge(PROBLEMS["p3"], path, targets.split(), all_targets=False)
+    outcome, _, facts, _ = compiling.judge(ASKED, path, targets.split(), ASKED, all_targets=False)
     assert outcome is Outcome.PASSED and [entry["target"] for entry in facts["compile"]] == tried.split()
 
 

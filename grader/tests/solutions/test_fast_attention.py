@@ -30,8 +30,8 @@ def fast():
 
 @pytest.mark.parametrize("problem", thorough_but(["p7"], ["p3", "p4", "p5", "p6", "p7"]))
 def test_it_compiles_for_a_hopper_gpu(problem):
-    asked = replace(PROBLEMS[problem], module=MODULE.name)
-    outcome, sentence, facts, printed = compiling.judge(asked, MODULE, ("sm_90",), ran=True)
+    asked = engine.question_for_compiler(replace(PROBLEMS[problem], module=MODULE.name))
+    outcome, sentence, facts, printed = compiling.judge(asked, MODULE, ("sm_90",), asked)
     assert outcome is Outcome.PASSED, (sentence, printed)
     (kernel,) = facts["compile"]
     assert kernel["shared_bytes"] <= kernel["shared_limit"] and "wgmma" in kernel["matrix_instructions"]
