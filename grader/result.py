@@ -39,7 +39,7 @@ class Aspect(str, Enum):
     SPEED = "speed"
 
     @property
-    def of_a_case(self):
+    def concerns_case(self):
         """False for what is asked of the problem as a whole, beside its cases."""
         return self not in (Aspect.WORK, Aspect.COMPILE, Aspect.SPEED)
 

@@ -17,11 +17,11 @@ def max_points(results):
     What is asked beside the cases has a share of its own, where it counts; the cases have equal shares of the rest.
     """
     points = Fraction(POINTS.get(results[0].problem, 0))  # a lab has none
-    shares = [SHARES[r.aspect] if counts(r) else Fraction(0) for r in results if not r.aspect.of_a_case]
-    cases = sum(r.aspect.of_a_case for r in results)
+    shares = [SHARES[r.aspect] if counts(r) else Fraction(0) for r in results if not r.aspect.concerns_case]
+    cases = sum(r.aspect.concerns_case for r in results)
     each = points * (1 - sum(shares)) / cases if cases else Fraction(0)
     beside = iter(shares)
-    return [each if r.aspect.of_a_case else points * next(beside) for r in results]
+    return [each if r.aspect.concerns_case else points * next(beside) for r in results]
 
 
 def counts(result):
@@ -84,4 +84,4 @@ def passed(results):
 
 def could_not_be_known(result):
     """True for a speed, or a compilation, that was not run for no fault of the submission."""
-    return not result.aspect.of_a_case and result.outcome is Outcome.NOT_RUN and not counts(result)
+    return not result.aspect.concerns_case and result.outcome is Outcome.NOT_RUN and not counts(result)

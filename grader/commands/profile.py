@@ -75,7 +75,7 @@ def show(console, launches, case, gpu):
     launch, reading = launches[longest], readings[longest]
     console.print(f"{launch.kernel}: {in_a_line(reading, len(launches))}", markup=False)
     if len(launches) > 1:
-        console.print(of_several(readings, longest), markup=False, soft_wrap=True)
+        console.print(describe_several(readings, longest), markup=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True)
     table.add_column("measured", justify="right", no_wrap=True)
@@ -101,7 +101,7 @@ def in_a_line(r, launches):
     return ", ".join(parts)
 
 
-def of_several(readings, longest):
+def describe_several(readings, longest):
     """Where a call launches several kernels: how much of it this one is."""
     count = len(readings) if len(readings) < ncu.LAUNCHES else f"the first {ncu.LAUNCHES}"
     text = f"the longest of {count} launches in the call"

@@ -16,7 +16,7 @@ def run(request, folder):
     console = terminal.make_console()
     *_, result = grade(request, 1)  # work comes after the cases that it is judged over
     terminal.show_one(console, result)
-    drawings = drawing.of_one_case(result.facts.get("picture") or {})
+    drawings = drawing.draw_case(result.facts.get("picture") or {})
     if not drawings:
         fault = (result.facts.get("picture") or {}).get("fault")
         why = (

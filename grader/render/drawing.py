@@ -98,7 +98,7 @@ def draw(picture):
     return drawings
 
 
-def of_one_case(picture):
+def draw_case(picture):
     """The drawings for a page about one case: the mask on the left, then the errors; [] where nothing came back."""
     if "size" not in picture:
         return []

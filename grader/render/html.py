@@ -107,7 +107,7 @@ def problem_view(id, group):
 
 
 def is_case(result):
-    return result.aspect.of_a_case
+    return result.aspect.concerns_case
 
 
 def says_something(result):

@@ -95,7 +95,7 @@ def points_of(id, group):
 def show_failures(console, group, lines=None):
     """Each failing case in the form that DESIGN.md shows; the same sentence again is counted, not repeated."""
     failures = [r for r in group if r.outcome not in (Outcome.PASSED, Outcome.NOT_RUN) and r.sentence]
-    failures += [r for r in group if r.outcome is Outcome.NOT_RUN and r.aspect.of_a_case and r.sentence]
+    failures += [r for r in group if r.outcome is Outcome.NOT_RUN and r.aspect.concerns_case and r.sentence]
     if group[0].outcome is Outcome.UNFINISHED and all(r.sentence == group[0].sentence for r in failures):
         return  # nothing but the first gap to speak of: the table names it
     alike = {}
@@ -108,7 +108,7 @@ def show_failures(console, group, lines=None):
         show_sentence(console, first)
         for sign in first.facts.get("evidence", ())[1:]:
             console.print(Text(f"  also: {sign}"), soft_wrap=True)
-        show_map(console, text_map.of(first.facts.get("picture") or {}))
+        show_map(console, text_map.draw(first.facts.get("picture") or {}))
         if len(same) > 1:
             what = "the same cause" if first.facts.get("causes") else "the same"
             console.print(f"  {what} in {len(same) - 1} more case{'s' * (len(same) > 2)}", markup=False)
@@ -125,7 +125,7 @@ def show_unjudged(console, group):
     """Why the work of a problem was not judged, once one of its cases is right; kernels that no long row launched."""
     for result in (r for r in group if r.facts.get("short_kernels")):
         console.print(f'{result.problem} "{result.case}": {result.sentence}\n', markup=False, soft_wrap=True)
-    if not any(r.outcome is Outcome.PASSED for r in group if r.aspect.of_a_case):
+    if not any(r.outcome is Outcome.PASSED for r in group if r.aspect.concerns_case):
         return
     for result, most in zip(group, score.max_points(group), strict=True):
         if result.aspect is Aspect.WORK and result.outcome is Outcome.NOT_RUN:
@@ -135,7 +135,7 @@ def show_unjudged(console, group):
 
 def show_compiled(console, group, asked):
     """What is worth knowing of compiled kernels, or that they were not; all that is known where it was asked for."""
-    all_passed = all(r.outcome is Outcome.PASSED for r in group if r.aspect.of_a_case)
+    all_passed = all(r.outcome is Outcome.PASSED for r in group if r.aspect.concerns_case)
     for result in (r for r in group if r.aspect is Aspect.COMPILE):
         if result.sentence and (result.outcome is Outcome.PASSED or (result.outcome is Outcome.NOT_RUN and all_passed)):
             start = f"{result.problem} on a GPU: " if result.outcome is Outcome.PASSED else f"{result.problem} "
@@ -174,11 +174,11 @@ def show_one(console, result):
     show_sentence(console, result)
     picture = result.facts.get("picture") or {}
     if picture.get("heads"):
-        show_map(console, text_map.of_heads(picture["heads"]))
+        show_map(console, text_map.draw_heads(picture["heads"]))
     if picture.get("letters"):
-        show_map(console, text_map.of_letters(picture["letters"]))
+        show_map(console, text_map.draw_letters(picture["letters"]))
     if picture.get("visits"):
-        show_map(console, text_map.of_visits(picture))
+        show_map(console, text_map.draw_visits(picture))
     show_printed(console, result.printed, PRINTED_LINES)
 
 
@@ -211,7 +211,7 @@ def summary_table(console, results, whole):
             table.add_section()
         shown.append(id)
         outcome, first = verdict(group)
-        cases = [r for r in group if r.aspect.of_a_case]
+        cases = [r for r in group if r.aspect.concerns_case]
         good = sum(r.outcome is Outcome.PASSED for r in cases)
         table.add_row(
             f"{id} {EVERY[id].title}",

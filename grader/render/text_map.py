@@ -12,17 +12,17 @@ LETTER_SIGNS = {".": "empty", "F": "FULL", "C": "CAUSAL", "P": "PARTIAL"}
 VISIT_SIGNS = {".": "skipped", "o": "visited", "2": "visited again", "x": "not needed", "!": "missing"}
 
 
-def of(picture):
+def draw(picture):
     """The lines of the map that says most: of errors where there are some, else of needless visits; [] for neither."""
     if "heads" in picture:
-        return of_heads(picture["heads"])
+        return draw_heads(picture["heads"])
     bands = (picture.get("visits") or {}).get("bands", ())
     if any(times > 1 or not needed for band in bands for *_, times, needed in band["tiles"]):
-        return of_visits(picture)
+        return draw_visits(picture)
     return []
 
 
-def of_heads(heads):
+def draw_heads(heads):
     """A line for each batch and head, a mark for each tile of rows; neighbours that are alike share a line."""
     rows = []
     for place, cells in zip(heads["places"], heads["cells"], strict=True):
@@ -41,7 +41,7 @@ def of_heads(heads):
     ]  # fmt: skip
 
 
-def of_visits(picture):
+def draw_visits(picture):
     """A line for each tile of queries, a mark for as many keys as a tile of keys has."""
     keys, bands = picture["size"][1], picture["visits"]["bands"]
     step = max(last - first + 1 for band in bands for first, last, *_ in band["tiles"])
@@ -64,7 +64,7 @@ def of_visits(picture):
     return [title[:70], *ruled(titled, step, "key"), key]
 
 
-def of_letters(letters):
+def draw_letters(letters):
     """The kind of each tile of the mask: F full, C causal, P partial; [] where that is too large to read."""
     rows, block_q = letters["rows"], letters["block"][0]
     if len(rows) > 2 * MOST_LINES or len(rows[0]) > MOST_MARKS:

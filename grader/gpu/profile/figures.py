@@ -21,11 +21,11 @@ class Figure(NamedTuple):
 
 def figures(r):
     """The Figures of a Reading, in the order of the screen."""
-    lines = [*of_work(r), *of_memory(r), *of_room(r), *of_waiting(r)]
+    lines = [*describe_work(r), *describe_memory(r), *describe_room(r), *describe_waiting(r)]
     return [line if line.value else line._replace(meaning="not measured here") for line in lines]
 
 
-def of_work(r):
+def describe_work(r):
     """How much the arithmetic units do."""
     yield Figure("tensor cores", percent(r.tensor), "100 %", in_words_of_tensor(r.tensor))
     yield Figure("their products", times(r.work), "1.00 x", in_words_of_work(r.work))
@@ -34,7 +34,7 @@ def of_work(r):
     yield Figure("SMs with work", percent(r.at_work), "100 %", in_words_of_at_work(r))
 
 
-def of_memory(r):
+def describe_memory(r):
     """What is moved, and through what."""
     yield Figure("DRAM throughput", percent(r.dram), "100 %", in_words_of_dram(r))
     yield Figure("L2 hit rate", percent(r.l2_hits), "100 %", in_words_of_l2(r))
@@ -42,7 +42,7 @@ def of_memory(r):
     yield Figure("bank conflicts", percent(r.conflicting), "0 %", in_words_of_conflicts(r.conflicting))
 
 
-def of_room(r):
+def describe_room(r):
     """What a program takes, and how many of them fit a multiprocessor."""
     yield Figure("occupancy", percent(r.warps), percent(r.warps_possible), in_words_of_occupancy(r))
     yield Figure("registers", whole(r.registers), str(MOST_REGISTERS), "a thread's: its part of scores and acc")
@@ -51,7 +51,7 @@ def of_room(r):
     yield Figure("spills", size(r.spilled), "0 B", in_words_of_spills(r.spilled))
 
 
-def of_waiting(r):
+def describe_waiting(r):
     """The two waits that take most of a warp's time, with NVIDIA's names for them."""
     for (name, part), order in zip(r.stalls, ("first", "second"), strict=False):
         words = f"{STALLS[name].words} (stall: {name.replace('_', ' ')})"

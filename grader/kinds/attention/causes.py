@@ -26,7 +26,7 @@ def find(problem, case, placed, got, expected, mistakes, records=()):
         return []
     if case.causal and not records and not got.isfinite().any():
         return []  # too many mistakes hide every key of every row, for some size of tile
-    if nothing := of_rows_without_keys(got, expected.o, expected.allowed_o, expected.lse.isinf()):
+    if nothing := find_rows_without_keys(got, expected.o, expected.allowed_o, expected.lse.isinf()):
         return [nothing]
     started = time.thread_time()
     spec = spec_of(case, placed)
@@ -41,7 +41,7 @@ def find(problem, case, placed, got, expected, mistakes, records=()):
     return one_of_each_kind(found or matcher.two_at_once(tried, spec, bench, started + SECONDS_FOR_TWO))
 
 
-def of_rows_without_keys(got, right, allowed, nothing):
+def find_rows_without_keys(got, right, allowed, nothing):
     """The Cause where only rows that see no key are wrong, else None. nothing: (B, Hq, Nq), True for these rows."""
     wrong = ~((got.double() - right).abs() <= allowed) & (got.double() != right)
     if not nothing.any() or not wrong[nothing].any() or wrong[~nothing].any():
@@ -86,7 +86,7 @@ def every_pair(case):
 def find_lse_causes(case, placed, got, expected):
     """What an lse equals instead, where o is right. got, expected: (B, Hq, Nq)."""
     some = ~expected.isinf()  # rows that see a key
-    if nothing := of_rows_without_keys(got, expected, 1e-3 * expected.abs().where(some, 0.0), ~some):
+    if nothing := find_rows_without_keys(got, expected, 1e-3 * expected.abs().where(some, 0.0), ~some):
         return [nothing]
     q, k, _ = (tensor.tensor.double() for tensor in placed)
     group = case.Hq // case.kv_heads

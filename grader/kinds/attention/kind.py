@@ -143,7 +143,7 @@ class Attention(Kind):
                 if kind in kinds and not mistake.general and not (mistake.rounding and case.dtype != dtype):
                     o, _ = mistake.spec.answer(causes.every_pair(case))
                     error = (o - right.o.flatten(0, 1)).abs()
-                    error = error.nan_to_num(0.0 if mistake.spec.of_masks else math.inf)  # sees nothing: anything
+                    error = error.nan_to_num(0.0 if mistake.spec.only_masks else math.inf)  # sees nothing: anything
                     seen = bool((error > CLEARLY * right.allowed_o.flatten(0, 1)).any())
                     shows[kind] = seen and shows.get(kind, True)
             kinds = {kind for kind in kinds if shows[kind]}

@@ -47,7 +47,7 @@ class AttentionSpec:
         return self.method(q.double(), k.double(), v.double(), weight, self.scale, at=at, **more)
 
     @property
-    def of_masks(self):
+    def only_masks(self):
         """True where a row is 0 / 0 because it sees nothing, not because something overflows."""
         return getattr(self.method, "func", self.method) is variants.whole
 

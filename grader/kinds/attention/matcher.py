@@ -52,7 +52,7 @@ class Matcher:
         o, near = self.compared(mistake, pairs)
         wrong = ~((got - right).abs() <= allowed)
         told = wrong & ~((o - right).abs() <= allowed)
-        if mistake.spec.of_masks:
+        if mistake.spec.only_masks:
             told &= ~o.isnan() | (mistake.kind != "") & (got.isnan() | (got == 0))  # a guess needs numbers
         if not told.any():
             return False
@@ -63,7 +63,7 @@ class Matcher:
             return bool(known.float().mean() >= NEARLY_ALL and rest <= EXPLAINED * error)
         if rest > left * error:
             return False
-        if not o.isinf().any() and (mistake.spec.of_masks or o.isfinite().all()):
+        if not o.isinf().any() and (mistake.spec.only_masks or o.isfinite().all()):
             return bool(near.all())
         return bool(near.float().mean() >= NEARLY_ALL and near[wrong].float().mean() >= NEARLY_ALL)
 
@@ -76,7 +76,7 @@ class Matcher:
         got = got if rows is None else got[:, rows]
         near = (got == o) | (o.isnan() & got.isnan())
         near |= o.isfinite() & ((got - o).abs() <= 2 * self.relative(mistake) * size + 1e-6)
-        if mistake.spec.of_masks and o.isnan().any():
+        if mistake.spec.only_masks and o.isnan().any():
             # A row that sees nothing is 0 / 0, or its guarded twin 0; a finite mask gives it anything at all.
             near |= o.isnan() & ((got == 0) | (o.isnan().float().mean() <= FEW))
         return o, near

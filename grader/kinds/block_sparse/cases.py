@@ -81,7 +81,7 @@ class BuilderCase(SparseCase):
         return f"{self.builder}, {sizes}, {self.of}, tiles {self.block[0]}x{self.block[1]}"
 
 
-def of_mask(name, **fixed):
+def ask_for_mask(name, **fixed):
     return BuilderCase(name, builder="tiles_of_mask", **fixed)
 
 
@@ -111,9 +111,9 @@ LISTS = (
     BuilderCase("lists of a window, tiles that are not square", N=150, of=Visibility(True, 40, 3), block=(16, 64)),
     BuilderCase("lists of a mask that shows nothing", N=70, of=Blocks(((EMPTY,),), 70)),
     BuilderCase("lists of one token", N=1, of=Visibility(True)),
-    of_mask("lists of booleans", N=90, Nk=110, of=TEXT),
-    of_mask("lists of a map for each head", N=96, Nk=96, of=BY_HEAD),
-    of_mask("lists of a map for each batch and head", N=90, Nk=96, of=BY_BOTH),
+    ask_for_mask("lists of booleans", N=90, Nk=110, of=TEXT),
+    ask_for_mask("lists of a map for each head", N=96, Nk=96, of=BY_HEAD),
+    ask_for_mask("lists of a map for each batch and head", N=90, Nk=96, of=BY_BOTH),
 )
 KERNEL = (
     SparseCase("dense", Hq=2, N=128, of=dense(4, 32)),

@@ -169,14 +169,14 @@ class Walk:
                 batch, head = self.pick(b % batches, h % heads)
                 this_map = (batch % batches) * heads + head % heads
                 if this_map not in by_map:
-                    by_map[this_map] = self.of_map(case, this_map)
+                    by_map[this_map] = self.words_for_map(case, this_map)
                 if by_map[this_map] is None:
                     return None, None
                 found.append(by_map[this_map])
         both = torch.stack(found).unflatten(0, (case.B, case.Hq))
         return both[..., : case.num_keys], both[..., case.num_keys :].sum(-1, keepdim=True)
 
-    def of_map(self, case, this_map):
+    def words_for_map(self, case, this_map):
         """(Nq, keys in whole tiles), how often each pair counts."""
         (block_q, block_k), bits = case.block, self.lists.bits
         numbers, tiles = self.lists.starts.flatten().tolist(), self.lists.starts.shape[1]

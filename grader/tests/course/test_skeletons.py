@@ -24,7 +24,7 @@ def test_the_untouched_skeleton_is_unfinished_by_its_first_gap(id, tmp_path):
     text = skeletons.skeleton(solution(id), id)
     first = re.search(r"TODO 1: [^\n\"(]+[^\n\"( ]", text).group(0)
     results = grade_text(tmp_path, id, text)
-    cases = [r for r in results if r.aspect.of_a_case]
+    cases = [r for r in results if r.aspect.concerns_case]
     assert {(r.outcome, r.sentence) for r in cases} == {(Outcome.UNFINISHED, first)}
     assert score.earned(results) == [0] * len(results)
     assert {r.outcome for r in results if r not in cases} <= {Outcome.NOT_RUN}

@@ -32,7 +32,7 @@ WHERE = [pytest.param(*each, id=f"{each[0].__name__}.{each[1]}") for each in HER
 
 def is_ours(results):
     """True where every case of these results is told as a fault of ours, and its points are open."""
-    cases = [r for r in results if r.aspect.of_a_case]
+    cases = [r for r in results if r.aspect.concerns_case]
     earned, possible = score.total(results)
     said = all("The grader failed, not your code" in r.sentence for r in cases)
     return {r.outcome for r in cases} == {Outcome.GRADER_FAULT} and said and earned == 0 < possible

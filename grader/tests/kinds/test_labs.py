@@ -317,7 +317,7 @@ def test_the_picture_of_lists_says_listed_and_not_visited():
     case = next(case for case in LISTS if case.name == "lists of documents")
     lists = tile_lists.cut(case)
     made = kind.draw_lists(case, lists.starts, lists.columns)
-    words = text_map.of_visits(made)[-1] + str(drawing.draw_visits(made).legend)
+    words = text_map.draw_visits(made)[-1] + str(drawing.draw_visits(made).legend)
     assert "o listed" in words and "needed and listed: 12" in words and "visited" not in words
 
 

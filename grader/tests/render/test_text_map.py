@@ -14,7 +14,7 @@ def test_wrong_tiles():
     got, expected, allowed = tensors((2, 2, 128, 16))
     got[:, 1, 32:64] += 1.0
     got[:, 1, 127] = float("nan")
-    lines = text_map.of(picture.draw(WINDOW, None, ("o", got, expected, allowed)))
+    lines = text_map.draw(picture.draw(WINDOW, None, ("o", got, expected, allowed)))
     assert lines == [
         "o by (batch, head); each mark is 16 rows",
         " row  0   64",
@@ -28,7 +28,7 @@ def test_wrong_tiles():
 
 def test_visited_tiles():
     records = [record([0, 31], [[0, 31], [96, 127]]), record([32, 63], [[0, 31], [32, 63], [32, 63]])]
-    lines = text_map.of(picture.draw(WINDOW, {"visits": records}))
+    lines = text_map.draw(picture.draw(WINDOW, {"visits": records}))
     assert lines[1:] == [
         "  key  0",
         " 0-31  o..x",
@@ -38,15 +38,15 @@ def test_visited_tiles():
 
 
 def test_a_kernel_that_does_no_more_than_it_needs_has_no_map():
-    assert text_map.of(picture.draw(WINDOW, {"visits": [record([0, 31], [[0, 31]])]})) == []
-    assert text_map.of({}) == [] and text_map.of({"fault": "ours"}) == []
+    assert text_map.draw(picture.draw(WINDOW, {"visits": [record([0, 31], [[0, 31]])]})) == []
+    assert text_map.draw({}) == [] and text_map.draw({"fault": "ours"}) == []
 
 
 def test_large_maps_are_joined_and_lose_no_mistake():
     got, expected, allowed = tensors((4, 16, 1030, 2))
     got[2, 5, 700] += 1.0
     got[3, 15, 1029] = float("inf")
-    lines = text_map.of(picture.draw(WINDOW, None, ("o", got, expected, allowed)))
+    lines = text_map.draw(picture.draw(WINDOW, None, ("o", got, expected, allowed)))
     assert fits(lines) and "".join(lines[2:-1]).count("#") == 1 and "".join(lines[2:-1]).count("I") == 1
 
     case = Case("many", N=1000, D=16, causal=True)
@@ -54,5 +54,5 @@ def test_large_maps_are_joined_and_lose_no_mistake():
     records = [
         record(q, [t for t in tiles if t[0] <= q[1] or t[0] == 960], kernel="a_very_long_name" * 5) for q in tiles
     ]
-    lines = text_map.of(picture.draw(case, {"visits": records}))
+    lines = text_map.draw(picture.draw(case, {"visits": records}))
     assert fits(lines) and "x" in lines[3] and lines[3].split("  ")[-1].startswith("o")

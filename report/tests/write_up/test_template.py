@@ -164,7 +164,7 @@ def test_sinks_may_come_last(tmp_path):
     assert moved.index(loop) > moved.index("range(diagonal, k_end")
     names = frozenset({"sinks overlapping the window", "sinks larger than the window", "one sink", "no sinks"})
     results = grade_text(tmp_path, "p7", moved, names)
-    assert {r.case: r.outcome.value for r in results if r.aspect.of_a_case} == dict.fromkeys(names, "passed")
+    assert {r.case: r.outcome.value for r in results if r.aspect.concerns_case} == dict.fromkeys(names, "passed")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_the_grader_says_what_the_rubric_quotes(tmp_path, problem, right, wrong,
     assert source.count(right) == 1
     cases = [case_of(problem, name) for name in (*show, *hide)]
     results = grade_text(tmp_path, problem, source.replace(right, wrong), cases=cases)
-    by_case = {r.case: r for r in results if r.aspect.of_a_case}
+    by_case = {r.case: r for r in results if r.aspect.concerns_case}
     assert {name: by_case[name].outcome.value for name in show} == dict.fromkeys(show, "wrong")
     assert all(said in by_case[name].sentence for name in show)
     assert {name: by_case[name].outcome.value for name in hide} == dict.fromkeys(hide, "passed")
