@@ -1,4 +1,4 @@
-"""What a kernel with one thing wrong computes: the arithmetic behind every what-if of diagnose.py.
+"""What a kernel with one thing wrong computes: the arithmetic behind every what-if of causes.py.
 
 All functions here take blocks of P pairs (batch, query head): q (P, rows, D), k and v (P, Nk, D) in float64; `weight`
 (rows, Nk) or (P, rows, Nk), how often each key counts for each query: 0 hidden, 1 visible, 2 twice; and `scale`.

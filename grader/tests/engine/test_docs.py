@@ -1,0 +1,36 @@
+"""What the pages say of the code is there: files that they name, and the picture of the rooms."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from grader.tests.support import ROOT
+
+TREES = ("grader", "report", "solutions", "problems", "notebooks", "web", "docs")
+EXAMPLES = {"e1_add.py", "NN_name.py", "ours.py"}  # of the reader, or made in a child's folder
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+FILES = {path.name for tree in TREES for path in (ROOT / tree).rglob("*.*")} | {path.name for path in ROOT.iterdir()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_files_that_a_page_names_exist(page):
+    named = re.findall(r"`(?:[\w./-]*/)?([\w.-]+\.py)(?:::?\w+)?`", page.read_text())
+    missing = set(named) - FILES - EXAMPLES
+    assert not missing
+
+
+def test_the_files_that_the_code_names_exist():
+    found = {}
+    for path in (ROOT / "grader").rglob("*.py"):
+        if "tests" not in path.parts:
+            for name in re.findall(r"(?<![\w<>{}*])([a-z_]+\.py)\b", path.read_text()):
+                if name not in FILES | EXAMPLES:
+                    found.setdefault(path.name, set()).add(name)
+    assert not found
+
+
+def test_the_picture_of_the_rooms_is_what_the_code_has():
+    pytest.importorskip("grimp", reason="of pyproject.toml's tools, which PYTHON= may lack")
+    assert subprocess.run([sys.executable, ROOT / "docs" / "rooms.py", "--check"]).returncode == 0
