@@ -9,7 +9,14 @@ import pytest
 from grader.tests.support import ROOT
 
 TREES = ("grader", "report", "solutions", "problems", "notebooks", "web", "docs")
-EXAMPLES = {"e1_add.py", "NN_name.py", "ours.py"}  # of the reader, or made in a child's folder
+EXAMPLES = {
+    "e1_add.py",
+    "NN_name.py",
+    "ours.py",
+    "NAME.py",
+    "pN_what_is_unusual.py",
+    "pN_what_it_does.py",
+}  # of the reader, or made in a child's folder
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 FILES = {path.name for tree in TREES for path in (ROOT / tree).rglob("*.*")} | {path.name for path in ROOT.iterdir()}
 
