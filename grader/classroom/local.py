@@ -1,4 +1,4 @@
-"""The engine of one machine: lanes, each a process that grades one submission at a time (warm.py)."""
+"""The engine of one machine: lanes, each a process that grades one submission at a time (lane.py)."""
 
 import collections
 import contextlib
@@ -14,13 +14,13 @@ from grader.classroom.record import Record
 from grader.processes.child import CannotStart, Died, TimedOut, TrustedChild, describe_exit
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = (sys.executable, "-m", "grader.classroom.warm")
+COMMAND = (sys.executable, "-m", "grader.classroom.lane")
 GRACE = 3.0  # seconds for a process to take its children with it, before it is killed
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")  # no fork has another's
 
 
 class Lane:
-    """A child that is started before its first job, and again where it was lost. command: what serves as warm.py does.
+    """A child that is started before its first job, and again where it was lost. command: what serves as lane.py does.
 
     `grade` is called by one thread; `close`, after which nothing is graded, by another.
     """

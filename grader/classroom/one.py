@@ -2,7 +2,7 @@
 
 JOB: a file with a plan.Job. RECORDS: where its records go, one to a line, written when all are known. The exit status
 is 0 whatever the student's code did; any other means that the machine failed. On a cluster this is the command; on one
-machine a lane's process imports it once and forks (warm.py).
+machine a lane's process imports it once and forks (lane.py).
 """
 
 import contextlib
@@ -12,12 +12,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from grader import score
+import torch
+
+from grader import engine, score
 from grader.classroom import details, page, plan
 from grader.classroom.plan import Job
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
 from grader.kinds.registry import EVERY, kind_of
-from grader.processes import files, scratch
+from grader.processes import bubblewrap, files, sandboxes, scratch
+from grader.processes.child import CannotStart
 from grader.result import Outcome
 
 PRINTED = 1000  # characters of a case's output that its record keeps; the page has more
@@ -34,9 +37,6 @@ def main(argv=None):
 
 def get_ready(job_file):
     """What grading the job and its like needs, before a process forks for each of them."""
-    from grader import engine  # noqa: F401
-    from grader.processes import bubblewrap
-
     with contextlib.suppress(ImportError):  # a page that cannot be written is a remark
         from grader.render import html
 
@@ -47,30 +47,13 @@ def get_ready(job_file):
     bubblewrap.find_obstacle(job.device)
     if job.device == "cpu":  # on a GPU they are worked out there, and no process that uses CUDA may fork
         work_out(tuple(job.keys), job.seed)
-        share(("cpu", "compile") if job.targets else ("cpu",))
-
-
-def share(devices):
-    """Runners for all submissions of a lane; where they cannot start, each submission says so."""
-    from grader.processes import sandboxes
-    from grader.processes.child import CannotStart
-
-    with contextlib.suppress(CannotStart, OSError):
-        sandboxes.share(devices)
-
-
-def renew():
-    """After a submission whose process was lost: its runner may be in the middle of something."""
-    from grader.processes import sandboxes
-
-    sandboxes.renew()
+        with contextlib.suppress(CannotStart, OSError):  # where runners cannot start, each submission says so
+            sandboxes.share(("cpu", "compile") if job.targets else ("cpu",))
 
 
 @functools.cache
 def work_out(problems, seed):
     """What the cases have in common for all submissions: the right answers, and the outlines of their masks."""
-    import torch
-
     torch.set_num_threads(1)  # a fork has no threads of another's pool
     for problem in (EVERY[id] for id in problems):
         kind_of(problem).warm(problem, seed)
@@ -78,8 +61,6 @@ def work_out(problems, seed):
 
 def with_cost(records):
     """The records with the core-seconds of this process and of all that it started, divided as their seconds are."""
-    from grader.processes import sandboxes
-
     sandboxes.close_all()
     spent = time.process_time() + sandboxes.core_seconds()
     whole = sum(record.seconds for record in records) or 1.0
@@ -89,9 +70,8 @@ def with_cost(records):
 def run(job, grade=None):
     """The records of a job; its page is written too. grade: problem, job -> Results, in place of the grader's."""
     grade = grade or grade_problem
-    why = no_gpu() if job.needs_gpu else None
-    if why:
-        return plan.fault_records(job, why)
+    if job.needs_gpu and not torch.cuda.is_available():
+        return plan.fault_records(job, "PyTorch sees no GPU on the machine that was to grade this.")
     records, results = [], {}
     for id in job.problems:
         started = time.perf_counter()
@@ -105,25 +85,14 @@ def run(job, grade=None):
 
 
 def grade_problem(problem, job):
-    from grader.engine import grade
-
-    return grade(request_of(job, (problem,)), lanes=1)
+    return engine.grade(make_request(job, (problem,)), lanes=1)
 
 
-def request_of(job, problems):
-    from grader.engine import Request
-
+def make_request(job, problems):
     # A student runs a case again in a folder of their own, so the command names none. Points need one target: a class
     # pays for no other.
     rest = {"targets": tuple(job.targets), "all_targets": False, "private_seed": bool(job.seed)}
-    return Request(Path(job.folder), tuple(problems), None, job.device, job.seed, **rest)
-
-
-def no_gpu():
-    """Why there is no GPU here, in a sentence, or None."""
-    import torch
-
-    return None if torch.cuda.is_available() else "PyTorch sees no GPU on the machine that was to grade this."
+    return engine.Request(Path(job.folder), tuple(problems), None, job.device, job.seed, **rest)
 
 
 def tidy(result, job):
@@ -165,7 +134,7 @@ def plain(result, got, most):
 def write_page(job, results, records):
     """Write the student's page, with the problems that were graded before; returns remarks, of what is missing."""
     every = [r for id in job.keys for r in (results.get(id) or details.read(job, id))]
-    request = request_of(job, (EVERY[id] for id in job.keys))
+    request = make_request(job, (EVERY[id] for id in job.keys))
     try:
         from grader.render import html
 

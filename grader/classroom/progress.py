@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 
+from grader.classroom.export.standing import decimal
 from grader.classroom.names import list_some
 from grader.classroom.record import MACHINE_FAULT
 
@@ -58,7 +59,7 @@ def summary(records, faults):
     graded = [r for r in records if r.points is not None]
     said = []
     if graded:
-        said.append(f"{number(sum(r.points for r in graded))} of {number(sum(r.most for r in graded))} points")
+        said.append(f"{decimal(sum(r.points for r in graded))} of {decimal(sum(r.most for r in graded))} points")
     if waiting := sum(len(r.to_review) for r in graded):
         said.append(f"{waiting} cases to review")
     if faults:
@@ -68,10 +69,6 @@ def summary(records, faults):
 
 def records_fault(records):
     return next((r.remarks[0].rstrip(".") for r in records if r.status == MACHINE_FAULT and r.remarks), "")
-
-
-def number(points):
-    return f"{float(points):.2f}".rstrip("0").rstrip(".")
 
 
 def clock(seconds):

@@ -1,4 +1,4 @@
-"""Stands in for grader.classroom.one, and warm with --lane, where a test is about all that is around the grading.
+"""Stands in for grader.classroom.one, and lane with --lane, where a test is about all that is around the grading.
 
 It takes milliseconds a job: a problem's verdict follows from the bytes of its module. Lines in a module ask for
 trouble: "die" ends the process, "fault" is a fault of the grader, "eat" takes 2 GB of memory, "never" never ends, each
@@ -15,7 +15,7 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
-from grader.classroom import warm
+from grader.classroom import lane
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
 
 CASES = 5
@@ -72,7 +72,7 @@ def grade(files):
 
 if __name__ == "__main__":
     if sys.argv[1] == "--lane":
-        warm.serve(sys.argv[2], grade, lambda job: None)
+        lane.serve(sys.argv[2], grade, lambda job: None)
     else:
         grade(sys.argv[1:])
     sys.stdout.flush()

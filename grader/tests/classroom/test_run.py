@@ -263,8 +263,8 @@ def test_a_disk_that_fills_loses_nothing(tmp_path):
 
 def served(grade, get_ready="bool"):
     """The command of a lane whose forks do this, an expression of `files`."""
-    imports = "import os, signal, sys; from grader.classroom import warm"
-    return sys.executable, "-c", f"{imports}; warm.serve(sys.argv[1], lambda files: {grade}, {get_ready})"
+    imports = "import os, signal, sys; from grader.classroom import lane"
+    return sys.executable, "-c", f"{imports}; lane.serve(sys.argv[1], lambda files: {grade}, {get_ready})"
 
 
 def test_records_that_are_not_whole_are_no_grades(tmp_path):

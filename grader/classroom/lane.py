@@ -1,6 +1,6 @@
-"""The process of one lane: python -m grader.classroom.warm FOLDER grades jobs, each in a fork of its own.
+"""The process of one lane: python -m grader.classroom.lane FOLDER grades jobs, each in a fork of its own.
 
-What every submission needs, torch and the oracle's answers among it, is there before the fork: paid once a lane. It is
+What every submission needs, torch and the right answers among it, is there before the fork: paid once a lane. It is
 asked as processes/child.py asks: {"job": NAME}, where NAME.job.json in FOLDER is a plan.Job whose records go to
 NAME.records.json. The reply is {"status": of the fork}; what is printed goes to standard error. It ends when its
 standard input does, and the fork takes its children with it: nothing outlives the command that started it, however that
@@ -60,8 +60,10 @@ def end_with_the_lane():
 
 def main():
     from grader.classroom import one
+    from grader.processes import sandboxes
 
-    serve(sys.argv[1], one.main, one.get_ready, one.renew)
+    # What was lost may have left its runner in the middle of something.
+    serve(sys.argv[1], one.main, one.get_ready, sandboxes.renew)
 
 
 if __name__ == "__main__":
