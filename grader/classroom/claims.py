@@ -39,7 +39,7 @@ def join(submissions, students):
     by_number = numbered(submissions, students)
     of, by_itself = {}, []
     for submission in submissions:
-        claim = one_by_one(find, submission, students, by_number)
+        claim = find_safely(submission, students, by_number)
         if claim.student is None:
             by_itself.append(remarked(submission, claim.why))
         else:
@@ -62,10 +62,10 @@ def join(submissions, students):
     return rows + [row_of(submission, None) for submission in by_itself], graded + by_itself, notes
 
 
-def one_by_one(work, submission, *rest):
-    """A Claim; where the work on one submission fails, that one alone stands by itself."""
+def find_safely(submission, students, by_number):
+    """Its Claim; where the work on one submission fails, that one alone stands by itself."""
     try:
-        return work(submission, *rest)
+        return find(submission, students, by_number)
     except Exception as error:
         return Claim(why=FAULT.format(type(error).__name__, names.shortened(str(error))))
 

@@ -100,7 +100,8 @@ class Local:
         """The records of one job: those that its lane made, or of the machine's fault that ended it."""
         if job.attempt > 1:
             time.sleep(self.pause)
-        given, out = plan.paths_of(job)
+        name = Path(job.out) / "work" / "jobs" / f"{job.submission}.{job.attempt}"
+        given, out = (name.with_name(f"{name.name}.{kind}.json") for kind in ("job", "records"))
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.unlink(missing_ok=True)

@@ -5,7 +5,6 @@ import os
 import platform
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from pathlib import Path
 
 from grader.classroom import fingerprint
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
@@ -70,17 +69,14 @@ def make_keys(submissions, problems, device, device_name, targets, seed, index):
     hashes = {problem.id: fingerprint.hash_problem(problem, device, targets) for problem in problems}
 
     def choose(submission, problem):
-        module, hashed = module_bytes(submission.folder / problem.module), hashes[problem.id]
+        path, hashed = submission.folder / problem.module, hashes[problem.id]
+        module = path.read_bytes() if path.is_file() else None
         key = fingerprint.make_key(module, hashed, environment, seed)
         before = fingerprint.make_key_before(module, hashed, seed, device_name)
         known = [index.status(submission.id, problem.id, each) for each in (key, before)]
         return before if known[1] == GRADED != known[0] else key
 
     return {s.id: {problem.id: choose(s, problem) for problem in problems} for s in submissions}
-
-
-def module_bytes(path):
-    return path.read_bytes() if path.is_file() else None
 
 
 def make_jobs(submissions, problems, keys, index, **rest):
@@ -130,9 +126,3 @@ def sort_out(job, records):
 def machine_name():
     """This machine in a few words, without its name."""
     return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-
-
-def paths_of(job):
-    """(the file that a job's process reads, where it leaves its records), for engines whose processes share a disk."""
-    name = Path(job.out) / "work" / "jobs" / f"{job.submission}.{job.attempt}"
-    return name.with_name(f"{name.name}.job.json"), name.with_name(f"{name.name}.records.json")

@@ -27,7 +27,7 @@ MARGIN_SECONDS = 300  # beyond a job's own limits: submitit's start, and its sig
 GRADER_GB = 2  # beside what a submission may take, in GB as sandbox_process.MEMORY has it
 MEMORY_GB = {"cpu": 16, "cuda": 56}  # of a recorder and of a runner, which live at the same time
 CPUS = {"cpu": 1, "cuda": 2}
-STRANGERS = 3  # jobs that could not even start, before the cluster is believed to be unfit
+UNREACHED = 3  # jobs that could not even start, before the cluster is believed to be unfit
 SAY_SECONDS = 60.0
 SHARED = "it must lie on a disk that this machine and all nodes share"
 
@@ -56,7 +56,7 @@ class Slurm:
         self.home = Path(out).resolve() / "work" / "slurm"
         self.partition, self.gpus, self.array, self.command = partition, gpus or 1, array, tuple(command)
         self.pause, self.grace = poll, grace
-        self.waiting, self.batches, self.total, self.strangers, self.reached = [], [], 0, 0, False
+        self.waiting, self.batches, self.total, self.unreached, self.reached = [], [], 0, 0, False
         self.said, self.said_at = "", 0.0
 
     def run(self, jobs, on_done, on_start=lambda job: None):
@@ -78,7 +78,7 @@ class Slurm:
         """Take over what an earlier run queued or what has finished since; returns the jobs that are left."""
         wanted = {identity(job): job for job in jobs}
         left = [batches.read(folder) for folder in sorted(self.home.glob("class-*"))]
-        tasks = self.heard(left, "Slurm does not answer")
+        tasks = self.ask_tasks(left, "Slurm does not answer")
         for batch in left:
             for index, job in list(batch.jobs.items()):
                 task = task_of(tasks[batch.name], index)
@@ -111,17 +111,17 @@ class Slurm:
         batch.folder.mkdir(parents=True)
         for index, job in batch.jobs.items():
             files.write(batch.path(index, node.JOB), job.to_json())
-        asked = self.asked(chosen)
+        asked = self.choose_resources(chosen)
         try:
-            self.executor(batch, asked)
+            self.queue(batch, asked)
         except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
             said = [line.strip() for line in str(error).splitlines() if "error:" in line]
             why = said[-1].partition("error: ")[2] if said else str(error).strip()
-            raise BadArguments(f"Slurm does not take the jobs ({why}); each asks for {in_words(asked)}") from None
+            raise BadArguments(f"Slurm does not take the jobs ({why}); each asks for {describe(asked)}") from None
         said = f"{len(chosen)} jobs, {min(self.array, len(chosen))} at a time" if len(chosen) > 1 else "1 job"
-        print(f"slurm: queued {said}, each with {in_words(asked)}", file=sys.stderr)
+        print(f"slurm: queued {said}, each with {describe(asked)}", file=sys.stderr)
 
-    def asked(self, jobs):
+    def choose_resources(self, jobs):
         """What each job asks Slurm for: as much as its own limits let it take, so that Slurm ends none of them."""
         first = jobs[0]
         kind = "cuda" if first.needs_gpu else "cpu"
@@ -132,7 +132,7 @@ class Slurm:
         }
         return asked | ({"gpus_per_node": self.gpus} if first.needs_gpu else {})
 
-    def executor(self, batch, asked):
+    def queue(self, batch, asked):
         """Hand a batch to Slurm through submitit."""
         logging.getLogger("submitit").setLevel(logging.ERROR)
         executor = submitit.SlurmExecutor(batch.folder / "logs", max_num_timeout=0)
@@ -151,7 +151,7 @@ class Slurm:
 
     def look(self, on_done, on_start):
         """One look at all that is under way; whether anything was done."""
-        tasks = self.heard(self.batches)
+        tasks = self.ask_tasks(self.batches)
         count = 0
         for batch in list(self.batches):
             os.listdir(batch.folder)  # which makes a network disk look again
@@ -168,10 +168,10 @@ class Slurm:
                 batch.done(index)
                 count += 1
             self.keep(batch)
-        self.say(tasks)
+        self.show_queue(tasks)
         return count
 
-    def heard(self, batches, sentence=None):
+    def ask_tasks(self, batches, sentence=None):
         """cluster.tasks of these batches; None where Slurm does not answer now, or BadArguments with `sentence`."""
         try:
             return cluster.tasks([batch.name for batch in batches]) if batches else {}
@@ -188,7 +188,7 @@ class Slurm:
         if task is None or not task.ended:
             batch.ended.pop(index, None)
             if task and task.reason in cluster.HOPELESS:
-                asked = in_words(self.asked(list(batch.jobs.values())))
+                asked = describe(self.choose_resources(list(batch.jobs.values())))
                 why = f"{cluster.HOPELESS[task.reason]} ({task.reason})"
                 raise BadArguments(f"Slurm will never start these jobs, since {why}: each asks for {asked}")
             return None
@@ -200,24 +200,24 @@ class Slurm:
         if failure.exists() and task.state in cluster.SILENT:
             self.reached = True
             return plan.fault_records(job, f"The machine failed: {failure.read_text()}.")
-        self.look_for_strangers(batch, index, task)
+        self.check_nodes(batch, index, task)
         id = f" {task.id}" if task.id else ""
         return plan.fault_records(job, f"The machine failed: Slurm's job{id} {cluster.ENDED[task.state]}.")
 
-    def look_for_strangers(self, batch, index, task):
+    def check_nodes(self, batch, index, task):
         """Raise BadArguments when job after job ends before the grader is reached: the nodes lack what they need."""
         log = batch.log(index)
         if self.reached or task.state not in ("FAILED", "COMPLETED") or (log and "submitit INFO" in log):
             return
-        self.strangers += 1
-        if self.strangers < min(STRANGERS, self.total):
+        self.unreached += 1
+        if self.unreached < min(UNREACHED, self.total):
             return
         if log is None:
             raise BadArguments(f"the nodes of the cluster do not see OUT={self.home.parents[1]}: {SHARED}")
         why = f" ({last[:200]})" if (last := cluster.last_line(log)) else ""
         raise BadArguments(f"the nodes cannot start the grader{why}: they need {sys.executable} and {ROOT} as they are")
 
-    def say(self, tasks):
+    def show_queue(self, tasks):
         """A line when the queue has moved, at most one a minute."""
         known = [(t, i, b) for b in self.batches for i in b.jobs for t in [task_of((tasks or {}).get(b.name, {}), i)]]
         runs = sum(task.state == "RUNNING" for task, _, _ in known)
@@ -251,7 +251,7 @@ def task_of(tasks, index):
     return tasks.get(index, tasks.get(None, cluster.GONE))
 
 
-def in_words(asked):
+def describe(asked):
     hours, minutes = divmod(asked["time"], 60)
     said = [f"{asked['cpus_per_task']} CPU", f"{asked['mem']} GB", f"{hours}:{minutes:02d} h"]
     gpus = asked.get("gpus_per_node")

@@ -423,11 +423,11 @@ def test_what_slurm_is_asked_for_covers_what_a_submission_may_take():
 
     engine = slurm.Slurm("out", None, 2, 4)
     job = plan.Job("ann", "Ann", tuple(MODULES), "", "", {}, targets=("sm_80",))
-    asked = engine.asked([job, job])
+    asked = engine.choose_resources([job, job])
     assert asked["time"] * 60 > job.limit + 60 and "gpus_per_node" not in asked
     assert asked["mem"] == slurm.MEMORY_GB["cpu"] + slurm.GRADER_GB
     on_gpu = plan.Job("ann", "Ann", tuple(MODULES), "", "", {}, device="cuda", needs_gpu=True)
-    assert engine.asked([on_gpu])["gpus_per_node"] == 2
+    assert engine.choose_resources([on_gpu])["gpus_per_node"] == 2
     taken = {"cpu": ("recorder", "runner"), "cuda": ("recorder", "gpu runner")}
     for kind, sandbox_processes in taken.items():
         most = sum(sandbox_process.KINDS[name].memory_bytes for name in sandbox_processes)
