@@ -162,6 +162,7 @@ def test_a_folder_without_a_class_says_so(tmp_path):
         journal.read(tmp_path)
 
 
+@pytest.mark.thorough
 def test_memory_stays_flat(tmp_path):
     """A journal of 5,000 records as large as real ones: what a run keeps of it in memory is its index."""
     code = textwrap.dedent(f"""

@@ -21,7 +21,7 @@ from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
 from grader.processes import bubblewrap
 from grader.tests.classroom import quick_class
 from grader.tests.classroom.quick_one import MODULES
-from grader.tests.support import ROOT, SOLUTIONS
+from grader.tests.support import ROOT, SOLUTIONS, thorough
 
 
 def make_class(folder, texts):
@@ -69,6 +69,7 @@ def lines_of(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
+@pytest.mark.thorough
 def test_killed_at_random_moments_it_goes_on(tmp_path):
     """SIGKILL for the whole process group, five times: the same verdicts, and only what was in flight twice."""
     folder = make_class(tmp_path / "in", {f"s{n:02}": f"wait {0.02 * (n % 4)}" for n in range(20)})
@@ -119,7 +120,7 @@ def wait_for(what, seconds=20):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, thorough(signal.SIGTERM)])
 def test_a_stop_is_clean_and_says_how_to_go_on(tmp_path, number):
     folder = make_class(tmp_path / "in", {"ann": "", "bob": "never"})
     out = tmp_path / "out"
@@ -243,6 +244,7 @@ done
 """
 
 
+@pytest.mark.thorough
 def test_a_disk_that_fills_loses_nothing(tmp_path):
     """A tmpfs of bubblewrap's is full at two moments: while files are taken in, and while submissions are graded."""
     if bubblewrap.find_obstacle():
@@ -296,6 +298,7 @@ def test_a_lane_starts_once_and_again_where_it_is_lost(tmp_path):
     assert parents[0] == parents[1] == parents[2] != parents[3] and len(set(own)) == 4
 
 
+@pytest.mark.thorough
 def test_the_answers_are_worked_out_before_the_fork(tmp_path):
     from grader.classroom import one
     from grader.kinds.attention import answers, inputs
@@ -390,6 +393,7 @@ def test_a_roster_and_remarks_reach_the_class(tmp_path):
 # The real thing -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_real_class(tmp_path):
     """Four submissions and two problems through the real grader, twice."""
     folder, out = tmp_path / "in", tmp_path / "out"

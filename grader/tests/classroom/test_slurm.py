@@ -24,6 +24,7 @@ from grader.tests.classroom.quick_one import MODULES
 from grader.tests.classroom.test_run import lines_of, make_class, verdicts, wait_for
 from grader.tests.support import ROOT, SOLUTIONS
 
+pytestmark = pytest.mark.thorough
 ASKED = ("--problems", "1-3", "--seed", "7")  # a class draws a seed of its own, and two would differ
 OPTIONS = (*ASKED, "--engine", "slurm")
 

@@ -9,6 +9,7 @@ import pytest
 from grader.classroom.export import pages
 from grader.tests.classroom.class_sample import make
 
+pytestmark = pytest.mark.thorough
 WIDTH = """<script>
 const frame = document.createElement("iframe");
 frame.style.width = "{width}px";

@@ -79,6 +79,7 @@ def test_the_scripts_are_bash(name):
     assert os.access(script, os.X_OK) and script.read_text().startswith("#!/usr/bin/env bash\n")
 
 
+@pytest.mark.thorough
 def test_a_right_module_in_a_nested_folder_gets_its_points(tree):
     text = (ROOT / "solutions" / "p1_naive_attention.py").read_text()
     results = run(tree, {"my work/p1_naive_attention.py": text, "notes.txt": "x"})
@@ -86,6 +87,7 @@ def test_a_right_module_in_a_nested_folder_gets_its_points(tree):
     assert len(results["tests"]) >= 20 and "p1 10/10" in results["output"]
 
 
+@pytest.mark.thorough
 def test_a_wrong_module_gets_no_points_and_its_reasons(tree):
     results = run(
         tree, {"p1_naive_attention.py": "def naive_attention(q, k, v, is_causal=False):\n    return q, q[..., 0]\n"}

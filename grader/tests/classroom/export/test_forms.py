@@ -201,6 +201,7 @@ def test_wrong_arguments_are_one_sentence(arguments, words, capsys):
     assert words in line
 
 
+@pytest.mark.thorough
 def test_500_students_in_seconds(tmp_path, monkeypatch):
     monkeypatch.setattr(similar, "installed", lambda: False)
     out, started = write_class(tmp_path / "class", make(500)), time.perf_counter()

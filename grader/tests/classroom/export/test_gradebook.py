@@ -95,6 +95,7 @@ def test_decimals_are_exact(value, places, text):
     assert decimal(Fraction(value), places) == text
 
 
+@pytest.mark.thorough
 def test_500_students_take_no_time():
     graded, started = make(500), time.perf_counter()
     assert len(table(graded)) == 500 and time.perf_counter() - started < 5
