@@ -16,7 +16,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from report.measuring import command, runner
+from report.measuring import command
 from report.measuring.study import of_name
 from report.places import PUBLISHED, REPORT, Refused
 
@@ -36,14 +36,14 @@ OTHERS = {
 }
 
 
-def sweep_and_pages(argv, serve=runner.serve):
+def sweep_and_pages(argv):
     """The sweep, quick where there is no GPU, then its page."""
     import torch
 
     if not torch.cuda.is_available() and "--quick" not in argv:
         print("PyTorch sees no GPU here: a quick sweep on the CPU, to see the tables and plots work", file=sys.stderr)
         argv = [*argv, "--quick"]
-    return command.main(of_name("sweep"), argv, serve, lambda folder: pages(["sweep", "--of", str(folder)]))
+    return command.main(of_name("sweep"), argv, after=lambda folder: pages(["sweep", "--of", str(folder)]))
 
 
 def pages(argv):
@@ -97,15 +97,15 @@ def remove_pictures_without_page(target):
             picture.unlink()
 
 
-def main(argv, serve=runner.serve):
+def main(argv):
     name, rest = argv[0] if argv else "", argv[1:]
     if name in ("-h", "--help"):
         print(__doc__)
         return 0
     if not name or name.startswith("-"):
-        return sweep_and_pages(argv, serve)
+        return sweep_and_pages(argv)
     if name in STUDIES:
-        return command.main(of_name(name), rest, serve)
+        return command.main(of_name(name), rest)
     try:
         if name == "pages":
             return pages(rest)

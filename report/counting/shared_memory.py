@@ -9,13 +9,14 @@ them.
 
 import contextlib
 import csv
+import json
 import os
 import sys
 import tempfile
 from dataclasses import asdict, astuple, dataclass, fields
 
-from report.measuring.child import Child
-from report.places import REPORT, Refused, load
+from grader.processes.child import ChildFailed, TrustedChild
+from report.places import REPORT, ROOT, Refused, load
 
 ROWS = REPORT / "shared_memory.csv"
 TARGETS = ("sm_80", "sm_90")
@@ -100,22 +101,35 @@ def compiled(shapes, target):
     return rows
 
 
-def serve(channel, shapes, target):
-    os.environ.pop("TRITON_INTERPRET", None)
-    channel.send(compiled(shapes, target))
-
-
 def in_children(shapes=SHAPES, targets=TARGETS):
     """The Rows of all shapes, compiled in a process for each target; raises Refused."""
-    children = [Child(serve, shapes, target) for target in targets]
-    try:
-        found = [child.hear(SECONDS) for child in children]
-        if None in found:
-            raise Refused(f"a compiler took more than {SECONDS} s")
-        return [row for rows in found for row in rows]
-    finally:
-        for child in children:
-            child.close()
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    rows = []
+    with contextlib.ExitStack() as stack:
+        children = [
+            stack.enter_context(
+                TrustedChild([sys.executable, "-m", "report.counting.shared_memory"], ROOT, environment)
+            )
+            for _ in targets
+        ]
+        for child, target in zip(children, targets, strict=True):
+            child.send({"shapes": list(map(asdict, shapes)), "target": target}, SECONDS)
+        try:
+            for child in children:
+                rows += (Row(**row) for row in child.receive(SECONDS)["rows"])
+        except ChildFailed as failure:
+            raise Refused(f"a process that compiles gave no figures: {failure}") from None
+    return rows
+
+
+def answer():
+    """In such a process: what is asked on standard input, on what was standard output."""
+    from report.measuring.serve import open_channel
+
+    say = open_channel()
+    asked = json.loads(sys.stdin.readline())
+    rows = compiled([Shape(**shape) for shape in asked["shapes"]], asked["target"])
+    say(rows=list(map(asdict, rows)))
 
 
 def write(rows, file):
@@ -144,3 +158,7 @@ def main(arguments):
         write(sorted(kept + fresh, key=lambda row: row.triton), file)
     print(f"written: {ROWS}")
     return 0
+
+
+if __name__ == "__main__":
+    answer()

@@ -84,7 +84,7 @@ class Arm:
 
 
 class Bench:
-    """One point of a study: `arms` (an Arms) made ready and timed. say(kind, *values) reports."""
+    """One point of a study: `arms` (an Arms) made ready and timed. say(**event) reports."""
 
     def __init__(self, study, point, arms, say):
         self.study, self.point, self.arms, self.device, self.say = study, point, arms, arms.device, say
@@ -94,7 +94,7 @@ class Bench:
     def run(self, names, companions, budget):
         """Measure `names`, their rows reported as they are known; companions are timed for the ratios alone."""
         for name in (*names, *companions):
-            self.say("doing", None)
+            self.say(event="doing", kernel=None)
             self.checks[name] = self.arms.check(name, *self.inputs(CHECK_SEED))
         arms = self.all_ready(names, names)
         arms |= self.all_ready(companions, names) if arms else {}
@@ -127,7 +127,7 @@ class Bench:
     @contextlib.contextmanager
     def step(self, name):
         """A step of an arm: whatever it raises is Failed; a GPU that it leaves unusable ends the process."""
-        self.say("doing", name)
+        self.say(event="doing", kernel=name)
         try:
             yield
             self.synchronise()
@@ -143,7 +143,7 @@ class Bench:
                 if self.device == "cuda":
                     torch.cuda.empty_cache()
             except Exception:
-                self.say("dying", name, str(failed))
+                self.say(event="dying", kernel=name, reason=str(failed))
                 os._exit(1)
             raise failed from None
 
@@ -255,7 +255,7 @@ class Bench:
 
     def report(self, name, names, row):
         if name in names:
-            self.say("row", asdict(row))
+            self.say(event="row", row=asdict(row))
 
 
 def out_of_memory(error):

@@ -164,10 +164,10 @@ def measure(study, options, bench, asked, folder):
     return found
 
 
-def run(study, options, serve):
+def run(study, options, child):
     """Do what the options ask; returns the folder of the rows, or None where nothing was to be measured."""
     asked = plan(study, options)
-    new = partial(runner.Runner, study, options.device, options.limit, serve)
+    new = partial(runner.Runner, study, options.device, options.limit, child)
     if options.list:
         for point, names in asked:
             print(f"{point.title}: {', '.join(names)}")
@@ -191,10 +191,10 @@ def run(study, options, serve):
     return folder
 
 
-def main(study, argv, serve=runner.serve, after=lambda folder: 0):
-    """The exit status; after(folder): what is done where rows were measured. What cannot go on is one sentence."""
+def main(study, argv, child=runner.COMMAND, after=lambda folder: 0):
+    """The exit status. child: what starts the process that measures; after(folder): what is done with the rows."""
     try:
-        folder = run(study, parse(study, argv), serve)
+        folder = run(study, parse(study, argv), child)
         return after(folder) if folder else 0
     except Refused as error:
         sentence = str(error)

@@ -1,77 +1,92 @@
 """A study's side of the process that measures: ask it, make rows of what it says, and survive its end. No torch."""
 
 import contextlib
+import os
+import sys
 import threading
+from dataclasses import asdict
 
-from report.measuring.child import Child, ChildEnded
+from grader.processes.child import CannotStart, ChildFailed, TimedOut, TrustedChild
 from report.measuring.rows import not_measured
-from report.measuring.serve import serve
-from report.places import Refused
+from report.places import ROOT, Refused
 
-START_LIMIT = 180.0  # seconds for the imports and the first use of the GPU
+COMMAND = (sys.executable, "-m", "report.measuring.serve")
+SECONDS_TO_START = 180.0  # the imports and the first use of the GPU
+SECONDS_TO_SEND = 10.0
 
 
 class NoChild(Refused):
     """No process can be started; the text is one sentence."""
 
 
-class InHand(ChildEnded):
-    """The process is gone. kernel: the arm in hand, or None."""
+class Ended(Exception):
+    """The process is gone. kernel: the arm in hand, or None; the text is the reason."""
 
     def __init__(self, kernel, reason):
         super().__init__(reason)
         self.kernel = kernel
 
 
+def environment(study, device):
+    """What torch and triton read when they are imported."""
+    # One process compiles for itself: those that compile ahead are many already.
+    found = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    found.pop("TRITON_INTERPRET", None)
+    return found | ({"TRITON_INTERPRET": "1"} if study.interpreted and device == "cpu" else {})
+
+
 class Runner:
     """Measures points in a process, with a new one after each end of one. limit: seconds for one step of an arm.
 
-    machine: the facts that the process found. serve: what runs in it.
+    machine: the facts that the process found. command: what starts it, less the study and the device.
     """
 
-    def __init__(self, study, device, limit, serve=serve):
-        self.study, self.device, self.limit, self.serve = study, device, limit, serve
+    def __init__(self, study, device, limit, command=COMMAND):
+        self.study, self.device, self.limit, self.command, self.child = study, device, limit, command, None
         self.start()
 
     def start(self):
         """Raises NoChild."""
-        self.child = Child(self.serve, self.study, self.device)
         try:
-            message = self.child.hear(START_LIMIT)
-        except ChildEnded as ended:
-            self.child.close()
-            raise NoChild(f"the process that measures does not start: {ended}") from None
+            command = [*self.command, self.study.name, self.device]
+            self.child = TrustedChild(command, ROOT, environment(self.study, self.device))
+            message = self.child.receive(SECONDS_TO_START)
+        except (CannotStart, ChildFailed) as failure:
+            self.close()
+            raise NoChild(f"the process that measures does not start: it {failure}") from None
         except BaseException:
-            self.child.close()
+            self.close()
             raise
-        kind, said = message or ("late", f"the process that measures does not start within {START_LIMIT:g} s")
-        if kind != "ready":
+        if message["event"] != "ready":
+            self.close()
+            raise NoChild(message["reason"])
+        self.machine = message["machine"]
+
+    def close(self):
+        if self.child is not None:
             self.child.close()
-            raise NoChild(said)
-        self.machine = said
+        self.child = None
 
     def ask(self, **request):
-        """Yields messages up to the last one; raises InHand where there is none within the limit, or none will come."""
+        """Yields messages up to the last one; raises Ended where there is none within the limit, or none will come."""
         kernel = None
         try:
-            self.child.send(request)
+            self.child.send(request, SECONDS_TO_SEND)
             while True:
-                message = self.child.hear(self.limit)
-                if message is None:
-                    raise ChildEnded(f"no result within {self.limit:g} s, the limit for one step of a kernel (--limit)")
-                kind, *values = message
-                if kind == "doing":
-                    (kernel,) = values
-                elif kind == "dying":
-                    kernel, reason = values
-                    raise ChildEnded(reason)
-                else:
-                    yield message
-                    if kind != "row":
-                        return
-        except ChildEnded as ended:
-            self.child.close()
-            raise InHand(kernel, str(ended)) from None
+                message = self.child.receive(self.limit)
+                if message["event"] == "doing":
+                    kernel = message["kernel"]
+                    continue
+                if message["event"] == "dying":
+                    raise Ended(message["kernel"], message["reason"])
+                yield message
+                if message["event"] != "row":
+                    return
+        except TimedOut:
+            reason = f"no result within {self.limit:g} s, the limit for one step of a kernel (--limit)"
+            raise Ended(kernel, reason) from None
+        except ChildFailed as failure:
+            raise Ended(kernel, f"its process {failure}") from None
 
     def measure(self, point, names, companions, budget):
         """Yields a row for each arm in `names`, as they are known; the death of one costs the others their turn
@@ -83,17 +98,18 @@ class Runner:
 
         while left:
             try:
-                for kind, *values in self.ask(
-                    op="measure", point=point, kernels=left, companions=companions, budget=budget
+                for message in self.ask(
+                    op="measure", point=asdict(point), kernels=left, companions=companions, budget=budget
                 ):
-                    if kind == "row":
-                        row = self.study.row(**values[0])
+                    if message["event"] == "row":
+                        row = self.study.row(**message["row"])
                         left.remove(row.kernel)
                         yield row
-                    elif kind == "fault":
-                        yield from (without_time(name, "not run", values[0]) for name in left)
+                    elif message["event"] == "fault":
+                        yield from (without_time(name, "not run", message["reason"]) for name in left)
                 return
-            except InHand as ended:
+            except Ended as ended:
+                self.close()
                 self.start()
                 if ended.kernel in left:
                     left.remove(ended.kernel)
@@ -108,17 +124,15 @@ class Runner:
     def prepare(self, point, names, share):
         """Let the process fill the caches of the compilers; nothing is measured, and no failure counts."""
         try:
-            for _ in self.ask(op="prepare", point=point, kernels=names, share=share):
+            for _ in self.ask(op="prepare", point=asdict(point), kernels=names, share=share):
                 pass
-        except InHand:
+        except Ended:
+            self.close()
             self.start()
 
     def machine_now(self):
         """The facts of the machine as they are now: the clocks after the run."""
-        return next(self.ask(op="machine"))[1]
-
-    def close(self):
-        self.child.close()
+        return next(self.ask(op="machine"))["machine"]
 
 
 def prepare(new, left, processes, on_point):

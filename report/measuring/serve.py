@@ -1,76 +1,95 @@
-"""In the process that measures: one point after another, each of which leaves nothing behind."""
+"""The process that measures one point after another: python -m report.measuring.serve STUDY cuda, or cpu.
 
+Requests come as JSON lines on standard input, messages go as JSON lines to what was standard output; what kernels and
+libraries print goes to standard error.
+"""
+
+import json
 import os
-from functools import partial
+import queue
+import sys
+import threading
 from importlib import import_module
+
+import torch
+
+from grader.gpu import machine
+from report.measuring.bench import PROTOCOL, Bench, in_a_sentence
+from report.measuring.study import Point, of_name
 
 SHARE = 0.97  # of the GPU's memory for tensors: the driver needs a little to load kernels
 
 
-def serve(channel, study, device):
-    """Answer requests, {"op": "measure" or "prepare", and of a point what to do, or "machine"}, by (kind, *values)."""
-    set_environment(study, device)
-    import torch
+def requests():
+    """The requests on standard input; where the other end is gone, so is this process, at once."""
+    arrived = queue.Queue()
 
+    def listen():
+        for line in sys.stdin:
+            arrived.put(json.loads(line))
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        yield arrived.get()
+
+
+def open_channel():
+    """A function that sends a message; from here on whatever prints does so on standard error."""
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+
+    def say(**message):
+        print(json.dumps(message), file=channel, flush=True)
+
+    return say
+
+
+def main(name, device):
+    say = open_channel()
     if device == "cuda" and not torch.cuda.is_available():
-        channel.send(("broken", "PyTorch sees no GPU here"))
+        say(event="broken", reason="PyTorch sees no GPU here")
         return
     torch.set_grad_enabled(False)
     if device == "cpu":
         torch.set_num_threads(1)  # steadier, beside whatever else the machine does
-    arms = import_module(f"report.arms.{study.name}").StudyArms
-    channel.send(("ready", facts(device)))
-    while True:
-        request = channel.recv()
+    arms = import_module(f"report.arms.{name}").StudyArms
+    say(event="ready", machine=facts(device))
+    for request in requests():
         if request["op"] == "machine":
-            channel.send(("machine", facts(device)))
+            say(event="machine", machine=facts(device))
         else:
-            answer(request, study, arms, device, channel)
-
-
-def set_environment(study, device):
-    """What torch and triton read when they are imported."""
-    # One process compiles for itself: those that compile ahead are many already.
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    os.environ.pop("TRITON_INTERPRET", None)
-    if study.interpreted and device == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"
-
-
-def say(channel, *message):
-    channel.send(message)
+            answer(request, of_name(name), arms, device, say)
 
 
 def facts(device):
     """What is kept with the numbers; a GPU that was not measured is none."""
-    from grader.gpu import machine
-    from report.measuring.bench import PROTOCOL
-
     if device == "cpu":
         unused = dict.fromkeys(("gpu", "memory_gib", "driver", "cudnn", "clocks"))
         return {**machine.facts(), **unused, "protocol": PROTOCOL}
     return {**machine.facts(), "clocks": machine.clocks(), "protocol": PROTOCOL}
 
 
-def answer(request, study, arms, device, channel):
-    """Measure or prepare one point."""
-    import torch
-
-    from report.measuring.bench import Bench, in_a_sentence
-
+def answer(request, study, arms, device, say):
+    """Measure or prepare one point, which leaves nothing behind."""
     torch._dynamo.reset()
     if device == "cuda":
         torch.cuda.set_per_process_memory_fraction(request.get("share", SHARE))
         torch.cuda.empty_cache()
     try:
-        point = request["point"]
-        bench = Bench(study, point, arms(point, device), partial(say, channel))
+        point = Point(**request["point"])
+        bench = Bench(study, point, arms(point, device), say)
         if request["op"] == "prepare":
             bench.prepare(request["kernels"])
         else:
             bench.run(request["kernels"], request["companions"], request["budget"])
-        channel.send(("done",))
+        say(event="done")
     except Exception as error:  # ours: no arm was in hand
-        channel.send(("fault", in_a_sentence(error)))
+        say(event="fault", reason=in_a_sentence(error))
         if device == "cuda":
             torch.cuda.synchronize()  # where the GPU is unusable, this ends the process: a new one may fare better
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

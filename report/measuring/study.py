@@ -68,9 +68,6 @@ class Study:
     machine: str = ""
     finish: Callable | None = None
 
-    def __reduce__(self):  # to another process it goes by name
-        return of_name, (self.name,)
-
     @property
     def csv(self):
         return f"{self.name}.csv"

@@ -1,23 +1,28 @@
-"""The process that measures, with faulty arms: `serving(P2="crash")` is what runs in it."""
+"""The process that measures, with faulty arms: python -m report.tests.faulty P2=crash sweep cpu."""
 
 import os
 import signal
+import sys
 import time
 from functools import partial
 from importlib import import_module
 from itertools import count
 
-from report.measuring.serve import serve, set_environment
+import torch
+
+from report.measuring import serve
+from report.measuring.arms import Built
 
 
-def serving(faults):
-    """faults: {arm: fault}; see `build`."""
-    return partial(serve_with, faults)
+def command(faults):
+    """What starts it; faults: {arm: fault}, see `build`."""
+    return (sys.executable, "-m", "report.tests.faulty", *(f"{name}={fault}" for name, fault in faults.items()))
 
 
-def serve_with(faults, channel, study, device):
-    set_environment(study, device)
-    arms = import_module(f"report.arms.{study.name}")
+def main(*arguments):
+    *faults, study, device = arguments
+    faults = dict(fault.split("=") for fault in faults)
+    arms = import_module(f"report.arms.{study}")
     right = arms.StudyArms.build
     if "loses tiles" in faults.values():
         import triton.language
@@ -26,7 +31,7 @@ def serve_with(faults, channel, study, device):
         arms.PLACES |= {order: lost for order, fault in faults.items() if fault == "loses tiles"}
         faults = {}
     arms.StudyArms.build = lambda self, name: build(partial(right, self), name, faults.get(name))
-    serve(channel, study, device)
+    serve.main(study, device)
 
 
 def lost(program, num_tiles, num_heads, num_dies, heads_per_kv):
@@ -36,8 +41,6 @@ def lost(program, num_tiles, num_heads, num_dies, heads_per_kv):
 
 def build(right, name, fault):
     """The arm `name` that `right` builds, with one fault; a fault `as X` builds the arm X in its place."""
-    from report.measuring.arms import Built
-
     if fault is None:
         return right(name)
     if fault.startswith("as "):
@@ -47,8 +50,6 @@ def build(right, name, fault):
 
 
 def faulty(call, inputs, fault, number):
-    import torch
-
     if fault == "crash":
         os.write(2, b"the last words of a kernel\n")
         os._exit(7)
@@ -62,7 +63,7 @@ def faulty(call, inputs, fault, number):
         raise RuntimeError("no kernel image is available\nand more lines")
     if fault == "prints":
         print("stray words", flush=True)
-        os.write(1, b"and more of them\n")
+        os.write(1, b'{"event": "row"}\n')
     result = call(*inputs)
     o, *others = result if isinstance(result, tuple) else (result,)
     if fault == "wrong":
@@ -74,5 +75,5 @@ def faulty(call, inputs, fault, number):
     return result
 
 
-def cannot_start(channel, study, device):
-    import_module("no_such_module")
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -22,7 +22,7 @@ MACHINE = {"gpu": "NVIDIA H200", "torch": "2.13.0", "triton": "3.7.1", "clocks":
 class FakeRunner:
     """Measures in no time. asked: what was measured with which companions."""
 
-    def __init__(self, study, device, limit, serve):
+    def __init__(self, study, device, limit, command):
         self.study, self.machine, self.asked = study, dict(MACHINE), []
         FakeRunner.last = self
 
