@@ -33,222 +33,253 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
-    mbarrier,
     tma,
     warpgroup_mma,
     warpgroup_mma_wait,
 )
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from solutions.hopper import (
+    DTYPES,
+    FOR_PRODUCER,
+    ROWS,
+    Ring,
+    Scalar,
+    aggregate,
+    aligned,
+    describe,
+    make_ring,
+    registers_for,
+    softmax_step,
+)
 
 HEAD_DIMS = (16, 32, 64, 128, 256)
-DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
 LOG2_E = 1.4426950408889634
 MOST_PACKED = 8  # heads that share a tile of queries: eight rows of each at the least
-FOR_PRODUCER = gl.constexpr(24)  # registers of its threads
-ROWS = gl.constexpr(64)  # of queries for one consumer: four warps, the height of one matrix instruction
 
 
-# Rings of buffers: the producer fills, the consumers take and release -------------------------------------------------
+@aggregate
+class KeyTiles:
+    """The tiles of keys that a program visits: the window's from the newest to the oldest, then those of many sinks.
+
+    end: one past the newest key. window_tiles: without those of sinks; count: with them. diagonal: tiles before this
+    one hold keys after a query. edge: from this one on the window's tiles hold keys too old for a query. sink_end:
+    where sinks begin that the window's tiles hold.
+    """
+
+    end: Scalar
+    window_tiles: Scalar
+    count: Scalar
+    diagonal: Scalar
+    edge: Scalar
+    sink_end: Scalar
+    BLOCK_K: gl.constexpr
+
+    @gluon.jit
+    def start(self, i):
+        """The first key of tile i."""
+        newest_first, oldest_first = self.end - (i + 1) * self.BLOCK_K, (i - self.window_tiles) * self.BLOCK_K
+        return gl.where(i < self.window_tiles, newest_first, oldest_first)
 
 
-@gluon.jit
-def make_ring(desc, STAGES: gl.constexpr, READERS: gl.constexpr):
-    """STAGES buffers for tiles of `desc`; for each a barrier "filled" and one "free", which READERS must reach."""
-    tiles = gl.allocate_shared_memory(desc.dtype, [STAGES] + desc.block_shape, desc.layout)  # noqa: RUF005
-    filled = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(filled.index(stage), count=1)
-        mbarrier.init(free.index(stage), count=READERS)
-    return tiles, filled, free
+@aggregate
+class Program:
+    """What one program works with: where it stands, its rings, the descriptors that fill them, its mask."""
 
-
-@gluon.jit
-def fill(ring, desc, i, batch, head, row, STAGES: gl.constexpr):
-    """Ask for the i-th tile, the rows from `row` on, once its buffer is free."""
-    tiles, filled, free = ring
-    stage = i % STAGES
-    mbarrier.wait(free.index(stage), (i // STAGES & 1) ^ 1)  # a fresh barrier counts as passed
-    mbarrier.expect(filled.index(stage), desc.block_type.nbytes)
-    tma.async_copy_global_to_shared(desc, [batch, head, row, 0], filled.index(stage), tiles.index(stage))
-
-
-@gluon.jit
-def take(ring, i, SIZE: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr):
-    """The i-th tile (SIZE, D) in shared memory, once it is there."""
-    tiles, filled, _ = ring
-    mbarrier.wait(filled.index(i % STAGES), i // STAGES & 1)
-    return tiles.index(i % STAGES).reshape([SIZE, D])
-
-
-@gluon.jit
-def release(ring, i, STAGES: gl.constexpr):
-    """This consumer has read the i-th tile."""
-    _, _, free = ring
-    mbarrier.arrive(free.index(i % STAGES), count=1)
-
-
-@gluon.jit
-def start_of(i, span, BLOCK_K: gl.constexpr):
-    """The first key of tile i: backwards from the newest; after the window's tiles those of many sinks, forwards."""
-    end, tiles, _, _, _, _ = span
-    return gl.where(i < tiles, end - (i + 1) * BLOCK_K, (i - tiles) * BLOCK_K)
+    q_desc: tma.tensor_descriptor
+    k_desc: tma.tensor_descriptor
+    v_desc: tma.tensor_descriptor
+    o_desc: tma.tensor_descriptor
+    sink_k_desc: tma.tensor_descriptor
+    sink_v_desc: tma.tensor_descriptor
+    q_ring: Ring
+    k_ring: Ring
+    v_ring: Ring
+    sink_k_ring: Ring
+    sink_v_ring: Ring
+    batch: Scalar
+    head: Scalar
+    kv_head: Scalar
+    q_start: Scalar
+    keys: KeyTiles
+    window_size: Scalar
+    sink_size: Scalar
+    qk_scale: Scalar
+    D: gl.constexpr
+    BLOCK_K: gl.constexpr
+    BLOCK_SINK: gl.constexpr
+    TOKENS: gl.constexpr  # of a consumer: its 64 rows are those of PACK heads
+    CONSUMERS: gl.constexpr
+    IS_CAUSAL: gl.constexpr
+    WINDOW: gl.constexpr
 
 
 # The producer: one warp that asks for tiles ---------------------------------------------------------------------------
 
 
 @gluon.jit
-def produce(
-    descs, rings, place, span,
-    BLOCK_K: gl.constexpr, BLOCK_SINK: gl.constexpr, PACK: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
-):  # fmt: skip
+def produce(program):
     """Q for each consumer, then K and V from the newest tile to the oldest, each when it is needed; the sinks early."""
-    q_desc, k_desc, v_desc, sink_k_desc, sink_v_desc = descs
-    q_ring, k_ring, v_ring, sink_k_ring, sink_v_ring = rings
-    batch, head, kv_head, q_start = place
-    end, _, last, _, _, _ = span
-    for consumer in gl.static_range(CONSUMERS):
-        fill(q_ring, q_desc, consumer, batch, head, q_start + consumer * (ROWS // PACK), CONSUMERS)
-    if BLOCK_SINK > 0:
-        fill(sink_k_ring, sink_k_desc, 0, batch, kv_head, 0, 1)
-    fill(k_ring, k_desc, 0, batch, kv_head, end - BLOCK_K, STAGES)
-    if BLOCK_SINK > 0:
-        fill(sink_v_ring, sink_v_desc, 0, batch, kv_head, 0, 1)
-    for i in range(1, last):
-        fill(k_ring, k_desc, i, batch, kv_head, start_of(i, span, BLOCK_K), STAGES)
-        fill(v_ring, v_desc, i - 1, batch, kv_head, start_of(i - 1, span, BLOCK_K), STAGES)
-    fill(v_ring, v_desc, last - 1, batch, kv_head, start_of(last - 1, span, BLOCK_K), STAGES)
+    batch, kv_head, keys = program.batch, program.kv_head, program.keys
+    k_ring, v_ring, k_desc, v_desc = program.k_ring, program.v_ring, program.k_desc, program.v_desc
+    for consumer in gl.static_range(program.CONSUMERS):
+        row = program.q_start + consumer * program.TOKENS
+        program.q_ring.load(consumer, program.q_desc, batch, program.head, row)
+    if program.BLOCK_SINK > 0:
+        program.sink_k_ring.load(0, program.sink_k_desc, batch, kv_head, 0)
+    k_ring.load(0, k_desc, batch, kv_head, keys.end - program.BLOCK_K)
+    if program.BLOCK_SINK > 0:
+        program.sink_v_ring.load(0, program.sink_v_desc, batch, kv_head, 0)
+    for i in range(1, keys.count):
+        k_ring.load(i, k_desc, batch, kv_head, keys.start(i))
+        v_ring.load(i - 1, v_desc, batch, kv_head, keys.start(i - 1))
+    v_ring.load(keys.count - 1, v_desc, batch, kv_head, keys.start(keys.count - 1))
 
 
 # A consumer: four warps, 64 rows --------------------------------------------------------------------------------------
 
 
-@gluon.jit
-def softmax_step(scores, row_max, row_sum, qk_scale):
-    """(p, alpha, new_max, row_sum): the probabilities of this tile, and what earlier tiles are rescaled by."""
-    new_max = gl.maximum(row_max, gl.max(scores, 1) * qk_scale)
-    # A row that has seen no key yet has the maximum -inf: its pivot must be finite, or exp2(-inf - -inf) is NaN.
-    pivot = gl.where(new_max == float("-inf"), 0.0, new_max)
-    alpha = gl.exp2(row_max - pivot)
-    p = gl.exp2(scores * qk_scale - pivot[:, None])
-    return p, alpha, new_max, row_sum * alpha + gl.sum(p, 1)
+# The positions of keys are computed where a mask needs them and not before: else every tile would take the mask.
 
 
 @gluon.jit
-def hide_young(scores, q_pos, k_start, BLOCK_K: gl.constexpr, LAYOUT: gl.constexpr):
-    """-inf for keys after the query: tiles on the diagonal."""
-    k_pos = k_start + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, LAYOUT))
-    return gl.where(q_pos[:, None] >= k_pos[None, :], scores, float("-inf"))
+def positions(scores, k_start):
+    """Of the keys that the columns of `scores` belong to."""
+    return k_start + gl.arange(0, scores.shape[1], layout=gl.SliceLayout(0, scores.type.layout))
 
 
 @gluon.jit
-def hide_old(
-    scores, q_pos, k_start, window_size, sink_size, BLOCK_K: gl.constexpr, WINDOW: gl.constexpr, LAYOUT: gl.constexpr
-):
+def causal_mask(scores, q_pos, k_start):
+    """-inf for keys after the query."""
+    return gl.where(q_pos[:, None] >= positions(scores, k_start)[None, :], scores, float("-inf"))
+
+
+@gluon.jit
+def window_mask(scores, q_pos, k_start, program):
     """-inf for keys that have left the window and are no sinks; the oldest tile may also begin before the first key."""
-    k_pos = k_start + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, LAYOUT))
+    k_pos = positions(scores, k_start)
     visible = (k_pos >= 0)[None, :]
-    if WINDOW:
-        visible = visible & ((q_pos[:, None] - k_pos[None, :] < window_size) | (k_pos < sink_size)[None, :])
+    if program.WINDOW:
+        in_window = q_pos[:, None] - k_pos[None, :] < program.window_size
+        visible = visible & (in_window | (k_pos < program.sink_size)[None, :])
     return gl.where(visible, scores, float("-inf"))
 
 
 @gluon.jit
-def hide_window(scores, k_start, sink_end, BLOCK_K: gl.constexpr, LAYOUT: gl.constexpr):
+def sink_mask(scores, k_start, program):
     """-inf for keys that are no sinks, or that one of the window's tiles has counted."""
-    k_pos = k_start + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, LAYOUT))
-    return gl.where((k_pos < sink_end)[None, :], scores, float("-inf"))
+    return gl.where((positions(scores, k_start) < program.keys.sink_end)[None, :], scores, float("-inf"))
 
 
 @gluon.jit
-def consume(
-    state, consumer: gl.constexpr,
-    D: gl.constexpr, BLOCK_K: gl.constexpr, BLOCK_SINK: gl.constexpr, PACK: gl.constexpr, CONSUMERS: gl.constexpr,
-    STAGES: gl.constexpr, IS_CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
-):  # fmt: skip
+def consume(program, consumer: gl.constexpr):
     """The online softmax of 64 rows: PACK heads of 64 / PACK tokens each."""
+    D: gl.constexpr = program.D
+    BLOCK_K: gl.constexpr = program.BLOCK_K
+    BLOCK_SINK: gl.constexpr = program.BLOCK_SINK
     S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_K, 16])  # where scores lie in registers
     O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     P: gl.constexpr = gl.DotOperandLayout(0, O, 2)
     S_ROWS: gl.constexpr = gl.SliceLayout(1, S)
     O_ROWS: gl.constexpr = gl.SliceLayout(1, O)
-    o_desc, rings, place, span, window_size, sink_size, qk_scale = state
-    q_ring, k_ring, v_ring, sink_k_ring, sink_v_ring = rings
-    batch, head, _, q_start = place
-    end, tiles, last, diagonal, edge, sink_end = span
+    k_ring, v_ring, keys, qk_scale = program.k_ring, program.v_ring, program.keys, program.qk_scale
+    dtype: gl.constexpr = program.o_desc.dtype
 
-    first_row = q_start + consumer * (ROWS // PACK)
-    q_pos = first_row + gl.arange(0, ROWS, layout=S_ROWS) % (ROWS // PACK)
+    first_row = program.q_start + consumer * program.TOKENS
+    q_pos = first_row + gl.arange(0, ROWS, layout=S_ROWS) % program.TOKENS
     row_max = gl.full([ROWS], float("-inf"), gl.float32, S_ROWS)  # the paper's m, in base 2
     row_sum = gl.full([ROWS], 0.0, gl.float32, S_ROWS)  # the paper's l
     acc = gl.zeros([ROWS, D], gl.float32, O)
     no_scores = gl.zeros([ROWS, BLOCK_K], gl.float32, S)
-    q = take(q_ring, consumer, ROWS, D, CONSUMERS)
+    q = program.q_ring.wait(consumer)  # (64, D)
     # Tile 0, and beside it a few sinks: their softmax under the product of tile 0, their product under its softmax.
     if BLOCK_SINK > 0:
         T: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_SINK, 16])
         T_ROWS: gl.constexpr = gl.SliceLayout(1, T)
-        sink_k = take(sink_k_ring, 0, BLOCK_SINK, D, 1)
+        sink_k = program.sink_k_ring.wait(0)
         no_sinks = gl.zeros([ROWS, BLOCK_SINK], gl.float32, T)
         sinks_later = warpgroup_mma(q, sink_k.permute((1, 0)), no_sinks, use_acc=False, is_async=True)
-    k = take(k_ring, 0, BLOCK_K, D, STAGES)
+    k = k_ring.wait(0)  # (BLOCK_K, D)
     scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
     if BLOCK_SINK > 0:
         sink_scores = warpgroup_mma_wait(1, [sinks_later])
-        k_pos = gl.arange(0, BLOCK_SINK, layout=gl.SliceLayout(0, T))
-        sink_scores = gl.where((k_pos < sink_end)[None, :], sink_scores, float("-inf"))
+        sink_scores = sink_mask(sink_scores, 0, program)
         none_max, none_sum = gl.convert_layout(row_max, T_ROWS), gl.convert_layout(row_sum, T_ROWS)
         sink_p, _, sink_max, sink_sum = softmax_step(sink_scores, none_max, none_sum, qk_scale)
         row_max, row_sum = gl.convert_layout(sink_max, S_ROWS), gl.convert_layout(sink_sum, S_ROWS)
-        sink_v = take(sink_v_ring, 0, BLOCK_SINK, D, 1)
-        acc_later = warpgroup_mma(gl.convert_layout(sink_p.to(o_desc.dtype), P), sink_v, acc, is_async=True)
+        sink_v = program.sink_v_ring.wait(0)
+        acc_later = warpgroup_mma(gl.convert_layout(sink_p.to(dtype), P), sink_v, acc, is_async=True)
         scores = warpgroup_mma_wait(1, [scores_later])
     else:
         scores = warpgroup_mma_wait(0, [scores_later])
-    release(k_ring, 0, STAGES)
-    if IS_CAUSAL:
-        scores = hide_young(scores, q_pos, end - BLOCK_K, BLOCK_K, S)
-    if edge <= 0:
-        scores = hide_old(scores, q_pos, end - BLOCK_K, window_size, sink_size, BLOCK_K, WINDOW, S)
+    k_ring.release(0)
+    k_start = keys.end - BLOCK_K
+    if program.IS_CAUSAL:
+        scores = causal_mask(scores, q_pos, k_start)
+    if keys.edge <= 0:
+        scores = window_mask(scores, q_pos, k_start, program)
     p, alpha, row_max, row_sum = softmax_step(scores, row_max, row_sum, qk_scale)
     if BLOCK_SINK > 0:
         acc = warpgroup_mma_wait(0, [acc_later])
         acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
-    p = gl.convert_layout(p.to(o_desc.dtype), P)
+    p = gl.convert_layout(p.to(dtype), P)
 
     # Every other tile, its scores and softmax under the product of the tile before.
-    for i in range(1, last):
-        k = take(k_ring, i, BLOCK_K, D, STAGES)
+    for i in range(1, keys.count):
+        k = k_ring.wait(i)
         scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
-        v = take(v_ring, i - 1, BLOCK_K, D, STAGES)
+        v = v_ring.wait(i - 1)  # (BLOCK_K, D)
         acc_later = warpgroup_mma(p, v, acc, is_async=True)
         scores = warpgroup_mma_wait(1, [scores_later])  # all but the newest product: p @ v goes on
-        release(k_ring, i, STAGES)
-        k_start = start_of(i, span, BLOCK_K)
-        if i < diagonal:
-            scores = hide_young(scores, q_pos, k_start, BLOCK_K, S)
-        if (i >= edge) & (i < tiles):
-            scores = hide_old(scores, q_pos, k_start, window_size, sink_size, BLOCK_K, WINDOW, S)
-        if WINDOW:  # noqa: SIM102 (one is known at compile time, one is not)
-            if i >= tiles:
-                scores = hide_window(scores, k_start, sink_end, BLOCK_K, S)
+        k_ring.release(i)
+        k_start = keys.start(i)
+        if i < keys.diagonal:
+            scores = causal_mask(scores, q_pos, k_start)
+        if (i >= keys.edge) & (i < keys.window_tiles):
+            scores = window_mask(scores, q_pos, k_start, program)
+        if program.WINDOW:  # noqa: SIM102 (one is known at compile time, one is not)
+            if i >= keys.window_tiles:
+                scores = sink_mask(scores, k_start, program)
         p_next, alpha, row_max, row_sum = softmax_step(scores, row_max, row_sum, qk_scale)
         acc = warpgroup_mma_wait(0, [acc_later])
-        release(v_ring, i - 1, STAGES)
+        v_ring.release(i - 1)
         acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
-        p = gl.convert_layout(p_next.to(o_desc.dtype), P)
-    v = take(v_ring, last - 1, BLOCK_K, D, STAGES)
+        p = gl.convert_layout(p_next.to(dtype), P)
+    v = v_ring.wait(keys.count - 1)
     acc = warpgroup_mma(p, v, acc)
 
     o = acc / gl.convert_layout(row_sum, O_ROWS)[:, None]
-    q.store(o.to(o_desc.dtype))  # q is not needed any more: its buffer takes o on the way out
+    q.store(o.to(dtype))  # q is not needed any more: its buffer takes o on the way out
     fence_async_shared()
-    tma.async_copy_shared_to_global(o_desc, [batch, head, first_row, 0], q_ring[0].index(consumer))
+    o_rows = [program.batch, program.head, first_row, 0]
+    tma.async_copy_shared_to_global(program.o_desc, o_rows, program.q_ring.tiles.index(consumer))
     tma.store_wait(0)
 
 
 # One program: CONSUMERS x 64 rows of queries --------------------------------------------------------------------------
+
+
+@gluon.jit
+def find_key_tiles(
+    q_start, N, window_size, sink_size, TOKENS: gl.constexpr,
+    BLOCK_K: gl.constexpr, BLOCK_SINK: gl.constexpr, IS_CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
+):  # fmt: skip
+    """The KeyTiles of TOKENS queries."""
+    end, oldest, oldest_for_last, diagonal = N, 0, 0, 0
+    if IS_CAUSAL:
+        end = gl.minimum(q_start + TOKENS, N)
+        diagonal = gl.cdiv(end - 1 - q_start, BLOCK_K)
+    if WINDOW:
+        oldest = gl.maximum(0, q_start - window_size + 1)
+        oldest_for_last = gl.maximum(0, end - window_size)
+    window_tiles = gl.cdiv(end - oldest, BLOCK_K)
+    sink_end = gl.minimum(sink_size, gl.maximum(0, end - window_tiles * BLOCK_K))
+    count = window_tiles
+    if BLOCK_SINK == 0:
+        count = window_tiles + gl.cdiv(sink_end, BLOCK_K)
+    return KeyTiles(
+        end=end, window_tiles=window_tiles, count=count, diagonal=diagonal, edge=(end - oldest_for_last) // BLOCK_K,
+        sink_end=sink_end, BLOCK_K=BLOCK_K,
+    )  # fmt: skip
 
 
 @gluon.jit
@@ -259,73 +290,38 @@ def fast_attention_kernel(
     STAGES: gl.constexpr, REGISTERS: gl.constexpr, IS_CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
 ):  # fmt: skip
     """Grid: (query tiles x heads / PACK x B); the longest rows of a head first, so that no long one is left over."""
-    program = gl.program_id(0)
-    heads = Hq // PACK
-    tile = query_tiles - 1 - program % query_tiles
-    batch = program // query_tiles // heads
-    head = program // query_tiles % heads * PACK
-    TOKENS: gl.constexpr = CONSUMERS * ROWS // PACK
-    q_start = tile * TOKENS
-    place = (batch, head, head // group, q_start)
-
-    # Tile i holds the keys [end - (i + 1) * BLOCK_K, end - i * BLOCK_K).
-    end, oldest, oldest_for_last = N, 0, 0
-    if IS_CAUSAL:
-        end = gl.minimum(q_start + TOKENS, N)
-    if WINDOW:
-        oldest = gl.maximum(0, q_start - window_size + 1)
-        oldest_for_last = gl.maximum(0, end - window_size)
-    tiles = gl.cdiv(end - oldest, BLOCK_K)
-    diagonal = 0
-    if IS_CAUSAL:
-        diagonal = gl.cdiv(end - 1 - q_start, BLOCK_K)  # tiles that hold a key younger than the first query
-    edge = (end - oldest_for_last) // BLOCK_K  # from here on tiles hold keys too old for the last query
-    sink_end = gl.minimum(sink_size, gl.maximum(0, end - tiles * BLOCK_K))  # sinks before the window's tiles
-    last = tiles
-    if BLOCK_SINK == 0:
-        last = tiles + gl.cdiv(sink_end, BLOCK_K)
-    span = (end, tiles, last, diagonal, edge, sink_end)
-
+    number, heads = gl.program_id(0), Hq // PACK
+    TOKENS: gl.constexpr = ROWS // PACK  # of one consumer
+    q_start = (query_tiles - 1 - number % query_tiles) * (CONSUMERS * TOKENS)
+    head = number // query_tiles % heads * PACK
+    keys = find_key_tiles(
+        q_start, N, window_size, sink_size, CONSUMERS * TOKENS, BLOCK_K, BLOCK_SINK, IS_CAUSAL, WINDOW
+    )
     q_ring = make_ring(q_desc, CONSUMERS, 1)
     k_ring = make_ring(k_desc, STAGES, CONSUMERS)
     v_ring = make_ring(v_desc, STAGES, CONSUMERS)
     # No ring that nobody uses: the compiler gives its place to what it hands the producer, while a late warp may still
     # be initialising the barriers there.
+    sink_k_ring, sink_v_ring = k_ring, v_ring
     if BLOCK_SINK > 0:
-        rings = (q_ring, k_ring, v_ring, make_ring(sink_k_desc, 1, CONSUMERS), make_ring(sink_v_desc, 1, CONSUMERS))
-    else:
-        rings = (q_ring, k_ring, v_ring, k_ring, v_ring)
+        sink_k_ring = make_ring(sink_k_desc, 1, CONSUMERS)
+        sink_v_ring = make_ring(sink_v_desc, 1, CONSUMERS)
     fence_async_shared()
-    descs = (q_desc, k_desc, v_desc, sink_k_desc, sink_v_desc)
-    state = (o_desc, rings, place, span, window_size, sink_size, qk_scale)
+    program = Program(
+        q_desc=q_desc, k_desc=k_desc, v_desc=v_desc, o_desc=o_desc, sink_k_desc=sink_k_desc, sink_v_desc=sink_v_desc,
+        q_ring=q_ring, k_ring=k_ring, v_ring=v_ring, sink_k_ring=sink_k_ring, sink_v_ring=sink_v_ring,
+        batch=number // query_tiles // heads, head=head, kv_head=head // group, q_start=q_start, keys=keys,
+        window_size=window_size, sink_size=sink_size, qk_scale=qk_scale,
+        D=D, BLOCK_K=BLOCK_K, BLOCK_SINK=BLOCK_SINK, TOKENS=TOKENS, CONSUMERS=CONSUMERS,
+        IS_CAUSAL=IS_CAUSAL, WINDOW=WINDOW,
+    )  # fmt: skip
     gl.static_assert(CONSUMERS >= 1 and CONSUMERS <= 3)
-    if CONSUMERS == 1:
-        gl.warp_specialize(
-            [
-                (consume, (state, 0, D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
-                (produce, (descs, rings, place, span, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES)),
-            ],
-            [1], [FOR_PRODUCER],
-        )  # fmt: skip
-    elif CONSUMERS == 2:
-        gl.warp_specialize(
-            [
-                (consume, (state, 0, D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
-                (consume, (state, 1, D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
-                (produce, (descs, rings, place, span, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES)),
-            ],
-            [4, 1], [REGISTERS, FOR_PRODUCER],
-        )  # fmt: skip
-    else:
-        gl.warp_specialize(
-            [
-                (consume, (state, 0, D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
-                (consume, (state, 1, D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
-                (consume, (state, 2, D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, IS_CAUSAL, WINDOW)),
-                (produce, (descs, rings, place, span, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES)),
-            ],
-            [4, 4, 1], [REGISTERS, REGISTERS, FOR_PRODUCER],
-        )  # fmt: skip
+    gl.warp_specialize(
+        ((consume, (program, 0)), (consume, (program, 1)), (consume, (program, 2)))[:CONSUMERS]  # noqa: RUF005
+        + ((produce, (program,)),),
+        [4] * (CONSUMERS - 1) + [1],
+        [REGISTERS] * (CONSUMERS - 1) + [FOR_PRODUCER],
+    )
 
 
 # (BLOCK_K, CONSUMERS, STAGES, programs on a multiprocessor at a time), tuned on an H200. Long rows want many consumers
@@ -342,31 +338,6 @@ def choose_tiles(N, D, is_causal, window_size):
         return (SHORT if window_size <= 256 else MIDDLE if window_size < 4096 else LONG)[D]
     keys = N // 2 if is_causal else N  # that a query sees on average
     return (SHORT if keys <= SHORT_KEYS[D] else LONG)[D]
-
-
-def registers_for(CONSUMERS, programs):
-    """(registers of a thread at the launch, registers of a consumer's thread once the producer gave up its own)."""
-    at_launch = 65536 // programs // (128 * (CONSUMERS + 1)) // 8 * 8
-    return at_launch, (at_launch * (CONSUMERS + 1) - FOR_PRODUCER.value) // CONSUMERS // 8 * 8
-
-
-def describe(tensor, heads, rows):
-    """A tensor descriptor of (B, H, N, D) for tiles (1, heads, rows, D)."""
-    block = [1, heads, rows, tensor.shape[3]]
-    layout = gl.NVMMASharedLayout.get_default_for(block, DTYPES[tensor.dtype])
-    # A dimension of size 1 may have any stride; the copy engine wants multiples of 16 bytes all the same.
-    strides = [
-        stride if size > 1 else tensor.shape[3] for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    ]
-    return TensorDescriptor(tensor, list(tensor.shape), [*strides[:3], 1], block, layout)
-
-
-def aligned(tensor):
-    """The tensor, or a copy where the copy engine cannot read it: 16 bytes for its start and for every stride."""
-    size = tensor.element_size()
-    strides = [stride for length, stride in zip(tensor.shape[:3], tensor.stride(), strict=False) if length > 1]
-    fits = tensor.data_ptr() % 16 == 0 and all(stride > 0 and stride * size % 16 == 0 for stride in strides)
-    return tensor if fits else tensor.clone(memory_format=torch.contiguous_format)
 
 
 def check_arguments(q, k, v, is_causal, window_size, sink_size):

@@ -28,7 +28,6 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
-    mbarrier,
     tma,
     warpgroup_mma,
     warpgroup_mma_wait,
@@ -36,19 +35,19 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from solutions import x1_block_sparse
 from solutions.block_sparse_lists import SIZE, Prepared, prepare_lists
-from solutions.fast_attention import (
+from solutions.fast_attention import HEAD_DIMS, LOG2_E
+from solutions.hopper import (
     DTYPES,
     FOR_PRODUCER,
-    HEAD_DIMS,
-    LOG2_E,
     ROWS,
+    Ring,
+    Scalar,
+    aggregate,
     aligned,
     describe,
-    fill,
+    make_ring,
     registers_for,
-    release,
     softmax_step,
-    take,
 )
 
 UNIT = gl.constexpr(SIZE)  # keys in a unit; it has as many queries
@@ -56,87 +55,116 @@ RECORD = gl.constexpr(8)  # integers in a record
 L2_FOR_KEYS = 40e6  # bytes of K and V that programs may work on at a time: they shall stay in the L2 cache
 
 
+@aggregate
+class UnitList:
+    """The units of keys that a program visits, in steps of one or two.
+
+    Units, Words: where its units and the words of its first masked unit lie. length: of the list; unmasked: units of
+    which all is visible, which come first; steps, masked: the number of steps, and the first in which a key is hidden.
+    past: the unit one past the end of the keys. first: the units of the first two steps.
+    """
+
+    Units: gl.tensor
+    Words: gl.tensor
+    length: Scalar
+    unmasked: Scalar
+    past: Scalar
+    first: gl.tuple
+    steps: Scalar
+    masked: Scalar
+    PARTS: gl.constexpr  # units in a step
+
+    @gluon.jit
+    def unit(self, i, part: gl.constexpr):
+        """The unit of keys that is that part of step i; past the end of the list, one past the end of the keys."""
+        place = i * self.PARTS + part
+        return gl.load(self.Units + place, mask=place < self.length, other=self.past)
+
+
+@aggregate
+class Program:
+    """What one program works with: where it stands, its list, its rings, the descriptors that fill them."""
+
+    q_desc: tma.tensor_descriptor
+    k_desc: tma.tensor_descriptor
+    v_desc: tma.tensor_descriptor
+    k_pair_desc: tma.tensor_descriptor
+    v_pair_desc: tma.tensor_descriptor
+    o_desc: tma.tensor_descriptor
+    q_ring: Ring
+    k_ring: Ring
+    v_ring: Ring
+    batch: Scalar
+    head: Scalar
+    kv_head: Scalar
+    q_start: Scalar
+    Lse: gl.tensor  # of this head
+    units: UnitList
+    Nq: Scalar
+    qk_scale: Scalar
+    D: gl.constexpr
+    STEP: gl.constexpr
+    CONSUMERS: gl.constexpr
+
+
 # The producer: it asks for the units of a list ------------------------------------------------------------------------
 
 
 @gluon.jit
-def make_ring(desc, STEP: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, READERS: gl.constexpr):
-    """STAGES buffers of STEP rows, of one tile of `desc` or two; for each a barrier "filled" and one "free"."""
-    tiles = gl.allocate_shared_memory(desc.dtype, [STAGES, 1, 1, STEP, D], desc.layout)
-    filled = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(filled.index(stage), count=1)
-        mbarrier.init(free.index(stage), count=READERS)
-    return tiles, filled, free
-
-
-@gluon.jit
-def unit_of(Units, i, part: gl.constexpr, span, STEP: gl.constexpr):
-    """The unit of keys that is that part of step i; past the end of the list, one past the end of the keys."""
-    length, _, past = span
-    place = i * (STEP // UNIT) + part
-    return gl.load(Units + place, mask=place < length, other=past)
-
-
-@gluon.jit
-def fill_step(ring, desc, pair_desc, i, batch, head, unit, other, STEP: gl.constexpr, STAGES: gl.constexpr):
+def load_step(ring, i, desc, pair_desc, batch, head, unit, other):
     """Ask for the i-th step's keys: `unit`, and `other` where two units make a step; at once if they are neighbours."""
-    tiles, filled, free = ring
-    stage = i % STAGES
-    mbarrier.wait(free.index(stage), (i // STAGES & 1) ^ 1)  # a fresh barrier counts as passed
-    mbarrier.expect(filled.index(stage), desc.block_type.nbytes * (STEP // UNIT))
-    if STEP == UNIT:
-        tma.async_copy_global_to_shared(desc, [batch, head, unit * UNIT, 0], filled.index(stage), tiles.index(stage))
+    ring.acquire(i)
+    if ring.tiles.shape[3] == UNIT:
+        ring.commit(i, desc, batch, head, unit * UNIT)
     elif other == unit + 1:
-        tma.async_copy_global_to_shared(
-            pair_desc, [batch, head, unit * UNIT, 0], filled.index(stage), tiles.index(stage)
-        )
+        ring.commit(i, pair_desc, batch, head, unit * UNIT)
     else:
-        first, second = tiles.index(stage).slice(0, UNIT, 2), tiles.index(stage).slice(UNIT, UNIT, 2)
-        tma.async_copy_global_to_shared(desc, [batch, head, unit * UNIT, 0], filled.index(stage), first)
-        tma.async_copy_global_to_shared(desc, [batch, head, other * UNIT, 0], filled.index(stage), second)
+        ring.commit(i, desc, batch, head, unit * UNIT)
+        ring.commit(i, desc, batch, head, other * UNIT, at=UNIT)
 
 
 @gluon.jit
-def produce(
-    descs, rings, place, span, steps, first_units, Units,
-    STEP: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
-):  # fmt: skip
+def produce(program):
     """Q for each consumer, then K and V of each step, each when it is needed."""
-    q_desc, k_desc, v_desc, k_pair_desc, v_pair_desc = descs
-    q_ring, k_ring, v_ring = rings
-    batch, head, kv_head, q_start, _ = place
-    unit, other, next_unit, next_other = first_units
-    if STEP == UNIT:
+    batch, kv_head, units, k_ring, v_ring = (
+        program.batch,
+        program.kv_head,
+        program.units,
+        program.k_ring,
+        program.v_ring,
+    )
+    k_desc, v_desc, k_pair_desc, v_pair_desc = program.k_desc, program.v_desc, program.k_pair_desc, program.v_pair_desc
+    unit, other, next_unit, next_other = units.first
+    if units.PARTS == 1:
         next_unit = other
-    for consumer in gl.static_range(CONSUMERS):
-        fill(q_ring, q_desc, consumer, batch, head, q_start + consumer * ROWS, CONSUMERS)
-    fill_step(k_ring, k_desc, k_pair_desc, 0, batch, kv_head, unit, other, STEP, STAGES)
-    for i in range(1, steps):
+    for consumer in gl.static_range(program.CONSUMERS):
+        row = program.q_start + consumer * ROWS
+        program.q_ring.load(consumer, program.q_desc, batch, program.head, row)
+    load_step(k_ring, 0, k_desc, k_pair_desc, batch, kv_head, unit, other)
+    for i in range(1, units.steps):
         before, other_before, unit, other = unit, other, next_unit, next_other
         # A step ahead, and not looked at before the next step: a load takes a while.
-        next_unit, next_other = unit_of(Units, i + 1, 0, span, STEP), unit_of(Units, i + 1, 1, span, STEP)
-        fill_step(k_ring, k_desc, k_pair_desc, i, batch, kv_head, unit, other, STEP, STAGES)
-        fill_step(v_ring, v_desc, v_pair_desc, i - 1, batch, kv_head, before, other_before, STEP, STAGES)
-    fill_step(v_ring, v_desc, v_pair_desc, steps - 1, batch, kv_head, unit, other, STEP, STAGES)
+        next_unit, next_other = units.unit(i + 1, 0), units.unit(i + 1, 1)
+        load_step(k_ring, i, k_desc, k_pair_desc, batch, kv_head, unit, other)
+        load_step(v_ring, i - 1, v_desc, v_pair_desc, batch, kv_head, before, other_before)
+    load_step(v_ring, units.steps - 1, v_desc, v_pair_desc, batch, kv_head, unit, other)
 
 
 # What is hidden: words of 32 keys -------------------------------------------------------------------------------------
 
 
 @gluon.jit
-def words_of(Words, i, row, part, half, span, consumer: gl.constexpr, STEP: gl.constexpr, CONSUMERS: gl.constexpr):
+def load_words(program, i, row, part, half, consumer: gl.constexpr):
     """The words (64, STEP / 64, 2) of step i for the rows of this consumer: visible keys are ones."""
-    length, unmasked, _ = span
-    place = i * (STEP // UNIT) + part
-    at = ((place - unmasked) * CONSUMERS + consumer) * (2 * UNIT)
+    units = program.units
+    place = i * units.PARTS + part
+    at = ((place - units.unmasked) * program.CONSUMERS + consumer) * (2 * UNIT)
     offset = at[None, :, None] + 2 * row[:, None, None] + half[None, None, :]
     # "offset >= 0" and "offset == offset" hide nothing: they give the two their full shape.
-    in_list = ((place >= unmasked) & (place < length))[None, :, None] & (offset >= 0)
+    in_list = ((place >= units.unmasked) & (place < units.length))[None, :, None] & (offset >= 0)
     # What to take where nothing is loaded is settled before: what is done to a load's result waits for it.
-    otherwise = gl.where((place < unmasked)[None, :, None] & (offset == offset), -1, 0)
-    return gl.load(Words + offset, mask=in_list, other=otherwise)
+    otherwise = gl.where((place < units.unmasked)[None, :, None] & (offset == offset), -1, 0)
+    return gl.load(units.Words + offset, mask=in_list, other=otherwise)
 
 
 @gluon.constexpr_function
@@ -158,7 +186,7 @@ def along(layout, *dims):
 
 
 @gluon.jit
-def hide(scores, words, STEP: gl.constexpr, W: gl.constexpr, S: gl.constexpr):
+def word_mask(scores, words, STEP: gl.constexpr, W: gl.constexpr, S: gl.constexpr):
     """-inf where the bit is zero. W says where words lie so that each thread has those of its own scores."""
     byte, pair = gl.arange(0, 4, along(W, 3)), gl.arange(0, 4, along(W, 4))
     one = gl.arange(0, 2, along(W, 5))
@@ -185,13 +213,11 @@ def hide(scores, words, STEP: gl.constexpr, W: gl.constexpr, S: gl.constexpr):
 
 
 @gluon.jit
-def consume(
-    state, consumer: gl.constexpr,
-    D: gl.constexpr, STEP: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
-):  # fmt: skip
+def consume(program, consumer: gl.constexpr):
     """The online softmax of 64 rows over the steps of a list."""
+    STEP: gl.constexpr = program.STEP
     S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, STEP, 16])  # where scores lie in registers
-    O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, program.D, 16])
     P: gl.constexpr = gl.DotOperandLayout(0, O, 2)
     W: gl.constexpr = layout_of_words(STEP)
     ROW: gl.constexpr = along(W, 0)
@@ -199,57 +225,58 @@ def consume(
     HALF: gl.constexpr = along(W, 2)
     S_ROWS: gl.constexpr = gl.SliceLayout(1, S)
     O_ROWS: gl.constexpr = gl.SliceLayout(1, O)
-    o_desc, rings, place, span, steps, masked, Lse, Words, Nq, qk_scale = state
-    q_ring, k_ring, v_ring = rings
-    batch, head, _, q_start, lse_start = place
+    k_ring, v_ring, units, qk_scale = program.k_ring, program.v_ring, program.units, program.qk_scale
+    dtype: gl.constexpr = program.o_desc.dtype
+
     row, part, half = gl.arange(0, ROWS, ROW), gl.arange(0, STEP // UNIT, PART), gl.arange(0, 2, HALF)
-    words = words_of(Words, 0, row, part, half, span, consumer, STEP, CONSUMERS)
-    next_words = words_of(Words, 1, row, part, half, span, consumer, STEP, CONSUMERS)
+    words = load_words(program, 0, row, part, half, consumer)
+    next_words = load_words(program, 1, row, part, half, consumer)
     row_max = gl.full([ROWS], float("-inf"), gl.float32, S_ROWS)  # the paper's m, in base 2
     row_sum = gl.full([ROWS], 0.0, gl.float32, S_ROWS)  # the paper's l
-    acc = gl.zeros([ROWS, D], gl.float32, O)
+    acc = gl.zeros([ROWS, program.D], gl.float32, O)
     no_scores = gl.zeros([ROWS, STEP], gl.float32, S)
-    q = take(q_ring, consumer, ROWS, D, CONSUMERS)
-    k = take(k_ring, 0, STEP, D, STAGES)
+    q = program.q_ring.wait(consumer)  # (64, D)
+    k = k_ring.wait(0)  # (STEP, D)
     scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
     scores = warpgroup_mma_wait(0, [scores_later])
-    release(k_ring, 0, STAGES)
-    if masked <= 0:
-        scores = hide(scores, words, STEP, W, S)
+    k_ring.release(0)
+    if units.masked <= 0:
+        scores = word_mask(scores, words, STEP, W, S)
     p, alpha, row_max, row_sum = softmax_step(scores, row_max, row_sum, qk_scale)
-    p = gl.convert_layout(p.to(o_desc.dtype), P)
+    p = gl.convert_layout(p.to(dtype), P)
 
     # Every other step, its scores and softmax under the product of the step before.
-    for i in range(1, steps):
-        k = take(k_ring, i, STEP, D, STAGES)
+    for i in range(1, units.steps):
+        k = k_ring.wait(i)
         scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
-        v = take(v_ring, i - 1, STEP, D, STAGES)
+        v = v_ring.wait(i - 1)  # (STEP, D)
         acc_later = warpgroup_mma(p, v, acc, is_async=True)
         words = next_words
-        if i + 1 >= masked:
-            next_words = words_of(Words, i + 1, row, part, half, span, consumer, STEP, CONSUMERS)
+        if i + 1 >= units.masked:
+            next_words = load_words(program, i + 1, row, part, half, consumer)
         scores = warpgroup_mma_wait(1, [scores_later])  # all but the newest product: p @ v goes on
-        release(k_ring, i, STAGES)
-        if i >= masked:
-            scores = hide(scores, words, STEP, W, S)
+        k_ring.release(i)
+        if i >= units.masked:
+            scores = word_mask(scores, words, STEP, W, S)
         p_next, alpha, row_max, row_sum = softmax_step(scores, row_max, row_sum, qk_scale)
         acc = warpgroup_mma_wait(0, [acc_later])
-        release(v_ring, i - 1, STAGES)
+        v_ring.release(i - 1)
         acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
-        p = gl.convert_layout(p_next.to(o_desc.dtype), P)
-    v = take(v_ring, steps - 1, STEP, D, STAGES)
+        p = gl.convert_layout(p_next.to(dtype), P)
+    v = v_ring.wait(units.steps - 1)
     acc = warpgroup_mma(p, v, acc)
 
-    first_row = q_start + consumer * ROWS
+    first_row = program.q_start + consumer * ROWS
     seen = row_sum > 0
     row_sum = gl.where(seen, row_sum, 1.0)
     o = acc / gl.convert_layout(row_sum, O_ROWS)[:, None]
-    q.store(o.to(o_desc.dtype))  # q is not needed any more: its buffer takes o on the way out
+    q.store(o.to(dtype))  # q is not needed any more: its buffer takes o on the way out
     fence_async_shared()
-    tma.async_copy_shared_to_global(o_desc, [batch, head, first_row, 0], q_ring[0].index(consumer))
+    o_rows = [program.batch, program.head, first_row, 0]
+    tma.async_copy_shared_to_global(program.o_desc, o_rows, program.q_ring.tiles.index(consumer))
     lse = gl.where(seen, row_max * 0.6931471805599453 + gl.log(row_sum), float("-inf"))
     q_pos = first_row + gl.arange(0, ROWS, S_ROWS)
-    gl.store(Lse + lse_start + q_pos, lse, mask=q_pos < Nq)
+    gl.store(program.Lse + q_pos, lse, mask=q_pos < program.Nq)
     tma.store_wait(0)
 
 
@@ -266,52 +293,40 @@ def fast_block_sparse_kernel(
     REGISTERS: gl.constexpr,
 ):  # fmt: skip
     """Grid: (groups x heads of all batches). As many heads at a time as the L2 cache holds; the longest lists first."""
-    program = gl.program_id(0)
-    if program >= folded:  # a single wave: the second program of a multiprocessor is short where the first is long
-        program = gl.num_programs(0) - 1 - (program - folded)
-    first_head = program // (groups * heads_at_once) * heads_at_once
+    number = gl.program_id(0)
+    if number >= folded:  # a single wave: the second program of a multiprocessor is short where the first is long
+        number = gl.num_programs(0) - 1 - (number - folded)
+    first_head = number // (groups * heads_at_once) * heads_at_once
     heads_here = gl.minimum(heads_at_once, heads - first_head)
-    left = program - first_head * groups
+    left = number - first_head * groups
     batch, head = (first_head + left % heads_here) // Hq, (first_head + left % heads_here) % Hq
     this_map = batch * map_per_batch + head * map_per_head
     Records += (this_map * groups + left // heads_here) * RECORD
     this_group, unmasked = gl.load(Records), gl.load(Records + 1)
     length, first_words = gl.load(Records + 2), gl.load(Records + 3)
-    first_units = (gl.load(Records + 4), gl.load(Records + 5), gl.load(Records + 6), gl.load(Records + 7))
-    Units += (this_map * groups + this_group).to(gl.int64) * past
-    Words += first_words.to(gl.int64) * (CONSUMERS * 2 * UNIT)
-    lse_start = (batch.to(gl.int64) * Hq + head) * Nq
-    place = (batch, head, head // group, this_group * (CONSUMERS * ROWS), lse_start)
-    span = (length, unmasked, past)
-    steps = gl.maximum(gl.cdiv(length, STEP // UNIT), 1)
-    masked = unmasked // (STEP // UNIT)  # the first step of which not all is visible
-
-    rings = (
-        make_ring(q_desc, ROWS, D, CONSUMERS, 1),
-        make_ring(k_desc, STEP, D, STAGES, CONSUMERS),
-        make_ring(v_desc, STEP, D, STAGES, CONSUMERS),
-    )
+    PARTS: gl.constexpr = STEP // UNIT
+    units = UnitList(
+        Units=Units + (this_map * groups + this_group).to(gl.int64) * past,
+        Words=Words + first_words.to(gl.int64) * (CONSUMERS * 2 * UNIT),
+        length=length, unmasked=unmasked, past=past,
+        first=(gl.load(Records + 4), gl.load(Records + 5), gl.load(Records + 6), gl.load(Records + 7)),
+        steps=gl.maximum(gl.cdiv(length, PARTS), 1), masked=unmasked // PARTS, PARTS=PARTS,
+    )  # fmt: skip
+    program = Program(
+        q_desc=q_desc, k_desc=k_desc, v_desc=v_desc, k_pair_desc=k_pair_desc, v_pair_desc=v_pair_desc, o_desc=o_desc,
+        q_ring=make_ring(q_desc, CONSUMERS, 1), k_ring=make_ring(k_desc, STAGES, CONSUMERS, PARTS),
+        v_ring=make_ring(v_desc, STAGES, CONSUMERS, PARTS),
+        batch=batch, head=head, kv_head=head // group, q_start=this_group * (CONSUMERS * ROWS),
+        Lse=Lse + (batch.to(gl.int64) * Hq + head) * Nq, units=units, Nq=Nq, qk_scale=qk_scale,
+        D=D, STEP=STEP, CONSUMERS=CONSUMERS,
+    )  # fmt: skip
     fence_async_shared()
-    descs = (q_desc, k_desc, v_desc, k_pair_desc, v_pair_desc)
-    state = (o_desc, rings, place, span, steps, masked, Lse, Words, Nq, qk_scale)
     gl.static_assert(CONSUMERS == 1 or CONSUMERS == 2)
-    if CONSUMERS == 1:
-        gl.warp_specialize(
-            [
-                (consume, (state, 0, D, STEP, CONSUMERS, STAGES)),
-                (produce, (descs, rings, place, span, steps, first_units, Units, STEP, CONSUMERS, STAGES)),
-            ],
-            [1], [FOR_PRODUCER],
-        )  # fmt: skip
-    else:
-        gl.warp_specialize(
-            [
-                (consume, (state, 0, D, STEP, CONSUMERS, STAGES)),
-                (consume, (state, 1, D, STEP, CONSUMERS, STAGES)),
-                (produce, (descs, rings, place, span, steps, first_units, Units, STEP, CONSUMERS, STAGES)),
-            ],
-            [4, 1], [REGISTERS, FOR_PRODUCER],
-        )  # fmt: skip
+    gl.warp_specialize(
+        ((consume, (program, 0)), (consume, (program, 1)))[:CONSUMERS] + ((produce, (program,)),),  # noqa: RUF005
+        [4] * (CONSUMERS - 1) + [1],
+        [REGISTERS] * (CONSUMERS - 1) + [FOR_PRODUCER],
+    )
 
 
 # Before the launch ----------------------------------------------------------------------------------------------------

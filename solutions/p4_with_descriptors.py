@@ -24,13 +24,13 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 @triton.jit
-def attend(
-    acc, row_max, row_sum, q, q_pos, k_desc, v_desc, batch, kv_head, start, end, N, qk_scale,
-    D: tl.constexpr, BLOCK_K: tl.constexpr, MASKED: tl.constexpr, IS_CAUSAL: tl.constexpr,
-):  # fmt: skip
-    """The online softmax over the keys [start, end), tile by tile; masked by position if MASKED."""
+def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr, MASKED: tl.constexpr):
+    """The online softmax over the keys [start, end), tile by tile, masked by position if MASKED; the new state."""
+    acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
+    q, q_pos, qk_scale = queries  # (BLOCK_Q, D), (BLOCK_Q,)
+    k_desc, v_desc, batch, kv_head, N = keys
     for k_start in tl.range(start, end, BLOCK_K):
-        k = k_desc.load([batch, kv_head, k_start, 0]).reshape(BLOCK_K, D)
+        k = k_desc.load([batch, kv_head, k_start, 0]).reshape(BLOCK_K, q.shape[1])
         scores = tl.dot(q, k.T)  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
         if MASKED:
             k_pos = k_start + tl.arange(0, BLOCK_K)
@@ -44,7 +44,7 @@ def attend(
         p = tl.exp2(scores * qk_scale - new_max[:, None])
         row_sum = row_sum * alpha + tl.sum(p, 1)
         acc = acc * alpha[:, None]
-        v = v_desc.load([batch, kv_head, k_start, 0]).reshape(BLOCK_K, D)
+        v = v_desc.load([batch, kv_head, k_start, 0]).reshape(BLOCK_K, q.shape[1])
         acc = tl.dot(p.to(v.dtype), v, acc)
         row_max = new_max
     return acc, row_max, row_sum
@@ -69,18 +69,16 @@ def attention_kernel(
     row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)  # the paper's m, in base 2
     row_sum = tl.zeros([BLOCK_Q], tl.float32)  # the paper's l
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
+    state = acc, row_max, row_sum
+    queries = q, q_pos, qk_scale
+    keys = k_desc, v_desc, batch, kv_head, N
     if IS_CAUSAL:
-        masked, end = (q_start + 1) // BLOCK_K * BLOCK_K, tl.minimum(q_start + BLOCK_Q, N)
+        masked_start, k_end = (q_start + 1) // BLOCK_K * BLOCK_K, tl.minimum(q_start + BLOCK_Q, N)
     else:
-        masked, end = N // BLOCK_K * BLOCK_K, N
-    acc, row_max, row_sum = attend(
-        acc, row_max, row_sum, q, q_pos, k_desc, v_desc, batch, kv_head, 0, masked, N, qk_scale,
-        D, BLOCK_K, False, IS_CAUSAL,
-    )  # fmt: skip
-    acc, row_max, row_sum = attend(
-        acc, row_max, row_sum, q, q_pos, k_desc, v_desc, batch, kv_head, masked, end, N, qk_scale,
-        D, BLOCK_K, True, IS_CAUSAL,
-    )  # fmt: skip
+        masked_start, k_end = N // BLOCK_K * BLOCK_K, N
+    state = attend(state, queries, keys, 0, masked_start, BLOCK_K, IS_CAUSAL, MASKED=False)
+    state = attend(state, queries, keys, masked_start, k_end, BLOCK_K, IS_CAUSAL, MASKED=True)
+    acc, _, row_sum = state
     o = acc / row_sum[:, None]
     o_desc.store([batch, head, q_start, 0], o.to(o_desc.dtype).reshape(1, 1, BLOCK_Q, D))
 

@@ -48,42 +48,45 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # where there is no GPU
 
 
 @triton.jit
-def attend_tile(
-    acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, sink_size, qk_scale,
-    D: tl.constexpr, BLOCK_K: tl.constexpr, MASKED: tl.constexpr,
-):  # fmt: skip
-    """One step of the online softmax: the keys [k_start, k_start + BLOCK_K), masked by position if MASKED."""
-    k_pos = k_start + tl.arange(0, BLOCK_K)
-    d = tl.arange(0, D)
-    # gap 3: the loads
-    #   the tiles `k` and `v` (BLOCK_K, D), masked if MASKED
-    in_bounds = k_pos[:, None] < N
-    k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]
-    v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]
-    if MASKED:
-        k = tl.load(k_ptrs, mask=in_bounds, other=0.0)
-        v = tl.load(v_ptrs, mask=in_bounds, other=0.0)
-    else:
-        k = tl.load(k_ptrs)
-        v = tl.load(v_ptrs)
-    # end gap
+def attend(state, queries, keys, start, end, window_size, sink_size, BLOCK_K: tl.constexpr, MASKED: tl.constexpr):
+    """The online softmax over the keys [start, end), tile by tile, masked by position if MASKED; the new state."""
+    acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
+    q, q_pos, qk_scale = queries  # (BLOCK_Q, D), (BLOCK_Q,)
+    K, V, stride_kn, stride_vn, N = keys
+    d = tl.arange(0, q.shape[1])
+    for k_start in range(start, end, BLOCK_K):
+        k_pos = k_start + tl.arange(0, BLOCK_K)
+        # gap 3: the loads
+        #   the tiles `k` and `v` (BLOCK_K, D), masked if MASKED
+        in_bounds = k_pos[:, None] < N
+        k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]
+        v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]
+        if MASKED:
+            k = tl.load(k_ptrs, mask=in_bounds, other=0.0)
+            v = tl.load(v_ptrs, mask=in_bounds, other=0.0)
+        else:
+            k = tl.load(k_ptrs)
+            v = tl.load(v_ptrs)
+        # end gap
 
-    # gap 4: one step of the online softmax, with this mask
-    #   hide what neither the window nor the sinks show; then `new_max`, and `row_sum` and `acc` with this tile added
-    scores = tl.dot(q, tl.trans(k))  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
-    if MASKED:
-        age = q_pos[:, None] - k_pos[None, :]
-        visible = (age >= 0) & ((age < window_size) | (k_pos[None, :] < sink_size))
-        scores = tl.where(visible, scores, float("-inf"))
-    new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
-    # A row that has seen no key yet has the maximum -inf: its pivot must be finite, or exp2(-inf - -inf) is NaN.
-    pivot = tl.where(new_max == float("-inf"), 0.0, new_max)
-    alpha = tl.exp2(row_max - pivot)
-    p = tl.exp2(scores * qk_scale - pivot[:, None])
-    row_sum = row_sum * alpha + tl.sum(p, 1)
-    acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
-    # end gap
-    return acc, new_max, row_sum
+        # gap 4: one step of the online softmax, with this mask
+        #   hide what neither the window nor the sinks show; then `new_max`, and `row_sum` and `acc` with this tile
+        #   added
+        scores = tl.dot(q, tl.trans(k))  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
+        if MASKED:
+            age = q_pos[:, None] - k_pos[None, :]
+            visible = (age >= 0) & ((age < window_size) | (k_pos[None, :] < sink_size))
+            scores = tl.where(visible, scores, float("-inf"))
+        new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
+        # A row that has seen no key yet has the maximum -inf: its pivot must be finite, or exp2(-inf - -inf) is NaN.
+        pivot = tl.where(new_max == float("-inf"), 0.0, new_max)
+        alpha = tl.exp2(row_max - pivot)
+        p = tl.exp2(scores * qk_scale - pivot[:, None])
+        row_sum = row_sum * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
+        # end gap
+        row_max = new_max
+    return acc, row_max, row_sum
 
 
 @triton.jit
@@ -115,6 +118,9 @@ def flash_attention_kernel(
     row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)  # the paper's m, in base 2
     row_sum = tl.zeros([BLOCK_Q], tl.float32)  # the paper's l
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
+    state = acc, row_max, row_sum
+    queries = q, q_pos, qk_scale
+    keys = K, V, stride_kn, stride_vn, N
 
     # gap 1: where the phases begin and end
     #   `sink_end`, `first`, `inside`, `diagonal` and `k_end`, so that each tile belongs to one phase
@@ -127,28 +133,13 @@ def flash_attention_kernel(
     # end gap
     # gap 2: the phases before the diagonal
     #   the sinks; the window's edge, with the sinks in it; the inside, with no mask
-    for k_start in range(0, sink_end, BLOCK_K):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, sink_size, qk_scale,
-            D, BLOCK_K, True,
-        )  # fmt: skip
-    for k_start in range(first, inside, BLOCK_K):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, sink_size, qk_scale,
-            D, BLOCK_K, True,
-        )  # fmt: skip
-    for k_start in range(inside, diagonal, BLOCK_K):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, sink_size, qk_scale,
-            D, BLOCK_K, False,
-        )  # fmt: skip
+    state = attend(state, queries, keys, 0, sink_end, window_size, sink_size, BLOCK_K, MASKED=True)
+    state = attend(state, queries, keys, first, inside, window_size, sink_size, BLOCK_K, MASKED=True)
+    state = attend(state, queries, keys, inside, diagonal, window_size, sink_size, BLOCK_K, MASKED=False)
     # end gap
     # The diagonal.
-    for k_start in range(diagonal, k_end, BLOCK_K):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, sink_size, qk_scale,
-            D, BLOCK_K, True,
-        )  # fmt: skip
+    state = attend(state, queries, keys, diagonal, k_end, window_size, sink_size, BLOCK_K, MASKED=True)
+    acc, _, row_sum = state
 
     # gap 5: the finish
     #   divide once, and write the rows of `O` that exist

@@ -1,0 +1,135 @@
+"""What the fast forms share: rings of buffers in shared memory, the warps around them, descriptors for the copy engine.
+
+A ring is a few buffers, each for one tile. The producer fills them and the consumers read them, and nobody waits for
+anything but the buffer that is next:
+
+    producer   acquire   wait until every consumer has released the buffer of tile i
+               commit    ask the copy engine for the tile; the buffer's barrier counts the bytes that arrive
+    consumer   wait      the tile, once all of its bytes are there
+               release   this consumer has read it
+
+Tile i takes buffer i % STAGES. The producer's warp only asks for tiles and needs few registers: it hands the others to
+the consumers.
+
+Source: NVIDIA's CUTLASS, "Pipeline", for the four names; Shah et al., "FlashAttention-3", 2024, section 3.1.
+"""
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+from triton.language.core import _aggregate
+
+DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
+FOR_PRODUCER = gl.constexpr(24)  # registers of its threads
+ROWS = gl.constexpr(64)  # of queries for one consumer: four warps, the height of one matrix instruction
+Scalar = gl.tensor | gl.constexpr  # a number that is known at compile time is no tensor
+
+
+def aggregate(cls):
+    """Triton's aggregate of a class that has annotations and no constructor: `Ring(tiles=tiles, full=full, ...)`."""
+
+    def set_fields(self, **fields):
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    set_fields.__triton_builtin__ = True  # the compiler calls it, and compiles nothing of it
+    cls.__init__ = set_fields
+    return _aggregate(cls)
+
+
+@aggregate
+class Ring:
+    """STAGES buffers of NBYTES, and for each a barrier "full" and one "empty"."""
+
+    tiles: gl.shared_memory_descriptor  # (STAGES, 1, heads, rows, D)
+    full: gl.shared_memory_descriptor
+    empty: gl.shared_memory_descriptor
+    STAGES: gl.constexpr
+    NBYTES: gl.constexpr
+
+    @gluon.jit
+    def acquire(self, i):
+        """Wait until the buffer of tile i is empty; from now on its barrier expects a tile."""
+        stage = i % self.STAGES
+        mbarrier.wait(self.empty.index(stage), (i // self.STAGES & 1) ^ 1)  # a fresh barrier counts as passed
+        mbarrier.expect(self.full.index(stage), self.NBYTES)
+
+    @gluon.jit
+    def commit(self, i, desc, batch, head, row, at: gl.constexpr = 0):
+        """Ask for a tile of `desc`, the rows from `row` on; where it is a part of the buffer, it goes to row `at`."""
+        stage = i % self.STAGES
+        buffer = self.tiles.index(stage)
+        if desc.block_shape[2] < buffer.shape[2]:
+            buffer = buffer.slice(at, desc.block_shape[2], 2)
+        tma.async_copy_global_to_shared(desc, [batch, head, row, 0], self.full.index(stage), buffer)
+
+    @gluon.jit
+    def load(self, i, desc, batch, head, row):
+        """Tile i, the rows of `desc` from `row` on: acquire and commit."""
+        self.acquire(i)
+        self.commit(i, desc, batch, head, row)
+
+    @gluon.jit
+    def wait(self, i):
+        """Tile i (heads * rows, D) in shared memory, once it is there."""
+        stage = i % self.STAGES
+        mbarrier.wait(self.full.index(stage), i // self.STAGES & 1)
+        tile = self.tiles.index(stage)
+        return tile.reshape([tile.shape[1] * tile.shape[2], tile.shape[3]])
+
+    @gluon.jit
+    def release(self, i):
+        """This consumer has read tile i."""
+        mbarrier.arrive(self.empty.index(i % self.STAGES), count=1)
+
+
+@gluon.jit
+def make_ring(desc, STAGES: gl.constexpr, READERS: gl.constexpr, PARTS: gl.constexpr = 1):
+    """A Ring whose buffers hold PARTS tiles of `desc`; one is empty when READERS have released it."""
+    tile: gl.constexpr = desc.block_shape
+    shape: gl.constexpr = [STAGES, tile[0], tile[1], tile[2] * PARTS, tile[3]]
+    tiles = gl.allocate_shared_memory(desc.dtype, shape, desc.layout)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(full.index(stage), count=1)
+        mbarrier.init(empty.index(stage), count=READERS)
+    return Ring(tiles=tiles, full=full, empty=empty, STAGES=STAGES, NBYTES=desc.block_type.nbytes * PARTS)
+
+
+@gluon.jit
+def softmax_step(scores, row_max, row_sum, qk_scale):
+    """(p, alpha, new_max, row_sum): the probabilities of this tile, and what earlier tiles are rescaled by."""
+    new_max = gl.maximum(row_max, gl.max(scores, 1) * qk_scale)
+    # A row that has seen no key yet has the maximum -inf: its pivot must be finite, or exp2(-inf - -inf) is NaN.
+    pivot = gl.where(new_max == float("-inf"), 0.0, new_max)
+    alpha = gl.exp2(row_max - pivot)
+    p = gl.exp2(scores * qk_scale - pivot[:, None])
+    return p, alpha, new_max, row_sum * alpha + gl.sum(p, 1)
+
+
+def registers_for(CONSUMERS, programs):
+    """(registers of a thread at the launch, registers of a consumer's thread once the producer gave up its own)."""
+    at_launch = 65536 // programs // (128 * (CONSUMERS + 1)) // 8 * 8
+    return at_launch, (at_launch * (CONSUMERS + 1) - FOR_PRODUCER.value) // CONSUMERS // 8 * 8
+
+
+def describe(tensor, heads, rows):
+    """A tensor descriptor of (B, H, N, D) for tiles (1, heads, rows, D)."""
+    block = [1, heads, rows, tensor.shape[3]]
+    layout = gl.NVMMASharedLayout.get_default_for(block, DTYPES[tensor.dtype])
+    # A dimension of size 1 may have any stride; the copy engine wants multiples of 16 bytes all the same.
+    strides = [
+        stride if size > 1 else tensor.shape[3] for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    ]
+    return TensorDescriptor(tensor, list(tensor.shape), [*strides[:3], 1], block, layout)
+
+
+def aligned(tensor):
+    """The tensor, or a copy where the copy engine cannot read it: 16 bytes for its start and for every stride."""
+    size = tensor.element_size()
+    strides = [stride for length, stride in zip(tensor.shape[:3], tensor.stride(), strict=False) if length > 1]
+    fits = tensor.data_ptr() % 16 == 0 and all(stride > 0 and stride * size % 16 == 0 for stride in strides)
+    return tensor if fits else tensor.clone(memory_format=torch.contiguous_format)
