@@ -46,37 +46,38 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # where there is no GPU
 
 
 @triton.jit
-def attend_tile(
-    acc, row_max, row_sum, q, K, V, k_start, stride_kn, stride_vn, N, qk_scale,
-    D: tl.constexpr, BLOCK_K: tl.constexpr, MASKED: tl.constexpr,
-):  # fmt: skip
-    """One step of the online softmax: the keys [k_start, k_start + BLOCK_K), masked where they reach past N."""
-    k_pos = k_start + tl.arange(0, BLOCK_K)
-    d = tl.arange(0, D)
-    in_bounds = k_pos[:, None] < N
-    k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
-    v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]  # (BLOCK_K, D)
-    if MASKED:
-        k = tl.load(k_ptrs, mask=in_bounds, other=0.0)
-    else:
-        k = tl.load(k_ptrs)
-    # TODO 1: the scores of this tile (about 3 lines)
-    #   `scores` = q k^T, not yet scaled (BLOCK_Q, BLOCK_K), float32; if MASKED, the keys past the end hidden
-    tl.static_assert(False, "TODO 1: the scores of this tile")
+def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, MASKED: tl.constexpr):
+    """The online softmax over the keys [start, end), tile by tile, masked where they reach past N; the new state."""
+    acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
+    q, qk_scale = queries  # (BLOCK_Q, D)
+    K, V, stride_kn, stride_vn, N = keys
+    d = tl.arange(0, q.shape[1])
+    for k_start in range(start, end, BLOCK_K):
+        k_pos = k_start + tl.arange(0, BLOCK_K)
+        in_bounds = k_pos[:, None] < N
+        k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
+        v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]  # (BLOCK_K, D)
+        if MASKED:
+            k = tl.load(k_ptrs, mask=in_bounds, other=0.0)
+            v = tl.load(v_ptrs, mask=in_bounds, other=0.0)
+        else:
+            k = tl.load(k_ptrs)
+            v = tl.load(v_ptrs)
 
-    # TODO 2: the new maximum and what follows from it (about 3 lines)
-    #   `new_max` of the scores, times qk_scale, of all tiles up to this one (BLOCK_Q,); `alpha`, what everything older
-    #   must be multiplied by (BLOCK_Q,); `p` (BLOCK_Q, BLOCK_K), exp2 of the scaled scores less new_max
-    tl.static_assert(False, "TODO 2: the new maximum and what follows from it")
+        # TODO 1: the scores of this tile (about 3 lines)
+        #   `scores` = q k^T, not yet scaled (BLOCK_Q, BLOCK_K), float32; if MASKED, the keys past the end hidden
+        tl.static_assert(False, "TODO 1: the scores of this tile")
 
-    if MASKED:
-        v = tl.load(v_ptrs, mask=in_bounds, other=0.0)
-    else:
-        v = tl.load(v_ptrs)
-    # TODO 3: rescale what earlier tiles added, and add this tile (about 2 lines)
-    #   `row_sum` (BLOCK_Q,) and `acc` (BLOCK_Q, D)
-    tl.static_assert(False, "TODO 3: rescale what earlier tiles added, and add this tile")
-    return acc, new_max, row_sum
+        # TODO 2: the new maximum and what follows from it (about 3 lines)
+        #   `new_max` of the scores, times qk_scale, of all tiles up to this one (BLOCK_Q,); `alpha`, what everything
+        #   older must be multiplied by (BLOCK_Q,); `p` (BLOCK_Q, BLOCK_K), exp2 of the scaled scores minus new_max
+        tl.static_assert(False, "TODO 2: the new maximum and what follows from it")
+
+        # TODO 3: rescale what earlier tiles added, and add this tile (about 2 lines)
+        #   `row_sum` (BLOCK_Q,) and `acc` (BLOCK_Q, D)
+        tl.static_assert(False, "TODO 3: rescale what earlier tiles added, and add this tile")
+        row_max = new_max
+    return acc, row_max, row_sum
 
 
 @triton.jit
@@ -107,18 +108,16 @@ def flash_attention_kernel(
     row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)  # the paper's m, in base 2
     row_sum = tl.zeros([BLOCK_Q], tl.float32)  # the paper's l
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
+    state = acc, row_max, row_sum
+    queries = q, qk_scale
+    keys = K, V, stride_kn, stride_vn, N
 
-    # Phase 1: whole tiles, no mask.
     full_end = N // BLOCK_K * BLOCK_K
-    for k_start in range(0, full_end, BLOCK_K):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, K, V, k_start, stride_kn, stride_vn, N, qk_scale, D, BLOCK_K, False
-        )
+    # Phase 1: whole tiles, no mask.
+    state = attend(state, queries, keys, 0, full_end, BLOCK_K, MASKED=False)
     # Phase 2: the ragged tail.
-    if full_end < N:
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, K, V, full_end, stride_kn, stride_vn, N, qk_scale, D, BLOCK_K, True
-        )
+    state = attend(state, queries, keys, full_end, N, BLOCK_K, MASKED=True)
+    acc, _, row_sum = state
 
     o = acc / row_sum[:, None]
     o_ptrs = O + q_pos.to(tl.int64)[:, None] * stride_on + d[None, :]  # (BLOCK_Q, D)

@@ -45,33 +45,33 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # where there is no GPU
 
 
 @triton.jit
-def attend_tile(
-    acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, qk_scale,
-    D: tl.constexpr, BLOCK_K: tl.constexpr, MASKED: tl.constexpr, IS_CAUSAL: tl.constexpr,
-):  # fmt: skip
-    """One step of the online softmax: the keys [k_start, k_start + BLOCK_K), masked by position if MASKED."""
-    k_pos = k_start + tl.arange(0, BLOCK_K)
-    d = tl.arange(0, D)
-    in_bounds = k_pos[:, None] < N
-    k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
-    v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]  # (BLOCK_K, D)
-    if MASKED:
-        k = tl.load(k_ptrs, mask=in_bounds, other=0.0)
-    else:
-        k = tl.load(k_ptrs)
-    # TODO 2: the scores of this tile and their mask (about 6 lines)
-    #   `scores` = q k^T, not yet scaled (BLOCK_Q, BLOCK_K); if MASKED, the keys past the end hidden and, if
-    #   IS_CAUSAL, those after the query
-    tl.static_assert(False, "TODO 2: the scores of this tile and their mask")
+def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr, MASKED: tl.constexpr):
+    """The online softmax over the keys [start, end), tile by tile, masked by position if MASKED; the new state."""
+    acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
+    q, q_pos, qk_scale = queries  # (BLOCK_Q, D), (BLOCK_Q,)
+    K, V, stride_kn, stride_vn, N = keys
+    d = tl.arange(0, q.shape[1])
+    for k_start in range(start, end, BLOCK_K):
+        k_pos = k_start + tl.arange(0, BLOCK_K)
+        in_bounds = k_pos[:, None] < N
+        k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
+        v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]  # (BLOCK_K, D)
+        if MASKED:
+            k = tl.load(k_ptrs, mask=in_bounds, other=0.0)
+            v = tl.load(v_ptrs, mask=in_bounds, other=0.0)
+        else:
+            k = tl.load(k_ptrs)
+            v = tl.load(v_ptrs)
 
-    if MASKED:
-        v = tl.load(v_ptrs, mask=in_bounds, other=0.0)
-    else:
-        v = tl.load(v_ptrs)
-    # TODO 3: the online softmax (about 5 lines)
-    #   `new_max`, then `row_sum` and `acc` with this tile added; in base 2
-    tl.static_assert(False, "TODO 3: the online softmax")
-    return acc, new_max, row_sum
+        # TODO 2: the scores of this tile and their mask (about 6 lines)
+        #   `scores` = q k^T, not yet scaled (BLOCK_Q, BLOCK_K); if MASKED, the keys past the end hidden and, if
+        #   IS_CAUSAL, those after the query
+        tl.static_assert(False, "TODO 2: the scores of this tile and their mask")
+        # TODO 3: the online softmax (about 5 lines)
+        #   `new_max`, then `row_sum` and `acc` with this tile added; in base 2
+        tl.static_assert(False, "TODO 3: the online softmax")
+        row_max = new_max
+    return acc, row_max, row_sum
 
 
 @triton.jit
@@ -102,22 +102,18 @@ def flash_attention_kernel(
     row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)  # the paper's m, in base 2
     row_sum = tl.zeros([BLOCK_Q], tl.float32)  # the paper's l
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
+    state = acc, row_max, row_sum
+    queries = q, q_pos, qk_scale
+    keys = K, V, stride_kn, stride_vn, N
 
     # TODO 1: where the two phases begin and end (about 6 lines)
     #   `masked_start`, where phase 1 ends and phase 2 begins, a multiple of BLOCK_K; `k_end`, where phase 2 ends
     tl.static_assert(False, "TODO 1: where the two phases begin and end")
     # Phase 1: every query of this tile sees every key; no mask.
-    for k_start in range(0, masked_start, BLOCK_K):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, qk_scale,
-            D, BLOCK_K, False, IS_CAUSAL,
-        )  # fmt: skip
+    state = attend(state, queries, keys, 0, masked_start, BLOCK_K, IS_CAUSAL, MASKED=False)
     # Phase 2: the diagonal, or the ragged tail.
-    for k_start in range(masked_start, k_end, BLOCK_K):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, qk_scale,
-            D, BLOCK_K, True, IS_CAUSAL,
-        )  # fmt: skip
+    state = attend(state, queries, keys, masked_start, k_end, BLOCK_K, IS_CAUSAL, MASKED=True)
+    acc, _, row_sum = state
 
     # TODO 4: the finish (about 3 lines)
     #   divide once, and write the rows of `O` that exist

@@ -45,30 +45,30 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # where there is no GPU
 
 
 @triton.jit
-def attend_tile(
-    acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, qk_scale,
-    D: tl.constexpr, BLOCK_K: tl.constexpr, MASKED: tl.constexpr,
-):  # fmt: skip
-    """One step of the online softmax: the keys [k_start, k_start + BLOCK_K), masked by position if MASKED."""
-    k_pos = k_start + tl.arange(0, BLOCK_K)
-    d = tl.arange(0, D)
-    in_bounds = k_pos[:, None] < N
-    k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
-    v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]  # (BLOCK_K, D)
-    if MASKED:
-        k = tl.load(k_ptrs, mask=in_bounds, other=0.0)
-    else:
-        k = tl.load(k_ptrs)
-    if MASKED:
-        v = tl.load(v_ptrs, mask=in_bounds, other=0.0)
-    else:
-        v = tl.load(v_ptrs)
+def attend(state, queries, keys, start, end, window_size, BLOCK_K: tl.constexpr, MASKED: tl.constexpr):
+    """The online softmax over the keys [start, end), tile by tile, masked by position if MASKED; the new state."""
+    acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
+    q, q_pos, qk_scale = queries  # (BLOCK_Q, D), (BLOCK_Q,)
+    K, V, stride_kn, stride_vn, N = keys
+    d = tl.arange(0, q.shape[1])
+    for k_start in range(start, end, BLOCK_K):
+        k_pos = k_start + tl.arange(0, BLOCK_K)
+        in_bounds = k_pos[:, None] < N
+        k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
+        v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]  # (BLOCK_K, D)
+        if MASKED:
+            k = tl.load(k_ptrs, mask=in_bounds, other=0.0)
+            v = tl.load(v_ptrs, mask=in_bounds, other=0.0)
+        else:
+            k = tl.load(k_ptrs)
+            v = tl.load(v_ptrs)
 
-    # TODO 3: one step of the online softmax, with this mask (about 11 lines)
-    #   `scores` (BLOCK_Q, BLOCK_K), those outside the window hidden if MASKED; then `new_max`, and `row_sum` and `acc`
-    #   with this tile added
-    tl.static_assert(False, "TODO 3: one step of the online softmax, with this mask")
-    return acc, new_max, row_sum
+        # TODO 3: one step of the online softmax, with this mask (about 11 lines)
+        #   `scores` (BLOCK_Q, BLOCK_K), those outside the window hidden if MASKED; then `new_max`, and `row_sum` and
+        #   `acc` with this tile added
+        tl.static_assert(False, "TODO 3: one step of the online softmax, with this mask")
+        row_max = new_max
+    return acc, row_max, row_sum
 
 
 @triton.jit
@@ -100,6 +100,9 @@ def flash_attention_kernel(
     row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)  # the paper's m, in base 2
     row_sum = tl.zeros([BLOCK_Q], tl.float32)  # the paper's l
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
+    state = acc, row_max, row_sum
+    queries = q, q_pos, qk_scale
+    keys = K, V, stride_kn, stride_vn, N
 
     # TODO 1: the first tile and the end (about 2 lines)
     #   `first`, a multiple of BLOCK_K: where the first tile begins that any query of this program sees; `k_end`, one
@@ -110,23 +113,12 @@ def flash_attention_kernel(
     #   diagonal cuts; both multiples of BLOCK_K, first <= inside <= diagonal (inside = diagonal where no tile is whole)
     tl.static_assert(False, "TODO 2: where the phases meet")
     # Phase 1: the window's edge.
-    for k_start in range(first, inside, BLOCK_K):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, qk_scale,
-            D, BLOCK_K, True,
-        )  # fmt: skip
+    state = attend(state, queries, keys, first, inside, window_size, BLOCK_K, MASKED=True)
     # Phase 2: inside the window and below the diagonal; no mask.
-    for k_start in range(inside, diagonal, BLOCK_K):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, qk_scale,
-            D, BLOCK_K, False,
-        )  # fmt: skip
+    state = attend(state, queries, keys, inside, diagonal, window_size, BLOCK_K, MASKED=False)
     # Phase 3: the diagonal.
-    for k_start in range(diagonal, k_end, BLOCK_K):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, qk_scale,
-            D, BLOCK_K, True,
-        )  # fmt: skip
+    state = attend(state, queries, keys, diagonal, k_end, window_size, BLOCK_K, MASKED=True)
+    acc, _, row_sum = state
 
     # TODO 4: the finish (about 3 lines)
     #   divide once, and write the rows of `O` that exist

@@ -48,21 +48,24 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # where there is no GPU
 
 
 @triton.jit
-def attend_tile(
-    acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, sink_size, qk_scale,
-    D: tl.constexpr, BLOCK_K: tl.constexpr, MASKED: tl.constexpr,
-):  # fmt: skip
-    """One step of the online softmax: the keys [k_start, k_start + BLOCK_K), masked by position if MASKED."""
-    k_pos = k_start + tl.arange(0, BLOCK_K)
-    d = tl.arange(0, D)
-    # TODO 3: the loads (about 9 lines)
-    #   the tiles `k` and `v` (BLOCK_K, D), masked if MASKED
-    tl.static_assert(False, "TODO 3: the loads")
+def attend(state, queries, keys, start, end, window_size, sink_size, BLOCK_K: tl.constexpr, MASKED: tl.constexpr):
+    """The online softmax over the keys [start, end), tile by tile, masked by position if MASKED; the new state."""
+    acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
+    q, q_pos, qk_scale = queries  # (BLOCK_Q, D), (BLOCK_Q,)
+    K, V, stride_kn, stride_vn, N = keys
+    d = tl.arange(0, q.shape[1])
+    for k_start in range(start, end, BLOCK_K):
+        k_pos = k_start + tl.arange(0, BLOCK_K)
+        # TODO 3: the loads (about 9 lines)
+        #   the tiles `k` and `v` (BLOCK_K, D), masked if MASKED
+        tl.static_assert(False, "TODO 3: the loads")
 
-    # TODO 4: one step of the online softmax, with this mask (about 11 lines)
-    #   hide what neither the window nor the sinks show; then `new_max`, and `row_sum` and `acc` with this tile added
-    tl.static_assert(False, "TODO 4: one step of the online softmax, with this mask")
-    return acc, new_max, row_sum
+        # TODO 4: one step of the online softmax, with this mask (about 11 lines)
+        #   hide what neither the window nor the sinks show; then `new_max`, and `row_sum` and `acc` with this tile
+        #   added
+        tl.static_assert(False, "TODO 4: one step of the online softmax, with this mask")
+        row_max = new_max
+    return acc, row_max, row_sum
 
 
 @triton.jit
@@ -94,19 +97,19 @@ def flash_attention_kernel(
     row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)  # the paper's m, in base 2
     row_sum = tl.zeros([BLOCK_Q], tl.float32)  # the paper's l
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
+    state = acc, row_max, row_sum
+    queries = q, q_pos, qk_scale
+    keys = K, V, stride_kn, stride_vn, N
 
     # TODO 1: where the phases begin and end (about 6 lines)
     #   `sink_end`, `first`, `inside`, `diagonal` and `k_end`, so that each tile belongs to one phase
     tl.static_assert(False, "TODO 1: where the phases begin and end")
-    # TODO 2: the phases before the diagonal (about 15 lines)
+    # TODO 2: the phases before the diagonal (about 3 lines)
     #   the sinks; the window's edge, with the sinks in it; the inside, with no mask
     tl.static_assert(False, "TODO 2: the phases before the diagonal")
     # The diagonal.
-    for k_start in range(diagonal, k_end, BLOCK_K):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, window_size, sink_size, qk_scale,
-            D, BLOCK_K, True,
-        )  # fmt: skip
+    state = attend(state, queries, keys, diagonal, k_end, window_size, sink_size, BLOCK_K, MASKED=True)
+    acc, _, row_sum = state
 
     # TODO 5: the finish (about 3 lines)
     #   divide once, and write the rows of `O` that exist

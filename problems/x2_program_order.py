@@ -97,37 +97,37 @@ def program_order(num_tiles, num_heads, num_dies=8, heads_per_kv=1):
 
 
 @triton.jit
-def attend_tile(
-    acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, qk_scale,
-    D: tl.constexpr, BLOCK_K: tl.constexpr, MASKED: tl.constexpr, IS_CAUSAL: tl.constexpr,
-):  # fmt: skip
-    """One step of the online softmax: the keys [k_start, k_start + BLOCK_K), masked by position if MASKED."""
-    k_pos = k_start + tl.arange(0, BLOCK_K)
-    d = tl.arange(0, D)
-    in_bounds = k_pos[:, None] < N
-    k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
-    v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]  # (BLOCK_K, D)
-    if MASKED:
-        k = tl.load(k_ptrs, mask=in_bounds, other=0.0)
-    else:
-        k = tl.load(k_ptrs)
-    if MASKED:
-        v = tl.load(v_ptrs, mask=in_bounds, other=0.0)
-    else:
-        v = tl.load(v_ptrs)
+def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr, MASKED: tl.constexpr):
+    """The online softmax over the keys [start, end), tile by tile, masked by position if MASKED; the new state."""
+    acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
+    q, q_pos, qk_scale = queries  # (BLOCK_Q, D), (BLOCK_Q,)
+    K, V, stride_kn, stride_vn, N = keys
+    d = tl.arange(0, q.shape[1])
+    for k_start in range(start, end, BLOCK_K):
+        k_pos = k_start + tl.arange(0, BLOCK_K)
+        in_bounds = k_pos[:, None] < N
+        k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
+        v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]  # (BLOCK_K, D)
+        if MASKED:
+            k = tl.load(k_ptrs, mask=in_bounds, other=0.0)
+            v = tl.load(v_ptrs, mask=in_bounds, other=0.0)
+        else:
+            k = tl.load(k_ptrs)
+            v = tl.load(v_ptrs)
 
-    scores = tl.dot(q, tl.trans(k))  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
-    if MASKED:
-        visible = k_pos[None, :] < N
-        if IS_CAUSAL:
-            visible &= k_pos[None, :] <= q_pos[:, None]
-        scores = tl.where(visible, scores, float("-inf"))
-    new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
-    alpha = tl.exp2(row_max - new_max)
-    p = tl.exp2(scores * qk_scale - new_max[:, None])
-    row_sum = row_sum * alpha + tl.sum(p, 1)
-    acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
-    return acc, new_max, row_sum
+        scores = tl.dot(q, tl.trans(k))  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
+        if MASKED:
+            visible = k_pos[None, :] < N
+            if IS_CAUSAL:
+                visible &= k_pos[None, :] <= q_pos[:, None]
+            scores = tl.where(visible, scores, float("-inf"))
+        new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
+        alpha = tl.exp2(row_max - new_max)
+        p = tl.exp2(scores * qk_scale - new_max[:, None])
+        row_sum = row_sum * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
+        row_max = new_max
+    return acc, row_max, row_sum
 
 
 @triton.jit
@@ -162,6 +162,9 @@ def flash_attention_kernel(
     row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)  # the paper's m, in base 2
     row_sum = tl.zeros([BLOCK_Q], tl.float32)  # the paper's l
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
+    state = acc, row_max, row_sum
+    queries = q, q_pos, qk_scale
+    keys = K, V, stride_kn, stride_vn, N
 
     if IS_CAUSAL:
         masked_start = q_start // BLOCK_K * BLOCK_K
@@ -170,17 +173,10 @@ def flash_attention_kernel(
         masked_start = N // BLOCK_K * BLOCK_K
         k_end = N
     # Phase 1: every query of this tile sees every key; no mask.
-    for k_start in range(0, masked_start, BLOCK_K):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, qk_scale,
-            D, BLOCK_K, False, IS_CAUSAL,
-        )  # fmt: skip
+    state = attend(state, queries, keys, 0, masked_start, BLOCK_K, IS_CAUSAL, MASKED=False)
     # Phase 2: the diagonal, or the ragged tail.
-    for k_start in range(masked_start, k_end, BLOCK_K):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, q_pos, K, V, k_start, stride_kn, stride_vn, N, qk_scale,
-            D, BLOCK_K, True, IS_CAUSAL,
-        )  # fmt: skip
+    state = attend(state, queries, keys, masked_start, k_end, BLOCK_K, IS_CAUSAL, MASKED=True)
+    acc, _, row_sum = state
 
     o = acc / row_sum[:, None]
     o_ptrs = O + q_pos.to(tl.int64)[:, None] * stride_on + d[None, :]  # (BLOCK_Q, D)

@@ -17,7 +17,8 @@ from grader.render import gradescope
 from grader.result import Aspect, Outcome
 from grader.tests.support import SUBMISSIONS, running, solution, thorough, thorough_but
 
-FIRST = "    k_pos = k_start + tl.arange(0, BLOCK_K)\n"
+FIRST = "        k_pos = k_start + tl.arange(0, BLOCK_K)\n"
+LOOP = "    for k_start in range(start, end, BLOCK_K):\n"
 GRID = "    if INTERPRETED:\n        return TILES_INTERPRETER\n"
 ASKED = question_for_compiler(PROBLEMS["p3"])
 TRITON_CACHE = Path.home() / ".triton"
@@ -25,7 +26,7 @@ TRITON_CACHE = Path.home() / ".triton"
 
 def inserted(*lines):
     """P3's solution with these lines in its kernel, at the beginning of each tile."""
-    return solution("p3").replace(FIRST, FIRST + "".join(f"    {line}\n" for line in lines), 1)
+    return solution("p3").replace(FIRST, FIRST + "".join(f"        {line}\n" for line in lines), 1)
 
 
 def changed(old, new):
@@ -72,7 +73,7 @@ BROKEN = {
         "`return`", "if j > 5",
     ),
     "return before the end": (
-        inserted("if k_start > N:", "    return acc, row_max, row_sum"), "gave up on this function", "def attend_tile("
+        changed(LOOP, f"    if start > end:\n        return state\n{LOOP}"), "gave up on this function", "def attend("
     ),
     "try": (
         inserted("try:", "    j = 1", "except Exception:", "    j = 2"), "`try` does not exist inside a kernel", "try:",

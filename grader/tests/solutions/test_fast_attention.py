@@ -1,6 +1,5 @@
 """The fast form and the step before it: interpreted or compiled where there is no GPU, graded on a Hopper GPU."""
 
-import importlib.util
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,32 +9,32 @@ import torch
 
 from grader import engine
 from grader.engine import Request
-from grader.gpu import compiling
+from grader.kinds.attention import inputs
 from grader.kinds.registry import PROBLEMS
-from grader.result import Aspect, Outcome
-from grader.tests.support import SOLUTIONS, thorough_but
+from grader.reference import compare, oracle
+from grader.result import Outcome
+from grader.tests.solutions.for_hopper import compile_for_hopper
+from grader.tests.support import ROOT, SOLUTIONS, thorough, thorough_but
 
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
-MODULE = SOLUTIONS / "fast_attention.py"
 DTYPES = ("float16", "bfloat16")
 
 
 @pytest.fixture(scope="module")
 def fast():
-    spec = importlib.util.spec_from_file_location("fast_attention", MODULE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    from solutions import fast_attention
+
+    return fast_attention
 
 
-@pytest.mark.parametrize("problem", thorough_but(["p7"], ["p3", "p4", "p5", "p6", "p7"]))
-def test_it_compiles_for_a_hopper_gpu(problem):
-    asked = engine.question_for_compiler(replace(PROBLEMS[problem], module=MODULE.name))
-    outcome, sentence, facts, printed = compiling.judge(asked, MODULE, ("sm_90",), asked)
-    assert outcome is Outcome.PASSED, (sentence, printed)
-    (kernel,) = facts["compile"]
-    assert kernel["shared_bytes"] <= kernel["shared_limit"] and "wgmma" in kernel["matrix_instructions"]
-    assert kernel["spill_bytes"] == 0
+@pytest.mark.parametrize("masks", [["few sinks"], thorough(["full", "causal", "window", "many sinks, long"])])
+def test_it_compiles_for_a_hopper_gpu(masks):
+    found = compile_for_hopper(*masks)
+    assert list(found) == masks
+    for name, facts in found.items():
+        assert facts["kernel"] == "fast_attention_kernel" and facts["tma"] and facts["setmaxnreg"], name
+        assert facts["shared_bytes"] <= facts["shared_limit"] and "wgmma" in facts["matrix_instructions"], name
+        assert facts["spill_bytes"] == 0, name
 
 
 def test_registers_and_barriers_fit_a_multiprocessor(fast):
@@ -70,26 +69,19 @@ def test_what_it_cannot_do_is_said(fast, arguments, words):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("problem", ["p3", "p4", "p5", "p6", "p7"])
-def test_it_passes_the_cases_of_the_ladder(problem, tmp_path):
+def test_it_passes_the_cases_of_the_ladder(problem, fast):
     """Each case in float16 or bfloat16, D = 256 and thousands of tokens included; the others in float16 instead."""
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("needs a Hopper GPU")
-    known = PROBLEMS[problem]
-    (tmp_path / known.module).write_text(
-        f"import sys\nsys.path.insert(0, {str(MODULE.parent)!r})\n"
-        f"from fast_attention import flash_attention_forward as fast\n"
-        f"def flash_attention_forward(q, k, v, is_causal={problem != 'p3'}, window_size=None, sink_size=0):\n"
-        f"    return fast(q, k, v, is_causal, window_size, sink_size)\n"
-    )
-    cases = tuple(case if case.dtype in DTYPES else replace(case, dtype="float16") for case in known.cases)
-    asked = replace(known, cases=cases, speed_case=None)
-    results = engine.grade(Request(tmp_path, (asked,), None, "cuda", 0), lanes=1)
-    failed = [
-        f"{result.case}: {result.outcome.value}: {result.sentence}"
-        for result in results
-        if result.outcome is not Outcome.PASSED
-    ]
-    assert not failed and sum(result.aspect is Aspect.CORRECT for result in results) == len(cases)
+    failed = {}
+    for case in PROBLEMS[problem].cases:
+        placed = inputs.make(case if case.dtype in DTYPES else replace(case, dtype="float16"), seed=0)
+        q, k, v = (replace(each, base=each.base.cuda()).tensor for each in placed)
+        o = fast.flash_attention_forward(q, k, v, case.causal, case.window, case.sinks or 0)
+        expected = oracle.expect(q, k, v, case.visibility)
+        if facts := compare.mismatch(o, expected.o, expected.allowed_o):
+            failed[case.name] = facts
+    assert not failed
 
 
 @pytest.mark.gpu
@@ -99,8 +91,8 @@ def test_it_does_not_hang(tmp_path):
         pytest.skip("needs a Hopper GPU")
     script = tmp_path / "many.py"
     script.write_text(
-        f"import sys, torch\nsys.path.insert(0, {str(MODULE.parent)!r})\n"
-        "from fast_attention import flash_attention_forward as fast\n"
+        f"import sys, torch\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from solutions.fast_attention import flash_attention_forward as fast\n"
         "for D in (64, 128):\n"
         "    q = torch.randn(1, 32, 4096, D, dtype=torch.bfloat16, device='cuda')\n"
         "    for _ in range(500):\n"

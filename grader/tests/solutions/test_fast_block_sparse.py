@@ -1,6 +1,5 @@
 """The fast form of X1: compiled where there is no GPU, compared with float64 on a Hopper GPU."""
 
-import json
 import math
 import os
 import subprocess
@@ -9,10 +8,10 @@ import sys
 import pytest
 import torch
 
+from grader.tests.solutions.for_hopper import compile_for_hopper
 from grader.tests.support import ROOT
 
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
-CHILD = ROOT / "grader" / "tests" / "solutions" / "fast_block_sparse_child.py"
 SPILLS = {"(128, 128, 2, 2, 1)": 16}  # bytes of a thread at the most; of all other forms none
 BLOCKS = ((64, 64), (128, 128), (64, 128), (128, 64), (192, 64))
 
@@ -37,13 +36,7 @@ def x1():
 @pytest.mark.thorough
 @pytest.mark.parametrize("head_dims", [("16", "32", "64"), ("128", "256")])
 def test_it_compiles_for_a_hopper_gpu(head_dims, fast):
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, str(CHILD), *head_dims]
-    environment["PYTHONPATH"] = str(ROOT)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]  # the compiler prints too
-    found = {name: facts for line in lines for name, facts in json.loads(line).items()}
+    found = compile_for_hopper(*head_dims)
     asked = {str((D, *form[D])) for D in map(int, head_dims) for form in (fast.TOGETHER, fast.ALONE)}
     assert asked <= set(found) and ("64" in head_dims) == ("bfloat16" in found)
     for name, facts in found.items():

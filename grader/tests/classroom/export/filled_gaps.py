@@ -3,6 +3,7 @@
 Names and remarks are drawn too. Two of them are alike by chance alone."""
 
 import random
+import textwrap
 
 from grader.tests.support import ROOT
 
@@ -58,9 +59,10 @@ def filled(seed):
         if "tl.static_assert(False" in line:
             for ways in gaps[number]:
                 remark = dice.choice(REMARKS)
-                out += [f"    {remark}"] if remark else []
-                out.append("    " + dice.choice(ways).format(**names).replace("scores", names["s"]))
+                text = dice.choice(ways).format(**names).replace("scores", names["s"])
+                out += [f"        {remark}"] if remark else []
+                out.append(textwrap.indent(f"    {text}", "    "))
             number += 1
-        elif keep_todo or not line.startswith(("    # TODO", "    #   ")):
+        elif keep_todo or not line.startswith(("        # TODO", "        #   ")):
             out.append(line)
     return "\n".join(out) + "\n"

@@ -15,10 +15,9 @@ def tired(Q, K, V, O, C, qb, qh, qn, kb, kh, kn, vb, vh, vn, H, N, scale, D: tl.
     q = tl.load(Q + b * qb + h * qh + i[:, None] * qn + d, mask=i[:, None] < N, other=0.0)
     m, l = tl.full([BLOCK], float("-inf"), tl.float32), tl.zeros([BLOCK], tl.float32)
     acc = tl.zeros([BLOCK, D], tl.float32)
-    for start in range(0, N, BLOCK):
-        acc, m, l = attend_tile(
-            acc, m, l, q, K + b * kb + h * kh, V + b * vb + h * vh, start, kn, vn, N, scale, D, BLOCK, True
-        )
+    acc, m, l = attend(
+        (acc, m, l), (q, scale), (K + b * kb + h * kh, V + b * vb + h * vh, kn, vn, N), 0, N, BLOCK, True
+    )
     fresh = tl.atomic_add(C, 1) < 100000
     o = tl.where(fresh, acc / l[:, None], 0.0).to(O.dtype.element_ty)
     tl.store(O + ((b * H + h) * N + i)[:, None] * D + d, o, mask=i[:, None] < N)

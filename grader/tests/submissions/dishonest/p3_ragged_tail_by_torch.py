@@ -15,10 +15,9 @@ def whole_tiles(
     q = tl.load(Q + b * qb + h * qh + i[:, None] * qn + d, mask=i[:, None] < N, other=0.0)
     m, l = tl.full([BLOCK], float("-inf"), tl.float32), tl.zeros([BLOCK], tl.float32)
     acc = tl.zeros([BLOCK, D], tl.float32)
-    for start in range(0, end, BLOCK):
-        acc, m, l = attend_tile(
-            acc, m, l, q, K + b * kb + h * kh, V + b * vb + h * vh, start, kn, vn, N, scale, D, BLOCK, False
-        )
+    acc, m, l = attend(
+        (acc, m, l), (q, scale), (K + b * kb + h * kh, V + b * vb + h * vh, kn, vn, N), 0, end, BLOCK, False
+    )
     row = (b * H + h) * N + i
     tl.store(O + row[:, None] * D + d, acc / l[:, None], mask=i[:, None] < N)
     tl.store(L + row, (m + tl.log2(l)) / 1.4426950408889634, mask=i < N)

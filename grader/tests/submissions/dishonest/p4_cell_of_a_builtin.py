@@ -27,10 +27,9 @@ def every_tile(Q, K, V, O, qb, qh, qn, kb, kh, kn, vb, vh, vn, H, N, scale, D: t
     q = tl.load(Q + b * qb + h * qh + i[:, None] * qn + d, mask=i[:, None] < N, other=0.0)
     m, l = tl.full([BLOCK], float("-inf"), tl.float32), tl.zeros([BLOCK], tl.float32)
     acc = tl.zeros([BLOCK, D], tl.float32)
-    for start in range(0, N, BLOCK):
-        acc, m, l = attend_tile(
-            acc, m, l, q, i, K + b * kb + h * kh, V + b * vb + h * vh, start, kn, vn, N, scale, D, BLOCK, True, True
-        )
+    acc, m, l = attend(
+        (acc, m, l), (q, i, scale), (K + b * kb + h * kh, V + b * vb + h * vh, kn, vn, N), 0, N, BLOCK, True, True
+    )
     o_ptrs = O + ((b * H + h) * N + i)[:, None] * D + d
     tl.store(o_ptrs, (acc / l[:, None]).to(O.dtype.element_ty), mask=i[:, None] < N)
 

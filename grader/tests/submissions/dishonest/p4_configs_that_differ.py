@@ -25,7 +25,7 @@ def tuned(
     if CAUSAL:
         end = tl.minimum(first + BLOCK, N)
     for start in range(0, end, BLOCK * SHARE):
-        acc, m, l = attend_tile(acc, m, l, q, i, K, V, start, kn, vn, N, scale, D, BLOCK, True, CAUSAL)
+        acc, m, l = attend((acc, m, l), (q, i, scale), (K, V, kn, vn, N), start, start + 1, BLOCK, CAUSAL, True)
     o_ptrs = O + ((b * H + h) * N + i)[:, None] * D + d
     tl.store(o_ptrs, (acc / l[:, None]).to(O.dtype.element_ty), mask=i[:, None] < N)
 

@@ -19,10 +19,9 @@ def every_tile(
     q = tl.load(Q + b * qb + h * qh + i[:, None] * qn + d, mask=i[:, None] < N, other=0.0)
     m, l = tl.full([BQ], float("-inf"), tl.float32), tl.zeros([BQ], tl.float32)
     acc = tl.zeros([BQ, D], tl.float32)
-    for start in range(0, N, BK):
-        acc, m, l = attend_tile(
-            acc, m, l, q, i, K + b * kb + h * kh, V + b * vb + h * vh, start, kn, vn, N, scale, D, BK, True, True
-        )
+    acc, m, l = attend(
+        (acc, m, l), (q, i, scale), (K + b * kb + h * kh, V + b * vb + h * vh, kn, vn, N), 0, N, BK, True, True
+    )
     o_ptrs = O + ((b * H + h) * N + i)[:, None] * D + d
     tl.store(o_ptrs, (acc / l[:, None]).to(O.dtype.element_ty), mask=i[:, None] < N)
 

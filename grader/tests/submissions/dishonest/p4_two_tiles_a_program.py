@@ -15,10 +15,8 @@ def part(
     q = tl.load(Q + b * qb + h * qh + i[:, None] * qn + d, mask=i[:, None] < N, other=0.0)
     m, l = tl.full([BLOCK], -1e30, tl.float32), tl.zeros([BLOCK], tl.float32)
     acc = tl.zeros([BLOCK, D], tl.float32)
-    for start in range(first, tl.minimum(first + 2 * BLOCK, N), BLOCK):
-        acc, m, l = attend_tile(
-            acc, m, l, q, i, K + b * kb + h * kh, V + b * vb + h * vh, start, kn, vn, N, scale, D, BLOCK, True, True
-        )
+    keys, end = (K + b * kb + h * kh, V + b * vb + h * vh, kn, vn, N), tl.minimum(first + 2 * BLOCK, N)
+    acc, m, l = attend((acc, m, l), (q, i, scale), keys, first, end, BLOCK, True, True)
     row, some = (tl.program_id(1) * tl.num_programs(2) + tl.program_id(2)) * N + i, tl.where(l > 0, l, 1.0)
     tl.store(O + row[:, None] * D + d, acc / some[:, None], mask=i[:, None] < N)
     tl.store(L + row, tl.where(l > 0, (m + tl.log2(some)) / 1.4426950408889634, float("-inf")), mask=i < N)

@@ -16,9 +16,9 @@ def from_the_first(
     q = tl.load(Q + b * qb + h * qh + i[:, None] * qn + d, mask=i[:, None] < N, other=0.0)
     m, l = tl.full([BLOCK], float("-inf"), tl.float32), tl.zeros([BLOCK], tl.float32)
     acc = tl.zeros([BLOCK, D], tl.float32)
-    acc, m, l = attend_tile(acc, m, l, q, i, K, V, 0, kn, vn, N, 0, scale, D, 256, True)  # a window of no token
-    for start in range(0, tl.minimum(N, tl.program_id(0) * BLOCK + BLOCK), BLOCK):
-        acc, m, l = attend_tile(acc, m, l, q, i, K, V, start, kn, vn, N, window, scale, D, BLOCK, True)
+    acc, m, l = attend((acc, m, l), (q, i, scale), (K, V, kn, vn, N), 0, 256, 0, 256, True)  # a window of no token
+    end = tl.minimum(N, tl.program_id(0) * BLOCK + BLOCK)
+    acc, m, l = attend((acc, m, l), (q, i, scale), (K, V, kn, vn, N), 0, end, window, BLOCK, True)
     o_ptrs = O + ((b * H + h) * N + i)[:, None] * D + d
     tl.store(o_ptrs, (acc / l[:, None]).to(O.dtype.element_ty), mask=i[:, None] < N)
 

@@ -15,8 +15,8 @@ def window_kernel(
     q = tl.load(Q + b * qb + h * qh + i[:, None] * qn + d, mask=i[:, None] < N, other=0.0)
     m, l = tl.full([BLOCK], float("-inf"), tl.float32), tl.zeros([BLOCK], tl.float32)
     acc, K, V = tl.zeros([BLOCK, D], tl.float32), K + b * kb + h // group * kh, V + b * vb + h // group * vh
-    for at in range(tl.maximum(0, start - window + 1) // BLOCK * BLOCK, tl.minimum(start + BLOCK, N), BLOCK):
-        acc, m, l = attend_tile(acc, m, l, q, i, K, V, at, kn, vn, N, window, 0, scale, D, BLOCK, True)
+    first, end = tl.maximum(0, start - window + 1) // BLOCK * BLOCK, tl.minimum(start + BLOCK, N)
+    acc, m, l = attend((acc, m, l), (q, i, scale), (K, V, kn, vn, N), first, end, window, 0, BLOCK, True)
     row = (b * H + h) * N + i
     tl.store(O + row[:, None] * D + d, acc / l[:, None], mask=i[:, None] < N)
     tl.store(L + row, (m + tl.log2(l)) / 1.4426950408889634, mask=i < N)

@@ -1,6 +1,7 @@
-"""The fast form of X1 compiled for a Hopper GPU that need not be here; a JSON line {form: facts of its kernel} each.
+"""The fast forms compiled for a Hopper GPU that need not be here; a JSON line {form: facts of its kernel} each.
 
-Arguments: head dims. A process of its own, since what passes for a GPU here must not outlive it.
+Arguments: head dims for the fast form of X1, or names of MASKS for the ladder's. A process of its own, since what passes for a GPU here
+must not outlive it.
 """
 
 import json
@@ -21,11 +22,16 @@ import torch
 import without_gpu
 from triton.runtime.jit import JITFunction
 
+from solutions import fast_attention, x1_block_sparse
 from solutions import fast_block_sparse as fast
-from solutions import x1_block_sparse
 from solutions.block_sparse_lists import Lists
 
 TOKENS = 384
+# What a ladder of masks asks of the one kernel: is_causal, window_size, sink_size, tokens and head dim.
+MASKS = {
+    "full": (False, None, 0, 512, 64), "causal": (True, None, 0, 512, 64), "window": (True, 128, 0, 512, 128),
+    "few sinks": (True, 128, 4, 512, 64), "many sinks, long": (True, 1024, 40, 4096, 64),
+}  # fmt: skip
 
 
 def forms(D):
@@ -33,7 +39,7 @@ def forms(D):
     return {str((D, *form[D])): form[D] for form in (fast.TOGETHER, fast.ALONE)}
 
 
-def launch(D, form, dtype):
+def block_sparse(D, form, dtype=torch.float16):
     """The wrapper's own launch, with lists in which nothing stands: what fills them is not run here."""
     q, neighbours = torch.zeros(2, 4, TOKENS, D, dtype=dtype), form[1]
     shapes = (1, TOKENS // 64 // neighbours, 8), (1, TOKENS // 64 // neighbours, TOKENS // 64), (1, neighbours, 64, 2)
@@ -43,7 +49,12 @@ def launch(D, form, dtype):
     fast.block_sparse_attention(q, q[:, :2], q[:, 2:], fast.Prepared(tiles, D, lists, lists))
 
 
-def compiled(D, form, dtype=torch.float16):
+def attention(is_causal, window_size, sink_size, N, D):
+    q = torch.zeros(1, 4, N, D, dtype=torch.bfloat16 if sink_size else torch.float16)
+    fast_attention.flash_attention_forward(q, q[:, :2], q[:, 2:], is_causal, window_size, sink_size)
+
+
+def compiled(launch, *arguments):
     """Plain data about the kernel, and the PTX instructions of Hopper's that its text must have."""
     gpu, kept, run = asdict(GPUS["sm_90"]), [], JITFunction.run
     compiling = compiler.Compiling(gpu)
@@ -56,16 +67,24 @@ def compiled(D, form, dtype=torch.float16):
         compiling.launch(SimpleNamespace(__name__=function.__name__, run=keep), grid, named, {})
 
     with patch.object(JITFunction, "run", compile_only), without_gpu.pass_for(gpu):
-        launch(D, form, dtype)
+        launch(*arguments)
     ptx = kept[-1].asm["ptx"]
     return compiling.kernels[-1] | {"tma": "cp.async.bulk.tensor" in ptx, "setmaxnreg": "setmaxnreg" in ptx}
+
+
+def asked(words):
+    """(name, launch, its arguments) of each kernel to compile."""
+    for word in words:
+        if word in MASKS:
+            yield word, attention, *MASKS[word]
+        else:
+            yield from ((name, block_sparse, int(word), form) for name, form in forms(int(word)).items())
+    if "64" in words:
+        yield "bfloat16", block_sparse, 64, fast.TOGETHER[64], torch.bfloat16
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         compiler.get_ready(folder)
-        for D in map(int, sys.argv[1:]):
-            for name, form in forms(D).items():
-                print(json.dumps({name: compiled(D, form)}), flush=True)
-        if "64" in sys.argv[1:]:
-            print(json.dumps({"bfloat16": compiled(64, fast.TOGETHER[64], torch.bfloat16)}))
+        for name, *launch in asked(sys.argv[1:]):
+            print(json.dumps({name: compiled(*launch)}), flush=True)
