@@ -116,7 +116,7 @@ test-all:
 	@$(PY) -m pytest $(TESTS) -q -n auto --none-left-out
 
 skeletons: $(SETUP)
-	@$(PY) -m grader.course.skeletons
+	@$(PY) -m grader.commands.skeletons
 
 # For maintainers: it needs uv (pip install uv).
 lock:

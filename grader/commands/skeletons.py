@@ -1,7 +1,7 @@
 """solutions/ -> problems/: the gaps are cut out, each fails by its name; a file that a student edited is kept.
 
-    python -m grader.course.skeletons           write the skeletons
-    python -m grader.course.skeletons --check   exit 1 where problems/ is not what solutions/ gives
+    python -m grader.commands.skeletons           write the skeletons
+    python -m grader.commands.skeletons --check   exit 1 where problems/ is not what solutions/ gives
 
 A gap in a solution begins with `# gap N: its name`, has details in further comment lines `#   ...`, and ends with
 `# end gap`. In the skeleton it becomes `# TODO N: its name (about 3 lines)` and a failure that carries the same name.
