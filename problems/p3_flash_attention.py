@@ -19,7 +19,7 @@ The tiles of one program (N = 5.4 tiles): '>' no mask, 'r' the ragged tail, mask
         query tile 3       > > > > > r
 
 Given: the checks, the launch, the pointers, the loads, the loop. Asked: three short gaps, marked TODO, in
-`attend_tile` (one step of the online softmax) and at the end of the kernel.
+`attend`: together they are one step of the online softmax.
 
 Triton's reference is at triton-lang.org; you need tl.dot, tl.trans, tl.where, tl.maximum, tl.max, tl.sum, tl.exp2.
 

@@ -22,7 +22,7 @@ The tiles of some programs, BLOCK_Q = BLOCK_K = 4, window_size = 4, sink_size = 
         query tile 2       S E D . .        tile 1 holds the sink 4 and the window's edge: who counts key 4?
         query tile 4       S S . E D        tile 2 holds no sink, and no query looks back that far: never loaded
 
-Given: the checks, the launch, the heads, the start and the loop over the diagonal. Asked: five gaps, marked TODO; this
+Given: the checks, the launch, the heads, the start and the phase of the diagonal. Asked: five gaps, marked TODO; this
 is the last problem, and they are large.
 
 Questions that catch most mistakes

@@ -19,7 +19,7 @@ The tiles of some programs, BLOCK_Q = BLOCK_K = 4, window_size = 10: 'E' edge, '
         query tile 2       E > D . .        query 11 sees keys 2 to 11: tile 0 is cut by its window
         query tile 4       . E E > D        query 16 sees keys from 7 on, query 19 only from 10 on
 
-Given: the checks, the launch, the heads, the loads, the three loops. Asked: four gaps, marked TODO.
+Given: the checks, the launch, the heads, the loads, the three phases. Asked: four gaps, marked TODO.
 
 Questions that catch most mistakes
     - The first tile is a token position, rounded down to a tile. Whose position: which query of the tile looks back

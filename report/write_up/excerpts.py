@@ -19,7 +19,7 @@ MODULES = {
 }
 # Where each step begins and ends in the kernels of P3 to P7: the first line with these words, and the next with those.
 STEPS = {
-    "indices": ("q_start = tl.program_id(0)", "O += batch"),
+    "indices": ("    q_start = ", "O += batch"),
     "running state": ("row_max = tl.full", "acc = tl.zeros"),
     "load Q": ("q_pos = q_start + tl.arange", "q = tl.load"),
     "stream K and V": ("acc = tl.zeros", "o = acc / row_sum"),
@@ -28,9 +28,6 @@ STEPS = {
     "finish": ("o = acc / row_sum", "tl.store("),
 }
 OPEN = {"stream K and V": (1, 1), "scores and mask": (0, 1)}  # lines at either end that are not of the step
-LOAD_V = re.compile(
-    r"if MASKED:\n    v = tl\.load\(.*\)\nelse:\n    v = tl\.load\(.*\)\n"
-)  # where it stands does not matter
 SCAFFOLD = re.compile(r"^\s*(# (gap \d+|end gap)\b|#   )")  # of the exercise, not of the kernel
 
 
@@ -54,8 +51,7 @@ def step(problem, name):
     found = lines(problem, *STEPS[name])
     front, back = OPEN.get(name, (0, 0))
     found = found[front : len(found) - back]
-    text = textwrap.dedent("\n".join(line for line in found if line.strip()))
-    return LOAD_V.sub("", text + "\n").strip("\n")
+    return textwrap.dedent("\n".join(line for line in found if line.strip()))
 
 
 def code_of(problem, name):

@@ -18,8 +18,7 @@ OWN_TILES = 3  # what a program takes beside its tiles in the schedule: fitted b
 
 def values(ladder, sweep):
     """All of them."""
-    words = {"number": number, "length": length, "times": times, "step": excerpts.step, "cut": excerpts.cut,
-             "sink_loop": excerpts.cut("P7", "for k_start in range(0, sink_end", ")  # fmt: skip")}  # fmt: skip
+    words = {"number": number, "length": length, "times": times, "step": excerpts.step, "cut": excerpts.cut}
     return words | from_ladder(ladder) | from_sweep(sweep) | by_formula(ladder) | by_trial()
 
 

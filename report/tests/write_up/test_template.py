@@ -14,6 +14,7 @@ from report.measuring.study import of_name
 from report.places import ROOT
 from report.tests.write_up import written_facts
 from report.tests.write_up.written_facts import case_of
+from report.write_up.runs import AFTER_PHASES, SINK_PHASE
 
 PAGES = {name: (ROOT / "report" / f"{name}.md").read_text(encoding="utf-8") for name in ("template", "rubric")}
 TEMPLATE, RUBRIC = PAGES["template"], PAGES["rubric"]
@@ -158,10 +159,8 @@ def test_the_numbers_are_what_code_gives(facts):
 
 def test_sinks_may_come_last(tmp_path):
     source = solution("p7")
-    begin, end = (source.index(f"    for k_start in range({at}, BLOCK_K):") for at in ("0, sink_end", "first, inside"))
-    loop, finish = source[begin:end], "    # gap 5: the finish"
-    moved = source.replace(loop, "").replace(finish, f"{loop}{finish}")
-    assert moved.index(loop) > moved.index("range(diagonal, k_end")
+    moved = source.replace(SINK_PHASE, "").replace(AFTER_PHASES, SINK_PHASE + AFTER_PHASES)
+    assert moved.index(SINK_PHASE) > moved.index("keys, diagonal, k_end")
     names = frozenset({"sinks overlapping the window", "sinks larger than the window", "one sink", "no sinks"})
     results = grade_text(tmp_path, "p7", moved, names)
     assert {r.case: r.outcome.value for r in results if r.aspect.concerns_case} == dict.fromkeys(names, "passed")

@@ -174,10 +174,10 @@ def test_what_the_sweep_lacks_is_named():
         measured.order_row("sideways")
 
 
-def test_words_that_mark_a_loop_and_are_gone_are_named(monkeypatch):
-    source = traced.source_of("p7").replace(runs.DIAGONAL_LOOP, "for k_start in range(diagonal, N, BLOCK_K):")
+def test_a_phase_that_is_gone_is_named(monkeypatch):
+    source = traced.source_of("p7").replace(runs.SINK_PHASE, "")
     monkeypatch.setattr(traced, "source_of", lambda problem: source)
-    with pytest.raises(NotThere, match="P7 no longer says 'for k_start in range"):
+    with pytest.raises(NotThere, match="P7 no longer says 'state = attend"):
         runs.sinks_last()
 
 
