@@ -1,7 +1,7 @@
 """The fast forms compiled for a Hopper GPU that need not be here; a JSON line {form: facts of its kernel} each.
 
-Arguments: head dims for the fast form of X1, or names of MASKS for the ladder's. A process of its own, since what passes for a GPU here
-must not outlive it.
+Arguments: head dims for the fast form of X1, names of MASKS for the ladder's. A process of its own, since what passes
+for a GPU here must not outlive it.
 """
 
 import json
