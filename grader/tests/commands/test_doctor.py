@@ -6,7 +6,6 @@ import pytest
 
 from grader.commands import doctor, versions
 from grader.processes import bubblewrap
-from grader.tests.support import ROOT
 
 
 def found():
@@ -77,7 +76,3 @@ def test_a_full_disk_is_said(monkeypatch):
     usage = shutil.disk_usage("/")._replace(free=1 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
     assert "5 GiB are wanted" in str(found()["disk"])
-
-
-def test_make_doctor_is_the_command():
-    assert "-m grader.commands.doctor" in (ROOT / "Makefile").read_text()

@@ -79,22 +79,22 @@ def test_a_module_that_does_not_import_and_one_that_passes(tmp_path):
     assert (tmp_path / "report.html").exists() and "pictures: " in done.stdout
 
 
-def test_one_case_of_one_problem(tmp_path):
-    done = run("--submission", SOLUTIONS, "--problems", "p2", "--case", "ragged tail", "--out", tmp_path)
-    assert done.returncode == 0 and "1/1" in done.stdout
+def test_one_case_of_one_problem(tmp_path, capsys):
+    given = ["--submission", SOLUTIONS, "--problems", "p2", "--case", "ragged tail", "--out", tmp_path]
+    assert status_of(main, given) == 0 and "1/1" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())  # a selection is no grade
 
 
-def test_wrong_answer_names_the_window(tmp_path):
+def test_wrong_answer_names_the_window(tmp_path, capsys):
     source = solution("p6").replace("age < window_size", "age <= window_size")
     (tmp_path / PROBLEMS["p6"].module).write_text(source)
-    done = run("--submission", tmp_path, "--problems", "6", "--case", "ragged tail", "--seed", "3")
-    assert done.returncode == 1
+    assert status_of(main, ["--submission", tmp_path, "--problems", "6", "--case", "ragged tail", "--seed", "3"]) == 1
+    said = capsys.readouterr().out
     head = 'p6 "ragged tail" (B=2 Hq=2 Hkv=1 N=129 D=64 window=32, float16, seed 3): wrong'
-    assert head in done.stdout
-    assert "First wrong row 32, where a tile of 32 begins; rows before it agree" in done.stdout
-    assert "Your output equals a window of 33." in done.stdout
-    assert 'again: make grade P=6 CASE="ragged tail" SUBMISSION=' in done.stdout
+    assert head in said
+    assert "First wrong row 32, where a tile of 32 begins; rows before it agree" in said
+    assert "Your output equals a window of 33." in said
+    assert 'again: make grade P=6 CASE="ragged tail" SUBMISSION=' in said
 
 
 def run_pytest(*arguments):
@@ -102,7 +102,8 @@ def run_pytest(*arguments):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.parametrize("jobs", [thorough([]), ["-p", "no:xdist"]])
+@pytest.mark.thorough
+@pytest.mark.parametrize("jobs", [[], ["-p", "no:xdist"]])
 def test_the_pytest_face(tmp_path, jobs):
     (tmp_path / PROBLEMS["p4"].module).write_text(solution("p4"))
     done = run_pytest("--submission", tmp_path, "-k", "p4 and ragged and tail", "-q", *jobs)
@@ -121,7 +122,7 @@ def test_the_pytest_face_without_a_folder():
     assert done.returncode == 4 and "does not exist" in done.stderr
 
 
-@pytest.mark.parametrize("name", ['x"; touch made; "', "$(shell touch made)`touch made`$$(touch made)"])
+@pytest.mark.parametrize("name", [thorough('x"; touch made; "'), "$(shell touch made)`touch made`$$(touch made)"])
 def test_what_make_is_given_is_a_name_and_no_command(name, tmp_path):
     """No shell reads it, and make does not expand it."""
     command = ["make", "-C", ROOT, "grade", f"PYTHON={sys.executable}", f"SUBMISSION={tmp_path}/{name}", "P=1"]

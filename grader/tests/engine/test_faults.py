@@ -11,7 +11,7 @@ from grader.processes import sandbox_process, sandboxes
 from grader.processes.submission import Submission
 from grader.reference import compare, oracle
 from grader.result import Outcome
-from grader.tests.support import ROOT, grade_text, solution
+from grader.tests.support import ROOT, grade_text, solution, thorough_but
 
 CASE = "fewer tokens than a tile"
 # Where a function of ours raises, in the grader's own process and in the two that it asks.
@@ -48,8 +48,13 @@ def test_a_fault_in_the_grader_is_ours(owner, name, tmp_path, monkeypatch):
     assert is_ours(grade_text(tmp_path, "p3", solution("p3"), names=[CASE]))
 
 
-@pytest.mark.parametrize("file, start", INSIDE)
-def test_a_fault_in_the_processes_that_it_asks_is_ours(file, start, tmp_path, monkeypatch):
+# Each starts processes of its own: of the recorder, of the runner and of what both share one is in `make test`.
+QUICK = [INSIDE[0], INSIDE[7], INSIDE[-1]]
+
+
+@pytest.mark.parametrize("place", thorough_but(QUICK, INSIDE), ids=" ".join)
+def test_a_fault_in_the_processes_that_it_asks_is_ours(place, tmp_path, monkeypatch):
+    file, start = place
     copy = tmp_path / "copy"
     for room in ("processes/inside", "recorder", "runner"):
         shutil.copytree(ROOT / "grader" / room, copy / room)

