@@ -5,10 +5,12 @@ import os
 from grader.classroom import harvest, names, submitters
 from grader.classroom.names import readable, shortened
 from grader.commands.arguments import BadArguments
+from grader.kinds.registry import EVERY
 from grader.result import quoted
 
 IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", names.METADATA}
 LISTS = (".csv", ".txt", ".md", ".yml", ".json", ".xlsx")  # lie beside submissions, and nobody misses them
+NAMED = {problem.module for problem in EVERY.values()}
 WAYS = {
     "canvas": "as Canvas names them", "moodle": "as Moodle names them", "gradescope": "as Gradescope names them",
     names.FILES: "as modules that begin with their student's name",
@@ -40,7 +42,7 @@ def group(folder, out, numbers=frozenset()):
     taken = [name for entries in groups.values() for name, _ in entries]
     if not taken:
         raise BadFolder(f"{readable(str(folder))} holds no submissions: each is a folder, a zip or a .py file in it")
-    modules = [name for name in taken if name in names.NAMED]
+    modules = [name for name in taken if name in NAMED]
     if 2 * len(modules) > len(taken):  # one student may call a file so, but not most of a class
         raise BadFolder(
             f"{readable(str(folder))} holds {modules[0]} itself, so it looks like one submission: name the folder that "
@@ -72,6 +74,7 @@ def find_owner(name, metadata, platform, numbers):
     """(the Owner of an entry, notes): what names nobody for certain is taken by itself."""
     try:
         owner, why = names.find_owner(name, metadata, platform, numbers)
+        why = why or ("names no student" if owner.alone and name in NAMED else "")
         return owner, [f"{shortened(name)} {why}: it is taken by itself."] if why else []
     except Exception as error:  # one name stops nobody else's
         why = f"that is the grader's fault ({type(error).__name__}: {shortened(str(error))})"

@@ -6,8 +6,6 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 
-from grader.kinds.registry import EVERY
-
 LONGEST_ID = 60  # characters
 # Where the platform's own words stand in a name; before them is the display name, after them the student's file.
 # Moodle, "Download all submissions": in folders, or the files themselves after the same words.
@@ -21,7 +19,6 @@ GRADESCOPE = re.compile(r"submission_(?P<id>\d+)(?:\.zip)?")
 # The modules themselves, each after its student's name.
 PREFIXED = re.compile(r"(?P<name>.+?)(?P<gap>[ _-]+)(?P<file>[a-z]\d_\w+\.py)", re.S)
 PLAIN, FILES = "names", "files"
-NAMED = {problem.module for problem in EVERY.values()}
 ALONE = "./"  # no name of a file has a slash, so that no other owner is taken for it
 METADATA = "submission_metadata.yml"
 ENDINGS = (".zip", ".py", ".ipynb", ".tar.gz", ".tgz", ".tar", ".7z", ".rar")
@@ -131,7 +128,7 @@ def find_owner(name, metadata, platform, numbers=frozenset()):
         return Owner(found["name"], readable(found["name"]), whole, found["file"]), ""
     if form not in (PLAIN, platform):
         return alone(name), f"is not named as most entries are ({platform})"
-    return alone(name), "names no student" if name in NAMED else ""
+    return alone(name), ""
 
 
 def owner_on(platform, reading, name):

@@ -89,6 +89,7 @@ def test_the_synthetic_class_has_every_kind(synthetic_class):
         assert abs(kinds.count(kind) - share) <= 1, kind
 
 
+@pytest.mark.thorough
 def test_the_synthetic_class_is_the_same_for_a_seed(synthetic_class, tmp_path):
     folder, made = synthetic_class
     assert synthetic.make(tmp_path / "again", 100, seed=3) == made

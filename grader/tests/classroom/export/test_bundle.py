@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from grader.classroom.export import bundle
-from grader.tests.support import ROOT
+from grader.tests.support import ROOT, thorough
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +96,16 @@ def test_a_wrong_module_gets_no_points_and_its_reasons(tree):
     assert str(tree) not in json.dumps(results)
 
 
+@pytest.mark.thorough
 def test_no_module_is_a_0_that_says_what_is_missing(tree):
     results = run(tree, {"hello.py": "print(1)\n"})
     assert results["score"] == 0 and "p1_naive_attention.py" in json.dumps(results)
 
 
-@pytest.mark.parametrize("environment", [{"PROBLEMS": "nonsense"}, {"AUTOGRADER_PYTHON": "/no/python"}])
+NO_PYTHON, NO_PROBLEM = {"AUTOGRADER_PYTHON": "/no/python"}, {"PROBLEMS": "nonsense"}
+
+
+@pytest.mark.parametrize("environment", [NO_PYTHON, thorough(NO_PROBLEM)])
 def test_a_fault_of_ours_has_no_score(tree, environment):
     results = run(tree, {"p1_naive_attention.py": "x = 1\n"}, **environment)
     assert "score" not in results and results["tests"] == []
