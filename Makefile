@@ -29,7 +29,7 @@ ROOM_TESTS = $(if $(ROOM),$(or $(wildcard grader/tests/$(ROOM) $(ROOM)/tests),$(
              $(ROOM); they are $(notdir $(patsubst %/__init__.py,%,$(wildcard grader/tests/*/__init__.py))) report notebooks web)),$(TESTS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup doctor grade try class gradescope show profile report notebooks site site-test test test-all skeletons lint lock
+.PHONY: help setup doctor grade try class gradescope show profile report notebooks site site-test test test-all test-matrix skeletons lint lock
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
@@ -43,6 +43,7 @@ help:
 	@echo "make site        notebooks, report and README as pages with search, in site/; open site/index.html"
 	@echo "make site-test   the site's own tests, every page looked at in Chromium"
 	@echo "make test        the repository's own tests: the grader graded; of one room alone: make test ROOM=diagnosis"
+	@echo "make test-matrix each version of Triton that a user may bring grades the solutions and others; a table"
 	@echo "make test-all    every test; fails where one was skipped that needs no GPU; adds packages to .venv"
 	@echo "make setup       only set up .venv"
 	@echo "make doctor      what this machine offers: sandbox, GPU, compiler, versions; and what to install"
@@ -114,6 +115,9 @@ test: $(SETUP)
 test-all:
 	@$(if $(PYTHON),,python3 grader/commands/environment.py $(TEST_EXTRAS))
 	@$(PY) -m pytest $(TESTS) -q -n auto --none-left-out
+
+test-matrix: $(SETUP)
+	@$(PY) -m grader.tests.matrix
 
 skeletons: $(SETUP)
 	@$(PY) -m grader.commands.skeletons

@@ -118,9 +118,10 @@ def make_venv(reason):
             flush=True,
         )
     shutil.rmtree(VENV, ignore_errors=True)
-    uv = find_uv()
-    if not uv and importlib.util.find_spec("ensurepip") is None:
-        raise Failed("this Python comes without venv: apt install python3-venv")
+    whole = importlib.util.find_spec("ensurepip") is not None
+    uv = find_uv() if whole else shutil.which("uv")
+    if not whole and not uv:
+        raise Failed("this Python comes without venv: apt install python3-venv, or pip install uv")
     run([uv, "venv", "--quiet", "--seed", "--python", sys.executable, VENV] if uv
         else [sys.executable, "-m", "venv", VENV])  # fmt: skip
     (VENV / "installed").mkdir()

@@ -6,6 +6,7 @@ import pytest
 
 from grader.commands import doctor, versions
 from grader.processes import bubblewrap
+from grader.tests import matrix
 
 
 def found():
@@ -76,3 +77,8 @@ def test_a_full_disk_is_said(monkeypatch):
     usage = shutil.disk_usage("/")._replace(free=1 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
     assert "5 GiB are wanted" in str(found()["disk"])
+
+
+def test_the_versions_of_triton_that_count_as_tried_are_those_that_the_matrix_tries():
+    tried = [tuple(map(int, version.split(".")[:2])) for version in matrix.VERSIONS]
+    assert (min(tried), max(tried)) == versions.TRIED["triton"]
