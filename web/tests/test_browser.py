@@ -5,6 +5,7 @@ import pytest
 from web import build, pages
 from web.tests.support import chromium, needs_builder
 
+pytestmark = pytest.mark.thorough
 WIDE, PHONE = 1200, 390
 LOOK = """() => {
   document.querySelectorAll("details").forEach((d) => { d.open = true; });

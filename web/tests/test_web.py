@@ -143,6 +143,7 @@ def test_a_warning_becomes_a_sentence(line, said):
     assert build.sentence(line) == said
 
 
+@pytest.mark.thorough
 def test_a_small_site(tmp_path):
     needs_builder()
     assert build.build(tmp_path / "site", small(tmp_path / "small")) == []
@@ -156,6 +157,7 @@ def test_a_small_site(tmp_path):
     assert 'href="../source/solve.py.html"' in (tmp_path / "site/report/REPORT.html").read_text()
 
 
+@pytest.mark.thorough
 def test_a_broken_link_fails_the_build_and_leaves_the_site(tmp_path):
     needs_builder()
     root, out = small(tmp_path / "small"), tmp_path / "site"

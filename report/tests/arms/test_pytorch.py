@@ -39,6 +39,7 @@ def test_right_on_the_cpu(name, point):
     assert Check(q, k, v, visibility(point)).fault(o, name in StudyArms.rounds_scores) is None
 
 
+@pytest.mark.thorough
 def test_flex_attention_compiled():
     q, k, v = tensors(WINDOWED)
     o = pytorch.flex_compiled(WINDOWED, "cpu").call(q, k, v)

@@ -13,6 +13,7 @@ pytest.importorskip("triton")
 CHILD = ROOT / "report" / "tests" / "counting" / "compile_child.py"
 
 
+@pytest.mark.thorough
 def test_kernels_and_orders_compile_for_a_hopper_gpu(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [sys.executable, str(CHILD)]

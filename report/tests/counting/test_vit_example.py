@@ -29,6 +29,7 @@ def test_it_is_right_and_says_what_it_visits():
     assert f"{visited} of 42 tiles" in done.stdout
 
 
+@pytest.mark.thorough
 def test_a_larger_block_is_cut_into_tiles():
     done = example("--heads", "1", "--images", "197", "--block", "128", "--only", "dense")
     assert done.returncode == 0 and "16 of 16 tiles" in done.stdout and "\n    F F\n    F F\n" in done.stdout
