@@ -7,7 +7,7 @@ import types
 
 import triton
 import triton.language as tl
-from kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, Refused, check
+from kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, REWRITTEN_USE, Refused, check
 from triton.runtime import interpreter
 from values import plain, triton_dtype
 
@@ -108,7 +108,7 @@ class Kernels:
             n: u["function"][1] for n, u in kernel["uses"].items() if "function" in u and hasattr(tl, u["function"][1])
         }
         rewritten = interpreter.FunctionRewriter.ast_transformer.visit(Patched(imported).visit(tree))
-        space["interpreter_semantic"] = interpreter.interpreter_semantic
+        space |= {name: vars(interpreter)[name] for name in REWRITTEN_USE if name in vars(interpreter)}
         space |= {name: value for name, value in vars(interpreter).items() if name.startswith("_grader_")}
         exec(compile(ast.fix_missing_locations(rewritten), kernel["file"], "exec"), space)
         function = space[kernel["name"]]

@@ -121,6 +121,12 @@ def test_chained_comparisons_as_this_triton_compiles_them(tmp_path):
         assert computed(tmp_path, body) == pytest.approx(2 / 16)
 
 
+@pytest.mark.parametrize("name", ["interpreter_semantic", "_InterpreterComparison"])
+def test_what_the_interpreter_puts_into_a_kernel_is_no_name_for_one(name, tmp_path):
+    result = verdict(tmp_path, f"y = {name}(x)")
+    assert result.outcome is Outcome.CRASHED and f"`{name}` is no name for a kernel" in result.sentence
+
+
 def test_a_function_of_the_modules_own_named_like_pythons(tmp_path):
     own = "\n@triton.jit\ndef sum(x):\n    return tl.sum(x, 0)\n"
     assert computed(tmp_path, "y = d * 0.0 + sum(d)", HEAD.replace("\n@triton.jit", own + "\n@triton.jit", 1)) == 120
