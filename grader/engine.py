@@ -140,7 +140,12 @@ class ProblemGrader:
 
     def explain(self, cases):
         """Say why cases are wrong, when all of them are known: one pass, one sentence for each."""
-        self.kind.check_cases(self.problem, {case.name: case for case in cases}, self.request.seed, self.results)
+        try:
+            self.kind.check_cases(self.problem, {case.name: case for case in cases}, self.request.seed, self.results)
+        except Exception:  # a fault of ours costs the causes, which nothing has confirmed, and no verdict
+            for result in self.results:
+                if result.diagnosis:
+                    result.diagnosis.causes = []
         for result in self.results:
             if diagnosis := result.diagnosis:
                 result.sentence = diagnosis.sentence

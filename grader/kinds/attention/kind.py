@@ -91,9 +91,9 @@ class Attention(Kind):
         tiles = tile_visits.tile_sizes(records)
         return Diagnosis("output", where, found, {"tiles": tiles, "order": tile_visits.order_of(records, tiles)})
 
-    def known_mistakes(self, *spec):
+    def known_mistakes(self, problem, case, placed, spec, records, sizes, order=tile_visits.FORWARD):
         """The catalogue for one case."""
-        return catalogue.every(*spec)
+        return catalogue.every(problem, case, placed, spec, records, sizes, order)
 
     def beyond_values(self, problem, case, reply):
         if too_many := memory.judge_keys_at_once(reply):

@@ -48,8 +48,8 @@ class BlockSparse(Attention):
         outcome, sentence, facts = super().judge(problem, case, placed, reply, data, device)
         return outcome, ask_about_lists(sentence) if outcome is Outcome.UNSAFE else sentence, facts
 
-    def known_mistakes(self, *asked):
-        return list_mistakes.every(*asked)
+    def known_mistakes(self, problem, case, placed, spec, records, sizes, order=None):
+        return list_mistakes.every(problem, case, placed, spec, records, sizes)
 
     def wasted(self, case, reply):
         """(sentence, facts) where a kernel loaded more than its lists name, else None."""

@@ -15,7 +15,7 @@ OF_KIND = {FULL: "FULL", CAUSAL: "CAUSAL", PARTIAL: "PARTIAL"}
 
 
 def every(problem, case, placed, spec, records, sizes):
-    """Every mistake that makes sense for a SparseCase; the arguments are those of diagnose.all_suspects."""
+    """Every mistake that makes sense for a SparseCase; the arguments are those of attention's catalogue.every."""
     yield from known_mistakes.scales(spec)
     if case.softmax_scale is not None:
         usual = replace(spec, scale=case.D**-0.5)

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from grader import score
+from grader.diagnosis import cross_case
 from grader.kinds.attention import answers, inputs, own_work
 from grader.kinds.kind import Kind
 from grader.processes import sandbox_process, sandboxes
@@ -104,3 +105,16 @@ def test_what_a_submission_alone_brings_about_is_its_own(error, tmp_path, monkey
     text = solution("p3").replace("flash_attention_kernel", "odd_kernel")
     (result,) = grade_text(tmp_path, "p3", text, names=[CASE])
     assert result.outcome is Outcome.CRASHED and "a surprise" in result.sentence
+
+
+def test_a_fault_in_the_cross_case_check_costs_the_causes_alone(tmp_path, monkeypatch):
+    def fail(*_):
+        raise ValueError("seeded")
+
+    text = solution("p3").replace("LOG2_E / math.sqrt(D)", "LOG2_E / D")
+    assert text != solution("p3")
+    before = grade_text(tmp_path, "p3", text, names=[CASE])
+    monkeypatch.setattr(cross_case, "check", fail)
+    (result,) = grade_text(tmp_path, "p3", text, names=[CASE])
+    assert [r.outcome for r in before] == [result.outcome] == [Outcome.WRONG]
+    assert not result.facts["causes"] and "got " in result.sentence
