@@ -9,7 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 
 from grader.classroom import page
-from grader.classroom.export import histogram
 from grader.classroom.export.standing import NOT_HANDED_IN, decimal, review_remark
 from grader.classroom.export.tallies import Tallies
 from grader.classroom.names import list_some, shortened
@@ -20,6 +19,7 @@ from grader.render.drawing import KINDS
 
 TEMPLATES = Path(__file__).parent / "templates"
 CASES_SHOWN, CAUSES_SHOWN = 12, 12  # the others are folded up
+RANGES = 20  # into which the points are divided
 
 
 def write(graded, out, similar=None):
@@ -46,7 +46,7 @@ def render(graded, out, similar=None):
     return environment.get_template("class.html").render(
         kinds=KINDS, titles={id: EVERY[id].title if id in EVERY else "" for id in graded.problems}, links=links,
         names={student.row.id: student.name for student in tallies.students}, problems=list(tallies.problems.values()),
-        facts=facts(tallies, totals, most), histogram=histogram.draw(totals, most) if totals and most else None,
+        facts=facts(tallies, totals, most), ranges=count_totals(totals, most),
         failing=tallies.failing(), cases_shown=CASES_SHOWN, causes=tallies.causes(), causes_shown=CAUSES_SHOWN,
         slowest=tallies.slowest(), to_review=tallies.to_review, faults=tallies.faults, students=tallies.students,
         similar=similar, notes=(*graded.notes, *notes),
@@ -81,6 +81,18 @@ def facts(tallies, totals, most):
         median, mean = statistics.median(totals), statistics.mean(totals)
         said.append(f"median {decimal(median)}, mean {decimal(mean)} of {decimal(most)} points")
     return said
+
+
+def count_totals(totals, most):
+    """[(range of points, how many submissions)], the most points first; from the lowest to the highest that occurs."""
+    if not totals or not most:
+        return []
+    counts = Counter(min(RANGES - 1, max(0, int(total * RANGES / most))) for total in totals)
+    width = most / RANGES
+    return [
+        (f"{decimal(i * width)} to {decimal((i + 1) * width)}", counts[i])
+        for i in range(max(counts), min(counts) - 1, -1)
+    ]
 
 
 def percent(part, whole):

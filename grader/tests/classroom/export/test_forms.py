@@ -4,6 +4,7 @@ import json
 import re
 import xml.etree.ElementTree as xml
 from dataclasses import replace
+from fractions import Fraction
 from html.parser import HTMLParser
 
 import pytest
@@ -134,6 +135,14 @@ def test_the_page_says_what_the_records_say(tmp_path):
         row for (row, _), record in graded.records.items() for r in record.results if "no scale at all" in r["causes"]
     }
     assert f"no scale at all {len(who)} " in text
+
+
+def test_the_distribution_counts_everybody_once():
+    totals = [Fraction(text) for text in ("100", "99", "85", "4", "85.5")]
+    ranges = pages.count_totals(totals, Fraction(100))
+    assert ranges[0] == ("95 to 100", 2) and ranges[2] == ("85 to 90", 2) and ranges[-1] == ("0 to 5", 1)
+    assert sum(count for _, count in ranges) == 5 and len(ranges) == pages.RANGES
+    assert pages.count_totals([], Fraction(100)) == []
 
 
 @pytest.mark.parametrize(("causes", "said"), [
