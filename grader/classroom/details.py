@@ -33,7 +33,7 @@ def write(job, id, results):
 
 
 def facts_of(result):
-    facts = {name: value for name, value in result.facts.items() if name not in ("heard", "causes")}
+    facts = {name: value for name, value in result.facts.items() if name != "causes"}
     return facts | {"kinds": [cause.kind for cause in result.facts.get("causes", ())]}
 
 

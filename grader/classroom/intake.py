@@ -9,11 +9,12 @@ from pathlib import Path
 from grader.classroom import entries, harvest, ids
 from grader.classroom.fingerprint import digest
 from grader.classroom.harvest import Harvest
-from grader.classroom.limited import Limited, Lost
 from grader.classroom.names import Owner, shortened
 from grader.classroom.texts import as_text
 from grader.kinds.registry import EVERY
 from grader.processes import files
+from grader.processes.child import ChildFailed
+from grader.processes.limited import Limited
 
 NOT_THEIRS = {"solutions", "grader", "tests"}  # folders of a whole repository that hold no student's work
 # No more than that is read again for each `def` of a text: one that has thousands stops nobody.
@@ -68,7 +69,7 @@ def take_in(folder, out, problems, numbers=frozenset()):
         for number, group in enumerate(groups):
             try:
                 found = looked_at(number)
-            except Lost as lost:
+            except ChildFailed as lost:
                 why = f"It could not be looked at ({shortened(str(lost))}): hand in the modules or a plain zip of them."
                 owner = group[0][1]
                 found = Submission(given[number], owner.title, copy({}, out), owner, (why,))

@@ -7,6 +7,7 @@ A caller needs four things:
 - A trusted child is a program of ours: `child.TrustedChild(command)`.
 - Both take a request, a dict, and give its reply: `call(request, seconds)`. `output.take()` is what they printed.
   `close()`, also at the end of a `with` statement, ends them with all that they started.
+- `limited.Limited(work, seconds)` is a function of ours in a fork, for data that nobody vouches for.
 - What fails is one of three: `child.TimedOut` and `child.Died`, both a `ChildFailed` whose text is a clause that says
   how, are the child's doing; `child.CannotStart` is a fault of the grader or of the machine.
 

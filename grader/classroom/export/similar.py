@@ -33,7 +33,8 @@ from pathlib import Path
 
 from grader.classroom.export import live
 from grader.classroom.export.own import Own, among, numbers, signs
-from grader.classroom.limited import Limited, Lost
+from grader.processes.child import ChildFailed
+from grader.processes.limited import Limited
 
 SHARE = 0.96  # of what is the own of the submission that has less of it
 SIGNS = 250  # shared, letters of `wording`; of structure a name is one sign, as any other mark
@@ -133,13 +134,13 @@ def look(modules, given):
         for module, texts in modules.items():
             try:
                 best += limited.attempt((module, texts))
-            except Lost as lost:
+            except ChildFailed as lost:
                 small = {id: text for id, text in texts.items() if len(text) <= LARGE}
                 left = ", ".join(id for id in texts if id not in small)
                 try:
                     best += limited.attempt((module, small))
                     missed.append(f"Nobody looked at {module} of {left}, of more than {LARGE:,} signs: {lost}.")
-                except Lost as lost:
+                except ChildFailed as lost:
                     missed.append(f"Nobody looked at {module}: {lost}.")
     best.sort(key=lambda pair: (not pair.equal, -round(pair.share, 2), -pair.signs, pair.one, pair.other, pair.module))
     return Found(best, missed=missed)

@@ -6,21 +6,18 @@ import os
 import resource
 import signal
 
+from grader.processes.child import ChildFailed, Died, TimedOut
 from grader.processes.inside import limits
 
 MEMORY = 1 << 30  # bytes beyond what is there at the fork
 FILE_BYTES = 16 << 20  # of one file that it writes
 
 
-class Lost(Exception):
-    """The call did not end within its limits; the text says how, as a clause."""
-
-
 class Limited:
     """`work(argument)` in a fork, which serves one call after the other and is made anew where one was lost.
 
     Its value and its OSErrors come back. What ends otherwise is tried once more, since a machine may be short of memory
-    for a moment, and is then Lost. seconds: of one call. Close it with the `with` statement.
+    for a moment, and then raises ChildFailed. seconds: of one call. Close it with the `with` statement.
     """
 
     def __init__(self, work, seconds, memory=MEMORY):
@@ -29,24 +26,23 @@ class Limited:
     def __call__(self, argument):
         try:
             return self.attempt(argument)
-        except Lost:
+        except ChildFailed:
             return self.attempt(argument)
 
     def attempt(self, argument):
         if self.process is None:
             self.start()
-        kind, value = "lost", f"it took more than {self.seconds:g} s"
+        kind, value = "lost", TimedOut(f"it took more than {self.seconds:g} s")
         try:
             self.channel.send(argument)
             if self.channel.poll(self.seconds):
                 kind, value = self.channel.recv()
         except (EOFError, ConnectionError):
-            value = "its process was ended"
-        if kind == "failed":
-            raise value
+            value = Died("its process was ended")
         if kind == "lost":
             self.close()
-            raise Lost(value)
+        if kind != "done":
+            raise value
         return value
 
     def start(self):
@@ -75,7 +71,7 @@ class Limited:
         except OSError as error:
             return "failed", error
         except Exception as error:
-            return "lost", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            return "lost", Died(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
     def close(self):
         if self.process is not None:
