@@ -1,7 +1,7 @@
 """What a grade depends on, as its key: the module, the problem and who judges it, the environment, the seed.
 
 No file of the grader's is hashed, so that it may be moved and rewritten. Where it judges otherwise, its JUDGE_VERSION
-is raised, which tests/test_judge_version.py asks for.
+is raised, which tests/kinds/test_judge_version.py asks for.
 """
 
 import functools
