@@ -1,5 +1,7 @@
 """One case's way from the request to the result: inputs, program, verdict; new processes where one was lost."""
 
+import contextlib
+import ctypes
 import importlib.util
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +27,8 @@ from grader.processes.submission import Submission
 from grader.result import Aspect, Outcome, Result, clean, quoted, shortened
 
 CLEARED = 2  # crashes of a problem in which our own kernel was asked, and passed: then the next are not doubted
+# Options of glibc's mallopt: M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, the latter two in bytes.
+MALLOC = {-8: 1, -3: 1 << 20, -1: 1 << 20}
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ def grade(request, lanes, on_case=lambda problem, name: None):
     """
 
     torch.set_num_threads(1)  # the lanes are the parallelism: small tensors, many questions
+    give_memory_back()
     with handed_in.readable(request.submission) as folder:
         return grade_in(folder, request, lanes, on_case)
 
@@ -370,6 +375,14 @@ def question_for_compiler(problem):
     case = kind.compiled_case(problem, COMPILES)
     lists, more = kind.handler(case).beside(case)
     return compiling.Asked(problem, {"inputs": kind.described(case), "arguments": case.arguments} | more, lists)
+
+
+def give_memory_back():
+    """Have glibc give the memory of freed tensors back at once: each lane, a thread, keeps a heap of it otherwise."""
+    with contextlib.suppress(AttributeError, OSError):  # another C library
+        set_option = ctypes.CDLL(None).mallopt
+        for option, value in MALLOC.items():
+            set_option(option, value)
 
 
 def grader_fault(error):

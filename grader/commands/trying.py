@@ -54,11 +54,11 @@ def call(problem, path, case, seed, device):
             import without_gpu
 
             if problem.uses_triton:
-                import faithful
+                import semantics
 
                 without_gpu.index_with_scalars()
                 without_gpu.take_first_config()
-                faithful.enable()
+                semantics.enable()
             stack.enter_context(without_gpu.pass_for(without_gpu.INTERPRETED))
         stack.enter_context(torch.no_grad())
         function = runpy.run_path(str(path), run_name=path.stem)[problem.entry_point]

@@ -13,6 +13,6 @@ A caller needs four things:
 
 Confined children are forked by sandbox processes, which have imported torch: `sandboxes` starts them early (`begin`),
 shares them with forks (`share`, `renew`), ends them (`leave`, `close_all`) and counts what they used (`core_seconds`).
-`confined.close_all()` ends everything, for Ctrl-C. Beside these: `handed_in` reads a submission's files, `text` makes
-its words harmless, `files` writes whole files, `bubblewrap.warning` says what does not protect here.
+`confined.close_all()` ends everything, for Ctrl-C. Beside these: `handed_in` reads a submission's files, `unfinished`
+says what a reply without a result means, `files` writes whole files, `bubblewrap.warning` says what does not protect.
 """

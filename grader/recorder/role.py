@@ -5,10 +5,21 @@ checks, or why there is none.
 """
 
 import contextlib
+import importlib.util
+import inspect
 import json
 import os
+import statistics
 import sys
+import time
 from dataclasses import dataclass
+
+import labs
+import numpy
+import torch
+import without_gpu
+from record import Recorder
+from replies import describe_error
 
 
 @dataclass
@@ -23,18 +34,8 @@ class Loaded:
 
 def get_ready(device):
     """Import what every submission needs; nothing of it runs a kernel."""
-    import numpy
-    import torch
-
     numpy.seterr(all="ignore")
     torch.set_num_threads(1)
-    import lists  # noqa: F401
-    import load  # noqa: F401
-    import orders  # noqa: F401
-    import record  # noqa: F401
-    import replies  # noqa: F401
-    import without_gpu  # noqa: F401
-
     with contextlib.suppress(ImportError):
         import launches  # noqa: F401
         import triton.language  # noqa: F401
@@ -42,9 +43,6 @@ def get_ready(device):
 
 def begin(setup):
     """Load the module of `setup` while the recorder looks on; raises what the module raises."""
-    from load import load
-    from record import Recorder
-
     interpreted = setup["gpu"] is None and setup["device"] != "direct"
     os.environ["TRITON_INTERPRET"] = "1" if interpreted else "0"
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
@@ -53,14 +51,12 @@ def begin(setup):
         sys.modules["triton"].knobs.runtime.interpret = interpreted
     sys.path[:] = [*setup["sys_path"], setup["submission"]]
     if setup["device"] == "direct":
-        return Loaded(
-            setup, load(setup["module"], setup["entry_point"], setup["tensors"], setup["arguments"]), None, None
-        )
+        return Loaded(setup, load_function(setup), None, None)
     recorder = Recorder(setup["module"])
     launches = sys.modules["launches"].Launches(recorder) if "launches" in sys.modules else None
     loaded = Loaded(setup, None, recorder, launches)
     with recording(loaded):
-        loaded.function = load(setup["module"], setup["entry_point"], setup["tensors"], setup["arguments"])
+        loaded.function = load_function(setup)
     if launches:
         launches.know(sys.modules[loaded.function.__module__] if hasattr(loaded.function, "__module__") else recorder)
     return loaded
@@ -73,9 +69,6 @@ def no_breakpoint(*args, **kwargs):
 @contextlib.contextmanager
 def recording(loaded):
     """Around a submission's own code."""
-    import torch
-    import without_gpu
-
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         if loaded.launches:
@@ -86,10 +79,37 @@ def recording(loaded):
 
 
 def describe(error, setup):
-    from replies import describe_error
-
+    """An exception of the submission's, as plain data."""
     with open(setup["module"], encoding="utf-8", errors="replace") as file:
         return describe_error(error, setup["module"], file.read())
+
+
+class BadModule(Exception):
+    """The module has no entry point of the right form; the text is a sentence for the student."""
+
+
+def load_function(setup):
+    """The entry point of the module; BadModule where it is missing or cannot be called as it will be."""
+    path, entry_point = setup["module"], setup["entry_point"]
+    tensors, arguments = setup["tensors"], setup["arguments"]
+    name = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    function = getattr(module, entry_point, None)
+    if not callable(function):
+        raise BadModule(f"{os.path.basename(path)} has no function named {entry_point}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return function
+    try:
+        signature.bind(*tensors, **dict.fromkeys(arguments))
+    except TypeError as error:
+        call = ", ".join([*tensors, *(f"{argument}=..." for argument in arguments)])
+        raise BadModule(f"{entry_point}{signature} cannot be called as {entry_point}({call}): {error}") from None
+    return function
 
 
 # Jobs ----------------------------------------------------------------------------------------------------------------
@@ -132,16 +152,13 @@ def record_once(loaded, request):
 
 def one_call(loaded, request, seed):
     """The program of one call."""
-    import lists
-    import torch
-
     recorder, inputs = loaded.recorder, request["inputs"]
     with torch._C._DisableTorchDispatch():
         recorder.begin_call()
         tensors = [stand_in(described, 10 * seed + i) for i, described in enumerate(inputs)]
         for tensor, described in zip(tensors, inputs, strict=True):
             recorder.given(tensor, described["name"])
-        more = lists.arguments(loaded, request, recorder)
+        more = labs.make_arguments(loaded, request, recorder)
     out = loaded.function(*tensors, **request["arguments"], **more)
     with torch._C._DisableTorchDispatch():
         several = isinstance(out, tuple | list)
@@ -150,8 +167,6 @@ def one_call(loaded, request, seed):
 
 
 def returned_value(recorder, value):
-    import torch
-
     if type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided:
         return recorder.tensor(value)
     return {"type": type(value).__name__}
@@ -159,8 +174,6 @@ def returned_value(recorder, value):
 
 def stand_in(described, seed):
     """A tensor of the case's form with values of its own, whatever device the module made the default."""
-    import torch
-
     elements, generator = described["elements"], torch.Generator("cpu").manual_seed(seed)
     base = torch.randn(min(elements, 1 << 20), generator=generator, device="cpu").to(getattr(torch, described["dtype"]))
     base = base.repeat(-(-elements // max(1, base.numel())))[:elements] if elements > base.numel() else base
@@ -188,25 +201,8 @@ def silence():
         os.close(nowhere)
 
 
-def build(loaded, request):
-    import lists
-
-    return lists.build(loaded, request)
-
-
-def order(loaded, request):
-    import orders
-
-    return orders.order(loaded, request)
-
-
 def direct(loaded, request):
     """Milliseconds that one call of the wrapper takes on the host, on a GPU; its own word, worth no points."""
-    import statistics
-    import time
-
-    import torch
-
     dtype, times = getattr(torch, request["dtype"]), []
     inputs = [torch.randn(shape, device="cuda").to(dtype) for shape in request["shapes"].values()]
     with torch.no_grad():
@@ -218,4 +214,4 @@ def direct(loaded, request):
     return {"host_ms": statistics.median(times[len(times) // 2 :])}
 
 
-JOBS = {"direct": direct, "record": record, "build": build, "order": order}
+JOBS = {"direct": direct, "record": record, "build": labs.build, "order": labs.order}

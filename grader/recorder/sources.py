@@ -8,6 +8,7 @@ import textwrap
 import types
 
 import triton.language as tl
+from record import CannotRecord
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
@@ -29,7 +30,8 @@ class Sources:
     def add(self, kernel, open_ones):
         function = kernel.fn
         if function in open_ones:
-            raise self.recorder_error(f"the kernel {function.__name__} calls itself: Triton has no recursion")
+            text = f"the kernel {function.__name__} calls itself: Triton has no recursion"
+            raise CannotRecord(text, self.recorder.line())
         entry = dict(described(function))
         entry |= {
             "gluon": type(kernel).__name__ == "GluonJITFunction",
@@ -43,11 +45,6 @@ class Sources:
             self.numbers[key] = len(self.recorder.kernels)
             self.recorder.kernels.append(entry)
         return self.numbers[key]
-
-    def recorder_error(self, text):
-        from record import CannotRecord
-
-        return CannotRecord(text, self.recorder.line())
 
     def outside(self, value, open_ones):
         """What a name of the kernel's text means, as plain data."""

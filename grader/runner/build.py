@@ -7,9 +7,10 @@ import types
 
 import triton
 import triton.language as tl
-from kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, REWRITTEN_USE, Refused, check
+from kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, REWRITTEN_USE, check
+from program import Refused
+from replay import plain, triton_dtype
 from triton.runtime import interpreter
-from values import plain, triton_dtype
 
 KNOWN = {
     name: getattr(builtins, name)
@@ -30,9 +31,9 @@ class Missing:
         raise Refused(self.sentence)
 
 
-def of_python():
-    """Python's own names inside a kernel."""
-    from faithful_blocks import INSTEAD
+def python_names():
+    """{name: value} of Python's own names inside a kernel."""
+    from blocks import INSTEAD
 
     instead = {name: f": use {word}" for name, word in INSTEAD.items()}
     missing = {
@@ -48,7 +49,7 @@ class Kernels:
 
     def __init__(self, program, interpreted):
         self.texts, self.interpreted, self.made = program["kernels"], interpreted, {}
-        self.trees, self.python = {}, of_python()
+        self.trees, self.python = {}, python_names()
 
     def check(self):
         """Check every text, also of those that are never launched; raises Refused."""

@@ -11,6 +11,9 @@ import time
 import torch
 import triton
 import without_gpu
+from allocations import INPUT_POISON
+from program import Refused
+from replay import LaunchRaised, Replay, StepRaised, place_inputs
 from triton import knobs
 from triton.compiler.errors import CompilationError
 from triton.runtime import cache
@@ -37,10 +40,6 @@ def compile_program(runner, request, program):
 
     Returns {"kernels": [facts of each], "error": None or what stopped it}; one that a wrapper may answer has "launch".
     """
-    from allocations import INPUT_POISON
-    from kernel_check import Refused
-    from replay import LaunchRaised, Replay, StepRaised, place_inputs
-
     limit_memory(request["memory_bytes"])
     places, _, _ = place_inputs(request["inputs"], None, "cpu", INPUT_POISON)
     compiling, error = Compiling(request["gpu"]), None

@@ -1,12 +1,15 @@
 """In the runner, interpreted: where a trace takes hold of Triton's interpreter while it is open.
 
-Each hook is (owner, name, make): make(what stands there) is put in its place, as mending.replace does it.
+Each hook is (owner, name, make): make(what stands there) is put in its place, as patches.replace does it.
 """
 
 import numpy as np
 import torch
+import triton.language as tl
 import triton.runtime.interpreter as interpreter
-from visits import CARRY, carrying
+from counters import CARRY, carry_origins
+from patches import Patches
+from triton.runtime.interpreter import TensorHandle
 
 BUILDER = interpreter.InterpreterBuilder
 
@@ -91,11 +94,11 @@ def around_arithmetic(trace):
     def dot(old):
         def traced(builder, a, b, *rest, **named):
             trace.traffic.dot(a.data.shape, b.data.shape)
-            scores = trace.meet(getattr(a, "origin", None), getattr(b, "origin", None))
+            scores = trace.note_product(getattr(a, "origin", None), getattr(b, "origin", None))
             made = old(builder, a, b, *rest, **named)
             if scores is not None:
                 made.origin = scores
-                trace.held.add(made)
+                trace.live_scores.add(made)
             return made
 
         return traced
@@ -111,4 +114,86 @@ def around_arithmetic(trace):
     yield BUILDER, "create_exp", exponential
     yield BUILDER, "create_exp2", exponential
     for name in CARRY:
-        yield BUILDER, name, lambda old: carrying(old, trace.meet, trace.held.add)
+        yield BUILDER, name, lambda old: carry_origins(old, trace.note_product, trace.live_scores.add)
+
+
+# int32 overflow -------------------------------------------------------------------------------------------------------
+
+
+WRAPS = {
+    "create_add": lambda a, b, made: ((a ^ made) & (b ^ made)) < 0,
+    "create_sub": lambda a, b, made: ((a ^ b) & (a ^ made)) < 0,
+    "create_mul": lambda a, b, made: a.astype(np.int64) * b != made,
+    "create_shl": lambda a, b, made: (made >> b) != a,
+}
+HANDED_ON = (
+    "create_add", "create_sub", "create_mul", "create_idiv", "create_int_cast", "create_splat", "create_broadcast",
+    "create_expand_dims", "create_reshape", "create_trans", "create_select",
+)  # fmt: skip
+USES = (
+    "create_addptr", "create_minsi", "create_maxsi", "create_icmpSLT", "create_icmpSLE", "create_icmpSGT",
+    "create_icmpSGE",
+)  # fmt: skip
+SIGNED = (tl.int32, tl.int64)
+INT32 = np.dtype(np.int32)
+
+
+class Overflows:
+    """While open, tells `report(line, lanes)` of every operation whose wrapped result is used; line() says where."""
+
+    def __init__(self, line, report):
+        self.line, self.report, self.patches, self.following = line, report, Patches(), False
+
+    def __enter__(self):
+        for name, wraps in WRAPS.items():
+            self.put(name, self.noticing, wraps)
+        return self
+
+    def __exit__(self, *exc):
+        self.patches.undo()
+        self.following = False
+
+    def put(self, name, wrapper, *rest):
+        self.patches.replace(BUILDER, name, lambda old: wrapper(old, *rest))
+
+    def noticing(self, operation, wraps):
+        def computed(builder, a, b):
+            made = operation(builder, a, b)
+            if made.data.dtype == INT32 and made.dtype.scalar == tl.int32:
+                lanes = int(np.count_nonzero(wraps(a.data, b.data, made.data)))
+                if lanes:
+                    self.follow()
+                    made.set_attr("wrapped", [self.line(), lanes])
+            return made
+
+        return computed
+
+    def follow(self):
+        """From the first wrapped value on: see where it goes."""
+        if not self.following:
+            self.following = True
+            for name in HANDED_ON:
+                self.put(name, self.handing_on)
+            for name in USES:
+                self.put(name, self.using)
+
+    def handing_on(self, operation):
+        def computed(builder, *operands, **named):
+            made = operation(builder, *operands, **named)
+            for operand in operands:
+                if isinstance(operand, TensorHandle) and "wrapped" in operand.attr and made.dtype.scalar in SIGNED:
+                    made.attr["wrapped"] = operand.attr["wrapped"]
+            return made
+
+        return computed
+
+    def using(self, operation):
+        def computed(builder, a, b):
+            for operand in (a, b):
+                told = operand.attr.pop("wrapped", None)
+                if told and told[1]:
+                    self.report(*told)
+                    told[1] = 0  # shared by all that came of it: said once
+            return operation(builder, a, b)
+
+        return computed

@@ -9,6 +9,7 @@ import sys
 
 import triton.language as tl
 from operations import names
+from program import Refused
 
 SYNTAX = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For,
@@ -42,14 +43,6 @@ ATTRIBUTES = {name for name in dir(tl.tensor) if name[0] != "_"} | names(
 GLUON = "triton.experimental.gluon.language"
 # Names of the interpreter's that its rewriting puts into a kernel: the second since triton 3.9, for `a < b < c`.
 REWRITTEN_USE = ("interpreter_semantic", "_InterpreterComparison")
-
-
-class Refused(Exception):
-    """Triton's compiler would not take this; the text says what, line: where in the submission's file."""
-
-    def __init__(self, text, line=None):
-        super().__init__(text)
-        self.line = line
 
 
 def check(kernel):

@@ -35,8 +35,7 @@ def profile(runner, request, program):
     """Run the program on the request's inputs, the last time between the profiler's start and stop."""
     import torch
     from allocations import INPUT_POISON
-    from launching import launch, tune
-    from replay import Replay, place_inputs
+    from replay import Replay, launch, place_inputs, tune
 
     with open("inputs.bin", "rb") as file:
         places, _, _ = place_inputs(request["inputs"], bytearray(file.read()), "cuda", INPUT_POISON)

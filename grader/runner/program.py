@@ -31,6 +31,14 @@ class Malformed(Exception):
     """It is no program: nothing of it is run."""
 
 
+class Refused(Exception):
+    """Triton's compiler would not take this; the text says what, line: where in the submission's file."""
+
+    def __init__(self, text, line=None):
+        super().__init__(text)
+        self.line = line
+
+
 def read(data):
     """The program in these bytes of JSON; raises Malformed."""
     try:

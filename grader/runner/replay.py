@@ -1,13 +1,14 @@
 """In the runner: a checked program executed on given inputs, in the interpreter, for the compiler or on a GPU."""
 
 import contextlib
+import sys
 from dataclasses import dataclass
 from itertools import count
 
 import torch
 from allocations import POISON, fenced
 from program import Malformed, tensors_in
-from values import plain
+from torch.utils._pytree import tree_iter
 
 
 class LaunchRaised(Exception):
@@ -216,6 +217,11 @@ class Replay:
             return tensor.set_(place.storage, place.start // size + offset, sizes, strides)
 
 
+def list_tensors(*values):
+    """The tensors in lists, tuples and dicts."""
+    return [value for value in tree_iter(values) if isinstance(value, torch.Tensor)]
+
+
 def used_storages(program):
     """The numbers of all storages that steps and returns name."""
     named = tensors_in([program["setup"], program["steps"], program["returns"]])
@@ -241,3 +247,70 @@ def place_inputs(described, data, device, poison):
         offset = base.storage_offset() + each["offset"]
         tensors[each["name"]] = base.as_strided(each["shape"], each["strides"], offset)
     return places, bases, tensors
+
+
+# Values and launches -------------------------------------------------------------------------------------------------
+
+
+def triton_dtype(name):
+    """A dtype of Triton, which is imported only for what is Triton's."""
+    import triton.language as tl
+
+    found = next((t for t in vars(tl).values() if isinstance(t, tl.dtype) and t.name == name), None)
+    if found is None:
+        raise Malformed(f"a Triton dtype {name}")
+    return found
+
+
+def plain(value):
+    """A value of a program that is no tensor."""
+    if isinstance(value, list):
+        return [plain(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    if kind == "constexpr":
+        import triton.language as tl
+
+        return tl.constexpr(plain(inner))
+    made = {
+        "f": lambda: float.fromhex(inner), "tuple": lambda: tuple(plain(i) for i in inner),
+        "dtype": lambda: getattr(torch, inner), "enum": lambda: getattr(torch, inner),
+        "triton_dtype": lambda: triton_dtype(inner),
+        "value": lambda: plain(inner),
+    }.get(kind)  # fmt: skip
+    if made is None:
+        raise Malformed(f"a value of the kind {kind} where it cannot be")
+    return made()
+
+
+def launch(kernel, grid, args, options):
+    """Run one kernel: in the interpreter its options mean nothing, and its addresses must be those of a trace."""
+    interpreted = type(kernel).__name__ == "InterpretedFunction"
+    if interpreted and not sys.modules["trace"].is_open():
+        raise RuntimeError("a kernel was to be interpreted without a trace")
+    kernel.run(grid=grid, warmup=False, **args, **({} if interpreted else options))
+
+
+def tune(choices, run):
+    """On a GPU: the configuration that is fastest, of those that run."""
+    times, failure = {}, None
+    for i in range(len(choices)):
+        try:
+            run(i)
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            samples = []
+            for _ in range(5):
+                start.record()
+                run(i)
+                end.record()
+                end.synchronize()
+                samples.append(start.elapsed_time(end))
+            times[i] = min(samples)
+        except Exception as error:
+            if type(error.__cause__).__name__ not in ("OutOfResources", "CompileTimeAssertionFailure", "PTXASError"):
+                raise
+            failure = error
+    if not times:
+        raise failure
+    return min(times, key=times.get)

@@ -4,11 +4,21 @@ What it measures and computes is believed, so it is confined like a recorder and
 """
 
 import contextlib
+import importlib.util
 import json
 import os
-import sys
 import time
 from dataclasses import dataclass, field
+from math import prod
+
+import numpy
+import replies
+import spans
+import torch
+from allocations import INPUT_POISON, Allocations
+from operations import WITHOUT_KERNELS, depends_on_a_launch, forbidden, volume
+from program import Malformed, Refused, flat, read, resolved
+from replay import LaunchRaised, Replay, StepRaised, launch, place_inputs, tune, used_storages
 
 GAVE_UP = 1 << 28  # bytes of a program
 
@@ -36,36 +46,24 @@ def get_ready(device):
     """Import what the device needs."""
     if device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
-    import numpy
-    import torch
-
     numpy.seterr(all="ignore")  # a kernel's own NaN is judged; numpy's warnings about it are noise
     torch.set_num_threads(1)
-    import importlib.util
-
-    import allocations  # noqa: F401
-    import replies  # noqa: F401
-
     if not importlib.util.find_spec("triton"):
         return
-    import replay  # noqa: F401
-    import spans  # noqa: F401
-    import triton.language
+    import build  # noqa: F401
+    import triton
 
     if device == "cpu":
-        import canary
-        import faithful
+        import semantics
         import without_gpu
 
         without_gpu.index_with_scalars()
-        faithful.enable()
-        if fault := canary.check():
+        semantics.enable()
+        if fault := semantics.check_tracing():
             raise RuntimeError(fault)
     if device == "compile":
         import compiler  # noqa: F401
     if device == "cuda":  # a wrapper's own allocator is not part of a program
-        import triton
-
         triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
 
 
@@ -90,10 +88,6 @@ def answering(job):
     """The job, such that what a program does wrong is told as its own: {"status": "refused", "raised" ...}."""
 
     def answered(runner, request):
-        from kernel_check import Refused
-        from program import Malformed, read
-        from replay import LaunchRaised, StepRaised
-
         with open("program.json", "rb") as file:
             data = file.read(GAVE_UP)
         try:
@@ -117,8 +111,6 @@ def answering(job):
 
 
 def not_allowed(program, request):
-    from operations import WITHOUT_KERNELS, forbidden
-
     if program["kernels"] and request["problem"] in WITHOUT_KERNELS:
         kernel = program["kernels"][0]
         return {"status": "a kernel", "kernel": kernel["name"], "line": kernel["line"]}
@@ -143,10 +135,8 @@ def stands_there(kernel, texts):
 
 def raised(error, program, request):
     """What a step raised, with the line of the kernel where there is one."""
-    from replies import describe_error
-
     code = "\n".join(kernel["source"] for kernel in program["kernels"])
-    told = describe_error(error, request["module"], code)
+    told = replies.describe_error(error, request["module"], code)
     told["kind"] = "resources" if type(error).__name__ == "OutOfResources" else "other"
     if told["kind"] == "resources":
         told |= {"needed": error.required, "limit": error.limit, "what": error.name}
@@ -155,14 +145,6 @@ def raised(error, program, request):
 
 def run(runner, request, program):
     """Run the program on the inputs; what came back is described, its bytes stand in outputs.bin."""
-    import replies
-    import torch
-    from allocations import INPUT_POISON, Allocations
-    from launching import launch, tune
-    from operations import depends_on_a_launch, volume
-    from program import resolved
-    from replay import Replay, place_inputs
-
     device = "cuda" if runner.setup["device"] == "cuda" else "cpu"
     kernels = runner.kernels_of(program)
     with open("inputs.bin", "rb") as file:
@@ -199,14 +181,12 @@ def run(runner, request, program):
         reply |= bits.report()
     if request.get("spans"):
         with torch.no_grad():
-            reply["keys_of_a_row"] = sys.modules["spans"].most_keys(replay, places, tensors)
+            reply["keys_of_a_row"] = spans.most_keys(replay, places, tensors)
     return reply
 
 
 def changed(bases, data):
     """Names of the inputs that are not what they were."""
-    import replies
-
     names, start = [], 0
     for name, base in bases.items():
         now = replies.raw_bytes(base)
@@ -218,16 +198,12 @@ def changed(bases, data):
 
 def used_kernels(program):
     """Names and lines of the kernels that are launched."""
-    from program import flat
-
     launched = {step["launch"] for step in flat(program["setup"] + program["steps"]) if "launch" in step}
     return sorted({f"{program['kernels'][i]['name']} (line {program['kernels'][i]['line']})" for i in launched})
 
 
 def unseen(program):
     """Storages that no operation made and that are used: {"bytes", "line" of the largest unseen, "constants"}."""
-    from replay import used_storages
-
     used = [program["storages"][i] for i in used_storages(program)]
     large = max((s for s in used if s["kind"] == "unseen"), key=lambda s: s["bytes"], default=None)
     constants = sum(s["bytes"] for s in used if s["kind"] == "constant")
@@ -241,10 +217,7 @@ class Bits:
         self.loaded, self.watchers = {}, {}
         if "lists" in request:
             bits = tensors["bits"]
-            size = 4
-            for n in bits.shape[1:]:
-                size *= n
-            self.tile_bytes, self.start = max(1, size), bits.storage_offset() * 4
+            self.tile_bytes, self.start = max(1, 4 * prod(bits.shape[1:])), bits.storage_offset() * 4
             self.watchers = {bits.untyped_storage().data_ptr(): self.load}
 
     def load(self, program, offsets):
@@ -275,9 +248,7 @@ def measure_ours(runner, request):
         runner.timed = runner.timed or timed.Timed(runner, request)
         return runner.timed.measure(request)
     except Exception as error:
-        from replies import describe_error
-
-        return {"status": "raised", **describe_error(error, "ours.py", "")}
+        return {"status": "raised", **replies.describe_error(error, "ours.py", "")}
 
 
 JOBS = {

@@ -5,6 +5,7 @@ keys NaN, scores are NaN for these keys alone, where what has been summed over k
 """
 
 import torch
+from replay import list_tensors
 from torch.multiprocessing.reductions import StorageWeakRef
 
 LIMIT = 256  # keys
@@ -62,7 +63,7 @@ class Scores:
             mask = self.of_row.get(self.number)
             keys = None if mask is None else self.keys_in(tensor, mask)
             if keys:
-                self.note(tensor, keys, [a for a in flat([args, list(named.values())])])
+                self.note(tensor, keys, list_tensors(args, named))
 
     def keys_in(self, tensor, mask):
         here = tensor[0, 0] if tensor.dim() > 2 else tensor
@@ -83,14 +84,6 @@ class Scores:
 
 def key_of(tensor):
     return tensor.untyped_storage()._cdata
-
-
-def flat(value):
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from flat(inner)
 
 
 def keys_of(pattern, width):

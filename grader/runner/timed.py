@@ -3,9 +3,10 @@
 import importlib.util
 import time
 
+import replies
 import torch
 from allocations import Allocations
-from replay import Place, Replay
+from replay import Place, Replay, launch, tune
 from stopwatch import Stopwatch
 
 
@@ -22,8 +23,6 @@ class Timed:
             function = ours(request)
             self.function = lambda: function(*self.inputs.values(), **request["arguments"])
         else:
-            from launching import launch, tune
-
             self.replay = Replay(program, runner.kernels_of(program), device, launch, tune)
             places = {n: Place(t.untyped_storage(), 0, t.untyped_storage().nbytes()) for n, t in self.inputs.items()}
             self.fill(0)
@@ -63,8 +62,6 @@ class Timed:
 
     def checked(self, pairs, returned):
         """The timed output with its inputs, for the grader to compare; and the fences of a call with canaries."""
-        import replies
-
         first = lambda value: value[0] if isinstance(value, tuple | list) else value  # noqa: E731
         q, k, v = self.inputs.values()
         group, out = q.shape[1] // k.shape[1], first(first(returned))

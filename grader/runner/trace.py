@@ -13,14 +13,10 @@ from collections import Counter
 import numpy as np
 import triton.runtime.interpreter as interpreter
 from allocations import GUARD
-from held import Held
-from hooks import hooks
-from mending import Patches
-from origins import NOTHING, ROLES, SHIFT, Origins
-from overflow import Overflows
-from regions import NOBODY, WINDOW, Region, tensors_in
-from traffic import Traffic
-from visits import Origin, Visits, lanes_of
+from counters import LiveScores, Origin, TileVisits, Traffic, lanes_of
+from hooks import Overflows, hooks
+from memory import NOBODY, NOTHING, ROLES, SHIFT, WINDOW, Origins, Region, tensors_of_argument
+from patches import Patches
 
 COPIED = 1.2  # elements loaded of k or v for each different one: more is a copy for each head
 ATOMIC = -2  # written by atomics: any number of programs may
@@ -45,7 +41,7 @@ class Trace:
         self.inputs, self.origins = inputs, Origins(inputs)
         self.shapes = {role: tensor.shape for role, tensor in inputs.items()}
         self.given = {tensor.untyped_storage().data_ptr(): role for role, tensor in inputs.items()}
-        self.visits, self.traffic, self.held = Visits(), Traffic(), Held()
+        self.visits, self.traffic, self.live_scores = TileVisits(), Traffic(), LiveScores()
         self.loaded, self.labels_of = {}, {}
         self.allocations, self.module, self.watchers = allocations, module, dict(watchers)
         self.others = {tensor.untyped_storage().data_ptr(): tensor for tensor in others}
@@ -75,12 +71,12 @@ class Trace:
         parameters = inspect.getfullargspec(function).args
         named = inspect.getcallargs(function, *args, **{k: v for k, v in kwargs.items() if k in parameters})
         for name, value in named.items():
-            for tensor in tensors_in(value):
+            for tensor in tensors_of_argument(value):
                 self.arguments.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor))
 
     def begin_program(self):
         self.program += 1
-        self.held.begin_program()
+        self.live_scores.begin_program()
         self.visits.begin_program()
         self.traffic.begin_program(self.kernel, self.program)
 
@@ -112,9 +108,9 @@ class Trace:
                 found[role] = {"argument": argument, "kernel": kernel, "elements": elements, "needed": needed}
         return found
 
-    def meet(self, a, b, products=0):
+    def note_product(self, a, b, products=0):
         self.products += products
-        return self.visits.meet(self.kernel, a, b)
+        return self.visits.note_product(self.kernel, a, b)
 
     def virtual_address(self, tensor):
         """Where the kernel is told that this tensor lies."""
@@ -234,10 +230,10 @@ class Trace:
         return Origin(role, tokens, place, part, lanes_of(shape, width), labels)
 
     def label(self, region, offsets, mask):
-        """What a kernel stores of q, k or v is a copy too; scores that it stores are held."""
+        """What a kernel stores of q, k or v is a copy too; scores that it stores are alive."""
         origin, shape = self.storing or (None, ())
         if origin is not None and origin.role == "scores":
-            self.held.stored(self.kernel, origin)
+            self.live_scores.stored(self.kernel, origin)
         labels = origin.labels() if origin is not None and origin.labels else None
         if labels is not None and labels.shape != shape and labels.shape[::-1] == shape:
             labels = labels.T
@@ -319,7 +315,7 @@ class Trace:
             **self.visits.report(),
             "totals": self.traffic.report(),
             "copied_out": self.copies(),
-            "held": self.held.report(),
+            "live_scores": self.live_scores.report(),
             "products": self.products,
             "undefined": entries(self.undefined, ("kernel", "argument", "line")),
         }

@@ -17,7 +17,7 @@ from trace import Trace  # noqa: E402
 
 from allocations import Allocations  # noqa: E402
 from hooks import BUILDER  # noqa: E402
-from mending import Patches  # noqa: E402
+from patches import Patches  # noqa: E402
 
 sys.path.remove(RUNNER)
 

@@ -67,7 +67,7 @@ def needless(case, reply):
 
 def whole_row(case, reply):
     """The scores of a whole row at once: then no online softmax is needed, and none was learned."""
-    held = reply["trace"]["held"]
+    held = reply["trace"]["live_scores"]
     if case.num_keys < LONG:
         return None
     queries = max((record["rows"] for record in reply["trace"]["visits"]), default=0)

@@ -10,9 +10,11 @@ import contextlib
 import faulthandler
 import fcntl
 import gc
+import importlib
 import json
 import os
 import random
+import resource
 import signal
 import socket
 import sys
@@ -20,12 +22,15 @@ import time
 import traceback
 import types
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import limits
+import process_tree
+
 KEPT = {}  # the role; the core-seconds of the imports
 
 
 def sandbox_process(role, scratch, controls):
-    """Import what every device needs, and fork the fork server of each; ends, and all with it, when one of them does.
+    """Import what every device needs, and serve it, or fork a server for each; all end when one of them does.
 
     scratch: a folder whose descriptor the grader needs, or "-". controls: {device: socket}.
     """
@@ -33,26 +38,26 @@ def sandbox_process(role, scratch, controls):
         folder = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
         socket.send_fds(next(iter(controls.values())), [b"s"], [folder])
         os.close(folder)
-    sys.path[:0] = [HERE, role]
+    sys.path.insert(1, role)
     gc.disable()  # nothing that is imported goes away
     try:
-        import limits
-        import process_tree  # noqa: F401
-        import role as jobs
         import torch  # noqa: F401
 
-        KEPT["role"] = jobs
+        KEPT["role"] = importlib.import_module("role")
     except Exception as error:
         for control in controls.values():
             answer(control, status="broken", error=f"{type(error).__name__}: {error}")
         return
+    if len(controls) == 1:  # no second process: what this one uses has its imports in it
+        KEPT["imports"] = 0.0
+        return ForkServer(*controls.values()).serve()
     KEPT["imports"] = time.process_time()
     for control in controls.values():
         if os.fork() == 0:
             for other in controls.values():
                 if other is not control:
                     other.close()
-            fork_server(control)
+            ForkServer(control).serve()
             os._exit(0)
     for control in controls.values():
         control.close()
@@ -60,115 +65,93 @@ def sandbox_process(role, scratch, controls):
     os.wait()
 
 
-def fork_server(control):
-    """In a process of its own: what one device needs, once that is asked for; then a fork for each child."""
-    import limits
+class ForkServer:
+    """Serves one device in a process of its own: what the device needs, once that is asked for; then a fork for each
+    child. ended: {process number: exit status, negative for a signal}. living: numbers of the children that live.
+    """
 
-    limits.protect_server()
-    with contextlib.suppress(ConnectionError):
-        serve_grader(control)
+    def __init__(self, control):
+        self.control, self.ended, self.living = control, {}, set()
 
+    def serve(self):
+        """Answer what the grader asks, until it closes its end."""
+        limits.protect_server()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                message, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, 3)
+                while message and not message.endswith(b"\n"):
+                    message += self.control.recv(1 << 16)
+                if not message:
+                    return
+                request = json.loads(message)
+                self.reap()
+                answer(self.control, **getattr(self, f"answer_{request['op']}")(request, descriptors))
 
-def start(control, request, descriptors, ended, living):
-    """Import what the device needs."""
-    try:
-        KEPT["role"].get_ready(request["device"])
-    except Exception as error:
-        return {"status": "broken", "error": f"{type(error).__name__}: {error}"}
-    gc.enable()
-    gc.freeze()  # a child's collector need not walk, and copy, what is here already
-    return {"status": "ready"}
+    def answer_start(self, request, descriptors):
+        """Import what the device needs."""
+        try:
+            KEPT["role"].get_ready(request["device"])
+        except Exception as error:
+            return {"status": "broken", "error": f"{type(error).__name__}: {error}"}
+        gc.enable()
+        gc.freeze()  # a child's collector need not walk, and copy, what is here already
+        return {"status": "ready"}
 
+    def answer_fork(self, request, descriptors):
+        pid = os.fork()
+        if pid == 0:
+            self.control.close()
+            become_child(request, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self.living.add(pid)
+        return {"pid": pid}
 
-def serve_grader(control):
-    """Answer what the grader asks, until it closes its end."""
-    ended, living = {}, set()
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 3)
-        while message and not message.endswith(b"\n"):
-            message += control.recv(1 << 16)
-        if not message:
-            return
-        request = json.loads(message)
-        reap(ended, living)
-        answer(control, **ASKED[request["op"]](control, request, descriptors, ended, living))
+    def answer_status(self, request, descriptors):
+        return {"status": self.ended.get(request["pid"])}
 
+    def answer_signal(self, request, descriptors):
+        if request["pid"] in self.living:
+            os.killpg(request["pid"], request["number"])  # a child may have forked for its call
+        return {}
 
-def fork(control, request, descriptors, ended, living):
-    pid = os.fork()
-    if pid == 0:
-        control.close()
-        become_child(request, descriptors)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    living.add(pid)
-    return {"pid": pid}
+    def answer_programs(self, request, descriptors):
+        programs = process_tree.find_programs(request["pid"], self.living - {request["pid"]})
+        return {"programs": list(programs.values())}
 
+    def answer_end(self, request, descriptors):
+        gone = process_tree.end(request["pid"], self.living - {request["pid"]})
+        self.reap()
+        return {"gone": gone}
 
-def status(control, request, descriptors, ended, living):
-    return {"status": ended.get(request["pid"])}
+    def answer_usage(self, request, descriptors):
+        """The core-seconds of this fork server and its ended children, and those of what was imported before."""
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return {"core_seconds": sum(each.ru_utime + each.ru_stime for each in used), "imports": KEPT["imports"]}
 
-
-def send_signal(control, request, descriptors, ended, living):
-    if request["pid"] in living:
-        os.killpg(request["pid"], request["number"])  # a child may have forked for its call
-    return {}
-
-
-def programs(control, request, descriptors, ended, living):
-    import process_tree
-
-    return {"programs": list(process_tree.find_programs(request["pid"], living - {request["pid"]}).values())}
-
-
-def end(control, request, descriptors, ended, living):
-    import process_tree
-
-    gone = process_tree.end(request["pid"], living - {request["pid"]})
-    reap(ended, living)
-    return {"gone": gone}
-
-
-def usage(control, request, descriptors, ended, living):
-    """The core-seconds of this fork server and its ended children, and those of what was imported before."""
-    import resource
-
-    reap(ended, living)
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return {"core_seconds": sum(each.ru_utime + each.ru_stime for each in used), "imports": KEPT["imports"]}
-
-
-ASKED = {
-    "start": start, "fork": fork, "status": status, "signal": send_signal, "programs": programs, "end": end,
-    "usage": usage,
-}  # fmt: skip
+    def reap(self):
+        """Note how those ended that have ended."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.ended[pid] = os.waitstatus_to_exitcode(status)
+            self.living.discard(pid)
 
 
 def answer(control, **message):
     control.sendall(json.dumps(message).encode() + b"\n")
 
 
-def reap(ended, living):
-    """Note how those ended that have ended: {process number: exit status, negative for a signal}."""
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        ended[pid] = os.waitstatus_to_exitcode(status)
-        living.discard(pid)
-
-
 def become_child(setup, descriptors):
     """In the forked process: its own group, its own folder and descriptors; answers requests, and never returns."""
-    import limits
-
     status = 1
     try:
         os.setsid()
-        requests, output, channel = map(hidden, descriptors)
+        requests, output, channel = map(move_descriptor, descriptors)
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
@@ -185,7 +168,7 @@ def become_child(setup, descriptors):
         os._exit(status)
 
 
-def hidden(descriptor):
+def move_descriptor(descriptor):
     """The same under a number that cannot be guessed, and not for programs that the module starts."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().randrange(100, 800))
     os.close(descriptor)
@@ -217,6 +200,7 @@ def serve(setup, requests, channel):
         except BaseException as error:
             message = {"status": "raised", **role.describe(error, setup)}
         send(channel, **message | {"token": request.get("token")})
+        gc.collect()  # what a case leaves in cycles is few objects, and tens of megabytes
 
 
 if __name__ == "__main__":

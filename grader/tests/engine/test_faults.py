@@ -22,11 +22,11 @@ HERE = (
 )  # fmt: skip
 INSIDE = (
     ("recorder/role.py", "def one_call"), ("recorder/record.py", "    def program"),
-    ("recorder/record.py", "    def plain"), ("recorder/load.py", "def load"), ("runner/role.py", "def run("),
+    ("recorder/record.py", "    def plain"), ("recorder/role.py", "def load_function"), ("runner/role.py", "def run("),
     ("runner/program.py", "def checked"), ("runner/kernel_check.py", "def check("),
     ("runner/replay.py", "    def tensor"), ("runner/operations.py", "def volume"),
     ("runner/allocations.py", "    def fence("), ("runner/trace.py", "    def access"),
-    ("runner/visits.py", "    def meet"), ("processes/inside/replies.py", "def write_outputs"),
+    ("runner/counters.py", "    def note_product"), ("processes/inside/replies.py", "def write_outputs"),
 )  # fmt: skip
 WHERE = [pytest.param(*each, id=f"{each[0].__name__}.{each[1]}") for each in HERE]
 

@@ -11,8 +11,8 @@ os.environ["TRITON_INTERPRET"] = "1"
 sys.path.insert(0, str(Path(__file__).parents[2] / "runner"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "processes" / "inside"))
 
-import faithful
 import numpy as np
+import semantics
 import torch
 import triton
 import triton.language as tl
@@ -21,7 +21,7 @@ import without_gpu
 np.seterr(all="ignore")
 without_gpu.index_with_scalars()
 if "plain" not in sys.argv:
-    faithful.enable()
+    semantics.enable()
 
 N = 1024
 

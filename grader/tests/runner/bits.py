@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[3]
 GRADER = ROOT / "grader"
 sys.path[:0] = [str(GRADER / "runner"), str(GRADER / "processes" / "inside"), str(ROOT)]
 
-import faithful  # noqa: E402
 import numpy as np  # noqa: E402
+import semantics  # noqa: E402
 import torch  # noqa: E402
 import without_gpu  # noqa: E402
 
@@ -29,7 +29,7 @@ np.seterr(all="ignore")
 torch.set_num_threads(1)
 without_gpu.take_first_config()
 without_gpu.index_with_scalars()
-faithful.enable(fast=sys.argv[1] == "fast")
+semantics.enable(fast=sys.argv[1] == "fast")
 
 
 def bits(path):

@@ -13,13 +13,13 @@ os.environ |= {"TRITON_INTERPRET": "1"}
 sys.path.insert(0, str(Path(__file__).parents[2] / "runner"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "processes" / "inside"))
 
-import faithful
 import numpy as np
+import semantics
 import triton.language as tl
 from triton.runtime.interpreter import TensorHandle, _get_np_dtype, interpreter_semantic
 
 np.seterr(all="ignore")
-faithful.enable(fast=sys.argv[1] == "fast")
+semantics.enable(fast=sys.argv[1] == "fast")
 
 TYPES = ("int1", "int8", "uint8", "int32", "uint32", "int64", "float16", "bfloat16", "float32", "float64")
 SHAPES = ((), (4,), (8,), (4, 1), (1, 4), (4, 4), (2, 4), (1,), (2, 1, 4))

@@ -16,17 +16,17 @@ without_gpu.index_with_scalars()
 for change in json.loads(sys.argv[2]):
     if os.fork() == 0:
         exec(change)
-        import canary
-        print(canary.check() or "fine")
+        import semantics
+        print(semantics.check_tracing() or "fine")
         sys.exit()
     os.wait()
 """
 CHANGES = {
     "pass": "",
-    "import visits; visits.CARRY = ()": "the tiles visited",
+    "import hooks; hooks.CARRY = ()": "the tiles visited",
     "interpreter.InterpreterBuilder.create_exp2 = lambda self, x: self.create_exp(x)": "the result",
-    "import traffic; traffic.Traffic.dot = lambda *any: None": "the counts",
-    "import regions; regions.Region.legal = lambda self, offsets, size: offsets == offsets": "the counts",
+    "import counters; counters.Traffic.dot = lambda *any: None": "the counts",
+    "import memory; memory.Region.legal = lambda self, offsets, size: offsets == offsets": "the counts",
 }
 
 

@@ -174,16 +174,16 @@ ENABLE_IN_EACH = """
 import json, os, sys
 os.environ["TRITON_INTERPRET"] = "1"
 sys.path[:0] = json.loads(sys.argv[1])
-import faithful
+import semantics
 import triton.runtime.interpreter as interpreter
 builder = interpreter.InterpreterBuilder
 for change in json.loads(sys.argv[2]):
     if os.fork() == 0:
         exec(change)
         try:
-            faithful.enable()
+            semantics.enable()
             print()
-        except faithful.Incompatible as error:
+        except semantics.Incompatible as error:
             print(str(error).replace(os.linesep, " "))
         sys.exit()
     os.wait()

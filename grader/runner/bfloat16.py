@@ -9,7 +9,7 @@ and a sum of 16-bit floats rounds at each step.
 import numpy as np
 import triton.language as tl
 import triton.runtime.interpreter as interpreter
-from mending import replace
+from patches import replace
 from triton.runtime.interpreter import TensorHandle
 
 NAN = np.uint16(0x7FC0)

@@ -10,7 +10,7 @@ import types
 import numpy as np
 import triton.language as tl
 import triton.runtime.interpreter as interpreter
-from mending import replace
+from patches import replace
 from triton.language.semantic import TritonSemantic
 
 
@@ -28,7 +28,6 @@ def enable():
     replace(TritonSemantic, "broadcast_impl_value", broadcast_by_plan)
     replace(TritonSemantic, "computation_type_impl", remember_promotions)
     replace(TritonSemantic, "binary_op_type_checking_impl", leave_equal_types)
-    replace(TritonSemantic, "cast", leave_same_type)
     replace(interpreter.ReduceOps, "min_max", reduce_directly)
 
 
@@ -232,15 +231,6 @@ def leave_equal_types(check):
             if not kind.is_ptr() and (not arithmetic_check or computes_in_itself(semantic, kind, div_or_mod)):
                 return semantic.broadcast_impl_value(lhs, rhs)
         return check(semantic, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
-
-    return checked
-
-
-def leave_same_type(cast):
-    def checked(semantic, tensor, dtype, fp_downcast_rounding=None):
-        if tensor.type.scalar is dtype.scalar:
-            return tensor
-        return cast(semantic, tensor, dtype, fp_downcast_rounding)
 
     return checked
 

@@ -11,7 +11,7 @@ import builtins
 import triton
 import triton.language as tl
 import triton.runtime.interpreter as interpreter
-from mending import replace
+from patches import replace
 from triton.compiler.code_generator import CodeGenerator
 
 KNOWN = CodeGenerator.builtin_namespace  # the functions of Python that compiled kernels know
