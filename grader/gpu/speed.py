@@ -168,6 +168,7 @@ def host_time(problem, path):
     """Milliseconds of the wrapper on the host, as the submission's own process measures them; None without."""
     case = timed_case(problem)
     setup = {"module": str(path), "entry_point": problem.entry_point, "arguments": list(problem.keywords), "gpu": None}
+    setup["tensors"] = list(problem.tensors)
     try:
         with ConfinedChild("direct", LIMIT, Path(path).parent, **setup) as child:
             reply = child.loading or child.call({"op": "direct", "calls": CALLS} | asked(case, 0, 0, False), LIMIT)
