@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from grader.kinds.registry import PROBLEMS, cases_of
 from grader.tests.support import ROOT
 
 TREES = ("grader", "report", "solutions", "problems", "notebooks", "web", "docs")
@@ -26,6 +27,13 @@ def test_the_files_that_a_page_names_exist(page):
     named = re.findall(r"`(?:[\w./-]*/)?([\w.-]+\.py)(?:::?\w+)?`", page.read_text())
     missing = set(named) - FILES - EXAMPLES
     assert not missing
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "instructors.md"], ids=lambda page: page.name)
+def test_the_tables_that_a_page_shows_have_as_many_cases_as_are_asked(page):
+    shown = re.findall(r"^\|(p\d) .*?\| +\d+/(\d+) \| +[\d.]+ s", page.read_text(), re.M)
+    asked = {id: sum(not case.gpu for case in cases_of(problem, 0)) for id, problem in PROBLEMS.items()}
+    assert {id: int(count) for id, count in shown} == asked
 
 
 def test_the_files_that_the_code_names_exist():
