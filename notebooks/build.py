@@ -124,7 +124,7 @@ def main():
         sys.exit(f"no notebook begins with {' or '.join(arguments.chosen)}; there are {', '.join(names())}")
     status = 0 if arguments.check else run(chosen)
     found = check(chosen)
-    print("\n".join(found) or f"{len(chosen)} notebooks, as they should be", flush=True)
+    print("\n".join(found) or f"notebooks as they should be: {len(chosen)}", flush=True)
     sys.exit(1 if found else status)
 
 

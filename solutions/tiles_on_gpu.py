@@ -4,7 +4,7 @@ x1's `tiles_of_predicate` asks a Python function for one row of tiles after the 
 16k tokens 268 million booleans. Here a program looks at one tile, and what it finds never leaves the multiprocessor:
 
     kinds       one program a tile: how many pairs are visible, how many differ from the triangle?  -> EMPTY ... PARTIAL
-    ranks       one program a row of tiles: the how-manieth of its kind each is, and how many there are
+    ranks       one program a row of tiles: the index of each within its kind, and how many there are
     lists       sums of those give each tile its entry; only their totals come back to the CPU, to allocate the lists
     entries     one program a tile: its column, and where it is PARTIAL its bits
 

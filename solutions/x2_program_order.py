@@ -65,7 +65,7 @@ def place(program, num_tiles, num_heads, num_dies, heads_per_kv):
     kv_heads = num_heads // heads_per_kv
     kv_heads_a_die = kv_heads // num_dies  # those that stay whole
     tiles_a_kv_head = num_tiles * heads_per_kv
-    slot = program // num_dies  # on its die, the how-manieth
+    slot = program // num_dies  # its index among the programs of its die
     if slot < kv_heads_a_die * tiles_a_kv_head:
         # gap 1: a kv head that stays on this die
         #   `head` and `tile`: one kv head after the other, of each the longest rows first; heads that share K and V
