@@ -16,7 +16,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from report.measuring import command
+from report.measuring import command, runner
 from report.measuring.study import of_name
 from report.places import PUBLISHED, REPORT, Refused
 
@@ -36,14 +36,15 @@ OTHERS = {
 }
 
 
-def sweep_and_pages(argv):
+def sweep_and_page(argv, child):
     """The sweep, quick where there is no GPU, then its page."""
     import torch
 
     if not torch.cuda.is_available() and "--quick" not in argv:
         print("PyTorch sees no GPU here: a quick sweep on the CPU, to see the tables and plots work", file=sys.stderr)
         argv = [*argv, "--quick"]
-    return command.main(of_name("sweep"), argv, after=lambda folder: pages(["sweep", "--of", str(folder)]))
+    folder = command.run(of_name("sweep"), argv, child)
+    return pages(["sweep", "--of", str(folder)]) if folder else 0
 
 
 def pages(argv):
@@ -67,7 +68,9 @@ def pages(argv):
         for name in stale:
             print(f"{target.name}/{name} is not what `python -m report pages` writes: run it, and commit")
         return 1 if stale else 0
-    write(target, stale)
+    for name, text in stale.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_text(text, encoding="utf-8", newline="\n")
     remove_pictures_without_page(target)
     print(f"written into {target}: {', '.join(sorted(stale)) or 'nothing, all is as it would be'}")
     return 0
@@ -81,15 +84,6 @@ def differs(path, text):
     return kept != text and not other_matplotlib
 
 
-def write(target, made):
-    for name, text in made.items():
-        try:
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            (target / name).write_text(text, encoding="utf-8", newline="\n")
-        except OSError as error:
-            raise Refused(f"{target / name} cannot be written: {error.strerror}") from None
-
-
 def remove_pictures_without_page(target):
     linked = {name for page in target.glob("*.md") for name in re.findall(r"\(figures/([^)]+)\)", page.read_text())}
     for picture in target.glob("figures/*.svg"):
@@ -97,27 +91,43 @@ def remove_pictures_without_page(target):
             picture.unlink()
 
 
-def main(argv):
+def act(argv, child):
+    """Do what is asked; the exit status."""
     name, rest = argv[0] if argv else "", argv[1:]
     if name in ("-h", "--help"):
         print(__doc__)
         return 0
     if not name or name.startswith("-"):
-        return sweep_and_pages(argv)
+        return sweep_and_page(argv, child)
     if name in STUDIES:
-        return command.main(of_name(name), rest)
+        command.run(of_name(name), rest, child)
+        return 0
+    if name == "pages":
+        return pages(rest)
+    if name in OTHERS:
+        return import_module(OTHERS[name]).main(rest)
+    raise Refused(f"there is no {name!r}; `python -m report --help` lists what there is")
+
+
+def main(argv, child=runner.COMMAND):
+    """The exit status; what cannot go on is one sentence. child: what starts the process that measures."""
     try:
-        if name == "pages":
-            return pages(rest)
-        if name in OTHERS:
-            return import_module(OTHERS[name]).main(rest)
-        raise Refused(f"there is no {name!r}; `python -m report --help` lists what there is")
+        return act(argv, child)
+    except (Refused, RuntimeError) as error:
+        sentence = str(error)
+        if "no GPU" in sentence:
+            sentence += "; --quick needs none"
     except ModuleNotFoundError as error:
-        print(f"report: {error.name} is missing; pip install {error.name}", file=sys.stderr)
+        sentence = f"{error.name} is missing; pip install {error.name}"
     except SyntaxError as error:
-        print(f"report: {error.filename}, line {error.lineno}, is no Python: {error.msg}", file=sys.stderr)
-    except (Refused, OSError, RuntimeError) as error:
-        print(f"report: {error}", file=sys.stderr)
+        sentence = f"{error.filename}, line {error.lineno}, is no Python: {error.msg}"
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        sentence = f"a file could not be read or written: {error.strerror}{where}; {command.KEPT}"
+    except KeyboardInterrupt:
+        print(f"\nreport: stopped; {command.KEPT}", file=sys.stderr)
+        return 130
+    print(f"report: {sentence}", file=sys.stderr)
     return 2
 
 

@@ -6,6 +6,7 @@ from functools import partial
 
 import torch
 
+from grader.kinds.attention.cases import Case
 from grader.kinds.block_sparse import patterns
 from grader.runner.stopwatch import Stopwatch
 from report.arms import block_sparse_kernels as kernels
@@ -17,15 +18,10 @@ ROWS_OF_TILES = 16  # in which a kind of tile stands, are looked at
 
 
 @dataclass(frozen=True)
-class Work:
-    """What one call computes, as grader.gpu.peaks asks for it."""
+class Counted(Case):
+    """A case whose visible pairs were counted in its map."""
 
-    visible: int
-    N: int
-    Hq: int
-    D: int
-    B: int = 1
-    dtype: str = "float16"
+    visible: int = 0
 
     @property
     def visibility(self):
@@ -33,14 +29,6 @@ class Work:
 
     def pairs(self, queries, keys):
         return self.visible
-
-    @property
-    def kv_heads(self):
-        return self.Hq
-
-    @property
-    def num_keys(self):
-        return self.N
 
 
 class WallClock(Stopwatch):
@@ -90,7 +78,7 @@ class StudyArms(Arms):
         if self.builds_maps:
             return None
         visible = self.point.N**2 if name in names.WITHOUT_MASK else self.scene_of(name).map.visible
-        return Work(visible, self.point.N, self.point.H, self.point.D)
+        return Counted("", Hq=self.point.H, N=self.point.N, D=self.point.D, visible=visible)
 
     def facts(self, name):
         found = self.scene_of(name).map

@@ -1,4 +1,4 @@
-"""The command of every study: python -m report STUDY. Exit status 0 done, 2 bad arguments or files, 130 stopped.
+"""The command of every study: python -m report STUDY.
 
 Rows go to the study's CSV as they finish, each safe on the disk. A run that was stopped goes on where it was: the same
 command again measures what is not there yet. No torch.
@@ -164,8 +164,12 @@ def measure(study, options, bench, asked, folder):
     return found
 
 
-def run(study, options, child):
-    """Do what the options ask; returns the folder of the rows, or None where nothing was to be measured."""
+def run(study, argv, child=runner.COMMAND):
+    """Do what the arguments ask; returns the folder of the rows, or None where nothing was to be measured.
+
+    child: what starts the process that measures. Raises Refused.
+    """
+    options = parse(study, argv)
     asked = plan(study, options)
     new = partial(runner.Runner, study, options.device, options.limit, child)
     if options.list:
@@ -189,22 +193,3 @@ def run(study, options, child):
     if study.finish and not options.no_profile:
         study.finish(folder / study.csv, [point for point, _ in asked], options)
     return folder
-
-
-def main(study, argv, child=runner.COMMAND, after=lambda folder: 0):
-    """The exit status. child: what starts the process that measures; after(folder): what is done with the rows."""
-    try:
-        folder = run(study, parse(study, argv), child)
-        return after(folder) if folder else 0
-    except Refused as error:
-        sentence = str(error)
-        if "no GPU" in sentence:
-            sentence += f"; `python -m report {study.name} --quick` needs no GPU"
-    except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        sentence = f"a row or a file could not be written: {error.strerror}{where}; {KEPT}"
-    except KeyboardInterrupt:
-        print(f"\n{study.name}: stopped; {KEPT}", file=sys.stderr)
-        return 130
-    print(f"{study.name}: {sentence}", file=sys.stderr)
-    return 2

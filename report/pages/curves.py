@@ -4,7 +4,7 @@ import math
 import textwrap
 from dataclasses import replace
 
-from report.pages.drawing import INK, LOOKS, SOFT, line, name_ends, new_figure, panel, plain_ticks, token_ticks
+from report.pages.drawing import INK, LOOKS, SOFT, finish, line, new_figure, panel
 from report.pages.measured import length, mask, shape, spread, visible_pairs
 from report.studies.sweep import OURS, PEERS
 
@@ -61,11 +61,9 @@ def against_length(axes, rows, what):
         line(axes, kernel, xs, ys, (lows, highs))
         text = LOOKS[kernel].name + (f", oom at {length(oom[kernel])}" if kernel in oom and what == "time" else "")
         ends.append((xs[-1], ys[-1], text, LOOKS[kernel]))
-    token_ticks(axes, sorted({row.q_len for row in rows}))
-    plain_ticks(axes.yaxis)
     if what != "time":
         axes.set_ylim(bottom=0)
-    name_ends(axes, ends)
+    finish(axes, sorted({row.q_len for row in rows}), ends)
 
 
 def short(kernel):
@@ -115,9 +113,7 @@ def growth(axes, groups):
         fitted = slope(points)
         text = f"{name}: $N^{{{fitted:.2f}}}$" if fitted is not None else name
         ends.append((xs[-1], ys[-1], text, LOOKS[kernel]))
-    token_ticks(axes, sorted({row.q_len for points in groups.values() for row in points}))
-    plain_ticks(axes.yaxis)
-    name_ends(axes, ends)
+    finish(axes, sorted({row.q_len for points in groups.values() for row in points}), ends)
 
 
 def memory(sweep, label, dtype):
@@ -133,14 +129,12 @@ def memory(sweep, label, dtype):
     for kernel, points in done.items():
         if points:
             line(axes, kernel, [row.q_len for row in points], [row.peak_mib for row in points])
-    token_ticks(axes, counts)
-    plain_ticks(axes.yaxis)
-    limit(axes, sweep.machine.get("memory_gib"), oom, counts)
-    name_ends(axes, shared_ends({kernel: points for kernel, points in done.items() if points}, oom))
+    limit(axes, sweep.machine.get("memory_gib"), oom)
+    finish(axes, counts, shared_ends({kernel: points for kernel, points in done.items() if points}, oom))
     return figure
 
 
-def limit(axes, gib, oom, counts):
+def limit(axes, gib, oom):
     """The GPU's memory as a line, with a cross for each kernel that did not fit."""
     if not isinstance(gib, (int, float)):
         return
@@ -210,6 +204,4 @@ def against_window(axes, rows):
         xs = [row.window for row in anchors]
         axes.plot(xs, ys, color=INK, linewidth=1, linestyle=(0, (1, 2)))
         axes.annotate("visible work", (xs[0], ys[0]), (7, -1), textcoords="offset points", va="top", size=8.5)
-    token_ticks(axes, sorted({row.window for row in rows}), words=lambda n: f"{n:,}")
-    plain_ticks(axes.yaxis)
-    name_ends(axes, ends)
+    finish(axes, sorted({row.window for row in rows}), ends, words=lambda n: f"{n:,}")

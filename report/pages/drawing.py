@@ -110,6 +110,13 @@ def line(axes, kernel, xs, ys, band=None, look=None):
               markersize=size, markeredgewidth=1.1, zorder=look.rank)  # fmt: skip
 
 
+def finish(axes, counts, ends, words=length):
+    """Ticks at the counts of tokens, and the lines' names at their ends: when all lines are drawn."""
+    token_ticks(axes, counts, words)
+    plain_ticks(axes.yaxis)
+    name_ends(axes, ends)
+
+
 def name_ends(axes, ends):
     """Write names to the right of the axes, each level with the end of its line, moved apart where they would overlap.
 

@@ -4,6 +4,7 @@ from report.pages import sweep_pictures
 from report.pages.measured import dtypes, fastest, geometric_mean, length, load, mask, our_best, shape, times_over
 from report.pages.sweep_tables import at_dtype, every_shape
 from report.pages.tables import FACTS, NOISY, number, plain, protocol_lines, table, times
+from report.pages.template import render
 from report.places import PUBLISHED
 from report.studies.sweep import BASELINES, OURS, PEERS
 
@@ -20,36 +21,24 @@ def files(folder=PUBLISHED):
 
 def page(sweep):
     """The whole text of BENCHMARKS.md."""
-    every = dtypes(sweep.rows)
-    first = [row for row in sweep.rows if row.dtype == every[0]]
-    parts = [
-        "# Benchmarks",
-        opening(sweep),
-        *summary(sweep, every[0]),
-        *means(sweep, every),
-        *sinks(sweep, every[0]),
-        *figures(sweep),
-        *machine(sweep.machine),
-        "## Every shape",
-        reading(),
-    ]
+    every, facts = dtypes(sweep.rows), sweep.machine
+    known = {name: plain(facts[key]) for key, name in FACTS.items() if facts.get(key) is not None}
+    return render(
+        PAGE, device=sweep.device, facts=facts, dtype=every[0], dtypes=every, summary=summary(sweep, every[0]),
+        means=means(sweep), sinks=sinks(sweep, every[0]), plans=sweep_pictures.plans(sweep),
+        machine=[f"- {name}: {words}" for name, words in known.items() if words], protocol=protocol_lines(facts),
+        noisy=100 * NOISY, sections=sections(sweep, every),
+    )  # fmt: skip
+
+
+def sections(sweep, every):
+    """[(title, tables)] of all shapes: of each dtype times and speeds; memory of the first, unless others differ."""
+    found = []
     for dtype in every:
-        rows = [row for row in sweep.rows if row.dtype == dtype]
         for title, what in SECTIONS.items():
-            if what != "mib" or rows == first or every[0] not in ("float16", "bfloat16"):
-                parts.append(details(f"{dtype}: {title}", every_shape(sweep, dtype, what)))
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def opening(sweep):
-    facts = sweep.machine
-    dirty = ", with changes that are not committed" if facts.get("dirty") else ""
-    commit = f" at commit {facts['commit'][:12]}{dirty}" if facts.get("commit") else ""
-    date = f" on {facts['date']}" if facts.get("date") else ""
-    return (
-        f"Attention kernels on **{sweep.device}**, measured{commit}{date}. This page is made from `sweep.csv` and "
-        "`machine.json` by `python -m report pages sweep`; edit nothing here."
-    )
+            if what != "mib" or dtype == every[0] or every[0] not in ("float16", "bfloat16"):
+                found.append((f"{dtype}: {title}", every_shape(sweep, dtype, what)))
+    return [(title, tables) for title, tables in found if tables]
 
 
 def longest(sweep, dtype):
@@ -81,12 +70,7 @@ def summary(sweep, dtype):
         ])  # fmt: skip
     head = ["shape", "mask", "N", "ours: ms, TFLOP/s", "best peer: ms, TFLOP/s", "its time / ours",
             "plain PyTorch's time / ours", "share of the GPU's peak"]  # fmt: skip
-    note = (
-        f"Each shape at its greatest length, {dtype}. Above 1, ours is faster; in brackets the 95 % interval of the "
-        "paired ratio, or where ours is not `fast` what p20 and p80 allow. Plain PyTorch is the vectorised formula, or "
-        "head after head where that runs out of memory; where the column is empty, neither was measured."
-    )
-    return ["## At a glance", table(head, rows), note] if rows else []
+    return table(head, rows) if rows else ""
 
 
 def result(row):
@@ -94,7 +78,7 @@ def result(row):
     return f"{row.kernel}: {number(row.median_ms)}, {number(row.tflops)}" if row else ""
 
 
-def means(sweep, every):
+def means(sweep):
     """Geometric means of the peers' times over ours, over all points where both were measured."""
     ratios = {}
     for cells in sweep.points().values():
@@ -107,14 +91,7 @@ def means(sweep, every):
         found = [ratios.get((kernel, kind), []) for kind in MASKS]
         if any(found):
             rows.append([kernel] + [spread_of(values) for values in found])
-    title = f"### Over all lengths, {' and '.join(every)}"
-    note = "The geometric mean of how many times faster ours is, the least and the greatest, and of how many shapes."
-    if any("vectorised compiled" in row for row in rows):
-        note += (
-            " torch.compile knows the formula where nothing is masked and calls SDPA in its place (its pass is named "
-            "`fuse_attention`); with a causal mask written out it does not."
-        )
-    return [title, table(["than", *MASKS], rows), note] if rows else []
+    return table(["than", *MASKS], rows) if rows else ""
 
 
 def spread_of(values):
@@ -141,8 +118,7 @@ def sinks(sweep, dtype):
                 cells = [with_rise(found.get(count), found.get(0)) for count in counts]
                 rows.append([label, length(n), f"{window:,}", name, *cells])
     head = ["shape", "N", "window", "kernel", *("no sinks, ms" if c == 0 else f"{c} sinks" for c in counts)]
-    note = f"The median in ms, {dtype}, and how much more it is than without sinks."
-    return ["### What sinks cost beside a window", table(head, rows), note] if rows else []
+    return table(head, rows) if rows else ""
 
 
 def with_rise(row, without_sinks):
@@ -153,27 +129,3 @@ def with_rise(row, without_sinks):
         return number(row.median_ms)
     more = round(100 * (row.median_ms / without_sinks.median_ms - 1))
     return f"{number(row.median_ms)} ({more:+d} %)"
-
-
-def figures(sweep):
-    """Links to the pictures."""
-    links = [f"![{plan.words}]({name})" for name, plan in sweep_pictures.plans(sweep).items()]
-    return ["## Pictures", *links] if links else []
-
-
-def machine(facts):
-    """The machine's facts, and the protocol as the sweep wrote it down."""
-    known = {name: plain(facts[key]) for key, name in FACTS.items() if facts.get(key) is not None}
-    parts = ["## The machine", "\n".join(f"- {name}: {words}" for name, words in known.items() if words)]
-    return parts + (["## How it was measured", protocol_lines(facts)] if facts.get("protocol") else [])
-
-
-def reading():
-    return (
-        "The best of each line is bold. `oom`: out of memory. A blank was not measured. Where p20 and p80 lie more "
-        f"than {100 * NOISY:.0f} % apart they stand under the median."
-    )
-
-
-def details(title, body):
-    return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>" if body else ""

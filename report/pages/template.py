@@ -14,7 +14,10 @@ class BadTemplate(Refused):
 def render(page, **values):
     """The text of `page`, like STEPS.md; raises BadTemplate."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
     )
     name = f"report/{TEMPLATES.name}/{page}.jinja"
     try:

@@ -12,13 +12,11 @@ from report.pages.drawing import (
     OURS_LIGHT,
     SOFT,
     Look,
+    finish,
     house_style,
     line,
-    name_ends,
     new_figure,
     panel,
-    plain_ticks,
-    token_ticks,
 )
 
 BLUE, ORANGE, PINK, GREEN, BLANK = "#a9cfec", "#fbd08f", "#efc3dc", "#a5dfce", "#f6f8fa"
@@ -129,9 +127,7 @@ def work(families, lengths, tiles, traced):
             axes.plot(*zip(*points, strict=True), linestyle="", marker="o", markersize=6.5, markerfacecolor="white",
                       markeredgecolor=colour, markeredgewidth=1.5, zorder=7) if points else None  # fmt: skip
             ends.append((lengths[-1], counts[-1], name, look))
-        token_ticks(axes, lengths)
-        plain_ticks(axes.yaxis)
-        name_ends(axes, ends)
+        finish(axes, lengths, ends)
         axes.text(0.03, 0.95, "lines: counted from the phases\ncircles: loaded by a kernel that ran", va="top",
                   transform=axes.transAxes, size=8.5, color=SOFT)  # fmt: skip
         return figure

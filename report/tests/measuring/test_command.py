@@ -48,7 +48,7 @@ def fake(monkeypatch):
 
 
 def status(folder, *arguments, study=SWEEP):
-    return command.main(study, [*arguments, "--out", str(folder)])
+    return command_line.main([study.name, *arguments, "--out", str(folder)])
 
 
 def read(folder):
@@ -78,7 +78,7 @@ def read(folder):
 def test_arguments_that_cannot_be_used(tmp_path, capsys, study, arguments, words):
     assert status(tmp_path, *arguments, study=of_name(study)) == 2
     said = capsys.readouterr().err
-    assert words in said and said.startswith(f"{study}: ") and said.count("\n") == 1
+    assert words in said and said.startswith("report: ") and said.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
@@ -122,7 +122,7 @@ def test_without_a_gpu(tmp_path, capsys):
         pytest.skip("there is a GPU")
     for arguments in ([], ["--prepare", "2"]):
         assert status(tmp_path, *arguments) == 2
-        assert "no GPU here; `python -m report sweep --quick` needs no GPU" in capsys.readouterr().err
+        assert "no GPU here; --quick needs none" in capsys.readouterr().err
 
 
 def test_another_version_is_untouched(fake, tmp_path, capsys):

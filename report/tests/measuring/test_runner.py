@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from report.measuring import command, rows, runner, serve
+from report import __main__ as command_line
+from report.measuring import rows, runner, serve
 from report.measuring.study import of_name
 from report.places import ROOT
 from report.tests import faulty
@@ -17,7 +18,7 @@ ONE = ["--quick", "--tiers", "1x2x32", "--lengths", "128", "--no-windows", "--bu
 
 def measured(folder, faults, only, limit="180", study=SWEEP, chosen=ONE):
     argv = [*chosen, "--limit", limit, "--out", str(folder), "--only", only]
-    assert command.main(study, argv, faulty.command(faults)) == 0
+    assert command_line.main([study.name, *argv], faulty.command(faults)) == 0
     found = rows.read(folder / study.csv, study.row)
     return {row.kernel: row for row in found if getattr(row, "causal", True)}
 
@@ -54,14 +55,14 @@ def test_a_kernel_that_hangs(tmp_path):
 
 
 def test_a_process_that_never_starts(tmp_path, capsys):
-    assert command.main(SWEEP, [*ONE, "--out", str(tmp_path)], (sys.executable, "-m", "no_such_module")) == 2
+    assert command_line.main(["sweep", *ONE, "--out", str(tmp_path)], (sys.executable, "-m", "no_such_module")) == 2
     said = capsys.readouterr().err
     assert "does not start: it ended with exit status 1" in said and "no_such_module" in said
 
 
 def test_preparing_measures_nothing(tmp_path):
     argv = [*ONE, "--only", "vectorised compiled", "--prepare", "2", "--out", str(tmp_path)]
-    assert command.main(SWEEP, argv, faulty.command({"vectorised compiled": "crash"})) == 0
+    assert command_line.main(["sweep", *argv], faulty.command({"vectorised compiled": "crash"})) == 0
     assert not list(tmp_path.iterdir())
 
 
@@ -89,8 +90,8 @@ def test_stopped_in_the_middle_it_says_how_to_go_on(tmp_path, monkeypatch, capsy
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner.Runner, "measure", stop)
-    assert command.main(SWEEP, [*ONE, "--out", str(tmp_path)]) == 130
-    assert "sweep: stopped; every finished row is kept" in capsys.readouterr().err
+    assert command_line.main(["sweep", *ONE, "--out", str(tmp_path)]) == 130
+    assert "report: stopped; every finished row is kept" in capsys.readouterr().err
 
 
 def test_rows_of_the_cpu_do_not_bear_the_name_of_a_gpu(monkeypatch):
