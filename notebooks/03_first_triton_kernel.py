@@ -418,7 +418,7 @@ kernel_runs.owners(several, names)
 
 # %%
 @triton.jit
-def attend(acc, row_max, row_sum, scores, w):
+def softmax_step(acc, row_max, row_sum, scores, w):
     new_max = tl.maximum(row_max, tl.max(scores, 1))
     alpha = tl.exp(row_max - new_max)
     p = tl.exp(scores - new_max[:, None])  # (BLOCK_R, BLOCK_C), this tile's weights
@@ -443,7 +443,7 @@ def softmax_sum(X, W, OUT, stride_r, stride_c, ROWS, COLUMNS, BLOCK_R: tl.conste
         x = tl.load(X + r[:, None] * stride_r + c[None, :] * stride_c, mask=here, other=0.0)
         w = tl.load(W + c, mask=c < COLUMNS, other=0.0)
         scores = tl.where(c[None, :] < COLUMNS, x, float("-inf"))
-        acc, row_max, row_sum = attend(acc, row_max, row_sum, scores, w)
+        acc, row_max, row_sum = softmax_step(acc, row_max, row_sum, scores, w)
     tl.store(OUT + r, acc / row_sum, mask=r < ROWS)
 
 
@@ -485,13 +485,13 @@ two_dots[(2,)](q, k, v, o, 64, 16, 32, 32)
 print("two_dots is right:", torch.allclose(o, (q @ k.T) @ v, atol=1e-3))
 
 # %% [markdown]
-# Put `attend` between the two dots, with the second dot in the place of its sum, and masks around the loads: that is
-# FlashAttention.
+# Put `softmax_step` between the two dots, with the second dot in the place of its sum, and masks around the loads: that
+# is FlashAttention.
 #
 # ### The loop of P3, line by line
 #
-# Beside the weighted row sum stands P3 as you get it (what it does with one tile is a function of its own there). Its
-# three gaps are open: they are yours.
+# Beside the weighted row sum stands P3 as you get it. (The loop is a function of its own there, `attend`, which is called
+# twice: for the whole tiles, and for the ragged tail.) Its three gaps are open: they are yours.
 
 # %%
 pairs = [
