@@ -150,7 +150,7 @@ class Attention(Kind):
         return kinds
 
     def long_case(self, cases):
-        return next(case for case in cases if case.name == LONG_ROW)
+        return next((case for case in cases if case.name == LONG_ROW), cases[0])
 
     def wasted(self, case, reply):
         return work.wasted(case, reply)

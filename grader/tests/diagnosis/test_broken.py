@@ -3,7 +3,7 @@
 import pytest
 
 from grader import score
-from grader.kinds.attention import work
+from grader.course.problem import WORK
 from grader.kinds.registry import EVERY
 from grader.result import Aspect, Outcome
 from grader.tests.submissions import quick
@@ -27,7 +27,7 @@ def judged(mistake, folder):
         (result,) = grade_text(folder, mistake.problem, source, names=[mistake.case])
         return result
     case = next(case for case in problem.cases if case.name == mistake.case)
-    *cases, result = grade_text(folder, mistake.problem, source, names=[work.CASE], cases=[case])
+    *cases, result = grade_text(folder, mistake.problem, source, names=[WORK], cases=[case])
     assert {each.outcome for each in cases} == {Outcome.PASSED} and result.aspect is Aspect.WORK
     assert result.sentence.startswith(f'"{mistake.case}": ')
     return result
