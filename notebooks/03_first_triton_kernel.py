@@ -490,7 +490,7 @@ print("two_dots is right:", torch.allclose(o, (q @ k.T) @ v, atol=1e-3))
 #
 # ### The loop of P3, line by line
 #
-# Beside the weighted row sum stands P3 as you get it. (The loop is a function of its own there, `attend`, which is called
+# Beside the weighted row sum stands P3 as you get it. (The loop is a function of its own there, `attend`. It is called
 # twice: for the whole tiles, and for the ragged tail.) Its three gaps are open: they are yours.
 
 # %%

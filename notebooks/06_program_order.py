@@ -101,8 +101,8 @@ small_cache.steps(listed(identity, 4, 2), tiny, "Plain: the short rows first")
 small_cache.steps(listed(longest_first, 4, 2), tiny, "Reversed: the long rows first")
 
 # %% [markdown]
-# That is the story of this page in twenty visits: fewer hits, and done sooner. The solutions of P4 to P7 take this order,
-# with one line: `q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q`. Now at full size.
+# That is the story of this page in twenty visits: fewer hits, and done sooner. The solutions of P4 to P7 have this
+# order too, by one line: `q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q`. Now at full size.
 #
 # ## Eight dies
 #
