@@ -54,10 +54,10 @@ class Submission:
 
         lists: {name: bytes} for the recorder. failing: launches that are to raise as the runner saw them raise.
         """
-        told = {name: request[name] for name in ("arguments", "lists") if name in request}
-        told["inputs"] = [each for each in request["inputs"] if not each.get("lists")]
+        given = {name: request[name] for name in ("arguments", "lists") if name in request}
+        given["inputs"] = [each for each in request["inputs"] if not each.get("lists")]
         deadline = deadline or self.deadline()
-        reply = self.ask_recorder({"op": "record", "failing": list(failing)} | told, lists or {}, deadline)
+        reply = self.ask_recorder({"op": "record", "failing": list(failing)} | given, lists or {}, deadline)
         if reply["status"] == "raised":
             return reply
         if reply["depends"] is not None:

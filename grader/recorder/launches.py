@@ -86,12 +86,12 @@ class Launches:
         })  # fmt: skip
 
     @staticmethod
-    def failure(told):
+    def failure(failed):
         """The exception of a launch that the runner saw fail; `as_seen` marks it."""
-        if told["kind"] == "resources":
-            error = OutOfResources(told["needed"], told["limit"], told["what"])
+        if failed["kind"] == "resources":
+            error = OutOfResources(failed["needed"], failed["limit"], failed["what"])
         else:
-            error = interpreter.InterpreterError(told["text"])
+            error = interpreter.InterpreterError(failed["text"])
         error.as_seen = True
         return error
 

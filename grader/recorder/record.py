@@ -14,7 +14,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 CONSTANT_BYTES = 1 << 14  # of a storage that no operation made: it is written into the program as data
-OF_SIZES = {
+SIZE_ONLY = {
     "empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_zeros", "new_ones", "new_full",
     "new_empty_strided",
 }  # fmt: skip
@@ -254,7 +254,7 @@ def independent(steps, tainted):
             continue
         parts = [inner for choice in step["choices"] for inner in choice["steps"]] if "choices" in step else [step]
         touched = set(storages_in(parts))
-        if touched & tainted and step.get("op") not in OF_SIZES:
+        if touched & tainted and step.get("op") not in SIZE_ONLY:
             stale |= touched if "op" not in step else set(storages_in(step["out"]))
             tainted |= set(storages_in(step.get("out")))
         else:

@@ -137,7 +137,7 @@ def contents(name):
 def record_once(loaded, request):
     """Write down a call on stand-in values; a second one where the first left tensors behind, which it may use."""
     seed = request["seed"]
-    loaded.recorder.failing = {told["number"]: told for told in request.get("failing", ())}
+    loaded.recorder.failing = {failed["number"]: failed for failed in request.get("failing", ())}
     with recording(loaded):
         program = one_call(loaded, request, seed)
         if loaded.recorder.left_behind():

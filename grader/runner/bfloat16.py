@@ -2,7 +2,7 @@
 
 Triton's interpreter carries bfloat16 as uint16, the upper halves of float32, and computes with these integers. Here an
 operation widens its operands, works in float32, and rounds once to the nearest even, as the hardware does. Three
-rules that hold for every float are mended along with it: a maximum drops NaN unless told otherwise, tl.fma rounds once,
+rules that hold for every float come along with it: a maximum drops NaN unless told otherwise, tl.fma rounds once,
 and a sum of 16-bit floats rounds at each step.
 """
 

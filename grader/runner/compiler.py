@@ -20,7 +20,7 @@ from triton.runtime import cache
 from triton.runtime.errors import OutOfResources
 
 TENSOR_MEMORY = 512  # columns of a multiprocessor, where the GPU has it
-OF_PTXAS = re.compile(r"ptxas\S* info|bytes (stack frame|gmem)|^\s*$")  # lines of its log
+PTXAS_LINES = re.compile(r"ptxas\S* info|bytes (stack frame|gmem)|^\s*$")  # lines of its log
 
 
 def get_ready(folder):
@@ -45,7 +45,7 @@ def compile_program(runner, request, program):
     compiling, error = Compiling(request["gpu"]), None
     try:
         with without_gpu.active_driver(without_gpu.Driver(request["gpu"])), torch.no_grad():
-            kernels = runner.kernels_of(program)
+            kernels = runner.make_kernels(program)
             Replay(program, kernels, "cpu", compiling.launch, compiling.first_that_compiles).run(places)
     except Refused as refused:
         error = {"kind": "language", "kernel": None, "exception": "Refused", "text": str(refused), "line": refused.line}
@@ -82,13 +82,15 @@ class Compiling:
             if id(compiled) not in self.seen:
                 self.seen.add(id(compiled))
                 seconds = time.perf_counter() - started
-                self.kernels.append(facts_of(compiled, said.getvalue(), self.gpu) | {"seconds": round(seconds, 2)})
+                self.kernels.append(
+                    describe_kernel(compiled, said.getvalue(), self.gpu) | {"seconds": round(seconds, 2)}
+                )
             self.check_resources(compiled.metadata)
         except Exception as error:
             self.failed = name, error
             raise
         finally:
-            print("".join(line for line in said.getvalue().splitlines(True) if not OF_PTXAS.search(line)), end="")
+            print("".join(line for line in said.getvalue().splitlines(True) if not PTXAS_LINES.search(line)), end="")
 
     def check_resources(self, metadata):
         limits = {"shared memory": (metadata.shared, self.gpu["shared_bytes"])}
@@ -126,7 +128,7 @@ class Compiling:
 # What is told of a kernel --------------------------------------------------------------------------------------------
 
 
-def facts_of(kernel, log, gpu):
+def describe_kernel(kernel, log, gpu):
     """Plain data about one compiled kernel; None where it cannot be known."""
     data, asm = kernel.metadata, kernel.asm
     facts = {

@@ -37,7 +37,7 @@ class Origin:
 
 @dataclass
 class Record:
-    """One tile of queries in one program: the loads of keys that it met, by their Origin, in order; maybe none."""
+    """One tile of queries in one program: the loads of keys that it visited, by their Origin, in order; maybe none."""
 
     kernel: str
     program: int
@@ -107,7 +107,7 @@ class TileVisits:
         return {"visits": records, "key_rows": loads, "empty_rows": max(self.empty.values())}
 
 
-def lanes_of(shape, width):
+def count_lanes(shape, width):
     """How many rows a block of this shape holds: one of its two sides, the other is the head dim."""
     sides = [side for side in shape if side > 1]
     if width in sides:

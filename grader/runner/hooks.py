@@ -190,10 +190,10 @@ class Overflows:
     def using(self, operation):
         def computed(builder, a, b):
             for operand in (a, b):
-                told = operand.attr.pop("wrapped", None)
-                if told and told[1]:
-                    self.report(*told)
-                    told[1] = 0  # shared by all that came of it: said once
+                wrapped = operand.attr.pop("wrapped", None)
+                if wrapped and wrapped[1]:
+                    self.report(*wrapped)
+                    wrapped[1] = 0  # shared by all that came of it: said once
             return operation(builder, a, b)
 
         return computed

@@ -92,7 +92,7 @@ class Check:
             if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name | ast.Attribute):
                 raise Refused("a kernel calls functions by their names", line)
 
-    def module_of(self, name):
+    def find_module(self, name):
         """The module that a name of the text means, or None."""
         used = self.kernel["uses"].get(name, {})
         return used["module"] if name not in self.own and "module" in used else None
@@ -103,7 +103,7 @@ class Check:
         while isinstance(base, ast.Attribute):
             chain, base = [base, *chain], base.value
         self.judged |= {id(link) for link in chain}
-        module = self.module_of(base.id) if isinstance(base, ast.Name) else None
+        module = self.find_module(base.id) if isinstance(base, ast.Name) else None
         if module:
             self.judged.add(id(base))
             chain = self.in_module(module, chain, line)
@@ -128,7 +128,7 @@ class Check:
     def name(self, node, line):
         if node.id.startswith("__") or node.id.startswith("_grader") or node.id in REWRITTEN_USE:
             raise Refused(f"`{node.id}` is no name for a kernel", line)
-        if self.module_of(node.id):
+        if self.find_module(node.id):
             raise Refused(f"`{node.id}` is a module: a kernel can use what is in it, not the module", line)
 
 

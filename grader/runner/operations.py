@@ -37,17 +37,17 @@ ARITHMETIC = names(
 PRODUCTS = names("mm bmm addmm baddbmm baddbmm_ addmm_ dot mv addmv vdot addbmm _int_mm")
 SOFTMAX = names("_softmax _log_softmax")
 SCALARS = 16  # elements: a number for each head may be made of q and k, to scale with
-OF_A_WRAPPER = MAKE | MOVE | ARITHMETIC | PRODUCTS | SOFTMAX
-ALLOWED = {"p1": OF_A_WRAPPER, "p2": OF_A_WRAPPER - SOFTMAX}
+IN_A_WRAPPER = MAKE | MOVE | ARITHMETIC | PRODUCTS | SOFTMAX
+ALLOWED = {"p1": IN_A_WRAPPER, "p2": IN_A_WRAPPER - SOFTMAX}
 WITHOUT_KERNELS = {"p1", "p2"}  # they are PyTorch: no kernel runs unwatched
-OF_A_CHOICE = MAKE | names("copy_ clone _to_copy")  # before a launch that is tuned: what it writes is made ready
+IN_A_CHOICE = MAKE | names("copy_ clone _to_copy")  # before a launch that is tuned: what it writes is made ready
 
 
 def forbidden(program, problem):
     """The first step, a dict, whose operation is not on the problem's list, or None."""
-    allowed = ALLOWED.get(problem, OF_A_WRAPPER)
+    allowed = ALLOWED.get(problem, IN_A_WRAPPER)
     for step in program["setup"] + program["steps"]:
-        here = allowed & OF_A_CHOICE if "choices" in step else allowed
+        here = allowed & IN_A_CHOICE if "choices" in step else allowed
         for inner in flat([step]):
             if "op" in inner and (inner["namespace"] != "aten" or inner["op"] not in here):
                 return inner
@@ -79,7 +79,7 @@ def volume(program):
         everything = set().union(*found)
         for write in tensors_in(step["out"]):
             roles[write[0]] = roles.get(write[0], set()) | everything
-        kind, amount = amount_of(step, reads)
+        kind, amount = measure_step(step, reads)
         large = [roles[read[0]] for read in reads if roles.get(read[0]) and prod(read[2]) > SCALARS]
         raw = {frozenset(each & set("qkv")) for each in large if "kernel" not in each} - {frozenset()}
         if kind != "moved" and len(raw) > 1:
@@ -89,7 +89,7 @@ def volume(program):
     return total | {"lines": {kind: line for kind, (_, line) in worst.items()}, "together": together}
 
 
-def amount_of(step, reads):
+def measure_step(step, reads):
     """(kind, how much): multiply-adds of a product, else elements."""
     if step["op"] in PRODUCTS:
         factors = list(tensors_in(step["args"]))[-2:]  # PyTorch hands them over by place

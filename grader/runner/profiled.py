@@ -39,7 +39,7 @@ def profile(runner, request, program):
 
     with open("inputs.bin", "rb") as file:
         places, _, _ = place_inputs(request["inputs"], bytearray(file.read()), "cuda", INPUT_POISON)
-    replay = Replay(program, runner.kernels_of(program), "cuda", launch, tune)
+    replay = Replay(program, runner.make_kernels(program), "cuda", launch, tune)
     with torch.no_grad():
         for _ in range(WARM_UP):
             replay.run(places)

@@ -31,7 +31,7 @@ class Runner:
     kernels: dict = field(default_factory=dict)
     timed: object = None
 
-    def kernels_of(self, program):
+    def make_kernels(self, program):
         from build import Kernels
 
         key = json.dumps(program["kernels"])
@@ -100,12 +100,12 @@ def answering(job):
         except Refused as error:
             return {"status": "refused", "text": str(error), "line": error.line}
         except LaunchRaised as error:
-            told = raised(error.__cause__, program, request)
-            told["line"] = told["line"] or error.line
-            return {"status": "raised", **told, "launch": error.number}
+            reply = describe_raised(error.__cause__, program, request)
+            reply["line"] = reply["line"] or error.line
+            return {"status": "raised", **reply, "launch": error.number}
         except StepRaised as error:
-            told = raised(error.__cause__, program, request)
-            return {"status": "raised", **told, "line": error.line}
+            reply = describe_raised(error.__cause__, program, request)
+            return {"status": "raised", **reply, "line": error.line}
 
     return answered
 
@@ -133,20 +133,20 @@ def stands_there(kernel, texts):
     return [line.rstrip() for line in there] == [line.rstrip() for line in wanted]
 
 
-def raised(error, program, request):
+def describe_raised(error, program, request):
     """What a step raised, with the line of the kernel where there is one."""
     code = "\n".join(kernel["source"] for kernel in program["kernels"])
-    told = replies.describe_error(error, request["module"], code)
-    told["kind"] = "resources" if type(error).__name__ == "OutOfResources" else "other"
-    if told["kind"] == "resources":
-        told |= {"needed": error.required, "limit": error.limit, "what": error.name}
-    return told
+    found = replies.describe_error(error, request["module"], code)
+    found["kind"] = "resources" if type(error).__name__ == "OutOfResources" else "other"
+    if found["kind"] == "resources":
+        found |= {"needed": error.required, "limit": error.limit, "what": error.name}
+    return found
 
 
 def run(runner, request, program):
     """Run the program on the inputs; what came back is described, its bytes stand in outputs.bin."""
     device = "cuda" if runner.setup["device"] == "cuda" else "cpu"
-    kernels = runner.kernels_of(program)
+    kernels = runner.make_kernels(program)
     with open("inputs.bin", "rb") as file:
         data = bytearray(file.read())
     places, bases, tensors = place_inputs(request["inputs"], data, device, INPUT_POISON)

@@ -67,26 +67,26 @@ class Scores:
 
     def keys_in(self, tensor, mask):
         here = tensor[0, 0] if tensor.dim() > 2 else tensor
-        return keys_of(here.isnan()[mask], self.width)
+        return count_keys(here.isnan()[mask], self.width)
 
     def note(self, tensor, keys, operands):
-        known = [self.alive[key] for key in map(key_of, operands) if key in self.alive]
+        known = [self.alive[key] for key in map(storage_key, operands) if key in self.alive]
         inherited = set().union(*(origins for _, origins in known))
         if not inherited:
             inherited = {self.number}
             self.keys[self.number] = keys
         # While the reference is kept the storage's address is not given out again: what is freed goes with it.
-        self.alive[key_of(tensor)] = StorageWeakRef(tensor.untyped_storage()), inherited
+        self.alive[storage_key(tensor)] = StorageWeakRef(tensor.untyped_storage()), inherited
         self.alive = {key: entry for key, entry in self.alive.items() if not entry[0].expired()}
         held = set().union(*(origins for _, origins in self.alive.values()))
         self.most = max(self.most, keys, sum(self.keys[origin] for origin in held))
 
 
-def key_of(tensor):
+def storage_key(tensor):
     return tensor.untyped_storage()._cdata
 
 
-def keys_of(pattern, width):
+def count_keys(pattern, width):
     """How many keys' scores these elements of one query are, or None where they are sums over keys."""
     if bool(pattern.all()) or not bool(pattern.any()) or len(pattern) < 8:
         return None

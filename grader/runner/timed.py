@@ -23,7 +23,7 @@ class Timed:
             function = ours(request)
             self.function = lambda: function(*self.inputs.values(), **request["arguments"])
         else:
-            self.replay = Replay(program, runner.kernels_of(program), device, launch, tune)
+            self.replay = Replay(program, runner.make_kernels(program), device, launch, tune)
             places = {n: Place(t.untyped_storage(), 0, t.untyped_storage().nbytes()) for n, t in self.inputs.items()}
             self.fill(0)
             self.replay.run(places)

@@ -13,7 +13,7 @@ from collections import Counter
 import numpy as np
 import triton.runtime.interpreter as interpreter
 from allocations import GUARD
-from counters import LiveScores, Origin, TileVisits, Traffic, lanes_of
+from counters import LiveScores, Origin, TileVisits, Traffic, count_lanes
 from hooks import Overflows, hooks
 from memory import NOBODY, NOTHING, ROLES, SHIFT, WINDOW, Origins, Region, tensors_of_argument
 from patches import Patches
@@ -192,7 +192,7 @@ class Trace:
             if region.watcher and kind == "load":
                 region.watcher(self.program, offsets)
             if kind == "load" and (region.role or region.labels is not None):
-                self.origin = self.origin_of(region, offsets, pointers.shape, mask)
+                self.origin = self.find_origin(region, offsets, pointers.shape, mask)
                 if self.origin:
                     self.visits.load(self.kernel, self.origin)
             if kind == "store" and region.legal_view is None:
@@ -203,10 +203,10 @@ class Trace:
         """A block of K or V of which a mask hides every lane: it is multiplied all the same."""
         region = self.region_at(int(pointers.astype(np.int64).flat[0]))
         if region and region.role in ("k", "v"):
-            rows = min(lanes_of(pointers.shape, region.width), pointers.size / region.width)
+            rows = min(count_lanes(pointers.shape, region.width), pointers.size / region.width)
             self.visits.empty[region.role] += rows
 
-    def origin_of(self, region, offsets, shape, mask):
+    def find_origin(self, region, offsets, shape, mask):
         if region.labels is None:
             role, (tokens, place) = region.role, region.place(offsets)
             count, width = offsets.size, region.width
@@ -227,7 +227,7 @@ class Trace:
             every[mask] = region.labels_at(offsets)
             return every
 
-        return Origin(role, tokens, place, part, lanes_of(shape, width), labels)
+        return Origin(role, tokens, place, part, count_lanes(shape, width), labels)
 
     def label(self, region, offsets, mask):
         """What a kernel stores of q, k or v is a copy too; scores that it stores are alive."""

@@ -203,7 +203,7 @@ def test_the_interpreter_and_the_compiler_share_a_process_that_imports_once(alon
 
 
 @pytest.mark.parametrize("lost", [-1, -2])
-def test_a_house_ends_with_any_of_its_nurseries(alone, lost):
+def test_a_sandbox_process_ends_with_any_of_its_fork_servers(alone, lost):
     """What runs in there could not be trusted to be alone any more."""
     first = sandboxes.serving("cpu", alone)
     inside = below(first.process.pid)
