@@ -2,7 +2,9 @@
 
 import importlib.metadata
 
-TRIED = {"torch": ((2, 13), (2, 13)), "triton": ((3, 6), (3, 9))}  # the oldest and the newest: `make test-matrix`
+# The oldest and the newest. `make test-matrix` tries each triton with torch 2.13; the solutions were also graded with
+# torch 2.11 (triton 3.6) and 2.15 (triton 3.9).
+TRIED = {"torch": ((2, 11), (2, 15)), "triton": ((3, 6), (3, 9))}
 
 
 def find(name):
