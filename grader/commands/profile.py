@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from rich.table import Table
 
+from grader.engine import question_for_compiler
 from grader.gpu import compiling, peaks
 from grader.gpu.gpus import GPUS
 from grader.gpu.profile import counters, figures, limits, measure, ncu
@@ -127,7 +128,7 @@ def without_it(problem, path, case, here):
         return f"What the compiler tells is known for {', '.join(GPUS)}, and this GPU is {target}."
     problem = replace(problem, speed_case=case)
     try:
-        tried = compiling.attempt(problem, path, GPUS[target], compiling.SECONDS)
+        tried = compiling.attempt(question_for_compiler(problem), path, GPUS[target], compiling.SECONDS)
     except CannotStart as broken:
         return f"Not compiled either: {broken}"
     if tried.error or tried.unknown:
