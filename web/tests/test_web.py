@@ -28,11 +28,12 @@ def test_the_navigation_is_in_reading_order_and_grows_with_the_files(tmp_path):
     assert ":caption: Report\n\n/report/REPORT\n/report/template\n" in pages.navigation(tmp_path)
 
 
-def test_every_notebook_and_page_of_the_report_is_in_the_site():
+def test_every_page_is_in_the_site():
     found = pages.files()
     assert found[0] == "README.md" and found[-1] == "CONTRIBUTING.md" and len(found) == len({*found})
     assert {f"notebooks/{name}.ipynb" for name in source.names()} <= {*found}
-    assert {f"report/{path.name}" for path in (pages.ROOT / "report").glob("*.md")} <= {*found}
+    for folder in ("report", "docs"):
+        assert {f"{folder}/{path.name}" for path in (pages.ROOT / folder).glob("*.md")} <= {*found}
 
 
 # Notebooks -----------------------------------------------------------------------------------------------------------
