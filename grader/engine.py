@@ -348,6 +348,9 @@ class ProblemGrader:
         case, outcomes = self.problem.speed_case, self.outcomes
         if self.request.device != "cuda":
             return self.keep(self.result(case, Outcome.NOT_RUN, "not run: needs a GPU", aspect=Aspect.SPEED))
+        if torch.cuda.get_device_capability() < speed.OLDEST_GPU:
+            sentence = "not run: for a GPU older than sm_80 Triton makes no matrix instructions"
+            return self.keep(self.result(case, Outcome.NOT_RUN, sentence, aspect=Aspect.SPEED))
         if all(outcome in (Outcome.PASSED, Outcome.GRADER_FAULT) for outcome in outcomes):
             if Outcome.GRADER_FAULT in outcomes:  # not timed because of us: what it earns is open, too
                 sentence = "The grader failed on a case before, not your code: the speed is open."

@@ -22,6 +22,7 @@ CHECKED = 2  # heads whose timed output is compared with the oracle, in a round 
 CALLS = 20  # of the wrapper, for its time on the host
 ALONE = 2.0  # times: a call that began alone may take so much longer, its launch left out, than one that did not
 PLAN = Plan(target=0.02, budget_s=2.0, min_rounds=6, max_rounds=40, samples=5, against="yours")
+OLDEST_GPU = (8, 0)  # compute capability: before it tl.dot becomes multiply-adds
 BIG_GPU = 40 << 30  # bytes; below it the naive matrix of batch 4 does not fit
 
 LIMIT = SECONDS_PER_CASE["cuda"]
