@@ -151,35 +151,41 @@ def listed(rows, block_q, block_k, queries, keys, batches, heads):
 
 
 @triton.jit
-def attend_tile(
-    acc, row_max, row_sum, q, K, V, k_tile, Bits, stride_kn, stride_vn, Nk, qk_scale,
-    KIND: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+def attend(
+    state, queries, keys, lists, start, end,
+    KIND: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """One step of the online softmax over a tile of keys.
+    """The online softmax over the entries [start, end) of the lists, tile by tile; the new state.
 
-    KIND: 1 for FULL, 2 for CAUSAL, 3 for PARTIAL. Bits: where the first word of its bits lies, if it is PARTIAL.
+    KIND: 1 for FULL, 2 for CAUSAL, 3 for PARTIAL.
     """
-    row, column, d = tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K), tl.arange(0, D)
-    k_pos = k_tile * BLOCK_K + column
-    k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
-    v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]
-    if KIND == 1:  # FULL: all of its keys exist
-        k, v = tl.load(k_ptrs), tl.load(v_ptrs)
-    else:
-        k = tl.load(k_ptrs, mask=k_pos[:, None] < Nk, other=0.0)
-        v = tl.load(v_ptrs, mask=k_pos[:, None] < Nk, other=0.0)
-    scores = tl.dot(q, tl.trans(k))  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
-    # TODO 4: the mask of this kind (about 6 lines)
-    #   hide what a CAUSAL or a PARTIAL tile hides
-    tl.static_assert(False, "TODO 4: the mask of this kind")
-    new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
-    # A row that has seen no key yet has the maximum -inf: its pivot must be finite, or exp2(-inf - -inf) is NaN.
-    pivot = tl.where(new_max == float("-inf"), 0.0, new_max)
-    alpha = tl.exp2(row_max - pivot)
-    p = tl.exp2(scores * qk_scale - pivot[:, None])
-    row_sum = row_sum * alpha + tl.sum(p, 1)
-    acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
-    return acc, new_max, row_sum
+    acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
+    q, qk_scale = queries  # (BLOCK_Q, D)
+    K, V, stride_kn, stride_vn, Nk = keys
+    Columns, Places, Bits = lists
+    row, column, d = tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K), tl.arange(0, q.shape[1])
+    for i in range(start, end):
+        k_pos = tl.load(Columns + i) * BLOCK_K + column
+        k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
+        v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]
+        if KIND == 1:  # FULL: all of its keys exist
+            k, v = tl.load(k_ptrs), tl.load(v_ptrs)
+        else:
+            k = tl.load(k_ptrs, mask=k_pos[:, None] < Nk, other=0.0)
+            v = tl.load(v_ptrs, mask=k_pos[:, None] < Nk, other=0.0)
+        scores = tl.dot(q, tl.trans(k))  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
+        # TODO 4: the mask of this kind (about 7 lines)
+        #   hide what a CAUSAL or a PARTIAL tile hides; the bits of entry i begin at its place
+        tl.static_assert(False, "TODO 4: the mask of this kind")
+        new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
+        # A row that has seen no key yet has the maximum -inf: its pivot must be finite, or exp2(-inf - -inf) is NaN.
+        pivot = tl.where(new_max == float("-inf"), 0.0, new_max)
+        alpha = tl.exp2(row_max - pivot)
+        p = tl.exp2(scores * qk_scale - pivot[:, None])
+        row_sum = row_sum * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
+        row_max = new_max
+    return acc, row_max, row_sum
 
 
 @triton.jit
@@ -209,10 +215,15 @@ def block_sparse_kernel(
     row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)  # the paper's m, in base 2
     row_sum = tl.zeros([BLOCK_Q], tl.float32)  # the paper's l
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
+    state = acc, row_max, row_sum
+    queries = q, qk_scale
+    keys = K, V, stride_kn, stride_vn, Nk
+    lists = Columns, Places, Bits
 
-    # TODO 3: walk the lists (about 19 lines)
+    # TODO 3: walk the lists (about 6 lines)
     #   find this row's list, then its FULL, its CAUSAL and its PARTIAL tiles
     tl.static_assert(False, "TODO 3: walk the lists")
+    acc, row_max, row_sum = state
 
     # TODO 5: the finish (about 3 lines)
     #   `o` and `lse`: zeros and -inf for a row that has seen no key

@@ -26,7 +26,7 @@ import torch
 import triton
 import triton.language as tl
 
-from solutions.x1_block_sparse import INTERPRETED, LOG2_E, attend_tile, block_sparse_kernel, check_arguments
+from solutions.x1_block_sparse import INTERPRETED, LOG2_E, attend, block_sparse_kernel, check_arguments
 
 # (num_warps, num_stages) by the rows of queries of a program: what was fastest on an H200 at D = 64 and 16k tokens,
 # though four warps spill some bytes at 128 rows.
@@ -283,22 +283,14 @@ def swizzled_kernel(
 
     Starts += (this_map * query_tiles + q_tile) * 4
     full, causal, partial, end = tl.load(Starts), tl.load(Starts + 1), tl.load(Starts + 2), tl.load(Starts + 3)
-    for i in range(full, causal):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, K, V, tl.load(Columns + i), Bits, stride_kn, stride_vn, Nk, qk_scale,
-            1, D, BLOCK_Q, BLOCK_K,
-        )  # fmt: skip
-    for i in range(causal, partial):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, K, V, tl.load(Columns + i), Bits, stride_kn, stride_vn, Nk, qk_scale,
-            2, D, BLOCK_Q, BLOCK_K,
-        )  # fmt: skip
-    for i in range(partial, end):
-        bits = Bits + tl.load(Places + i).to(tl.int64) * (BLOCK_Q * (BLOCK_K // 32))
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, K, V, tl.load(Columns + i), bits, stride_kn, stride_vn, Nk, qk_scale,
-            3, D, BLOCK_Q, BLOCK_K,
-        )  # fmt: skip
+    state = acc, row_max, row_sum
+    queries = q, qk_scale
+    keys = K, V, stride_kn, stride_vn, Nk
+    lists = Columns, Places, Bits
+    state = attend(state, queries, keys, lists, full, causal, 1, BLOCK_Q, BLOCK_K)
+    state = attend(state, queries, keys, lists, causal, partial, 2, BLOCK_Q, BLOCK_K)
+    state = attend(state, queries, keys, lists, partial, end, 3, BLOCK_Q, BLOCK_K)
+    acc, row_max, row_sum = state
 
     seen = row_sum > 0
     total = tl.where(seen, row_sum, 1.0)

@@ -159,41 +159,48 @@ def listed(rows, block_q, block_k, queries, keys, batches, heads):
 
 
 @triton.jit
-def attend_tile(
-    acc, row_max, row_sum, q, K, V, k_tile, Bits, stride_kn, stride_vn, Nk, qk_scale,
-    KIND: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+def attend(
+    state, queries, keys, lists, start, end,
+    KIND: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """One step of the online softmax over a tile of keys.
+    """The online softmax over the entries [start, end) of the lists, tile by tile; the new state.
 
-    KIND: 1 for FULL, 2 for CAUSAL, 3 for PARTIAL. Bits: where the first word of its bits lies, if it is PARTIAL.
+    KIND: 1 for FULL, 2 for CAUSAL, 3 for PARTIAL.
     """
-    row, column, d = tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K), tl.arange(0, D)
-    k_pos = k_tile * BLOCK_K + column
-    k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
-    v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]
-    if KIND == 1:  # FULL: all of its keys exist
-        k, v = tl.load(k_ptrs), tl.load(v_ptrs)
-    else:
-        k = tl.load(k_ptrs, mask=k_pos[:, None] < Nk, other=0.0)
-        v = tl.load(v_ptrs, mask=k_pos[:, None] < Nk, other=0.0)
-    scores = tl.dot(q, tl.trans(k))  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
-    # gap 4: the mask of this kind
-    #   hide what a CAUSAL or a PARTIAL tile hides
-    if KIND == 2:
-        scores = tl.where(row[:, None] >= column[None, :], scores, float("-inf"))
-    if KIND == 3:
-        words = tl.load(Bits + row[:, None] * (BLOCK_K // 32) + tl.arange(0, BLOCK_K // 32)[None, :])
-        bits = (words[:, :, None] >> tl.arange(0, 32)[None, None, :]) & 1  # (BLOCK_Q, BLOCK_K / 32, 32)
-        scores = tl.where(bits.reshape(BLOCK_Q, BLOCK_K) != 0, scores, float("-inf"))
-    # end gap
-    new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
-    # A row that has seen no key yet has the maximum -inf: its pivot must be finite, or exp2(-inf - -inf) is NaN.
-    pivot = tl.where(new_max == float("-inf"), 0.0, new_max)
-    alpha = tl.exp2(row_max - pivot)
-    p = tl.exp2(scores * qk_scale - pivot[:, None])
-    row_sum = row_sum * alpha + tl.sum(p, 1)
-    acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
-    return acc, new_max, row_sum
+    acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
+    q, qk_scale = queries  # (BLOCK_Q, D)
+    K, V, stride_kn, stride_vn, Nk = keys
+    Columns, Places, Bits = lists
+    row, column, d = tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K), tl.arange(0, q.shape[1])
+    for i in range(start, end):
+        k_pos = tl.load(Columns + i) * BLOCK_K + column
+        k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]  # (BLOCK_K, D)
+        v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]
+        if KIND == 1:  # FULL: all of its keys exist
+            k, v = tl.load(k_ptrs), tl.load(v_ptrs)
+        else:
+            k = tl.load(k_ptrs, mask=k_pos[:, None] < Nk, other=0.0)
+            v = tl.load(v_ptrs, mask=k_pos[:, None] < Nk, other=0.0)
+        scores = tl.dot(q, tl.trans(k))  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
+        # gap 4: the mask of this kind
+        #   hide what a CAUSAL or a PARTIAL tile hides; the bits of entry i begin at its place
+        if KIND == 2:
+            scores = tl.where(row[:, None] >= column[None, :], scores, float("-inf"))
+        if KIND == 3:
+            bits_of_tile = Bits + tl.load(Places + i).to(tl.int64) * (BLOCK_Q * (BLOCK_K // 32))
+            words = tl.load(bits_of_tile + row[:, None] * (BLOCK_K // 32) + tl.arange(0, BLOCK_K // 32)[None, :])
+            bits = (words[:, :, None] >> tl.arange(0, 32)[None, None, :]) & 1  # (BLOCK_Q, BLOCK_K / 32, 32)
+            scores = tl.where(bits.reshape(BLOCK_Q, BLOCK_K) != 0, scores, float("-inf"))
+        # end gap
+        new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
+        # A row that has seen no key yet has the maximum -inf: its pivot must be finite, or exp2(-inf - -inf) is NaN.
+        pivot = tl.where(new_max == float("-inf"), 0.0, new_max)
+        alpha = tl.exp2(row_max - pivot)
+        p = tl.exp2(scores * qk_scale - pivot[:, None])
+        row_sum = row_sum * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
+        row_max = new_max
+    return acc, row_max, row_sum
 
 
 @triton.jit
@@ -223,29 +230,21 @@ def block_sparse_kernel(
     row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)  # the paper's m, in base 2
     row_sum = tl.zeros([BLOCK_Q], tl.float32)  # the paper's l
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
+    state = acc, row_max, row_sum
+    queries = q, qk_scale
+    keys = K, V, stride_kn, stride_vn, Nk
+    lists = Columns, Places, Bits
 
     # gap 3: walk the lists
     #   find this row's list, then its FULL, its CAUSAL and its PARTIAL tiles
     this_map = batch * map_per_batch + head * map_per_head
     Starts += (this_map * tl.num_programs(0) + q_tile) * 4
     full, causal, partial, end = tl.load(Starts), tl.load(Starts + 1), tl.load(Starts + 2), tl.load(Starts + 3)
-    for i in range(full, causal):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, K, V, tl.load(Columns + i), Bits, stride_kn, stride_vn, Nk, qk_scale,
-            1, D, BLOCK_Q, BLOCK_K,
-        )  # fmt: skip
-    for i in range(causal, partial):
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, K, V, tl.load(Columns + i), Bits, stride_kn, stride_vn, Nk, qk_scale,
-            2, D, BLOCK_Q, BLOCK_K,
-        )  # fmt: skip
-    for i in range(partial, end):
-        bits = Bits + tl.load(Places + i).to(tl.int64) * (BLOCK_Q * (BLOCK_K // 32))
-        acc, row_max, row_sum = attend_tile(
-            acc, row_max, row_sum, q, K, V, tl.load(Columns + i), bits, stride_kn, stride_vn, Nk, qk_scale,
-            3, D, BLOCK_Q, BLOCK_K,
-        )  # fmt: skip
+    state = attend(state, queries, keys, lists, full, causal, 1, BLOCK_Q, BLOCK_K)
+    state = attend(state, queries, keys, lists, causal, partial, 2, BLOCK_Q, BLOCK_K)
+    state = attend(state, queries, keys, lists, partial, end, 3, BLOCK_Q, BLOCK_K)
     # end gap
+    acc, row_max, row_sum = state
 
     # gap 5: the finish
     #   `o` and `lse`: zeros and -inf for a row that has seen no key
