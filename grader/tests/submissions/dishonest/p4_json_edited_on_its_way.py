@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-WAS, NOW = "range(0, N, BK)", "range(0, tl.minimum(N, tl.program_id(0) * BQ + BQ), BK)"
+WAS, NOW = "0, N, " + "BK, True", "0, tl.minimum(N, tl.program_id(0) * BQ + BQ), BK, True"
 
 
 @triton.jit
