@@ -296,9 +296,9 @@ class ProblemGrader:
         """What the kernels load and multiply, judged over the cases that are right."""
         case = self.kind.long_case(self.request.cases(self.problem))
         right = next((r for r in results if r.case == case.name and r.outcome is Outcome.PASSED), None)
-        if self.request.device == "cuda" and right:
-            right.facts["waste"] = self.beside["waste"].result()
         try:
+            if self.request.device == "cuda" and right:
+                right.facts["waste"] = self.beside["waste"].result()
             outcome, sentence, facts = self.kind.judge_work(results)
         except Exception as error:
             outcome, sentence, facts = *grader_fault(error), {}
@@ -348,9 +348,6 @@ class ProblemGrader:
         case, outcomes = self.problem.speed_case, self.outcomes
         if self.request.device != "cuda":
             return self.keep(self.result(case, Outcome.NOT_RUN, "not run: needs a GPU", aspect=Aspect.SPEED))
-        if torch.cuda.get_device_capability() < speed.OLDEST_GPU:
-            sentence = "not run: for a GPU older than sm_80 Triton makes no matrix instructions"
-            return self.keep(self.result(case, Outcome.NOT_RUN, sentence, aspect=Aspect.SPEED))
         if all(outcome in (Outcome.PASSED, Outcome.GRADER_FAULT) for outcome in outcomes):
             if Outcome.GRADER_FAULT in outcomes:  # not timed because of us: what it earns is open, too
                 sentence = "The grader failed on a case before, not your code: the speed is open."
@@ -358,6 +355,9 @@ class ProblemGrader:
         else:
             sentence = "not run: only a kernel that passes every case is timed"
             return self.keep(self.result(case, Outcome.NOT_RUN, sentence, {"earned": False}, aspect=Aspect.SPEED))
+        if torch.cuda.get_device_capability() < speed.OLDEST_GPU:
+            sentence = "not run: for a GPU older than sm_80 Triton makes no matrix instructions"
+            return self.keep(self.result(case, Outcome.NOT_RUN, sentence, aspect=Aspect.SPEED))
         started = time.perf_counter()
         try:
             host_ms = self.beside["host"].result()

@@ -43,7 +43,7 @@ def group(folder, out, numbers=frozenset()):
     if not taken:
         raise BadFolder(f"{readable(str(folder))} holds no submissions: each is a folder, a zip or a .py file in it")
     modules = [name for name in taken if name in NAMED]
-    if 2 * len(modules) > len(taken):  # one student may call a file so, but not most of a class
+    if 2 * len(modules) >= len(taken):  # one student may call a file so, but not most of a class
         raise BadFolder(
             f"{readable(str(folder))} holds {modules[0]} itself, so it looks like one submission: name the folder that "
             f"holds all submissions, or grade this one with make grade SUBMISSION={quoted(folder.absolute())}"

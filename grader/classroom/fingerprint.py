@@ -22,6 +22,7 @@ LIMITS = (
 )  # fmt: skip
 PACKAGES = ("torch", "triton", "numpy")
 # {hash of a problem: what it was when keys still held the grader's sources}. That grader judged as version 1 does.
+SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
 BEFORE = Path(__file__).with_name("hashes_before.json")
 
 
@@ -54,7 +55,10 @@ def hash_problem(problem, device="cpu", targets=()):
     """A hash of what is asked and who judges it: cases and limits as data, points, the judge's version."""
     limits = {name: getattr(settings, name) for name in LIMITS}
     asked = [problem, settings.POINTS.get(problem.id, 0), limits]
-    return digest(json.dumps(asked, default=as_data, sort_keys=True), str(judge_version(problem)), device, *targets)
+    parts = [json.dumps(asked, default=as_data, sort_keys=True), str(judge_version(problem)), device, *targets]
+    if device == "cuda" and problem.speed_case:  # the kernel that a submission's speed is compared with
+        parts.append((SOLUTIONS / problem.module).read_bytes())
+    return digest(*parts)
 
 
 def judge_version(problem):

@@ -93,7 +93,7 @@ def points_of(id, group):
 
 
 def show_failures(console, group, lines=None):
-    """Each failing case in the form that DESIGN.md shows; the same sentence again is counted, not repeated."""
+    """Each failing case in the form that README.md shows; the same sentence again is counted, not repeated."""
     failures = [r for r in group if r.outcome not in (Outcome.PASSED, Outcome.NOT_RUN) and r.sentence]
     failures += [r for r in group if r.outcome is Outcome.NOT_RUN and r.aspect.concerns_case and r.sentence]
     if group[0].outcome is Outcome.UNFINISHED and all(r.sentence == group[0].sentence for r in failures):

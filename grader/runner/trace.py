@@ -1,6 +1,6 @@
 """In the runner, interpreted: every load and store of every kernel, checked against the memory that it may touch.
 
-Addresses are virtual (regions.py), so that a wild pointer can neither hit a neighbour nor crash the process: lanes
+Addresses are virtual (memory.py), so that a wild pointer can neither hit a neighbour nor crash the process: lanes
 outside are noted and switched off. All memory operations of Triton's interpreter end in four functions of its C++
 module, which is replaced by a proxy while a trace is open.
 """

@@ -1,4 +1,4 @@
-"""The oracle's answer to a case, once for all who are spec it: what is kept here, the forks of a lane have too."""
+"""The oracle's answer to a case, once for all submissions: what is kept here, the forks of a lane have too."""
 
 import hashlib
 

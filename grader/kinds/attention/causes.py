@@ -1,4 +1,4 @@
-"""Facts -> the cause: the oracle is asked "what if" until one changed question gives the student's output."""
+"""Facts -> the cause: the oracle is asked "what if" until one changed specification gives the student's output."""
 
 import math
 import re
@@ -34,7 +34,7 @@ def find(problem, case, placed, got, expected, mistakes, records=()):
     found, tried = [], []
     for mistake in mistakes(problem, case, placed, spec, records, tile_visits.tile_sizes(records)):
         if time.thread_time() > started + SECONDS:
-            return []  # half the questions spec would leave half the answers unknown
+            return []  # half of the mistakes tried would leave half of the answers unknown
         tried.append(mistake)
         if bench.fits(mistake):
             found.append(mistake)
@@ -68,7 +68,7 @@ def one_of_each_kind(chosen):
 
 
 def spec_of(case, placed):
-    """The AttentionSpec of what is spec."""
+    """The AttentionSpec of a case."""
     q, k, v = (tensor.tensor for tensor in placed)
     batch, head = torch.arange(case.B)[:, None], torch.arange(case.Hq) // (case.Hq // case.kv_heads)
     right = torch.stack(torch.broadcast_tensors(batch, head), -1)

@@ -34,7 +34,7 @@ LONGEST_MEASURED = 1100  # keys: the program runs twice more for it
 class Attention(Kind):
     problems = PROBLEMS
 
-    # What is spec ---------------------------------------------------------------------------------------------------
+    # What is asked ---------------------------------------------------------------------------------------------------
 
     def cases(self, problem, seed):
         return drawn.every(problem, seed)

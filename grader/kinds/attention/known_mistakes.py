@@ -15,7 +15,7 @@ from grader.kinds.attention import variants
 
 @dataclass(frozen=True)
 class AttentionSpec:
-    """What is computed: the inputs and rules of one case. A what-if is a AttentionSpec with one thing changed.
+    """What is computed: the inputs and rules of one case. A mistake is an AttentionSpec with one thing changed.
 
     q (B, Hq, Nq, D); k, v (B, Hkv, Nk, D). k_from, v_from: (B, Hq, 2), the batch and head that a query head reads.
     weight: (q_pos, k_pos) -> how often each key counts, or a tensor (B, Hq, Nq, Nk). method: of variants.py.

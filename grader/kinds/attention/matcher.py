@@ -36,8 +36,8 @@ class Matcher:
         """left: the most that may be left of the error, as a ratio of norms."""
         if mistake.spec.by_row and not mistake.rounding and not self.may_fit(mistake):
             return False
-        spec = (self.probe, self.everywhere) if len(self.everywhere) > 1 else (self.probe,)
-        return all(self.agrees(mistake, pairs, left) for pairs in spec)
+        groups = (self.probe, self.everywhere) if len(self.everywhere) > 1 else (self.probe,)
+        return all(self.agrees(mistake, pairs, left) for pairs in groups)
 
     def may_fit(self, mistake):
         """False where a few rows of the output are clearly not the mistake's."""

@@ -103,12 +103,12 @@ class FakeSubmission:
 def run_fake_arms(monkeypatch, tmp_path, **modules):
     monkeypatch.setattr(speed.machine, "gpu_as_data", lambda: {})
     monkeypatch.setattr(speed, "Submission", FakeSubmission)
-    monkeypatch.setattr(speed.YourArm, "of_output", lambda self, reply: "")
+    monkeypatch.setattr(speed.YourArm, "check_output", lambda self, reply: "")
     arms = {}
     for name, module in modules.items():
         (tmp_path / module).write_text("")
         if name == "yours":
-            arms[name] = speed.YourArm(PROBLEMS["p3"], module, Case("x"))
+            arms[name] = speed.YourArm(PROBLEMS["p3"], module, Case("x"), [])
         else:
             arms[name.replace("_", " ")] = arm = speed.OurArm(tmp_path / module, "f", Case("x"))
             arm.child = FakeChild(module, tmp_path)
@@ -138,17 +138,16 @@ def test_an_interval_that_straddles_a_bar_is_measured_once_more(monkeypatch, tmp
     for ratio, expected in ((Ratio(9, 8, 10), 1), (Ratio(2, 1.9, 2.1), 2)):
         monkeypatch.setattr(timing, "ratio", lambda *_, ratio=ratio: ratio)
         runs.clear()
-        speed.judge(PROBLEMS["p3"], tmp_path, 0)
+        speed.judge(PROBLEMS["p3"], tmp_path, 0, None, lambda case: [])
         assert len(runs) == expected
 
 
 def test_a_fault_of_ours_leaves_the_points_for_speed_open(tmp_path):
-    kept = []
     request = Request(tmp_path, (PROBLEMS["p3"],), None, "cuda", 0)
-    grader = ProblemGrader(request, PROBLEMS["p3"], kept.append)
+    grader = ProblemGrader(request, PROBLEMS["p3"], lambda problem, name: None)
     for grader.outcomes in ([Outcome.PASSED, Outcome.GRADER_FAULT], [Outcome.WRONG, Outcome.GRADER_FAULT]):
         grader.speed()
-    assert [result.outcome for result in kept] == [Outcome.GRADER_FAULT, Outcome.NOT_RUN]
+    assert [result.outcome for result in grader.results] == [Outcome.GRADER_FAULT, Outcome.NOT_RUN]
 
 
 def test_a_program_that_fails_while_it_is_timed_is_the_submissions(monkeypatch, tmp_path):
