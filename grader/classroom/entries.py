@@ -10,6 +10,7 @@ from grader.result import quoted
 
 IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", names.METADATA}
 LISTS = (".csv", ".txt", ".md", ".yml", ".json", ".xlsx")  # lie beside submissions, and nobody misses them
+STRAY_MODULES = 3  # among the submissions of a class: so many may lie there by themselves
 NAMED = {problem.module for problem in EVERY.values()}
 WAYS = {
     "canvas": "as Canvas names them", "moodle": "as Moodle names them", "gradescope": "as Gradescope names them",
@@ -43,7 +44,7 @@ def group(folder, out, numbers=frozenset()):
     if not taken:
         raise BadFolder(f"{readable(str(folder))} holds no submissions: each is a folder, a zip or a .py file in it")
     modules = [name for name in taken if name in NAMED]
-    if 2 * len(modules) >= len(taken):  # one student may call a file so, but not most of a class
+    if len(modules) > STRAY_MODULES or 2 * len(modules) > len(taken):  # one student may call a file so, but not most
         raise BadFolder(
             f"{readable(str(folder))} holds {modules[0]} itself, so it looks like one submission: name the folder that "
             f"holds all submissions, or grade this one with make grade SUBMISSION={quoted(folder.absolute())}"

@@ -270,6 +270,7 @@ def ptxas(tmp_path, monkeypatch):
     close_runners()
 
 
+@pytest.mark.thorough
 def test_a_ptxas_that_does_not_finish_is_named_and_ended(tmp_path, ptxas):
     home = ptxas("for last; do :; done; echo $last > $HOME/reads; sleep 602.25")
     tried = attempt(tmp_path, solution("p3"), seconds=12)

@@ -225,6 +225,7 @@ def test_other_problems_are_graded_beside_a_bad_one(tmp_path):
     assert "There is no p3_flash_attention.py" in results[2].sentence
 
 
+@pytest.mark.thorough
 def test_ctrl_c_leaves_no_child_behind(tmp_path):
     (tmp_path / PROBLEMS["p1"].module).write_text(BODY.format("while True: pass"))
     command = [sys.executable, "-m", "grader", "--submission", str(tmp_path), "--problems", "1", "--out", str(tmp_path)]

@@ -41,6 +41,7 @@ def test_a_faulty_kernel_is_a_row_with_its_reason_and_the_others_go_on(tmp_path)
     assert ok.speedup == 1 and ok.fraction_of_peak is None and ok.peak_mib is None and ok.host_ms > 0
 
 
+@pytest.mark.thorough
 def test_a_kernel_that_dies_while_it_is_timed(tmp_path):
     found = measured(tmp_path, {"P2": "crash late"}, "vectorised,P2,SDPA flash")
     assert found["P2"].status == "failed" and "was killed by SIGSEGV" in found["P2"].reason
@@ -49,6 +50,7 @@ def test_a_kernel_that_dies_while_it_is_timed(tmp_path):
     assert low <= found["SDPA flash"].speedup <= high
 
 
+@pytest.mark.thorough
 def test_a_kernel_that_hangs(tmp_path):
     found = measured(tmp_path, {"P2": "hang"}, "P2", limit="10")
     assert found["P2"].reason == "no result within 10 s, the limit for one step of a kernel (--limit)"
@@ -60,6 +62,7 @@ def test_a_process_that_never_starts(tmp_path, capsys):
     assert "does not start: it ended with exit status 1" in said and "no_such_module" in said
 
 
+@pytest.mark.thorough
 def test_preparing_measures_nothing(tmp_path):
     argv = [*ONE, "--only", "vectorised compiled", "--prepare", "2", "--out", str(tmp_path)]
     assert command_line.main(["sweep", *argv], faulty.command({"vectorised compiled": "crash"})) == 0

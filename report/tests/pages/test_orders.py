@@ -24,6 +24,7 @@ def test_the_story_is_in_the_figures():
     assert piled[4] == pytest.approx(60.5 / 32.5) and ours[4] == 1
 
 
+@pytest.mark.thorough
 def test_the_published_order_is_slower_in_every_line(page):
     lines = [line.split("|") for line in page.splitlines() if line.count("|") == 7]
     speeds = [float(cells[5]) for cells in lines if re.fullmatch(r" \d\.\d\d ", cells[5]) and cells[3].strip()]
