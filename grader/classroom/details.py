@@ -11,7 +11,7 @@ from grader.result import Aspect, Outcome, Result
 
 
 @dataclass(frozen=True)
-class Kind:
+class KnownCause:
     """What is left of a cause: enough to see that two results tell the same."""
 
     kind: str
@@ -49,7 +49,7 @@ def read(job, id):
 def whole(plain):
     facts = plain["facts"]
     if kinds := facts.pop("kinds"):
-        facts["causes"] = [Kind(kind) for kind in kinds]
+        facts["causes"] = [KnownCause(kind) for kind in kinds]
     return Result(**{**plain, "aspect": Aspect(plain["aspect"]), "outcome": Outcome(plain["outcome"]), "facts": facts})
 
 

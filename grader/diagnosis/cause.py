@@ -29,10 +29,10 @@ class Cause:
     @property
     def kind(self):
         """The same mistake in another case, where its numbers are others."""
-        return kind_of(self.equals)
+        return mistake_pattern(self.equals)
 
 
-def kind_of(equals):
+def mistake_pattern(equals):
     for what in VARIES:
         equals = re.sub(what, "", equals)
     return re.sub(r"\d+", "#", equals)

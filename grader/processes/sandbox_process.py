@@ -40,7 +40,7 @@ INHERITED_PREFIXES = ("CUDA_", "NVIDIA_", "TRITON_CACHE", "HIP_", "ROCR_")
 
 
 @dataclass(frozen=True)
-class Kind:
+class SandboxKind:
     """A kind of sandbox process: the devices that share it, the package of their code, and what a submission may take.
 
     memory_bytes: of all its processes where a control group can be made, else of each; on a GPU the address space says
@@ -58,10 +58,10 @@ class Kind:
 # "record": a submission's module is loaded; it sees no GPU. "cpu": the interpreter; "compile": kernels are compiled and
 # never run; "cuda": they run on a GPU. "direct": a submission's wrapper is called as it is, for its time on the host.
 KINDS = {
-    "recorder": Kind(("record",), "recorder", False, 8 * GIB, 1 * GIB, 64),
-    "runner": Kind(("cpu", "compile"), "runner", False, 8 * GIB, 2 * GIB, 256),
-    "gpu runner": Kind(("cuda",), "runner", True, 48 * GIB, 8 * GIB, 256),
-    "gpu recorder": Kind(("direct",), "recorder", True, 48 * GIB, 1 * GIB, 256),
+    "recorder": SandboxKind(("record",), "recorder", False, 8 * GIB, 1 * GIB, 64),
+    "runner": SandboxKind(("cpu", "compile"), "runner", False, 8 * GIB, 2 * GIB, 256),
+    "gpu runner": SandboxKind(("cuda",), "runner", True, 48 * GIB, 8 * GIB, 256),
+    "gpu recorder": SandboxKind(("direct",), "recorder", True, 48 * GIB, 1 * GIB, 256),
 }
 
 

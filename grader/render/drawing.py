@@ -13,7 +13,7 @@ LEFT, TOP, RIGHT, BOTTOM = 44, 8, 26, 34  # around the plot: room for ticks and 
 
 
 @dataclass(frozen=True)
-class Kind:
+class Surface:
     """What a surface means: its words, its colour on a light and on a dark page, and a hatch, so that none is told by
     colour alone. Colours: Okabe and Ito, "Color universal design", 2008; levels by lightness."""
 
@@ -35,17 +35,17 @@ LEVEL_COLOURS = (
     ("#e06f1f", "#d3741a"), ("#b8470f", "#f0964a"), ("#822b0a", "#fbc08a"), ("#4a1405", "#ffead3"),
 )  # fmt: skip
 KINDS = {
-    "seen": Kind("needed and visited", "#5ba3d6", "#2f7fb8"),
-    "extra": Kind("visited, not needed", "#f2b233", "#b97f0a", "/"),
-    "missing": Kind("needed, NOT visited", "#ffffff", "#15181c", "x"),
-    "again": Kind("visited more than once", "none", "none", "."),
+    "seen": Surface("needed and visited", "#5ba3d6", "#2f7fb8"),
+    "extra": Surface("visited, not needed", "#f2b233", "#b97f0a", "/"),
+    "missing": Surface("needed, NOT visited", "#ffffff", "#15181c", "x"),
+    "again": Surface("visited more than once", "none", "none", "."),
     **{
-        f"level{i}": Kind(words, *colours)
+        f"level{i}": Surface(words, *colours)
         for i, (words, colours) in enumerate(zip(level_words(), LEVEL_COLOURS, strict=True))
     },
-    "inf": Kind("infinite", "#7fd1b9", "#0b6b52", "-"),
-    "nan": Kind("NaN", "#e3a5cb", "#8f3f70", "\\"),
-    "unwritten": Kind("never written", "#ffffff", "#15181c", "+"),
+    "inf": Surface("infinite", "#7fd1b9", "#0b6b52", "-"),
+    "nan": Surface("NaN", "#e3a5cb", "#8f3f70", "\\"),
+    "unwritten": Surface("never written", "#ffffff", "#15181c", "+"),
 }
 KIND_OF_MARK = {mark: f"level{mark}" for mark in MARKS if mark.isdigit()} | {"i": "inf", "n": "nan", "u": "unwritten"}
 

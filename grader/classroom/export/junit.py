@@ -20,7 +20,7 @@ def clean(said):
     return NOT_XML.sub("\ufffd", harmless(str(said)))
 
 
-def kind_of(outcome):
+def junit_element(outcome):
     """How JUnit says an outcome: None passed, else the element's name."""
     if outcome == "passed":
         return None
@@ -69,7 +69,7 @@ def add_case(suite, of, name, result):
     """The element of one case."""
     case = add(suite, "testcase", name=name, classname=of, time=f"{result['seconds']:.3f}")
     outcome, sentence = result["outcome"], result.get("sentence") or ""
-    kind = kind_of(outcome)
+    kind = junit_element(outcome)
     if kind == "skipped":
         add(case, kind, message=sentence or outcome)
     elif kind:

@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from grader.diagnosis.cause import Cause, kind_of
+from grader.diagnosis.cause import Cause, mistake_pattern
 from grader.kinds.attention import matcher, tile_visits
 from grader.kinds.attention.known_mistakes import ONLINE, SCALE, SOFTMAX, AttentionSpec
 
@@ -59,7 +59,7 @@ def one_of_each_kind(chosen):
     """Causes; where several sizes of tile fit, the size is not known."""
     by_kind = {}
     for mistake in chosen:
-        by_kind.setdefault(kind_of(mistake.equals), []).append(mistake)
+        by_kind.setdefault(mistake_pattern(mistake.equals), []).append(mistake)
     found = []
     for alike in by_kind.values():
         equals = alike[0].equals if len(alike) == 1 else re.sub(r" \((in )?tiles of \d+[^)]*\)", "", alike[0].equals)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from grader.course.problem import LONG_ROW
 from grader.diagnosis import cross_case, locate
-from grader.diagnosis.cause import Diagnosis, kind_of
+from grader.diagnosis.cause import Diagnosis, mistake_pattern
 from grader.kinds.attention import (
     answers,
     catalogue,
@@ -123,7 +123,7 @@ class Attention(Kind):
             return self.would_show(problem, case, seed, kinds, diagnosis.evidence, failing.dtype)
 
         def explains_all(kind):  # NaN tells little: where that is all that shows, it must be the cause of every failure
-            return kind.startswith(kind_of(IN_FLOAT32))
+            return kind.startswith(mistake_pattern(IN_FLOAT32))
 
         cross_case.check(results, cases, refutes, explains_all, TOGETHER)
 
@@ -139,7 +139,7 @@ class Attention(Kind):
         for sizes in guesses if problem.tiled and not evidence["tiles"] else [evidence["tiles"]]:
             shows = defaultdict(bool)  # all variants of a kind
             for mistake in self.known_mistakes(problem, case, placed, spec, (), sizes, evidence["order"]):
-                kind = kind_of(mistake.equals)
+                kind = mistake_pattern(mistake.equals)
                 if kind in kinds and not mistake.general and not (mistake.rounding and case.dtype != dtype):
                     o, _ = mistake.spec.answer(causes.every_pair(case))
                     error = (o - right.o.flatten(0, 1)).abs()

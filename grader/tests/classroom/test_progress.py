@@ -66,7 +66,7 @@ def test_details_come_back_as_results(tmp_path):
     given = Result(
         "p1", "ragged tail", Aspect.CORRECT, Outcome.WRONG, "off", {"picture": {"heads": (1, 2)}, "share": 0.5}
     )
-    given.facts["causes"] = [details.Kind("a window of #")]
+    given.facts["causes"] = [details.KnownCause("a window of #")]
     here = replace(job(), out=str(tmp_path))
     details.write(here, "p1", [given])
     (found,) = details.read(here, "p1")
