@@ -14,6 +14,7 @@ from notebooks.pictures import kernel_runs
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.thorough
 def test_what_kernels_touch_is_what_the_pictures_say():
     pytest.importorskip("triton", reason="needs Triton, which is there on Linux only")
     command = [sys.executable, "-m", "notebooks.tests.first_kernel_child"]

@@ -130,6 +130,7 @@ def test_the_cells_are_those_that_jupytext_reads(name):
     assert source.cells(text) == cells
 
 
+@pytest.mark.thorough
 def test_a_build_writes_what_is_stale_and_leaves_what_is_not(tmp_path):
     for module in build.LOADED:
         pytest.importorskip(module, reason="needs Jupyter: make notebooks installs it")

@@ -80,6 +80,7 @@ def test_what_was_measured_and_what_the_words_say_of_it(rows):
     assert min(own) > max(row.over_plain for row in rows if row.kernel == "published" and "/" in row.shape) > 1
 
 
+@pytest.mark.thorough
 def test_a_schedule_alone_explains_all_orders_but_the_published_one(rows):
     free, dear = (measured_orders.predictions(rows, each) for each in (measured_orders.H200_FREE, measured_orders.H200))
     assert len(free) == len(dear) == len([row for row in rows if row.kernel != "plain"])

@@ -72,9 +72,6 @@ BROKEN = {
         inserted("for j in range(0, N):", "    if j > 5:", "        return acc, row_max, row_sum"),
         "`return`", "if j > 5",
     ),
-    "return before the end": (
-        changed(LOOP, f"    if start > end:\n        return state\n{LOOP}"), "gave up on this function", "def attend("
-    ),
     "try": (
         inserted("try:", "    j = 1", "except Exception:", "    j = 2"), "`try` does not exist inside a kernel", "try:",
     ),

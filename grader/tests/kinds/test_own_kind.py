@@ -63,12 +63,14 @@ def test_it_is_traced(course):
     assert "elements outside X" in printed and f"({MODULE}:1" in printed
 
 
+@pytest.mark.thorough
 def test_what_is_wrong_is_told_with_its_place(course):
     outcomes, printed = grade(course, KERNEL.replace("x + alpha * y)", "x + y)"), "--no-compile")
     assert outcomes["whole blocks"] == "passed" and outcomes["ragged tail"] == "wrong"
     assert "got " in printed and "expected " in printed
 
 
+@pytest.mark.thorough
 def test_it_is_shown(course):
     (course / "wrong" / MODULE).write_text(KERNEL.replace("x + alpha * y)", "x + y)"))
     case = ["--problems", "e1", "--case", "ragged tail", "--submission", "wrong", "--device", "cpu"]
@@ -76,6 +78,7 @@ def test_it_is_shown(course):
     assert status == 0 and (course / "out" / "show-e1-ragged-tail.png").stat().st_size > 1000, printed
 
 
+@pytest.mark.thorough
 def test_its_skeleton_is_unfinished(course):
     status, printed = run(course, "grader.commands.skeletons")
     skeleton = (course / "problems" / MODULE).read_text()

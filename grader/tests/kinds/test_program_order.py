@@ -64,6 +64,7 @@ def sentence(order, num_tiles, num_heads, num_dies=8, heads_per_kv=1):
     return check_order(all_places(order, np.arange(num_tiles * num_heads), *sizes), *sizes)
 
 
+@pytest.mark.thorough
 def test_every_size_up_to_2000_programs(solution):
     wrong = {
         (num_tiles, num_heads): said
@@ -239,6 +240,7 @@ print("the same bits")
 """
 
 
+@pytest.mark.thorough
 def test_the_kernel_gives_the_bits_of_the_plain_order():
     command = [sys.executable, "-c", BITS, str(MODULE), str(SOLUTIONS / "p5_gqa.py")]
     done = subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True)

@@ -529,6 +529,7 @@ def test_a_folder_that_holds_the_repository_does_not_show_it():
     assert "--tmpfs" not in bubblewrap.show_folders([ROOT / "solutions", sandbox_process.INSIDE])
 
 
+@pytest.mark.thorough
 def test_a_grader_that_is_killed_leaves_nothing(tmp_path):
     (tmp_path / "p1_naive_attention.py").write_text(
         BODY + "    import subprocess; subprocess.run(['sleep', '603.25'], start_new_session=True)\n"

@@ -20,6 +20,7 @@ def example(*arguments):
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.thorough
 def test_it_is_right_and_says_what_it_visits():
     done = example("--heads", "1", "--images", "197,5,257")
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
@@ -51,6 +52,7 @@ def test_cls_sees_all_and_is_seen_by_all(name):
         (["--tile", "48"], "tile_q must be a power of two from 16 on; got 48"),
     ],
 )
+@pytest.mark.thorough
 def test_bad_arguments_are_one_sentence(arguments, words):
     done = example(*arguments)
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr

@@ -69,6 +69,7 @@ def test_preparing_measures_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 def test_killed_in_the_middle_it_goes_on_and_nothing_outlives_it(tmp_path):
     argv = [sys.executable, "-m", "report", "sweep", "--quick", "--no-windows", "--tiers", "1x2x32", "--lengths",
             "128,256", "--only", "vectorised,SDPA flash", "--budget", "0.02", "--out", str(tmp_path)]  # fmt: skip
@@ -111,6 +112,7 @@ def test_rows_of_the_cpu_do_not_bear_the_name_of_a_gpu(monkeypatch):
 # The other studies, small and in the interpreter ---------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_block_sparse_rows_of_every_kind(tmp_path):
     study = of_name("block_sparse")
     faults = {"simple": "wrong", "prefetch": "wrong lse", "tiles_of_predicate": "wrong map"}
@@ -128,6 +130,7 @@ def test_block_sparse_rows_of_every_kind(tmp_path):
     assert found["swizzled at 0.5"].density == 0.5 and found["swizzled at 1"].over_dense == 1
 
 
+@pytest.mark.thorough
 def test_the_ladders_rungs_are_compared_each_under_its_own_mask(tmp_path):
     faults = {"P7": "as P6"}  # it forgets its sinks
     found = measured(tmp_path, faults, "P1,P3,P5,P6,P7,fast as P4", study=of_name("ladder"), chosen=["--quick"])
@@ -137,6 +140,7 @@ def test_the_ladders_rungs_are_compared_each_under_its_own_mask(tmp_path):
     assert found["P1"].over_naive == 1 and found["P1"].over_before is None
 
 
+@pytest.mark.thorough
 def test_an_order_that_leaves_tiles_out_is_wrong(tmp_path):
     found = measured(
         tmp_path, {"reversed": "loses tiles"}, "plain,reversed,all heads", study=of_name("orders"), chosen=["--quick"]

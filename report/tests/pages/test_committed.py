@@ -7,7 +7,7 @@ from report import __main__ as command_line
 from report.pages.template import TEMPLATES
 from report.places import REPORT
 
-SLOW = ("write_up", "orders")  # kernels run while they are made, an order is simulated
+SLOW = ("write_up", "orders", "sweep")  # kernels run while they are made, an order is simulated
 
 
 @pytest.mark.parametrize("name", thorough_but([n for n in command_line.PAGES if n not in SLOW], command_line.PAGES))

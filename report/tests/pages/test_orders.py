@@ -31,6 +31,7 @@ def test_the_published_order_is_slower_in_every_line(page):
     assert len(speeds) >= 11 and max(speeds) < 1
 
 
+@pytest.mark.thorough
 def test_no_figures_where_an_order_leaves_tiles_out(page):
     assert not orders.complete(published, 128, 2) and orders.complete(published, 64, 2)
     lines = [line.split("|") for line in page.splitlines() if "N=16384" in line]
@@ -66,6 +67,7 @@ def section(folder):
     return orders.page(folder).partition("\n## On a GPU")[2]
 
 
+@pytest.mark.thorough
 def test_the_section(tmp_path):
     assert section(tmp_path) == ""
     text = section(measured(tmp_path, read_hits=80.0, l2_hits=70.0, l2_reads=2048.0, dram_reads=512.0))

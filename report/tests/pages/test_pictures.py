@@ -25,6 +25,7 @@ def drawn(folder):
     return folder / "figures"
 
 
+@pytest.mark.thorough
 def test_every_picture_is_there_small_and_linked(folder, drawn):
     names = {path.name for path in drawn.iterdir()}
     tiers = {"b1-h12-d64", "b8-h12-d64", "b1-h12-d128", "b2-h24-d256", "b4-h16-d128"}
@@ -35,6 +36,7 @@ def test_every_picture_is_there_small_and_linked(folder, drawn):
     assert set(re.findall(r"\(figures/([^)]+)\)", page)) == names
 
 
+@pytest.mark.thorough
 def test_the_same_bytes_again_whatever_the_reader_has_set(folder, drawn):
     import matplotlib
 
