@@ -143,6 +143,9 @@ def install(lock):
     pip = [uv, "pip", "install", "--python", venv_python()] if uv else \
           [venv_python(), "-m", "pip", "install", "--disable-pip-version-check"]  # fmt: skip
     hashes = [] if lock == "torch" else ["--require-hashes"]
+    if hashes and not uv:  # small packages, of which pip would print hundreds of lines; torch's download shows itself
+        print(f"installing {lock}", flush=True)
+        pip.append("--quiet")
     file = LOCKS / f"{lock}.txt"
     run([*pip, *shlex.split(os.environ.get("PIP_ARGS", "")), *hashes, "-r", file])
     pins = subprocess.run([venv_python(), "-c", LIST, file], capture_output=True, text=True, check=True).stdout.split()
