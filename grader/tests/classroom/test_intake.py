@@ -420,7 +420,8 @@ def test_any_damage_to_an_archive_is_survived(tmp_path, seed):
     for _ in range(draw.randrange(1, 12)):
         data[draw.randrange(len(data))] = draw.randrange(256)
     put(tmp_path / "in" / "ann.zip", bytes(data))
-    take(tmp_path)
+    found = take(tmp_path)
+    assert list(found) == ["ann"] and (found["ann"].modules or found["ann"].remarks), "graded, or told why not"
 
 
 # Platforms ------------------------------------------------------------------------------------------------------------

@@ -324,6 +324,7 @@ def test_a_missing_gpu_is_the_machines_fault(tmp_path, monkeypatch):
     assert {record.status for record in records} == {MACHINE_FAULT} and "sees no GPU" in records[0].remarks[0]
 
 
+@pytest.mark.thorough
 def test_a_slow_submission_delays_no_other(tmp_path):
     """One lane waits, the other grades the rest; the GPU has a lane of its own."""
     folder = make_class(tmp_path / "in", {"slow": "wait 1.0", **{f"s{n}": "" for n in range(6)}})

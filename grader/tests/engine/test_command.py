@@ -110,6 +110,7 @@ def test_the_pytest_face(tmp_path, jobs):
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
 
 
+@pytest.mark.thorough
 def test_the_pytest_face_fails_with_the_sentence(tmp_path):
     (tmp_path / PROBLEMS["p4"].module).write_text((ROOT / "problems" / PROBLEMS["p4"].module).read_text())
     done = run_pytest("--submission", tmp_path, "-k", "p4 and (ragged or speed)")

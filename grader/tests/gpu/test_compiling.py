@@ -278,6 +278,7 @@ def test_a_ptxas_that_does_not_finish_is_named_and_ended(tmp_path, ptxas):
     assert not running("sleep 602.25")
 
 
+@pytest.mark.thorough
 def test_ptxas_has_a_limit_of_memory(tmp_path, ptxas):
     home = ptxas("ulimit -d > $HOME/said; echo 'ptxas fatal   : Memory allocation failure' >&2; exit 1")
     tried = attempt(tmp_path, solution("p3"))
@@ -285,6 +286,7 @@ def test_ptxas_has_a_limit_of_memory(tmp_path, ptxas):
     assert "ptxas, NVIDIA's assembler, ran out of memory" in tried.error
 
 
+@pytest.mark.thorough
 def test_no_time_is_reported_and_costs_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(compiling, "SECONDS", 0.2)
     case, *_, compiled, _ = graded(tmp_path, solution("p3"), names=None)

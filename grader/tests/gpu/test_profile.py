@@ -266,6 +266,7 @@ def test_counters_forbidden(profiled):
     assert "NVreg_RestrictProfilingToAdminUsers=0" in said and "https://developer.nvidia.com/ERR_NVGPUCTRPERM" in said
 
 
+@pytest.mark.thorough
 def test_metrics_that_this_gpu_has_not_are_left_out_the_second_time(profiled):
     name = METRICS["stall_gmma"]
     body = f"""{RUNS}
@@ -387,6 +388,7 @@ def test_ncu_is_found_beside_path_too(tmp_path, monkeypatch):
     assert ncu.find() == f"{tmp_path}/cuda-13/ncu"
 
 
+@pytest.mark.thorough
 def test_without_ncu_the_compiler_tells_what_it_knows(profiled, monkeypatch):
     monkeypatch.setattr(ncu, "find", lambda: None)
     status, said, calls, out = profiled("", name=None)

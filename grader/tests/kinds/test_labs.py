@@ -83,6 +83,7 @@ def test_the_first_open_gap_is_named_in_every_case_that_needs_one(id, closed, tm
     assert id == "x2" or builders == {Outcome.UNFINISHED if closed < 2 else Outcome.PASSED}
 
 
+@pytest.mark.thorough
 def test_an_open_gap_of_place_reads_the_same_where_it_is_compiled(tmp_path):
     (tmp_path / LABS["x2"].module).write_text(with_gaps("x2", 3).replace("if slot <", "if slot + 1 <"))
     text = with_gaps("x2", 1).replace(*gap_three())

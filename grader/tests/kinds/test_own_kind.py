@@ -57,6 +57,7 @@ def test_it_is_graded_and_compiled(course):
     assert set(outcomes.values()) == {"passed"} and outcomes.keys() >= {"ragged tail", "compiles"}, printed
 
 
+@pytest.mark.thorough
 def test_it_is_traced(course):
     outcomes, printed = grade(course, KERNEL.replace("mask=inside, other=0.0", ""), "--no-compile")
     assert outcomes["whole blocks"] == "passed" and outcomes["ragged tail"] == "unsafe"
@@ -87,6 +88,7 @@ def test_its_skeleton_is_unfinished(course):
     assert set(outcomes.values()) == {"unfinished"} and "TODO 1" in printed
 
 
+@pytest.mark.thorough
 def test_a_class_hands_it_in(course):
     (course / "class" / "ada" / MODULE).write_text(KERNEL)
     (course / "class" / "bob" / MODULE).write_text(KERNEL.replace("+ alpha * y", "- alpha * y"))

@@ -242,6 +242,7 @@ def share_of_a_core(seconds=1.0):
     return (time.process_time() - own) / (time.perf_counter() - wall)
 
 
+@pytest.mark.thorough
 def test_a_process_bomb_takes_the_cores_of_nobody(form, attempt, monkeypatch):
     if "cpu" not in sandboxes.serving("record", attempt.folder).group.held:
         pytest.skip("no control group of the cores can be made here")
@@ -310,7 +311,7 @@ HIDING = {
 }
 
 
-@pytest.mark.parametrize("how", HIDING)
+@pytest.mark.parametrize("how", thorough_but(["closed"], HIDING))
 def test_a_folder_that_nobody_can_look_into_is_removed(how, form, attempt):
     result = attempt(f"import os, time\n{HIDING[how]}\ntime.sleep(1.2)")
     looked = form == PLAIN and (how == "deep" or os.geteuid() != 0)
@@ -320,6 +321,7 @@ def test_a_folder_that_nobody_can_look_into_is_removed(how, form, attempt):
     assert not [name for name in left if name.startswith("case-")]
 
 
+@pytest.mark.thorough
 def test_files_without_end_are_counted_or_end_with_the_case(form, attempt, monkeypatch):
     monkeypatch.setattr(scratch, "ENTRIES", 10_000)
     monkeypatch.setattr(scratch, "REMOVE_SECONDS", 0.2)
@@ -334,6 +336,7 @@ def test_a_flood_of_output(form, attempt):
     assert "done" in result.sentence and len(result.printed) < 9000 and "more bytes not shown" in result.printed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("wait", ["import time; time.sleep(1e6)", "while True: pass"])
 def test_waiting_forever(wait, form, attempt, monkeypatch):
     monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 1.0)
@@ -512,6 +515,7 @@ def test_a_bubblewrap_that_is_forbidden_is_one_line(tmp_path, monkeypatch):
     assert "bubblewrap does not work here: bwrap: No permissions" in line and "\n" not in line
 
 
+@pytest.mark.thorough
 def test_without_it_the_command_grades_and_warns_once(tmp_path):
     command = [sys.executable, "-m", "grader", "--submission", "solutions", "--problems", "1", "--out", str(tmp_path)]
     environment = os.environ | {bubblewrap.SWITCH: "none"}

@@ -93,6 +93,7 @@ def test_a_hang_is_stopped_and_the_rest_given_up(tmp_path, monkeypatch):
     assert "timed out before" in results[2].sentence
 
 
+@pytest.mark.thorough
 def test_cases_that_drag_end_with_the_time_of_their_problem(tmp_path, monkeypatch):
     monkeypatch.setitem(SECONDS_PER_PROBLEM, "cpu", 2.0)
     source = solution("p1").replace(
@@ -105,6 +106,7 @@ def test_cases_that_drag_end_with_the_time_of_their_problem(tmp_path, monkeypatc
     assert "s; all of a problem have 2 s together" in results[-1].sentence
 
 
+@pytest.mark.thorough
 def test_a_hang_while_loading(tmp_path, monkeypatch):
     monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 1.0)
     assert verdict(tmp_path, "while True: pass\n").outcome is Outcome.TIMED_OUT
@@ -148,6 +150,7 @@ def test_closing_every_descriptor_is_a_crash(tmp_path):
     assert result.outcome is Outcome.CRASHED
 
 
+@pytest.mark.thorough
 def test_a_child_of_the_child_is_killed(tmp_path, monkeypatch):
     monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 2.0)
     verdict(tmp_path, BODY.format("import subprocess; subprocess.Popen(['sleep', '601.25']).wait()"))
@@ -190,6 +193,7 @@ def alone(tmp_path, monkeypatch):
     sandboxes.leave(tmp_path)
 
 
+@pytest.mark.thorough
 def test_the_interpreter_and_the_compiler_share_a_process_that_imports_once(alone):
     runner = sandboxes.serving("cpu", alone)
     assert sandboxes.serving("compile", alone) is runner and sandboxes.serving("cpu", alone) is runner
@@ -202,6 +206,7 @@ def test_the_interpreter_and_the_compiler_share_a_process_that_imports_once(alon
     assert used <= runner.spent < used + 0.5 * imports, "the import is counted once"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lost", [-1, -2])
 def test_a_sandbox_process_ends_with_any_of_its_fork_servers(alone, lost):
     """What runs in there could not be trusted to be alone any more."""

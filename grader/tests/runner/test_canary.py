@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from grader.processes.sandbox_process import GRADER, INSIDE
 
 CHECK_EACH = """
@@ -30,6 +32,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.thorough
 def test_this_triton_is_watched_and_a_change_underneath_is_noticed():
     folders = json.dumps([str(INSIDE), str(GRADER / "runner")])
     command = [sys.executable, "-u", "-c", CHECK_EACH, folders, json.dumps(list(CHANGES))]

@@ -44,10 +44,8 @@ BROKEN = {
 HONEST = {
     "p1_torch_softmax": "the softmax of a library, where it is allowed",
     "p2_merge_by_logaddexp": "tiles are merged by their lse",
-    "p3_retry_with_smaller_tiles": "a launch that raises, and another",
     "p3_merged_by_torch": "several kernels, and PyTorch between them",
     "p4_autotune": "Triton chooses the tiles",
-    "p4_atomic_add": "programs add to the same place",
     "p5_device_descriptors": "loads by descriptors",
     "p5_autograd_function": "a class of PyTorch's around the kernel",
     "p6_while_loop": "a loop whose end the kernel computes",

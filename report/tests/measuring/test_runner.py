@@ -23,6 +23,7 @@ def measured(folder, faults, only, limit="180", study=SWEEP, chosen=ONE):
     return {row.kernel: row for row in found if getattr(row, "causal", True)}
 
 
+@pytest.mark.thorough
 def test_a_faulty_kernel_is_a_row_with_its_reason_and_the_others_go_on(tmp_path):
     faults = {"naive per head": "crash", "vectorised": "prints", "vectorised compiled": "oom", "P2": "wrong",
               "SDPA flash": "raises"}  # fmt: skip

@@ -75,6 +75,7 @@ def test_the_section(tmp_path):
     assert "*published* runs at 1.50 times the plain order's speed" in text and "| 80.0 | 2.00 | 0.500 |" in text
 
 
+@pytest.mark.thorough
 def test_a_section_without_counters_or_with_a_wrong_order(tmp_path):
     measured(tmp_path)
     kept = read(tmp_path / STUDY.csv, STUDY.row)

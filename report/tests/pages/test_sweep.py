@@ -182,6 +182,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path, capsys):
     assert "a file could not be read or written: " in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_no_torch_is_needed(tmp_path):
     folder = synthetic.write(tmp_path, synthetic.rows(lengths=(512,), windowed=()))
     code = (
