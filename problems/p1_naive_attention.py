@@ -69,15 +69,15 @@ def naive_attention(q, k, v, is_causal=False):
     check_arguments(q, k, v, is_causal)
     scale = 1.0 / math.sqrt(q.shape[-1])
 
-    # TODO 1: the scaled scores (about 1 line)
+    # TODO 1: the scaled scores (about 1 line; then delete the failing line)
     #   `scores` (B, H, Nq, Nk), added up in float32
     raise NotImplementedError("TODO 1: the scaled scores")
 
     if is_causal:
-        # TODO 2: hide from each query the keys that come after it (about 2 lines)
+        # TODO 2: hide from each query the keys that come after it (about 2 lines; then delete the failing line)
         raise NotImplementedError("TODO 2: hide from each query the keys that come after it")
 
-    # TODO 3: the stable softmax and its results (about 5 lines)
+    # TODO 3: the stable softmax and its results (about 5 lines; then delete the failing line)
     #   `o` (B, H, Nq, D) in the dtype of q, and `lse` (B, H, Nq) in float32
     raise NotImplementedError("TODO 3: the stable softmax and its results")
     return o, lse

@@ -85,20 +85,20 @@ def flash_attention_forward(q, k, v, is_causal=False):
         row_sum = torch.zeros_like(row_max)
         acc = torch.zeros_like(q_tile)
 
-        # TODO 1: where this tile's keys end (about 1 line)
+        # TODO 1: where this tile's keys end (about 1 line; then delete the failing line)
         #   `last_key`, one past the last key that any query of this tile sees
         raise NotImplementedError("TODO 1: where this tile's keys end")
         for k_start in range(0, last_key, BLOCK_K):
             k_end = min(k_start + BLOCK_K, Nk)
-            # TODO 2: the scores of this tile (about 5 lines)
+            # TODO 2: the scores of this tile (about 5 lines; then delete the failing line)
             #   `scores` (B, H, rows, keys), in float32, hidden ones at -inf
             raise NotImplementedError("TODO 2: the scores of this tile")
 
-            # TODO 3: the online update (about 6 lines)
+            # TODO 3: the online update (about 6 lines; then delete the failing line)
             #   `row_max`, `row_sum` and `acc`, now with this tile
             raise NotImplementedError("TODO 3: the online update")
 
-        # TODO 4: the finish (about 2 lines)
+        # TODO 4: the finish (about 2 lines; then delete the failing line)
         #   this tile's rows of `o` and `lse`
         raise NotImplementedError("TODO 4: the finish")
     return o, lse

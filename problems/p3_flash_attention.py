@@ -18,8 +18,8 @@ The tiles of one program (N = 5.4 tiles): '>' no mask, 'r' the ragged tail, mask
                   key tile 0 1 2 3 4 5
         query tile 3       > > > > > r
 
-Given: the checks, the launch, the pointers, the loads, the loop. Asked: three short gaps, marked TODO, in
-`attend`: together they are one step of the online softmax.
+Given: the checks, the launch, the pointers, the loads, the loop, the finish. Asked: three short gaps, marked TODO. All
+three are in `attend`, one after the other: together they are one step of the online softmax.
 
 Triton's reference is at triton-lang.org; you need tl.dot, tl.trans, tl.where, tl.maximum, tl.max, tl.sum, tl.exp2.
 
@@ -64,16 +64,18 @@ def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, MASKED: tl.c
             k = tl.load(k_ptrs)
             v = tl.load(v_ptrs)
 
-        # TODO 1: the scores of this tile (about 3 lines)
+        # TODO 1: the scores of this tile (about 3 lines; then delete the failing line)
         #   `scores` = q k^T, not yet scaled (BLOCK_Q, BLOCK_K), float32; if MASKED, the keys past the end hidden
         tl.static_assert(False, "TODO 1: the scores of this tile")
 
-        # TODO 2: the new maximum and what follows from it (about 3 lines)
-        #   `new_max` of the scores, times qk_scale, of all tiles up to this one (BLOCK_Q,); `alpha`, what everything
-        #   older must be multiplied by (BLOCK_Q,); `p` (BLOCK_Q, BLOCK_K), exp2 of the scaled scores minus new_max
+        # TODO 2: the new maximum and what follows from it (about 3 lines; then delete the failing line)
+        #   scaled scores are scores times qk_scale. `new_max` (BLOCK_Q,), each query's largest scaled score of this
+        #   tile and all before it: `row_max` is that of those before, and becomes new_max in the loop's last line;
+        #   `alpha` (BLOCK_Q,), what everything older must be multiplied by; `p` (BLOCK_Q, BLOCK_K), exp2 of the scaled
+        #   scores minus new_max
         tl.static_assert(False, "TODO 2: the new maximum and what follows from it")
 
-        # TODO 3: rescale what earlier tiles added, and add this tile (about 2 lines)
+        # TODO 3: rescale what earlier tiles added, and add this tile (about 2 lines; then delete the failing line)
         #   `row_sum` (BLOCK_Q,) and `acc` (BLOCK_Q, D)
         tl.static_assert(False, "TODO 3: rescale what earlier tiles added, and add this tile")
         row_max = new_max

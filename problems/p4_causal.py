@@ -63,11 +63,11 @@ def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, IS_CAUSAL: t
             k = tl.load(k_ptrs)
             v = tl.load(v_ptrs)
 
-        # TODO 2: the scores of this tile and their mask (about 6 lines)
+        # TODO 2: the scores of this tile and their mask (about 6 lines; then delete the failing line)
         #   `scores` = q k^T, not yet scaled (BLOCK_Q, BLOCK_K); if MASKED, the keys past the end hidden and, if
         #   IS_CAUSAL, those after the query
         tl.static_assert(False, "TODO 2: the scores of this tile and their mask")
-        # TODO 3: the online softmax (about 5 lines)
+        # TODO 3: the online softmax (about 5 lines; then delete the failing line)
         #   `new_max`, then `row_sum` and `acc` with this tile added; in base 2
         tl.static_assert(False, "TODO 3: the online softmax")
         row_max = new_max
@@ -107,7 +107,7 @@ def flash_attention_kernel(
     queries = q, q_pos, qk_scale
     keys = K, V, stride_kn, stride_vn, N
 
-    # TODO 1: where the two phases begin and end (about 6 lines)
+    # TODO 1: where the two phases begin and end (about 6 lines; then delete the failing line)
     #   `masked_start`, where phase 1 ends and phase 2 begins, a multiple of BLOCK_K; `k_end`, where phase 2 ends
     tl.static_assert(False, "TODO 1: where the two phases begin and end")
     # Phase 1: every query of this tile sees every key; no mask.
@@ -116,7 +116,7 @@ def flash_attention_kernel(
     state = attend(state, queries, keys, masked_start, k_end, BLOCK_K, IS_CAUSAL, MASKED=True)
     acc, _, row_sum = state
 
-    # TODO 4: the finish (about 3 lines)
+    # TODO 4: the finish (about 3 lines; then delete the failing line)
     #   divide once, and write the rows of `O` that exist
     tl.static_assert(False, "TODO 4: the finish")
 

@@ -66,7 +66,7 @@ def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, IS_CAUSAL: t
             k = tl.load(k_ptrs)
             v = tl.load(v_ptrs)
 
-        # TODO 3: one step of the online softmax (about 11 lines)
+        # TODO 3: one step of the online softmax (about 11 lines; then delete the failing line)
         #   `new_max`, and `row_sum` and `acc` with this tile added; if MASKED, the keys past the end hidden and, if
         #   IS_CAUSAL, those after the query
         tl.static_assert(False, "TODO 3: one step of the online softmax")
@@ -90,7 +90,7 @@ def flash_attention_kernel(
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
     head = tl.program_id(1).to(tl.int64)
     batch = tl.program_id(2).to(tl.int64)
-    # TODO 1: who reads which head (about 5 lines)
+    # TODO 1: who reads which head (about 5 lines; then delete the failing line)
     #   `kv_head`, and the pointers `Q`, `K`, `V` and `O` moved to their batch and head
     tl.static_assert(False, "TODO 1: who reads which head")
 
@@ -106,7 +106,7 @@ def flash_attention_kernel(
     queries = q, q_pos, qk_scale
     keys = K, V, stride_kn, stride_vn, N
 
-    # TODO 2: where the two phases begin and end (about 6 lines)
+    # TODO 2: where the two phases begin and end (about 6 lines; then delete the failing line)
     #   `masked_start`, where phase 1 ends and phase 2 begins, a multiple of BLOCK_K; `k_end`, where phase 2 ends
     tl.static_assert(False, "TODO 2: where the two phases begin and end")
     # Phase 1: every query of this tile sees every key; no mask.
@@ -115,7 +115,7 @@ def flash_attention_kernel(
     state = attend(state, queries, keys, masked_start, k_end, BLOCK_K, IS_CAUSAL, MASKED=True)
     acc, _, row_sum = state
 
-    # TODO 4: the finish (about 3 lines)
+    # TODO 4: the finish (about 3 lines; then delete the failing line)
     #   divide once, and write the rows of `O` that exist
     tl.static_assert(False, "TODO 4: the finish")
 

@@ -63,7 +63,7 @@ def attend(state, queries, keys, start, end, window_size, BLOCK_K: tl.constexpr,
             k = tl.load(k_ptrs)
             v = tl.load(v_ptrs)
 
-        # TODO 3: one step of the online softmax, with this mask (about 11 lines)
+        # TODO 3: one step of the online softmax, with this mask (about 11 lines; then delete the failing line)
         #   `scores` (BLOCK_Q, BLOCK_K), those outside the window hidden if MASKED; then `new_max`, and `row_sum` and
         #   `acc` with this tile added
         tl.static_assert(False, "TODO 3: one step of the online softmax, with this mask")
@@ -105,11 +105,11 @@ def flash_attention_kernel(
     queries = q, q_pos, qk_scale
     keys = K, V, stride_kn, stride_vn, N
 
-    # TODO 1: the first tile and the end (about 2 lines)
+    # TODO 1: the first tile and the end (about 2 lines; then delete the failing line)
     #   `first`, a multiple of BLOCK_K: where the first tile begins that any query of this program sees; `k_end`, one
     #   past the last key that any of them sees
     tl.static_assert(False, "TODO 1: the first tile and the end")
-    # TODO 2: where the phases meet (about 3 lines)
+    # TODO 2: where the phases meet (about 3 lines; then delete the failing line)
     #   `inside`, where the tiles begin that every query sees whole, and `diagonal`, where those begin that the
     #   diagonal cuts; both multiples of BLOCK_K, first <= inside <= diagonal (inside = diagonal where no tile is whole)
     tl.static_assert(False, "TODO 2: where the phases meet")
@@ -121,7 +121,7 @@ def flash_attention_kernel(
     state = attend(state, queries, keys, diagonal, k_end, window_size, BLOCK_K, MASKED=True)
     acc, _, row_sum = state
 
-    # TODO 4: the finish (about 3 lines)
+    # TODO 4: the finish (about 3 lines; then delete the failing line)
     #   divide once, and write the rows of `O` that exist
     tl.static_assert(False, "TODO 4: the finish")
 

@@ -56,11 +56,11 @@ def attend(state, queries, keys, start, end, window_size, sink_size, BLOCK_K: tl
     d = tl.arange(0, q.shape[1])
     for k_start in range(start, end, BLOCK_K):
         k_pos = k_start + tl.arange(0, BLOCK_K)
-        # TODO 3: the loads (about 9 lines)
+        # TODO 3: the loads (about 9 lines; then delete the failing line)
         #   the tiles `k` and `v` (BLOCK_K, D), masked if MASKED
         tl.static_assert(False, "TODO 3: the loads")
 
-        # TODO 4: one step of the online softmax, with this mask (about 11 lines)
+        # TODO 4: one step of the online softmax, with this mask (about 11 lines; then delete the failing line)
         #   hide what neither the window nor the sinks show; then `new_max`, and `row_sum` and `acc` with this tile
         #   added
         tl.static_assert(False, "TODO 4: one step of the online softmax, with this mask")
@@ -102,17 +102,17 @@ def flash_attention_kernel(
     queries = q, q_pos, qk_scale
     keys = K, V, stride_kn, stride_vn, N
 
-    # TODO 1: where the phases begin and end (about 6 lines)
+    # TODO 1: where the phases begin and end (about 6 lines; then delete the failing line)
     #   `sink_end`, `first`, `inside`, `diagonal` and `k_end`, so that each tile belongs to one phase
     tl.static_assert(False, "TODO 1: where the phases begin and end")
-    # TODO 2: the phases before the diagonal (about 3 lines)
+    # TODO 2: the phases before the diagonal (about 3 lines; then delete the failing line)
     #   the sinks; the window's edge, with the sinks in it; the inside, with no mask
     tl.static_assert(False, "TODO 2: the phases before the diagonal")
     # The diagonal.
     state = attend(state, queries, keys, diagonal, k_end, window_size, sink_size, BLOCK_K, MASKED=True)
     acc, _, row_sum = state
 
-    # TODO 5: the finish (about 3 lines)
+    # TODO 5: the finish (about 3 lines; then delete the failing line)
     #   divide once, and write the rows of `O` that exist
     tl.static_assert(False, "TODO 5: the finish")
 

@@ -25,6 +25,10 @@ Three documents of 256, 68 and 188 tokens, tiles of 64 x 64: `F` FULL, `P` PARTI
         query tile 5           P P P P        two documents meet in these rows
         query tile 6             P F F
 
+Given: the checks, the lists of all rows from those of each, the launch, the pointers, the loads, the online softmax.
+Asked: five gaps, marked TODO: in `row_of_tiles` the kind of each tile and the bits of the PARTIAL ones; in `attend` the
+mask of each kind; in `block_sparse_kernel` the walk along the lists, and the finish.
+
 Questions that catch most mistakes
     - A tile at the end of the keys: which kinds may it have, and who hides the keys that are not there?
     - The rows of a PARTIAL tile that see nothing: what are their maximum and their sum?
@@ -119,11 +123,11 @@ def row_of_tiles(strip, block_q, block_k):
     count = -(-keys // block_k)
     padded = torch.nn.functional.pad(strip, (0, count * block_k - keys))
     tiles = padded.view(rows, count, block_k).transpose(0, 1)  # (count, rows, block_k)
-    # TODO 1: the kind of each tile (about 5 lines)
+    # TODO 1: the kind of each tile (about 5 lines; then delete the failing line)
     #   `kinds` (count,) of EMPTY, FULL, CAUSAL, PARTIAL, for the rows that exist
     raise NotImplementedError("TODO 1: the kind of each tile")
     partial = torch.nn.functional.pad(tiles[kinds == PARTIAL], (0, 0, 0, block_q - rows))
-    # TODO 2: pack the bits (about 3 lines)
+    # TODO 2: pack the bits (about 3 lines; then delete the failing line)
     #   `bits` (PARTIAL tiles, block_q, block_k / 32), int32; bit c % 32 of word c // 32 is column c
     raise NotImplementedError("TODO 2: pack the bits")
     return kinds, bits
@@ -174,8 +178,8 @@ def attend(
             k = tl.load(k_ptrs, mask=k_pos[:, None] < Nk, other=0.0)
             v = tl.load(v_ptrs, mask=k_pos[:, None] < Nk, other=0.0)
         scores = tl.dot(q, tl.trans(k))  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
-        # TODO 4: the mask of this kind (about 7 lines)
-        #   hide what a CAUSAL or a PARTIAL tile hides; the bits of entry i begin at its place
+        # TODO 4: the mask of this kind (about 7 lines; then delete the failing line)
+        #   hide what a CAUSAL or a PARTIAL tile hides; the bits of entry i are those of PARTIAL tile `Places[i]`
         tl.static_assert(False, "TODO 4: the mask of this kind")
         new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
         # A row that has seen no key yet has the maximum -inf: its pivot must be finite, or exp2(-inf - -inf) is NaN.
@@ -198,7 +202,12 @@ def block_sparse_kernel(
     Nq, Nk, Hq, group, map_per_batch, map_per_head, qk_scale,
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B)."""
+    """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B).
+
+    Starts, Columns, Places, Bits: those of `Tiles`, the maps one after the other: those of batch 0's heads come first.
+    map_per_batch: how many maps further that of the next batch lies, 0 where all batches share theirs. map_per_head:
+    likewise of the next head; 0 where all heads share one.
+    """
     q_tile = tl.program_id(0)
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
     head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
@@ -220,12 +229,12 @@ def block_sparse_kernel(
     keys = K, V, stride_kn, stride_vn, Nk
     lists = Columns, Places, Bits
 
-    # TODO 3: walk the lists (about 6 lines)
+    # TODO 3: walk the lists (about 6 lines; then delete the failing line)
     #   find this row's list, then its FULL, its CAUSAL and its PARTIAL tiles
     tl.static_assert(False, "TODO 3: walk the lists")
     acc, row_max, row_sum = state
 
-    # TODO 5: the finish (about 3 lines)
+    # TODO 5: the finish (about 3 lines; then delete the failing line)
     #   `o` and `lse`: zeros and -inf for a row that has seen no key
     tl.static_assert(False, "TODO 5: the finish")
     tl.store(O + q_pos.to(tl.int64)[:, None] * stride_on + d[None, :], o.to(O.dtype.element_ty), mask=in_bounds)

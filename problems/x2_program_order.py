@@ -67,12 +67,12 @@ def place(program, num_tiles, num_heads, num_dies, heads_per_kv):
     tiles_a_kv_head = num_tiles * heads_per_kv
     slot = program // num_dies  # its index among the programs of its die
     if slot < kv_heads_a_die * tiles_a_kv_head:
-        # TODO 1: a kv head that stays on this die (about 4 lines)
+        # TODO 1: a kv head that stays on this die (about 4 lines; then delete the failing line)
         #   `head` and `tile`: one kv head after the other, of each the longest rows first; heads that share K and V
         #   take turns
         raise NotImplementedError("TODO 1: a kv head that stays on this die")
     else:
-        # TODO 2: a kv head that is spread over the dies (about 5 lines)
+        # TODO 2: a kv head that is spread over the dies (about 5 lines; then delete the failing line)
         #   `head` and `tile`: the longest rows of all that are left, then the next longest
         raise NotImplementedError("TODO 2: a kv head that is spread over the dies")
     return head, tile
@@ -141,7 +141,7 @@ def flash_attention_kernel(
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """One program: BLOCK_Q queries of one head. Grid: (query tiles x Hq x B,)."""
-    # TODO 3: which head and which tile of queries (about 1 line)
+    # TODO 3: which head and which tile of queries (about 1 line; then delete the failing line)
     #   `flat_head`, through all batches, and `tile`, of this program
     tl.static_assert(False, "TODO 3: which head and which tile of queries")
     q_start = tile * BLOCK_Q

@@ -18,8 +18,8 @@ The tiles of one program (N = 5.4 tiles): '>' no mask, 'r' the ragged tail, mask
                   key tile 0 1 2 3 4 5
         query tile 3       > > > > > r
 
-Given: the checks, the launch, the pointers, the loads, the loop. Asked: three short gaps, marked TODO, in
-`attend`: together they are one step of the online softmax.
+Given: the checks, the launch, the pointers, the loads, the loop, the finish. Asked: three short gaps, marked TODO. All
+three are in `attend`, one after the other: together they are one step of the online softmax.
 
 Triton's reference is at triton-lang.org; you need tl.dot, tl.trans, tl.where, tl.maximum, tl.max, tl.sum, tl.exp2.
 
@@ -72,8 +72,10 @@ def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, MASKED: tl.c
         # end gap
 
         # gap 2: the new maximum and what follows from it
-        #   `new_max` of the scores, times qk_scale, of all tiles up to this one (BLOCK_Q,); `alpha`, what everything
-        #   older must be multiplied by (BLOCK_Q,); `p` (BLOCK_Q, BLOCK_K), exp2 of the scaled scores minus new_max
+        #   scaled scores are scores times qk_scale. `new_max` (BLOCK_Q,), each query's largest scaled score of this
+        #   tile and all before it: `row_max` is that of those before, and becomes new_max in the loop's last line;
+        #   `alpha` (BLOCK_Q,), what everything older must be multiplied by; `p` (BLOCK_Q, BLOCK_K), exp2 of the scaled
+        #   scores minus new_max
         new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
         alpha = tl.exp2(row_max - new_max)
         p = tl.exp2(scores * qk_scale - new_max[:, None])

@@ -25,6 +25,10 @@ Three documents of 256, 68 and 188 tokens, tiles of 64 x 64: `F` FULL, `P` PARTI
         query tile 5           P P P P        two documents meet in these rows
         query tile 6             P F F
 
+Given: the checks, the lists of all rows from those of each, the launch, the pointers, the loads, the online softmax.
+Asked: five gaps, marked TODO: in `row_of_tiles` the kind of each tile and the bits of the PARTIAL ones; in `attend` the
+mask of each kind; in `block_sparse_kernel` the walk along the lists, and the finish.
+
 Questions that catch most mistakes
     - A tile at the end of the keys: which kinds may it have, and who hides the keys that are not there?
     - The rows of a PARTIAL tile that see nothing: what are their maximum and their sum?
@@ -183,7 +187,7 @@ def attend(
             v = tl.load(v_ptrs, mask=k_pos[:, None] < Nk, other=0.0)
         scores = tl.dot(q, tl.trans(k))  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
         # gap 4: the mask of this kind
-        #   hide what a CAUSAL or a PARTIAL tile hides; the bits of entry i begin at its place
+        #   hide what a CAUSAL or a PARTIAL tile hides; the bits of entry i are those of PARTIAL tile `Places[i]`
         if KIND == 2:
             scores = tl.where(row[:, None] >= column[None, :], scores, float("-inf"))
         if KIND == 3:
@@ -213,7 +217,12 @@ def block_sparse_kernel(
     Nq, Nk, Hq, group, map_per_batch, map_per_head, qk_scale,
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B)."""
+    """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B).
+
+    Starts, Columns, Places, Bits: those of `Tiles`, the maps one after the other: those of batch 0's heads come first.
+    map_per_batch: how many maps further that of the next batch lies, 0 where all batches share theirs. map_per_head:
+    likewise of the next head; 0 where all heads share one.
+    """
     q_tile = tl.program_id(0)
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
     head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)

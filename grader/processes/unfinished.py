@@ -2,6 +2,7 @@
 
 import re
 
+from grader.course.gaps import filled_but_failing
 from grader.processes import handed_in
 from grader.processes.handed_in import quote_line
 from grader.processes.inside.replies import first_open_gap
@@ -55,13 +56,21 @@ def explain_exception(reply, problem, path):
         where = f"{at}{source_at(path, reply['line'])}"
         return Outcome.CRASHED, f"Triton's compiler would not take this kernel: {reply['text']} ({where})."
     if reply["unfinished"]:
-        gap = reply["todo"] and first_open_gap(handed_in.read_texts(path.parent).get(path.name, ""))
-        return Outcome.UNFINISHED, gap or reply["todo"] or f"NotImplementedError at {at}"
+        text = handed_in.read_texts(path.parent).get(path.name, "")
+        gap = reply["todo"] and (first_open_gap(text) or reply["todo"])
+        return Outcome.UNFINISHED, open_gaps(gap, problem, text) if gap else f"NotImplementedError at {at}"
     text = re.sub(r" \([^()]+\.py, line \d+\)$", "", reply["text"].strip())  # a SyntaxError names its place twice
     first, *rest = text.splitlines() or [""]
     text = first if not rest else f"{first} [...] {rest[-1].strip()}"
     source = source_at(path, reply["line"]).replace(": `", " in `", 1) if reply["line"] else ""
     return Outcome.CRASHED, f"{reply['exception']} at {at}{source}: {text[:400]}".rstrip(": ")
+
+
+def open_gaps(first, problem, text):
+    """`TODO 1: the loads; TODO 2 looks filled: delete the failing line 57`: the first, and what was filled since."""
+    filled = filled_but_failing(problem.module, text)
+    told = [f"TODO {number} looks filled: delete the failing line {line}" for number, line in filled]
+    return "; ".join(told if any(first.startswith(f"TODO {number}:") for number, _ in filled) else [first, *told])
 
 
 def source_at(path, line):

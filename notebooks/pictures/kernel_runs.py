@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 from matplotlib.patches import Patch, Rectangle
 
-from grader.commands.skeletons import skeleton
+from grader.course.gaps import skeleton
 from notebooks.pictures.first_triton_kernel import BLANK, DARK, PALE, WRONG, axes_at, cell, legend
 from notebooks.pictures.png import PAGE, png
 from report.counting import traced

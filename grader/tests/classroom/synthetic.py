@@ -79,9 +79,9 @@ def with_mistake(id, draw):
 
 
 def skeleton(id):
-    from grader.commands import skeletons
+    from grader.course import gaps
 
-    return skeletons.skeleton(solution(id), PROBLEMS[id].module)
+    return gaps.skeleton(solution(id), PROBLEMS[id].module)
 
 
 # The folder -----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pytest
 
 from grader import score
 from grader.commands import skeletons
+from grader.course import gaps
 from grader.kinds.registry import EVERY
 from grader.result import Outcome
 from grader.tests.support import ROOT, grade_text, solution
@@ -21,7 +22,7 @@ def test_problems_are_what_solutions_give():
 
 @pytest.mark.parametrize("id", list(EVERY))
 def test_the_untouched_skeleton_is_unfinished_by_its_first_gap(id, tmp_path):
-    text = skeletons.skeleton(solution(id), id)
+    text = gaps.skeleton(solution(id), id)
     first = re.search(r"TODO 1: [^\n\"(]+[^\n\"( ]", text).group(0)
     results = grade_text(tmp_path, id, text)
     cases = [r for r in results if r.aspect.concerns_case]
@@ -32,8 +33,8 @@ def test_the_untouched_skeleton_is_unfinished_by_its_first_gap(id, tmp_path):
 
 @pytest.mark.parametrize("id", list(EVERY))
 def test_a_skeleton_leaves_two_to_five_gaps_each_with_its_size(id):
-    text = skeletons.skeleton(solution(id), id)
-    comments = re.findall(r"# TODO (\d+): (.+) \(about \d+ lines?\)\n", text)
+    text = gaps.skeleton(solution(id), id)
+    comments = re.findall(r"# TODO (\d+): (.+) \(about \d+ lines?; then delete the failing line\)\n", text)
     failures = re.findall(r'(?:static_assert\(False, |NotImplementedError\()"TODO (\d+): (.+)"\)\n', text)
     assert 2 <= len(comments) <= 5 and comments == failures
     assert all(len(line) <= 120 for line in text.splitlines())
@@ -62,17 +63,17 @@ def wrapper():
 
 def test_a_gap_becomes_a_failure_of_the_same_name():
     assert (
-        skeletons.skeleton(SOURCE, "x.py")
+        gaps.skeleton(SOURCE, "x.py")
         == """\
 @triton.jit
 def kernel(x):
-    # TODO 1: the loads (about 2 lines)
+    # TODO 1: the loads (about 2 lines; then delete the failing line)
     #   `q` (BLOCK_Q, D)
     tl.static_assert(False, "TODO 1: the loads")
 
 
 def wrapper():
-    # TODO 2: it's the grid (about 1 line)
+    # TODO 2: it's the grid (about 1 line; then delete the failing line)
     raise NotImplementedError("TODO 2: it's the grid")
     return grid
 """
@@ -89,8 +90,8 @@ def wrapper():
     ],
 )
 def test_gaps_that_are_not_well_formed(change, words):
-    with pytest.raises(skeletons.BadGap) as error:
-        skeletons.skeleton(SOURCE.replace(*change), "x.py")
+    with pytest.raises(gaps.BadGap) as error:
+        gaps.skeleton(SOURCE.replace(*change), "x.py")
     assert words in str(error.value)
 
 
@@ -108,3 +109,35 @@ def test_an_edited_file_is_kept_and_an_untouched_one_renewed(tmp_path):
 def test_a_file_without_a_manifest_is_somebodys_work(tmp_path):
     (tmp_path / "a.py").write_text("copied from elsewhere\n")
     assert skeletons.write({"a.py": "1\n"}, tmp_path) == ["a.py"]
+
+
+@pytest.mark.parametrize("id", list(EVERY))
+@pytest.mark.parametrize("place", ["above", "below"])
+def test_a_gap_that_was_filled_but_still_fails_is_known_with_its_line(id, place):
+    text = gaps.skeleton(solution(id), id)
+    assert gaps.filled_but_failing(EVERY[id].module, text) == []
+    lines = text.splitlines()
+    at = next(i for i, line in enumerate(lines) if '"TODO 2: ' in line)
+    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+    lines.insert(at + (place == "below"), f"{indent}something = of_mine(1)")
+    line = at + 1 + (place == "above")
+    assert gaps.filled_but_failing(EVERY[id].module, "\n".join(lines)) == [(2, line)]
+
+
+def test_without_a_solution_nothing_is_known_of_filled_gaps():
+    assert gaps.filled_but_failing("of_another_course.py", 'x = 1\nraise NotImplementedError("TODO 1: all")\n') == []
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (1, "TODO 1 looks filled: delete the failing line {}"),
+        (3, "TODO 1: the scaled scores; TODO 3 looks filled: delete the failing line {}"),
+    ],
+)
+def test_a_filled_gap_that_still_fails_says_so(number, words, tmp_path):
+    lines = gaps.skeleton(solution("p1"), "p1").splitlines()
+    at = next(i for i, line in enumerate(lines) if f'"TODO {number}: ' in line)
+    lines.insert(at, "    scores = q")
+    results = grade_text(tmp_path, "p1", "\n".join(lines), names=["ragged tail"])
+    assert {(r.outcome, r.sentence) for r in results} == {(Outcome.UNFINISHED, words.format(at + 2))}

@@ -12,8 +12,8 @@ import torch
 from rich.console import Console
 
 from grader import score
-from grader.commands import skeletons
 from grader.commands.arguments import BadArguments, choose_problems
+from grader.course import gaps
 from grader.course.masks import Visibility
 from grader.engine import Request, grade
 from grader.kinds.block_sparse import check_lists, kind, list_mistakes, patterns, tile_lists, tile_map
@@ -63,8 +63,8 @@ def test_the_names_of_cases_are_unique_and_every_case_is_described(id):
 def with_gaps(id, closed):
     """The skeleton of a lab with its first `closed` gaps filled in."""
     text = solution(id)
-    lines, kernels = text.splitlines(), skeletons.jit_lines(text)
-    for gap in sorted(skeletons.find_gaps(lines, id), key=lambda gap: -gap.start):
+    lines, kernels = text.splitlines(), gaps.jit_lines(text)
+    for gap in sorted(gaps.find_gaps(lines, id), key=lambda gap: -gap.start):
         if gap.number > closed:
             lines[gap.start : gap.end] = gap.todo(in_kernel=gap.start + 1 in kernels)
     return "\n".join(lines) + "\n"
@@ -100,7 +100,7 @@ def test_an_open_gap_of_place_reads_the_same_where_it_is_compiled(tmp_path):
 
 def gap_three():
     """The open gap 3 of x2, and what stands there in the solution."""
-    (gap,) = (g for g in skeletons.find_gaps(solution("x2").splitlines(), "x2") if g.number == 3)
+    (gap,) = (g for g in gaps.find_gaps(solution("x2").splitlines(), "x2") if g.number == 3)
     line = next(line for line in solution("x2").splitlines() if line.strip().startswith("flat_head, tile ="))
     return "\n".join(gap.todo(in_kernel=True)), line
 

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from grader.commands import skeletons
+from grader.course import gaps
 from grader.kinds.program_order.check_order import check_order
 from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from grader.tests.support import SOLUTIONS
@@ -248,4 +248,4 @@ def test_the_kernel_gives_the_bits_of_the_plain_order():
 
 
 def test_the_lab_has_three_gaps():
-    assert [gap.number for gap in skeletons.find_gaps(MODULE.read_text().splitlines(), MODULE.name)] == [1, 2, 3]
+    assert [gap.number for gap in gaps.find_gaps(MODULE.read_text().splitlines(), MODULE.name)] == [1, 2, 3]
