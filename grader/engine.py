@@ -45,6 +45,7 @@ class Request:
     targets: tuple[str, ...] = ()  # GPUs to compile for, names of gpus.py
     private_seed: bool = False  # True: the seed is a class's own, and is not told to students
     all_targets: bool = True  # False: until the first that the kernels compile for
+    hints: bool = True  # look closer at what is wrong: more runs of the kernel, for sentences and no verdict
 
     @property
     def seed_told(self):
@@ -135,9 +136,9 @@ class ProblemGrader:
         try:
             results = [self.graded(case, given) for case in cases]
             self.outcomes = [result.outcome for result in results]
+            self.explain(cases)
         finally:
             self.submission.close()
-        self.explain(cases)
         if self.request.judges_work(self.problem):
             self.work(results)
         if self.request.compiles(self.problem):
@@ -145,12 +146,16 @@ class ProblemGrader:
 
     def explain(self, cases):
         """Say why cases are wrong, when all of them are known: one pass, one sentence for each."""
+        by_name, seed = {case.name: case for case in cases}, self.request.seed
         try:
-            self.kind.check_cases(self.problem, {case.name: case for case in cases}, self.request.seed, self.results)
+            self.kind.check_cases(self.problem, by_name, seed, self.results)
         except Exception:  # a fault of ours costs the causes, which nothing has confirmed, and no verdict
             for result in self.results:
                 if result.diagnosis:
                     result.diagnosis.causes = []
+        if self.request.hints and any(result.diagnosis for result in self.results):
+            with contextlib.suppress(Exception):  # it changes no verdict
+                self.kind.look_closer(self.problem, by_name, seed, self.results, self.submission)
         for result in self.results:
             if diagnosis := result.diagnosis:
                 result.sentence = diagnosis.sentence

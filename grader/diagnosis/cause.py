@@ -6,6 +6,7 @@ from pathlib import Path
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"  # a section is named where it can be read
 NAMED = 4  # causes in one sentence
+TOLD = 2  # measured facts in one sentence; the page has all
 # What the same mistake says otherwise in another case, beside its numbers.
 VARIES = (
     r" \((in )?tiles of \d+[^)]*\)",
@@ -38,19 +39,31 @@ def mistake_pattern(equals):
     return re.sub(r"\d+", "#", equals)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """A fact that more runs of a kernel have shown: what kind of mistake shows so, a sentence, the question to ask."""
+
+    kind: str
+    sentence: str
+    question: str
+    section: str
+
+
 @dataclass
 class Diagnosis:
     """What is known of one case whose output is wrong.
 
     what: the output that is wrong, as a student calls it. where: a sentence on the wrong elements. causes: every cause
     that fits this case; the cross-case check leaves those that fit the others, too. evidence: what a kind needs to ask
-    other cases about these causes.
+    other cases about these causes. measured: what more runs of the kernel have shown, the most telling first; true of
+    the kernel, whatever the cause is.
     """
 
     what: str
     where: str
     causes: list[Cause] = field(default_factory=list)
     evidence: dict = field(default_factory=dict)
+    measured: list["Measured"] = field(default_factory=list)
 
     @property
     def named(self):
@@ -59,8 +72,9 @@ class Diagnosis:
 
     @property
     def sentence(self):
-        """`Your output equals ..., and also .... First wrong row 32 ...`"""
-        return f"{self.equals} {self.where}".strip()
+        """`Your output equals ..., and also .... First wrong row 32 ...`; without a cause, what was measured first."""
+        first = self.equals or " ".join(each.sentence for each in self.measured[:TOLD])
+        return f"{first} {self.where}".strip()
 
     @property
     def equals(self):
@@ -74,7 +88,9 @@ class Diagnosis:
     def facts(self):
         """The same as facts of a Result."""
         known = {"what": self.what, "where": self.where, "causes": self.named}
-        if self.named:
-            known |= {"question": self.named[0].question}
-            known |= {"section": self.named[0].section} if NOTEBOOKS.is_dir() else {}
+        if self.measured:
+            known["measured"] = [each.sentence for each in self.measured]
+        if hints := [*self.named, *self.measured]:
+            known |= {"question": hints[0].question}
+            known |= {"section": hints[0].section} if NOTEBOOKS.is_dir() else {}
         return known

@@ -182,6 +182,12 @@ class Kind:
     def check_cases(self, problem, cases, seed, results):
         """Ask the cases of a problem together which causes stand: changes the diagnoses in `results`."""
 
+    def look_closer(self, problem, cases, seed, results, submission):
+        """Run the submission on inputs that tell more than a case does: adds facts to the diagnoses in `results`.
+
+        cases: those that ran, by name. May raise whatever a submission raises: it changes no verdict.
+        """
+
     def long_case(self, cases):
         """The case that a GPU's program is run on in the interpreter, where its work is counted."""
         raise NotImplementedError

@@ -185,6 +185,28 @@ def run(runner, request, program):
     return reply
 
 
+def run_sets(runner, request, program):
+    """Run the program on several sets of inputs, of which "inputs.bin" has one after the other: their outputs."""
+    device = "cuda" if runner.setup["device"] == "cuda" else "cpu"
+    kernels = runner.make_kernels(program)
+    with open("inputs.bin", "rb") as file:
+        data = file.read()
+    size, outputs = len(data) // request["sets"], []
+    replay = Replay(program, kernels, device, launch)
+    for start in range(0, len(data), size):
+        places, _, tensors = place_inputs(
+            request["inputs"], bytearray(data[start : start + size]), device, INPUT_POISON
+        )
+        watch, trace = Allocations(False, tensors.values()), contextlib.nullcontext()
+        if device == "cpu":
+            from trace import Trace
+
+            trace = Trace({}, watch, request["module"])
+        with torch.no_grad(), watch, trace:
+            outputs += replay.run(places)
+    return {"status": "returned", "outputs": replies.write_outputs(outputs, device)}
+
+
 def changed(bases, data):
     """Names of the inputs that are not what they were."""
     names, start = [], 0
@@ -252,5 +274,6 @@ def measure_ours(runner, request):
 
 
 JOBS = {
-    "run": answering(run), "compile": answering(compile_only), "time": answering(measure), "time ours": measure_ours,
+    "run": answering(run), "run sets": answering(run_sets), "compile": answering(compile_only),
+    "time": answering(measure), "time ours": measure_ours,
 }  # fmt: skip

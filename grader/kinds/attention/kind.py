@@ -12,6 +12,7 @@ from grader.kinds.attention import (
     answers,
     catalogue,
     causes,
+    closer,
     drawn,
     inputs,
     memory,
@@ -126,6 +127,9 @@ class Attention(Kind):
             return kind.startswith(mistake_pattern(IN_FLOAT32))
 
         cross_case.check(results, cases, refutes, explains_all, TOGETHER)
+
+    def look_closer(self, problem, cases, seed, results, submission):
+        closer.look(self, problem, cases, seed, results, submission)
 
     def would_show(self, problem, case, seed, kinds, evidence, dtype):
         """Those of the kinds of mistake that would make this case fail, whatever their variant.

@@ -1,0 +1,80 @@
+"""A closer look at wrong cases: their weights, and which one thing about the case makes it wrong."""
+
+import time
+from dataclasses import replace
+
+from grader.diagnosis.cause import Measured
+from grader.kinds.attention import answers, drawn, inputs, weight_facts, weights
+from grader.kinds.attention.known_mistakes import HEADS, POINTERS, SOFTMAX, TAILS
+
+SECONDS = 5.0  # for all of a problem's cases
+CASES = 3  # the smallest that are wrong
+WHOLE = 128  # tokens: a multiple of every tile
+VAGUE = ("nan", "scores", "uneven", "precision")  # facts that leave open where it comes from
+
+
+def look(kind, problem, cases, seed, results, submission):
+    """Add what is measured to the diagnoses of wrong outputs."""
+    wrong = [result for result in results if result.diagnosis and result.diagnosis.what == "output"]
+    wrong.sort(key=lambda result: order(cases[result.case]))
+    until, first = time.monotonic() + SECONDS, None
+    for result in wrong[:CASES]:
+        if time.monotonic() > until:
+            break
+        found = measure_case(kind, problem, submission, cases[result.case], seed)
+        result.diagnosis.measured = found
+        if found and not first:
+            first = result.case, found[0]
+    if first:
+        name, fact = first
+        for result in wrong:
+            if not result.diagnosis.measured:
+                other = Measured(fact.kind, f'In case "{name}": {fact.sentence}', fact.question, fact.section)
+                result.diagnosis.measured = [other]
+
+
+def order(case):
+    """Small cases first, of those that have several rows, and whose name tells nothing but the name."""
+    return case.N == 1, case.name.startswith(drawn.PREFIX), case.N * case.num_keys * case.B * case.Hq * case.D
+
+
+def measure_case(kind, problem, submission, case, seed):
+    """[Measured] of one wrong case: the weights in float32, else those in its own dtype, then the contrasts."""
+    if not case.attends or not case.one_mask:
+        return []
+    known = weights.measure(kind, submission, case, seed)
+    found = weight_facts.tell(known) if known else []
+    if known and not found and case.dtype != "float32":
+        own = weights.measure(kind, submission, case, seed, case.dtype)
+        found = weight_facts.tell(own, weight_facts.COARSE) if own else []
+    if not found or found[0].kind in VAGUE:
+        found += contrasts(kind, problem, submission, case, seed)
+    return found
+
+
+def contrasts(kind, problem, submission, case, seed):
+    """[Measured]: the one thing about the case without which its output is right."""
+    for what, changed, words, question, section in (
+        ("dtype", {"dtype": "float32"}, "in float32", "which numbers are rounded to the input's dtype?", SOFTMAX),
+        ("layout", {"layout": "contiguous"}, "with dense tensors", "which stride of which tensor is taken?", POINTERS),
+        ("values", {"values": "normal"}, "with scores of ordinary size",
+         "what is subtracted from a score before exp, and when is what was summed before rescaled?", SOFTMAX),
+        ("groups", {"Hkv": case.Hq}, "where each query head has its own K and V", "which kv head is read?", HEADS),
+        ("heads", {"B": 1, "Hq": 1, "Hkv": case.Hkv and 1}, "with one batch and one head",
+         "what moves from one head, or batch, to the next?", HEADS),
+        ("tail", {"N": -(-case.N // WHOLE) * WHOLE, "Nk": case.Nk and -(-case.Nk // WHOLE) * WHOLE},
+         f"with {-(-case.N // WHOLE) * WHOLE} tokens, whole tiles", "what lies past the end of the last tile?", TAILS),
+    ):  # fmt: skip
+        other = replace(case, **changed)
+        if other != case and is_right(kind, problem, submission, other, seed):
+            return [Measured(what, f"The same case comes out right {words}.", question, section)]
+    return []
+
+
+def is_right(kind, problem, submission, case, seed):
+    placed = inputs.make(case, seed)
+    found = weights.run_sets(kind, submission, case, [tuple(each.tensor for each in placed)])
+    if found is None:
+        return False
+    answer = answers.expect(problem, case, placed, submission.device)
+    return bool(((found[0] - answer.o).abs() <= answer.allowed_o).all())

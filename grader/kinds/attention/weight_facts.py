@@ -1,0 +1,328 @@
+"""Measured weights -> facts in words: what the kernel gives, beside what it should; true whatever the cause is.
+
+The first question is that with all scores equal: then a weight is how often a key counts over what is divided by. Where
+this is right, the case's own scores tell the scale, whose K, and the factors between tiles.
+"""
+
+import math
+
+import torch
+
+from grader.course.masks import whole_mask
+from grader.diagnosis.cause import Measured
+from grader.diagnosis.locate import show
+from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, RESCALE, SCALE, SOFTMAX, TAILS
+from grader.kinds.attention.mask_mistakes import PHASES
+from grader.kinds.attention.weights import scores
+from grader.reference.compare import ranges
+
+EXACT = 1e-4  # how far a weight of float32 may be off, relative to it
+COARSE = 2e-2  # and one of float16 or bfloat16, or of tf32 on a GPU
+STRONG = 0.3  # of a visible key's weight: less is what a finite mask value leaves
+DEEP = 60.0  # below the row's maximum a weight is too small to tell a score by
+TILES = (128, 64, 32, 16)
+SMALL = 1e-30
+
+
+def tell(weights, exact=EXACT):
+    """[Measured], the most basic first; empty where every weight is as it should be."""
+    mask = whole_mask(weights.case.visibility, weights.case.N, weights.case.num_keys)
+    if columns := unequal_columns(weights):
+        return [columns]
+    found = equal_scores(weights, mask, exact)
+    return found or whose_v(weights, mask) or own_scores(weights, mask, exact)
+
+
+# All scores are equal -------------------------------------------------------------------------------------------------
+
+
+def unequal_columns(weights):
+    """Where all columns of V are the same, those of the output must be."""
+    o = weights.whose
+    off = (o != o[..., :1]) & ~(o.isnan() & o[..., :1].isnan())
+    off &= (o - o[..., :1]).abs().nan_to_num(1.0) > COARSE
+    if not off.any():
+        return None
+    some = show(ranges(off.flatten(0, 2).any(0).nonzero().flatten().tolist()))
+    sentence = f"With the same number in every column of V, columns {some} of your output differ from column 0."
+    return Measured("column", sentence, "does every column of V reach the same column of the output?", POINTERS)
+
+
+def equal_scores(weights, mask, exact):
+    """Facts about the head whose weights are most wrong where q is 0."""
+    heads = weights.equal.flatten(0, 1)
+    right = mask / mask.sum(1, keepdim=True).clamp(min=1)
+    off = (heads - right).abs().nan_to_num(1.0).clamp(max=1.0).sum((1, 2))
+    at = int(off.argmax())
+    found = facts_of_head(heads[at], mask, exact)
+    wrong = (off > exact * mask.shape[0]).nonzero().flatten().tolist()
+    if found and 0 < len(wrong) < len(heads):
+        batch, head = divmod(at, weights.case.Hq)
+        where = f" Batch {batch}, head {head}; {len(wrong)} of {len(heads)} heads are wrong."
+        first = found[0]
+        found[0] = Measured(first.kind, first.sentence + where, first.question, first.section)
+    return found
+
+
+def facts_of_head(w, mask, exact):
+    """Facts about the weights w (N, Nk) of one head where all scores are equal."""
+    found, bad = [], ~w.isfinite().all(1)
+    if bad.any():
+        sentence = f"With all scores equal, query {rows_of(bad)} of your output {is_are(bad)} NaN or infinite."
+        question = "what is -inf - (-inf), and 0 / 0: has a row seen a key before it is rescaled or divided?"
+        found.append(Measured("nan", sentence, question, ONLINE))
+        if bad.all():
+            return found
+    whole = ~bad[:, None]
+    none = whole & (w == 0).all(1, keepdim=True) & mask.any(1, keepdim=True)
+    if none.any():
+        sentence = f"With all scores equal, query {rows_of(none.flatten())} {give_gives(none)} no key any weight."
+        found.append(Measured("nothing", sentence, "which keys does your loop reach for these rows?", PHASES))
+        whole = whole & ~none
+    typical = torch.where((w > 0) & mask, w, math.nan).nanmedian(1, keepdim=True).values
+    hidden = (w.abs() > 0) & ~mask & whole
+    strong = hidden & ~(w.abs() <= STRONG * typical)
+    missing = (w == 0) & mask & whole
+    times = w / typical
+    double = (times > 1.4) & mask & whole
+    if strong.any():
+        said = f"With all scores equal, your kernel gives weight to {pairs(strong)}, which the mask hides."
+        found.append(Measured("mask", said, "which keys may this query see, and which tile is masked?", PHASES))
+    if missing.any():
+        said = f"With all scores equal, your kernel gives no weight to {pairs(missing)}, which the mask shows."
+        found.append(
+            Measured("mask", said, "which keys does this query see, and which tiles does your loop visit?", PHASES)
+        )
+    if double.any():
+        often = f"{float(times[double].median()):.3g}"
+        said = f"With all scores equal, your kernel counts {pairs(double)} {often} times as much as the others."
+        question = "does a tile belong to two phases, or is a key past the end counted as the last one?"
+        found.append(Measured("double", said, question, PHASES))
+    faint = hidden & ~strong
+    if faint.any():
+        power = torch.log2(w.abs()[faint] / typical.expand_as(w)[faint]).median().item()
+        said = (
+            f"Hidden keys still get 2^{power:.4g} of a visible key's weight ({pairs(faint)}): "
+            "a finite number where -inf was meant."
+        )
+        found.append(Measured("finite", said, "what must a hidden score be, so that its exp is exactly 0?", TAILS))
+    return found + sums(w, mask, typical, whole, exact, told=bool(found), double=double)
+
+
+def sums(w, mask, typical, whole, exact, told, double):
+    """Facts about what the weights of a row add up to."""
+    total, visible = w.sum(1), mask.sum(1)
+    off = ((total - 1).abs() > exact) & whole.flatten() & mask.any(1)
+    if off.any():
+        row = int(off.nonzero()[0])
+        divisor = float(visible[row] / total[row]) if double.sum() == 0 and total[row] else math.nan
+        by = (
+            f": it divides by {divisor:.4g} where {visible[row]} {'keys are' if visible[row] > 1 else 'key is'} visible"
+        )
+        by = by if math.isfinite(divisor) and not told else ""
+        more = f" ({int(off.sum())} rows are off)" if int(off.sum()) > 1 else ""
+        said = f"With all scores equal, the weights of row {row} add up to {float(total[row]):.4g}, not to 1{by}{more}."
+        if float((total - 1).abs()[off].max()) < COARSE:
+            question = "which numbers are rounded to the input's dtype before they are added up?"
+            return [Measured("precision", said, question, SOFTMAX)]
+        return [Measured("sum", said, "what is added to row_sum, and what is divided by it?", RESCALE)]
+    uneven = ((w / typical - 1).abs() > 10 * exact) & mask & whole
+    if uneven.any() and not told:
+        said = f"With all scores equal, your kernel does not weigh all visible keys alike: {pairs(uneven)} differ."
+        return [Measured("uneven", said, "does every tile have the same scale and the same maximum?", RESCALE)]
+    return []
+
+
+def whose_v(weights, mask):
+    """Whose V a query head reads, where V is 1 + the number of its batch and kv head."""
+    case, found = weights.case, weights.whose[..., 0]
+    if (weights.without_v.abs().nan_to_num(0.0) > COARSE).any():
+        said = "Where V is 0, your output is not: something else than V is added up."
+        return [Measured("exchange", said, "which tensor is multiplied with the probabilities?", POINTERS)]
+    rows = mask.any(1)
+    got = found[..., rows].nanmean(-1) - 1
+    right = torch.arange(case.B)[:, None] * case.kv_heads + torch.arange(case.Hq) // (case.Hq // case.kv_heads)
+    off = (got - right).abs() > COARSE
+    if not off.any():
+        return []
+    batch, head = off.nonzero()[0].tolist()
+    number, wanted = float(got[batch, head]), int(right[batch, head])
+    read = f"V of {head_name(case, round(number))}" if abs(number - round(number)) < COARSE else "V of several heads"
+    said = f"Query head {head} of batch {batch} reads {read}, not of {head_name(case, wanted)}."
+    return [
+        Measured("v head", said, "which kv head belongs to this query head, and does V move with its batch?", HEADS)
+    ]
+
+
+def head_name(case, number):
+    return f"batch {number // case.kv_heads}, kv head {number % case.kv_heads}"
+
+
+# The case's own scores ------------------------------------------------------------------------------------------------
+
+
+def own_scores(weights, mask, exact):
+    """Facts about the first head whose weights do not follow its scores."""
+    case, group = weights.case, weights.case.Hq // weights.case.kv_heads
+    for batch in range(case.B):
+        for head in range(case.Hq):
+            w = weights.own[batch, head]
+            s = scores(weights, batch, head, batch, head // group)
+            if fact := scores_of_head(weights, w, s, mask, exact, batch, head):
+                return [fact]
+    return []
+
+
+def scores_of_head(weights, w, s, mask, exact, batch, head):
+    """The fact about one head, or None where its weights follow s (N, Nk) under the mask."""
+    bad = ~w.isfinite().all(1)
+    if bad.any():
+        largest = s.masked_fill(~mask, -math.inf).max()
+        said = (
+            f"With this case's scores (up to {float(largest):.3g}), query {rows_of(bad)} of your output "
+            f"{is_are(bad)} NaN or infinite; with all scores equal none is."
+        )
+        question = "is the largest score so far subtracted before every exp, and is it the right one?"
+        return Measured("nan", said, question, SOFTMAX)
+    below = s - s.masked_fill(~mask, -math.inf).amax(1, keepdim=True)
+    use = mask & (w > SMALL) & (below > -DEEP)
+    if int(use.sum()) < 6:
+        return None
+    slope, rest = fit(w, s, use)
+    # A weight is exp of a score: off by as much as the score is, relative to it
+    close = 20 * exact * max(1.0, float(s.abs()[use].max()))
+    if rest < close and abs(slope - 1) < close / 2:
+        total = w.sum(1)
+        off = (total - 1).abs() > close
+        if not off.any():
+            return None
+        row = int(off.nonzero()[0])
+        said = f"With this case's scores, the weights of row {row} add up to {float(total[row]):.4g}, not to 1."
+        return Measured("sum", said, "is row_sum rescaled and added to as acc is?", RESCALE)
+    if rest < close:
+        return Measured("scale", f"Your scores are {slope:.4g} times q.k / sqrt(D){named(slope, weights.case.D)}.",
+                        "what is multiplied into the scores, where, and how often?", SCALE)  # fmt: skip
+    return other_heads(weights, w, use, close, batch, head) or between_tiles(w, s, use, close) or Measured(
+        "scores", f"The weights of batch {batch}, head {head} do not follow the scores q.k: all visible keys count, "
+        "but not by their own scores.", "which numbers does each score come from, and which maximum is subtracted?",
+        SOFTMAX,
+    )  # fmt: skip
+
+
+def named(slope, D):
+    """What a factor of the scores may be in words."""
+    ln2, root = math.log(2.0), math.sqrt(D)
+    known = {
+        1 / ln2: "log2(e)", ln2: "ln 2: exp2 without log2(e)", root: "sqrt(D): not scaled",
+        1 / root: "1 / sqrt(D), once more",
+        root * ln2: "sqrt(D) ln 2", D: "D", 1 / (ln2 * root): "log2(e) / sqrt(D), once more", -1.0: "the wrong sign",
+    }  # fmt: skip
+    return next((f" (by {words})" for value, words in known.items() if abs(slope / value - 1) < 1e-2), "")
+
+
+def other_heads(weights, w, use, close, batch, head):
+    """The fact that the weights follow the scores of another head's K or Q, or None."""
+    case, group = weights.case, weights.case.Hq // weights.case.kv_heads
+    for b in range(case.B):
+        for kv in range(case.kv_heads):
+            if (b, kv) != (batch, head // group) and fit(w, scores(weights, batch, head, b, kv), use)[1] < close:
+                said = (
+                    f"Query head {head} of batch {batch} reads K of {head_name(case, b * case.kv_heads + kv)}, "
+                    f"not of {head_name(case, batch * case.kv_heads + head // group)}."
+                )
+                question = "which kv head belongs to this query head, and does K move with its batch?"
+                return Measured("k head", said, question, HEADS)
+    for other in range(case.Hq):
+        if other != head and fit(w, scores(weights, batch, head, batch, head // group, q_head=other), use)[1] < close:
+            said = f"Query head {head} of batch {batch} is computed from Q of head {other}."
+            return Measured("q head", said, "does Q move with its head?", HEADS)
+    return None
+
+
+def between_tiles(w, s, use, close):
+    """The fact that weights are right within tiles and not between them, or None."""
+    d = torch.where(use, torch.log(w.clamp(min=SMALL)) - s, math.nan)
+    for tile in TILES:
+        parts = d.split(tile, 1)
+        centres = [part.nanmedian(1, keepdim=True).values for part in parts]
+        inside = max(
+            float((part - centre).abs().nan_to_num(0.0).max()) for part, centre in zip(parts, centres, strict=True)
+        )
+        if len(parts) < 2 or inside >= close:
+            continue
+        steps = torch.cat(centres, 1)
+        off = (steps - steps.nanmedian(1, keepdim=True).values).abs().nan_to_num(0.0).amax(1)
+        row = int(off.argmax())
+        known = steps[row][~steps[row].isnan()]
+        factors = ", ".join(f"{math.exp(min(60.0, each)):.3g}" for each in (known - known[-1]).tolist()[:5])
+        said = (
+            f"Within tiles of {tile} keys the weights are right, between tiles they are not: "
+            f"for row {row} by the factors {factors}."
+        )
+        question = "when the running maximum grows, what must happen to acc and row_sum, and by which factor?"
+        return Measured("rescale", said, question, RESCALE)
+    return None
+
+
+def fit(w, s, use):
+    """(the slope of log(w) over s, both around the mean of their row; the largest rest)."""
+    count = use.sum(1, keepdim=True).clamp(min=1)
+
+    def centred(x):
+        x = torch.where(use, x, 0.0)
+        return torch.where(use, x - x.sum(1, keepdim=True) / count, 0.0)
+
+    log_w, s = centred(torch.log(w.clamp(min=SMALL))), centred(s)
+    slope = float((log_w * s).sum() / (s * s).sum().clamp(min=SMALL))
+    return slope, float((log_w - slope * s).abs().max())
+
+
+# Words ----------------------------------------------------------------------------------------------------------------
+
+
+def pairs(flags):
+    """Words for the pairs (query, key) that are True: by age where that is the same for all rows, else by position."""
+    rows = flags.any(1)
+    first = int(rows.nonzero()[0])
+    if int(rows.sum()) > 1 and (age := ages(flags, rows)):
+        return f"{age}, for query {rows_of(rows)}"
+    last = first
+    while last + 1 < len(flags) and bool((flags[last + 1] == flags[first]).all()):
+        last += 1
+    keys = ranges(flags[first].nonzero().flatten().tolist())
+    what = f"key {show(keys)}" if len(keys) == 1 and keys[0][0] == keys[0][1] else f"keys {show(keys)}"
+    who = f"query row {first}" if first == last else f"query rows {first}-{last}"
+    others = int(rows.sum()) - (last - first + 1)
+    return f"{what} for {who}" + (f" (and others for {others} more rows)" if others else "")
+
+
+def ages(flags, rows):
+    """`the query's own key` or `the key 32 tokens before the query`, where that says all of these rows, else ""."""
+    query, key = flags.nonzero().unbind(1)
+    distance = (query - key).unique()
+    low, high = int(distance.min()), int(distance.max())
+    if len(distance) != high - low + 1 or high - low > len(flags) // 4:
+        return ""
+    i, j = torch.arange(flags.shape[0])[:, None], torch.arange(flags.shape[1])[None, :]
+    if not bool((((i - j >= low) & (i - j <= high))[rows] == flags[rows]).all()):
+        return ""
+    if low == high == 0:
+        return "the query's own key"
+    near, far = sorted((abs(low), abs(high)))
+    if low <= 0 <= high:
+        return f"the keys from {high} before to {-low} after the query"
+    span = f"key {near} tokens" if near == far else f"keys {near}-{far} tokens"
+    return f"the {span} {'before' if low > 0 else 'after'} the query"
+
+
+def rows_of(flags):
+    found = ranges(flags.nonzero().flatten().tolist())
+    return f"row{'s' * (int(flags.sum()) > 1)} {show(found)}"
+
+
+def is_are(flags):
+    return "are" if int(flags.sum()) > 1 else "is"
+
+
+def give_gives(flags):
+    return "give" if int(flags.sum()) > 1 else "gives"
