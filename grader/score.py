@@ -1,5 +1,7 @@
 """Outcomes -> points. A fault of the grader's own leaves its points open: neither earned nor lost."""
 
+import itertools
+import math
 from fractions import Fraction
 
 from grader.course.problem import COMPILE_SHARE, POINTS, SPEED_SHARE, WORK_SHARE
@@ -12,16 +14,22 @@ SHARES = {
 
 
 def max_points(results):
-    """For each result of one problem, what it can earn: Fractions that add up to the problem's points.
+    """For each result of one problem, what it can earn: whole thousandths that add up to the problem's points.
 
-    What is asked beside the cases has a share of its own, where it counts; the cases have equal shares of the rest.
+    What is asked beside the cases has a share of its own, where it counts; the cases share the rest, each the same to
+    a thousandth: every form that shows points shows all of them, so that no rounding changes their sum.
     """
     points = Fraction(POINTS.get(results[0].problem, 0))  # a lab has none
     shares = [SHARES[r.aspect] if counts(r) else Fraction(0) for r in results if not r.aspect.concerns_case]
-    cases = sum(r.aspect.concerns_case for r in results)
-    each = points * (1 - sum(shares)) / cases if cases else Fraction(0)
+    cases = divide(points * (1 - sum(shares)), sum(r.aspect.concerns_case for r in results))
     beside = iter(shares)
-    return [each if r.aspect.concerns_case else points * next(beside) for r in results]
+    return [next(cases) if r.aspect.concerns_case else points * next(beside) for r in results]
+
+
+def divide(points, parts):
+    """`points`, whole thousandths, in so many parts of whole thousandths, as equal as they can be."""
+    ends = (math.floor(points * 1000 * part / parts) for part in range(parts + 1))
+    return (Fraction(end - begin, 1000) for begin, end in itertools.pairwise(ends))
 
 
 def counts(result):

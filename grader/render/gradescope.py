@@ -31,8 +31,8 @@ def render(results):
             tests.append(
                 {
                     "name": f"{result.problem} {result.aspect.value}: {result.case}",
-                    **({} if ours else {"score": round(float(got), 4)}),
-                    "max_score": round(float(most), 4),
+                    **({} if ours else {"score": round(float(got), 3)}),
+                    "max_score": round(float(most), 3),
                     "status": "passed" if score.passed([result]) else "failed",
                     "output": output(result),
                     "extra_data": {
@@ -44,7 +44,7 @@ def render(results):
                     | {name: result.facts[name] for name in KEPT if name in result.facts},
                 }
             )
-    document = {"score": round(float(score.total(results)[0]), 2), "tests": tests}
+    document = {"score": round(float(score.total(results)[0]), 3), "tests": tests}
     if left := score.open_points(results):
         document["output"] = f"Incomplete: the grader failed, and {float(left):.2f} points are open. Grade it again."
     return document

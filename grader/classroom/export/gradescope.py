@@ -30,7 +30,7 @@ def render(graded, row):
         waiting = any(record.to_review for record in records.values())
         said.insert(0, WAITS if waiting and None not in (r.points for r in records.values()) else SORRY)
     document = {"output": "\n".join(line for line in said if line), "tests": tests}
-    return document if known.total is None else {"score": float(decimal(known.total))} | document
+    return document if known.total is None else {"score": float(decimal(known.total, places=3))} | document
 
 
 def test(record, result):
@@ -46,7 +46,7 @@ def test(record, result):
 
 
 def number(result, name):
-    return float(decimal(Fraction(result.get(name) or 0), places=4))
+    return float(decimal(Fraction(result.get(name) or 0), places=3))
 
 
 def output(result):

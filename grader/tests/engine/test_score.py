@@ -32,6 +32,19 @@ def test_each_case_earns_its_share_and_a_missing_gpu_costs_nothing():
     assert score.passed([group[0], NO_GPU]) and not score.passed(group)
 
 
+def test_points_add_up_exactly_however_many_cases_share_them():
+    for cases in (1, 7, 23, 32):
+        group = [result("p4", str(i), Outcome.PASSED) for i in range(cases)]
+        group += [result("p4", "work", Outcome.PASSED, Aspect.WORK), result("p4", "speed", Outcome.SLOW, Aspect.SPEED)]
+        most = score.max_points(group)
+        assert sum(most) == 15 and {each * 1000 % 1 for each in most} == {0}
+        assert max(most[:cases]) - min(most[:cases]) <= Fraction(1, 1000)
+        tests = gradescope.render(group)["tests"]
+        shown = {name: sum(Fraction(str(test[name])) for test in tests) for name in ("score", "max_score")}
+        assert shown == {"score": 12, "max_score": 15}
+    assert score.max_points([result("p4", "work", Outcome.PASSED, Aspect.WORK)]) == [Fraction(15, 2)]
+
+
 def test_a_grader_fault_leaves_its_points_open_and_is_not_a_pass():
     group = [result("p3", "a", Outcome.PASSED), result("p3", "b", Outcome.GRADER_FAULT)]
     assert score.total(group) == (Fraction(15, 2), 15) and score.open_points(group) == Fraction(15, 2)
