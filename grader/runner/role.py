@@ -6,6 +6,7 @@ What it measures and computes is believed, so it is confined like a recorder and
 import contextlib
 import importlib.util
 import json
+import linecache
 import os
 import time
 from dataclasses import dataclass, field
@@ -207,6 +208,26 @@ def run_sets(runner, request, program):
     return {"status": "returned", "outputs": replies.write_outputs(outputs, device)}
 
 
+def find_first_bad(runner, request, program):
+    """The line of a kernel that makes the first bad number on these inputs: {"found": None or as FirstBad has it}."""
+    from trace import Trace
+
+    from first_bad import FirstBad
+
+    kernels = runner.make_kernels(program)
+    with open("inputs.bin", "rb") as file:
+        data = bytearray(file.read())
+    places, _, tensors = place_inputs(request["inputs"], data, "cpu", INPUT_POISON)
+    watch = Allocations(False, tensors.values())
+    follow = FirstBad(request["module"])
+    with torch.no_grad(), watch, Trace({}, watch, request["module"]), follow.open():
+        Replay(program, kernels, "cpu", launch).run(places)
+    found = follow.found
+    if found:
+        found["source"] = linecache.getline(request["module"], found["line"]).strip()
+    return {"status": "returned", "found": found, "outputs": []}
+
+
 def changed(bases, data):
     """Names of the inputs that are not what they were."""
     names, start = [], 0
@@ -274,6 +295,6 @@ def measure_ours(runner, request):
 
 
 JOBS = {
-    "run": answering(run), "run sets": answering(run_sets), "compile": answering(compile_only),
-    "time": answering(measure), "time ours": measure_ours,
+    "run": answering(run), "run sets": answering(run_sets), "first bad": answering(find_first_bad),
+    "compile": answering(compile_only), "time": answering(measure), "time ours": measure_ours,
 }  # fmt: skip

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from grader.diagnosis.cause import Measured
 from grader.kinds.attention import answers, drawn, inputs, weight_facts, weights
-from grader.kinds.attention.known_mistakes import HEADS, POINTERS, SOFTMAX, TAILS
+from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, SOFTMAX, TAILS
 
 SECONDS = 5.0  # for all of a problem's cases
 CASES = 3  # the smallest that are wrong
@@ -17,20 +17,18 @@ def look(kind, problem, cases, seed, results, submission):
     """Add what is measured to the diagnoses of wrong outputs."""
     wrong = [result for result in results if result.diagnosis and result.diagnosis.what == "output"]
     wrong.sort(key=lambda result: order(cases[result.case]))
-    until, first = time.monotonic() + SECONDS, None
+    until, shown = time.monotonic() + SECONDS, []
     for result in wrong[:CASES]:
         if time.monotonic() > until:
             break
         found = measure_case(kind, problem, submission, cases[result.case], seed)
         result.diagnosis.measured = found
-        if found and not first:
-            first = result.case, found[0]
-    if first:
-        name, fact = first
+        shown += [(found[0].kind in VAGUE, f'In case "{result.case}": ', found)] if found else []
+    if shown:
+        _, where, (first, *others) = min(shown, key=lambda each: each[0])
         for result in wrong:
             if not result.diagnosis.measured:
-                other = Measured(fact.kind, f'In case "{name}": {fact.sentence}', fact.question, fact.section)
-                result.diagnosis.measured = [other]
+                result.diagnosis.measured = [replace(first, sentence=where + first.sentence), *others]
 
 
 def order(case):
@@ -47,6 +45,8 @@ def measure_case(kind, problem, submission, case, seed):
     if known and not found and case.dtype != "float32":
         own = weights.measure(kind, submission, case, seed, case.dtype)
         found = weight_facts.tell(own, weight_facts.COARSE) if own else []
+    if found and any(fact.kind == "nan" for fact in found) and submission.device == "cpu":
+        found += first_bad(kind, problem, submission, case, seed)
     if not found or found[0].kind in VAGUE:
         found += contrasts(kind, problem, submission, case, seed)
     return found
@@ -69,6 +69,17 @@ def contrasts(kind, problem, submission, case, seed):
         if other != case and is_right(kind, problem, submission, other, seed):
             return [Measured(what, f"The same case comes out right {words}.", question, section)]
     return []
+
+
+def first_bad(kind, problem, submission, case, seed):
+    """[Measured]: the line after which a number is NaN or infinite for the first time; it is no cause."""
+    request, files = kind.request(problem, case, inputs.make(case, seed), submission.device)
+    reply = submission.run(request, files, op="first bad")
+    if reply["status"] != "returned" or not reply["found"]:
+        return []
+    bad = reply["found"]
+    said = f"The first {bad['what']} number is made in line {bad['line']}, `{bad['source']}`."
+    return [Measured("first bad", said, "which operands of this line can be infinite, or 0?", ONLINE)]
 
 
 def is_right(kind, problem, submission, case, seed):

@@ -16,12 +16,13 @@ from grader.kinds.attention.mask_mistakes import PHASES
 from grader.kinds.attention.weights import scores
 from grader.reference.compare import ranges
 
-EXACT = 1e-4  # how far a weight of float32 may be off, relative to it
+EXACT = 1e-5  # how far a weight of float32 may be off, relative to it
 COARSE = 2e-2  # and one of float16 or bfloat16, or of tf32 on a GPU
 STRONG = 0.3  # of a visible key's weight: less is what a finite mask value leaves
 DEEP = 60.0  # below the row's maximum a weight is too small to tell a score by
 TILES = (128, 64, 32, 16)
 SMALL = 1e-30
+ROUNDED = {"float16": 2e-3, "bfloat16": 2e-2}  # how far off weights may be that were rounded to it on the way
 
 
 def tell(weights, exact=EXACT):
@@ -71,8 +72,6 @@ def facts_of_head(w, mask, exact):
         sentence = f"With all scores equal, query {rows_of(bad)} of your output {is_are(bad)} NaN or infinite."
         question = "what is -inf - (-inf), and 0 / 0: has a row seen a key before it is rescaled or divided?"
         found.append(Measured("nan", sentence, question, ONLINE))
-        if bad.all():
-            return found
     whole = ~bad[:, None]
     none = whole & (w == 0).all(1, keepdim=True) & mask.any(1, keepdim=True)
     if none.any():
@@ -106,6 +105,7 @@ def facts_of_head(w, mask, exact):
             "a finite number where -inf was meant."
         )
         found.append(Measured("finite", said, "what must a hidden score be, so that its exp is exactly 0?", TAILS))
+    found = found[1:] + found[:1] if bad.any() else found  # which keys count says more than that a row is NaN
     return found + sums(w, mask, typical, whole, exact, told=bool(found), double=double)
 
 
@@ -189,8 +189,7 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
     if int(use.sum()) < 6:
         return None
     slope, rest = fit(w, s, use)
-    # A weight is exp of a score: off by as much as the score is, relative to it
-    close = 20 * exact * max(1.0, float(s.abs()[use].max()))
+    close = 5 * exact * max(1.0, float(s.abs()[use].max()))  # exp of a score is off by as much as the score is
     if rest < close and abs(slope - 1) < close / 2:
         total = w.sum(1)
         off = (total - 1).abs() > close
@@ -202,7 +201,15 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
     if rest < close:
         return Measured("scale", f"Your scores are {slope:.4g} times q.k / sqrt(D){named(slope, weights.case.D)}.",
                         "what is multiplied into the scores, where, and how often?", SCALE)  # fmt: skip
-    return other_heads(weights, w, use, close, batch, head) or between_tiles(w, s, use, close) or Measured(
+    if found := other_heads(weights, w, use, close, batch, head) or between_tiles(w, s, use, close):
+        return found
+    if abs(slope - 1) < COARSE and (dtype := next((name for name, most in ROUNDED.items() if rest < most), None)):
+        said = (
+            f"In {weights.case.dtype} your weights are off by up to {rest:.1e} of themselves: "
+            f"as if numbers were rounded to {dtype} on the way."
+        )
+        return Measured("precision", said, "which numbers leave float32 before the end?", SOFTMAX)
+    return Measured(
         "scores", f"The weights of batch {batch}, head {head} do not follow the scores q.k: all visible keys count, "
         "but not by their own scores.", "which numbers does each score come from, and which maximum is subtracted?",
         SOFTMAX,
@@ -286,14 +293,45 @@ def pairs(flags):
     first = int(rows.nonzero()[0])
     if int(rows.sum()) > 1 and (age := ages(flags, rows)):
         return f"{age}, for query {rows_of(rows)}"
+    last, what = stretch(flags, first)
+    who = f"query row {first}" if first == last else f"query rows {first}-{last}"
+    others = int(rows.sum()) - (last - first + 1)
+    return f"{what} for {who}" + (f" (and others for {others} more rows)" if others else "")
+
+
+def stretch(flags, first):
+    """(the last row of those after `first` whose keys go by one rule, words for these keys)."""
     last = first
     while last + 1 < len(flags) and bool((flags[last + 1] == flags[first]).all()):
         last += 1
     keys = ranges(flags[first].nonzero().flatten().tolist())
     what = f"key {show(keys)}" if len(keys) == 1 and keys[0][0] == keys[0][1] else f"keys {show(keys)}"
-    who = f"query row {first}" if first == last else f"query rows {first}-{last}"
-    others = int(rows.sum()) - (last - first + 1)
-    return f"{what} for {who}" + (f" (and others for {others} more rows)" if others else "")
+    if len(keys) > 1 or last > first:
+        return last, what
+    start, end = keys[0]
+    rules = (
+        (f"the keys from {beside(start - first)} to {end}", 1, 0),
+        (f"the keys from {start} to {beside(end - first)}", 0, 1),
+    )
+    for words, moves_start, moves_end in rules:
+        after = first + 1
+        while after < len(flags):
+            moved = after - first
+            expected = (start + moves_start * moved, end + moves_end * moved)
+            if ranges(flags[after].nonzero().flatten().tolist()) != [expected]:
+                break
+            after += 1
+        if after - 1 > last:
+            last, what = after - 1, words
+    return last, what
+
+
+def beside(distance):
+    """A key by its distance to the query."""
+    if distance == 0:
+        return "the query's own"
+    tokens = f"{abs(distance)} token{'s' * (abs(distance) > 1)}"
+    return f"that {tokens} {'after' if distance > 0 else 'before'} the query"
 
 
 def ages(flags, rows):
