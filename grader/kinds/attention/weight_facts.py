@@ -22,6 +22,7 @@ STRONG = 0.3  # of a visible key's weight: less is what a finite mask value leav
 DEEP = 60.0  # below the row's maximum a weight is too small to tell a score by
 TILES = (128, 64, 32, 16)
 SMALL = 1e-30
+TF32 = 2e-3  # how far products of float32 may be off on a GPU
 ROUNDED = {"float16": 2e-3, "bfloat16": 2e-2}  # how far off weights may be that were rounded to it on the way
 
 
@@ -203,7 +204,8 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
                         "what is multiplied into the scores, where, and how often?", SCALE)  # fmt: skip
     if found := other_heads(weights, w, use, close, batch, head) or between_tiles(w, s, use, close):
         return found
-    if abs(slope - 1) < COARSE and (dtype := next((name for name, most in ROUNDED.items() if rest < most), None)):
+    dtype = next((name for name, most in ROUNDED.items() if rest < most), None)
+    if dtype and abs(slope - 1) < COARSE and exact <= EXACT:  # else the input's dtype itself rounds as much
         said = (
             f"In {weights.case.dtype} your weights are off by up to {rest:.1e} of themselves: "
             f"as if numbers were rounded to {dtype} on the way."

@@ -1,0 +1,99 @@
+"""What measured weights tell of functions whose mistake is known, and that right ones are told nothing."""
+
+import math
+
+import pytest
+import torch
+
+from grader.course.masks import Visibility
+from grader.kinds.attention import weight_facts, weights
+from grader.kinds.attention.cases import Case
+from grader.tests.support import grade_text, solution
+
+CAUSAL = Case("causal", B=2, Hq=4, Hkv=2, N=70, D=16, causal=True)
+WINDOW = Case("window", Hq=2, N=70, D=16, causal=True, window=9)
+FULL = Case("full", B=2, Hq=2, N=40, Nk=70, D=16)
+
+
+def by_group(head, group):
+    return head // group
+
+
+def by_modulo(head, group):
+    return head % 2
+
+
+def not_itself(q, k):
+    return k[None] < q[:, None] + (q[:, None] == 0)
+
+
+def not_the_first(q, k):
+    return (q[:, None] > 2) | (k[None] > 0)
+
+
+def attention(case, tile=32, seen=None, hide=-math.inf, scale=1.0, head=by_group, v_head=None,
+              again=1.0, stale=False, add=0.0, dtype=None):  # fmt: skip
+    """A function of q, k and v like the case's right one, but for what is named. stale: acc is not rescaled."""
+
+    def run(q, k, v):
+        group, heads = case.Hq // case.kv_heads, torch.arange(case.Hq)
+        k, v = k[:, head(heads, group)].double(), v[:, (v_head or head)(heads, group)].double()
+        s = scale * (q.double() @ k.mT) / math.sqrt(case.D)
+        mask = (seen or case.visibility.mask)(torch.arange(case.N), torch.arange(case.num_keys))
+        s = torch.where(mask, s, hide)
+        p = torch.exp(s - s.amax(-1, keepdim=True))
+        if stale:  # each tile has its own maximum
+            p = torch.cat([torch.exp(t - t.amax(-1, keepdim=True)).nan_to_num(0.0) for t in s.split(tile, -1)], -1)
+        p[..., :4] *= again
+        p = p.to(dtype).double() if dtype else p
+        return p @ v / (p.sum(-1, keepdim=True) + add)
+
+    return run
+
+
+def facts(monkeypatch, case, **wrong):
+    function = attention(case, **wrong)
+    monkeypatch.setattr(weights, "run_sets", lambda kind, submission, case, sets: [function(*each) for each in sets])
+    return weight_facts.tell(weights.measure(None, None, case, 0))
+
+
+@pytest.mark.parametrize("case", [CAUSAL, WINDOW, FULL])
+def test_a_right_function_is_told_nothing(case, monkeypatch):
+    assert facts(monkeypatch, case) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "wrong", "kind", "words"),
+    [
+        (CAUSAL, {"seen": not_itself}, "mask", "no weight to the query's own key"),
+        (CAUSAL, {"seen": Visibility().mask}, "mask", "weight to the keys from that 1 token after the query to 69"),
+        (WINDOW, {"seen": Visibility(True, 10).mask}, "mask", "gives weight to the key 9 tokens before the query"),
+        (WINDOW, {"seen": Visibility(True, 7).mask}, "mask", "no weight to the keys 7-8 tokens before the query"),
+        (WINDOW, {"hide": -20.0}, "finite", "still get 2^-28.8"),
+        (FULL, {"again": 2.0}, "double", "counts keys 0-3 for query rows 0-39 2 times"),
+        (FULL, {"add": 70.0}, "sum", "add up to 0.5, not to 1: it divides by 140 where 70 keys are visible"),
+        (FULL, {"scale": math.log(2.0)}, "scale", "0.6931 times q.k / sqrt(D) (by ln 2: exp2 without log2(e))"),
+        (FULL, {"scale": 4.0}, "scale", "(by sqrt(D): not scaled)"),
+        (CAUSAL, {"v_head": by_modulo}, "v head", "head 1 of batch 0 reads V of batch 0, kv head 1, not of"),
+        (CAUSAL, {"head": by_modulo, "v_head": by_group}, "k head", "head 1 of batch 0 reads K of batch 0, kv head 1"),
+        (FULL, {"stale": True}, "rescale", "Within tiles of 32 keys the weights are right, between tiles they are not"),
+        (FULL, {"dtype": torch.bfloat16}, "precision", "as if numbers were rounded to bfloat16"),
+        (FULL, {"hide": math.nan, "seen": not_the_first}, "nan", "rows 0-2 of your output are NaN"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_as_what_it_does(case, wrong, kind, words, monkeypatch):
+    found = facts(monkeypatch, case, **wrong)
+    assert found[0].kind == kind and words in found[0].sentence, found
+
+
+def test_a_wrong_case_without_a_known_cause_is_told_what_was_measured(tmp_path):
+    text = solution("p3").replace("p.to(v.dtype), v,", "p.to(tl.float16).to(v.dtype), v,")
+    (result,) = grade_text(tmp_path, "p3", text, names=["fewer tokens than a tile"])
+    assert "rounded to float16 on the way" in result.sentence and result.facts["measured"]
+
+
+def test_the_line_of_the_first_nan_is_told(tmp_path):
+    text = solution("p4").replace("    row_max = new_max\n", "    pass\n").replace("acc * alpha[:, None])", "acc)")
+    (result,) = grade_text(tmp_path, "p4", text, names=["whole tiles"])
+    line = next(i for i, words in enumerate(text.splitlines(), 1) if "alpha = tl.exp2" in words)
+    assert any(f"NaN number is made in line {line}," in said for said in result.facts["measured"]), result.facts
