@@ -38,7 +38,7 @@ def order(case):
 
 def measure_case(kind, problem, submission, case, seed):
     """[Measured] of one wrong case: the weights in float32, else those in its own dtype, then the contrasts."""
-    if not case.attends or not case.one_mask:
+    if not case.attends:
         return []
     known = weights.measure(kind, submission, case, seed)
     exact = weight_facts.EXACT if submission.device == "cpu" else weight_facts.TF32

@@ -8,12 +8,11 @@ import math
 
 import torch
 
-from grader.course.masks import whole_mask
 from grader.diagnosis.cause import Measured
 from grader.diagnosis.locate import show
 from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, RESCALE, SCALE, SOFTMAX, TAILS
 from grader.kinds.attention.mask_mistakes import PHASES
-from grader.kinds.attention.weights import scores
+from grader.kinds.attention.weights import masks, scores
 from grader.reference.compare import ranges
 
 EXACT = 1e-5  # how far a weight of float32 may be off, relative to it
@@ -28,7 +27,7 @@ ROUNDED = {"float16": 2e-3, "bfloat16": 2e-2}  # how far off weights may be that
 
 def tell(weights, exact=EXACT):
     """[Measured], the most basic first; empty where every weight is as it should be."""
-    mask = whole_mask(weights.case.visibility, weights.case.N, weights.case.num_keys)
+    mask = masks(weights.case)
     if columns := unequal_columns(weights):
         return [columns]
     found = equal_scores(weights, mask, exact)
@@ -52,12 +51,12 @@ def unequal_columns(weights):
 
 def equal_scores(weights, mask, exact):
     """Facts about the head whose weights are most wrong where q is 0."""
-    heads = weights.equal.flatten(0, 1)
-    right = mask / mask.sum(1, keepdim=True).clamp(min=1)
+    heads, mask = weights.equal.flatten(0, 1), mask.flatten(0, 1)
+    right = mask / mask.sum(2, keepdim=True).clamp(min=1)
     off = (heads - right).abs().nan_to_num(1.0).clamp(max=1.0).sum((1, 2))
     at = int(off.argmax())
-    found = facts_of_head(heads[at], mask, exact)
-    wrong = (off > exact * mask.shape[0]).nonzero().flatten().tolist()
+    found = facts_of_head(heads[at], mask[at], exact)
+    wrong = (off > exact * mask.shape[1]).nonzero().flatten().tolist()
     if found and 0 < len(wrong) < len(heads):
         batch, head = divmod(at, weights.case.Hq)
         where = f" Batch {batch}, head {head}; {len(wrong)} of {len(heads)} heads are wrong."
@@ -140,8 +139,7 @@ def whose_v(weights, mask):
     if (weights.without_v.abs().nan_to_num(0.0) > COARSE).any():
         said = "Where V is 0, your output is not: something else than V is added up."
         return [Measured("exchange", said, "which tensor is multiplied with the probabilities?", POINTERS)]
-    rows = mask.any(1)
-    got = found[..., rows].nanmean(-1) - 1
+    got = found.masked_fill(~mask.any(-1), math.nan).nanmean(-1) - 1
     right = torch.arange(case.B)[:, None] * case.kv_heads + torch.arange(case.Hq) // (case.Hq // case.kv_heads)
     off = (got - right).abs() > COARSE
     if not off.any():
@@ -169,7 +167,7 @@ def own_scores(weights, mask, exact):
         for head in range(case.Hq):
             w = weights.own[batch, head]
             s = scores(weights, batch, head, batch, head // group)
-            if fact := scores_of_head(weights, w, s, mask, exact, batch, head):
+            if fact := scores_of_head(weights, w, s, mask[batch, head], exact, batch, head):
                 return [fact]
     return []
 
@@ -200,7 +198,7 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
         said = f"With this case's scores, the weights of row {row} add up to {float(total[row]):.4g}, not to 1."
         return Measured("sum", said, "is row_sum rescaled and added to as acc is?", RESCALE)
     if rest < close:
-        return Measured("scale", f"Your scores are {slope:.4g} times q.k / sqrt(D){named(slope, weights.case.D)}.",
+        return Measured("scale", f"Your scores are {slope:.4g} times the right ones{named(slope, weights.case.D)}.",
                         "what is multiplied into the scores, where, and how often?", SCALE)  # fmt: skip
     if found := other_heads(weights, w, use, close, batch, head) or between_tiles(w, s, use, close):
         return found

@@ -4,7 +4,6 @@ With V[j] = e_j, o[i, j] is the weight of key j for query i, with every rescale 
 keys than D, it takes ceil(Nk / D) calls. It asks nothing of the source, needs no trace, and works on a GPU, too.
 """
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -70,9 +69,11 @@ def run_sets(kind, submission, case, sets):
     placed = [
         [inputs.place(values, case.layout, name) for name, values in zip("qkv", each, strict=True)] for each in sets
     ]
-    request, _ = kind.request(submission.problem, case, placed[0], submission.device)
-    data = b"".join(tensor.raw() for each in placed for tensor in each)
-    reply = submission.run(request | {"sets": len(sets)}, {"inputs.bin": data}, op="run sets")
+    asked = [kind.request(submission.problem, case, each, submission.device) for each in placed]
+    data = b"".join(files["inputs.bin"] for _, files in asked)
+    lists, more = kind.beside(case)
+    request = asked[0][0] | more | {"sets": len(sets)}
+    reply = submission.run(request, {"inputs.bin": data}, lists, op="run sets")
     if reply["status"] != "returned" or len(reply["outputs"]) % len(sets):
         return None
     if any(not words["plain"] for words in reply["outputs"]):
@@ -84,6 +85,12 @@ def run_sets(kind, submission, case, sets):
 
 
 def scores(weights, batch, head, k_batch, k_head, q_head=None):
-    """q k^T / sqrt(D) in float64, (N, Nk), of these heads."""
+    """q k^T times the scale in float64, (N, Nk), of these heads."""
     q = weights.q[batch, head if q_head is None else q_head].double()
-    return q @ weights.k[k_batch, k_head].double().T / math.sqrt(weights.case.D)
+    return q @ weights.k[k_batch, k_head].double().T * weights.case.scale
+
+
+def masks(case):
+    """Booleans (B, Hq, N, Nk): which keys each query of each head sees."""
+    every = [[case.seen_at(b, h).mask(*case.positions) for h in range(case.Hq)] for b in range(case.B)]
+    return torch.stack([torch.stack(heads) for heads in every])

@@ -72,7 +72,7 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
         (WINDOW, {"hide": -20.0}, "finite", "still get 2^-28.8"),
         (FULL, {"again": 2.0}, "double", "counts keys 0-3 for query rows 0-39 2 times"),
         (FULL, {"add": 70.0}, "sum", "add up to 0.5, not to 1: it divides by 140 where 70 keys are visible"),
-        (FULL, {"scale": math.log(2.0)}, "scale", "0.6931 times q.k / sqrt(D) (by ln 2: exp2 without log2(e))"),
+        (FULL, {"scale": math.log(2.0)}, "scale", "0.6931 times the right ones (by ln 2: exp2 without log2(e))"),
         (FULL, {"scale": 4.0}, "scale", "(by sqrt(D): not scaled)"),
         (CAUSAL, {"v_head": by_modulo}, "v head", "head 1 of batch 0 reads V of batch 0, kv head 1, not of"),
         (CAUSAL, {"head": by_modulo, "v_head": by_group}, "k head", "head 1 of batch 0 reads K of batch 0, kv head 1"),
