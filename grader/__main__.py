@@ -174,10 +174,9 @@ def main(argv=None):
     if request.names is None:  # first of all: whatever cannot be shown, the results are there
         gradescope.write(results, options.out / "results.json")
     terminal.show(console, results, request, seconds)
-    if request.names is None:
-        written = write_report(results, request, seconds, options.out / "report.html")
-        for line in (f"details: {options.out / 'results.json'}", written):
-            console.print(clean(line), markup=False, soft_wrap=True)
+    details = [f"details: {options.out / 'results.json'}"] if request.names is None else []
+    for line in (*details, write_report(results, request, seconds, options.out / "report.html")):
+        console.print(clean(line), markup=False, soft_wrap=True)
     if any(result.outcome is Outcome.GRADER_FAULT for result in results):
         return 2
     return 0 if score.passed(results) else 1

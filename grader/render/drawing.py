@@ -38,6 +38,7 @@ KINDS = {
     "seen": Surface("needed and visited", "#5ba3d6", "#2f7fb8"),
     "extra": Surface("visited, not needed", "#f2b233", "#b97f0a", "/"),
     "missing": Surface("needed, NOT visited", "#ffffff", "#15181c", "x"),
+    "masked": Surface("visited with a mask on the scores", "none", "none", "-"),
     "again": Surface("visited more than once", "none", "none", "."),
     **{
         f"level{i}": Surface(words, *colours)
@@ -188,12 +189,13 @@ def draw_visits(picture):
         batch, head = visits["place"]
         did = visits.get("did", "visited")
         drawing.title = f"Tiles that {' and '.join(visits['kernels'])} {did} for batch {batch}, head {head}"
-        layers = {"seen": [], "extra": [], "missing": [], "again": []}
+        layers = {"seen": [], "extra": [], "missing": [], "masked": [], "again": []}
         for band in visits["bands"]:
             for *tile, times, needed in band["tiles"]:
                 layers["seen" if needed else "extra"].append(box(band["q"], tile))
                 if times > 1:
                     layers["again"].append(box(band["q"], tile))
+            layers["masked"] += [box(band["q"], keys) for keys in band.get("masked", ())]
             layers["missing"] += [box(band["q"], keys) for keys in band["missing"]]
         drawing.layers = {kind: boxes for kind, boxes in layers.items() if boxes}
         words = {kind: KINDS[kind].words for kind in layers}

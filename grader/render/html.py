@@ -61,14 +61,16 @@ def plain(value):
 def render(results, request, seconds, name=None):
     """The page as text. name: of the submission, where it is not its folder's."""
     earned, possible = map(terminal.points, score.total(results))
-    graded = score.by_problem(results).keys()
-    said = f"{earned} of {possible} points" if graded - LABS.keys() else "Labs, for no points"
-    if left := score.open_points(results):
+    groups, whole = score.by_problem(results), request.names is None
+    said = f"{earned} of {possible} points" if groups.keys() - LABS.keys() else "Labs, for no points"
+    if not whole:
+        said = f"only the case {', '.join(sorted(request.names))}: no points are counted"
+    elif left := score.open_points(results):
         said += f", {terminal.points(left)} open: the grader failed"
     return templates().get_template("report.html").render(
         name=name or request.submission.name or "submission", score=said, kinds=KINDS,
         facts_of_run=facts_of_run(request, seconds),
-        problems=[problem_view(id, group) for id, group in score.by_problem(results).items()],
+        problems=[problem_view(id, group, whole) for id, group in groups.items()],
     )  # fmt: skip
 
 
@@ -89,7 +91,8 @@ def facts_of_run(request, seconds):
 # One problem ---------------------------------------------------------------------------------------------------------
 
 
-def problem_view(id, group):
+def problem_view(id, group, whole=True):
+    """whole: False where some cases alone were asked for, which earn nothing."""
     outcome, first = terminal.verdict(group)
     cases = [r for r in group if is_case(r)]
     passing = [r for r in cases if r.outcome is Outcome.PASSED]
@@ -98,7 +101,7 @@ def problem_view(id, group):
     views, left_out = views_of_passing(passing)
     return {
         "id": id, "title": EVERY[id].title, "outcome": outcome, "first": first,
-        "points": terminal.points_of(id, group), "lab": id in LABS,
+        "points": terminal.points_of(id, group) if whole else "-", "lab": id in LABS,
         "good": len(passing), "cases": len(cases), "seconds": f"{sum(r.seconds for r in group):.1f}",
         "failing": views_of_failing(failing), "passing": views, "left_out": left_out,
         "lines": [notice(r) for r in group if r not in cases and r not in failing and says_something(r)],
@@ -126,7 +129,7 @@ def notice(result):
 def views_of_failing(results):
     """A view for each message; the cases that share them are listed in the first one's."""
     views, drawn = {}, 0
-    for result in results:
+    for result in terminal.explained_first(results):
         key = result.message
         if key in views:
             views[key].alike.append(result)

@@ -96,6 +96,7 @@ def show_failures(console, group, lines=None):
     """Each failing case in the form that README.md shows; the same sentence again is counted, not repeated."""
     failures = [r for r in group if r.outcome not in (Outcome.PASSED, Outcome.NOT_RUN) and r.sentence]
     failures += [r for r in group if r.outcome is Outcome.NOT_RUN and r.aspect.concerns_case and r.sentence]
+    failures = explained_first(failures)
     if group[0].outcome is Outcome.UNFINISHED and all(r.sentence == group[0].sentence for r in failures):
         return  # nothing but the first gap to speak of: the table names it
     alike = {}
@@ -119,6 +120,15 @@ def show_failures(console, group, lines=None):
     if len(alike) > FAILURES_SHOWN:
         more = sum(len(same) for same in list(alike.values())[FAILURES_SHOWN:])
         console.print(f"  {group[0].problem}: {more} more failing case{'s' * (more > 1)}; results.json has all\n")
+
+
+def explained_first(results):
+    """The results in their order, but last of the cases those of which no more is known than where they are wrong."""
+
+    def bare(result):
+        return "where" in result.facts and not (result.facts.get("causes") or result.facts.get("suspects"))
+
+    return sorted(results, key=lambda result: bare(result) or not result.aspect.concerns_case)
 
 
 def show_unjudged(console, group):
@@ -179,6 +189,8 @@ def show_one(console, result):
         show_map(console, text_map.draw_letters(picture["letters"]))
     if picture.get("visits"):
         show_map(console, text_map.draw_visits(picture))
+    elif picture.get("shown"):
+        show_map(console, text_map.draw_mask(picture))
     show_printed(console, result.printed, PRINTED_LINES)
 
 
@@ -226,7 +238,7 @@ def summary_table(console, results, whole):
 
 def verdict(group):
     """(outcome, sentence) of a problem: what needs review, its first failure, or passed and what is known of speed."""
-    for result in score.needs_review(group) or group:
+    for result in score.needs_review(group) or explained_first(group):
         if result.outcome is not Outcome.PASSED and not score.could_not_be_known(result):
             text = result.sentence if len(result.sentence) <= 140 else result.sentence[:137] + "..."
             if result.outcome not in (Outcome.UNFINISHED, Outcome.NOT_RUN) and not text.startswith('"'):

@@ -9,7 +9,10 @@ ERROR_SIGNS = {
     ".": "right", "+": "wrong", "#": "30 x the allowed error", "I": "inf", "N": "NaN", "?": "unwritten",
 }  # fmt: skip
 LETTER_SIGNS = {".": "empty", "F": "FULL", "C": "CAUSAL", "P": "PARTIAL"}
-VISIT_SIGNS = {".": "skipped", "o": "visited", "2": "visited again", "x": "not needed", "!": "missing"}
+MASK_SIGNS = {".": "hidden", "+": "in part", "o": "visible"}
+VISIT_SIGNS = {
+    ".": "skipped", "o": "visited", "m": "visited, masked", "2": "visited again", "x": "not needed", "!": "missing",
+}  # fmt: skip
 
 
 def draw(picture):
@@ -49,6 +52,7 @@ def draw_visits(picture):
     for band in bands:
         line = ["."] * -(-keys // step)
         marked = [(first, last, "!") for first, last in band["missing"]]
+        marked += [(first, last, "m") for first, last in band.get("masked", ())]
         marked += [(a, b, "x" if not needed else "2" if times > 1 else "o") for a, b, times, needed in band["tiles"]]
         for first, last, sign in marked:
             for i in range(first // step, last // step + 1):
@@ -62,6 +66,17 @@ def draw_visits(picture):
     if picture["visits"].get("did") == "lists":  # a builder's: nothing was visited
         key = key.replace("visited", "listed").replace("skipped", "not listed")
     return [title[:70], *ruled(titled, step, "key"), key]
+
+
+def draw_mask(picture):
+    """The mask by itself, for code whose visits nobody sees."""
+    (rows, _), (step_q, step_k) = picture["size"], picture["shown"]["step"]
+    starts = range(0, rows, step_q)
+    titled = [
+        (f"{q}-{min(q + step_q, rows) - 1}", line) for q, line in zip(starts, picture["shown"]["cells"], strict=True)
+    ]
+    title = f"what the mask shows, queries x keys; each mark is {step_k} key{'s' * (step_k > 1)}"
+    return [title, *ruled(titled, step_k, "key"), key_to(titled, MASK_SIGNS)]
 
 
 def draw_letters(letters):

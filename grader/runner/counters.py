@@ -37,12 +37,16 @@ class Origin:
 
 @dataclass
 class Record:
-    """One tile of queries in one program: the loads of keys that it visited, by their Origin, in order; maybe none."""
+    """One tile of queries in one program: the loads of keys that it visited, by their Origin, in order; maybe none.
+
+    masked: the keys (first, last) on whose scores a mask was put.
+    """
 
     kernel: str
     program: int
     q: Origin
     visited: dict = field(default_factory=dict)
+    masked: set = field(default_factory=set)
 
     def plain(self):
         tiles = {}
@@ -55,6 +59,7 @@ class Record:
             "tiles": [list(tokens) for (_, tokens), parts in tiles.items() for _ in range(max(1, round(parts)))],
             "span": max((last - first + 1 for _, (first, last) in tiles), default=0),
             "lanes": max((k.lanes for k in self.visited), default=0),
+            "masked": [list(tokens) for tokens in sorted(self.masked)],
             "rows": self.q.lanes, "key_heads": len({place for place, _ in tiles}),
         }  # fmt: skip
 
@@ -99,6 +104,18 @@ class TileVisits:
         q, k = (a, b) if a.role == "q" else (b, a)
         self.find_record(kernel, q).visited[k] = True
         return Origin("scores", k.tokens, q.place, rows=q.tokens)
+
+    def note_mask(self, kernel, by, blocks):
+        """`by`, a condition or a term, may hide some keys of the scores among `blocks`.
+
+        One value for a whole row, spread over its keys, hides none of them: it guards against -inf - -inf.
+        """
+        scores = next((block.origin for block in blocks if getattr(block, "origin", None)), None)
+        a_row = by.data.ndim < 2 or by.data.strides[-1] == 0 or getattr(by, "origin", None)
+        if scores and scores.role == "scores" and not a_row:
+            record = self.records.get((kernel, self.program, scores.rows, scores.place))
+            if record:
+                record.masked.add(scores.tokens)
 
     def report(self):
         """Plain data: the records and the loads of each program."""

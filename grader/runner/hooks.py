@@ -12,6 +12,7 @@ from patches import Patches
 from triton.runtime.interpreter import TensorHandle
 
 BUILDER = interpreter.InterpreterBuilder
+HIDES = -1e4  # a term that is added to scores and has this or less is a mask
 
 
 def hooks(trace):
@@ -110,6 +111,24 @@ def around_arithmetic(trace):
 
         return traced
 
+    def select(old):
+        def traced(builder, condition, *blocks):
+            trace.visits.note_mask(trace.kernel, condition, blocks)
+            return old(builder, condition, *blocks)
+
+        return traced
+
+    def add(old):
+        def traced(builder, a, b):
+            for term, block in ((a, b), (b, a)):
+                if getattr(block, "origin", None) and term.data.size and term.data.min() <= HIDES:
+                    trace.visits.note_mask(trace.kernel, term, (block,))
+            return old(builder, a, b)
+
+        return traced
+
+    yield BUILDER, "create_select", select
+    yield BUILDER, "create_fadd", add
     yield BUILDER, "create_dot", dot
     yield BUILDER, "create_exp", exponential
     yield BUILDER, "create_exp2", exponential

@@ -14,10 +14,12 @@ from grader.kinds.attention import work
 from grader.kinds.error_map import TILE, error_maps
 
 MOST_EDGES = 12  # of a row of the mask
+MASK_CELLS = (8, 32)  # at most, down and along, of the mask in text
 
 
 def draw(case, trace, compared=(), complete=True):
-    """What can be drawn of one case: {"size", "mask", "errors", "heads", "visits", "need", "totals"}, what is known.
+    """What can be drawn of one case: {"size", "mask", "errors", "heads", "visits", "need", "totals"}, what is known,
+    and "shown" where no visits are.
 
     trace: what trace.py reported, or None. compared: (name, got, expected, allowed) of the output that is wrong, if
     one is; got (B, H, N, D) or (B, H, N) in its own dtype, the others in float64. complete: False where tiles may be
@@ -34,6 +36,8 @@ def draw(case, trace, compared=(), complete=True):
             picture["need"] = need(case, records, trace.get("key_rows") or ())
             place = picture["visits"]["place"]
         visibility = case.seen_at(*(place or (0, 0)))
+        if "visits" not in picture:
+            picture["shown"] = mask_cells(whole_mask(visibility, case.N, case.num_keys))
         picture["mask"] = mask_outlines(case, visibility)
         picture |= case.letters(visibility)
         if (trace or {}).get("totals"):
@@ -41,6 +45,23 @@ def draw(case, trace, compared=(), complete=True):
         return picture
     except Exception as error:  # the verdict stands without its picture
         return {"fault": f"{type(error).__name__}: {error}"}
+
+
+def mask_cells(mask):
+    """The mask as cells of `step` (queries, keys): "." where nothing is visible, "o" where all is, "+" else."""
+    step = [1, 1]
+    for axis, most in enumerate(MASK_CELLS):
+        while mask.shape[axis] > most * step[axis]:
+            step[axis] *= 2
+    rows, keys = (-(-size // each) * each for size, each in zip(mask.shape, step, strict=True))
+
+    def cells(beyond):
+        whole = torch.full((rows, keys), beyond)
+        whole[: mask.shape[0], : mask.shape[1]] = mask
+        return whole.view(rows // step[0], step[0], keys // step[1], step[1]).transpose(1, 2).flatten(2)
+
+    signs = (cells(False).any(2).long() + cells(True).all(2)).tolist()
+    return {"step": step, "cells": ["".join(".+o"[sign] for sign in row) for row in signs]}
 
 
 def tile_rows(records):
@@ -108,15 +129,17 @@ def visits(case, records, place, complete):
     """What the kernel visited for one batch and head, by tile of queries.
 
     place: (batch, head), or None for the one with most that is not needed. complete: every row was right, so that
-    nothing needed can be missing even where a visit could not be told. Tiles: [first key, last key, times, needed].
+    nothing needed can be missing even where a visit could not be told. Tiles: [first key, last key, times, needed];
+    masked: those [first key, last key] on whose scores a mask was put.
     """
     by_place = {}
     for record in records:
         by_place.setdefault((record["batch"], record["head"]), []).append(record)
     if place is None or tuple(place) not in by_place:
         place = max(by_place, key=lambda p: needless(case, by_place[p]))
-    seen, bands = work.Seen(case, case.seen_at(*place)), {}
+    seen, bands, masked = work.Seen(case, case.seen_at(*place)), {}, {}
     for record in by_place[tuple(place)]:
+        masked.setdefault(tuple(record["q"]), []).extend(record.get("masked", ()))
         tiles = bands.setdefault(tuple(record["q"]), Counter())
         for tile, times in distinct(record).items():
             tiles[tile] += times
@@ -134,7 +157,7 @@ def visits(case, records, place, complete):
         unmet = stretches_of((seen.keys(q) & ~covered)[None])[0] if not complete else []
         missing = [piece for first, after in unmet for piece in pieces(first, after, span)]
         listed = [[*tile, times, seen.any(q, tile)] for tile, times in tiles.items()]
-        shown.append({"q": list(q), "tiles": listed, "missing": missing})
+        shown.append({"q": list(q), "tiles": listed, "missing": missing, "masked": masked.get(q, [])})
     kernels = list(dict.fromkeys(r["kernel"] for r in by_place[tuple(place)]))
     return {"kernels": kernels, "place": list(place), "of": len(by_place), "bands": shown}
 

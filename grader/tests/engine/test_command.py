@@ -82,14 +82,18 @@ def test_a_module_that_does_not_import_and_one_that_passes(tmp_path):
 def test_one_case_of_one_problem(tmp_path, capsys):
     given = ["--submission", SOLUTIONS, "--problems", "p2", "--case", "ragged tail", "--out", tmp_path]
     assert status_of(main, given) == 0 and "1/1" in capsys.readouterr().out
-    assert not list(tmp_path.iterdir())  # a selection is no grade
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]  # a selection is no grade
 
 
 def test_wrong_answer_names_the_window(tmp_path, capsys):
     source = solution("p6").replace("age < window_size", "age <= window_size")
     (tmp_path / PROBLEMS["p6"].module).write_text(source)
-    assert status_of(main, ["--submission", tmp_path, "--problems", "6", "--case", "ragged tail", "--seed", "3"]) == 1
+    given = ["--submission", tmp_path, "--problems", "6", "--case", "ragged tail", "--seed", "3", "--out", tmp_path]
+    assert status_of(main, given) == 1
     said = capsys.readouterr().out
+    assert said.endswith(f"pictures: {tmp_path / 'report.html'}\n")
+    page = (tmp_path / "report.html").read_text()
+    assert "only the case ragged tail: no points are counted" in page and "equals a window of 33" in page
     head = 'p6 "ragged tail" (B=2 Hq=2 Hkv=1 N=129 D=64 window=32, float16, seed 3): wrong'
     assert head in said
     assert "First wrong row 32, where a tile of 32 begins; rows before it agree" in said

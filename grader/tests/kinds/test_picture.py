@@ -121,7 +121,24 @@ def test_tiles_of_several_key_heads_are_no_repeats():
 
 @pytest.mark.parametrize("trace", [None, {}, {"visits": []}, {"visits": None}, {"visits": [{"q": [0, 3], "k": 5}]}])
 def test_without_visits_the_mask_alone_is_drawn(trace):
-    assert set(picture.draw(WINDOW, trace)) == {"size", "mask"}
+    assert set(picture.draw(WINDOW, trace)) == {"size", "mask", "shown"}
+
+
+def test_the_mask_by_itself_is_cut_into_cells_hidden_whole_or_in_part():
+    shown = picture.draw(Case("window", N=77, D=16, causal=True, window=33), None)["shown"]
+    assert shown["step"] == [16, 4]
+    assert shown["cells"] == [
+        "++++................", "oooo++++............", "++++oooo++++........", "....++++oooo++++....",
+        "........+++ooooo++++",
+    ]  # fmt: skip
+    causal = picture.draw(Case("causal", N=16, D=16, causal=True), None)["shown"]
+    assert causal["cells"][1] == "ooo+" + "." * 12 and causal["step"] == [2, 1]
+
+
+def test_tiles_that_were_masked_are_named_beside_those_visited():
+    records = [record([0, 31], [[0, 31]], masked=[[0, 31]]), record([32, 63], [[0, 31], [32, 63]], masked=[[32, 63]])]
+    bands = picture.draw(WINDOW, {"visits": records})["visits"]["bands"]
+    assert [band["masked"] for band in bands] == [[[0, 31]], [[32, 63]]]
 
 
 def test_a_failure_of_ours_costs_the_picture_alone():

@@ -15,7 +15,7 @@ from grader import __main__ as command
 from grader.engine import Request
 from grader.kinds.attention import picture
 from grader.kinds.registry import PROBLEMS
-from grader.render import gradescope, html
+from grader.render import gradescope, html, terminal
 from grader.result import Aspect, Outcome, Result
 from grader.tests.kinds.test_picture import WINDOW, record, tensors
 
@@ -69,6 +69,20 @@ def many_results():
 def page_of(results, tmp_path, name="submission"):
     folder = tmp_path / name
     return html.render(results, Request(folder, tuple(PROBLEMS.values()), None, "cpu", 0), 12.0)
+
+
+def test_what_has_a_cause_stands_before_what_has_a_place_alone(tmp_path):
+    bare = {"where": "First wrong row 3.", "causes": []}
+    given = [
+        result(case="bare", outcome=Outcome.WRONG, sentence="First wrong row 3.", facts=bare),
+        result(case="line", outcome=Outcome.WRONG, sentence="See line 7.", facts=bare | {"suspects": [7]}),
+        result(case="crash", outcome=Outcome.CRASHED, sentence="KeyError"),
+        result("p6", "work", Outcome.WASTEFUL, Aspect.WORK, "loads too much"),
+    ]
+    assert [r.case for r in terminal.explained_first(given)] == ["line", "crash", "bare", "work"]
+    page = page_of(given, tmp_path)
+    places = [page.index(f"<strong>{name}</strong>") for name in ("line", "crash", "bare", "work")]
+    assert places == sorted(places) and "See line 7." in page.partition("<section>")[0]
 
 
 class Page(HTMLParser):

@@ -37,6 +37,24 @@ def test_visited_tiles():
     ]
 
 
+def test_masked_tiles_are_marked():
+    records = [
+        record([0, 31], [[0, 31]], masked=[[0, 31]]),
+        record([32, 63], [[0, 31], [32, 63]], masked=[[32, 63]]),
+        record([64, 95], [[0, 31], [64, 95]], masked=[[0, 31], [64, 95]]),
+    ]
+    lines = text_map.draw_visits(picture.draw(WINDOW, {"visits": records}))
+    assert lines[2:] == [
+        " 0-31  m...", "32-63  om..", "64-95  x.m.", ". skipped  o visited  m visited, masked  x not needed",
+    ]  # fmt: skip
+
+
+def test_the_mask_alone_is_drawn_where_nobody_sees_visits():
+    assert text_map.draw_mask(picture.draw(Case("causal", N=16, D=16, causal=True), None))[1:4] == [
+        "  key  0   4   8   12", "  0-1  o+..............", "  2-3  ooo+............",
+    ]  # fmt: skip
+
+
 def test_a_kernel_that_does_no_more_than_it_needs_has_no_map():
     assert text_map.draw(picture.draw(WINDOW, {"visits": [record([0, 31], [[0, 31]])]})) == []
     assert text_map.draw({}) == [] and text_map.draw({"fault": "ours"}) == []

@@ -31,8 +31,11 @@ COPY = "tl.store(O + row * D + d, tl.load(Q + row * D + d))"
 
 def verdict(tmp_path, body, before="pass", grid="q.shape[2]", case=None):
     source = HEAD + TOUCH.format(body=textwrap.indent(textwrap.dedent(body), "    ").strip(), before=before, grid=grid)
-    case = case or Case("x", N=5, D=16)
-    (result,) = grade_text(tmp_path, "p3", source, cases=[case])
+    return verdict_of(tmp_path, source.removeprefix(HEAD), case or Case("x", N=5, D=16))
+
+
+def verdict_of(tmp_path, source, case):
+    (result,) = grade_text(tmp_path, "p3", HEAD + source, cases=[case])
     return result
 
 
@@ -69,6 +72,44 @@ def test_faults(body, words, tmp_path):
 )
 def test_no_fault(body, tmp_path):
     assert verdict(tmp_path, body).outcome is Outcome.WRONG  # it is no attention, but it is safe
+
+
+STEP = """
+@triton.jit
+def kernel(Q, K, O, n, D: tl.constexpr, B: tl.constexpr):
+    d, at = tl.arange(0, D), tl.arange(0, B)
+    q = tl.load(Q + at[:, None] * D + d[None, :])
+    acc = tl.zeros([B, D], tl.float32)
+    for start in range(0, n, B):
+        k = tl.load(K + (start + at)[:, None] * D + d[None, :])
+        scores = tl.dot(q, tl.trans(k)) * 0.5
+        row = tl.max(scores, 1)
+        {mask}
+        p = tl.where(row[:, None] == float("-inf"), 0.0, tl.exp(scores - row[:, None]))  # of a row, and no mask
+        acc += tl.dot(p.to(k.dtype), k)
+    tl.store(O + at[:, None] * D + d[None, :], acc.to(O.dtype.element_ty))
+
+def flash_attention_forward(q, k, v, is_causal=False):
+    o = torch.empty_like(q)
+    kernel[(1,)](q, k, o, q.shape[2], q.shape[3], 16)
+    return o
+"""
+
+
+@pytest.mark.parametrize(
+    ("mask", "masked"),
+    [
+        ("pass", []),
+        ('scores = tl.where(at[None, :] + start <= at[:, None], scores, float("-inf"))', [[0, 15], [16, 31]]),
+        ('if start == 16:\n            scores = tl.where(at[None, :] < 4, scores, float("-inf"))', [[16, 31]]),
+        ('scores += tl.where((at + start)[None, :] < n, 0.0, float("-inf"))', []),  # nothing is hidden by it
+        ('scores += tl.where(at[None, :] <= at[:, None], 0.0, float("-inf"))', [[0, 15], [16, 31]]),
+        ("scores += tl.where(at[:, None] < 99, 1.0, 0.0)", []),
+    ],
+)
+def test_a_mask_on_the_scores_is_seen(mask, masked, tmp_path):
+    result = verdict_of(tmp_path, STEP.replace("{mask}", mask), Case("x", N=32, D=16))
+    assert result.facts["picture"]["visits"]["bands"][0]["masked"] == masked, result.sentence
 
 
 def test_undefined_lanes_matter_only_where_they_are_used(tmp_path):
