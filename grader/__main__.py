@@ -27,6 +27,7 @@ def parse(argv):
         "--targets", metavar="LIST", help="GPUs to compile for, like sm_80,gfx942 (default: sm_80,sm_90)"
     )
     parser.add_argument("--no-compile", action="store_true", help="do not ask whether the kernels compile for a GPU")
+    parser.add_argument("--no-hints", action="store_true", help="do not look closer at what is wrong")
     parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="where what is written goes")
     parser.add_argument("--show", action="store_true", help="draw one case of one problem instead of grading")
     parser.add_argument("--profile", action="store_true", help="look inside one kernel with Nsight Compute instead")
@@ -53,7 +54,10 @@ def build_request(options):
     again += [f"DEVICE={options.device}"] if options.device else []
     again += [f"TARGETS={quoted(options.targets)}"] if options.targets else []
     targets = choose_targets(options, device)
-    request = Request(submission.resolve(), problems, names, device, options.seed, default, tuple(again), targets)
+    request = Request(
+        submission.resolve(), problems, names, device, options.seed, default, tuple(again), targets,
+        hints=not options.no_hints,
+    )  # fmt: skip
     if options.profile:
         check_profile(options, request)
     elif options.case is not None:
