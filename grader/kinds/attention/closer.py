@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 from grader.diagnosis.cause import Measured
-from grader.kinds.attention import answers, drawn, inputs, weight_facts, weights
+from grader.kinds.attention import drawn, inputs, weight_facts, weights
 from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, SOFTMAX, TAILS
 
 SECONDS = 5.0  # for all of a problem's cases
@@ -15,13 +15,17 @@ VAGUE = ("nan", "scores", "uneven", "precision")  # facts that leave open where 
 
 def look(kind, problem, cases, seed, results, submission):
     """Add what is measured to the diagnoses of wrong outputs."""
-    wrong = [result for result in results if result.diagnosis and result.diagnosis.what == "output"]
-    wrong.sort(key=lambda result: order(cases[result.case]))
+    wrong = [result for result in results if result.diagnosis]
+    wrong.sort(key=lambda result: (result.diagnosis.what != "output", *order(cases[result.case])))
     until, shown = time.monotonic() + SECONDS, []
     for result in wrong[:CASES]:
         if time.monotonic() > until:
             break
-        found = measure_case(kind, problem, submission, cases[result.case], seed)
+        case = cases[result.case]
+        if result.diagnosis.what == "output":
+            found = measure_case(kind, problem, submission, case, seed)
+        else:
+            found = contrasts(kind, problem, submission, case, seed)
         result.diagnosis.measured = found
         shown += [(found[0].kind in VAGUE, f'In case "{result.case}": ', found)] if found else []
     if shown:
@@ -85,8 +89,11 @@ def first_bad(kind, problem, submission, case, seed):
 
 def is_right(kind, problem, submission, case, seed):
     placed = inputs.make(case, seed)
-    found = weights.run_sets(kind, submission, case, [tuple(each.tensor for each in placed)])
-    if found is None:
-        return False
-    answer = answers.expect(problem, case, placed, submission.device)
-    return bool(((found[0] - answer.o).abs() <= answer.allowed_o).all())
+    right = kind.right(problem, case, placed, submission.device)
+    for output, each in enumerate(right):
+        found = weights.run_sets(kind, submission, case, [tuple(tensor.tensor for tensor in placed)], output)
+        if found is None or not bool(
+            (((found[0] - each.expected).abs() <= each.allowed) | (found[0] == each.expected)).all()
+        ):
+            return False
+    return True

@@ -21,6 +21,7 @@ STRONG = 0.3  # of a visible key's weight: less is what a finite mask value leav
 DEEP = 60.0  # below the row's maximum a weight is too small to tell a score by
 TILES = (128, 64, 32, 16)
 SMALL = 1e-30
+FEW_KEYS = 2e-3  # a sum that is off by less has not one key of some hundred too many
 TF32 = 2e-3  # how far products of float32 may be off on a GPU
 ROUNDED = {"float16": 2e-3, "bfloat16": 2e-2}  # how far off weights may be that were rounded to it on the way
 
@@ -122,7 +123,7 @@ def sums(w, mask, typical, whole, exact, told, double):
         by = by if math.isfinite(divisor) and not told else ""
         more = f" ({int(off.sum())} rows are off)" if int(off.sum()) > 1 else ""
         said = f"With all scores equal, the weights of row {row} add up to {float(total[row]):.4g}, not to 1{by}{more}."
-        if float((total - 1).abs()[off].max()) < COARSE:
+        if float((total - 1).abs()[off].max()) < FEW_KEYS:
             question = "which numbers are rounded to the input's dtype before they are added up?"
             return [Measured("precision", said, question, SOFTMAX)]
         return [Measured("sum", said, "what is added to row_sum, and what is divided by it?", RESCALE)]

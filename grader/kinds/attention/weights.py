@@ -64,8 +64,8 @@ def identities(v):
     return found
 
 
-def run_sets(kind, submission, case, sets):
-    """[o] in float64 for each (q, k, v), or None where the submission does not return outputs of that shape."""
+def run_sets(kind, submission, case, sets, output=0):
+    """[o], or another output, in float64 for each (q, k, v); None where there are no outputs of its shape."""
     placed = [
         [inputs.place(values, case.layout, name) for name, values in zip("qkv", each, strict=True)] for each in sets
     ]
@@ -78,10 +78,11 @@ def run_sets(kind, submission, case, sets):
         return None
     if any(not words["plain"] for words in reply["outputs"]):
         return None
-    found = tensors.read_outputs(submission.take_outputs(reply), reply)[:: len(reply["outputs"]) // len(sets)]
-    if any(tuple(o.shape) != (case.B, case.Hq, case.N, case.D) for o in found):
+    found = tensors.read_outputs(submission.take_outputs(reply), reply)[output :: len(reply["outputs"]) // len(sets)]
+    _, shape, _ = kind.outputs(submission.problem, case)[output]
+    if any(tuple(each.shape) != shape for each in found):
         return None
-    return [o.double() for o in found]
+    return [each.double() for each in found]
 
 
 def scores(weights, batch, head, k_batch, k_head, q_head=None):
