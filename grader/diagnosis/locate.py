@@ -74,6 +74,9 @@ def columns(facts):
 
 def kinds(facts):
     counts = {"NaN": facts["nan"], "infinite": facts["inf"]}
+    for what, count in (counts | {"0": facts["zero"]}).items():
+        if count == facts["total"]:
+            return f"all {count} values are {what}"
     said = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     return f"{said} values" if said else ""
 

@@ -4,13 +4,12 @@ MOST_CONSTANTS = 4096  # bytes that a program may bring along
 
 # What is asked of the student, by the kind of fault that trace.py found.
 FAULTS = {
-    "out-of-bounds load": "reads {lanes} elements outside {argument}: is the load masked where rows may not exist, "
-    "and are its offsets those of this batch and head?",
-    "out-of-bounds store": "writes {lanes} elements outside {argument}: is the store masked where rows may not exist, "
-    "and does it use the output's own strides?",
-    "out-of-bounds atomic": "updates {lanes} elements outside {argument}: is it masked where rows may not exist?",
-    "write of another program's element": "writes {lanes} elements of {argument} that another program has written; on "
-    "a GPU nobody knows which comes last. Is the store masked, and does the grid give each tile to one program?",
+    "out-of-bounds load": "reads {lanes} elements outside {argument}{shape}{outside}",
+    "out-of-bounds store": "writes {lanes} elements outside {argument}{shape}{outside}",
+    "out-of-bounds atomic": "updates {lanes} elements outside {argument}{shape}{outside}",
+    "write of another program's element": "writes {lanes} elements of {argument} that another program has written"
+    "{programs}; on a GPU nobody knows which comes last. Do the addresses use {argument}'s own strides, this program's "
+    "own batch and head, and a mask for rows that do not exist; and does the grid give each tile to one program?",
     "element written twice by one store": "writes {lanes} elements of {argument} twice in one store: do two lanes have "
     "the same address?",
     "read of another program's write": "reads {lanes} elements of {argument} that another program writes in the same "
@@ -19,6 +18,16 @@ FAULTS = {
     "same launch: on a GPU programs run in any order.",
     "int32 overflow": "computes {lanes} positions or offsets that pass 2^31, where int32 wraps around, and uses them: "
     "cast to int64 first, with .to(tl.int64), or write the sum so that it stays small.",
+}
+# And by the part of the access that lies outside.
+OUTSIDE = {
+    "whole": ", whole tiles of it{programs}: does the pointer move to a batch and a head that {argument} has, taken "
+    "from the right axes of the grid (program_id), and does the loop end where the rows do?",
+    "end": ", with the last rows of a tile: is it masked where rows may not exist, and does the loop start and step by "
+    "whole tiles?",
+    "start": ", with the first rows of a tile: may it begin before row 0?",
+    "scattered": ", with lanes between others that lie inside: are the strides those of {argument}, each with its own "
+    "index?",
 }
 
 
@@ -60,7 +69,12 @@ def overwritten(reply):
 
 def describe_fault(problem, fault):
     """The sentence for one fault of a trace, with the student's own line."""
-    return f"{fault['kernel']} {FAULTS[fault['kind']].format(**fault)} {at_line(problem, fault)}"
+    programs = " and ".join(str(tuple(place)) for place in fault.get("programs", ()))
+    which = f" (program{'s' * (' and ' in programs)} {programs} of the grid)" if programs else ""
+    shape = f", which is {tuple(fault['shape'])}" if fault.get("shape") else ""
+    known = fault | {"programs": which, "shape": shape}
+    known |= {"outside": OUTSIDE[fault["where"]].format(**known) if fault["where"] else ""}
+    return f"{fault['kernel']} {FAULTS[fault['kind']].format(**known)} {at_line(problem, fault)}"
 
 
 def describe_undefined(problem, entry):

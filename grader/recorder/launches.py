@@ -7,6 +7,7 @@ chooses. A compiled kernel that Triton hands out (kernel.warmup, kernel[grid](..
 import contextlib
 import linecache
 import types
+from operator import index
 from unittest.mock import patch
 
 import torch
@@ -77,7 +78,7 @@ class Launches:
         recorder.launches += 1
         if number in recorder.failing:
             raise self.failure(recorder.failing[number])
-        grid = [int(size) for size in (grid if isinstance(grid, tuple | list | torch.Size) else (grid,))]
+        grid = [index(size) for size in (grid if isinstance(grid, tuple | list | torch.Size) else (grid,))]
         recorder.steps.append({
             "launch": self.sources.number(kernel), "number": number, "grid": grid + [1] * (3 - len(grid)),
             "args": {name: self.argument(value) for name, value in named.items()},

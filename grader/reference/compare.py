@@ -25,6 +25,7 @@ def mismatch(got, expected, allowed):
         "total": wrong.numel(),
         "nan": int((got.isnan() & ~unwritten).sum()),
         "inf": int(got.isinf().sum()),
+        "zero": int((got == 0).sum()),
         "unwritten": int(unwritten.sum()),
         "first": first,
         "first_got": got[first].item(),

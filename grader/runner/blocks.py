@@ -108,6 +108,8 @@ def known(function):
     if name not in KNOWN:
         instead = f": use {INSTEAD[name]}." if name in INSTEAD else "."
         raise DoesNotCompile(f"Python's `{name}` does not exist inside a kernel{instead}")
+    if name == "range":
+        return whole_range
     if name not in ("max", "min"):
         return function
 
@@ -117,6 +119,13 @@ def known(function):
         return function(*values)
 
     return of_tensors
+
+
+def whole_range(*bounds):
+    """range; what the interpreter would round is a float, and compiled it is none."""
+    if any(isinstance(bound, tl.tensor) and bound.dtype.is_floating() for bound in bounds):
+        raise TypeError("'float' object cannot be interpreted as an integer")
+    return range(*bounds)
 
 
 # Rewriting -----------------------------------------------------------------------------------------------------------

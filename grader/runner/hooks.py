@@ -51,7 +51,7 @@ def around_launches(trace):
 
     def set_grid_idx(old):
         def traced(builder, x, y, z):
-            trace.begin_program()
+            trace.begin_program(x, y, z)
             return old(builder, x, y, z)
 
         return traced

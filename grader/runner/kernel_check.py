@@ -91,6 +91,19 @@ class Check:
                 self.name(node, line)
             if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name | ast.Attribute):
                 raise Refused("a kernel calls functions by their names", line)
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "arange":
+                self.counts_from_a_constant(node, line)
+
+    def counts_from_a_constant(self, node, line):
+        """Raise Refused for tl.arange(k_start, ...): the interpreter knows the number of a loop, the compiler not."""
+        loops = (each for each in ast.walk(self.function) if isinstance(each, ast.For))
+        counted = {each.target.id for each in loops if isinstance(each.target, ast.Name) and is_range(each.iter)}
+        if any(isinstance(each, ast.Name) and each.id in counted for each in ast.walk(node)):
+            raise Refused(
+                "tl.arange counts between numbers that are known when the kernel is compiled: begin at 0, and add what "
+                "the loop counts to the block",
+                line,
+            )
 
     def find_module(self, name):
         """The module that a name of the text means, or None."""
@@ -109,7 +122,8 @@ class Check:
             chain = self.in_module(module, chain, line)
         for link in chain:
             if link.attr not in ATTRIBUTES and not (self.kernel["gluon"] and link.attr[0] != "_"):
-                raise Refused(f"`.{link.attr}` is no attribute that a kernel has", line)
+                instead = INSTEAD.get(link.attr, "")
+                raise Refused(f"`.{link.attr}` is no attribute that a kernel has{instead and ': ' + instead}", line)
             if not isinstance(link.ctx, ast.Load):
                 raise Refused(f"a kernel cannot assign to `.{link.attr}`", line)
 
@@ -122,7 +136,8 @@ class Check:
             return chain[1:]
         short = "libdevice" if module.endswith("libdevice") else module
         if name not in MODULES.get(short, ()):
-            raise Refused(f"`{module}.{name}` does not exist inside a kernel", line)
+            instead = IN_TRITON.get(name) or (f"tl.{name} does" if name in LANGUAGE else "")
+            raise Refused(f"`{module}.{name}` does not exist inside a kernel{instead and ': ' + instead}", line)
         return chain[1:]
 
     def name(self, node, line):
@@ -143,3 +158,25 @@ WORDS = {
     ast.DictComp: "a comprehension", ast.SetComp: "a comprehension", ast.GeneratorExp: "a generator",
     ast.Raise: "raise", ast.Delete: "del",
 }  # fmt: skip
+# What Triton has where PyTorch has an attribute or a function of this name.
+INSTEAD = {
+    "t": "tl.trans transposes", "transpose": "tl.trans transposes", "mT": "tl.trans transposes",
+    "float": ".to(tl.float32) casts", "half": ".to(tl.float16) casts", "bfloat16": ".to(tl.bfloat16) casts",
+    "type_as": ".to(other.dtype) casts", "masked_fill": "tl.where chooses element by element",
+    "unsqueeze": "[:, None] and [None, :] add an axis", "view": "tl.reshape does", "size": "it is `.shape`",
+    "amax": "tl.max(block, axis) does", "amin": "tl.min(block, axis) does", "exp": "tl.exp does",
+    "exp2": "tl.exp2 does", "log": "tl.log does", "maximum": "tl.maximum does", "matmul": "tl.dot does",
+    "stride": "pass the strides as arguments of the launch", "dim": "its axes are len(block.shape)",
+    "masked_fill_": "tl.where chooses element by element",
+}  # fmt: skip
+IN_TRITON = {
+    "inf": 'float("inf") is the number', "matmul": "tl.dot does", "bmm": "tl.dot does", "mm": "tl.dot does",
+    "amax": "tl.max(block, axis) does", "masked_fill": "tl.where does", "logsumexp": "put it together from tl.max, "
+    "tl.exp and tl.sum", "tensor": "tl.full makes a block", "ones": "tl.full makes a block", "empty": "tl.zeros does",
+    "transpose": "tl.trans does",
+}  # fmt: skip
+
+
+def is_range(call):
+    """True for `range(...)` and `tl.range(...)`, which run when the kernel does; tl.static_range is unrolled before."""
+    return isinstance(call, ast.Call) and "range" in (getattr(call.func, "id", ""), getattr(call.func, "attr", ""))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 import numpy
+import refusals
 import replies
 import spans
 import torch
@@ -138,6 +139,8 @@ def describe_raised(error, program, request):
     """What a step raised, with the line of the kernel where there is one."""
     code = "\n".join(kernel["source"] for kernel in program["kernels"])
     found = replies.describe_error(error, request["module"], code)
+    if program["kernels"] and (words := refusals.in_words(replies.find_causes(error)[-1], found["source"])):
+        found |= {"exception": "DoesNotCompile", "text": words}
     found["kind"] = "resources" if type(error).__name__ == "OutOfResources" else "other"
     if found["kind"] == "resources":
         found |= {"needed": error.required, "limit": error.limit, "what": error.name}

@@ -28,8 +28,9 @@ def is_open():
 
 
 class Trace:
-    """While open, traces every launch. faults: {(kind, kernel, argument, line): lanes}; undefined: masked loads whose
-    lanes nobody defined, as {(kernel, argument, line): lanes}.
+    """While open, traces every launch. faults: {(kind, kernel, argument, line, where): lanes}; undefined: masked loads
+    whose lanes nobody defined, as {(kernel, argument, line): lanes}. places: (x, y, z) in its grid of each program.
+    first: {key of a fault: {"programs": the places of those that did it first, "shape": of the argument}}.
 
     inputs: {"q": tensor, ...} as the grader made them; only their own elements may be read. allocations: what was
     fenced. module: the name of the submission's file. watchers: {address of a storage: function(program, byte offsets
@@ -48,6 +49,7 @@ class Trace:
         self.faults, self.undefined, self.launches, self.products = Counter(), Counter(), 0, 0
         self.regions, self.by_storage, self.arguments = [], {}, {}
         self.kernel, self.program, self.origin, self.storing = "", NOBODY, None, None
+        self.places, self.first = [], {}
         self.original = interpreter._interpreter
         self.overflows, self.patches = Overflows(self.line, self.overflow), Patches()
 
@@ -74,8 +76,9 @@ class Trace:
             for tensor in tensors_of_argument(value):
                 self.arguments.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor))
 
-    def begin_program(self):
+    def begin_program(self, *place):
         self.program += 1
+        self.places.append(place)
         self.live_scores.begin_program()
         self.visits.begin_program()
         self.traffic.begin_program(self.kernel, self.program)
@@ -179,7 +182,8 @@ class Trace:
         offsets = live - region.virtual if region else live
         legal = region.legal(offsets, itemsize) if region else np.zeros(live.shape, bool)
         if not legal.all():
-            self.fault(f"out-of-bounds {kind}", region, int((~legal).sum()))
+            where = describe_outside(live, legal) if region else "whole"
+            self.fault(f"out-of-bounds {kind}", region, int((~legal).sum()), where)
             mask = mask.copy()
             mask[mask] = legal
             offsets = offsets[legal]
@@ -263,7 +267,7 @@ class Trace:
             readers = region.touched_by("readers")[elements]
             writers[elements] = me
             if others.any():
-                self.fault("write of another program's element", region, int(others.sum()))
+                self.fault("write of another program's element", region, int(others.sum()), by=before[others][0])
             if (twice := elements.size - np.unique(elements).size) > 0:
                 self.fault("element written twice by one store", region, twice)
             if (read := (readers >= 0) & (readers != me)).any():
@@ -282,11 +286,17 @@ class Trace:
         filled = np.full(pointers.data.shape, nan, dtype)
         return interpreter.TensorHandle(filled, pointers.get_element_ty())
 
-    def fault(self, kind, region, lanes):
-        self.faults[(kind, self.kernel, region.name if region else "?", self.line())] += lanes
+    def fault(self, kind, region, lanes, where="", by=NOBODY):
+        """by: the other program, if there is one."""
+        key = kind, self.kernel, region.name if region else "?", self.line(), where
+        self.faults[key] += lanes
+        if key not in self.first:
+            shape = list(self.arguments[region.key][0][1].shape) if region and region.key in self.arguments else []
+            programs = [self.places[program] for program in (by, self.program) if program >= 0]
+            self.first[key] = {"programs": programs, "shape": shape}
 
     def overflow(self, line, lanes):
-        self.faults[("int32 overflow", self.kernel, "?", line)] += lanes
+        self.faults[("int32 overflow", self.kernel, "?", line, "")] += lanes
 
     def line(self):
         """The line of the submission's own file that is running, or 0."""
@@ -302,6 +312,7 @@ class Trace:
             found = []
             for key, lanes in counter.most_common(20):
                 entry = dict(zip(names, key, strict=True)) | {"lanes": lanes}
+                entry |= self.first.get(key, {})
                 entry["source"] = linecache.getline(self.module, entry["line"]).strip()
                 found.append(entry)
             return found
@@ -309,7 +320,7 @@ class Trace:
         return {
             "launches": self.launches,
             "faults": sorted(  # what overflows is the cause of what is then out of bounds
-                entries(self.faults, ("kind", "kernel", "argument", "line")),
+                entries(self.faults, ("kind", "kernel", "argument", "line", "where")),
                 key=lambda fault: fault["kind"] != "int32 overflow",
             ),
             **self.visits.report(),
@@ -319,3 +330,12 @@ class Trace:
             "products": self.products,
             "undefined": entries(self.undefined, ("kernel", "argument", "line")),
         }
+
+
+def describe_outside(addresses, legal):
+    """Which part of one access lies outside: "whole", its "end" or its "start", by address; else "scattered" lanes."""
+    inside = legal[np.argsort(addresses, kind="stable")]
+    if not inside.any():
+        return "whole"
+    turns = np.count_nonzero(inside[1:] != inside[:-1])
+    return "scattered" if turns > 1 else "end" if inside[0] else "start"

@@ -18,14 +18,16 @@ SECONDS_FOR_TWO = 1.0  # and as long as no more are spent, for two mistakes at o
 def find(problem, case, placed, got, expected, mistakes, records=()):
     """Every Cause that gives this output within rounding; empty where none does: never a guess.
 
+    An output without a number that is finite and not 0 tells nothing: too many mistakes end in it.
+
     placed: q, k, v as inputs.make placed them. got: (B, Hq, Nq, D) in the kernel's dtype; expected: of oracle.expect.
     mistakes(problem, case, placed, spec, records, sizes, ...) -> the known mistakes to try.
     records: the trace's visits, where there is one: they tell the size of the tiles, and which were met.
     """
     if max(case.N, case.num_keys) > MAX_TOKENS:
         return []
-    if case.causal and not records and not got.isfinite().any():
-        return []  # too many mistakes hide every key of every row, for some size of tile
+    if not (got.isfinite() & (got != 0)).any():
+        return []
     if nothing := find_rows_without_keys(got, expected.o, expected.allowed_o, expected.lse.isinf()):
         return [nothing]
     started = time.thread_time()

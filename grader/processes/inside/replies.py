@@ -18,11 +18,7 @@ def describe_error(error, module, code):
 
     module: the name of the student's file in tracebacks. code: its text, or that of its kernels.
     """
-    chain = [error]
-    while chain[-1].__cause__ or (chain[-1].__context__ and not chain[-1].__suppress_context__):
-        chain.append(chain[-1].__cause__ or chain[-1].__context__)
-        if len(chain) > 50:
-            break
+    chain = find_causes(error)
     root = chain[-1]
     text = "\n".join(str(link) for link in reversed(chain))
     todo = re.search(r"TODO \d+: [^\"\n]+", text)
@@ -40,6 +36,16 @@ def describe_error(error, module, code):
         "ours": raised_by_us(root),
         "as_seen": any(getattr(link, "as_seen", False) for link in chain),
     }
+
+
+def find_causes(error):
+    """[the exception, what caused it ... the root]"""
+    chain = [error]
+    while chain[-1].__cause__ or (chain[-1].__context__ and not chain[-1].__suppress_context__):
+        chain.append(chain[-1].__cause__ or chain[-1].__context__)
+        if len(chain) > 50:
+            break
+    return chain
 
 
 def first_open_gap(code):
