@@ -56,7 +56,7 @@ def build_request(options):
     targets = choose_targets(options, device)
     request = Request(
         submission.resolve(), problems, names, device, options.seed, default, tuple(again), targets,
-        hints=not options.no_hints,
+        hear_others=not options.no_hints, hints=not options.no_hints,
     )  # fmt: skip
     if options.profile:
         check_profile(options, request)

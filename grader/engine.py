@@ -45,6 +45,7 @@ class Request:
     targets: tuple[str, ...] = ()  # GPUs to compile for, names of gpus.py
     private_seed: bool = False  # True: the seed is a class's own, and is not told to students
     all_targets: bool = True  # False: until the first that the kernels compile for
+    hear_others: bool = False  # judge a problem's other cases too, silently, where one that was asked for is wrong
     hints: bool = True  # look closer at what is wrong: more runs of the kernel, for sentences and no verdict
 
     @property
@@ -136,7 +137,7 @@ class ProblemGrader:
         try:
             results = [self.graded(case, given) for case in cases]
             self.outcomes = [result.outcome for result in results]
-            self.explain(cases)
+            self.explain(*self.with_others(cases))
         finally:
             self.submission.close()
         if self.request.judges_work(self.problem):
@@ -144,19 +145,28 @@ class ProblemGrader:
         if self.request.compiles(self.problem):
             self.compile(given)
 
-    def explain(self, cases):
+    def with_others(self, cases):
+        """(cases, results) to be explained together: one case alone is to say what it says among all."""
+        if not self.request.hear_others or not any(result.diagnosis for result in self.results):
+            return cases, self.results
+        known = {result.case: result for result in self.results}
+        every = replace(self.request, names=None).cases(self.problem)
+        every += [case for case in cases if case not in every]
+        return every, [known.get(case.name) or self.without_doubt(case) for case in every]
+
+    def explain(self, cases, results):
         """Say why cases are wrong, when all of them are known: one pass, one sentence for each."""
         by_name, seed = {case.name: case for case in cases}, self.request.seed
         try:
-            self.kind.check_cases(self.problem, by_name, seed, self.results)
+            self.kind.check_cases(self.problem, by_name, seed, results)
         except Exception:  # a fault of ours costs the causes, which nothing has confirmed, and no verdict
-            for result in self.results:
+            for result in results:
                 if result.diagnosis:
                     result.diagnosis.causes = []
-        if self.request.hints and any(result.diagnosis for result in self.results):
+        if self.request.hints and any(result.diagnosis for result in results):
             with contextlib.suppress(Exception):  # it changes no verdict
-                self.kind.look_closer(self.problem, by_name, seed, self.results, self.submission)
-        for result in self.results:
+                self.kind.look_closer(self.problem, by_name, seed, results, self.submission)
+        for result in results:
             if diagnosis := result.diagnosis:
                 result.sentence = diagnosis.sentence
                 result.facts |= diagnosis.facts()

@@ -56,7 +56,7 @@ class Diagnosis:
     what: the output that is wrong, as a student calls it. where: a sentence on the wrong elements. causes: every cause
     that fits this case; the cross-case check leaves those that fit the others, too. evidence: what a kind needs to ask
     other cases about these causes. measured: what more runs of the kernel have shown, the most telling first; true of
-    the kernel, whatever the cause is.
+    the kernel, whatever the cause is. shown_by: another case, which shows a cause where this one shows none.
     """
 
     what: str
@@ -64,6 +64,7 @@ class Diagnosis:
     causes: list[Cause] = field(default_factory=list)
     evidence: dict = field(default_factory=dict)
     measured: list["Measured"] = field(default_factory=list)
+    shown_by: str = ""
 
     @property
     def named(self):
@@ -74,7 +75,8 @@ class Diagnosis:
     def sentence(self):
         """`Your output equals ..., and also .... First wrong row 32 ...`; without a cause, what was measured first."""
         first = self.equals or " ".join(each.sentence for each in self.measured[:TOLD])
-        return f"{first} {self.where}".strip()
+        elsewhere = f'Case "{self.shown_by}" shows a cause: look at it first.' if self.shown_by else ""
+        return " ".join(part for part in (first, self.where, elsewhere) if part)
 
     @property
     def equals(self):

@@ -14,7 +14,8 @@ def check(results, cases, refutes, explains_all, together):
 
     cases: those that ran, by name. refutes(case, kinds, diagnosis, failing case) -> the kinds of causes that would make
     this case fail. explains_all(kind): True for a cause that tells so little that it must fit every failure.
-    together: what stands in the words of a cause of two mistakes.
+    together: what stands in the words of a cause of two mistakes. A case that is left without a cause names the first
+    that has one.
     """
     failed = [result for result in results if result.diagnosis and result.diagnosis.what == "output"]
     wrong = [result for result in failed if result.diagnosis.causes]
@@ -25,11 +26,18 @@ def check(results, cases, refutes, explains_all, together):
     refuted = Counter()
     for case in smallest([case for case in passed if case.attends]):
         refuted.update(refutes(case, kinds, wrong[0].diagnosis, cases[wrong[0].case]))
+    with_numbers = [
+        result for result in failed if result.facts["total"] not in (result.facts["nan"], result.facts["zero"])
+    ]
     for kind in filter(explains_all, kinds):
-        refuted[kind] += any(kind not in {cause.kind for cause in result.diagnosis.causes} for result in failed)
+        refuted[kind] += any(kind not in {cause.kind for cause in result.diagnosis.causes} for result in with_numbers)
     standing = [[cause for cause in result.diagnosis.causes if not refuted[cause.kind]] for result in wrong]
     for result, causes in zip(wrong, agree(standing, together), strict=True):
         result.diagnosis.causes = causes
+    telling = [result.case for result in wrong if result.diagnosis.causes]
+    for result in failed:
+        if telling and not result.diagnosis.causes:
+            result.diagnosis.shown_by = telling[0]
 
 
 def smallest(cases):

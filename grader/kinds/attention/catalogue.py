@@ -1,6 +1,7 @@
 """Every known mistake of attention that makes sense for a case, from its tiles and the order of its visits."""
 
 import itertools
+import math
 from dataclasses import replace
 
 from grader.kinds.attention import known_mistakes, mask_mistakes, phase_mistakes, softmax_mistakes, tile_visits
@@ -16,7 +17,7 @@ def every(problem, case, placed, spec, records, sizes, order=tile_visits.FORWARD
     yield from known_mistakes.heads_and_batches(spec, case)
     yield from known_mistakes.strides(spec, placed)
     yield from softmax_mistakes.whole_softmax(spec)
-    yield from softmax_mistakes.half_scores(spec)
+    yield from softmax_mistakes.half_scores(spec, 2 if problem.uses_triton else math.e)
     visits = tile_visits.visits_of(case, records)
     guesses = [] if sizes or not problem.tiled else tile_visits.GUESSED_TILES
     if case.causal:

@@ -94,14 +94,15 @@ def some(rows):
 
 
 def two_at_once(tried, spec, judge, deadline):
-    """Pairs of mistakes of different kinds, both at work; the first pair that fits."""
+    """Pairs of mistakes of different kinds, both at work: those that fit, as far as the time allows."""
+    found = []
     simple = [mistake for mistake in tried if mistake.kind and not mistake.general]
     for first, second in itertools.combinations(simple, 2):
         kinds = {first.kind, second.kind}
         if len(kinds) == 1 or (GUESSED in kinds and "scale" not in kinds):
             continue
         if time.thread_time() > deadline:
-            return []
+            break
         changed = {
             field.name: getattr(second.spec, field.name)
             for field in fields(AttentionSpec)
@@ -114,5 +115,5 @@ def two_at_once(tried, spec, judge, deadline):
             spec=replace(first.spec, **changed),
         )
         if judge.fits(both, EXPLAINED):
-            return [both]
-    return []
+            found.append(both)
+    return found

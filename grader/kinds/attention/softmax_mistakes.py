@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from grader.kinds.attention import variants
-from grader.kinds.attention.known_mistakes import DIAGONAL, ONLINE, RESCALE, SOFTMAX, KnownMistake
+from grader.kinds.attention.known_mistakes import DIAGONAL, ONLINE, RESCALE, SCALE, SOFTMAX, KnownMistake
 
 GUESSED = "softmax over guessed tiles"  # a kind of its own: they are many
 
@@ -78,11 +78,23 @@ def rescaling(scale, base):
             "which parts were measured against the old maximum, and which against the new?", RESCALE, {"late": what},
             True,
         )  # fmt: skip
+    for what, verb in (("acc", "is that"), ("row_sum", "is that"), ("acc and row_sum", "are those")):
+        yield (
+            f"attention whose {what} {verb} of the last tile alone",
+            "what becomes of the older parts when a tile is added, and is row_max then the new maximum?", RESCALE,
+            {"last": what}, False,
+        )  # fmt: skip
     for what in ("acc", "row_sum"):
         yield (
-            f"attention whose {what} is that of the last tile alone",
-            "what becomes of the older parts when a tile is added?", RESCALE, {"last": what}, False,
+            f"attention whose {what} is added to itself at each tile",
+            "do the old value and the rescaled one both count: is it `=` or `+=`?", RESCALE, {"again": what}, False,
         )  # fmt: skip
+    for factor, words in ((scale, "1 / sqrt(D)"), (scale / ln2, "log2(e) / sqrt(D)")):
+        for what in ("q", "acc"):
+            yield (
+                f"attention whose {what} is multiplied by {words} again at each tile",
+                "what belongs before the loop, or after it, and what inside?", SCALE, {f"{what}_again": factor}, False,
+            )  # fmt: skip
     for fade, words, question in (
         (ln2, "taken with exp2, where p is taken with exp", "is exp2 or exp right, in both places?"),
         (1 / ln2, "taken with exp, where p is taken with exp2", "is exp2 or exp right, in both places?"),
@@ -111,6 +123,11 @@ def rescaling(scale, base):
         {"unit": unit}, False,
     )  # fmt: skip
     yield (
+        "attention in float32 whose maximum is scaled again at each tile",
+        "the older maximum is scaled already: what is multiplied by the scale?", ONLINE,
+        {"shrink": scale / ln2 if base == 2 else scale}, False,
+    )  # fmt: skip
+    yield (
         "attention with NaN for rows whose first tile hides every key",
         "a row that has seen nothing has the maximum -inf: what is -inf - (-inf)?", ONLINE, {"bare": True}, False,
     )  # fmt: skip
@@ -133,15 +150,17 @@ def online_softmax(spec, tile, rows, half_p, known):
     yield KnownMistake(equals, question, ONLINE, replace(spec, method=shared))
 
 
-def half_scores(spec):
-    """Scores rounded to half precision before they are scaled."""
+def half_scores(spec, base):
+    """Scores rounded to half precision: before they are scaled, after it, or both. base: of exp, 2 or e."""
+    question = "in which dtype does the dot add up, in which does it return, and what is cast after it?"
     for dtype in halves(spec):
-        method = partial(variants.online, keep="scores", dtype=dtype)
-        yield KnownMistake(
-            f"attention whose scores are rounded to {name_of(dtype)}",
-            "in which dtype does the dot add up, and in which does it return?", SOFTMAX, replace(spec, method=method),
-            rounding=True,
-        )  # fmt: skip
+        for keep, words in (
+            ("scores", "scores are rounded to {}"), ("scaled", "scaled scores are rounded to {}"),
+            ("scores scaled", "scores are rounded to {}, and once more when they are scaled"),
+        ):  # fmt: skip
+            method = partial(variants.online, keep=keep, base=base, dtype=dtype)
+            equals = f"attention whose {words.format(name_of(dtype))}"
+            yield KnownMistake(equals, question, SOFTMAX, replace(spec, method=method), rounding=True)
 
 
 def half_precision(spec, tile):

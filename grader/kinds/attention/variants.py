@@ -35,41 +35,47 @@ def whole(q, k, v, weight, scale, at=None, met=None, divide="by the sum", softma
 
 def online(
     q, k, v, weight, scale, at=None, steps=None,
-    forget="", late="", last="", fade=1.0, maximum="running", rows=0, unit=1.0, bare=False, sum_from=0.0, divide="end",
-    keep="", dtype=torch.float64, p_dtype=torch.float32,
+    forget="", late="", last="", again="", fade=1.0, maximum="running", rows=0, unit=1.0, shrink=1.0, q_again=1.0,
+    acc_again=1.0, bare=False, sum_from=0.0, divide="end", keep="", base=math.e, dtype=torch.float64,
+    p_dtype=torch.float32,
 ):  # fmt: skip
     """The online softmax over tiles, with one thing wrong.
 
     steps: [(first row, end row, first key, end key)], the tiles in the order in which they were met; None: one for all.
     forget, late: "acc", "row_sum" or both, whose rescaling is left out, or comes after the tile was added; last: what
-    keeps nothing of older tiles. fade: a factor in the exponent of alpha. maximum: "running"; "tile" (the old one is
-    forgotten), "none", "from zero", or "shared" by `rows` rows; unit: a factor of it. bare: no finite pivot for rows
-    that have seen nothing. sum_from: where row_sum starts. divide: "end", "never" or "each tile".
-    keep: "acc", "row_sum" or "scores", rounded to `dtype` after each tile; the rest is then float32, as in a kernel,
-    and so it is for all but a running maximum: what overflows is the mistake. p_dtype: of the probabilities in their
-    dot, where all is float32.
+    keeps nothing of older tiles; again: what is added to itself. q_again, acc_again: what multiplies q, or acc, at each
+    tile once more. fade: a factor in the exponent of alpha. maximum: "running"; "tile" (the old one is forgotten),
+    "none", "from zero", or "shared" by `rows` rows; unit: a factor of it, shrink: of the old one. bare: no finite pivot
+    for rows that have seen nothing. sum_from: where row_sum starts. divide: "end", "never" or "each tile".
+    keep: "acc", "row_sum", "scores" or "scaled" scores (in `base`), rounded to `dtype` after each tile; the rest is
+    then float32, as in a kernel, and so it is for all but a running maximum: what overflows is the mistake.
+    p_dtype: of the probabilities in their dot, where all is float32.
     """
-    real = torch.float32 if keep or bare or maximum != "running" or unit != 1.0 else torch.float64
+    in_float32 = keep or bare or maximum != "running" or unit != 1.0 or shrink != 1.0
+    real = torch.float32 if in_float32 else torch.float64
     q, k, v, weight = (x.to(real) for x in (q, k, v, weight))
     row_max = torch.full((*q.shape[:2], 1), 0.0 if maximum in ("from zero", "none") else -math.inf, dtype=real)
     row_sum, acc, size = torch.full_like(row_max, sum_from), torch.zeros_like(q), torch.zeros_like(q)
+    before = torch.zeros(q.shape[1], 1, dtype=real)  # tiles that each row has met
 
     def kept(name, x):
-        return x.to(dtype).to(real) if keep == name else x
+        return x.to(dtype).to(real) if name in keep.split() else x
 
     for here, keys in slices(steps, at, q.shape[1], k.shape[1]):
         counts, v_tile = weight[..., here, keys], v[:, keys]
-        scores = kept("scores", q[:, here] @ k[:, keys].mT) * scale
+        scores = kept("scores", q[:, here] @ k[:, keys].mT) * scale * q_again ** before[here]
+        scores = kept("scaled", scores / math.log(base)) * math.log(base) if "scaled" in keep else scores
+        before[here] += 1
         scores = scores.masked_fill(counts == 0, -math.inf)
         old_max, old_sum = row_max[:, here], row_sum[:, here]
-        new_max = next_maximum(old_max, scores, maximum, rows, unit)
+        new_max = next_maximum(old_max * shrink, scores, maximum, rows, unit)
         pivot = new_max if bare else finite(new_max)
         alpha, p = torch.exp((old_max - pivot) * fade), counts * torch.exp(scores - pivot)
         p = p if bare else p.masked_fill(counts == 0, 0.0)
         p_dot = p.to(p_dtype).to(real) if real is torch.float32 else p
-        new_sum = rescaled(old_sum, p.sum(-1, keepdim=True), alpha, "row_sum", forget, late, last)
+        new_sum = rescaled(old_sum, p.sum(-1, keepdim=True), alpha, "row_sum", forget, late, last, again)
         for sums, values in ((acc, v_tile), (size, v_tile.abs())):
-            added = rescaled(sums[:, here], p_dot @ values, alpha, "acc", forget, late, last)
+            added = rescaled(sums[:, here], p_dot @ values, alpha, "acc", forget, late, last, again) * acc_again
             sums[:, here] = added / new_sum if divide == "each tile" else added
         acc[:, here], row_sum[:, here] = kept("acc", acc[:, here]), kept("row_sum", new_sum)
         row_max[:, here] = new_max
@@ -103,11 +109,13 @@ def next_maximum(row_max, scores, maximum, rows, unit):
     return torch.maximum(row_max, tile_max)
 
 
-def rescaled(old, added, alpha, name, forget, late, last):
+def rescaled(old, added, alpha, name, forget, late, last, again):
     if name in forget:
         return old + added
     if name in last:
         return added
+    if name in again:
+        return old + old * alpha + added
     return (old + added) * alpha if name in late else old * alpha + added
 
 
