@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import torch
 import triton.language as tl
+from record import CannotRecord
 from sources import Sources, described, expressions, is_kernel, names_used, signature
 from triton.runtime import autotuner, interpreter, jit
 from triton.runtime.errors import OutOfResources
@@ -78,7 +79,7 @@ class Launches:
         recorder.launches += 1
         if number in recorder.failing:
             raise self.failure(recorder.failing[number])
-        grid = [index(size) for size in (grid if isinstance(grid, tuple | list | torch.Size) else (grid,))]
+        grid = whole_numbers(grid if isinstance(grid, tuple | list | torch.Size) else (grid,))
         recorder.steps.append({
             "launch": self.sources.number(kernel), "number": number, "grid": grid + [1] * (3 - len(grid)),
             "args": {name: self.argument(value) for name, value in named.items()},
@@ -150,6 +151,16 @@ class Launches:
         else:
             recorder.steps.append({"choices": choices, "line": recorder.line()})
         return results[0]
+
+
+def whole_numbers(grid):
+    """[int]; raises CannotRecord where a GPU would take no such grid."""
+    try:
+        return [index(size) for size in grid]
+    except TypeError:
+        raise CannotRecord(
+            f"the grid {tuple(grid)} is not of whole numbers: triton.cdiv(a, b) divides and rounds up"
+        ) from None
 
 
 class Compiled:

@@ -16,9 +16,8 @@ def in_words(error, source):
                 return sentence.format(**SHAPES[function](names) if function in SHAPES else {})
             except Exception:  # another triton, with other variables
                 return ""
-    if re.search(r"\btl\.(max|min)\(", source) and not text.startswith("name "):
-        return REDUCTION
-    return ""
+    of_axis = re.search(r"axis|out of bounds for shape|no attribute 'type'", text)
+    return REDUCTION if of_axis and re.search(r"\btl\.(max|min)\(", source) else ""
 
 
 def raised_in(error):
@@ -41,7 +40,7 @@ SHAPES = {
     } if "a_shape" in names else {"a": names["lhs"].dtype, "b": names["rhs"].dtype},
     "broadcast_impl_value": lambda names: {"a": size(names["lhs_shape"]), "b": size(names["rhs_shape"])},
     "broadcast_impl_shape": lambda names: {"a": size(names["input"].shape), "b": size(names["shape"])},
-    "_store_legacy": lambda names: {"a": size(names["val"].shape), "b": size(names["ptr"].shape)},
+    "_store_legacy": lambda names: {"a": size(names["val"].shape), "b": size(names["ptr_shape"])},
 }  # fmt: skip
 
 WHOLE = "`/` makes a float and `//` a whole number, in the kernel and in the wrapper"
@@ -87,6 +86,11 @@ REFUSALS = (
         "or keep_dims, been used once too often?",
     ),
     ("unsupported tensor index|not iterable", "__getitem__", INDEX),
+    (
+        "0-dimensional arrays can be converted", ".*",
+        "a block is no single number, and it cannot be changed in place: choose element by element with tl.where, and "
+        "give the whole name a new value.",
+    ),
     (
         "item assignment", ".*",
         "a block cannot be changed in place: make a new one with tl.where, or give the whole name a new value.",

@@ -61,10 +61,13 @@ def online(
     def kept(name, x):
         return x.to(dtype).to(real) if name in keep.split() else x
 
+    factor = scale / math.log(base)
+    if keep == "scores scaled" and base == 2:  # a scalar of Triton's takes the dtype of the block that it multiplies
+        factor = float(torch.tensor(factor).to(dtype))
     for here, keys in slices(steps, at, q.shape[1], k.shape[1]):
         counts, v_tile = weight[..., here, keys], v[:, keys]
-        scores = kept("scores", q[:, here] @ k[:, keys].mT) * scale * q_again ** before[here]
-        scores = kept("scaled", scores / math.log(base)) * math.log(base) if "scaled" in keep else scores
+        scores = kept("scores", q[:, here] @ k[:, keys].mT) * factor * q_again ** before[here]
+        scores = kept("scaled", scores) * math.log(base)
         before[here] += 1
         scores = scores.masked_fill(counts == 0, -math.inf)
         old_max, old_sum = row_max[:, here], row_sum[:, here]
