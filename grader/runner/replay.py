@@ -49,6 +49,7 @@ class Replay:
     def __init__(self, program, kernels, device, launch, choose=None, observer=None):
         self.program, self.kernels, self.device, self.launch = program, kernels, device, launch
         self.choose, self.chosen, self.observer, self.places = choose, {}, observer, {}
+        self.line = None  # of the step that runs
         self.used = used_storages(program)
 
     def run(self, inputs):
@@ -124,6 +125,7 @@ class Replay:
             for number in step["free"]:
                 self.places.pop(number, None)
         elif "op" in step:
+            self.line = step["line"]
             self.operation(step)
         else:
             kernel = self.kernels[step["launch"]]

@@ -6,7 +6,6 @@ What it measures and computes is believed, so it is confined like a recorder and
 import contextlib
 import importlib.util
 import json
-import linecache
 import os
 import time
 from dataclasses import dataclass, field
@@ -222,12 +221,14 @@ def find_first_bad(runner, request, program):
         data = bytearray(file.read())
     places, _, tensors = place_inputs(request["inputs"], data, "cpu", INPUT_POISON)
     watch = Allocations(False, tensors.values())
-    follow = FirstBad(request["module"])
+    follow, replay = FirstBad(request["module"]), Replay(program, kernels, "cpu", launch)
+    replay.observer = lambda op, function, args, named, made: follow.operation(replay, op, args, named, made)
     with torch.no_grad(), watch, Trace({}, watch, request["module"]), follow.open():
-        Replay(program, kernels, "cpu", launch).run(places)
+        replay.run(places)
     found = follow.found
     if found:
-        found["source"] = linecache.getline(request["module"], found["line"]).strip()
+        lines = request["texts"].get(request["module"], "").splitlines()
+        found["source"] = lines[found["line"] - 1].strip() if found["line"] and found["line"] <= len(lines) else ""
     return {"status": "returned", "found": found, "outputs": []}
 
 
