@@ -408,52 +408,54 @@ kernel_runs.owners(several, names)
 #
 # ## From here to FlashAttention
 #
-# ### Weights that come from the tile
+# ### A running value that moves
 #
 # Turn the sum around. Let the numbers of x be *scores*, and each row's weights the softmax of its scores; what is added
 # up are the values w. That is attention for values of one number each. Now the weights depend on the whole row, of
 # which the program sees a tile at a time. [Notebook 2](02_online_softmax.ipynb) has the way out: carry the maximum and
-# the sum of the weights as well, and rescale when the maximum rises. Here it is as a function that kernels call:
+# the sum of the weights as well, and correct both when the maximum rises. That kernel is P3, and yours.
+#
+# Another row statistic needs the same kind of loop: how far the numbers of a row lie from their mean, squared and added
+# up, as every LayerNorm has it. The distances are measured from the mean *so far*. A new tile moves the mean, and what
+# was added up before was measured from the old one. It is not lost: it becomes right again by a correction. If the mean
+# moves by m, the squared distances of n numbers grow by n * m * m.
 
 
 # %%
 @triton.jit
-def softmax_step(acc, row_max, row_sum, scores, w):
-    new_max = tl.maximum(row_max, tl.max(scores, 1))
-    alpha = tl.exp(row_max - new_max)
-    p = tl.exp(scores - new_max[:, None])  # (BLOCK_R, BLOCK_C), this tile's weights
-    return acc * alpha + tl.sum(p * w[None, :], 1), new_max, row_sum * alpha + tl.sum(p, 1)
-
-
-@triton.jit
-def start_softmax(BLOCK_R: tl.constexpr):
-    zeros = tl.zeros([BLOCK_R], tl.float32)
-    return zeros, zeros + float("-inf"), zeros
+def spread_step(mean, squares, x, there, before, count):
+    """One tile more: before, the numbers of a row so far; count, those with this tile."""
+    moved = tl.sum(tl.where(there, x - mean[:, None], 0.0), 1) / count
+    mean += moved
+    distance = tl.where(there, x - mean[:, None], 0.0)  # (BLOCK_R, BLOCK_C)
+    return mean, squares + before * moved * moved + tl.sum(distance * distance, 1)
 
 
 # %%
 @triton.jit
-def softmax_sum(X, W, OUT, stride_r, stride_c, ROWS, COLUMNS, BLOCK_R: tl.constexpr,
-                BLOCK_C: tl.constexpr):  # fmt: skip
+def spread(X, W, OUT, stride_r, stride_c, ROWS, COLUMNS, BLOCK_R: tl.constexpr,
+           BLOCK_C: tl.constexpr):  # fmt: skip
     r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
-    acc, row_max, row_sum = start_softmax(BLOCK_R)
+    mean = tl.zeros([BLOCK_R], tl.float32)  # of the tiles so far
+    squares = tl.zeros([BLOCK_R], tl.float32)  # of their distances from that mean
     for start in range(0, COLUMNS, BLOCK_C):
         c = start + tl.arange(0, BLOCK_C)
-        here = (r[:, None] < ROWS) & (c[None, :] < COLUMNS)
+        there = c[None, :] < COLUMNS
+        here = (r[:, None] < ROWS) & there
         x = tl.load(X + r[:, None] * stride_r + c[None, :] * stride_c, mask=here, other=0.0)
-        w = tl.load(W + c, mask=c < COLUMNS, other=0.0)
-        scores = tl.where(c[None, :] < COLUMNS, x, float("-inf"))
-        acc, row_max, row_sum = softmax_step(acc, row_max, row_sum, scores, w)
-    tl.store(OUT + r, acc / row_sum, mask=r < ROWS)
+        count = tl.minimum(start + BLOCK_C, COLUMNS)
+        mean, squares = spread_step(mean, squares, x, there, start, count)
+    tl.store(OUT + r, squares / COLUMNS, mask=r < ROWS)
 
 
 # %%
-expected = torch.softmax(x, 1) @ w
-print("softmax_sum is right:", torch.allclose(run(softmax_sum, (5,)), expected, atol=1e-5))
+expected = x.var(1, unbiased=False)
+print("spread is right:", torch.allclose(run(spread, (5,)), expected, atol=1e-5))
 
 # %% [markdown]
-# One line is new and easy to forget. For a plain sum a dead lane is harmless when it holds 0. For a softmax 0 is a
-# score like any other, and takes its share of the weights. A dead lane must hold minus infinity.
+# The two `tl.where` are easy to forget. For a plain sum a dead lane is harmless when it holds 0. Here the number 0 has
+# a distance from the mean like any other, and takes its share of the result. For a softmax, too, 0 is a score like any
+# other. What must a dead lane hold there, so that its weight is nothing?
 #
 # ### Scores that come from a dot
 #
@@ -485,8 +487,7 @@ two_dots[(2,)](q, k, v, o, 64, 16, 32, 32)
 print("two_dots is right:", torch.allclose(o, (q @ k.T) @ v, atol=1e-3))
 
 # %% [markdown]
-# Put `softmax_step` between the two dots, with the second dot in the place of its sum, and masks around the loads: that
-# is FlashAttention.
+# Put the online softmax of notebook 2 between the two dots, and masks around the loads: that is FlashAttention.
 #
 # ### The loop of P3, line by line
 #
@@ -575,7 +576,8 @@ kernel_runs.in_order(seen.steps, panels, title, words, per=D)
 #    switched off in all?
 # 2. Give `weighted_sum` a `stride_w`, so that w may be a column of a matrix. Which line changes?
 # 3. Take `mask=r < ROWS` out of the last line, and let the trace tell you what it says of that.
-# 4. In `softmax_sum`, put `scores = x`. Which rows are wrong, and by how much? Why does a width of 32 hide it?
+# 4. In `spread_step`, take one `tl.where` out, then the other. Which rows are wrong, and by how much? Why does a
+#    width of 32 hide it?
 # 5. Mend `split_sum` with `tl.atomic_add`. What must `out` hold before the launch?
 # 6. Now build it: `problems/p3_flash_attention.py`, and `make grade P=3`. `make show P=3 CASE="ragged tail"` draws the
 #    tiles that your kernel visits.
@@ -589,5 +591,7 @@ kernel_runs.in_order(seen.steps, panels, title, words, per=D)
 # - Triton, [documentation](https://triton-lang.org): tutorials, and the language's reference.
 # - Dao et al., [FlashAttention](https://arxiv.org/abs/2205.14135), 2022: the loop, and its bytes.
 # - Dao, [FlashAttention-2](https://arxiv.org/abs/2307.08691), 2023: a program for each tile of queries.
+# - Chan, Golub, LeVeque, [Updating formulae and a pairwise algorithm for computing sample
+#   variances](https://doi.org/10.1007/978-3-642-51461-6_3), 1982: squared distances from a mean that moves.
 # - Stanford CS336, [assignment 2](https://github.com/stanford-cs336/assignment2-systems), 2025: its handout introduces
 #   Triton with a weighted sum.

@@ -98,23 +98,82 @@ draw.phase_maps(cases, [(32, 32), (32, 32), (32, 32), (64, 32)], title)
 # Compare the colours with the first picture: **\>** lies on full tiles only. The opposite need not hold. A full tile in
 # the sinks or at the edge is masked for nothing, which costs a little time and changes no result.
 #
-# Here is the arithmetic for one program of P6. The first tile is a *token's position*, rounded down to a tile. It is
-# not "my tile's number minus the window's tiles": that would forget how far the oldest key reaches into its tile.
+# Where the phases of one program of P6 meet can be read off the mask: which tiles does any of its queries see, and
+# which do all of them see whole?
 
 # %%
 BLOCK_Q = BLOCK_K = 32
-W, q_start = window.window, 160  # one program: queries 160 to 191
-first = max(0, q_start - W + 1) // BLOCK_K * BLOCK_K
-for_all = max(0, q_start + BLOCK_Q - W)  # from here to the diagonal, all queries see all keys
-diagonal = q_start // BLOCK_K * BLOCK_K
-inside = min(-(-for_all // BLOCK_K) * BLOCK_K, diagonal)
-print(f"the first query looks back to key {q_start - W + 1}: the first tile begins at {first}")
-print(f"the last looks back to key {for_all}: tiles without a mask begin at {inside}")
-edge_and_inside = f"edge {first} to {inside - 1}, inside {inside} to {diagonal - 1}"
-print(f"{edge_and_inside}, diagonal from {diagonal}")
+q_start = 160  # one program: queries 160 to 191
+rows = window.visibility.mask(torch.arange(q_start, q_start + BLOCK_Q), torch.arange(256))
+of_tiles = rows.unflatten(1, (-1, BLOCK_K))  # (queries, tiles, keys of a tile)
+seen = (of_tiles.any(2).any(0).nonzero().flatten() * BLOCK_K).tolist()
+whole = (of_tiles.all(2).all(0).nonzero().flatten() * BLOCK_K).tolist()
+first = seen[0]
+print("tiles that begin at", *seen, "are seen; whole and by all queries:", *whole)
 print("visited:", dict(tile_figures.phase_tiles(window, BLOCK_Q, BLOCK_K))[q_start])
 
 # %% [markdown]
+# A kernel has no such map, and must get these numbers by arithmetic. P6 asks you for it. Here is how it goes for
+# another kernel with a band: row i of a matrix adds up its columns i to i + reach - 1, the next ones, not the last. Of
+# a program with the rows r_start to r_end - 1, three questions lead to the bounds of its loops:
+#
+# 1. Which is the first column that *any* row needs, and the last? The first row begins at r_start, and the last one
+#    ends at r_end - 1 + reach - 1. A loop begins at a *position*, rounded down to a tile.
+# 2. From where on do *all* rows need what comes? From r_end - 1, the last row's own column: the next tile that begins
+#    there or later.
+# 3. And how far do all of them reach? To the *first* row's last column, r_start + reach - 1: only tiles that end there
+#    or before are whole.
+#
+# One row decides where tiles are touched, another where they are whole. It is not "my tile's number plus the band's
+# tiles": that forgets how far a band reaches into a tile.
+
+# %%
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add(total, X, r, start, end, reach, N, BLOCK: tl.constexpr, MASKED: tl.constexpr):
+    for c_start in range(start, end, BLOCK):
+        c = c_start + tl.arange(0, BLOCK)
+        here = (r[:, None] < N) & (c[None, :] < N)
+        x = tl.load(X + r[:, None] * N + c[None, :], mask=here, other=0.0)
+        if MASKED:
+            ahead = c[None, :] - r[:, None]
+            x = tl.where((ahead >= 0) & (ahead < reach), x, 0.0)
+        total += tl.sum(x, 1)
+    return total
+
+
+# %%
+@triton.jit
+def band_sums(X, OUT, N, reach, BLOCK: tl.constexpr):
+    r_start = tl.program_id(0) * BLOCK
+    r_end = r_start + BLOCK
+    r = r_start + tl.arange(0, BLOCK)
+    end = tl.minimum(r_end - 1 + reach, N)
+    whole = tl.minimum((r_end - 1 + BLOCK - 1) // BLOCK * BLOCK, end)  # rounded up
+    whole_end = tl.maximum(tl.minimum(r_start + reach, N) // BLOCK * BLOCK, whole)
+    total = tl.zeros([BLOCK], tl.float32)
+    total = add(total, X, r, r_start, whole, reach, N, BLOCK, MASKED=True)
+    total = add(total, X, r, whole, whole_end, reach, N, BLOCK, MASKED=False)
+    total = add(total, X, r, whole_end, end, reach, N, BLOCK, MASKED=True)
+    tl.store(OUT + r, total, mask=r < N)
+
+
+# %%
+x = torch.randn(250, 250, generator=torch.Generator().manual_seed(0))
+ahead = torch.arange(250)[None, :] - torch.arange(250)[:, None]
+for reach in (1, 20, 64, 80, 1000):
+    out = torch.empty(250)
+    band_sums[(triton.cdiv(250, 32),)](x, out, 250, reach, 32)
+    expected = (x * ((ahead >= 0) & (ahead < reach))).sum(1)
+    print(f"reach {reach:4}, right: {torch.allclose(out, expected, atol=1e-4)}")
+
+# %% [markdown]
+# A window looks back where this band looks ahead. So the same three questions have other answers, and other rows
+# decide.
+#
 # ### Predict before you run
 #
 # Make the window 20, smaller than a tile. Which phases are left, and how many tiles does a program visit?
@@ -220,12 +279,13 @@ draw.visits(cases, results, names)
 # </details>
 
 # %% tags=["hide-output"]
-right = "tl.maximum(0, q_start - window_size + 1) // BLOCK_K * BLOCK_K"
-wrong = "tl.maximum(0, q_start // BLOCK_K - window_size // BLOCK_K) * BLOCK_K"
-source = traced.source_of("p6")
-assert source.count(right) == 1
+import re
+
+wrong = "first = tl.maximum(0, q_start // BLOCK_K - window_size // BLOCK_K) * BLOCK_K"
+source, changed = re.subn(r"\bfirst = tl.*", wrong, traced.source_of("p6"))
+assert changed == 1
 whole = Case("window of 64", N=256, D=16, causal=True, window=64)
-results = traced.run("p6", window, whole, source=source.replace(right, wrong))
+results = traced.run("p6", window, whole, source=source)
 for result in results:
     print(f"{result.case}: {result.outcome.value}. {result.sentence.split('. ')[0]}")
 draw.visits([window, whole], results, [window.name, whole.name])
