@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import copy
 import linecache
 import types
 
@@ -49,13 +50,23 @@ class Kernels:
 
     def __init__(self, program, interpreted):
         self.texts, self.interpreted, self.made = program["kernels"], interpreted, {}
-        self.trees, self.python = {}, python_names()
+        self.trees, self.codes, self.python = {}, {}, python_names()
 
     def check(self):
         """Check every text, also of those that are never launched; raises Refused."""
         for i, kernel in enumerate(self.texts):
             self.trees[i] = check(kernel)
         self.show_lines()
+
+    def changed(self, texts):
+        """The same kernels, some with another text, {number: text}, which is checked alike; raises Refused."""
+        made = copy.copy(self)
+        made.texts, made.made, made.trees, made.codes = list(self.texts), {}, dict(self.trees), dict(self.codes)
+        for number, text in texts.items():
+            made.texts[number] = self.texts[number] | {"source": text}
+            made.trees[number] = check(made.texts[number])
+            made.codes.pop(number, None)
+        return made
 
     def show_lines(self):
         """Let tracebacks find the submission's lines, as far as kernels reach."""
@@ -104,19 +115,26 @@ class Kernels:
 
     def for_interpreter(self, number, space):
         """The checked tree, rewritten as Triton's interpreter rewrites kernels; no text is parsed again."""
-        kernel, tree = self.texts[number], self.trees[number]
-        imported = {
-            n: u["function"][1] for n, u in kernel["uses"].items() if "function" in u and hasattr(tl, u["function"][1])
-        }
-        rewritten = interpreter.FunctionRewriter.ast_transformer.visit(Patched(imported).visit(tree))
+        kernel = self.texts[number]
+        if number not in self.codes:
+            self.codes[number] = self.compile(number)
         space |= {name: vars(interpreter)[name] for name in REWRITTEN_USE if name in vars(interpreter)}
         space |= {name: value for name, value in vars(interpreter).items() if name.startswith("_grader_")}
-        exec(compile(ast.fix_missing_locations(rewritten), kernel["file"], "exec"), space)
+        exec(self.codes[number], space)
         function = space[kernel["name"]]
         function.__annotations__ = dict.fromkeys(kernel["constexprs"], "tl.constexpr")
         made = interpreter.InterpretedFunction(function)
         made.rewritten_fn[function] = function
         return made
+
+    def compile(self, number):
+        kernel = self.texts[number]
+        imported = {
+            n: u["function"][1] for n, u in kernel["uses"].items() if "function" in u and hasattr(tl, u["function"][1])
+        }
+        tree = Patched(imported).visit(self.trees[number])
+        rewritten = interpreter.FunctionRewriter.ast_transformer.visit(tree)
+        return compile(ast.fix_missing_locations(rewritten), kernel["file"], "exec")
 
     def for_compiler(self, number, space):
         """A JITFunction of the checked text: what Triton will parse is compared with the tree that was checked."""
