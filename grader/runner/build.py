@@ -132,7 +132,7 @@ class Kernels:
         imported = {
             n: u["function"][1] for n, u in kernel["uses"].items() if "function" in u and hasattr(tl, u["function"][1])
         }
-        tree = Patched(imported).visit(self.trees[number])
+        tree = Patched(imported).visit(self.trees[number]) if imported else self.trees[number]
         rewritten = interpreter.FunctionRewriter.ast_transformer.visit(tree)
         return compile(ast.fix_missing_locations(rewritten), kernel["file"], "exec")
 
