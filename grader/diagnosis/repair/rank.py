@@ -22,7 +22,7 @@ SCALES = ("function", "scale", "factor", "left out", "constant", "operator", "na
 SCORES = ("axis", "tensor", "stride", "factor", "name", "left out", "running value", "value", "order", "number", "mask")
 FAMILIES = {  # what was measured -> the kinds of change that mend such mistakes
     "mask": MASKS, "double": MASKS, "finite": ("constant", *MASKS), "uneven": (*STEPS, *MASKS),
-    "sum": (*STEPS, "comparison", "dtype"), "scale": SCALES, "rescale": STEPS, "v head": HEADS, "k head": HEADS,
+    "sum": (*STEPS, "comparison", "dtype", *MASKS), "scale": SCALES, "rescale": STEPS, "v head": HEADS, "k head": HEADS,
     "q head": HEADS, "groups": HEADS, "heads": HEADS, "exchange": ("tensor", "name"), "layout": HEADS,
     "column": ("axis", "tensor", "stride", "number", "name"), "precision": ("dtype", "function", "constant", "scale"),
     "dtype": ("dtype", "function", "constant", "left out", "order"),
