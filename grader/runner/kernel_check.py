@@ -70,6 +70,13 @@ def check(kernel):
     return tree
 
 
+def check_inside(kernel, function, module):
+    """The same of statements that are put into a checked function; raises Refused."""
+    found = Check(kernel, module)
+    found.own |= Check(kernel, function).own
+    found.all()
+
+
 @functools.cache
 def is_allowed(kind):
     """True for a kind of node that kernels may have."""
@@ -88,7 +95,7 @@ class Check:
 
     def all(self):
         for node in self.nodes:
-            line = getattr(node, "lineno", self.function.lineno)
+            line = getattr(node, "lineno", None)
             nested = isinstance(node, ast.FunctionDef) and node is not self.function
             if nested or not is_allowed(type(node)):
                 raise Refused(f"`{WORDS.get(type(node), type(node).__name__)}` does not exist inside a kernel", line)

@@ -5,13 +5,11 @@ import re
 from dataclasses import dataclass
 
 from grader.diagnosis.repair import expressions, launches, masks, names, statements
-from grader.diagnosis.repair.kernel import COMPOUND
+from grader.diagnosis.repair.kernel import COMPOUND, PARTS
 
 FAMILIES = (*expressions.FAMILIES, *names.FAMILIES, *masks.FAMILIES)  # family(kernel, node) -> (name, node, new text)
 LONG_ENOUGH = 5  # characters of an expression whose every place is changed together
 PLACES = 6
-PARTS = ast.BinOp | ast.Compare | ast.Call | ast.Attribute | ast.Subscript
-
 
 @dataclass(frozen=True)
 class Edit:
@@ -88,12 +86,7 @@ def everywhere(family, kernel, node, new, places):
 
 
 def same_text(old, kernels):
-    return [
-        (kernel, node, False)
-        for kernel in kernels
-        for node in ast.walk(kernel.tree)
-        if isinstance(node, PARTS) and kernel.text(node) == old
-    ]
+    return [(kernel, node, False) for kernel in kernels for node in kernel.parts.get(old, ())]
 
 
 def in_like_statements(kernel, node, kernels):
@@ -103,13 +96,11 @@ def in_like_statements(kernel, node, kernels):
         return []
     text, shift = kernel.text(home), kernel.span(node)[0] - kernel.span(home)[0]
     found = []
-    for other in kernels:
-        for like in ast.walk(other.tree):
-            if isinstance(like, ast.stmt) and not isinstance(like, COMPOUND):
-                same = other.text(like) == text
-                if same or other.text(like) == mirrored(text):
-                    part = part_at(other, like, other.span(like)[0] + shift, type(node))
-                    found += [(other, part, not same)] if part is not None else []
+    for like in dict.fromkeys((text, mirrored(text))):
+        for other in kernels:
+            for statement in other.statements.get(like, ()):
+                part = part_at(other, statement, other.span(statement)[0] + shift, type(node))
+                found += [(other, part, like != text)] if part is not None else []
     return found
 
 

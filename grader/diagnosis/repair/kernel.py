@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 COMPOUND = (ast.FunctionDef, ast.For, ast.While, ast.If)
+PARTS = ast.BinOp | ast.Compare | ast.Call | ast.Attribute | ast.Subscript
 ATOMS = (ast.Name, ast.Call, ast.Subscript, ast.Constant, ast.Attribute)
 
 
@@ -49,6 +50,30 @@ class Kernel:
     @cached_property
     def parameters(self):
         return {argument.arg for argument in self.tree.args.args}
+
+    @cached_property
+    def parts(self):
+        """{text: its expressions}."""
+        return self.by_text(node for node in ast.walk(self.tree) if isinstance(node, PARTS))
+
+    @cached_property
+    def statements(self):
+        """{text: its statements} of one line or several, without those that hold others."""
+        simple = (n for n in ast.walk(self.tree) if isinstance(n, ast.stmt) and not isinstance(n, COMPOUND))
+        return self.by_text(simple)
+
+    @cached_property
+    def unused(self):
+        """The names that get a value, or come as arguments, and are never read."""
+        names = [node for node in ast.walk(self.tree) if isinstance(node, ast.Name)]
+        stored = {node.id for node in names if isinstance(node.ctx, ast.Store)} | self.parameters
+        return stored - {node.id for node in names if isinstance(node.ctx, ast.Load)} - {"_"}
+
+    def by_text(self, nodes):
+        found = {}
+        for node in nodes:
+            found.setdefault(self.text(node), []).append(node)
+        return found
 
     def span(self, node):
         """(start, end) in bytes."""

@@ -2,7 +2,9 @@
 
 import ast
 import re
+from collections import Counter
 
+IN_TURN = 12  # changes of one kind before the next
 # Kinds of change in the order in which they pay where nothing is known.
 PRIOR = (
     "dtype", "comparison", "function", "tensor", "stride", "running value", "left out", "value", "statement", "order",
@@ -15,8 +17,8 @@ MASKS = (
 )  # fmt: skip
 HEADS = ("index", "tensor", "stride", "number", "axis", "name", "operator", "left out", "grid", "statement")
 STEPS = (
-    "running value", "value", "order", "statement", "left out", "factor", "function", "name", "operator", "first value",
-    "constant", "axis",
+    "running value", "statement", "order", "function", "left out", "axis", "factor", "first value", "value", "name",
+    "operator", "constant",
 )  # fmt: skip
 SCALES = ("function", "scale", "factor", "left out", "constant", "operator", "name", "value", "number", "statement")
 SCORES = ("axis", "tensor", "stride", "factor", "name", "left out", "running value", "value", "order", "number", "mask")
@@ -32,16 +34,22 @@ FAMILIES = {  # what was measured -> the kinds of change that mend such mistakes
 
 
 def ranked(edits, kernels, implicated):
-    """The Edits, the likeliest first; of equals the order in which they were made."""
-    if not implicated:
-        return sorted(edits, key=lambda edit: PRIOR.index(edit.family))
-    order, lines = FAMILIES[implicated[0]], concerned(kernels.values(), implicated[0])
+    """The Edits, the likeliest first: a few of each kind of change in turn, since some kinds have many."""
+    order = list(dict.fromkeys([*(family for kind in implicated for family in FAMILIES[kind]), *PRIOR]))
+    lines = set().union(*(concerned(kernels.values(), kind) for kind in implicated))
+    counts = Counter()
 
     def place(edit):
-        family = order.index(edit.family) if edit.family in order else len(order) + PRIOR.index(edit.family)
-        return not fits(edit, implicated), not set(edit.lines) & lines, family
+        group = not uses_unused(edit, kernels), not fits(edit, implicated), bool(lines) and not lines & set(edit.lines)
+        counts[group, edit.family] += 1
+        return *group, counts[group, edit.family] // IN_TURN, order.index(edit.family)
 
     return sorted(edits, key=place)
+
+
+def uses_unused(edit, kernels):
+    """True where a change reads a name that the kernel makes and never reads."""
+    return any(re.search(rf"\b{name}\b", new) for number, _, _, new in edit.spans for name in kernels[number].unused)
 
 
 def fits(edit, implicated):

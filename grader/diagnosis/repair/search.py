@@ -149,7 +149,9 @@ class Bench:
     def focus(self):
         """([the program of the grid that is wrong and quickest], how many rows it writes), or (None, all rows)."""
         cells = list(itertools.product(*map(range, self.launches[0].grid))) if len(self.launches) == 1 else []
-        if 1 < len(cells) <= PROGRAMS:
+        if len(cells) == 1:
+            return cells, self.trial.rows
+        if len(cells) <= PROGRAMS:
             seen = self.ask([{"programs": [cell]} for cell in cells], None, 0.0)
             wrong = [(each.seconds, cell, each) for cell, each in zip(cells, seen, strict=False) if not each.right]
             wrong = [entry for entry in wrong if entry[2].rows]
