@@ -40,11 +40,13 @@ def look(runner, request, program):
     """The checked program as plain data for who makes candidates: its kernels, its launches, and what ran.
 
     "ran": lines; "kinds": {kernel: {name: kind}}, where a kind is "int", "float" or the like for a scalar, or a letter
-    (f, i, b, p for a pointer) with the number of dimensions.
+    (f, i, b, p for a pointer) with the number of dimensions. Both are empty where the request does not "watch".
     """
-    bench, watch = Bench(runner, request, program), Watch({kernel["file"] for kernel in program["kernels"]})
-    with bench.ready(), watch:
-        bench.output({}, None)
+    watch = Watch({kernel["file"] for kernel in program["kernels"]})
+    if request["watch"]:
+        bench = Bench(runner, request, program)
+        with bench.ready(), watch:
+            bench.output({}, None)
     fields = ("launch", "number", "grid", "args", "line", "expressions")
     launches = [{name: step[name] for name in fields} for step in flat(program["steps"]) if "launch" in step]
     return {
@@ -54,19 +56,19 @@ def look(runner, request, program):
 
 
 def run(runner, request, program):
-    """The outputs of the candidates {"kernels": {number: text}, "launches": {number: {"args", "grid"}}, "programs"}.
+    """The outputs of candidates {"kernels": {number: text}, "launches": {number: {"args", "grid"}}, "programs"}.
 
     "programs" of a candidate, or of the request, are those of the grid that are interpreted; None for all. Only the
     rows that a candidate wrote come back: "distinct" has {"rows", "start"}, the numbers of the rows of the first output
     and where their bytes begin in outputs.bin; "results" has for each candidate [which of them, elements loaded,
     seconds], or why it failed. Where the seconds of a core are used up, "results" is shorter than the candidates;
-    "spent": those that were.
+    "spent": those that were. "loaded": what the program itself loads.
     """
     began = time.process_time()
     bench = Bench(runner, request, program)
     distinct, results, known, data = [], [], {}, bytearray()
     with bench.ready():
-        slowest = bench.time_itself(request["programs"])
+        slowest, loads = bench.time_itself(request["programs"])
         for candidate in request["candidates"]:
             if time.process_time() > began + request["seconds"]:
                 break
@@ -87,8 +89,10 @@ def run(runner, request, program):
             results.append([known[key], loaded, time.perf_counter() - started])
     with open("outputs.bin", "wb") as file:
         file.write(data)
-    spent = time.process_time() - began
-    return {"status": "returned", "results": results, "distinct": distinct, "bytes": len(data), "spent": spent}
+    return {
+        "status": "returned", "results": results, "distinct": distinct, "bytes": len(data), "loaded": loads,
+        "spent": time.process_time() - began,
+    }  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -136,7 +140,10 @@ class Bench:
             self.patches.undo()
 
     def time_itself(self, programs):
-        """Seconds that a candidate may take. Notes what the output holds where no program has written."""
+        """(seconds that a candidate may take, elements that the program itself loads).
+
+        Notes what the output holds where no program has written, and the results that candidates share.
+        """
         self.blank = as_rows(self.output({}, [])[0]).clone()
         started = time.perf_counter()
         launches = sum("launch" in step for step in flat(self.program["steps"]))
@@ -144,7 +151,7 @@ class Bench:
         with contextlib.suppress(FAILS), time_limit(60.0):
             self.output({}, programs)
         self.can_reuse, self.results.recording = self.results.recording, False
-        return max(LEAST_SECONDS, SLOWEST * (time.perf_counter() - started))
+        return max(LEAST_SECONDS, SLOWEST * (time.perf_counter() - started)), self.memory.loaded
 
     def output(self, candidate, programs):
         """(the first tensor that is returned, how many elements were loaded)."""
@@ -178,7 +185,6 @@ class Bench:
         for x, y, z in np.ndindex(*grid) if self.programs is None else self.programs:
             interpreter.interpreter_builder.set_grid_idx(x, y, z)
             kernel.fn(**named)
-
 
     def argument(self, value):
         """An argument as the kernel sees it: the same where it was there before."""
@@ -261,7 +267,7 @@ class Memory:
 
 
 class Watch:
-    """While open, notes which lines of these files run, and of what kind the names are. kinds: {function: {name: kind}}."""
+    """While open, notes which lines of these files run, and the kinds of names: {function: {name: kind}}."""
 
     def __init__(self, files):
         self.files, self.ran, self.kinds = files, set(), {}
@@ -284,7 +290,7 @@ class Watch:
 
 
 def kind_of(value):
-    """"int", "float", "f2" ... of a name's value, or None."""
+    """ "int", "float", "f2" ... of a name's value, or None."""
     value = value.value if isinstance(value, tl.constexpr) else value
     if type(value) in (int, float):
         return type(value).__name__

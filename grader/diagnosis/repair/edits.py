@@ -11,6 +11,7 @@ FAMILIES = (*expressions.FAMILIES, *names.FAMILIES, *masks.FAMILIES)  # family(k
 LONG_ENOUGH = 5  # characters of an expression whose every place is changed together
 PLACES = 6
 
+
 @dataclass(frozen=True)
 class Edit:
     """One candidate. family: the kind of change. lines: of the submission's file. quantity: what is made there.

@@ -95,7 +95,9 @@ def constant(kernel, node):
 
 def infinite(kernel, node):
     """Minus infinity for a finite number."""
-    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant)
+    negative = (
+        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant)
+    )
     if negative or (isinstance(node, ast.Constant) and isinstance(node.value, float)):
         yield "constant", node, 'float("-inf")'
 
@@ -128,7 +130,7 @@ def axis(kernel, node):
             yield "axis", node, f"{value}[None, :]"
         elif text.endswith("[None, :]"):
             yield "axis", node, f"{value}[:, None]"
-    elif isinstance(node, ast.Name) and kernel.kinds.get(node.id) in ("f1", "i1", "b1"):
+    elif kernel.kinds.get(getattr(node, "id", "")) in ("f1", "i1", "b1"):
         if isinstance(kernel.parents[node], ast.BinOp | ast.Compare):
             yield "axis", node, f"{node.id}[:, None]"
             yield "axis", node, f"{node.id}[None, :]"

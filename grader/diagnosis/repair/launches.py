@@ -40,9 +40,9 @@ class Launch:
 
 @dataclass(frozen=True)
 class Change:
-    """number: of the launch. values: ((argument, (how, *what)), ...); how: "argument", "stride", "size", "quotient" or "float".
+    """number: of the launch. values: ((argument, (how, *what)), ...).
 
-    grid: the order of its axes, or None.
+    how: "argument", "stride", "size", "quotient" or "float". grid: the order of its axes, or None.
     """
 
     family: str

@@ -1,8 +1,11 @@
 """Families of changes of a mask: a term more, another term, a load or a store that has none."""
 
 import ast
+import re
 
 from grader.diagnosis.repair.expressions import called
+
+LENGTHS = ("N", "N_CTX", "Nk", "seqlen", "seqlen_k", "n", "num_keys")
 
 
 def terms(kernel):
@@ -12,10 +15,9 @@ def terms(kernel):
         for node in ast.walk(kernel.tree)
         if isinstance(node, ast.Compare) and "[" in kernel.text(node)
     ]
-    rows = [name for name in kernel.names("i1") if f"{name}[:, None]" in kernel.source]
-    columns = [name for name in kernel.names("i1") if f"{name}[None, :]" in kernel.source]
+    rows = columns = [name for name in kernel.names("i1") if not re.match(r"d|offs_d|cols_d", name)]
     sizes = kernel.names("int")
-    found += [f"{column}[None, :] < N" for column in columns if "N" in sizes]
+    found += [f"{column}[None, :] < {n}" for column in columns for n in sizes if n in LENGTHS]
     for row in rows:
         for column in columns:
             if row != column:

@@ -46,6 +46,12 @@ class Suspect:
     question: str
     family: str
 
+    @property
+    def sentence(self):
+        """`See line 63 (new_max): which of the two is the value before this tile?`"""
+        place = f"See line {self.line} ({self.quantity})" if self.line else f"Look at {self.quantity}"
+        return f"{place}: {self.question}"
+
 
 def suspects(hits, kernels, implicated):
     """[Suspect], at most LINES; empty where the confirmed repairs do not agree on a place."""

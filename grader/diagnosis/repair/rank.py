@@ -8,8 +8,8 @@ IN_TURN = 12  # changes of one kind before the next
 # Kinds of change in the order in which they pay where nothing is known.
 PRIOR = (
     "dtype", "comparison", "function", "tensor", "stride", "running value", "left out", "value", "statement", "order",
-    "axis", "scale", "number", "factor", "first value", "constant", "operator", "rounding", "index", "condition", "name",
-    "grid", "mask", "second mask",
+    "axis", "scale", "number", "factor", "first value", "constant", "operator", "rounding", "index", "condition",
+    "name", "grid", "mask", "second mask",
 )  # fmt: skip
 MASKS = (
     "comparison", "rounding", "constant", "left out", "operator", "axis", "name", "mask", "value", "order", "condition",
@@ -70,7 +70,8 @@ def concerned(kernels, kind):
 PATTERNS = {
     "mask": r"\[None, :\]|where|range\(|inf|(?i:window|sink)", "double": r"range\(|where|[<>]",
     "finite": r"inf|-\d|where", "uneven": r"range\(|where|[<>]|exp", "sum": r"tl\.sum", "scale": r"exp|scale|dot",
-    "rescale": "exp", "layout": r"stride|\bs[qkvo]", "v head": r"[Hh]ead|group|stride", "k head": r"[Hh]ead|group|stride",
+    "rescale": "exp", "layout": r"stride|\bs[qkvo]", "v head": r"[Hh]ead|group|stride",
+    "k head": r"[Hh]ead|group|stride",
     "nan": r"inf|where|range\(|[<>]|exp", "precision": r"float16|\.to\(|exp|scale", "scores": r"stride|load|dot|exp",
     "exchange": r"load|dot", "tail": r"inf|where|<",
 }  # fmt: skip

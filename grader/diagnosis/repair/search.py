@@ -89,12 +89,12 @@ def confirmed(submission, trials, edits, kernels, clock):
     for trial in trials:
         if not hits:
             break
-        bench = Bench(submission, trial, clock)
-        original, *seen = bench.run([Edit("", (), ""), *(hit.edit for hit in hits)], kernels, None)
+        bench = Bench(submission, trial, clock, watch=False)
+        seen = bench.run([hit.edit for hit in hits], kernels, None)
         hits = [
-            Hit(hit.edit, hit.loads_more or each.loaded > original.loaded)
+            Hit(hit.edit, hit.loads_more or each.loaded > bench.loaded)
             for hit, each in zip(hits, seen, strict=False)
-            if each.right and len(each.rows) == trial.rows and not (trial.passes and each.loaded > original.loaded)
+            if each.right and len(each.rows) == trial.rows and not (trial.passes and each.loaded > bench.loaded)
         ]
     return hits
 
@@ -128,11 +128,14 @@ class Clock:
 
 
 class Bench:
-    """A recorded case in the runner. kernels: {number: Kernel} and launches: [Launch], of its program."""
+    """A recorded case in the runner. kernels: {number: Kernel} and launches: [Launch], of its program.
 
-    def __init__(self, submission, trial, clock):
-        self.submission, self.trial, self.clock = submission, trial, clock
-        reply = submission.run(trial.request, trial.files, op="look")
+    watch: whether it is to be run for what the names in its kernels are. loaded: elements, by the program itself.
+    """
+
+    def __init__(self, submission, trial, clock, watch=True):
+        self.submission, self.trial, self.clock, self.loaded = submission, trial, clock, 0
+        reply = submission.run(trial.request | {"watch": watch}, trial.files, op="look")
         if reply["status"] != "returned":
             raise Died(reply.get("text") or reply["status"])
         ran = frozenset(reply["ran"])
@@ -181,11 +184,12 @@ class Bench:
         if reply["status"] != "returned":
             raise Died(reply.get("text") or reply["status"])
         self.clock.elsewhere += reply["spent"]
+        self.loaded = reply["loaded"]
         data = self.submission.runner.take("outputs.bin", reply["bytes"], reply["bytes"])
-        ends = [each["start"] for each in reply["distinct"][1:]] + [len(data)]
+        starts = [*(each["start"] for each in reply["distinct"]), len(data)]
         right = [
-            self.trial.is_right(each["rows"], data[each["start"] : end])
-            for each, end in zip(reply["distinct"], ends, strict=True)
+            self.trial.is_right(each["rows"], data[start:end])
+            for each, (start, end) in zip(reply["distinct"], itertools.pairwise(starts), strict=True)
         ]
         rows = [tuple(each["rows"]) for each in reply["distinct"]]
         return [

@@ -45,7 +45,11 @@ def is_assigned_elsewhere(kernel, node):
 
 def other_operator(kernel, node):
     if isinstance(node, ast.AugAssign):
-        yield "statement", [(node, f"{kernel.text(node.target)} = {kernel.text(node.value)}")]
+        name, value = kernel.text(node.target), kernel.text(node.value)
+        yield "statement", [(node, f"{name} = {value}")]
+        for factor in kernel.names("f1") if kernel.kinds.get(name) in ("f1", "f2") else ():
+            axis = "[:, None]" if kernel.kinds[name] == "f2" else ""
+            yield "factor", [(node, f"{name} = {name} * {factor}{axis} + {value}")]
     elif isinstance(node, ast.Assign) and kernel.kinds.get(kernel.text(node.targets[0])) in ("f1", "f2"):
         yield "statement", [(node, f"{kernel.text(node.targets[0])} += {kernel.text(node.value)}")]
 
@@ -73,7 +77,9 @@ def carried_over(kernel, node):
     """Running values that this one may be meant to become: `row_max = new_max` is missing."""
     name = node.targets[0].id
     if kernel.kinds.get(name) == "f1" and not isinstance(kernel.parents[node], ast.FunctionDef):
-        yield from (other for other in kernel.names("f1") if other != name and other in kernel.parameters | unpacked(kernel))
+        yield from (
+            other for other in kernel.names("f1") if other != name and other in kernel.parameters | unpacked(kernel)
+        )
 
 
 def unpacked(kernel):
