@@ -131,9 +131,9 @@ def axis(kernel, node):
         elif text.endswith("[None, :]"):
             yield "axis", node, f"{value}[:, None]"
     elif kernel.kinds.get(getattr(node, "id", "")) in ("f1", "i1", "b1"):
-        if isinstance(kernel.parents[node], ast.BinOp | ast.Compare):
-            yield "axis", node, f"{node.id}[:, None]"
-            yield "axis", node, f"{node.id}[None, :]"
+        bare = isinstance(kernel.parents[node], ast.BinOp | ast.Compare)
+        for suffix in ("[:, None]", "[None, :]") if bare else ():
+            yield "axis", node, f"{node.id}{suffix}"
 
 
 def transposed(kernel, node):
