@@ -132,7 +132,7 @@ TILES_FLOAT32 = {
     128: [(128, 64, 8, 2), (128, 32, 4, 2), (32, 32, 4, 2)],
     256: [(32, 32, 4, 2), (32, 16, 4, 2)],
 }
-TILES_INTERPRETER = (64, 32, 4, 1)
+TILES_INTERPRETER = (64, 32, 4, 1)  # some cases set other tiles, (16, 64) among them
 
 
 def choose_tiles(q):

@@ -77,7 +77,7 @@ def grade_class(options, problems, make_engine):
         seed = choose_seed(options)
         rows, submissions, notes = take_in(options, problems)
         asked = (options.device, name_device(options), options.targets, seed)
-        keys = plan.make_keys(submissions, problems, *asked, book.index)
+        keys = plan.make_keys(submissions, problems, *asked)
         journal.write_class(options.out, rows, plan.points_of(problems), keys, notes)
         rest = {"out": str(options.out.resolve()), "device": options.device, "seed": seed, "targets": options.targets}
         jobs = plan.make_jobs(submissions, problems, keys, book.index, **rest)

@@ -4,7 +4,6 @@ No file of the grader's is hashed, so that it may be moved and rewritten. Where 
 is raised, which tests/kinds/test_judge_version.py asks for.
 """
 
-import functools
 import hashlib
 import importlib
 import importlib.metadata
@@ -21,9 +20,7 @@ LIMITS = (
     "TIMEOUTS_BEFORE_GIVING_UP",
 )  # fmt: skip
 PACKAGES = ("torch", "triton", "numpy")
-# {hash of a problem: what it was when keys still held the grader's sources}. That grader judged as version 1 does.
 SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
-BEFORE = Path(__file__).with_name("hashes_before.json")
 
 
 def digest(*parts):
@@ -38,17 +35,6 @@ def digest(*parts):
 def make_key(module, problem, environment, seed):
     """The key of a grade. module: bytes, or None where none was handed in; the rest: hashes, and the seed."""
     return digest(b"\0none" if module is None else b"\1" + module, problem, environment, str(seed))
-
-
-def make_key_before(module, problem, seed, device_name="cpu"):
-    """The same as it was made when keys held the grader's sources; None where that grade would not stand today."""
-    before = hashes_before().get(problem)
-    return before and make_key(module, before, hash_environment_before(device_name), seed)
-
-
-@functools.cache
-def hashes_before():
-    return json.loads(BEFORE.read_text(encoding="utf-8"))
 
 
 def hash_problem(problem, device="cpu", targets=()):
@@ -79,10 +65,6 @@ def hash_environment(device_name="cpu"):
     """A hash of what runs the kernels: Python without its patch level, the packages, the device by name."""
     known = describe_environment(device_name)
     return digest(json.dumps(known | {"python": known["python"].rpartition(".")[0]}, sort_keys=True))
-
-
-def hash_environment_before(device_name):
-    return digest(json.dumps(describe_environment(device_name), sort_keys=True))
 
 
 def describe_environment(device_name):

@@ -60,23 +60,17 @@ class Job:
         return cls(**{**plain, "problems": tuple(plain["problems"]), "targets": tuple(plain["targets"])})
 
 
-def make_keys(submissions, problems, device, device_name, targets, seed, index):
-    """{submission id: {problem id: key}} of all that is asked; the bytes are those of the clean copies.
-
-    index: journal.Index. A grade that stands there under a key as it was made before is not made anew.
-    """
+def make_keys(submissions, problems, device, device_name, targets, seed):
+    """{submission id: {problem id: key}} of all that is asked; the bytes are those of the clean copies."""
     environment = fingerprint.hash_environment(device_name)
     hashes = {problem.id: fingerprint.hash_problem(problem, device, targets) for problem in problems}
 
-    def choose(submission, problem):
-        path, hashed = submission.folder / problem.module, hashes[problem.id]
+    def key_of(submission, problem):
+        path = submission.folder / problem.module
         module = path.read_bytes() if path.is_file() else None
-        key = fingerprint.make_key(module, hashed, environment, seed)
-        before = fingerprint.make_key_before(module, hashed, seed, device_name)
-        known = [index.status(submission.id, problem.id, each) for each in (key, before)]
-        return before if known[1] == GRADED != known[0] else key
+        return fingerprint.make_key(module, hashes[problem.id], environment, seed)
 
-    return {s.id: {problem.id: choose(s, problem) for problem in problems} for s in submissions}
+    return {s.id: {problem.id: key_of(s, problem) for problem in problems} for s in submissions}
 
 
 def make_jobs(submissions, problems, keys, index, **rest):

@@ -54,7 +54,7 @@ class Submission:
 
         lists: {name: bytes} for the recorder. failing: launches that are to raise as the runner saw them raise.
         """
-        given = {name: request[name] for name in ("arguments", "lists") if name in request}
+        given = {name: request[name] for name in ("arguments", "lists", "tiles") if name in request}
         given["inputs"] = [each for each in request["inputs"] if not each.get("lists")]
         deadline = deadline or self.deadline()
         reply = self.ask_recorder({"op": "record", "failing": list(failing)} | given, lists or {}, deadline)

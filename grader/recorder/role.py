@@ -30,6 +30,10 @@ class Loaded:
     function: object
     recorder: object
     launches: object
+    tiles: tuple = ()  # the module's own TILES_INTERPRETER
+
+
+TILES = "TILES_INTERPRETER"  # where a module has it: BLOCK_Q, BLOCK_K and more, of its launches in the interpreter
 
 
 def get_ready(device):
@@ -57,6 +61,7 @@ def begin(setup):
     loaded = Loaded(setup, None, recorder, launches)
     with recording(loaded):
         loaded.function = load_function(setup)
+        loaded.tiles = own_tiles(setup)
     if launches:
         launches.know(sys.modules[loaded.function.__module__] if hasattr(loaded.function, "__module__") else recorder)
     return loaded
@@ -88,11 +93,15 @@ class BadModule(Exception):
     """The module has no entry point of the right form; the text is a sentence for the student."""
 
 
+def module_name(setup):
+    return os.path.splitext(os.path.basename(setup["module"]))[0]
+
+
 def load_function(setup):
     """The entry point of the module; BadModule where it is missing or cannot be called as it will be."""
     path, entry_point = setup["module"], setup["entry_point"]
     tensors, arguments = setup["tensors"], setup["arguments"]
-    name = os.path.splitext(os.path.basename(path))[0]
+    name = module_name(setup)
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -120,6 +129,7 @@ def record(loaded, request):
 
     Where numbers were read or brought along, other stand-ins must give the same program.
     """
+    set_tiles(loaded, request.get("tiles") or ())
     reply = record_once(loaded, request | {"seed": 0, "file": "program.json"})
     if reply["reads"] or reply["constants"]:
         with silence():
@@ -127,6 +137,21 @@ def record(loaded, request):
         if contents("other.json") != contents("program.json"):
             return {"depends": {"line": (reply["reads"] or [0])[0]}}
     return reply
+
+
+def own_tiles(setup):
+    """The module's TILES_INTERPRETER where it is a tuple of integers, else an empty one."""
+    with contextlib.suppress(Exception):  # whatever a module has made of its names
+        tiles = vars(sys.modules[module_name(setup)])[TILES]
+        return tiles if type(tiles) is tuple and {*map(type, tiles)} == {int} else ()
+    return ()
+
+
+def set_tiles(loaded, sizes):
+    """Have the module's TILES_INTERPRETER begin with these sizes; with none it is the module's own again."""
+    if len(loaded.tiles) > len(sizes):
+        with contextlib.suppress(Exception):
+            vars(sys.modules[module_name(loaded.setup)])[TILES] = (*sizes, *loaded.tiles[len(sizes) :])
 
 
 def contents(name):

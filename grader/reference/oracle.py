@@ -7,12 +7,13 @@ import torch
 
 CHUNK = 512  # queries at a time, so that long sequences fit in memory
 
-# The careful kernels that the allowance is measured on: tile of keys, exp or exp2, direction, and whether the scale
-# goes into q before the dot, in the dtype, as in early Triton kernels. They differ in what a correct kernel may choose.
+# The careful kernels that the allowance is measured on: tile of keys, exp or exp2, direction, and whether it rounds
+# early: the scale goes into q before the dot, in the dtype, as in early Triton kernels, and p is rounded to the dtype
+# before its sum is taken. They differ in what a correct kernel may choose.
 CAREFUL = (
     (32, "exp2", 1, False),
     (64, "exp", -1, False),
-    (128, "exp2", -1, False),
+    (128, "exp", -1, True),
     (64, "exp2", 1, True),
     (1 << 30, "exp", 1, False),
 )
@@ -62,20 +63,19 @@ def attention(q, k, v, mask, scale=None, kv_heads=None):
 
 
 def careful_kernels(q, k, v, mask, tf32, scale=None):
-    """(o, lse) of every careful kernel; lse is None where it is not asked for: P1 and P2 do not round q."""
-    for tile, exp, direction, scale_q in CAREFUL:
-        o, lse = careful(q, k, v, mask, tile, exp, direction, scale_q, tf32, scale)
-        yield o, None if scale_q else lse
+    """(o, lse) of every careful kernel."""
+    for form in CAREFUL:
+        yield careful(q, k, v, mask, *form, tf32, scale)
     yield merged(q, k, v, mask, MERGED_TILE, tf32, scale)
 
 
-def careful(q, k, v, mask, tile, exp, direction, scale_q, tf32, scale=None):
+def careful(q, k, v, mask, tile, exp, direction, early, tf32, scale=None):
     """A careful kernel in the dtype of q: o rounded to it, as a kernel would store it, then float64; lse float32."""
-    o, lse = unrounded(q, k, v, mask, tile, exp, direction, scale_q, tf32, scale)
+    o, lse = unrounded(q, k, v, mask, tile, exp, direction, early, tf32, scale)
     return o.to(q.dtype).double(), lse
 
 
-def unrounded(q, k, v, mask, tile, exp, direction, scale_q, tf32, scale=None):
+def unrounded(q, k, v, mask, tile, exp, direction, early, tf32, scale=None):
     """The online softmax: dots of dtype inputs added up in float32, statistics in float32; o and lse in float32.
 
     Rows that see no key get o = 0 and lse = -inf.
@@ -88,7 +88,7 @@ def unrounded(q, k, v, mask, tile, exp, direction, scale_q, tf32, scale=None):
     base = math.log2(math.e) if exp == "exp2" else 1.0
     power = torch.exp2 if exp == "exp2" else torch.exp
     scale = base * (1.0 / math.sqrt(q.shape[-1]) if scale is None else scale)
-    if scale_q:
+    if early:
         q, scale = (q.float() * scale).to(dtype), 1.0
     q, k, v = (dot_input(x.float()) for x in (q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)))
     q_pos = torch.arange(q.shape[2], device=q.device)
@@ -101,8 +101,9 @@ def unrounded(q, k, v, mask, tile, exp, direction, scale_q, tf32, scale=None):
         new_max = torch.maximum(row_max, scores.amax(-1, keepdim=True))
         pivot = new_max.masked_fill(new_max == -math.inf, 0.0)
         alpha, p = power(row_max - pivot), power(scores - pivot)
-        row_sum = row_sum * alpha + p.sum(-1, keepdim=True)
-        acc = acc * alpha + dot_input(p.to(dtype).float()) @ v_tile
+        rounded = p.to(dtype).float()
+        row_sum = row_sum * alpha + (rounded if early else p).sum(-1, keepdim=True)
+        acc = acc * alpha + dot_input(rounded) @ v_tile
         row_max = new_max
     o = acc / row_sum.masked_fill(row_sum == 0.0, 1.0)
     return o, (row_max / base + row_sum.log()).squeeze(-1)
@@ -148,9 +149,8 @@ def expect(q, k, v, visibility, tf32=False, scale=None):
     lse_size = lse.abs().clamp(min=1.0).masked_fill(lse.isinf(), 1.0)
     for near_o, near_lse in careful_kernels(q, k, v, visibility.mask, tf32, scale):
         error_o = max(error_o, ((near_o - o).abs() / size.clamp(min=1e-300)).max().item())
-        if near_lse is not None:
-            off = torch.where(lse.isinf(), 0.0, (near_lse.double() - lse).abs() / lse_size)  # some rows see nothing
-            error_lse = max(error_lse, off.max().item())
+        off = torch.where(lse.isinf(), 0.0, (near_lse.double() - lse).abs() / lse_size)  # some rows see nothing
+        error_lse = max(error_lse, off.max().item())
     info = torch.finfo(q.dtype)
     statistics = FLOAT32_STEPS * torch.finfo(torch.float32).eps / 2
     relative = 2 * max(error_o, info.eps / 2 + statistics)

@@ -17,7 +17,9 @@ class Case:
     """One question to a kernel, as a sentence: Case("ragged tail", N=129, D=64, window=32).
 
     N: tokens, of queries and keys; Nk where the keys differ in number. Hkv: None for as many as Hq.
-    layout and values: names that inputs.py knows. gpu: True for what only a GPU runs.
+    layout and values: names that inputs.py knows. gpu: True for what only a GPU runs. left_out: arguments that are not
+    given; what the case says of them is their default. tiles: BLOCK_Q and BLOCK_K that the module's TILES_INTERPRETER
+    has for this case, where it is a tuple of integers.
     """
 
     name: str
@@ -34,6 +36,8 @@ class Case:
     layout: str = "contiguous"
     values: str = "normal"
     gpu: bool = False
+    left_out: tuple[str, ...] = ()
+    tiles: tuple[int, int] | None = None
 
     @property
     def kv_heads(self):
@@ -76,7 +80,7 @@ class Case:
     def arguments(self):
         """The keyword arguments of the entry point, beside q, k and v."""
         named = {"is_causal": self.causal, "window_size": self.window, "sink_size": self.sinks}
-        return {name: value for name, value in named.items() if value is not None}
+        return {name: value for name, value in named.items() if value is not None and name not in self.left_out}
 
     def describe(self, seed):
         """`B=2 Hq=4 Hkv=2 N=129 D=64 window=32, float16, seed 3`"""
@@ -86,6 +90,8 @@ class Case:
         extras = [self.dtype] + (["causal"] if self.causal and self.window is None else [])
         extras += [self.layout] if self.layout != "contiguous" else []
         extras += [f"{self.values} values"] if self.values != "normal" else []
+        extras += [f"{name} left out" for name in self.left_out]
+        extras += [f"TILES_INTERPRETER {self.tiles[0]} x {self.tiles[1]}"] if self.tiles else []
         return f"{text}, {', '.join(extras)}, seed {seed}"
 
 
@@ -104,7 +110,7 @@ def common_cases(long=MANY_TILES, **fixed):
         Case("one token", N=1),
         Case("fewer tokens than a tile", N=7, D=16, dtype="float32"),
         long,
-        Case("every batch and head its own", B=3, Hq=4, N=40),
+        Case("every batch and head its own", B=3, Hq=4, N=40, left_out=("is_causal",)),
         Case("heads interleaved", B=2, Hq=4, N=70, layout="interleaved"),
         Case("slice of a larger buffer", B=2, Hq=2, N=50, layout="slice"),
         Case("q, k and v each with another layout", B=2, Hq=2, N=70, dtype="float32", layout="mixed"),
@@ -148,8 +154,16 @@ def fit(case, *, group=1, **fixed):
 
 def triton_cases(own=(), **fixed):
     """The cases of a Triton problem: the common ones, a long row among them, poison, its own, and those for a GPU."""
-    return (*common_cases(LONG_ROW, **fixed), fit(POISON, **fixed), *own, *gpu_cases(**fixed))
+    cases = (*common_cases(LONG_ROW, **fixed), fit(POISON, **fixed), *own)
+    return (*(replace(case, tiles=OTHER_TILES.get(case.name)) for case in cases), *gpu_cases(**fixed))
 
+
+# Whoever takes BLOCK_K for BLOCK_Q, one axis for the other or a number for a name passes with some tiles, not with all.
+OTHER_TILES = {
+    "bfloat16": (32, 64), "heads interleaved": (128, 16), "scores rising along the keys": (128, 64),
+    "window not a multiple of a tile": (128, 16), "window equal to N": (16, 64),
+    "sinks not a multiple of a tile": (128, 16), "no sinks": (16, 64),
+}  # fmt: skip
 
 TWO_LENGTHS = (
     Case("more keys than queries", Hq=2, N=33, Nk=100),
@@ -157,32 +171,42 @@ TWO_LENGTHS = (
 )
 CAUSAL = (
     Case("causal", Hq=2, N=128, causal=True),
-    Case("causal, ragged", B=2, Hq=2, N=77, D=16, dtype="float32", causal=True),
+    Case("causal, ragged", B=2, Hq=2, N=77, D=16, dtype="float32", causal=True, values="rising"),
 )
+FULL = Case("full attention", Hq=2, N=100)
 GROUPS = (
     Case("no sharing", B=2, Hq=3, Hkv=3, N=45, causal=True),
     Case("groups of four", B=2, Hq=8, Hkv=2, N=45, causal=True),
-    Case("one kv head", B=2, Hq=4, Hkv=1, N=45, dtype="float32", causal=True),
+    Case("one kv head", B=2, Hq=3, Hkv=1, N=45, dtype="float32", causal=True),
 )
 WINDOWS = (
-    Case("window of one", Hq=2, Hkv=1, N=70, causal=True, window=1),
+    Case("window of one", Hq=3, Hkv=1, N=70, causal=True, window=1),
     Case("window smaller than a tile", Hq=2, Hkv=1, N=90, D=16, causal=True, window=5),
     Case("window not a multiple of a tile", Hq=2, Hkv=1, N=300, D=16, dtype="float32", causal=True, window=77),
-    Case("window of whole tiles", N=260, D=16, causal=True, window=128),
+    Case("window of whole tiles", N=260, D=16, causal=True, window=128, left_out=("window_size",)),
     Case("window equal to N", Hq=2, Hkv=1, N=100, D=16, causal=True, window=100),
     Case("window wider than N", Hq=2, Hkv=1, N=100, D=16, causal=True, window=1000),
-    Case("window of everything", Hq=2, Hkv=1, N=70, D=16, causal=True, window=EVERYTHING),
+    Case("window of everything", Hq=4, Hkv=1, N=70, D=16, causal=True, window=EVERYTHING),
 )
 SINKS = (
     Case("no sinks", Hq=2, Hkv=1, N=200, D=16, causal=True, window=40, sinks=0),
     Case("one sink", Hq=2, Hkv=1, N=200, D=16, dtype="float32", causal=True, window=40, sinks=1),
-    Case("sinks not a multiple of a tile", N=300, D=16, dtype="float32", causal=True, window=50, sinks=37),
+    Case("sinks not a multiple of a tile", N=300, D=16, dtype="float32", causal=True, window=77, sinks=37),
     Case("sinks of whole tiles", N=300, D=16, causal=True, window=64, sinks=64),
     Case("sinks larger than the window", Hq=2, Hkv=1, N=200, D=16, causal=True, window=9, sinks=50),
     Case("sinks larger than N", Hq=2, Hkv=1, N=90, D=16, causal=True, window=9, sinks=1000),
     Case("sinks overlapping the window", N=150, D=16, dtype="float32", causal=True, window=60, sinks=70),
-    Case("window and sinks of one", Hq=2, Hkv=1, N=70, D=16, causal=True, window=1, sinks=1),
-    Case("window of everything", Hq=2, Hkv=1, N=70, D=16, causal=True, window=EVERYTHING, sinks=4),
+    Case("window and sinks of one", Hq=3, Hkv=1, N=70, D=16, causal=True, window=1, sinks=1),
+    Case("window of everything", Hq=4, Hkv=1, N=70, D=16, causal=True, window=EVERYTHING, sinks=4),
+    Case(
+        "window and sinks by default",
+        N=200,
+        D=16,
+        causal=True,
+        window=128,
+        sinks=4,
+        left_out=("window_size", "sink_size"),
+    ),
 )
 WHOLE_MATRIX = (
     Case("never the whole score matrix", N=192, Nk=1024, D=16, dtype="float32"),
@@ -221,13 +245,13 @@ PROBLEMS = (
     Problem(
         "p4", "causal", "p4_causal.py", "flash_attention_forward",
         "flash_attention_forward(q, k, v, is_causal=True) -> o",
-        triton_cases(causal=True), speed_case=fit(SPEED_SHAPE, causal=True), counts_work=True,
+        triton_cases((FULL,), causal=True), speed_case=fit(SPEED_SHAPE, causal=True), counts_work=True,
     ),
     Problem(
         "p5", "grouped-query attention", "p5_gqa.py", "flash_attention_forward",
         "flash_attention_forward(q, k, v, is_causal=True) -> o",
-        triton_cases(GROUPS, causal=True, group=2), speed_case=fit(SPEED_SHAPE, causal=True, group=4),
-        counts_work=True,
+        triton_cases((*GROUPS, fit(FULL, Hq=6, group=3)), causal=True, group=2),
+        speed_case=fit(SPEED_SHAPE, causal=True, group=4), counts_work=True,
     ),
     Problem(
         "p6", "sliding window", "p6_sliding_window.py", "flash_attention_forward",

@@ -15,7 +15,6 @@ from grader.kinds.attention import (
     closer,
     drawn,
     inputs,
-    lines,
     memory,
     own_work,
     picture,
@@ -57,7 +56,12 @@ class Attention(Kind):
     def request(self, problem, case, placed, device):
         request, files = super().request(problem, case, placed, device)
         request["count"] |= case in problem.memory_cases
-        return request | {"spans": measures_rows(problem, case), "choice": zlib.crc32(case.name.encode())}, files
+        request |= {
+            "tiles": case.tiles,
+            "spans": measures_rows(problem, case),
+            "choice": zlib.crc32(case.name.encode()),
+        }
+        return request, files
 
     # What is right ---------------------------------------------------------------------------------------------------
 
@@ -131,7 +135,6 @@ class Attention(Kind):
 
     def look_closer(self, problem, cases, seed, results, submission):
         closer.look(self, problem, cases, seed, results, submission)
-        lines.look(self, problem, cases, seed, results, submission, closer.order)
 
     def would_show(self, problem, case, seed, kinds, evidence, dtype):
         """Those of the kinds of mistake that would make this case fail, whatever their variant.

@@ -75,10 +75,10 @@ WASTEFUL = (
         (CHECKED, "*k.stride()[:3]", "Hq // k.shape[1]", "stride_kb + kv_head"),
         (CHECKED + REPEATED.splitlines()[0] + "\n", "*k.stride()[:3]", "Hq // v.shape[1]", "stride_kb + head"),
         "one kv head",
-        "K is copied out to 4 heads",
+        "K is copied out to 3 heads",
     ),
     wasteful(
-        "p6", "K and V by repeat_interleave", CHECKED, CHECKED + REPEATED, "window of one", "copied out to 2 heads"
+        "p6", "K and V by repeat_interleave", CHECKED, CHECKED + REPEATED, "window of one", "copied out to 3 heads"
     ),
     wasteful("p5", "no causal skip", END, "k_end = N"),
     wasteful(  # a kernel that writes k.T where ours writes tl.trans(k)
