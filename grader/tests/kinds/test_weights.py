@@ -8,6 +8,7 @@ import torch
 from grader.course.masks import Visibility
 from grader.kinds.attention import weight_facts, weights
 from grader.kinds.attention.cases import Case
+from grader.result import Outcome
 from grader.tests.support import grade_text, solution
 
 CAUSAL = Case("causal", B=2, Hq=4, Hkv=2, N=70, D=16, causal=True)
@@ -99,3 +100,10 @@ def test_the_line_of_the_first_nan_is_told(tmp_path):
     (result,) = grade_text(tmp_path, "p4", text, names=["whole tiles"])
     line = next(i for i, words in enumerate(text.splitlines(), 1) if "alpha = tl.exp2" in words)
     assert any(f"NaN number is made in line {line}," in said for said in result.facts["measured"]), result.facts
+
+
+def test_what_a_mistake_depends_on_is_told(tmp_path):
+    """The same numbers, in another dtype: what is then right is wrong by its dtype alone."""
+    text = solution("p1").replace("torch.exp(scores - row_max)", "torch.exp(scores - row_max).to(q.dtype).float()")
+    (result,) = grade_text(tmp_path, "p1", text, names=["whole tiles"])
+    assert result.outcome is Outcome.WRONG and "The same case comes out right in float32." in result.sentence
