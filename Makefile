@@ -34,7 +34,7 @@ ROOM_TESTS = $(if $(ROOM),$(or $(wildcard grader/tests/$(ROOM) $(ROOM)/tests),$(
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
-	@echo "make try         call your file as it is on small tensors, unjudged, for prints and debuggers: make try P=6"
+	@echo "make try         your scores, weights and output beside the right ones, on small tensors: make try P=6"
 	@echo "make class       grade a folder of submissions, and go on where that was stopped: make class SUBMISSIONS=folder"
 	@echo "make gradescope  autograder.zip, to upload as a Gradescope autograder"
 	@echo "make show        draw one case, passed or not: make show P=6 CASE=\"ragged tail\""

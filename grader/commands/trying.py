@@ -1,11 +1,13 @@
 """The command behind `make try`: a student's file called as it is, on small tensors, for prints and debuggers.
 
-Nothing is judged and nothing is recorded: kernels run in this process, in Triton's interpreter with the grader's
-semantics, or on a GPU. `breakpoint()` works. Run it only on a file of your own.
+Its scores, weights and output are shown beside the right ones, up to the first row that differs. Nothing is judged and
+nothing is recorded: kernels run in this process, in Triton's interpreter with the grader's semantics, or on a GPU.
+`breakpoint()` works. Run it only on a file of your own.
 """
 
 import argparse
 import contextlib
+import io
 import os
 import runpy
 import sys
@@ -42,27 +44,65 @@ def case_of(options, problem):
     )
 
 
-def call(problem, path, case, seed, device):
-    """What the entry point returns for the case."""
+@contextlib.contextmanager
+def loaded(problem, path, device):
+    """The entry point of the file, as long as kernels run as they do in the grader."""
+    import numpy
     import torch
 
-    from grader.kinds.attention import inputs
-
-    q, k, v = (each.tensor.to(device) for each in inputs.make(case, seed))
+    numpy.seterr(all="ignore")  # what overflows is a number as on a GPU, and no warning
     with contextlib.ExitStack() as stack:
         if device == "cpu":
             import without_gpu
 
             if problem.uses_triton:
+                import blocks
                 import semantics
 
+                blocks.KNOWN["breakpoint"] = breakpoint  # a graded kernel may not have it
                 without_gpu.index_with_scalars()
                 without_gpu.take_first_config()
                 semantics.enable()
             stack.enter_context(without_gpu.pass_for(without_gpu.INTERPRETED))
         stack.enter_context(torch.no_grad())
-        function = runpy.run_path(str(path), run_name=path.stem)[problem.entry_point]
-        return function(q, k, v, **case.arguments)
+        yield runpy.run_path(str(path), run_name=path.stem)[problem.entry_point]
+
+
+@contextlib.contextmanager
+def unseen():
+    """For calls that measure: what they print was printed before, and breakpoint() does not stop."""
+    hook, sys.breakpointhook = sys.breakpointhook, lambda *args, **named: None
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        sys.breakpointhook = hook
+
+
+def run(problem, path, case, seed, device):
+    """Call the entry point once as it is, then print its numbers beside the right ones."""
+    import torch
+
+    from grader.commands import beside
+    from grader.kinds.attention import inputs, weights
+
+    placed = inputs.make(case, seed)
+    with loaded(problem, path, device) as function:
+        returned = function(*(each.tensor.to(device) for each in placed), **case.arguments)
+        returned = list(returned) if isinstance(returned, tuple | list) else [returned]
+        shapes = [(case.B, case.Hq, case.N, case.D), (case.B, case.Hq, case.N)][: 1 + problem.returns_lse]
+        got = [tuple(value.shape) if isinstance(value, torch.Tensor) else value for value in returned]
+        if got != shapes:
+            print(f"returned {got}; it must be {shapes}: nothing to compare")
+            return
+        with unseen():
+            shown = beside.tables(
+                lambda q, k, v: function(q, k, v, **case.arguments), problem, case, placed, returned, device
+            )
+    place = beside.first_difference(shown)
+    for table in shown:
+        print("\n".join(beside.lines(table, place or (0, 0, case.N - 1))), end="\n\n")
+    print(beside.in_words(shown, place, weights.masks(case)) if place else "no difference, in any batch and head")
 
 
 def main(argv=None):
@@ -86,10 +126,8 @@ def main(argv=None):
         return 2
     case = case_of(options, problem)
     print(f"{problem.entry_point} of {path.name}, unjudged: {case.describe(options.seed)}")
-    returned = call(problem, path, case, options.seed, device)
     torch.set_printoptions(precision=4, sci_mode=False, linewidth=118)
-    for name, value in zip(("o", "lse"), returned if isinstance(returned, tuple | list) else [returned], strict=False):
-        print(f"{name} {tuple(getattr(value, 'shape', ()))}, batch 0, head 0:\n{value[0, 0]}")
+    run(problem, path, case, options.seed, device)
     return 0
 
 

@@ -56,7 +56,8 @@ class Diagnosis:
     what: the output that is wrong, as a student calls it. where: a sentence on the wrong elements. causes: every cause
     that fits this case; the cross-case check leaves those that fit the others, too. evidence: what a kind needs to ask
     other cases about these causes. measured: what more runs of the kernel have shown, the most telling first; true of
-    the kernel, whatever the cause is. shown_by: another case, which shows a cause where this one shows none.
+    the kernel, whatever the cause is. suspects: places where one change makes every case right, each with a sentence.
+    shown_by: another case, which shows a cause where this one shows none.
     """
 
     what: str
@@ -64,6 +65,7 @@ class Diagnosis:
     causes: list[Cause] = field(default_factory=list)
     evidence: dict = field(default_factory=dict)
     measured: list["Measured"] = field(default_factory=list)
+    suspects: list = field(default_factory=list)
     shown_by: str = ""
 
     @property
@@ -73,8 +75,10 @@ class Diagnosis:
 
     @property
     def sentence(self):
-        """`Your output equals ..., and also .... First wrong row 32 ...`; without a cause, what was measured first."""
-        first = self.equals or " ".join(each.sentence for each in self.measured[:TOLD])
+        """`Your output equals ..., and also .... First wrong row 32 ...`; without a cause, what was measured and
+        the suspected lines first.
+        """
+        first = self.equals or " ".join(each.sentence for each in [*self.measured[:TOLD], *self.suspects])
         elsewhere = f'Case "{self.shown_by}" shows a cause: look at it first.' if self.shown_by else ""
         return " ".join(part for part in (first, self.where, elsewhere) if part)
 
@@ -92,6 +96,8 @@ class Diagnosis:
         known = {"what": self.what, "where": self.where, "causes": self.named}
         if self.measured:
             known["measured"] = [each.sentence for each in self.measured]
+        if self.suspects:
+            known["suspects"] = [each.sentence for each in self.suspects]
         if hints := [*self.named, *self.measured]:
             known |= {"question": hints[0].question}
             known |= {"section": hints[0].section} if NOTEBOOKS.is_dir() else {}

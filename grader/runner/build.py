@@ -2,12 +2,14 @@
 
 import ast
 import builtins
+import copy
 import linecache
 import types
 
+import splice
 import triton
 import triton.language as tl
-from kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, REWRITTEN_USE, check
+from kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, REWRITTEN_USE, check, check_inside
 from program import Refused
 from replay import plain, triton_dtype
 from triton.runtime import interpreter
@@ -49,13 +51,46 @@ class Kernels:
 
     def __init__(self, program, interpreted):
         self.texts, self.interpreted, self.made = program["kernels"], interpreted, {}
-        self.trees, self.python = {}, python_names()
+        self.trees, self.codes, self.python = {}, {}, python_names()
 
     def check(self):
         """Check every text, also of those that are never launched; raises Refused."""
         for i, kernel in enumerate(self.texts):
             self.trees[i] = check(kernel)
         self.show_lines()
+
+    def changed(self, texts):
+        """The same kernels, some with another text, {number: text}, which is checked alike; raises Refused."""
+        made = copy.copy(self)
+        made.texts, made.made, made.trees, made.codes = list(self.texts), {}, dict(self.trees), dict(self.codes)
+        for number, text in texts.items():
+            made.texts[number] = self.texts[number] | {"source": text}
+            made.codes[number] = self.changed_code(number, text)
+            if made.codes[number] is None:
+                made.trees[number] = check(made.texts[number])
+                made.codes[number] = made.compile(number)
+        return made
+
+    def changed_code(self, number, text):
+        """The code of a kernel in which one statement is another, or None where more is."""
+        if number not in self.codes:
+            self.codes[number] = self.compile(number)
+        kernel, tree = self.texts[number], self.trees[number]
+        change = splice.find_change(tree, kernel["source"], text)
+        if change is None:
+            return None
+        body, i, words = change
+        try:
+            inside = splice.parse_statement(words, body[i].lineno)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise Refused("a kernel's text is no function", body[i].lineno) from None
+        check_inside(kernel, tree.body[0], inside)
+        inside, before = ast.fix_missing_locations(self.rewritten(kernel, inside)), list(body)
+        body[i : i + 1] = inside.body
+        try:
+            return compile(tree, kernel["file"], "exec")
+        finally:
+            body[:] = before
 
     def show_lines(self):
         """Let tracebacks find the submission's lines, as far as kernels reach."""
@@ -104,19 +139,30 @@ class Kernels:
 
     def for_interpreter(self, number, space):
         """The checked tree, rewritten as Triton's interpreter rewrites kernels; no text is parsed again."""
-        kernel, tree = self.texts[number], self.trees[number]
-        imported = {
-            n: u["function"][1] for n, u in kernel["uses"].items() if "function" in u and hasattr(tl, u["function"][1])
-        }
-        rewritten = interpreter.FunctionRewriter.ast_transformer.visit(Patched(imported).visit(tree))
+        kernel = self.texts[number]
+        if number not in self.codes:
+            self.codes[number] = self.compile(number)
         space |= {name: vars(interpreter)[name] for name in REWRITTEN_USE if name in vars(interpreter)}
         space |= {name: value for name, value in vars(interpreter).items() if name.startswith("_grader_")}
-        exec(compile(ast.fix_missing_locations(rewritten), kernel["file"], "exec"), space)
+        exec(self.codes[number], space)
         function = space[kernel["name"]]
         function.__annotations__ = dict.fromkeys(kernel["constexprs"], "tl.constexpr")
         made = interpreter.InterpretedFunction(function)
         made.rewritten_fn[function] = function
         return made
+
+    def compile(self, number):
+        self.trees[number] = ast.fix_missing_locations(self.rewritten(self.texts[number], self.trees[number]))
+        return compile(self.trees[number], self.texts[number]["file"], "exec")
+
+    @staticmethod
+    def rewritten(kernel, tree):
+        """A checked tree as Triton's interpreter rewrites kernels."""
+        imported = {
+            n: u["function"][1] for n, u in kernel["uses"].items() if "function" in u and hasattr(tl, u["function"][1])
+        }
+        tree = Patched(imported).visit(tree) if imported else tree
+        return interpreter.FunctionRewriter.ast_transformer.visit(tree)
 
     def for_compiler(self, number, space):
         """A JITFunction of the checked text: what Triton will parse is compared with the tree that was checked."""

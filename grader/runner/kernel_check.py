@@ -5,6 +5,7 @@ and that tree is what is executed.
 """
 
 import ast
+import functools
 import sys
 
 import triton.language as tl
@@ -58,9 +59,8 @@ def check(kernel):
         raise Refused("a kernel's text is no single function", kernel["line"])
     function = tree.body[0]
     function.decorator_list, function.returns = [], None
-    for node in ast.walk(function):
-        if isinstance(node, ast.arg):
-            node.annotation = None
+    for argument in (node for node in ast.walk(function.args) if isinstance(node, ast.arg)):
+        argument.annotation = None
     if function.args.vararg or function.args.kwarg or function.args.kwonlyargs or function.args.posonlyargs:
         raise Refused("a kernel's parameters are plain names: no * and no **", function.lineno)
     for default in function.args.defaults:
@@ -70,20 +70,34 @@ def check(kernel):
     return tree
 
 
+def check_inside(kernel, function, module):
+    """The same of statements that are put into a checked function; raises Refused."""
+    found = Check(kernel, module)
+    found.own |= Check(kernel, function).own
+    found.all()
+
+
+@functools.cache
+def is_allowed(kind):
+    """True for a kind of node that kernels may have."""
+    return issubclass(kind, SYNTAX)
+
+
 class Check:
     """Walks over one function."""
 
     def __init__(self, kernel, function):
         self.kernel, self.function, self.judged = kernel, function, set()
-        self.own = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
-        stored = (n for n in ast.walk(function) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
+        self.nodes = list(ast.walk(function))
+        self.own = {node.arg for node in self.nodes if isinstance(node, ast.arg)}
+        stored = (n for n in self.nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
         self.own |= {node.id for node in stored}
 
     def all(self):
-        for node in ast.walk(self.function):
-            line = getattr(node, "lineno", self.function.lineno)
+        for node in self.nodes:
+            line = getattr(node, "lineno", None)
             nested = isinstance(node, ast.FunctionDef) and node is not self.function
-            if nested or not isinstance(node, SYNTAX):
+            if nested or not is_allowed(type(node)):
                 raise Refused(f"`{WORDS.get(type(node), type(node).__name__)}` does not exist inside a kernel", line)
             if isinstance(node, ast.Attribute) and id(node) not in self.judged:
                 self.attributes(node, line)

@@ -15,6 +15,7 @@ from grader.kinds.attention import (
     closer,
     drawn,
     inputs,
+    lines,
     memory,
     own_work,
     picture,
@@ -135,6 +136,7 @@ class Attention(Kind):
 
     def look_closer(self, problem, cases, seed, results, submission):
         closer.look(self, problem, cases, seed, results, submission)
+        lines.look(self, problem, cases, seed, results, submission, closer.order)
 
     def would_show(self, problem, case, seed, kinds, evidence, dtype):
         """Those of the kinds of mistake that would make this case fail, whatever their variant.

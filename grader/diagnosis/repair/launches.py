@@ -1,0 +1,126 @@
+"""Changes of a launch: arguments exchanged, strides and sizes of another tensor, axes of the grid.
+
+A Change says what an argument is in words of the launch's own tensors, so that it can be asked of every case.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+FLOATS = {
+    "1 / sqrt(D)": lambda D: 1.0 / math.sqrt(D), "log2(e) / sqrt(D)": lambda D: math.log2(math.e) / math.sqrt(D),
+    "log2(e)": lambda D: math.log2(math.e), "1": lambda D: 1.0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a program, as the runner told it."""
+
+    number: int
+    line: int
+    grid: tuple
+    args: dict
+    expressions: dict
+
+    @property
+    def tensors(self):
+        """{argument: [storage, dtype, sizes, strides, offset]}."""
+        return {name: value["t"] for name, value in self.args.items() if isinstance(value, dict) and "t" in value}
+
+    @property
+    def numbers(self):
+        """{argument: int}, in order."""
+        return {name: value for name, value in self.args.items() if type(value) is int}
+
+    @property
+    def floats(self):
+        return [name for name, value in self.args.items() if isinstance(value, dict) and "f" in value]
+
+
+@dataclass(frozen=True)
+class Change:
+    """number: of the launch. values: ((argument, (how, *what)), ...).
+
+    how: "argument", "stride", "size", "quotient" or "float". grid: the order of its axes, or None.
+    """
+
+    family: str
+    number: int
+    quantity: str
+    values: tuple = ()
+    grid: tuple = None
+
+    def applied(self, launch):
+        """What the runner is asked, {"args", "grid"}; raises LookupError where this launch has not what it needs."""
+        args = {name: valued(launch, how, what) for name, (how, *what) in self.values}
+        return {"args": args, "grid": [launch.grid[axis] for axis in self.grid or range(3)]}
+
+
+def valued(launch, how, what):
+    if how == "argument":
+        return launch.args[what[0]]
+    if how == "float":
+        return {"f": FLOATS[what[0]](size(launch, *what[1:])).hex()}
+    if how == "quotient":
+        return size(launch, *what[:2]) // max(1, size(launch, *what[2:]))
+    _, _, sizes, strides, _ = launch.tensors[what[0]]
+    return (strides if how == "stride" else sizes)[what[1]]
+
+
+def size(launch, tensor, dimension):
+    return launch.tensors[tensor][2][dimension]
+
+
+def changes(launch):
+    """All Changes of one launch."""
+    yield from exchanged_tensors(launch)
+    yield from strides(launch)
+    yield from numbers(launch)
+    for order in itertools.permutations(range(3)):
+        if order != (0, 1, 2) and [launch.grid[axis] for axis in order] != list(launch.grid):
+            yield Change("grid", launch.number, "the grid", grid=order)
+
+
+def told(launch, name):
+    """The expression of an argument as the file has it, where it is short."""
+    text = launch.expressions.get(name, name)
+    return text if len(text) <= 40 else name
+
+
+def exchanged_tensors(launch):
+    tensors = [name for name, tensor in launch.tensors.items() if len(tensor[2]) == 4]
+    for a, b in itertools.combinations(tensors, 2):
+        values = (a, ("argument", b)), (b, ("argument", a))
+        yield Change("tensor", launch.number, f"`{told(launch, a)}` and `{told(launch, b)}`", values)
+        yield Change("tensor", launch.number, told(launch, b), ((b, ("argument", a)),))
+        yield Change("tensor", launch.number, told(launch, a), ((a, ("argument", b)),))
+
+
+def strides(launch):
+    """A row of strides, those of another tensor: `*k.stride()[:3]` in V's place."""
+    names = list(launch.numbers)
+    for tensor, (_, _, sizes, _, _) in launch.tensors.items():
+        for first in range(len(names) - len(sizes) + 2):
+            for count in (3, 4) if len(sizes) == 4 else ():
+                row = names[first : first + count]
+                if len(row) == count:
+                    values = tuple((name, ("stride", tensor, i)) for i, name in enumerate(row))
+                    yield Change("stride", launch.number, f"the strides from {row[0]} on", values)
+
+
+def numbers(launch):
+    """A single number: a stride, a size, a quotient of sizes, another argument; of a float a known scale."""
+    tensors = [name for name, tensor in launch.tensors.items() if len(tensor[2]) == 4]
+    known = [(how, name, i) for name in tensors for how in ("stride", "size") for i in range(4)]
+    heads = [("quotient", a, 1, b, 1) for a in tensors for b in tensors if a != b]
+    for name, now in launch.numbers.items():
+        tried = {now}
+        for how, *what in (*known, *heads, *(("argument", other) for other in launch.numbers)):
+            value = valued(launch, how, what)
+            if value not in tried:
+                tried.add(value)
+                yield Change("number", launch.number, told(launch, name), ((name, (how, *what)),))
+    for name in launch.floats:
+        for key in FLOATS if tensors else ():
+            yield Change("scale", launch.number, told(launch, name), ((name, ("float", key, tensors[0], 3)),))

@@ -1,0 +1,110 @@
+"""Families of changes of a name: another one of its kind, the same letter of another tensor, a factor that is missing.
+
+Names are read by their spelling, as people read them: `stride_kn` is a stride of K's.
+"""
+
+import ast
+import re
+
+STRIDE = re.compile(r"(?:stride_?|s)([qkvo])_?([bhzsnmd]|batch|head|seq|token|row)$", re.IGNORECASE)
+ROLES = {  # of an int: only one of its own role is put in its place
+    "stride": STRIDE,
+    "block": re.compile(r"(?i)(b|block|tile)_?[mnqk]$"),
+    "head": re.compile(r"(?i)(h|hq|hk|hkv|b|bh|batch|z|.*head.*|.*group.*)$"),
+    "size": re.compile(r"(?i)(n|d|.*window.*|.*sink.*|.*size|.*dim)$"),
+}
+
+
+def role(name):
+    return next((role for role, pattern in ROLES.items() if pattern.match(name)), "place")
+
+
+def another_name(kernel, node):
+    """Another name of the same kind, of a stride another tensor's or another dimension's."""
+    if not isinstance(node, ast.Name) or (kind := kernel.kinds.get(node.id)) is None:
+        return
+    if isinstance(kernel.parents[node], ast.Attribute):
+        return
+    mine = role(node.id)
+    for name in kernel.names(kind):
+        if name == node.id or (kind == "int" and role(name) != mine):
+            continue
+        if mine == "stride" and kind == "int" and not one_letter_apart(name, node.id):
+            continue
+        yield "name", node, name
+
+
+def one_letter_apart(a, b):
+    return len(a) == len(b) and sum(x != y for x, y in zip(a, b, strict=True)) == 1
+
+
+def another_tensor(kernel, node):
+    """A whole expression about another tensor: K, stride_kb and stride_kh where V's stand."""
+    if not isinstance(node, ast.BinOp | ast.Call) or isinstance(kernel.parents[node], ast.BinOp):
+        return
+    text = kernel.text(node)
+    if not re.search(r"\b[QKVO]\b|stride|\bs[qkvo]", text) or len(text) > 200:
+        return
+    for letter in "qkvo":
+        for name in ("pointer too", "strides alone"):
+            new = of_tensor(kernel, text, letter, pointer=name == "pointer too")
+            if new and new != text:
+                yield "tensor", node, new
+
+
+def of_tensor(kernel, text, letter, pointer):
+    """The text with the strides (and the pointer) of one tensor, or None where it has no such names."""
+    words = set(re.findall(r"[A-Za-z_]\w*", text))
+    for word in words:
+        if found := STRIDE.match(word):
+            at = found.start(1)
+            new = word[:at] + (letter.upper() if word[at].isupper() else letter) + word[at + 1 :]
+        elif pointer and word in ("Q", "K", "V", "O"):
+            new = letter.upper()
+        else:
+            continue
+        if new not in kernel.kinds:
+            return None
+        text = re.sub(rf"\b{word}\b", new, text)
+    return text
+
+
+def missing_factor(kernel, node):
+    """A running value that is not rescaled, a score that is not scaled, a maximum that forgets the one before."""
+    kind, around = kernel.kinds.get(getattr(node, "id", "")), kernel.parents[node]
+    vectors, numbers = kernel.names("f1"), kernel.names("float")
+    if isinstance(node, ast.Name) and kind in ("f1", "f2"):
+        operand = isinstance(around, ast.BinOp | ast.Call)
+        for name in vectors if operand else ():
+            if name != node.id:
+                yield "factor", node, f"({node.id} * {name}{'[:, None]' if kind == 'f2' else ''})"
+        for name in numbers if operand else ():
+            yield "factor", node, f"({node.id} * {name})"
+    if isinstance(node, ast.Call) and kernel.text(node.func) in ("tl.max", "tl.dot", "tl.sum"):
+        for name in numbers:
+            yield "factor", node, f"({kernel.text(node)} * {name})"
+        if kernel.text(node.func) == "tl.max":
+            for name in vectors:
+                yield "running value", node, f"tl.maximum({name}, {kernel.text(node)})"
+
+
+def index(kernel, node):
+    """Which head and batch: quotients and remainders of what the program has."""
+    if not isinstance(around := kernel.parents[node], ast.Assign) or around.value is not node:
+        return
+    target = kernel.text(around.targets[0])
+    if kernel.kinds.get(target) != "int" or role(target) != "head":
+        return
+    heads = [name for name in kernel.names("int") if role(name) == "head" and name != target]
+    for a in heads:
+        yield "index", node, a
+        for b in heads:
+            if a != b:
+                yield "index", node, f"{a} // {b}"
+                yield "index", node, f"{a} % {b}"
+                for c in heads:
+                    if c not in (a, b) and {b, c} <= kernel.parameters:
+                        yield "index", node, f"{a} // ({b} // {c})"
+
+
+FAMILIES = (another_name, another_tensor, missing_factor, index)

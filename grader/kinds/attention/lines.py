@@ -1,0 +1,40 @@
+"""The lines where a wrong kernel is probably wrong, where no cause is known: found by repair search."""
+
+from grader.diagnosis.repair.search import Trial, find
+from grader.result import Outcome
+
+SECONDS = 10.0  # of a core, for a problem
+LONGEST = 512  # tokens: longer cases take longer, and tell the same
+PASSING = 2  # the largest cases that are right
+
+
+def look(kind, problem, cases, seed, results, submission, order):
+    """Add the suspects to the diagnoses of a problem's wrong outputs, where none of them has a cause.
+
+    order(case): by which the smallest comes first. Raises what a submission's processes raise.
+    """
+    wrong = [result for result in results if result.diagnosis and result.diagnosis.what == "output"]
+    if not problem.uses_triton or submission.device != "cpu" or any(result.diagnosis.causes for result in wrong):
+        return
+    wrong.sort(key=lambda result: order(cases[result.case]))
+    right = [cases[result.case] for result in results if result.outcome is Outcome.PASSED and result.case in cases]
+    right = sorted((case for case in right if case.num_keys <= LONGEST), key=order)[-PASSING:]
+    trials = [trial(kind, problem, cases[result.case], seed, False) for result in wrong if is_short(cases[result.case])]
+    if not trials:
+        return
+    measured = next((result.diagnosis.measured for result in wrong if result.diagnosis.measured), ())
+    trials += [trial(kind, problem, case, seed, True) for case in right]
+    suspects = find(submission, trials, [fact.kind for fact in measured], SECONDS)
+    for result in wrong:
+        result.diagnosis.suspects = suspects
+
+
+def is_short(case):
+    return case.attends and case.num_keys <= LONGEST
+
+
+def trial(kind, problem, case, seed, passes):
+    placed = kind.inputs(case, seed)
+    request, files = kind.request(problem, case, placed, "cpu")
+    right = kind.right(problem, case, placed, "cpu")[0]
+    return Trial(request, files, right.expected, right.allowed, right.dtype, passes)

@@ -1,0 +1,97 @@
+"""make try: a file called as it is, its numbers beside the right ones up to the first difference."""
+
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from grader.commands import beside, trying
+from grader.kinds.attention import inputs, weights
+from grader.kinds.attention.cases import Case
+from grader.kinds.registry import PROBLEMS
+from grader.tests.support import ROOT, solution
+
+CASE = Case("try", B=1, Hq=2, Hkv=2, N=20, D=16, dtype="float32", causal=True)
+
+
+def attention(q, k, v, is_causal, scale=0.25, hidden=-math.inf, swap=False, times=1.0):
+    scores = q @ k.mT * scale
+    rows, keys = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+    scores = scores.masked_fill(keys > rows, hidden)
+    o = scores.softmax(-1) @ (v.flip(1) if swap else v) * times
+    return o, scores.logsumexp(-1)
+
+
+def told(**mistake):
+    """(the sentence on the first difference or None, [Table])"""
+
+    def call(q, k, v):
+        return attention(q, k, v, True, **mistake)
+
+    placed = inputs.make(CASE, 0)
+    returned = call(*(each.tensor for each in placed))
+    shown = beside.tables(call, PROBLEMS["p1"], CASE, placed, returned, "cpu")
+    place = beside.first_difference(shown)
+    return place and beside.in_words(shown, place, weights.masks(CASE)), shown
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        ({}, None),
+        ({"hidden": -2.0}, "head 0, scores of query 0, key 1: yours -"),
+        ({"scale": 0.5}, "head 0, lse of query 0: yours "),
+        ({"times": 0.5}, "weights of query 0, key 0: yours 0.5000, right 1.0000 (the mask shows this key); the scores"),
+        ({"swap": True}, "the weights of this row are right"),
+    ],
+)
+def test_the_first_difference_is_told(mistake, words):
+    said, shown = told(**mistake)
+    assert [table.name.partition(" ")[0] for table in shown] == ["scores", "weights", "output", "lse"]
+    assert said == words if words is None else words in said
+
+
+def test_a_table_ends_at_the_row_that_differs_and_marks_it():
+    _, shown = told(hidden=-2.0)
+    _, header, right, yours = beside.lines(shown[0], (0, 0, 0))
+    assert header.split() == ["key", *map(str, range(10))] and right.split()[:3] == ["query", "0", "right"]
+    assert yours.split()[0] == "yours" and "!" in yours and "!" not in right
+    assert right.split()[4:] == ["-inf"] * 9
+
+
+def run(folder, source, typed=""):
+    (folder / PROBLEMS["p6"].module).write_text(source)
+    command = [sys.executable, "-m", "grader.commands.trying", "--problem", "6", "--submission", str(folder)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, input=typed, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_kernel_is_shown_and_a_debugger_stops_in_it_once(tmp_path):
+    source = solution("p6").replace("age < window_size", "age <= window_size")
+    source = source.replace("        k_pos = k_start", "        breakpoint()\n        k_pos = k_start", 1)
+    said = run(tmp_path, source, "p 1000 + BLOCK_K\nc\n")
+    assert said.count("(Pdb)") == 1 + said.count("1032")
+    assert "first difference: batch 0, head 0, scores of query 3, key 0: yours -0.9427, right -inf" in said
+    assert "query   2  both" in said and "query   4" not in said
+
+
+@pytest.mark.thorough
+def test_a_right_kernel_has_no_difference(tmp_path):
+    assert run(tmp_path, solution("p6")).endswith("no difference, in any batch and head\n")
+
+
+def test_what_cannot_be_compared_says_so(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    (tmp_path / PROBLEMS["p1"].module).write_text("def naive_attention(q, k, v, is_causal=False):\n    return q\n")
+    trying.main(["--problem", "1", "--submission", str(tmp_path), "--device", "cpu"])
+    assert (
+        "returned [(1, 1, 8, 16)]; it must be [(1, 1, 8, 16), (1, 1, 8)]: nothing to compare" in capsys.readouterr().out
+    )
