@@ -1,0 +1,81 @@
+"""What is said of a cause is true: all that fit are named, nothing is read from no numbers, a case says one thing."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from grader.diagnosis import cross_case
+from grader.diagnosis.cause import Cause, Diagnosis
+from grader.engine import Request, grade
+from grader.kinds.attention import answers, causes, inputs
+from grader.kinds.attention.cases import Case
+from grader.kinds.registry import EVERY, kind_of
+from grader.result import Aspect, Outcome, Result
+from grader.tests.support import solution
+
+P1 = EVERY["p1"]
+CASE = Case("small", Hq=2, N=9, D=16, dtype="float32")
+
+
+def found(got):
+    """The words of every cause that gives `got` (1, 2, 9, 16), the same for the two heads exchanged."""
+    placed = inputs.make(CASE, 0)
+    right = answers.expect(P1, CASE, placed, "cpu")
+    return [cause.equals for cause in causes.find(P1, CASE, placed, got(right.o), right, kind_of(P1).known_mistakes)]
+
+
+def test_two_explanations_that_fit_are_both_named():
+    q, k, v = (placed.tensor for placed in inputs.make(CASE, 0))
+
+    def of_the_other_head(o):
+        scores = q @ k.flip(1).mT / 4.0
+        return scores.softmax(-1) @ v.flip(1)
+
+    named = found(of_the_other_head)
+    assert "attention with the kv head after the right one" in named  # of two heads both are the same one
+    assert "attention with the kv head before the right one" in named
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
+def test_nothing_is_read_from_an_output_without_numbers(value):
+    assert found(lambda o: torch.full(o.shape, value)) == []
+
+
+def wrong(name, *equals, **facts):
+    diagnosis = Diagnosis("output", "Every row is wrong.", [Cause(words, "why?", "") for words in equals])
+    facts = {"total": 4, "nan": 0, "zero": 0} | facts
+    return Result("p1", name, Aspect.CORRECT, Outcome.WRONG, facts=facts, diagnosis=diagnosis)
+
+
+def check(results, explains_all=lambda kind: False):
+    cross_case.check(results, {}, lambda *_: (), explains_all, " and ")
+
+
+def test_a_case_without_a_cause_names_the_one_that_shows_it():
+    first, second = wrong("long row"), wrong("ragged tail", "a window of 33")
+    check([first, second])
+    assert first.diagnosis.sentence == 'Every row is wrong. Case "ragged tail" shows a cause: look at it first.'
+    assert second.diagnosis.sentence == "Your output equals a window of 33. Every row is wrong."
+
+
+def test_an_output_without_numbers_refutes_nothing():
+    """What must fit every failure need not fit one that is all NaN: no cause is read from that."""
+    for nan, stands in ((4, True), (3, False)):
+        some, none = wrong("rows of very different size", "no maximum"), wrong("rising", nan=nan)
+        check([some, none], explains_all=lambda kind: True)
+        assert bool(some.diagnosis.causes) is stands
+
+
+def test_one_case_alone_says_what_it_says_among_all(tmp_path):
+    source = solution("p1").replace("q.float() @ k.float()", "q.float() @ k.float().roll(1, 1)")
+    assert source != solution("p1")
+    problem = replace(P1, memory_cases=(), cases=tuple(case for case in P1.cases if case.N < 50 or case.Hq > 1))
+    (tmp_path / problem.module).write_text(source)
+    whole = Request(tmp_path, (problem,), None, "cpu", 0, hints=False)
+    among_all = {result.case: result.sentence for result in grade(whole, 1) if result.outcome is Outcome.WRONG}
+    for name in ("whole tiles", "ragged tail"):
+        (alone,) = grade(replace(whole, names=frozenset([name]), hear_others=True), 1)
+        assert alone.sentence == among_all[name] and " and also " not in alone.sentence
+    (unheard,) = grade(replace(whole, names=frozenset(["whole tiles"])), 1)
+    assert " and also " in unheard.sentence  # two heads alone cannot tell which neighbour it is
