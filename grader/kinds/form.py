@@ -21,8 +21,8 @@ FAULTS = {
 }
 # And by the part of the access that lies outside.
 OUTSIDE = {
-    "whole": ", whole tiles of it{programs}: does the pointer move to a batch and a head that {argument} has, taken "
-    "from the right axes of the grid (program_id), and does the loop end where the rows do?",
+    "whole": ", whole tiles of it{programs}: does the pointer move by {argument}'s own strides, to a batch and a head "
+    "that it has, taken from the right axes of the grid (program_id), and does the loop end where the rows do?",
     "end": ", with the last rows of a tile: is it masked where rows may not exist, and does the loop start and step by "
     "whole tiles?",
     "start": ", with the first rows of a tile: may it begin before row 0?",

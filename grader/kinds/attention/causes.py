@@ -18,7 +18,7 @@ SECONDS_FOR_TWO = 1.0  # and as long as no more are spent, for two mistakes at o
 def find(problem, case, placed, got, expected, mistakes, records=()):
     """Every Cause that gives this output within rounding; empty where none does: never a guess.
 
-    An output without a number that is finite and not 0 tells nothing: too many mistakes end in it.
+    An output that is all NaN, or all 0, tells nothing: too many mistakes end in it.
 
     placed: q, k, v as inputs.make placed them. got: (B, Hq, Nq, D) in the kernel's dtype; expected: of oracle.expect.
     mistakes(problem, case, placed, spec, records, sizes, ...) -> the known mistakes to try.
@@ -26,7 +26,7 @@ def find(problem, case, placed, got, expected, mistakes, records=()):
     """
     if max(case.N, case.num_keys) > MAX_TOKENS:
         return []
-    if not (got.isfinite() & (got != 0)).any():
+    if got.isnan().all() or not got.any():
         return []
     if nothing := find_rows_without_keys(got, expected.o, expected.allowed_o, expected.lse.isinf()):
         return [nothing]

@@ -23,7 +23,7 @@ def every(problem, case, placed, spec, records, sizes):
     yield from known_mistakes.heads_and_batches(spec, case)
     yield from known_mistakes.strides(spec, placed)
     yield from softmax_mistakes.whole_softmax(spec)
-    yield from softmax_mistakes.half_scores(spec)
+    yield from softmax_mistakes.half_scores(spec, 2)
     yield from lists_walked_wrongly(spec, case)
     visits, steps = tile_visits.visits_of(case, records), None
     if visits is not None:

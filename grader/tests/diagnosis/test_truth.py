@@ -37,7 +37,7 @@ def test_two_explanations_that_fit_are_both_named():
     assert "attention with the kv head before the right one" in named
 
 
-@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [0.0, float("nan")])
 def test_nothing_is_read_from_an_output_without_numbers(value):
     assert found(lambda o: torch.full(o.shape, value)) == []
 
