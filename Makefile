@@ -30,13 +30,14 @@ ROOM_TESTS = $(if $(ROOM),$(or $(wildcard grader/tests/$(ROOM) $(ROOM)/tests),$(
              $(ROOM); they are $(notdir $(patsubst %/__init__.py,%,$(wildcard grader/tests/*/__init__.py))) report notebooks web)),$(TESTS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup doctor grade try class gradescope show profile report notebooks site site-test test test-all test-matrix skeletons lint lock
+.PHONY: help setup doctor grade try class gradescope hint show profile report notebooks site site-test test test-all test-matrix skeletons lint lock
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
 	@echo "make try         your scores, weights and output beside the right ones, on small tensors: make try P=6"
 	@echo "make class       grade a folder of submissions, and go on where that was stopped: make class SUBMISSIONS=folder"
 	@echo "make gradescope  autograder.zip, to upload as a Gradescope autograder"
+	@echo "make hint        where to look, a question, what to read, ...: one hint more each time: make hint P=6"
 	@echo "make show        draw one case, passed or not: make show P=6 CASE=\"ragged tail\""
 	@echo "make profile     look inside a kernel, on a GPU with Nsight Compute: make profile P=4"
 	@echo "make report      measure every kernel at every shape, then tables and plots; without a GPU a quick one"
@@ -52,7 +53,7 @@ help:
 	@echo "make lint        ruff, as the maintainers run it"
 	@echo "make lock        locks/ from pyproject.toml, for maintainers"
 	@echo
-	@echo "Options of make grade, make show and make profile:"
+	@echo "Options of make grade, make hint, make show and make profile:"
 	@echo "  P=3 or P=3,5-7          only these problems; P=x1,x2 are labs, for no points"
 	@echo "  CASE=\"ragged tail\"      only the cases with this name"
 	@echo "  SUBMISSION=path         a folder holding some or all of the modules"
@@ -89,6 +90,9 @@ class: $(SETUP)
 
 gradescope: $(SETUP)
 	@$(PY) -m grader.classroom.export.bundle $(if $(OUT),"$$OUT/autograder.zip")
+
+hint: $(SETUP)
+	@$(PY) -m grader --hint $(ARGS)
 
 show: $(SETUP)
 	@$(PY) -m grader --show $(ARGS)

@@ -30,6 +30,7 @@ def parse(argv):
     parser.add_argument("--no-hints", action="store_true", help="do not look closer at what is wrong")
     parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="where what is written goes")
     parser.add_argument("--show", action="store_true", help="draw one case of one problem instead of grading")
+    parser.add_argument("--hint", action="store_true", help="give the next hint on one problem instead of a grade")
     parser.add_argument("--profile", action="store_true", help="look inside one kernel with Nsight Compute instead")
     return parser.parse_args(argv)
 
@@ -65,6 +66,8 @@ def build_request(options):
         if not having:
             raise BadArguments(unknown_case(options.case, request))
         request = replace(request, problems=having)
+    if options.hint and (not options.problems or len(request.problems) > 1):
+        raise BadArguments("hints are on one problem: name it, like make hint P=6")
     if options.show:
         check_show(options, request)
     try:
@@ -148,6 +151,10 @@ def main(argv=None):
         from grader.commands import show
 
         return show.run(request, options.out)
+    if options.hint:
+        from grader.commands import hint
+
+        return hint.run(replace(request, targets=()), options.out)
     if options.profile:
         from grader.commands import profile as command
 

@@ -30,15 +30,20 @@ def run(request, folder):
     if request.device == "cuda" and request.problems[0].uses_triton:
         console.print("what a kernel visits is seen in the interpreter alone: DEVICE=cpu draws that too")
     path = folder / f"show-{result.problem}-{re.sub('[^a-z0-9]+', '-', result.case.lower()).strip('-')}.png"
+    return 0 if write_picture(console, result, drawings, path) else 1
+
+
+def write_picture(console, result, drawings, path):
+    """Write it as a PNG, say so and show it; False where that needs a package that is not there."""
     try:
         from grader.render import png
     except ModuleNotFoundError as error:
         console.print(f"no picture: {error.name} is missing (pip install {error.name})")
-        return 1
+        return False
     png.write(result, drawings, path)
     console.print(clean(f"picture: {path}"), markup=False, soft_wrap=True)
     open_on_desktop(path)
-    return 0
+    return True
 
 
 def open_on_desktop(path):

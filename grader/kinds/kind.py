@@ -170,6 +170,10 @@ class Kind:
             return {}
         return {"picture": error_map.draw(right.name, *map(as_heads, (got, right.expected, right.allowed)))}
 
+    def right_picture(self, case, picture):
+        """A picture of what a right kernel visits, with the tiles of `picture`, or None."""
+        return None
+
     def own_work(self, problem, case, reply):
         """Sentences: the evidence that the output is not the work of the submission's own kernel; mostly none."""
         found = form.foreign_data(problem, reply)

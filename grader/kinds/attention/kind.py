@@ -87,6 +87,9 @@ class Attention(Kind):
         compared = () if got is None else (right.name, got, right.expected, right.allowed)
         return {"picture": picture.draw(case, reply["trace"], compared)}
 
+    def right_picture(self, case, shown):
+        return picture.draw_right(case, shown)
+
     def diagnose(self, problem, case, placed, reply, got, right, facts):
         where = locate.where(facts)
         if right.name == "lse":

@@ -47,6 +47,32 @@ def draw(case, trace, compared=(), complete=True):
         return {"fault": f"{type(error).__name__}: {error}"}
 
 
+def draw_right(case, shown):
+    """The picture of what a right kernel visits, and where it needs a mask, with the tiles that `shown` has.
+
+    Where it has no visits, that of the mask alone.
+    """
+    bands = [band for band in (shown.get("visits") or {}).get("bands", ()) if band["tiles"]]
+    if not bands:
+        return draw(case, None)
+    batch, head = shown["visits"]["place"]
+    block_q = max(band["q"][1] - band["q"][0] + 1 for band in bands)
+    block_k = max(last - first + 1 for band in bands for first, last, *_ in band["tiles"])
+    mask, records = whole_mask(case.seen_at(batch, head), case.N, case.num_keys), []
+    for start in range(0, case.N, block_q):
+        rows, tiles, masked = mask[start : start + block_q], [], []
+        for first in range(0, case.num_keys, block_k):
+            part = rows[:, first : first + block_k]
+            tile = [first, first + part.shape[1] - 1]
+            tiles += [tile] if part.any() else []
+            masked += [tile] if part.any() and (not part.all() or part.shape[1] < block_k) else []
+        records.append(
+            {"kernel": "a right kernel", "program": len(records), "q": [start, start + len(rows) - 1], "batch": batch,
+             "head": head, "tiles": tiles, "masked": masked, "span": block_k, "key_heads": 1}
+        )  # fmt: skip
+    return draw(case, {"visits": [record for record in records if record["tiles"]]})
+
+
 def mask_cells(mask):
     """The mask as cells of `step` (queries, keys): "." where nothing is visible, "o" where all is, "+" else."""
     step = [1, 1]

@@ -1,0 +1,94 @@
+"""The command behind `make hint`: of what fails first the next hint, one each time it is asked; never the code."""
+
+import hashlib
+import re
+from dataclasses import replace
+
+from grader.commands import asked, show
+from grader.diagnosis.cause import NOTEBOOKS
+from grader.engine import grade
+from grader.kinds import registry
+from grader.render import drawing, terminal, text_map
+from grader.result import Outcome, clean
+
+SILENT = (Outcome.PASSED, Outcome.NOT_RUN)
+
+
+def run(request, folder):
+    """Grade one problem and give a hint; returns the exit status: 0, or 2 for a fault of ours."""
+    console, (problem,) = terminal.make_console(), request.problems
+    with terminal.make_progress(console, len(request.cases(problem))) as progress:
+        results = grade(request, 1, lambda _, name: progress.update(progress.task_ids[0], advance=1, description=name))
+    failing = [result for result in terminal.explained_first(results) if result.outcome not in SILENT]
+    if not failing:
+        passed = any(result.outcome is Outcome.PASSED for result in results)
+        console.print(f"{problem.id}: " + ("every case passes, no hint is needed" if passed else results[0].sentence))
+        return 0
+    result = failing[0]
+    console.print(
+        f'{result.problem} "{result.case}" ({result.description}): {result.outcome.value}', markup=False, soft_wrap=True
+    )
+    if result.outcome is Outcome.GRADER_FAULT:
+        console.print(f"  {result.sentence}", markup=False, soft_wrap=True)
+        return 2
+    right = right_picture(request, problem, result)
+    hints = [*in_words(result), *[map_of(right)] * bool(right)]
+    try:
+        now = asked.next_step(request.submission, problem.id, failure_of(result))
+    except OSError as error:
+        console.print(f"  it cannot be kept which hints you had: {error.strerror}; here is the first", markup=False)
+        now = asked.Asked(step=1, total=1)
+    given = hints if now.step > len(hints) else hints[now.step - 1 : now.step]
+    if now.step > len(hints):
+        console.print(f"  all {len(hints)} hints, there are no more:")
+    for number, lines in enumerate(given, min(now.step, len(hints)) if len(given) == 1 else 1):
+        first, *rest = lines
+        console.print(clean(f"  hint {number} of {len(hints)}: {first}"), markup=False, soft_wrap=True)
+        terminal.show_map(console, rest)
+    if right and now.step >= len(hints):
+        sentence = "The tiles that a right kernel visits." if "visits" in right else "What the mask shows."
+        told = replace(result, sentence=sentence, outcome=result.outcome)
+        path = folder / f"hint-{problem.id}.png"
+        show.write_picture(console, told, drawing.draw_case(right), path)
+    elif now.step < len(hints):
+        console.print("  one more: the same command")
+    return 0
+
+
+def in_words(result):
+    """[lines of a hint]: where to look, the question, what to read, the line; those that are known."""
+    facts = result.facts
+    look = [*facts.get("measured", ())[:1], facts["where"]] if "where" in facts else [result.sentence]
+    hints = [[f"where to look: {' '.join(look)}" if "where" in facts else look[0]]]
+    hints += [[f"ask yourself: {facts['question']}"]] if facts.get("question") else []
+    hints += [[f"read {notebook_of(facts['section'])}"]] if facts.get("section") else []
+    hints += [[" ".join(map(str, facts["suspects"]))]] if facts.get("suspects") else []
+    return hints
+
+
+def notebook_of(section):
+    """`4 masks and phases: the window` -> `notebooks/04_masks_and_phases.ipynb: the window`"""
+    number, _, title = section.partition(" ")
+    path = next(NOTEBOOKS.glob(f"{number:0>2}_*.ipynb"), None)
+    return f"notebooks/{path.name}: {title.partition(': ')[2] or title}" if path else section
+
+
+def right_picture(request, problem, result):
+    """The picture of what a right kernel visits in the case that failed, or None."""
+    kind, cases = registry.kind_of(problem), request.cases(problem)
+    case = next((case for case in cases if case.name == result.case), kind.long_case(cases) if cases else None)
+    return kind.right_picture(case, result.facts.get("picture") or {}) if case else None
+
+
+def map_of(right):
+    if "visits" in right:
+        return ["the tiles that a right kernel visits, and where it needs a mask", *text_map.draw_visits(right)]
+    return ["what each query sees", *text_map.draw_mask(right)]
+
+
+def failure_of(result):
+    """A hash that is the same as long as the same goes wrong: of the causes, or of the words without their numbers."""
+    kinds = sorted(cause.kind for cause in result.facts.get("causes", ()))
+    words = (result.facts.get("measured") or [result.sentence])[0]
+    said = [result.outcome.value, *(kinds or [re.sub(r"[-\d.e]+", "#", words)])]
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
