@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from grader.classroom.names import shortened
+from grader.commands import asked
 
 MODULE_BYTES = 1 << 20  # of one module; a solution has some ten thousand
 ARCHIVE_BYTES = 64 << 20  # of an archive inside another one
@@ -48,9 +49,10 @@ class Found:
 
 @dataclass
 class Harvest:
-    """What one submission holds: files that may be modules, and remarks in plain words, each once."""
+    """What one submission holds: files that may be modules, those that tell of hints, and remarks, each once."""
 
     found: list[Found] = field(default_factory=list)
+    hints: list[Found] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     seen: int = 0
     others: Counter = field(default_factory=Counter)  # endings of files that are no modules
@@ -75,7 +77,7 @@ class Harvest:
         self.seen += 1
         if self.seen > ENTRIES:
             self.over(f"It holds more than {ENTRIES:,} files; the rest was not looked at.")
-        elif len(self.found) >= MODULES:
+        elif len(self.found) + len(self.hints) >= MODULES:
             self.over(f"It holds more than {MODULES} Python files; the rest was not looked at.")
         elif self.unpacked > UNPACKED:
             self.over(f"It unpacks to more than {UNPACKED >> 20} MB; the rest was not looked at.")
@@ -143,7 +145,7 @@ def take(name, depth, size, time, read, harvest):
         harvest.notebooks.append(shortened(name))
     elif lower.endswith(OTHER_ARCHIVES):
         harvest.remark(f"{shortened(name)} is an archive other than zip and was not opened: hand in a zip or a folder.")
-    elif not lower.endswith(".py"):
+    elif not lower.endswith(".py") and last != asked.NAME:
         harvest.others[os.path.splitext(lower)[1] or "no ending"] += 1
     elif size > MODULE_BYTES:
         harvest.remark(f"{shortened(name)} is larger than {MODULE_BYTES >> 20} MB, as no module is; it was not read.")
@@ -152,7 +154,8 @@ def take(name, depth, size, time, read, harvest):
         if len(data) > MODULE_BYTES:  # an archive's table of contents may lie
             harvest.remark(f"{shortened(name)} unpacks to more than {MODULE_BYTES >> 20} MB; it was not read.")
         else:
-            harvest.found.append(Found(last, name, depth, data, time))
+            kept = harvest.hints if last == asked.NAME else harvest.found
+            kept.append(Found(last, name, depth, data, time))
 
 
 # Archives ------------------------------------------------------------------------------------------------------------
@@ -188,7 +191,7 @@ def look_at_member(archive, member, archive_name, harvest, depth, nested):
     if member.is_dir() or not parts or any(map(is_skipped, parts)):
         return
     name = f"{archive_name}/{place}"
-    if not place.lower().endswith((".py", ".zip")):
+    if not place.lower().endswith((".py", ".zip")) and parts[-1] != asked.NAME:
         return take(name, 0, 0, 0.0, bytes, harvest)
     if place.startswith("/") or ".." in parts or ":" in parts[0]:
         return harvest.remark(f"{shortened(place)} wants to lie outside of its archive; it was left out.")

@@ -123,12 +123,15 @@ def show_failures(console, group, lines=None):
 
 
 def explained_first(results):
-    """The results in their order, but last of the cases those of which no more is known than where they are wrong."""
+    """The results in their order, but wrong outputs without a cause after the others, and last those without a line."""
 
-    def bare(result):
-        return "where" in result.facts and not (result.facts.get("causes") or result.facts.get("suspects"))
+    def unknown(result):
+        if not result.aspect.concerns_case:
+            return 3
+        known = [result.facts.get(name) for name in ("causes", "suspects", "measured")]
+        return 0 if "where" not in result.facts or known[0] else 1 if any(known) else 2
 
-    return sorted(results, key=lambda result: bare(result) or not result.aspect.concerns_case)
+    return sorted(results, key=unknown)
 
 
 def show_unjudged(console, group):

@@ -72,6 +72,18 @@ def test_a_folder_a_zip_and_a_single_file(tmp_path):
     assert found["ann"].modules == (P1,) and found["ann"].id == "ann"
 
 
+def test_hints_that_were_asked_for_are_a_remark(tmp_path):
+    hints = '{"p3": {"failure": "x", "step": 2, "total": 4}, "p1": {"failure": "", "step": 0, "total": 0}}'
+    put(tmp_path / "in" / "ann" / P1)
+    put(tmp_path / "in" / "ann" / "hints.json", hints)
+    make_zip(tmp_path / "in" / "bob.zip", {f"mine/{P1}": "bob = 1\n", "mine/hints.json": hints})
+    make_zip(tmp_path / "in" / "cy.zip", {P1: "cy = 1\n", "hints.json": "{" * 9})
+    found = take(tmp_path)
+    said = "Hints asked for, as its hints.json says: p3 4."
+    assert [found[name].remarks for name in ("ann", "bob", "cy")] == [(said,), (said,), ()]
+    assert all(os.listdir(found[name].folder) == [P1] for name in ("ann", "bob", "cy"))
+
+
 def test_only_known_modules_are_copied(tmp_path):
     put(tmp_path / "in" / "ann" / P1)
     for name in ("sitecustomize.py", "torch.py", "report.pdf", "conftest.py"):

@@ -124,6 +124,18 @@ def test_without_visits_the_mask_alone_is_drawn(trace):
     assert set(picture.draw(WINDOW, trace)) == {"size", "mask", "shown"}
 
 
+def test_a_right_kernel_visits_what_is_needed_with_the_tiles_of_the_one_that_was_seen():
+    seen = picture.draw(WINDOW, {"visits": [record([0, 63], [[0, 31], [96, 127]])]})
+    bands = picture.draw_right(WINDOW, seen)["visits"]["bands"]
+    assert [(band["q"], [tile[:2] for tile in band["tiles"]]) for band in bands] == [
+        ([0, 63], [[0, 31], [32, 63]]), ([64, 127], [[32, 63], [64, 95], [96, 127]]),
+    ]  # fmt: skip
+    whole = Case("no mask", N=80, D=16)
+    seen = picture.draw(whole, {"visits": [record([0, 63], [[0, 31]])]})
+    assert [band["masked"] for band in picture.draw_right(whole, seen)["visits"]["bands"]] == [[[64, 79]]] * 2
+    assert set(picture.draw_right(WINDOW, {})) == {"size", "mask", "shown"}
+
+
 def test_the_mask_by_itself_is_cut_into_cells_hidden_whole_or_in_part():
     shown = picture.draw(Case("window", N=77, D=16, causal=True, window=33), None)["shown"]
     assert shown["step"] == [16, 4]

@@ -1,0 +1,101 @@
+"""make hint: one hint more each time, kept beside the modules; it begins anew where another thing fails."""
+
+import json
+
+import pytest
+
+from grader import __main__ as command
+from grader import engine
+from grader.commands import asked, hint
+from grader.diagnosis.cause import Cause
+from grader.kinds.registry import PROBLEMS
+from grader.result import Outcome
+from grader.tests.render.test_html import drawn, result
+from grader.tests.support import SOLUTIONS
+
+WINDOW_33 = Cause("a window of 33", "how old may a key be?", "4 masks and phases: the window")
+
+
+def wrong(cause=WINDOW_33, **rest):
+    facts = {"where": "First wrong row 32.", "causes": [cause], "question": cause.question, "section": cause.section}
+    given = {"outcome": Outcome.WRONG, "sentence": f"Your output equals {cause.equals}. First wrong row 32."}
+    return result(case="ragged tail", facts=facts | {"picture": drawn()} | rest, **given)
+
+
+@pytest.fixture
+def hinted(tmp_path, monkeypatch, capsys):
+    """Gives a hint on given Results as if they had just been graded: (exit status, what was printed)."""
+
+    def giving(*results):
+        monkeypatch.setattr(hint, "grade", lambda request, lanes, on_case: list(results))
+        monkeypatch.setattr(hint.show, "write_picture", lambda *given: print("a picture"))
+        status = hint.run(engine.Request(tmp_path, (PROBLEMS["p6"],), None, "cpu", 0), tmp_path)
+        return status, capsys.readouterr().out
+
+    return giving
+
+
+def test_each_time_the_next_and_never_two(hinted, tmp_path):
+    failing = wrong(measured=["weight to key 0"], suspects=["see line 63: `age`: which sign?"])
+    expected = [
+        "hint 1 of 5: where to look: weight to key 0 First wrong row 32.",
+        "hint 2 of 5: ask yourself: how old may a key be?",
+        "hint 3 of 5: read notebooks/04_masks_and_phases.ipynb: the window",
+        "hint 4 of 5: see line 63: `age`: which sign?",
+        "hint 5 of 5: the tiles that a right kernel visits",
+    ]
+    for words in expected:
+        status, said = hinted(failing)
+        assert status == 0 and [words in said for words in expected] == [each == words for each in expected]
+        assert ("a picture" in said) == (words == expected[-1])
+    assert "m visited, masked" in said
+    status, said = hinted(failing)
+    assert "all 5 hints" in said and all(words in said for words in expected)
+    assert asked.load(tmp_path)["p6"].total == 6
+
+
+def test_another_failure_begins_anew_and_other_numbers_do_not(hinted, tmp_path):
+    assert "hint 1 of 4" in hinted(wrong())[1]
+    assert "hint 2 of 4" in hinted(wrong(Cause("a window of 7", "how old?", WINDOW_33.section)))[1]
+    assert "hint 1 of 4" in hinted(wrong(Cause("no window", "which keys?", WINDOW_33.section)))[1]
+    assert asked.load(tmp_path)["p6"] == asked.Asked(asked.load(tmp_path)["p6"].failure, 1, 3)
+
+
+def test_an_open_gap_is_named(hinted):
+    said = hinted(result(case="ragged tail", outcome=Outcome.UNFINISHED, sentence="TODO 1: the first tile"))[1]
+    assert "hint 1 of 2: TODO 1: the first tile" in said
+
+
+def test_where_all_is_right_no_hint_is_counted(hinted, tmp_path):
+    assert hinted(result()) == (0, "p6: every case passes, no hint is needed\n")
+    assert not (tmp_path / asked.NAME).exists()
+    assert hinted(result(outcome=Outcome.GRADER_FAULT, sentence="ours"))[0] == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[1]", "{", "[" * 100_000, '{"p6": 3}', '{"p6": {"step": -1, "total": 1}}',
+     '{"p6": {"step": 1e9, "total": 1}}', '{"p6": {"step": true, "total": 1}}', '{"nothing": {"step": 1, "total": 1}}'],
+)  # fmt: skip
+def test_a_damaged_file_tells_nothing_and_is_written_anew(text, tmp_path):
+    (tmp_path / asked.NAME).write_text(text)
+    assert asked.load(tmp_path) == {} and asked.remark(text) is None
+    assert asked.next_step(tmp_path, "p6", "x") == asked.Asked("x", 1, 1)
+    assert json.loads((tmp_path / asked.NAME).read_text()) == {"p6": {"failure": "x", "step": 1, "total": 1}}
+
+
+def test_a_link_is_not_followed(tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text('{"p6": {"failure": "x", "step": 3, "total": 3}}')
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / asked.NAME).symlink_to(outside)
+    assert asked.load(folder) == {}
+    asked.next_step(folder, "p3", "y")
+    assert "p3" not in outside.read_text() and asked.load(folder)["p3"].total == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["--problems", "3,6"]])
+def test_hints_are_on_one_problem(arguments, capsys):
+    assert command.main(["--hint", *arguments, "--submission", str(SOLUTIONS)]) == 2
+    assert "hints are on one problem: name it, like make hint P=6" in capsys.readouterr().err
