@@ -215,7 +215,7 @@ folded(*(f"{n:>7}  {plain:>5}  {fused:>6}" for n, plain, fused in found))
 #
 # ### Predict before you run
 #
-# The second problem, P2, never holds the matrix: it walks over it in tiles of 128 x 64 and keeps running values, all in
+# The second problem, P2, never holds the matrix: it walks over it in tiles of 64 x 64 and keeps running values, all in
 # PyTorch. Its memory is small. Does it also move fewer bytes than P1?
 #
 # <details><summary>Answer</summary>

@@ -18,7 +18,7 @@ What to build
 Shapes
     q (B, H, Nq, D); k and v (B, H, Nk, D); o like q; lse (B, H, Nq) in float32, natural logarithm.
 
-The tiles, if BLOCK_Q were BLOCK_K, with is_causal=True: query tile 3 of 5 walks left to right
+The tiles, for 5 tiles of queries and 5 of keys, with is_causal=True: the row of query tile 3 walks left to right
 
                   key tile 0 1 2 3 4
         query tile 3       > > > D .        '>' every pair counts, 'D' the diagonal cuts it, '.' never visited
@@ -41,7 +41,7 @@ import math
 
 import torch
 
-BLOCK_Q, BLOCK_K = 128, 64
+BLOCK_Q, BLOCK_K = 64, 64
 HEAD_DIMS = (16, 32, 64, 128, 256)
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
