@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from grader import __main__ as command
+from grader.diagnosis.cause import Cause
 from grader.engine import Request
 from grader.kinds.attention import picture
 from grader.kinds.registry import PROBLEMS
@@ -20,6 +21,7 @@ from grader.result import Aspect, Outcome, Result
 from grader.tests.kinds.test_picture import WINDOW, record, tensors
 
 EVIL = '<script>alert(1)</script> "quoted" & <img src=http://evil.example/x onerror=alert(2)>'
+CAUSE = Cause("a window of 33", "how old may a key be?", "4 masks and phases: the window")
 COMPILED = [
     {"target": "sm_80", "kernel": "kernel", "registers": 168, "spill_bytes": 0, "shared_bytes": 49152,
      "shared_limit": 166912, "matrix_instructions": True, "num_warps": 4, "num_stages": 2, "seconds": 1.25},
@@ -75,14 +77,16 @@ def test_what_has_a_cause_stands_before_what_has_a_place_alone(tmp_path):
     bare = {"where": "First wrong row 3.", "causes": []}
     given = [
         result(case="bare", outcome=Outcome.WRONG, sentence="First wrong row 3.", facts=bare),
-        result(case="line", outcome=Outcome.WRONG, sentence="See line 7.", facts=bare | {"suspects": [7]}),
+        result(case="line", outcome=Outcome.WRONG, sentence="See line 7.", facts=bare | {"suspects": ["See line 7."]}),
+        result(case="cause", outcome=Outcome.WRONG, sentence="A window of 33.", facts=bare | {"causes": [CAUSE]}),
         result(case="crash", outcome=Outcome.CRASHED, sentence="KeyError"),
         result("p6", "work", Outcome.WASTEFUL, Aspect.WORK, "loads too much"),
     ]
-    assert [r.case for r in terminal.explained_first(given)] == ["line", "crash", "bare", "work"]
+    expected = ["cause", "crash", "line", "bare", "work"]
+    assert [r.case for r in terminal.explained_first(given)] == expected
     page = page_of(given, tmp_path)
-    places = [page.index(f"<strong>{name}</strong>") for name in ("line", "crash", "bare", "work")]
-    assert places == sorted(places) and "See line 7." in page.partition("<section>")[0]
+    places = [page.index(f"<strong>{name}</strong>") for name in expected]
+    assert places == sorted(places) and "A window of 33." in page.partition("<section>")[0]
 
 
 class Page(HTMLParser):
