@@ -188,9 +188,9 @@ class Bench:
 
     def argument(self, value):
         """An argument as the kernel sees it: the same where it was there before."""
-        key = (type(value), value.data_ptr() if isinstance(value, torch.Tensor) else value)
         if type(value) not in (int, float, torch.Tensor):
             return interpreter._implicit_cvt(value)
+        key = (value.dtype, value.data_ptr()) if isinstance(value, torch.Tensor) else (type(value), value)
         if key not in self.arguments:
             self.arguments[key] = interpreter._implicit_cvt(value)
         return self.arguments[key]
