@@ -39,7 +39,8 @@ def every(kernels, launched):
     found = {}
     for kernel in kernels.values():
         for edit in in_kernel(kernel, kernels.values()):
-            found.setdefault((edit.spans, edit.launch), edit)
+            if any(kernels[number].data[start:end].decode() != new for number, start, end, new in edit.spans):
+                found.setdefault((edit.spans, edit.launch), edit)
     for launch in launched:
         for change in launches.changes(launch):
             edit = Edit(change.family, (launch.line,), change.quantity, launch=change)
@@ -114,4 +115,6 @@ def part_at(kernel, statement, start, kind):
 def mirrored(text):
     """The same about V where it was about K, and the other way round."""
     other = {"K": "V", "V": "K", "k": "v", "v": "k"}
-    return re.sub(r"\b(stride_|s)?([KVkv])(?=\b|_|[bhsnmd]\b)", lambda m: (m[1] or "") + other[m[2]], text)
+    return re.sub(
+        r"\b(stride_|s)?([KVkv])(?=\b|_(?!pos|start|end)|[bhsnmd]\b)", lambda m: (m[1] or "") + other[m[2]], text
+    )

@@ -7,6 +7,8 @@ import itertools
 import math
 from dataclasses import dataclass
 
+from grader.diagnosis.repair.names import STRIDE
+
 FLOATS = {
     "1 / sqrt(D)": lambda D: 1.0 / math.sqrt(D), "log2(e) / sqrt(D)": lambda D: math.log2(math.e) / math.sqrt(D),
     "log2(e)": lambda D: math.log2(math.e), "1": lambda D: 1.0,
@@ -42,7 +44,8 @@ class Launch:
 class Change:
     """number: of the launch. values: ((argument, (how, *what)), ...).
 
-    how: "argument", "stride", "size", "quotient" or "float". grid: the order of its axes, or None.
+    how: "argument", "stride", "size", "quotient" or "float". grid: for each axis, which one it was, or
+    ("tiles", tensor, dimension, argument that has the size of a tile); None for the grid as it is.
     """
 
     family: str
@@ -54,7 +57,9 @@ class Change:
     def applied(self, launch):
         """What the runner is asked, {"args", "grid"}; raises LookupError where this launch has not what it needs."""
         args = {name: valued(launch, how, what) for name, (how, *what) in self.values}
-        return {"args": args, "grid": [launch.grid[axis] for axis in self.grid or range(3)]}
+        axes = self.grid or range(3)
+        grid = [launch.grid[axis] if type(axis) is int else valued(launch, axis[0], axis[1:]) for axis in axes]
+        return {"args": args, "grid": grid}
 
 
 def valued(launch, how, what):
@@ -64,6 +69,8 @@ def valued(launch, how, what):
         return {"f": FLOATS[what[0]](size(launch, *what[1:])).hex()}
     if how == "quotient":
         return size(launch, *what[:2]) // max(1, size(launch, *what[2:]))
+    if how == "tiles":
+        return -(-size(launch, *what[:2]) // max(1, launch.args[what[2]]))
     _, _, sizes, strides, _ = launch.tensors[what[0]]
     return (strides if how == "stride" else sizes)[what[1]]
 
@@ -77,15 +84,17 @@ def changes(launch):
     yield from exchanged_tensors(launch)
     yield from strides(launch)
     yield from numbers(launch)
+    yield from tiles(launch)
     for order in itertools.permutations(range(3)):
         if order != (0, 1, 2) and [launch.grid[axis] for axis in order] != list(launch.grid):
             yield Change("grid", launch.number, "the grid", grid=order)
 
 
 def told(launch, name):
-    """The expression of an argument as the file has it, where it is short."""
+    """The expression of an argument as the file has it, where it is short and its place is known."""
     text = launch.expressions.get(name, name)
-    return text if len(text) <= 40 else name
+    starred = any(each.startswith("*") for each in launch.expressions.values())
+    return name if starred or len(text) > 40 else text
 
 
 def exchanged_tensors(launch):
@@ -98,15 +107,29 @@ def exchanged_tensors(launch):
 
 
 def strides(launch):
-    """A row of strides, those of another tensor: `*k.stride()[:3]` in V's place."""
-    names = list(launch.numbers)
-    for tensor, (_, _, sizes, _, _) in launch.tensors.items():
-        for first in range(len(names) - len(sizes) + 2):
-            for count in (3, 4) if len(sizes) == 4 else ():
-                row = names[first : first + count]
-                if len(row) == count:
-                    values = tuple((name, ("stride", tensor, i)) for i, name in enumerate(row))
-                    yield Change("stride", launch.number, f"the strides from {row[0]} on", values)
+    """All strides of one argument, those of another tensor: `*k.stride()[:3]` in V's place."""
+    rows = {}
+    for name in launch.numbers:
+        if found := STRIDE.match(name):
+            rows.setdefault(found[1].upper(), []).append(name)
+    for row in rows.values():
+        for tensor, (_, _, sizes, _, _) in launch.tensors.items():
+            if len(row) <= len(sizes):
+                values = tuple((name, ("stride", tensor, i)) for i, name in enumerate(row))
+                yield Change("stride", launch.number, f"the strides {', '.join(row)}", values)
+
+
+def tiles(launch):
+    """Grids with an axis of whole tiles, of any size that is there."""
+    tensors = [name for name, tensor in launch.tensors.items() if len(tensor[2]) == 4]
+    for axis, now in enumerate(launch.grid):
+        tried = {now}
+        for tensor, dimension, block in itertools.product(tensors, range(3), launch.numbers):
+            count = valued(launch, "tiles", (tensor, dimension, block))
+            if count not in tried and launch.args[block] > 1:
+                tried.add(count)
+                grid = tuple(("tiles", tensor, dimension, block) if at == axis else at for at in range(3))
+                yield Change("grid", launch.number, "the grid", grid=grid)
 
 
 def numbers(launch):

@@ -77,12 +77,12 @@ def missing_factor(kernel, node):
         operand = isinstance(around, ast.BinOp | ast.Call)
         for name in vectors if operand else ():
             if name != node.id:
-                yield "factor", node, f"({node.id} * {name}{'[:, None]' if kind == 'f2' else ''})"
+                yield "factor", node, f"{node.id} * {name}{'[:, None]' if kind == 'f2' else ''}"
         for name in numbers if operand else ():
-            yield "factor", node, f"({node.id} * {name})"
+            yield "factor", node, f"{node.id} * {name}"
     if isinstance(node, ast.Call) and kernel.text(node.func) in ("tl.max", "tl.dot", "tl.sum"):
         for name in numbers:
-            yield "factor", node, f"({kernel.text(node)} * {name})"
+            yield "factor", node, f"{kernel.text(node)} * {name}"
         if kernel.text(node.func) == "tl.max":
             for name in vectors:
                 yield "running value", node, f"tl.maximum({name}, {kernel.text(node)})"

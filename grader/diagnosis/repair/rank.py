@@ -13,7 +13,7 @@ PRIOR = (
 )  # fmt: skip
 MASKS = (
     "comparison", "rounding", "constant", "left out", "operator", "axis", "name", "mask", "value", "order", "condition",
-    "number", "statement", "second mask",
+    "number", "statement", "grid", "second mask",
 )  # fmt: skip
 HEADS = ("index", "tensor", "stride", "number", "axis", "name", "operator", "left out", "grid", "statement")
 STEPS = (
@@ -25,7 +25,7 @@ SCORES = ("axis", "tensor", "stride", "factor", "name", "left out", "running val
 FAMILIES = {  # what was measured -> the kinds of change that mend such mistakes
     "mask": MASKS, "double": MASKS, "finite": ("constant", *MASKS), "uneven": (*STEPS, *MASKS),
     "sum": (*STEPS, "comparison", "dtype", *MASKS), "scale": SCALES, "rescale": STEPS, "v head": HEADS, "k head": HEADS,
-    "q head": HEADS, "groups": HEADS, "heads": HEADS, "exchange": ("tensor", "name"), "layout": HEADS,
+    "q head": HEADS, "groups": HEADS, "heads": HEADS, "exchange": ("tensor", "name"), "layout": ("stride", *HEADS),
     "column": ("axis", "tensor", "stride", "number", "name"), "precision": ("dtype", "function", "constant", "scale"),
     "dtype": ("dtype", "function", "constant", "left out", "order"),
     "scores": (*SCORES, *SCALES), "values": (*STEPS, *SCALES, *MASKS), "tail": MASKS,
@@ -40,7 +40,8 @@ def ranked(edits, kernels, implicated):
     counts = Counter()
 
     def place(edit):
-        group = not uses_unused(edit, kernels), not fits(edit, implicated), bool(lines) and not lines & set(edit.lines)
+        far = bool(lines) and not edit.launch and not lines & set(edit.lines)
+        group = not uses_unused(edit, kernels), not fits(edit, implicated), far
         counts[group, edit.family] += 1
         return *group, counts[group, edit.family] // IN_TURN, order.index(edit.family)
 

@@ -75,7 +75,7 @@ def repairs(submission, trials, implicated, seconds, progress=None):
     for first in range(0, len(edits), BATCH):
         batch = edits[first : first + BATCH]
         seen = bench.run(batch, kernels, programs, keep=CONFIRMING * seconds)
-        kept += [edit for edit, each in zip(batch, seen, strict=False) if each.right and 2 * len(each.rows) >= rows]
+        kept += [edit for edit, each in zip(batch, seen, strict=False) if each.right and len(each.rows) >= rows]
         if progress:
             progress(first + len(seen), len(edits))
         if len(seen) < len(batch) or len(kept) >= SURVIVORS:
@@ -150,7 +150,10 @@ class Bench:
         ]
 
     def focus(self):
-        """([the program of the grid that is wrong and quickest], how many rows it writes), or (None, all rows)."""
+        """([the program of the grid that is wrong and quickest], rows that must be right), or (None, all rows).
+
+        A program that writes into rows of another one may write to more rows than it should.
+        """
         cells = list(itertools.product(*map(range, self.launches[0].grid))) if len(self.launches) == 1 else []
         if len(cells) == 1:
             return cells, self.trial.rows
@@ -160,7 +163,7 @@ class Bench:
             wrong = [entry for entry in wrong if entry[2].rows]
             if wrong:
                 _, cell, each = min(wrong, key=lambda entry: entry[:2])
-                return [cell], len(each.rows)
+                return [cell], (len(each.rows) + 1) // 2
         return None, self.trial.rows
 
     def run(self, edits, kernels, programs, keep=0.0):
