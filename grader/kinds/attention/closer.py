@@ -14,7 +14,7 @@ VAGUE = ("nan", "scores", "uneven", "precision")  # facts that leave open where 
 
 def look(kind, problem, cases, seed, results, submission):
     """Add what is measured to the diagnoses of wrong outputs."""
-    wrong = [result for result in results if result.diagnosis]
+    wrong = [result for result in results if result.diagnosis and not result.facts["unwritten"]]
     wrong.sort(key=lambda result: (result.diagnosis.what != "output", *order(cases[result.case])))
     until, shown = time.monotonic() + SECONDS, []
     for result in wrong[:CASES]:

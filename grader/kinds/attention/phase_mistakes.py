@@ -26,6 +26,10 @@ class Phases:
     k: torch.Tensor
     seen: torch.Tensor
 
+    def window_phases_whole(self, BLOCK_K):
+        """True in tiles that the window's phases load, to the end of the last of them."""
+        return (self.k >= self.first) & (self.k < -(-self.end // BLOCK_K) * BLOCK_K)
+
     @property
     def window_phases(self):
         """True in tiles that the window's phases load."""
@@ -82,6 +86,23 @@ def past_the_end(spec, case, BLOCK_Q, BLOCK_K):
     )  # fmt: skip
 
 
+def by_place_in_tile(local_queries, local_keys):
+    """The weight of a mask that counts queries, keys or both from the beginning of their tile, in the masked tiles."""
+
+    def weight(p, case, BQ, BK):
+        q = p.age + p.k
+        age = (q - p.start if local_queries else q) - (p.k % BK if local_keys else p.k)
+        shown = (age >= 0) & ((age < case.window) if case.window else True)
+        if case.sinks:
+            shown |= (age >= 0) & ((p.k % BK if local_keys else p.k) < case.sinks)
+        masked = p.window_phases_whole(BK) & ((p.k < p.inside) | (p.k >= p.diagonal))
+        if not case.window:
+            masked &= p.k >= p.diagonal
+        return torch.where(masked, shown, p.seen)
+
+    return weight
+
+
 # (equals, question, section, weight from the phases): what each query sees instead.
 ANY_CAUSAL = (
     (
@@ -118,6 +139,14 @@ ANY_CAUSAL = (
         "attention that counts the diagonal tiles twice (tiles of {BLOCK_K} keys)",
         "which two phases load the same tile?", PHASES,
         lambda p, case, BQ, BK: p.seen * (1 + (p.k >= p.diagonal).long()),
+    ),
+    *(
+        (
+            f"attention whose mask counts {what} from the beginning of their tile ({{BLOCK_Q}} queries, {{BLOCK_K}} keys)",
+            "is a position of the mask one in the sequence: what must be added to tl.arange?", DIAGONAL,
+            by_place_in_tile("queries" in what, "keys" in what),
+        )
+        for what in ("queries", "keys", "queries and keys")
     ),
 )  # fmt: skip
 
@@ -157,6 +186,12 @@ WINDOWED = (
         "which tiles need no mask: those before the diagonal, or only those that every query sees?", WINDOW,
         lambda p, case, BQ, BK: p.seen
         | ((p.age >= 0) & p.window_phases & (p.k // BK * BK + BK - 1 <= p.start)),
+    ),
+    (
+        "a window whose tiles without a mask begin where the first query of the tile sees them whole",
+        "which query of the tile is the first that a key becomes too old for?", WINDOW,
+        lambda p, case, BQ, BK: p.seen
+        | ((p.age >= 0) & (p.k < p.diagonal) & (p.k >= -(-(p.start - case.window + 1).clamp(min=0) // BK) * BK)),
     ),
     (
         "a window that is counted from the first query of each tile of {BLOCK_Q}",

@@ -18,7 +18,7 @@ def explain(mistake):
     """(how it is explained, the sentence) in the case that must show it."""
     with tempfile.TemporaryDirectory() as folder:
         (result,) = grade_text(Path(folder), mistake.problem, source_of(mistake), names=[mistake.case])
-    known = ("cause", "causes"), ("measured", "measured"), ("measured", "lines")
+    known = ("cause", "causes"), ("measured", "measured"), ("measured", "suspects")
     return next((how for how, fact in known if result.facts.get(fact)), "place"), result.sentence
 
 
