@@ -142,7 +142,7 @@ ANY_CAUSAL = (
     ),
     *(
         (
-            f"attention whose mask counts {what} from the beginning of their tile ({{BLOCK_Q}} queries, {{BLOCK_K}} keys)",
+            f"attention whose mask counts {what} from the beginning of their tile (tiles of {{BLOCK_K}} keys)",
             "is a position of the mask one in the sequence: what must be added to tl.arange?", DIAGONAL,
             by_place_in_tile("queries" in what, "keys" in what),
         )
