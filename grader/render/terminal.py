@@ -135,8 +135,8 @@ def explained_first(results):
 
 
 def show_unjudged(console, group):
-    """Why the work of a problem was not judged, once one of its cases is right; kernels that no long row launched."""
-    for result in (r for r in group if r.facts.get("short_kernels")):
+    """Why the work of a problem was not judged, once one of its cases is right; what is said of cases that are."""
+    for result in (r for r in group if r.aspect.concerns_case and r.outcome is Outcome.PASSED and r.sentence):
         console.print(f'{result.problem} "{result.case}": {result.sentence}\n', markup=False, soft_wrap=True)
     if not any(r.outcome is Outcome.PASSED for r in group if r.aspect.concerns_case):
         return

@@ -9,6 +9,7 @@ from grader.course.problem import LONG_ROW
 from grader.diagnosis import cross_case, locate
 from grader.diagnosis.cause import Diagnosis, mistake_pattern
 from grader.kinds.attention import (
+    advice,
     answers,
     catalogue,
     causes,
@@ -118,7 +119,8 @@ class Attention(Kind):
         if waste:
             sentence, facts = waste
             return Outcome.WASTEFUL, sentence, facts | drawn
-        return Outcome.PASSED, "", drawn
+        said = advice.on_tiles(case, reply["trace"]) if reply["trace"] and case.name == LONG_ROW else ""
+        return Outcome.PASSED, said, drawn
 
     def own_work(self, problem, case, reply):
         found = super().own_work(problem, case, reply)

@@ -46,7 +46,8 @@ def name_short_kernels(cases, results):
     short = {name for case, result in right for name in result.facts.get("kernels", ())} - long
     if long_row is not None and short:
         long_row.facts["short_kernels"] = names = sorted(short)
-        long_row.sentence = f"right; launched on shorter rows alone, and not judged on long ones: {', '.join(names)}"
+        said = f"launched on shorter rows alone, and not judged on long ones: {', '.join(names)}"
+        long_row.sentence = f"{long_row.sentence or 'right'}; {said}"
 
 
 def wasted(case, reply):

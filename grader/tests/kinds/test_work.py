@@ -1,9 +1,12 @@
 """Needless loads: one measure of what is needed for the sentence and for the page, fair to tiles of several sizes."""
 
+import pytest
+
 from grader.kinds.attention import picture, work
 from grader.kinds.attention.cases import Case
 from grader.result import Aspect, Outcome, Result
 from grader.tests.kinds.test_picture import WINDOW, record
+from grader.tests.support import grade_text, solution
 
 SINKS = Case("sinks", Hq=2, Hkv=1, N=127, D=16, causal=True, window=16, sinks=4)
 CAUSAL = Case("causal", N=256, D=16, causal=True)
@@ -75,3 +78,27 @@ def test_a_kernel_that_no_long_row_launches_is_named():
     results[1].sentence, results[1].facts = "", {"kernels": ["long (line 9)"]}
     work.name_short_kernels({case.name: case for case in cases}, results)
     assert not results[1].sentence
+
+
+LONG = "long row"
+IN_VAIN = ("k_end = tl.minimum(q_start + BLOCK_Q, N)", "k_end = tl.minimum(q_start + BLOCK_Q + BLOCK_K, N)")
+MASKED_ALWAYS = (
+    "keys, 0, masked_start, BLOCK_K, IS_CAUSAL, MASKED=False",
+    "keys, 0, masked_start, BLOCK_K, IS_CAUSAL, MASKED=True",
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (IN_VAIN, "16 of the 321 tiles of keys that the kernels visit hold no key that their queries see"),
+        (MASKED_ALWAYS, "a mask is put on every tile, also on the 272 whose keys are all visible"),
+        (("", ""), ""),
+    ],
+)
+def test_what_costs_no_points_is_told_as_advice(change, said, tmp_path):
+    assert change[0] in solution("p4")
+    results = grade_text(tmp_path, "p4", solution("p4").replace(*change), names=[LONG, "work"])
+    (long_row,) = (result for result in results if result.case == LONG)
+    assert long_row.outcome is results[-1].outcome is Outcome.PASSED
+    assert said in long_row.sentence and ("It costs no points" in long_row.sentence) is bool(said)
