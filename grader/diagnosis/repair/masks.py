@@ -68,7 +68,7 @@ def hidden(kernel, node):
     around = kernel.parents[node]
     if not isinstance(around, ast.Assign) or around.value is not node:
         return
-    if kernel.kinds.get(kernel.text(around.targets[0])) != "f2" or "load" in kernel.text(node):
+    if kernel.kinds.get(kernel.text(around.targets[0])) != "f2" or re.search("load|where", kernel.text(node)):
         return
     for mask in [*terms(kernel), *kernel.names("b2")]:
         for value in ('float("-inf")', "0.0"):

@@ -54,7 +54,7 @@ def another_tensor(kernel, node):
 
 def of_tensor(kernel, text, letter, pointer):
     """The text with the strides (and the pointer) of one tensor, or None where it has no such names."""
-    words = set(re.findall(r"[A-Za-z_]\w*", text))
+    words = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", text))
     for word in words:
         if found := STRIDE.match(word):
             at = found.start(1)
@@ -71,21 +71,28 @@ def of_tensor(kernel, text, letter, pointer):
 
 def missing_factor(kernel, node):
     """A running value that is not rescaled, a score that is not scaled, a maximum that forgets the one before."""
-    kind, around = kernel.kinds.get(getattr(node, "id", "")), kernel.parents[node]
-    vectors, numbers = kernel.names("f1"), kernel.names("float")
-    if isinstance(node, ast.Name) and kind in ("f1", "f2"):
-        operand = isinstance(around, ast.BinOp | ast.Call)
-        for name in vectors if operand else ():
-            if name != node.id:
-                yield "factor", node, f"{node.id} * {name}{'[:, None]' if kind == 'f2' else ''}"
-        for name in numbers if operand else ():
-            yield "factor", node, f"{node.id} * {name}"
-    if isinstance(node, ast.Call) and kernel.text(node.func) in ("tl.max", "tl.dot", "tl.sum"):
-        for name in numbers:
-            yield "factor", node, f"{kernel.text(node)} * {name}"
+    around, numbers = kernel.parents[node], kernel.names("float")
+    if isinstance(node, ast.Name) and isinstance(around, ast.BinOp | ast.Call):
+        yield from (("factor", node, f"{node.id} * {factor}") for factor in factors(kernel, node))
+    elif isinstance(node, ast.Subscript) and kernel.kinds.get(kernel.text(node.value)) == "f1":
+        yield from (("factor", node, f"{kernel.text(node)} * {name}") for name in numbers)
+    elif isinstance(node, ast.Call) and kernel.text(node.func) in ("tl.max", "tl.dot", "tl.sum"):
+        yield from (("factor", node, f"{kernel.text(node)} * {name}") for name in numbers)
         if kernel.text(node.func) == "tl.max":
-            for name in vectors:
+            for name in kernel.names("f1"):
                 yield "running value", node, f"tl.maximum({name}, {kernel.text(node)})"
+
+
+def factors(kernel, node):
+    """What a block of floats may be multiplied by: a number, a vector, of a running value a quotient of vectors."""
+    kind, vectors = kernel.kinds.get(node.id), [name for name in kernel.names("f1") if name != node.id]
+    if kind not in ("f1", "f2"):
+        return
+    axis = "[:, None]" if kind == "f2" else ""
+    yield from (f"{name}{axis}" for name in vectors)
+    yield from kernel.names("float")
+    if kernel.quantity(node) == node.id:
+        yield from (f"({a} / {b}){axis}" for a in vectors for b in vectors if a != b)
 
 
 def index(kernel, node):
@@ -107,4 +114,20 @@ def index(kernel, node):
                         yield "index", node, f"{a} // ({b} // {c})"
 
 
-FAMILIES = (another_name, another_tensor, missing_factor, index)
+def bound(kernel, node):
+    """Where a loop begins or ends: no further than another bound, or rounded down to a tile."""
+    around = kernel.parents[node]
+    if not isinstance(around, ast.Assign) or around.value is not node:
+        return
+    target, text = kernel.text(around.targets[0]), kernel.text(node)
+    if kernel.kinds.get(target) != "int" or role(target) == "head":
+        return
+    for name in kernel.names("int"):
+        if role(name) == "block":
+            yield "rounding", node, f"({text}) // {name} * {name}"
+        elif role(name) in ("place", "size") and name not in (target, text):
+            yield "bound", node, f"tl.minimum({text}, {name})"
+            yield "bound", node, f"tl.maximum({text}, {name})"
+
+
+FAMILIES = (another_name, another_tensor, missing_factor, index, bound)

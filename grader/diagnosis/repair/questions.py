@@ -14,6 +14,7 @@ QUESTIONS = {
     "function": "is this the function that goes with the rest: which base has the exponential, what is reduced how?",
     "first value": "what must it hold before the first tile, and in which dtype?",
     "rounding": "is this rounded the right way, and by whole tiles?",
+    "bound": "where does this stretch of keys end for each tile, and may another stretch have them too?",
     "axis": "which axis has the queries and which the keys?",
     "dtype": "in which dtype must this be computed, and in which stored?",
     "name": "is this the quantity that is meant, of all that are there?",
@@ -54,7 +55,10 @@ class Suspect:
 
 
 def suspects(hits, kernels, implicated):
-    """[Suspect], at most LINES; empty where the confirmed repairs do not agree on a place."""
+    """[Suspect], at most LINES; empty where the confirmed repairs do not agree on a place.
+
+    Where many lines make one quantity right, it is that quantity.
+    """
     hits = [hit for hit in hits if rank.fits(hit.edit, implicated)]
     for is_second_best in (lambda hit: hit.loads_more, lambda hit: hit.edit.family == "second mask"):
         hits = [hit for hit in hits if not is_second_best(hit)] or hits
@@ -63,5 +67,8 @@ def suspects(hits, kernels, implicated):
         if not any(line in places for line in hit.edit.lines):
             places[hit.edit.lines[0]] = hit.edit
     if len(places) > LINES:
-        return []
+        every = list(places.values())
+        if len({edit.quantity for edit in every}) > 1:
+            return []
+        return [Suspect(None, every[0].quantity, QUESTIONS[every[0].family], every[0].family)]
     return [Suspect(line, e.quantity, QUESTIONS[e.family], e.family) for line, e in places.items()]

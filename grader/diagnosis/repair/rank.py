@@ -8,12 +8,12 @@ IN_TURN = 12  # changes of one kind before the next
 # Kinds of change in the order in which they pay where nothing is known.
 PRIOR = (
     "dtype", "comparison", "function", "tensor", "stride", "running value", "left out", "value", "statement", "order",
-    "axis", "scale", "number", "factor", "first value", "constant", "operator", "rounding", "index", "condition",
-    "name", "grid", "mask", "second mask",
+    "axis", "scale", "number", "factor", "first value", "constant", "operator", "rounding", "bound", "index",
+    "condition", "name", "grid", "mask", "second mask",
 )  # fmt: skip
 MASKS = (
-    "comparison", "rounding", "constant", "left out", "operator", "axis", "name", "mask", "value", "order", "condition",
-    "number", "statement", "grid", "second mask",
+    "comparison", "rounding", "bound", "constant", "left out", "operator", "axis", "name", "mask", "value", "order",
+    "condition", "number", "statement", "grid", "second mask",
 )  # fmt: skip
 HEADS = ("index", "tensor", "stride", "number", "axis", "name", "operator", "left out", "grid", "statement")
 STEPS = (

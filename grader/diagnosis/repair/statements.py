@@ -20,6 +20,7 @@ def changes(kernel, node):
     if not isinstance(node, ast.Assign) or is_assigned_elsewhere(kernel, node):
         yield "statement", [(node, "pass")]
     yield from other_operator(kernel, node)
+    yield from rescaled_beside(kernel, node)
     yield from exchanged(kernel, node)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         for value in (*twins(kernel, node), *online_softmax(kernel, node)):
@@ -54,6 +55,16 @@ def other_operator(kernel, node):
         yield "statement", [(node, f"{kernel.text(node.targets[0])} += {kernel.text(node.value)}")]
 
 
+def rescaled_beside(kernel, node):
+    """Beside `row_sum *= alpha`: the same of another running value."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult) and isinstance(node.value, ast.Name):
+        name, factor = kernel.text(node.target), node.value.id
+        for other in unpacked(kernel) if kernel.kinds.get(factor) == "f1" else ():
+            if other != name and kernel.kinds.get(other) in ("f1", "f2"):
+                axis = "[:, None]" if kernel.kinds[other] == "f2" else ""
+                yield "factor", [(node, f"{kernel.text(node)}; {other} *= {factor}{axis}")]
+
+
 def exchanged(kernel, node):
     """With the statement after it."""
     body = next(b for b in bodies(kernel.parents[node]) if node in b)
@@ -78,14 +89,14 @@ def carried_over(kernel, node):
     name = node.targets[0].id
     if kernel.kinds.get(name) == "f1" and not isinstance(kernel.parents[node], ast.FunctionDef):
         yield from (
-            other for other in kernel.names("f1") if other != name and other in kernel.parameters | unpacked(kernel)
+            other for other in kernel.names("f1") if other != name and other in {*kernel.parameters, *unpacked(kernel)}
         )
 
 
 def unpacked(kernel):
     """Names that the kernel takes from a tuple, or starts before its loop."""
     top = [s for s in kernel.tree.body if isinstance(s, ast.Assign)]
-    return set().union(*map(names_stored, top))
+    return sorted(set().union(*map(names_stored, top)))
 
 
 def online_softmax(kernel, node):

@@ -37,7 +37,7 @@ def searched(folder, problem_id, source, kind, wrong):
     ("problem", "was", "now", "kind", "wrong"), [WRONG[1], thorough(*WRONG[0]), thorough(*WRONG[2])]
 )
 def test_the_wrong_line_is_told_and_not_the_change(problem, was, now, kind, wrong, tmp_path, monkeypatch):
-    monkeypatch.setattr(search, "MOST", 250)  # of which one mends it
+    monkeypatch.setattr(search, "MOST", 120)  # one of the first mends it
     source = solution(problem).replace(was, now)
     line = 1 + source[: source.index(now)].count("\n")
     (suspect,) = searched(tmp_path, problem, source, kind, wrong)
@@ -45,8 +45,8 @@ def test_the_wrong_line_is_told_and_not_the_change(problem, was, now, kind, wron
     assert f"line {suspect.line}" in suspect.sentence and was not in suspect.sentence
 
 
-def hit(family, *at, more=False):
-    return search.Hit(Edit(family, at, f"made in {at[0]}"), more)
+def hit(family, *at, more=False, quantity=None):
+    return search.Hit(Edit(family, at, quantity or f"made in {at[0]}"), more)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,9 @@ def hit(family, *at, more=False):
 )
 def test_lines_are_told_where_the_repairs_agree(hits, told):
     assert [suspect.line for suspect in questions.suspects(hits, {}, ["mask"])] == told
+
+
+def test_a_quantity_is_told_where_many_lines_make_it_right():
+    hits = [hit("comparison", line, quantity="first") for line in (7, 9, 11)]
+    (suspect,) = questions.suspects(hits, {}, ["mask"])
+    assert suspect.sentence.startswith("Look at first: ")
