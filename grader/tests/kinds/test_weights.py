@@ -8,7 +8,6 @@ import torch
 from grader.course.masks import Visibility
 from grader.kinds.attention import weight_facts, weights
 from grader.kinds.attention.cases import Case
-from grader.result import Outcome
 from grader.tests.support import grade_text, solution
 
 CAUSAL = Case("causal", B=2, Hq=4, Hkv=2, N=70, D=16, causal=True)
@@ -103,7 +102,9 @@ def test_the_line_of_the_first_nan_is_told(tmp_path):
 
 
 def test_what_a_mistake_depends_on_is_told(tmp_path):
-    """The same numbers, in another dtype: what is then right is wrong by its dtype alone."""
-    text = solution("p1").replace("torch.exp(scores - row_max)", "torch.exp(scores - row_max).to(q.dtype).float()")
-    (result,) = grade_text(tmp_path, "p1", text, names=["whole tiles"])
-    assert result.outcome is Outcome.WRONG and "The same case comes out right in float32." in result.sentence
+    text = solution("p1").replace("torch.exp(scores - row_max)", "torch.exp(scores)")
+    (result,) = grade_text(tmp_path, "p1", text, names=["scores falling along the keys"])
+    line = next(i for i, words in enumerate(text.splitlines(), 1) if "p = torch.exp(scores)" in words)
+    said = result.facts["measured"]
+    assert "The same case comes out right with scores of ordinary size." in said
+    assert any(f"infinite number is made in line {line}," in each for each in said)
