@@ -12,6 +12,7 @@ from grader.render import drawing, terminal, text_map
 from grader.result import Outcome, clean
 
 SILENT = (Outcome.PASSED, Outcome.NOT_RUN)
+ENDED = (Outcome.CRASHED, Outcome.TIMED_OUT)  # before anything was visited as it should be
 
 
 def run(request, folder):
@@ -32,7 +33,7 @@ def run(request, folder):
         console.print(f"  {result.sentence}", markup=False, soft_wrap=True)
         return 2
     right = right_picture(request, problem, result)
-    hints = [*in_words(result), *[map_of(right)] * bool(right)]
+    hints = in_words(result) + ([map_of(right)] if right else [])
     try:
         now = asked.next_step(request.submission, problem.id, failure_of(result))
     except OSError as error:
@@ -62,7 +63,10 @@ def in_words(result):
     hints = [[f"where to look: {' '.join(look)}" if "where" in facts else look[0]]]
     hints += [[f"ask yourself: {facts['question']}"]] if facts.get("question") else []
     hints += [[f"read {notebook_of(facts['section'])}"]] if facts.get("section") else []
-    hints += [[" ".join(map(str, facts["suspects"]))]] if facts.get("suspects") else []
+    hints += [[" ".join(facts["suspects"])]] if facts.get("suspects") else []
+    if result.outcome is Outcome.CRASHED and result.problem in registry.PROBLEMS:
+        number = result.problem.removeprefix("p")
+        hints += [[f"put a print or breakpoint() before that line, and look at the shapes: make try P={number}"]]
     return hints
 
 
@@ -74,10 +78,14 @@ def notebook_of(section):
 
 
 def right_picture(request, problem, result):
-    """The picture of what a right kernel visits in the case that failed, or None."""
+    """The picture of what a right kernel visits in the case that failed, or None where it shows nothing."""
+    if result.outcome in ENDED:
+        return None
     kind, cases = registry.kind_of(problem), request.cases(problem)
     case = next((case for case in cases if case.name == result.case), kind.long_case(cases) if cases else None)
-    return kind.right_picture(case, result.facts.get("picture") or {}) if case else None
+    right = kind.right_picture(case, result.facts.get("picture") or {}) if case else None
+    cells = set("".join(right.get("shown", {}).get("cells", ()))) if right else set()
+    return right if right and ("visits" in right or cells - {"o"}) else None
 
 
 def map_of(right):

@@ -66,6 +66,13 @@ def test_an_open_gap_is_named(hinted):
     assert "hint 1 of 2: TODO 1: the first tile" in said
 
 
+def test_a_crash_leads_to_make_try_and_has_no_picture(hinted):
+    crashed = result(case="ragged tail", outcome=Outcome.CRASHED, sentence="KeyError at p6_sliding_window.py:70")
+    assert "hint 1 of 2: KeyError" in hinted(crashed)[1]
+    assert "hint 2 of 2: put a print or breakpoint() before that line" in (said := hinted(crashed)[1])
+    assert "make try P=6" in said and "a picture" not in said
+
+
 def test_where_all_is_right_no_hint_is_counted(hinted, tmp_path):
     assert hinted(result()) == (0, "p6: every case passes, no hint is needed\n")
     assert not (tmp_path / asked.NAME).exists()
