@@ -100,12 +100,7 @@ class Attention(Kind):
         if facts["unwritten"] < facts["wrong"]:  # what was never written equals nothing
             found = causes.find(problem, case, placed, got, right.answer, self.known_mistakes, records)
         tiles = tile_visits.tile_sizes(records)
-        return Diagnosis(
-            "output",
-            where,
-            found,
-            {"tiles": tiles, "order": tile_visits.order_of(records, tiles), "unwritten": facts["unwritten"]},
-        )
+        return Diagnosis("output", where, found, {"tiles": tiles, "order": tile_visits.order_of(records, tiles)})
 
     def known_mistakes(self, problem, case, placed, spec, records, sizes, order=tile_visits.FORWARD):
         """The catalogue for one case."""
