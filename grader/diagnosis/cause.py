@@ -6,6 +6,7 @@ from pathlib import Path
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"  # a section is named where it can be read
 NAMED = 4  # causes in one sentence
+CLEAR = 2  # causes that a reader can weigh
 TOLD = 2  # measured facts in one sentence; the page has all
 # What the same mistake says otherwise in another case, beside its numbers.
 VARIES = (
@@ -78,7 +79,13 @@ class Diagnosis:
         """`Your output equals ..., and also .... First wrong row 32 ...`; without a cause, what was measured and
         the suspected lines first.
         """
-        first = self.equals or " ".join(each.sentence for each in [*self.measured[:TOLD], *self.suspects])
+        facts = " ".join(each.sentence for each in self.measured[:TOLD])
+        if not self.named:
+            first = " ".join([facts, *(each.sentence for each in self.suspects)]).strip()
+        elif len(self.named) > CLEAR:  # of many explanations a fact tells more
+            first = f"{facts} {self.equals}".strip()
+        else:
+            first = self.equals
         elsewhere = f'Case "{self.shown_by}" shows a cause: look at it first.' if self.shown_by else ""
         return " ".join(part for part in (first, self.where, elsewhere) if part)
 

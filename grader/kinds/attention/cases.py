@@ -113,7 +113,7 @@ def common_cases(long=MANY_TILES, **fixed):
         Case("every batch and head its own", B=3, Hq=4, N=40, left_out=("is_causal",)),
         Case("heads interleaved", B=2, Hq=4, N=70, layout="interleaved"),
         Case("slice of a larger buffer", B=2, Hq=2, N=50, layout="slice"),
-        Case("q, k and v each with another layout", B=2, Hq=2, N=70, dtype="float32", layout="mixed"),
+        Case("q, k and v each with another layout", B=2, Hq=4, N=50, dtype="float32", layout="mixed"),
         Case("head dim 128", N=100, D=128),
         Case("scores falling along the keys", N=150, values="falling"),
         Case("scores rising along the keys", N=150, values="rising"),
@@ -171,7 +171,7 @@ TWO_LENGTHS = (
 )
 CAUSAL = (
     Case("causal", Hq=2, N=128, causal=True),
-    Case("causal, ragged", B=2, Hq=2, N=77, D=16, dtype="float32", causal=True, values="rising"),
+    Case("causal, ragged", Hq=2, N=129, D=16, dtype="float32", causal=True, values="rising"),
 )
 FULL = Case("full attention", Hq=2, N=100)
 GROUPS = (

@@ -92,7 +92,7 @@ def place(values, layout, which):
     fill, size, window = {
         "contiguous": (0.0, (B, H, N, D), lambda t: t),
         "interleaved": (0.0, (B, N, H, D), lambda t: t.transpose(1, 2)),
-        "tokens first": (0.0, (N, B, H, D), lambda t: t.permute(1, 2, 0, 3)),
+        "tokens first": (0.0, (N, H, B, D), lambda t: t.permute(2, 1, 0, 3)),
         "slice": (HUGE, (B + 1, H + 1, N + 5, D + 16), lambda t: t[1:, 1:, 3 : 3 + N, 16:]),
         "poisoned tail": (math.nan, (B, H, N + POISON_ROWS, D), lambda t: t[:, :, :N]),
     }[layout]
