@@ -111,6 +111,6 @@ REFUSALS = (
     (r"operand type\(s\) for @", ".*", "`@` does not exist inside a kernel: the product of two blocks is tl.dot."),
     (
         "power of 2", ".*",
-        "the sizes of a block must be powers of 2: take the next larger one, and mask what is too much.",
+        "each size of a block must be a power of 2: take the next larger one, and mask what is too much.",
     ),
 )  # fmt: skip
