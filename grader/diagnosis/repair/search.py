@@ -21,6 +21,7 @@ from grader.processes.child import Died
 BATCH = 100  # candidates of one request
 MOST = 1500  # candidates tried, so that the same submission is told the same
 SURVIVORS = 60  # that are confirmed
+FEW = 6  # survivors that are confirmed on whole cases at once
 PROGRAMS = 64  # of a grid that are looked at
 CONFIRMING = 0.4  # of the time is kept for it
 
@@ -89,7 +90,7 @@ def confirmed(submission, trials, edits, kernels, clock):
     One wrong program of each case refutes most of them, and is quick.
     """
     for trial in trials[1:]:
-        if edits and not trial.passes:
+        if len(edits) > FEW and not trial.passes:
             bench = Bench(submission, trial, clock, watch=False)
             programs, rows = bench.focus()
             if programs:

@@ -5,6 +5,7 @@ from grader.result import Outcome
 
 SECONDS = 10.0  # of a core, for a problem
 LONGEST = 512  # tokens: longer cases take longer, and tell the same
+WRONG = 8  # cases that are wrong, on which a repair must be right
 PASSING = 2  # the largest cases that are right
 
 
@@ -19,14 +20,22 @@ def look(kind, problem, cases, seed, results, submission, order):
     wrong.sort(key=lambda result: order(cases[result.case]))
     right = [cases[result.case] for result in results if result.outcome is Outcome.PASSED and result.case in cases]
     right = sorted((case for case in right if case.num_keys <= LONGEST), key=order)[-PASSING:]
-    trials = [trial(kind, problem, cases[result.case], seed, False) for result in wrong if is_short(cases[result.case])]
-    if not trials:
+    asked = spread([cases[result.case] for result in wrong if is_short(cases[result.case])])
+    if not asked:
         return
     measured = next((result.diagnosis.measured for result in wrong if result.diagnosis.measured), ())
+    trials = [trial(kind, problem, case, seed, False) for case in asked]
     trials += [trial(kind, problem, case, seed, True) for case in right]
     suspects = find(submission, trials, [fact.kind for fact in measured], SECONDS)
     for result in wrong:
         result.diagnosis.suspects = suspects
+
+
+def spread(cases):
+    """At most WRONG of the cases, in order: the first half of them the smallest, the rest from all sizes."""
+    half = WRONG // 2
+    rest = cases[half:]
+    return cases[:half] + rest[:: max(1, -(-len(rest) // half))]
 
 
 def is_short(case):
