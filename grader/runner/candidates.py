@@ -60,8 +60,8 @@ def run(runner, request, program):
 
     "programs" of a candidate, or of the request, are those of the grid that are interpreted; None for all. Only the
     rows that a candidate wrote come back: "distinct" has {"rows", "start"}, the numbers of the rows of the first output
-    and where their bytes begin in outputs.bin; "results" has for each candidate [which of them, elements loaded,
-    seconds], or why it failed. Where the seconds of a core are used up, "results" is shorter than the candidates;
+    and where their bytes begin in outputs.bin; "results" has for each candidate [which of them, elements
+    loaded], or why it failed. Where the seconds of a core are used up, "results" is shorter than the candidates;
     "spent": those that were. "loaded": what the program itself loads.
     """
     began = time.process_time()
@@ -72,7 +72,6 @@ def run(runner, request, program):
         for candidate in request["candidates"]:
             if time.process_time() > began + request["seconds"]:
                 break
-            started = time.perf_counter()
             try:
                 bench.reuse(candidate)
                 with time_limit(slowest):
@@ -86,7 +85,7 @@ def run(runner, request, program):
                 known[key] = len(distinct)
                 distinct.append({"rows": rows, "start": len(data)})
                 data += raw
-            results.append([known[key], loaded, time.perf_counter() - started])
+            results.append([known[key], loaded])
     with open("outputs.bin", "wb") as file:
         file.write(data)
     return {

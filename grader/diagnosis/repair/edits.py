@@ -1,11 +1,11 @@
 """Candidates: every small change of a program's kernels and launches that might repair it."""
 
 import ast
-import re
 from dataclasses import dataclass
 
 from grader.diagnosis.repair import expressions, launches, masks, names, statements
 from grader.diagnosis.repair.kernel import COMPOUND, PARTS
+from grader.diagnosis.repair.names import mirrored
 
 FAMILIES = (*expressions.FAMILIES, *names.FAMILIES, *masks.FAMILIES)  # family(kernel, node) -> (name, node, new text)
 LONG_ENOUGH = 5  # characters of an expression whose every place is changed together
@@ -110,11 +110,3 @@ def part_at(kernel, statement, start, kind):
     """The largest node of a kind that begins at a byte."""
     parts = [n for n in ast.walk(statement) if type(n) is kind and kernel.span(n)[0] == start]
     return max(parts, key=lambda part: kernel.span(part)[1], default=None)
-
-
-def mirrored(text):
-    """The same about V where it was about K, and the other way round."""
-    other = {"K": "V", "V": "K", "k": "v", "v": "k"}
-    return re.sub(
-        r"\b(stride_|s)?([KVkv])(?=\b|_(?!pos|start|end)|[bhsnmd]\b)", lambda m: (m[1] or "") + other[m[2]], text
-    )

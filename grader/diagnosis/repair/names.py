@@ -130,4 +130,12 @@ def bound(kernel, node):
             yield "bound", node, f"tl.maximum({text}, {name})"
 
 
+def mirrored(text):
+    """The same about V where it was about K, and the other way round."""
+    other = {"K": "V", "V": "K", "k": "v", "v": "k"}
+    return re.sub(
+        r"\b(stride_|s)?([KVkv])(?=\b|_(?!pos|start|end)|[bhsnmd]\b)", lambda m: (m[1] or "") + other[m[2]], text
+    )
+
+
 FAMILIES = (another_name, another_tensor, missing_factor, index, bound)

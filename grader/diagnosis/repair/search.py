@@ -120,12 +120,11 @@ class Hit:
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of a candidate: the rows that it wrote, whether they are right, elements loaded, seconds."""
+    """What came of a candidate: the rows that it wrote, whether they are right, elements loaded."""
 
     rows: tuple = ()
     right: bool = False
     loaded: int = 0
-    seconds: float = 0.0
 
 
 class Clock:
@@ -161,21 +160,24 @@ class Bench:
         ]
 
     def focus(self):
-        """([the program of the grid that is wrong and quickest], rows that must be right), or (None, all rows).
+        """([the program of the grid that is wrong and loads least], rows that must be right), or (None, all rows).
 
         A program that writes into rows of another one may write to more rows than it should.
         """
         cells = list(itertools.product(*map(range, self.launches[0].grid))) if len(self.launches) == 1 else []
         if len(cells) == 1:
             return cells, self.trial.rows
-        if len(cells) <= PROGRAMS:
-            seen = self.ask([{"programs": [cell]} for cell in cells], None, 0.0)
-            wrong = [(each.seconds, cell, each) for cell, each in zip(cells, seen, strict=False) if not each.right]
-            wrong = [entry for entry in wrong if entry[2].rows]
-            if wrong:
-                _, cell, each = min(wrong, key=lambda entry: entry[:2])
-                return [cell], (len(each.rows) + 1) // 2
-        return None, self.trial.rows
+        cells = cells[:: -(-len(cells) // PROGRAMS)] if cells else []
+        seen = self.ask([{"programs": [cell]} for cell in cells], [], 0.0) if cells else []
+        wrong = [
+            (each.loaded, cell, len(each.rows))
+            for cell, each in zip(cells, seen, strict=False)
+            if each.rows and not each.right
+        ]
+        if not wrong:
+            return None, self.trial.rows
+        _, cell, rows = min(wrong)
+        return [cell], (rows + 1) // 2
 
     def run(self, edits, kernels, programs, keep=0.0):
         """[Seen] of the edits, fewer where the time is over. kernels: those that the edits were made of."""

@@ -7,6 +7,7 @@ import ast
 import re
 
 from grader.diagnosis.repair.kernel import COMPOUND
+from grader.diagnosis.repair.names import mirrored
 
 
 def changes(kernel, node):
@@ -22,6 +23,7 @@ def changes(kernel, node):
     yield from other_operator(kernel, node)
     yield from rescaled_beside(kernel, node)
     yield from exchanged(kernel, node)
+    yield from by_analogy(kernel, node)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         for value in (*twins(kernel, node), *online_softmax(kernel, node)):
             yield "value", [(node.value, value)]
@@ -63,6 +65,15 @@ def rescaled_beside(kernel, node):
             if other != name and kernel.kinds.get(other) in ("f1", "f2"):
                 axis = "[:, None]" if kernel.kinds[other] == "f2" else ""
                 yield "factor", [(node, f"{kernel.text(node)}; {other} *= {factor}{axis}")]
+
+
+def by_analogy(kernel, node):
+    """Of V what another statement says of K, and the other way round."""
+    if not isinstance(node, ast.Assign | ast.AugAssign):
+        return
+    for other in (like for every in kernel.statements.values() for like in every if type(like) is type(node)):
+        if kernel.quantity(other) != kernel.quantity(node) == mirrored(kernel.quantity(other)):
+            yield "tensor", [(node.value, mirrored(kernel.text(other.value)))]
 
 
 def exchanged(kernel, node):

@@ -37,7 +37,7 @@ def searched(folder, problem_id, source, kind, wrong):
     ("problem", "was", "now", "kind", "wrong"), [WRONG[1], thorough(*WRONG[0]), thorough(*WRONG[2])]
 )
 def test_the_wrong_line_is_told_and_not_the_change(problem, was, now, kind, wrong, tmp_path, monkeypatch):
-    monkeypatch.setattr(search, "MOST", 300 if kind == "rescale" else 120)  # one of the first mends it
+    monkeypatch.setattr(search, "MOST", {"mask": 40, "layout": 120, "rescale": 300}[kind])  # one of the first mends it
     source = solution(problem).replace(was, now)
     line = 1 + source[: source.index(now)].count("\n")
     (suspect,) = searched(tmp_path, problem, source, kind, wrong)
