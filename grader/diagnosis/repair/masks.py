@@ -37,10 +37,10 @@ def term(kernel, node):
             continue
         if isinstance(node, ast.Compare):
             yield "mask", node, other
+            if "sink" in other.lower():
+                yield "mask", node, f"({now}) | ({other})"
         if not isinstance(kernel.parents[node], ast.BinOp):
             yield "second mask", node, f"({now}) & ({other})"
-            if "sink" in other.lower():
-                yield "second mask", node, f"({now}) | ({other})"
 
 
 def is_mask(kernel, node):
@@ -49,7 +49,8 @@ def is_mask(kernel, node):
         return used and kernel.kinds.get(node.id) in ("b1", "b2")
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, ast.BitAnd | ast.BitOr)
-    return isinstance(node, ast.Compare) and "[" in kernel.text(node)
+    inside = (kernel.kinds.get(name.id) for name in ast.walk(node) if isinstance(name, ast.Name))
+    return isinstance(node, ast.Compare) and any(kind in ("i1", "i2") for kind in inside)
 
 
 def unmasked(kernel, node):

@@ -25,9 +25,12 @@ def another_name(kernel, node):
         return
     if isinstance(kernel.parents[node], ast.Attribute):
         return
-    mine = role(node.id)
+    mine, passed_on = role(node.id), isinstance(kernel.parents[node], ast.Call)
+    if kind == "int" and passed_on:
+        yield "bound", node, "0"
     for name in kernel.names(kind):
-        if name == node.id or (kind == "int" and role(name) != mine):
+        bounds = passed_on and {mine, role(name)} == {"place", "size"}  # where a loop begins and ends
+        if name == node.id or (kind == "int" and role(name) != mine and not bounds):
             continue
         if mine == "stride" and kind == "int" and not one_letter_apart(name, node.id):
             continue
@@ -72,6 +75,9 @@ def of_tensor(kernel, text, letter, pointer):
 def missing_factor(kernel, node):
     """A running value that is not rescaled, a score that is not scaled, a maximum that forgets the one before."""
     around, numbers = kernel.parents[node], kernel.names("float")
+    if isinstance(around, ast.Assign) and kernel.kinds.get(kernel.text(around.targets[0])) == "f1":
+        for name in kernel.names("f1"):
+            yield "running value", node, f"tl.maximum({name}, {kernel.text(node)})"
     if isinstance(node, ast.Name) and isinstance(around, ast.BinOp | ast.Call):
         yield from (("factor", node, f"{node.id} * {factor}") for factor in factors(kernel, node))
     elif isinstance(node, ast.Subscript) and kernel.kinds.get(kernel.text(node.value)) == "f1":

@@ -125,6 +125,7 @@ def online_softmax(kernel, node):
     elif kind == "f2":
         yield from (f"{exp}({b} - {v}[:, None])" for v in vectors for b in blocks)
     elif kind == "f1" and looped:
+        yield from (f'tl.where({v} == float("-inf"), 0.0, {v})' for v in vectors if v != name)
         yield from (f"tl.maximum({v}, tl.max({b}, 1))" for v in vectors for b in blocks)
         yield from (f"{name} * {v} + tl.sum({b}, 1)" for v in vectors for b in blocks if v != name)
         yield from (f"{exp}({a} - {b})" for a in vectors for b in vectors if a != b)
