@@ -25,7 +25,8 @@ The tiles, for 5 tiles of queries and 5 of keys, with is_causal=True: the row of
 
 Given: the checks, the loop over query tiles, the start values. Asked: four gaps, marked TODO. One tile of queries of
 all batches and heads at once is welcome, and either order of the two loops. Measured: of more than 256 keys no tensor
-may hold all queries, nor may the scores of one query exist at once; and each score is computed once.
+may hold all queries, nor may the scores of one query exist at once; and each score is computed once. What still has a
+name counts, the tile before included.
 
 Questions that catch most mistakes
     - Which two of the three running values does alpha touch, and in which order with the new tile's part?

@@ -160,6 +160,7 @@ def triton_cases(own=(), **fixed):
 
 # Whoever takes BLOCK_K for BLOCK_Q, one axis for the other or a number for a name passes with some tiles, not with all.
 OTHER_TILES = {
+    "every batch and head its own": (128, 64), "q, k and v each with another layout": (128, 64),
     "bfloat16": (32, 64), "heads interleaved": (128, 16), "scores rising along the keys": (128, 64),
     "window not a multiple of a tile": (128, 16), "window equal to N": (16, 64),
     "sinks not a multiple of a tile": (128, 16), "no sinks": (16, 64),

@@ -4,6 +4,10 @@ from grader.result import Outcome
 
 TWO_PASSES = 2.5  # multiply-adds for each of a score; q k^T is one, p v is another
 KEYS_AT_ONCE = 256  # of a row, or of all queries, where the online softmax is the lesson
+COUNTED = (
+    "Counted is each tensor that still has a name, those of the tile before too until the names are given anew, and "
+    "each part of an expression while it is computed"
+)
 
 
 def judge_memory(case, reply):
@@ -18,8 +22,8 @@ def judge_memory(case, reply):
         return Outcome.WASTEFUL, sentence, facts
     if reply["peak"] >= whole:
         sentence = (
-            f"{reply['peak']} elements were alive at once; the whole score matrix has {whole}. Let go of each tile "
-            "when its part is added up."
+            f"{reply['peak']} elements were alive at once; the whole score matrix has {whole}. {COUNTED}. Take smaller "
+            "tiles, or let go of each (`del`) when its part is added up."
         )
         return Outcome.WASTEFUL, sentence, facts
     products, once = reply["volume"]["products"], case.B * case.Hq * whole * case.D
@@ -38,6 +42,6 @@ def judge_keys_at_once(reply):
         return None
     sentence = (
         f"The scores of {keys} keys of one query were held at once: no online softmax is needed for that. Hold at "
-        f"most {KEYS_AT_ONCE}, and bring them together tile by tile."
+        f"most {KEYS_AT_ONCE}, and bring them together tile by tile. {COUNTED}."
     )
     return Outcome.WASTEFUL, sentence, {"keys_at_once": keys}

@@ -117,3 +117,16 @@ def test_a_mask_that_only_small_scores_forgive_is_rejected(id, change, tmp_path)
         source = source.replace(was, now)
     names = [case.name for case in EVERY[id].cases if case.name in STEEP]
     assert_rejected(grade_text(tmp_path, id, source, names=names))
+
+
+def test_too_much_held_at_once_is_said_with_what_is_counted(tmp_path):
+    source = solution("p2").replace("BLOCK_Q, BLOCK_K = 64, 64", "BLOCK_Q, BLOCK_K = 64, 256")
+    case = "never the whole score matrix"
+    (result,) = grade_text(tmp_path, "p2", source, names=[case])
+    assert result.outcome is Outcome.WASTEFUL and "512 keys of one query were held at once" in result.sentence
+    assert "each tensor that still has a name, those of the tile before too" in result.sentence
+    added = "acc = acc * alpha + p @ v[:, :, k_start:k_end].float()\n"
+    assert added in source
+    freed = source.replace(added, f"{added}            del scores, p\n")
+    (result,) = grade_text(tmp_path, "p2", freed, names=[case])
+    assert result.outcome is Outcome.PASSED, result.sentence
