@@ -22,6 +22,7 @@ BATCH = 100  # candidates of one request
 MOST = 1500  # candidates tried, so that the same submission is told the same
 SURVIVORS = 60  # that are confirmed
 FEW = 6  # survivors that are confirmed on whole cases at once
+MUCH = 1.5  # times the loads of a case that passes: its mask is not minded, where a tile may have been left out
 PROGRAMS = 64  # of a grid that are looked at
 CONFIRMING = 0.4  # of the time is kept for it
 
@@ -85,7 +86,7 @@ def repairs(submission, trials, implicated, seconds, progress=None):
 
 
 def confirmed(submission, trials, edits, kernels, clock):
-    """[Hit] of the edits that make all of these cases right, and load no more where the kernel was right before.
+    """[Hit] of the edits that make all of these cases right, and load about as much where the kernel was right before.
 
     One wrong program of each case refutes most of them, and is quick.
     """
@@ -105,7 +106,7 @@ def confirmed(submission, trials, edits, kernels, clock):
         hits = [
             Hit(hit.edit, hit.loads_more or each.loaded > bench.loaded)
             for hit, each in zip(hits, seen, strict=False)
-            if each.right and len(each.rows) == trial.rows and not (trial.passes and each.loaded > bench.loaded)
+            if each.right and len(each.rows) == trial.rows and not (trial.passes and each.loaded > MUCH * bench.loaded)
         ]
     return hits
 
