@@ -94,10 +94,14 @@ def facts_of_head(w, mask, exact):
             Measured("mask", said, "which keys does this query see, and which tiles does your loop visit?", PHASES)
         )
     if double.any():
-        often = f"{float(times[double].median()):.3g}"
+        often = f"{(many := float(times[double].median())):.3g}"
         said = f"With all scores equal, your kernel counts {pairs(double)} {often} times as much as the others."
-        question = "does a tile belong to two phases, or is a key past the end counted as the last one?"
-        found.append(Measured("double", said, question, PHASES))
+        if abs(many - round(many)) < COARSE:
+            question = "does a tile belong to two phases, or is a key past the end counted as the last one?"
+            found.append(Measured("double", said, question, PHASES))
+        else:
+            question = "by which factor is each tile's part weighed when it is added, and in which base?"
+            found.append(Measured("rescale", said, question, RESCALE))
     faint = hidden & ~strong
     if faint.any():
         power = torch.log2(w.abs()[faint] / typical.expand_as(w)[faint]).median().item()
@@ -201,7 +205,8 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
     if rest < close:
         return Measured("scale", f"Your scores are {slope:.4g} times the right ones{named(slope, weights.case.D)}.",
                         "what is multiplied into the scores, where, and how often?", SCALE)  # fmt: skip
-    if found := other_heads(weights, w, use, close, batch, head) or between_tiles(w, s, use, close):
+    found = other_heads(weights, w, use, close, batch, head) or between_tiles(w, s, use, close)
+    if found := found or first_keys_again(w, s, use, close) or over_queries(w):
         return found
     dtype = next((name for name, most in ROUNDED.items() if rest < most), None)
     if dtype and abs(slope - 1) < COARSE and exact <= EXACT:  # else the input's dtype itself rounds as much
@@ -244,6 +249,24 @@ def other_heads(weights, w, use, close, batch, head):
         if other != head and fit(w, scores(weights, batch, head, batch, head // group, q_head=other), use)[1] < close:
             said = f"Query head {head} of batch {batch} is computed from Q of head {other}."
             return Measured("q head", said, "does Q move with its head?", HEADS)
+    return None
+
+
+def first_keys_again(w, s, use, close):
+    """The fact that each tile has the scores of the first tile's keys, or None."""
+    keys = torch.arange(s.shape[1])
+    for tile in TILES:
+        if tile < len(keys) and fit(w, s[:, keys % tile], use)[1] < close:
+            said = f"Your scores of key {tile} are those of key 0, those of key {tile + 1} those of key 1, and so on."
+            return Measured("layout", said, "do the pointers of K move from one tile to the next?", POINTERS)
+    return None
+
+
+def over_queries(w):
+    """The fact that the weights of a key add up to 1 over the queries, or None."""
+    if bool(((w.sum(0) - 1).abs() < COARSE).all()):
+        said = "The weights of each key add up to 1 over the queries; those of each query must, over the keys."
+        return Measured("axis", said, "over which axis are the maximum and the sum taken?", SOFTMAX)
     return None
 
 

@@ -13,6 +13,7 @@ from grader.tests.support import grade_text, solution
 CAUSAL = Case("causal", B=2, Hq=4, Hkv=2, N=70, D=16, causal=True)
 WINDOW = Case("window", Hq=2, N=70, D=16, causal=True, window=9)
 FULL = Case("full", B=2, Hq=2, N=40, Nk=70, D=16)
+SQUARE = Case("square", Hq=2, N=24, D=16)
 
 
 def by_group(head, group):
@@ -32,12 +33,13 @@ def not_the_first(q, k):
 
 
 def attention(case, tile=32, seen=None, hide=-math.inf, scale=1.0, head=by_group, v_head=None,
-              again=1.0, stale=False, add=0.0, dtype=None):  # fmt: skip
+              again=1.0, stale=False, add=0.0, dtype=None, axis=-1, keys=None):  # fmt: skip
     """A function of q, k and v like the case's right one, but for what is named. stale: acc is not rescaled."""
 
     def run(q, k, v):
         group, heads = case.Hq // case.kv_heads, torch.arange(case.Hq)
         k, v = k[:, head(heads, group)].double(), v[:, (v_head or head)(heads, group)].double()
+        k = k[:, :, keys] if keys is not None else k
         s = scale * (q.double() @ k.mT) / math.sqrt(case.D)
         mask = (seen or case.visibility.mask)(torch.arange(case.N), torch.arange(case.num_keys))
         s = torch.where(mask, s, hide)
@@ -46,7 +48,7 @@ def attention(case, tile=32, seen=None, hide=-math.inf, scale=1.0, head=by_group
             p = torch.cat([torch.exp(t - t.amax(-1, keepdim=True)).nan_to_num(0.0) for t in s.split(tile, -1)], -1)
         p[..., :4] *= again
         p = p.to(dtype).double() if dtype else p
-        return p @ v / (p.sum(-1, keepdim=True) + add)
+        return (p / (p.sum(axis, keepdim=True) + add)) @ v
 
     return run
 
@@ -79,6 +81,9 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
         (CAUSAL, {"v_head": by_modulo}, "v head", "head 1 of batch 0 reads V of batch 0, kv head 1, not of"),
         (CAUSAL, {"head": by_modulo, "v_head": by_group}, "k head", "head 1 of batch 0 reads K of batch 0, kv head 1"),
         (FULL, {"stale": True}, "rescale", "Within tiles of 32 keys the weights are right, between tiles they are not"),
+        (FULL, {"again": 1.5}, "rescale", "counts keys 0-3 for query rows 0-39 1.5 times"),
+        (FULL, {"keys": torch.arange(70) % 32}, "layout", "Your scores of key 32 are those of key 0"),
+        (SQUARE, {"axis": -2}, "axis", "The weights of each key add up to 1 over the queries"),
         (FULL, {"dtype": torch.bfloat16}, "precision", "as if numbers were rounded to bfloat16"),
         (FULL, {"hide": math.nan, "seen": not_the_first}, "nan", "rows 0-2 of your output are NaN"),
     ],
