@@ -16,7 +16,6 @@ from grader.diagnosis.repair import questions, rank
 from grader.diagnosis.repair.edits import Edit, every
 from grader.diagnosis.repair.kernel import Kernel
 from grader.diagnosis.repair.launches import Launch
-from grader.processes.child import Died
 
 BATCH = 100  # candidates of one request
 MOST = 1500  # candidates tried, so that the same submission is told the same
@@ -25,6 +24,10 @@ FEW = 6  # survivors that are confirmed on whole cases at once
 MUCH = 1.5  # times the loads of a case that passes: its mask is not minded, where a tile may have been left out
 PROGRAMS = 64  # of a grid that are looked at
 CONFIRMING = 0.4  # of the time is kept for it
+
+
+class NotRun(Exception):
+    """The program or a candidate did not run as it did before: there is nothing to compare with."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,7 @@ class Bench:
         self.submission, self.trial, self.clock, self.loaded = submission, trial, clock, 0
         reply = submission.run(trial.request | {"watch": watch}, trial.files, op="look")
         if reply["status"] != "returned":
-            raise Died(reply.get("text") or reply["status"])
+            raise NotRun(reply.get("text") or reply["status"])
         ran = frozenset(reply["ran"])
         self.kernels = {
             number: Kernel(number, each["source"], each["line"], reply["kinds"].get(each["name"], {}), ran)
@@ -199,7 +202,7 @@ class Bench:
         request = {"inputs": self.trial.request["inputs"], "candidates": candidates, "programs": programs}
         reply = self.submission.run_again({"op": "candidates", "seconds": max(0.0, seconds)} | request)
         if reply["status"] != "returned":
-            raise Died(reply.get("text") or reply["status"])
+            raise NotRun(reply.get("text") or reply["status"])
         self.clock.elsewhere += reply["spent"]
         self.loaded = reply["loaded"]
         data = self.submission.runner.take("outputs.bin", reply["bytes"], reply["bytes"])
