@@ -14,23 +14,25 @@ def load_tile(X, pos, stride, N, D: tl.constexpr):
 
 
 @triton.jit
-def causal_scores(q, k, q_pos, k_pos, scale_log2):
-    return tl.where(q_pos[:, None] >= k_pos[None, :], tl.dot(q, tl.trans(k)) * scale_log2, float("-inf"))
+def masked_scores(q, k, q_pos, k_pos, N, scale_log2, IS_CAUSAL: tl.constexpr):
+    seen = q_pos[:, None] >= k_pos[None, :] if IS_CAUSAL else k_pos[None, :] < N
+    return tl.where(seen, tl.dot(q, tl.trans(k)) * scale_log2, float("-inf"))
 
 
 @triton.jit
 def lse_kernel(
     Q, K, LSE, qb, qh, qn, kb, kh, kn, H, N, scale_log2,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     q_start, bh = tl.program_id(0) * BLOCK_Q, tl.program_id(1)
     q_pos = q_start + tl.arange(0, BLOCK_Q)
     q = load_tile(Q + bh // H * qb + bh % H * qh, q_pos, qn, N, D)
     m = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_Q], tl.float32)
-    for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N), BLOCK_K):
+    for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N) if IS_CAUSAL else N, BLOCK_K):
         k_pos = k_start + tl.arange(0, BLOCK_K)
-        s = causal_scores(q, load_tile(K + bh // H * kb + bh % H * kh, k_pos, kn, N, D), q_pos, k_pos, scale_log2)
+        k = load_tile(K + bh // H * kb + bh % H * kh, k_pos, kn, N, D)
+        s = masked_scores(q, k, q_pos, k_pos, N, scale_log2, IS_CAUSAL)
         m_new = tl.maximum(m, tl.max(s, 1))
         l = l * tl.exp2(m - m_new) + tl.sum(tl.exp2(s - m_new[:, None]), 1)
         m = m_new
@@ -40,17 +42,17 @@ def lse_kernel(
 @triton.jit
 def add_kernel(
     Q, K, V, LSE, OUT, qb, qh, qn, kb, kh, kn, vb, vh, vn, H, N, scale_log2,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     q_start, k_start, bh = tl.program_id(0) * BLOCK_Q, tl.program_id(1) * BLOCK_K, tl.program_id(2)
-    if k_start < q_start + BLOCK_Q:
+    if k_start < (q_start + BLOCK_Q if IS_CAUSAL else N):
         q_pos = q_start + tl.arange(0, BLOCK_Q)
         k_pos = k_start + tl.arange(0, BLOCK_K)
         q = load_tile(Q + bh // H * qb + bh % H * qh, q_pos, qn, N, D)
         k = load_tile(K + bh // H * kb + bh % H * kh, k_pos, kn, N, D)
         v = load_tile(V + bh // H * vb + bh % H * vh, k_pos, vn, N, D)
         lse = tl.load(LSE + bh * N + q_pos, mask=q_pos < N, other=0.0)
-        p = tl.exp2(causal_scores(q, k, q_pos, k_pos, scale_log2) - lse[:, None])
+        p = tl.exp2(masked_scores(q, k, q_pos, k_pos, N, scale_log2, IS_CAUSAL) - lse[:, None])
         part = tl.dot(p.to(v.dtype), v)
         d = tl.arange(0, D)
         tl.atomic_add(OUT + (bh * N + q_pos)[:, None] * D + d[None, :], part, mask=q_pos[:, None] < N)
@@ -62,7 +64,7 @@ def flash_attention_forward(q, k, v, is_causal=True):
     out = torch.zeros(B, H, N, D, dtype=torch.float32, device=q.device)
     BLOCK_Q, BLOCK_K = (32, 32) if D * q.element_size() > 256 else (64, 64)
     tiles_q, tiles_k = triton.cdiv(N, BLOCK_Q), triton.cdiv(N, BLOCK_K)
-    rest = (H, N, math.log2(math.e) / math.sqrt(D), D, BLOCK_Q, BLOCK_K)
+    rest = (H, N, math.log2(math.e) / math.sqrt(D), D, BLOCK_Q, BLOCK_K, is_causal)
     lse_kernel[(tiles_q, B * H)](q, k, lse, *q.stride()[:3], *k.stride()[:3], *rest, num_stages=2)
     add_kernel[(tiles_q, tiles_k, B * H)](
         q, k, v, lse, out, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *rest, num_stages=2

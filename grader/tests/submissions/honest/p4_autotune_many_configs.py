@@ -32,14 +32,14 @@ def guessed_cost(BLOCK_Q, BLOCK_K, num_warps, **rest):
 
 
 @triton.autotune(
-    configs=CONFIGS, key=["N", "D"], reset_to_zero=["Calls"],
+    configs=CONFIGS, key=["N", "D", "IS_CAUSAL"], reset_to_zero=["Calls"],
     prune_configs_by={"early_config_prune": what_fits, "perf_model": guessed_cost, "top_k": 3},
 )  # fmt: skip
 @triton.heuristics({"EVEN": lambda arguments: arguments["N"] % arguments["BLOCK_K"] == 0})
 @triton.jit
 def tuned_kernel(
     Q, K, V, O, Calls, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, N, scale_log2,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, EVEN: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, EVEN: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     tl.atomic_add(Calls, 1)
     q_start = tl.program_id(0) * BLOCK_Q
@@ -50,7 +50,7 @@ def tuned_kernel(
     m = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_Q], tl.float32)
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
-    for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N), BLOCK_K):
+    for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N) if IS_CAUSAL else N, BLOCK_K):
         k_pos = k_start + tl.arange(0, BLOCK_K)
         k_ptrs = K + batch * kb + head * kh + k_pos[:, None] * kn + d[None, :]
         v_ptrs = V + batch * vb + head * vh + k_pos[:, None] * vn + d[None, :]
@@ -61,7 +61,8 @@ def tuned_kernel(
             k = tl.load(k_ptrs, mask=k_pos[:, None] < N, other=0.0)
             v = tl.load(v_ptrs, mask=k_pos[:, None] < N, other=0.0)
         scores = tl.dot(q, tl.trans(k)) * scale_log2
-        scores = tl.where((k_pos[None, :] <= q_pos[:, None]) & (k_pos[None, :] < N), scores, float("-inf"))
+        seen = (k_pos[None, :] <= q_pos[:, None]) & (k_pos[None, :] < N) if IS_CAUSAL else k_pos[None, :] < N
+        scores = tl.where(seen, scores, float("-inf"))
         m_new = tl.maximum(m, tl.max(scores, 1))
         alpha = tl.exp2(m - m_new)
         p = tl.exp2(scores - m_new[:, None])
@@ -83,6 +84,6 @@ def flash_attention_forward(q, k, v, is_causal=True):
     grid = lambda META: (triton.cdiv(N, META["BLOCK_Q"]), H, B)  # noqa: E731
     tuned_kernel[grid](
         q, k, v, o, calls, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
-        N, math.log2(math.e) / math.sqrt(D), D=D,
+        N, math.log2(math.e) / math.sqrt(D), D=D, IS_CAUSAL=is_causal,
     )  # fmt: skip
     return o

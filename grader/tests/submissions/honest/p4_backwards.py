@@ -1,5 +1,5 @@
-"""Keys are walked from the diagonal back to the first token, with a counter that is turned into a position in the
-loop."""
+"""Keys are walked from the last that is seen back to the first token, with a counter that is turned into a position in
+the loop."""
 
 import math
 
@@ -9,9 +9,9 @@ import triton.language as tl
 
 
 @triton.jit
-def causal_backwards(
+def backwards(
     Q, K, V, O, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, N, scale_log2,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     q_start = tl.program_id(0) * BLOCK_Q
     h, b = tl.program_id(1), tl.program_id(2)
@@ -24,14 +24,14 @@ def causal_backwards(
     row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     row_sum = tl.zeros([BLOCK_Q], tl.float32)
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
-    tiles = tl.cdiv(tl.minimum(q_start + BLOCK_Q, N), BLOCK_K)
+    tiles = tl.cdiv(tl.minimum(q_start + BLOCK_Q, N), BLOCK_K) if IS_CAUSAL else tl.cdiv(N, BLOCK_K)
     for step in range(tiles):
         k_start = (tiles - 1 - step) * BLOCK_K
         k_pos = k_start + tl.arange(0, BLOCK_K)
         k = tl.load(K + k_pos[:, None] * kn + d, mask=(k_pos < N)[:, None], other=0.0)
         v = tl.load(V + k_pos[:, None] * vn + d, mask=(k_pos < N)[:, None], other=0.0)
         scores = tl.dot(q, tl.trans(k)) * scale_log2
-        scores = tl.where(k_pos[None, :] <= q_pos[:, None], scores, float("-inf"))
+        scores = tl.where(k_pos[None, :] <= q_pos[:, None] if IS_CAUSAL else k_pos[None, :] < N, scores, float("-inf"))
         new_max = tl.maximum(row_max, tl.max(scores, 1))
         # With the diagonal first, the early rows of the tile may see nothing in the first steps.
         pivot = tl.where(new_max > float("-inf"), new_max, 0.0)
@@ -50,8 +50,9 @@ def flash_attention_forward(q, k, v, is_causal=True):
     o = torch.empty_like(q)
     BLOCK_Q, BLOCK_K = (32, 16) if D == 256 else (64, 32)
     grid = lambda meta: (triton.cdiv(N, meta["BLOCK_Q"]), H, B)  # noqa: E731
-    causal_backwards[grid](
+    backwards[grid](
         q, k, v, o, *q.stride()[:-1], *k.stride()[:-1], *v.stride()[:-1], *o.stride()[:-1], N,
-        math.log2(math.e) / math.sqrt(D), D=D, BLOCK_Q=BLOCK_Q, BLOCK_K=BLOCK_K, num_warps=4, num_stages=2,
+        math.log2(math.e) / math.sqrt(D), D=D, BLOCK_Q=BLOCK_Q, BLOCK_K=BLOCK_K, IS_CAUSAL=is_causal, num_warps=4,
+        num_stages=2,
     )  # fmt: skip
     return o

@@ -12,7 +12,7 @@ def flat_kernel(
     Q, K, V, O, stride_qb, stride_qh, stride_qn, stride_kb, stride_kh, stride_kn,
     stride_vb, stride_vh, stride_vn, stride_ob, stride_oh, stride_on,
     H, N, num_tiles, scale_log2,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     pid = tl.program_id(axis=0)
     tile = num_tiles - 1 - pid % num_tiles
@@ -30,11 +30,11 @@ def flat_kernel(
     m = tl.full([BLOCK_Q], float("-inf"), dtype=tl.float32)
     l = tl.full([BLOCK_Q], 0.0, dtype=tl.float32)
     acc = tl.zeros([BLOCK_Q, D], dtype=tl.float32)
-    for _ in range(tl.cdiv(tl.minimum(tile * BLOCK_Q + BLOCK_Q, N), BLOCK_K)):
+    for _ in range(tl.cdiv(tl.minimum(tile * BLOCK_Q + BLOCK_Q, N) if IS_CAUSAL else N, BLOCK_K)):
         k = tl.load(k_ptrs, mask=cols[None, :] < N, other=0.0)
         v = tl.load(v_ptrs, mask=cols[:, None] < N, other=0.0)
         s = tl.dot(q, k)
-        s = tl.where(cols[None, :] > rows[:, None], float("-inf"), s * scale_log2)
+        s = tl.where(cols[None, :] > rows[:, None] if IS_CAUSAL else cols[None, :] >= N, float("-inf"), s * scale_log2)
         m_new = tl.maximum(m, tl.max(s, 1))
         p = tl.exp2(s - m_new[:, None])
         scale = tl.exp2(m - m_new)
@@ -57,6 +57,6 @@ def flash_attention_forward(q, k, v, is_causal=True):
     tiles = triton.cdiv(N, BLOCK_Q)
     flat_kernel[(B * H * tiles,)](
         q, k, v, o, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
-        H, N, tiles, math.log2(math.e) / math.sqrt(D), D, BLOCK_Q, BLOCK_K, num_warps=4, num_stages=2,
+        H, N, tiles, math.log2(math.e) / math.sqrt(D), D, BLOCK_Q, BLOCK_K, is_causal, num_warps=4, num_stages=2,
     )  # fmt: skip
     return o

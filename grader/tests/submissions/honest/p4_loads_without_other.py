@@ -1,4 +1,4 @@
-"""Q and K are loaded under a mask without `other`: what lies there is undefined, but the causal mask hides every
+"""Q and K are loaded under a mask without `other`: what lies there is undefined, but the mask hides every
 such score and such rows are never stored."""
 
 import math
@@ -11,7 +11,7 @@ import triton.language as tl
 @triton.jit
 def no_other_kernel(
     Q, K, V, O, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, N, scale_log2,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     q_start = tl.program_id(0) * BLOCK_Q
     head, batch = tl.program_id(1), tl.program_id(2)
@@ -21,11 +21,14 @@ def no_other_kernel(
     m = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_Q], tl.float32)
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
-    for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N), BLOCK_K):
+    for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N) if IS_CAUSAL else N, BLOCK_K):
         k_pos = k_start + tl.arange(0, BLOCK_K)
         k = tl.load(K + batch * kb + head * kh + k_pos[:, None] * kn + d, mask=k_pos[:, None] < N)
         scores = tl.dot(q, tl.trans(k))
-        scores = tl.where(q_pos >= k_pos[None, :], scores, float("-inf")) * scale_log2
+        if IS_CAUSAL:
+            scores = tl.where(q_pos >= k_pos[None, :], scores, float("-inf")) * scale_log2
+        else:
+            scores = tl.where(k_pos[None, :] < N, scores, float("-inf")) * scale_log2
         m_new = tl.maximum(m, tl.max(scores, 1))
         p = tl.exp2(scores - m_new[:, None])
         alpha = tl.exp2(m - m_new)
@@ -43,6 +46,6 @@ def flash_attention_forward(q, k, v, is_causal=True):
     BLOCK_Q, BLOCK_K = (32, 32) if D * q.element_size() > 256 else (64, 32)
     no_other_kernel[(triton.cdiv(N, BLOCK_Q), H, B)](
         q, k, v, o, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
-        N, math.log2(math.e) / math.sqrt(D), D, BLOCK_Q, BLOCK_K, num_warps=4, num_stages=2,
+        N, math.log2(math.e) / math.sqrt(D), D, BLOCK_Q, BLOCK_K, is_causal, num_warps=4, num_stages=2,
     )  # fmt: skip
     return o

@@ -1,5 +1,5 @@
-"""Each program takes a light and a heavy tile of queries (i and last - i), so that all have the same work; of an
-odd number the middle one is taken once."""
+"""Each program takes a light and a heavy tile of queries (i and last - i), so that all have the same
+work where it is causal; of an odd number the middle one is taken once."""
 
 import math
 
@@ -11,7 +11,7 @@ import triton.language as tl
 @triton.jit
 def paired_kernel(
     Q, K, V, O, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, N, scale_log2,
-    D: tl.constexpr, BLOCK: tl.constexpr,
+    D: tl.constexpr, BLOCK: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     head, batch = tl.program_id(1), tl.program_id(2)
     first = tl.program_id(0)
@@ -28,13 +28,15 @@ def paired_kernel(
             m = tl.full([BLOCK], float("-inf"), tl.float32)
             l = tl.zeros([BLOCK], tl.float32)
             acc = tl.zeros([BLOCK, D], tl.float32)
-            for k_tile in range(0, tile + 1):
+            for k_tile in range(0, tile + 1 if IS_CAUSAL else tl.cdiv(N, BLOCK)):
                 k_pos = k_tile * BLOCK + tl.arange(0, BLOCK)
                 k_live = k_pos[:, None] < N
                 k = tl.load(K + k_pos[:, None] * kn + d, mask=k_live, other=0.0)
                 v = tl.load(V + k_pos[:, None] * vn + d, mask=k_live, other=0.0)
                 scores = tl.dot(q, tl.trans(k)) * scale_log2
-                if k_tile == tile:
+                if not IS_CAUSAL:
+                    scores = tl.where(k_pos[None, :] < N, scores, float("-inf"))
+                elif k_tile == tile:
                     scores = tl.where(q_pos[:, None] >= k_pos[None, :], scores, float("-inf"))
                 m_new = tl.maximum(m, tl.max(scores, 1))
                 alpha = tl.exp2(m - m_new)
@@ -53,6 +55,6 @@ def flash_attention_forward(q, k, v, is_causal=True):
     tiles = triton.cdiv(N, BLOCK)
     paired_kernel[((tiles + 1) // 2, H, B)](
         q, k, v, o, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
-        N, math.log2(math.e) / math.sqrt(D), D, BLOCK, num_warps=4, num_stages=2,
+        N, math.log2(math.e) / math.sqrt(D), D, BLOCK, is_causal, num_warps=4, num_stages=2,
     )  # fmt: skip
     return o

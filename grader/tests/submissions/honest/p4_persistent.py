@@ -10,7 +10,7 @@ import triton.language as tl
 @triton.jit
 def one_tile(
     Q, K, V, O, stride_qn, stride_kn, stride_vn, stride_on, tile, N, scale_log2,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     q_pos = tile * BLOCK_Q + tl.arange(0, BLOCK_Q)
     d = tl.arange(0, D)
@@ -18,12 +18,12 @@ def one_tile(
     m = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_Q], tl.float32)
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
-    for k_start in range(0, tl.minimum((tile + 1) * BLOCK_Q, N), BLOCK_K):
+    for k_start in range(0, tl.minimum((tile + 1) * BLOCK_Q, N) if IS_CAUSAL else N, BLOCK_K):
         k_pos = k_start + tl.arange(0, BLOCK_K)
         k = tl.load(K + k_pos[:, None] * stride_kn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
         v = tl.load(V + k_pos[:, None] * stride_vn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
         scores = tl.dot(q, tl.trans(k)) * scale_log2
-        scores = tl.where(q_pos[:, None] >= k_pos[None, :], scores, float("-inf"))
+        scores = tl.where(q_pos[:, None] >= k_pos[None, :] if IS_CAUSAL else k_pos[None, :] < N, scores, float("-inf"))
         m_new = tl.maximum(m, tl.max(scores, 1))
         p = tl.exp2(scores - m_new[:, None])
         alpha = tl.exp2(m - m_new)
@@ -37,7 +37,7 @@ def one_tile(
 @triton.jit
 def persistent_kernel(
     Q, K, V, O, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, B, H, N, scale_log2,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     tiles = tl.cdiv(N, BLOCK_Q)
     for work in range(tl.program_id(0), B * H * tiles, tl.num_programs(0)):
@@ -46,7 +46,7 @@ def persistent_kernel(
         tile = work // (B * H)
         one_tile(
             Q + b * qb + h * qh, K + b * kb + h * kh, V + b * vb + h * vh, O + b * ob + h * oh,
-            qn, kn, vn, on, tile, N, scale_log2, D, BLOCK_Q, BLOCK_K,
+            qn, kn, vn, on, tile, N, scale_log2, D, BLOCK_Q, BLOCK_K, IS_CAUSAL,
         )  # fmt: skip
 
 
@@ -58,6 +58,6 @@ def flash_attention_forward(q, k, v, is_causal=True):
     work = B * H * triton.cdiv(N, BLOCK_Q)
     persistent_kernel[(min(programs, work),)](
         q, k, v, o, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
-        B, H, N, math.log2(math.e) / math.sqrt(D), D, BLOCK_Q, BLOCK_K, num_warps=4, num_stages=2,
+        B, H, N, math.log2(math.e) / math.sqrt(D), D, BLOCK_Q, BLOCK_K, is_causal, num_warps=4, num_stages=2,
     )  # fmt: skip
     return o

@@ -15,17 +15,19 @@ def _attn_fwd_inner(
 ):  # fmt: skip
     if STAGE == 1:
         lo, hi = 0, start_m * BLOCK_M
-    else:
+    elif STAGE == 2:
         lo, hi = start_m * BLOCK_M, tl.minimum((start_m + 1) * BLOCK_M, N_CTX)
         lo = tl.multiple_of(lo, BLOCK_M)
+    else:
+        lo, hi = 0, N_CTX
     offs_d = tl.arange(0, HEAD_DIM)
     for start_n in range(lo, hi, BLOCK_N):
         start_n = tl.multiple_of(start_n, BLOCK_N)
         offs_n = start_n + tl.arange(0, BLOCK_N)
         k = tl.load(K + offs_n[None, :] * stride_kn + offs_d[:, None], mask=offs_n[None, :] < N_CTX, other=0.0)
         qk = tl.dot(q, k)
-        if STAGE == 2:
-            mask = offs_m[:, None] >= offs_n[None, :]
+        if STAGE >= 2:
+            mask = offs_m[:, None] >= offs_n[None, :] if STAGE == 2 else offs_n[None, :] < N_CTX
             qk = qk * qk_scale + tl.where(mask, 0, -1.0e6)
             m_ij = tl.maximum(m_i, tl.max(qk, 1))
             qk -= m_ij[:, None]
@@ -66,10 +68,10 @@ def _attn_fwd(
     q = tl.load(q_ptrs, mask=offs_m[:, None] < N_CTX, other=0.0)
     K += off_z * stride_kz + off_h * stride_kh
     V += off_z * stride_vz + off_h * stride_vh
-    if STAGE & 1:  # off the diagonal
+    if STAGE & 1:  # off the diagonal, or all of it
         acc, l_i, m_i = _attn_fwd_inner(
             acc, l_i, m_i, q, K, V, stride_kn, stride_vn, start_m, qk_scale, offs_m, N_CTX,
-            BLOCK_M, BLOCK_N, HEAD_DIM, 1,
+            BLOCK_M, BLOCK_N, HEAD_DIM, 4 - STAGE,
         )  # fmt: skip
     if STAGE & 2:  # on the diagonal
         acc, l_i, m_i = _attn_fwd_inner(
@@ -90,7 +92,7 @@ def flash_attention_forward(q, k, v, is_causal=True):
     _attn_fwd[(triton.cdiv(q.shape[2], BLOCK_M), q.shape[0] * q.shape[1], 1)](
         q, k, v, 1.0 / math.sqrt(q.shape[-1]), M, o,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
-        q.shape[1], N_CTX=q.shape[2], HEAD_DIM=q.shape[-1], BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, STAGE=3,
-        num_warps=4, num_stages=2,
+        q.shape[1], N_CTX=q.shape[2], HEAD_DIM=q.shape[-1], BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N,
+        STAGE=3 if is_causal else 1, num_warps=4, num_stages=2,
     )  # fmt: skip
     return o
