@@ -174,6 +174,7 @@ CAUSAL = (
     Case("causal", Hq=2, N=128, causal=True),
     Case("causal, ragged", Hq=2, N=129, D=16, dtype="float32", causal=True, values="rising"),
 )
+FULL = Case("full attention", Hq=2, N=100)
 GROUPS = (
     Case("no sharing", B=2, Hq=3, Hkv=3, N=45, causal=True),
     Case("groups of four", B=2, Hq=8, Hkv=2, N=45, causal=True),
@@ -245,12 +246,12 @@ PROBLEMS = (
     Problem(
         "p4", "causal", "p4_causal.py", "flash_attention_forward",
         "flash_attention_forward(q, k, v, is_causal=True) -> o",
-        triton_cases(causal=True), speed_case=fit(SPEED_SHAPE, causal=True), counts_work=True,
+        triton_cases((FULL,), causal=True), speed_case=fit(SPEED_SHAPE, causal=True), counts_work=True,
     ),
     Problem(
         "p5", "grouped-query attention", "p5_gqa.py", "flash_attention_forward",
         "flash_attention_forward(q, k, v, is_causal=True) -> o",
-        triton_cases(GROUPS, causal=True, group=2),
+        triton_cases((*GROUPS, fit(FULL, Hq=6, group=3)), causal=True, group=2),
         speed_case=fit(SPEED_SHAPE, causal=True, group=4), counts_work=True,
     ),
     Problem(
