@@ -17,7 +17,7 @@ import triton.language as tl
 @triton.jit
 def _forward_kernel(
     Q, K, V, O, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, N, GROUP: tl.constexpr, scale,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, EVEN: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, EVEN: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     LOG2E: tl.constexpr = 1.4426950408889634
     q_start = tl.program_id(0) * BLOCK_Q
@@ -31,7 +31,7 @@ def _forward_kernel(
     m = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_Q], tl.float32)
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
-    for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N), BLOCK_K):
+    for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N) if IS_CAUSAL else N, BLOCK_K):
         k_start = tl.multiple_of(k_start, BLOCK_K)
         k_pos = k_start + tl.arange(0, BLOCK_K)
         if EVEN:
@@ -41,7 +41,8 @@ def _forward_kernel(
             k = tl.load(K + k_pos[:, None] * kn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
             v = tl.load(V + k_pos[:, None] * vn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
         s = tl.dot(q, tl.trans(k)) * (scale * LOG2E)
-        s = tl.where(q_pos[:, None] >= k_pos[None, :], s, float("-inf"))
+        seen = q_pos[:, None] >= k_pos[None, :] if IS_CAUSAL else k_pos[None, :] < N
+        s = tl.where(seen, s, float("-inf"))
         m_new = tl.maximum(m, tl.max(s, 1))
         p = tl.exp2(s - m_new[:, None])
         alpha = tl.exp2(m - m_new)
@@ -54,20 +55,20 @@ def _forward_kernel(
 
 class Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, scale):
+    def forward(ctx, q, k, v, scale, is_causal):
         B, Hq, N, D = q.shape
         o = torch.empty_like(q)
         grid = lambda meta: (triton.cdiv(N, meta["BLOCK_Q"]), Hq, B)  # noqa: E731
         _forward_kernel[grid](
             q, k, v, o, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
-            N, Hq // k.shape[1], scale, D=D, BLOCK_K=32,
+            N, Hq // k.shape[1], scale, D=D, BLOCK_K=32, IS_CAUSAL=is_causal,
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, o)
         return o
 
 
 def flash_attention_forward(q, k, v, is_causal=True, scale=None):
-    return Attention.apply(q, k, v, 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    return Attention.apply(q, k, v, 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale, is_causal)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ import triton.language as tl
 
 @triton.jit
 def contiguous_kernel(
-    q_ptr, k_ptr, v_ptr, o_ptr, N, GROUP, scale_log2, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
-):
+    q_ptr, k_ptr, v_ptr, o_ptr, N, GROUP, scale_log2,
+    D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, IS_CAUSAL: tl.constexpr,
+):  # fmt: skip
     bh = tl.program_id(1)  # batch * Hq + head
     kv = bh // GROUP  # batch * Hkv + kv_head, because Hq = Hkv * GROUP
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -20,14 +21,15 @@ def contiguous_kernel(
     l = tl.full((BLOCK_M,), 0, tl.float32)
     acc = tl.zeros((BLOCK_M, D), tl.float32)
     lo = 0
-    hi = tl.minimum((tl.program_id(0) + 1) * BLOCK_M, N)
+    hi = tl.minimum((tl.program_id(0) + 1) * BLOCK_M, N) if IS_CAUSAL else N
     for start in range(lo, hi, BLOCK_N):
         cols = start + tl.arange(0, BLOCK_N)
         at = kv * N * D + cols[:, None] * D + d
         k = tl.load(k_ptr + at, mask=cols[:, None] < N, other=0)
         v = tl.load(v_ptr + at, mask=cols[:, None] < N, other=0)
         s = tl.dot(q, k.trans(1, 0)) * scale_log2
-        s = tl.where(rows[:, None] >= cols[None, :], s, float("-inf"))
+        seen = rows[:, None] >= cols[None, :] if IS_CAUSAL else cols[None, :] < N
+        s = tl.where(seen, s, float("-inf"))
         m_new = tl.maximum(m, s.max(axis=1))
         p = tl.exp2(s - m_new[:, None])
         alpha = tl.exp2(m - m_new)
@@ -45,6 +47,7 @@ def flash_attention_forward(q, k, v, is_causal=True):
     o = torch.empty(B * Hq, N, D, device=q.device, dtype=q.dtype)
     BLOCK_M, BLOCK_N = (32, 32) if D * q.element_size() > 256 else (64, 64)
     contiguous_kernel[(triton.cdiv(N, BLOCK_M), B * Hq)](
-        q, k, v, o, N, Hq // Hkv, math.log2(math.e) / math.sqrt(D), D=D, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_stages=2
-    )
+        q, k, v, o, N, Hq // Hkv, math.log2(math.e) / math.sqrt(D),
+        D=D, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, IS_CAUSAL=is_causal, num_stages=2,
+    )  # fmt: skip
     return o.view(B, Hq, N, D)

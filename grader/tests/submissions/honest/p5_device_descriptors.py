@@ -12,7 +12,7 @@ import triton.language as tl
 def gqa_kernel(
     Q, K, V, O, q_b, q_h, q_n, k_b, k_h, k_n, v_b, v_h, v_n, o_b, o_h, o_n,
     N, heads, group, scale_log2,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     q_start = tl.program_id(0) * BLOCK_Q
     batch = tl.program_id(1) // heads
@@ -28,11 +28,13 @@ def gqa_kernel(
     m = tl.full([BLOCK_Q], -float("inf"), tl.float32)
     l = tl.zeros([BLOCK_Q], tl.float32)
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
-    for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N), BLOCK_K):
+    for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N) if IS_CAUSAL else N, BLOCK_K):
         k = k_desc.load([k_start, 0])
         scores = tl.dot(q, k.T) * scale_log2
-        if k_start + BLOCK_K > q_start:
-            k_pos = k_start + tl.arange(0, BLOCK_K)
+        k_pos = k_start + tl.arange(0, BLOCK_K)
+        if not IS_CAUSAL:
+            scores = tl.where(k_pos[None, :] < N, scores, -float("inf"))
+        elif k_start + BLOCK_K > q_start:
             scores = tl.where(q_pos[:, None] >= k_pos[None, :], scores, -float("inf"))
         m_new = tl.maximum(m, tl.max(scores, 1))
         p = tl.exp2(scores - m_new[:, None])
@@ -53,6 +55,6 @@ def flash_attention_forward(q, k, v, is_causal=True):
     gqa_kernel[(triton.cdiv(N, BLOCK_Q), B * Hq)](
         q, k, v, o, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
         N, Hq, Hq // k.shape[1], math.log2(math.e) / math.sqrt(D),
-        D, BLOCK_Q, BLOCK_K, num_warps=4, num_stages=1 if wide else 2,
+        D, BLOCK_Q, BLOCK_K, is_causal, num_warps=4, num_stages=1 if wide else 2,
     )  # fmt: skip
     return o

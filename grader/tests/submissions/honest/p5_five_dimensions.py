@@ -11,7 +11,7 @@ import triton.language as tl
 @triton.jit
 def grouped_kernel(
     Q, K, V, O, qb, qk, qg, qn, kb, kh, kn, vb, vh, vn, ob, ok, og, on, N, scale_log2,
-    GROUP: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     q_start = tl.program_id(0) * BLOCK_Q
     kv_head, batch = tl.program_id(1), tl.program_id(2)
@@ -26,12 +26,13 @@ def grouped_kernel(
         m = tl.full([BLOCK_Q], float("-inf"), tl.float32)
         l = tl.zeros([BLOCK_Q], tl.float32)
         acc = tl.zeros([BLOCK_Q, D], tl.float32)
-        for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N), BLOCK_K):
+        for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N) if IS_CAUSAL else N, BLOCK_K):
             k_pos = k_start + tl.arange(0, BLOCK_K)
             k = tl.load(k_ptrs, mask=k_pos[:, None] < N, other=0.0)
             v = tl.load(v_ptrs, mask=k_pos[:, None] < N, other=0.0)
             s = tl.dot(q, tl.trans(k)) * scale_log2
-            s = tl.where(q_pos[:, None] >= k_pos[None, :], s, float("-inf"))
+            seen = q_pos[:, None] >= k_pos[None, :] if IS_CAUSAL else k_pos[None, :] < N
+            s = tl.where(seen, s, float("-inf"))
             m_new = tl.maximum(m, tl.max(s, 1))
             p = tl.exp2(s - m_new[:, None])
             alpha = tl.exp2(m - m_new)
@@ -52,6 +53,6 @@ def flash_attention_forward(q, k, v, is_causal=True):
     BLOCK_Q, BLOCK_K = (32, 32) if D * q.element_size() > 256 else (64, 64)
     grouped_kernel[(triton.cdiv(N, BLOCK_Q), Hkv, B)](
         q5, k, v, o5, *q5.stride()[:4], *k.stride()[:3], *v.stride()[:3], *o5.stride()[:4],
-        N, math.log2(math.e) / math.sqrt(D), Hq // Hkv, D, BLOCK_Q, BLOCK_K, num_warps=4, num_stages=2,
+        N, math.log2(math.e) / math.sqrt(D), Hq // Hkv, D, BLOCK_Q, BLOCK_K, is_causal, num_warps=4, num_stages=2,
     )  # fmt: skip
     return o

@@ -11,7 +11,7 @@ import triton.language as tl
 @triton.jit
 def packed_kernel(
     Q, K, V, O, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, N, group, scale_log2,
-    D: tl.constexpr, ROWS: tl.constexpr, BLOCK_K: tl.constexpr,
+    D: tl.constexpr, ROWS: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     kv_head, batch = tl.program_id(1), tl.program_id(2)
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -27,12 +27,13 @@ def packed_kernel(
     m = tl.full([ROWS], float("-inf"), tl.float32)
     l = tl.zeros([ROWS], tl.float32)
     acc = tl.zeros([ROWS, D], tl.float32)
-    for k_start in range(0, tl.minimum(last_token + 1, N), BLOCK_K):
+    for k_start in range(0, tl.minimum(last_token + 1, N) if IS_CAUSAL else N, BLOCK_K):
         k_pos = k_start + tl.arange(0, BLOCK_K)
         k = tl.load(K + k_pos[:, None] * kn + d, mask=k_pos[:, None] < N, other=0.0)
         v = tl.load(V + k_pos[:, None] * vn + d, mask=k_pos[:, None] < N, other=0.0)
         s = tl.dot(q, tl.trans(k)) * scale_log2
-        s = tl.where(token[:, None] >= k_pos[None, :], s, float("-inf"))
+        seen = token[:, None] >= k_pos[None, :] if IS_CAUSAL else k_pos[None, :] < N
+        s = tl.where(seen, s, float("-inf"))
         m_new = tl.maximum(m, tl.max(s, 1))
         p = tl.exp2(s - m_new[:, None])
         alpha = tl.exp2(m - m_new)
@@ -51,6 +52,6 @@ def flash_attention_forward(q, k, v, is_causal=True):
     ROWS, BLOCK_K = (32, 32) if D * q.element_size() > 256 else (64, 64)
     packed_kernel[(triton.cdiv(N * group, ROWS), Hkv, B)](
         q, k, v, o, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
-        N, group, math.log2(math.e) / math.sqrt(D), D, ROWS, BLOCK_K, num_warps=4, num_stages=2,
+        N, group, math.log2(math.e) / math.sqrt(D), D, ROWS, BLOCK_K, is_causal, num_warps=4, num_stages=2,
     )  # fmt: skip
     return o

@@ -11,7 +11,7 @@ import triton.language as tl
 @triton.jit
 def scaled_query_kernel(
     Q, K, V, O, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, N, group, scale_log2,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     q_start = tl.program_id(0) * BLOCK_Q
     head, batch = tl.program_id(1), tl.program_id(2)
@@ -24,13 +24,14 @@ def scaled_query_kernel(
     m = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_Q], tl.float32)
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
-    for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N), BLOCK_K):
+    for k_start in range(0, tl.minimum(q_start + BLOCK_Q, N) if IS_CAUSAL else N, BLOCK_K):
         k_pos = k_start + tl.arange(0, BLOCK_K)
         live = k_pos[:, None] < N
         k = tl.load(K + batch * kb + head // group * kh + k_pos[:, None] * kn + d[None, :], mask=live, other=0.0)
         v = tl.load(V + batch * vb + head // group * vh + k_pos[:, None] * vn + d[None, :], mask=live, other=0.0)
         s = tl.dot(coarse, tl.trans(k), tl.dot(rest, tl.trans(k)))
-        s = tl.where(q_pos[:, None] >= k_pos[None, :], s, float("-inf"))
+        seen = q_pos[:, None] >= k_pos[None, :] if IS_CAUSAL else k_pos[None, :] < N
+        s = tl.where(seen, s, float("-inf"))
         m_new = tl.maximum(m, tl.max(s, 1))
         p = tl.exp2(s - m_new[:, None])
         alpha = tl.exp2(m - m_new)
@@ -47,6 +48,7 @@ def flash_attention_forward(q, k, v, is_causal=True):
     BLOCK_Q, BLOCK_K = (32, 32) if D * q.element_size() > 256 else (64, 32)
     scaled_query_kernel[(triton.cdiv(N, BLOCK_Q), Hq, B)](
         q, k, v, o, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
-        N, Hq // k.shape[1], math.log2(math.e) / math.sqrt(D), D, BLOCK_Q, BLOCK_K, num_warps=4, num_stages=2,
+        N, Hq // k.shape[1], math.log2(math.e) / math.sqrt(D), D, BLOCK_Q, BLOCK_K, is_causal,
+        num_warps=4, num_stages=2,
     )  # fmt: skip
     return o

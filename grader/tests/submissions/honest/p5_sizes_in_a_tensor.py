@@ -10,7 +10,7 @@ import triton.language as tl
 @triton.jit
 def kernel(
     Q, K, V, O, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, sob, soh, son, H, N, group, first, scale,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     q_start = first + tl.program_id(0) * BLOCK_Q
     b, h = tl.program_id(1) // H, tl.program_id(1) % H
@@ -19,13 +19,14 @@ def kernel(
     m = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_Q], tl.float32)
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
-    for start in range(0, tl.minimum(N, q_start + BLOCK_Q), BLOCK_K):
+    for start in range(0, tl.minimum(N, q_start + BLOCK_Q) if IS_CAUSAL else N, BLOCK_K):
         k_pos = start + tl.arange(0, BLOCK_K)
         live = k_pos[:, None] < N
         k = tl.load(K + b * skb + h // group * skh + k_pos[:, None] * skn + d[None, :], mask=live, other=0.0)
         v = tl.load(V + b * svb + h // group * svh + k_pos[:, None] * svn + d[None, :], mask=live, other=0.0)
         s = tl.dot(q, tl.trans(k)) * scale
-        s = tl.where((k_pos[None, :] < N) & (k_pos[None, :] <= q_pos[:, None]), s, float("-inf"))
+        seen = (k_pos[None, :] < N) & (k_pos[None, :] <= q_pos[:, None]) if IS_CAUSAL else k_pos[None, :] < N
+        s = tl.where(seen, s, float("-inf"))
         m_new = tl.maximum(m, tl.max(s, 1))
         p = tl.exp(s - m_new[:, None])
         alpha = tl.exp(m - m_new)
@@ -38,12 +39,12 @@ def kernel(
     )
 
 
-def launch(q, k, v, o, first=0, tiles=None, BLOCK_Q=32, BLOCK_K=32):
+def launch(q, k, v, o, is_causal, first=0, tiles=None, BLOCK_Q=32, BLOCK_K=32):
     B, H, N, D = q.shape
     grid = (tiles or triton.cdiv(N, BLOCK_Q), B * H)
     kernel[grid](
         q, k, v, o, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
-        H, N, H // k.shape[1], first, 1 / math.sqrt(D), D, BLOCK_Q, BLOCK_K,
+        H, N, H // k.shape[1], first, 1 / math.sqrt(D), D, BLOCK_Q, BLOCK_K, is_causal,
     )  # fmt: skip
     return o
 
@@ -53,5 +54,6 @@ def flash_attention_forward(q, k, v, is_causal=True):
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     group = q.shape[1] // k.shape[1]
     for h in order.flip(0).tolist():
-        launch(q[:, h : h + 1], k[:, h // group : h // group + 1], v[:, h // group : h // group + 1], o[:, h : h + 1])
+        heads, kv_heads = slice(h, h + 1), slice(h // group, h // group + 1)
+        launch(q[:, heads], k[:, kv_heads], v[:, kv_heads], o[:, heads], is_causal)
     return o

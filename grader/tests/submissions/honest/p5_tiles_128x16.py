@@ -11,7 +11,7 @@ import triton.language as tl
 def tall_tiles(
     q_ptr, k_ptr, v_ptr, o_ptr, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on,
     N, num_q_heads, num_kv_heads, scale_log2,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     batch = tl.program_id(1) // num_q_heads
@@ -27,13 +27,14 @@ def tall_tiles(
     m = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_Q], tl.float32)
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
-    end = tl.minimum(tile * BLOCK_Q + BLOCK_Q, N)
+    end = tl.minimum(tile * BLOCK_Q + BLOCK_Q, N) if IS_CAUSAL else N
     for k_start in range(0, end, BLOCK_K):
         k_pos = k_start + tl.arange(0, BLOCK_K)
         k_mask = (k_pos < N)[:, None]
         k = tl.load(k_ptr + k_pos[:, None] * kn + d[None, :], mask=k_mask, other=0.0)
         s = tl.dot(q, tl.trans(k)) * scale_log2
-        s = tl.where(q_pos[:, None] >= k_pos[None, :], s, float("-inf"))
+        seen = q_pos[:, None] >= k_pos[None, :] if IS_CAUSAL else k_pos[None, :] < N
+        s = tl.where(seen, s, float("-inf"))
         m_new = tl.maximum(m, tl.max(s, 1))
         p = tl.exp2(s - m_new[:, None])
         alpha = tl.exp2(m - m_new)
@@ -50,6 +51,6 @@ def flash_attention_forward(q, k, v, is_causal=True):
     o = torch.empty_like(q)
     tall_tiles[(triton.cdiv(N, 128), B * Hq)](
         q, k, v, o, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
-        N, Hq, k.shape[1], math.log2(math.e) / math.sqrt(D), D, 128, 16, num_warps=8, num_stages=2,
+        N, Hq, k.shape[1], math.log2(math.e) / math.sqrt(D), D, 128, 16, is_causal, num_warps=8, num_stages=2,
     )  # fmt: skip
     return o
