@@ -65,5 +65,5 @@ def first_bad(kind, problem, submission, case, seed):
     if reply["status"] != "returned" or not reply["found"]:
         return []
     bad = reply["found"]
-    said = f"The first {bad['what']} number is made in line {bad['line']}, `{bad['source']}`."
+    said = f"The first number that is {bad['what']} is made in line {bad['line']}, `{bad['source']}`."
     return [Measured("first bad", said, "which operands of this line can be infinite, or 0?", ONLINE)]

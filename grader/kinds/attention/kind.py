@@ -132,6 +132,8 @@ class Attention(Kind):
         work.name_short_kernels(cases, results)
 
         def refutes(case, kinds, diagnosis, failing):
+            if case.tiles != failing.tiles:  # with other tiles a mistake may show nothing
+                return set()
             return self.would_show(problem, case, seed, kinds, diagnosis.evidence, failing.dtype)
 
         def explains_all(kind):  # NaN tells little: where that is all that shows, it must be the cause of every failure

@@ -202,6 +202,9 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
         row = int(off.nonzero()[0])
         said = f"With this case's scores, the weights of row {row} add up to {float(total[row]):.4g}, not to 1."
         return Measured("sum", said, "is row_sum rescaled and added to as acc is?", RESCALE)
+    if rest < close and abs(slope) < exact:
+        said = "All visible keys weigh alike, whatever their scores are."
+        return Measured("scale", said, "do the scores reach exp, and does q reach the scores?", SCALE)
     if rest < close:
         return Measured("scale", f"Your scores are {slope:.4g} times the right ones{named(slope, weights.case.D)}.",
                         "what is multiplied into the scores, where, and how often?", SCALE)  # fmt: skip

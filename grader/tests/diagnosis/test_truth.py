@@ -79,3 +79,14 @@ def test_one_case_alone_says_what_it_says_among_all(tmp_path):
         assert alone.sentence == among_all[name] and " and also " not in alone.sentence
     (unheard,) = grade(replace(whole, names=frozenset(["whole tiles"])), 1)
     assert " and also " in unheard.sentence  # two heads alone cannot tell which neighbour it is
+
+
+@pytest.mark.thorough
+def test_a_case_with_other_tiles_refutes_nothing(tmp_path):
+    """With tiles of 64 keys a row of 40 is never rescaled: that it passes says nothing of tiles of 32."""
+    source = solution("p4")
+    assert source.count("acc * alpha[:, None]") == 1
+    (tmp_path / EVERY["p4"].module).write_text(source.replace("acc * alpha[:, None]", "acc"))
+    results = grade(Request(tmp_path, (EVERY["p4"],), None, "cpu", 0, hints=False), lanes=1)
+    (whole,) = [result for result in results if result.case == "whole tiles"]
+    assert "acc is not rescaled when the maximum changes" in whole.sentence

@@ -77,6 +77,7 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
         (FULL, {"again": 2.0}, "double", "counts keys 0-3 for query rows 0-39 2 times"),
         (FULL, {"add": 70.0}, "sum", "add up to 0.5, not to 1: it divides by 140 where 70 keys are visible"),
         (FULL, {"scale": math.log(2.0)}, "scale", "0.6931 times the right ones (by ln 2: exp2 without log2(e))"),
+        (FULL, {"scale": 0.0}, "scale", "All visible keys weigh alike, whatever their scores are"),
         (FULL, {"scale": 4.0}, "scale", "(by sqrt(D): not scaled)"),
         (CAUSAL, {"v_head": by_modulo}, "v head", "head 1 of batch 0 reads V of batch 0, kv head 1, not of"),
         (CAUSAL, {"head": by_modulo, "v_head": by_group}, "k head", "head 1 of batch 0 reads K of batch 0, kv head 1"),
@@ -103,7 +104,7 @@ def test_the_line_of_the_first_nan_is_told(tmp_path):
     text = solution("p4").replace("    row_max = new_max\n", "    pass\n").replace("acc * alpha[:, None])", "acc)")
     (result,) = grade_text(tmp_path, "p4", text, names=["whole tiles"])
     line = next(i for i, words in enumerate(text.splitlines(), 1) if "alpha = tl.exp2" in words)
-    assert any(f"NaN number is made in line {line}," in said for said in result.facts["measured"]), result.facts
+    assert any(f"number that is NaN is made in line {line}," in said for said in result.facts["measured"]), result.facts
 
 
 def test_what_a_mistake_depends_on_is_told(tmp_path):
@@ -114,4 +115,4 @@ def test_what_a_mistake_depends_on_is_told(tmp_path):
     line = next(i for i, words in enumerate(text.splitlines(), 1) if "p = torch.exp(scores - row_max)" in words)
     said = result.facts["measured"]
     assert "The same case comes out right with scores of ordinary size." in said
-    assert any(f"infinite number is made in line {line}," in each for each in said)
+    assert any(f"number that is infinite is made in line {line}," in each for each in said)
