@@ -33,7 +33,7 @@ MISTAKES |= {f"{id} transposed mask": pair for id, pair in MASK_TRANSPOSED.items
 MISTAKES |= {f"{id} wrong axis": ("tl.max(scores, 1)", "tl.max(scores, 0)") for id in SIZES}
 PIVOTS = {id: "pivot" if id in ("p6", "p7", "x1") else "new_max" for id in SIZES}
 MISTAKES |= {f"{id} no [:, None]": (f"qk_scale - {name}[:, None]", f"qk_scale - {name}") for id, name in PIVOTS.items()}
-QUICK = ["p4 BLOCK_K for BLOCK_Q", "p7 BLOCK_K for BLOCK_Q", "x1 transposed mask"]
+QUICK = ["p4 BLOCK_K for BLOCK_Q", "x1 transposed mask"]
 
 
 def with_square_tiles(problem_id):
