@@ -163,7 +163,7 @@ class ProblemGrader:
             for result in results:
                 if result.diagnosis:
                     result.diagnosis.causes = []
-        if self.request.hints and any(result.diagnosis for result in results):
+        if self.request.hints and any(r.diagnosis or r.outcome is Outcome.UNSAFE for r in results):
             with contextlib.suppress(Exception):  # it changes no verdict
                 self.kind.look_closer(self.problem, by_name, seed, results, self.submission)
         for result in results:

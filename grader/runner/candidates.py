@@ -155,6 +155,7 @@ class Bench:
     def output(self, candidate, programs):
         """(the first tensor that is returned, how many elements were loaded)."""
         self.programs, self.memory.loaded = programs, 0
+        self.memory.strict = bool(candidate.get("kernels") or candidate.get("launches"))
         texts = {int(number): text for number, text in candidate.get("kernels", {}).items()}
         kernels = self.kernels.changed(texts) if texts else self.kernels
         changed = change_launches(self.program, candidate.get("launches", {}))
@@ -218,10 +219,14 @@ def change_launches(program, changes):
 
 
 class Memory:
-    """Stands for the interpreter's module in C++: every live lane must lie in a storage that the program has."""
+    """Stands for the interpreter's module in C++: every live lane must lie in a storage that the program has.
+
+    strict: what lies outside is a failure; else such lanes are switched off, as for the program itself.
+    """
 
     def __init__(self, original):
         self.original, self.loaded, self.readable, self.writable = original, 0, [], []
+        self.strict = True
 
     def __getattr__(self, name):
         return getattr(self.__dict__["original"], name)
@@ -236,25 +241,37 @@ class Memory:
                 self.writable.append(self.readable[-1])
 
     def check(self, pointers, mask, itemsize, spans):
+        """(how many lanes are live, the mask of those that may be)."""
         live = np.asarray(pointers)
-        if not (mask := np.asarray(mask, bool)).all():
-            live = live[np.broadcast_to(mask, live.shape)]
+        if not (lanes := np.asarray(mask, bool)).all():
+            live = live[np.broadcast_to(lanes, live.shape)]
         if live.size:
             first, last = int(live.min()), int(live.max()) + itemsize
             if not any(start <= first and last <= end for start, end in spans):
-                raise Outside
-        return live.size
+                if self.strict:
+                    raise Outside
+                mask = mask & self.inside(np.asarray(pointers), itemsize, spans)
+        return live.size, mask
+
+    @staticmethod
+    def inside(pointers, itemsize, spans):
+        """Which lanes lie in one of the spans."""
+        found = np.zeros(pointers.shape, bool)
+        for start, end in spans:
+            found |= (pointers >= start) & (pointers + np.uint64(itemsize) <= end)
+        return found
 
     def load(self, pointers, mask, other, dtype):
-        self.loaded += self.check(pointers, mask, np.dtype(dtype).itemsize, self.readable)
+        live, mask = self.check(pointers, mask, np.dtype(dtype).itemsize, self.readable)
+        self.loaded += live
         return self.original.load(pointers, mask, other, dtype)
 
     def store(self, pointers, value, mask):
-        self.check(pointers, mask, value.dtype.itemsize, self.writable)
+        _, mask = self.check(pointers, mask, value.dtype.itemsize, self.writable)
         return self.original.store(pointers, value, mask)
 
     def atomic_rmw(self, operation, pointers, value, mask, semantic):
-        self.check(pointers, mask, value.dtype.itemsize, self.writable)
+        _, mask = self.check(pointers, mask, value.dtype.itemsize, self.writable)
         return self.original.atomic_rmw(operation, pointers, value, mask, semantic)
 
     def atomic_cas(self, pointers, compare, value, semantic):

@@ -10,25 +10,30 @@ PASSING = 2  # the largest cases that are right
 
 
 def look(kind, problem, cases, seed, results, submission, order):
-    """Add the suspects to the diagnoses of a problem's wrong outputs, where none of them has a cause.
+    """Add the suspects to what is said of a problem's wrong and unsafe cases, where none of them has a cause.
 
     order(case): by which the smallest comes first. Raises what a submission's processes raise.
     """
-    wrong = [result for result in results if result.diagnosis and result.diagnosis.what == "output"]
-    if not problem.uses_triton or submission.device != "cpu" or any(result.diagnosis.causes for result in wrong):
+    diagnosed = [result for result in results if result.diagnosis and result.diagnosis.what == "output"]
+    if not problem.uses_triton or submission.device != "cpu" or any(result.diagnosis.causes for result in diagnosed):
         return
+    unsafe = [r for r in results if r.outcome is Outcome.UNSAFE and r.aspect.concerns_case and r.case in cases]
+    wrong = diagnosed + unsafe
     wrong.sort(key=lambda result: order(cases[result.case]))
     right = [cases[result.case] for result in results if result.outcome is Outcome.PASSED and result.case in cases]
     right = sorted((case for case in right if case.num_keys <= LONGEST), key=order)[-PASSING:]
     asked = spread([cases[result.case] for result in wrong if is_short(cases[result.case])])
     if not asked:
         return
-    measured = next((result.diagnosis.measured for result in wrong if result.diagnosis.measured), ())
+    measured = next((result.diagnosis.measured for result in diagnosed if result.diagnosis.measured), ())
     trials = [trial(kind, problem, case, seed, False) for case in asked]
     trials += [trial(kind, problem, case, seed, True) for case in right]
     suspects = find(submission, trials, [fact.kind for fact in measured], SECONDS)
-    for result in wrong:
+    for result in diagnosed:
         result.diagnosis.suspects = suspects
+    for result in unsafe if suspects else ():
+        result.facts["suspects"] = [suspect.sentence for suspect in suspects]
+        result.sentence = " ".join([result.sentence, *result.facts["suspects"]])
 
 
 def spread(cases):

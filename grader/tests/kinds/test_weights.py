@@ -8,6 +8,7 @@ import torch
 from grader.course.masks import Visibility
 from grader.kinds.attention import weight_facts, weights
 from grader.kinds.attention.cases import Case
+from grader.result import Outcome
 from grader.tests.support import grade_text, solution
 
 CAUSAL = Case("causal", B=2, Hq=4, Hkv=2, N=70, D=16, causal=True)
@@ -116,3 +117,13 @@ def test_what_a_mistake_depends_on_is_told(tmp_path):
     said = result.facts["measured"]
     assert "The same case comes out right with scores of ordinary size." in said
     assert any(f"number that is infinite is made in line {line}," in each for each in said)
+
+
+@pytest.mark.thorough
+def test_an_unsafe_kernel_is_told_the_line_of_its_address(tmp_path):
+    """The load is told by the fault; where its address comes from, by the search."""
+    text = solution("p5").replace("kv_head * stride_vh", "head * stride_vh")
+    line = next(i for i, words in enumerate(text.splitlines(), 1) if words.strip().startswith("V += "))
+    results = grade_text(tmp_path, "p5", text, names=["whole tiles", "no sharing"])
+    (unsafe,) = [result for result in results if result.outcome is Outcome.UNSAFE]
+    assert "outside V" in unsafe.sentence and f"See line {line} " in unsafe.sentence, unsafe.sentence
