@@ -71,7 +71,7 @@ def facts_of_head(w, mask, exact):
     found, bad = [], ~w.isfinite().all(1)
     if bad.any():
         sentence = f"With all scores equal, query {rows_of(bad)} of your output {is_are(bad)} NaN or infinite."
-        question = "what is -inf - (-inf), and 0 / 0: has a row seen a key before it is rescaled or divided?"
+        question = "where does the first come from: exp of a large number, -inf - (-inf), 0 / 0, or 0 * inf?"
         found.append(Measured("nan", sentence, question, ONLINE))
     whole = ~bad[:, None]
     none = whole & (w == 0).all(1, keepdim=True) & mask.any(1, keepdim=True)
@@ -91,7 +91,7 @@ def facts_of_head(w, mask, exact):
     if missing.any():
         said = f"With all scores equal, your kernel gives no weight to {pairs(missing)}, which the mask shows."
         found.append(
-            Measured("mask", said, "which keys does this query see, and which tiles does your loop visit?", PHASES)
+            Measured("mask", said, "do loop and mask reach these keys, and does what they add stay in acc?", PHASES)
         )
     if double.any():
         often = f"{(many := float(times[double].median())):.3g}"
@@ -201,7 +201,8 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
             return None
         row = int(off.nonzero()[0])
         said = f"With this case's scores, the weights of row {row} add up to {float(total[row]):.4g}, not to 1."
-        return Measured("sum", said, "is row_sum rescaled and added to as acc is?", RESCALE)
+        empty = "are all exp of this row 0: which maximum is subtracted, and where does it start?"
+        return Measured("sum", said, "is row_sum rescaled and added to as acc is?" if total[row] else empty, RESCALE)
     if rest < close and abs(slope) < exact:
         said = "All visible keys weigh alike, whatever their scores are."
         return Measured("scale", said, "do the scores reach exp, and does q reach the scores?", SCALE)
@@ -219,8 +220,8 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
         )
         return Measured("precision", said, "which numbers leave float32 before the end?", SOFTMAX)
     return Measured(
-        "scores", f"The weights of batch {batch}, head {head} do not follow the scores q.k: all visible keys count, "
-        "but not by their own scores.", "which numbers does each score come from, and which maximum is subtracted?",
+        "scores", f"The weights of batch {batch}, head {head} do not follow the scores q.k.",
+        "which numbers does each score come from, and which maximum is subtracted before exp?",
         SOFTMAX,
     )  # fmt: skip
 
