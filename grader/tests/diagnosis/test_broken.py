@@ -62,6 +62,7 @@ def test_a_wasteful_kernel_keeps_the_points_of_its_cases_and_loses_those_of_its_
     assert score.total([*cases, result]) == (7.5, 15)
 
 
+@pytest.mark.thorough
 def test_rows_that_were_never_written_equal_nothing(tmp_path):
     source = solution("p6").replace("triton.cdiv(N, BLOCK_Q)", "max(1, N // BLOCK_Q)")
     (result,) = grade_text(tmp_path, "p6", source, names=["ragged tail"])

@@ -290,9 +290,9 @@ def test_ptxas_has_a_limit_of_memory(tmp_path, ptxas):
 def test_no_time_is_reported_and_costs_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(compiling, "SECONDS", 0.2)
     case, *_, compiled, _ = graded(tmp_path, solution("p3"), names=None)
-    assert (
-        compiled.outcome is Outcome.TIMED_OUT and "for a GPU: the compiler did not finish within" in compiled.sentence
-    )
+    # Which of the compiler's steps the limit meets depends on the machine.
+    assert compiled.outcome is Outcome.TIMED_OUT
+    assert "does not compile for a GPU: " in compiled.sentence and "did not finish within 0.2 s" in compiled.sentence
     assert compiled.facts["compile"][0]["target"] == "sm_80"
     assert score.earned([case, compiled]) == [15, 0] and not score.passed([case, compiled])
 

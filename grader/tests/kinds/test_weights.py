@@ -101,6 +101,7 @@ def test_a_wrong_case_without_a_known_cause_is_told_what_was_measured(tmp_path):
     assert "rounded to float16 on the way" in result.sentence and result.facts["measured"]
 
 
+@pytest.mark.thorough
 def test_the_line_of_the_first_nan_is_told(tmp_path):
     text = solution("p4").replace("    row_max = new_max\n", "    pass\n").replace("acc * alpha[:, None])", "acc)")
     (result,) = grade_text(tmp_path, "p4", text, names=["whole tiles"])
@@ -108,6 +109,7 @@ def test_the_line_of_the_first_nan_is_told(tmp_path):
     assert any(f"number that is NaN is made in line {line}," in said for said in result.facts["measured"]), result.facts
 
 
+@pytest.mark.thorough
 def test_what_a_mistake_depends_on_is_told(tmp_path):
     text = solution("p1").replace(
         "row_max = scores.amax(dim=-1, keepdim=True)", "row_max = torch.zeros_like(scores[..., :1])"
