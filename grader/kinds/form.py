@@ -67,14 +67,20 @@ def overwritten(reply):
     return ""
 
 
-def describe_fault(problem, fault):
-    """The sentence for one fault of a trace, with the student's own line."""
+def describe_fault(problem, fault, measured=""):
+    """The sentence for one fault of a trace, with the student's own line.
+
+    measured: what its addresses are, said in place of the questions for any fault of its kind.
+    """
     programs = " and ".join(str(tuple(place)) for place in fault.get("programs", ()))
     which = f" (program{'s' * (' and ' in programs)} {programs} of the grid)" if programs else ""
     shape = f", which is {tuple(fault['shape'])}" if fault.get("shape") else ""
     known = fault | {"programs": which, "shape": shape}
     known |= {"outside": OUTSIDE[fault["where"]].format(**known) if fault["where"] else ""}
-    return f"{fault['kernel']} {FAULTS[fault['kind']].format(**known)} {at_line(problem, fault)}"
+    does = FAULTS[fault["kind"]].format(**known)
+    if measured:
+        does = f"{FAULTS[fault['kind']].partition('{programs}')[0].format(**known | {'outside': ''})}{which}: {measured}"
+    return f"{fault['kernel']} {does} {at_line(problem, fault)}"
 
 
 def describe_undefined(problem, entry):

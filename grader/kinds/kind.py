@@ -136,7 +136,8 @@ class Kind:
         trace = reply["trace"]
         if trace and trace["faults"]:
             drawn = {"trace": trace} | self.drawn(case, reply)
-            return Outcome.UNSAFE, form.describe_fault(problem, trace["faults"][0]), drawn
+            fault = trace["faults"][0]
+            return Outcome.UNSAFE, form.describe_fault(problem, fault, self.explain_fault(case, trace, fault)), drawn
         if problem.uses_triton and not reply["kernels"]:
             sentence = f"No Triton kernel was launched: {problem.id} is to be computed by a kernel of yours."
             return Outcome.WRONG, sentence, {}
@@ -147,6 +148,10 @@ class Kind:
                     facts[place] = own_place(facts[place], got)
                 return self.mismatch(problem, case, placed, reply, got, each, facts)
         return self.beyond_values(problem, case, reply)
+
+    def explain_fault(self, case, trace, fault):
+        """What a fault's addresses are and should be, and a question; empty where they do not tell."""
+        return ""
 
     def mismatch(self, problem, case, placed, reply, got, right, facts):
         """(outcome, sentence, facts) of an output that is not the right one; its sentence is its diagnosis's."""

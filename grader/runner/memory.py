@@ -23,7 +23,8 @@ class Region:
     legal_view: the one view that is legal, for the grader's inputs; None where all between first and last is legal.
     role, role_view, width: "q", "k" or "v" where the storage is that input, the view in which it lies there as
     (B, H, N, D), and D. labels: which element of q, k and v each element is a copy of, or None; shapes: those of q, k
-    and v, which the labels count in. watcher: to be told of loads, or None.
+    and v, which the labels count in. watcher: to be told of loads, or None. seen_by: {"load" or "store": the last
+    program that did}.
     """
 
     def __init__(self, index, storage, name, itemsize):
@@ -33,7 +34,7 @@ class Region:
         self.legal_view = self.role = self.role_view = self.watcher = self.labels = self.shapes = None
         self.width = 0
         self.writers = self.readers = self.atomics = self.loaded = None
-        self.itemsize = itemsize
+        self.itemsize, self.seen_by = itemsize, {}
 
     def holds(self, role, tensor):
         """Note that `tensor`, a view (B, H, N, D) of this storage, is an input."""

@@ -12,6 +12,7 @@ from collections import Counter
 
 import numpy as np
 import triton.runtime.interpreter as interpreter
+from addresses import Addresses, described
 from allocations import GUARD
 from counters import LiveScores, Origin, TileVisits, Traffic, count_lanes
 from hooks import Overflows, hooks
@@ -30,7 +31,8 @@ def is_open():
 class Trace:
     """While open, traces every launch. faults: {(kind, kernel, argument, line, where): lanes}; undefined: masked loads
     whose lanes nobody defined, as {(kernel, argument, line): lanes}. places: (x, y, z) in its grid of each program.
-    first: {key of a fault: {"programs": the places of those that did it first, "shape": of the argument}}.
+    first: {key of a fault: {"programs": the places of those that did it first, "shape": of the argument, "at": which
+    addresses, as addresses.py describes them}}.
 
     inputs: {"q": tensor, ...} as the grader made them; only their own elements may be read. allocations: what was
     fenced. module: the name of the submission's file. watchers: {address of a storage: function(program, byte offsets
@@ -49,7 +51,7 @@ class Trace:
         self.faults, self.undefined, self.launches, self.products = Counter(), Counter(), 0, 0
         self.regions, self.by_storage, self.arguments = [], {}, {}
         self.kernel, self.program, self.origin, self.storing = "", NOBODY, None, None
-        self.places, self.first = [], {}
+        self.places, self.first, self.addresses = [], {}, Addresses()
         self.original = interpreter._interpreter
         self.overflows, self.patches = Overflows(self.line, self.overflow), Patches()
 
@@ -70,6 +72,7 @@ class Trace:
         self.kernel, self.launches = function.__name__, self.launches + 1
         self.traffic.begin_launch(self.kernel)
         self.regions, self.by_storage, self.arguments = [], {}, {}
+        self.addresses.begin_launch(bool(self.faults))
         parameters = inspect.getfullargspec(function).args
         named = inspect.getcallargs(function, *args, **{k: v for k, v in kwargs.items() if k in parameters})
         for name, value in named.items():
@@ -126,12 +129,12 @@ class Trace:
     def new_region(self, tensor, key):
         arguments = self.arguments.get(key, [("?", tensor)])
         region = Region(len(self.regions), tensor.untyped_storage(), arguments[0][0], tensor.element_size())
-        region.key = key
+        region.key, region.tensor = key, arguments[0][1]
         region.watcher, region.shapes = self.watchers.get(key), self.shapes
         self.regions.append(region)
         if key in self.given:
             region.holds(self.given[key], self.inputs[self.given[key]])
-            region.legal_view = region.role_view
+            region.legal_view, region.tensor = region.role_view, self.inputs[self.given[key]]
             return region
         labels = self.origins.labels(key)
         region.labels = None if labels is None else labels.numpy()
@@ -179,11 +182,14 @@ class Trace:
                 self.note_empty(pointers)
             return pointers, mask
         region = self.region_at(int(live[0]))
+        if region and region.seen_by.get(kind) != self.program:
+            region.seen_by[kind] = self.program
+            self.addresses.note(kind, region, self.places[self.program], pointers)
         offsets = live - region.virtual if region else live
         legal = region.legal(offsets, itemsize) if region else np.zeros(live.shape, bool)
         if not legal.all():
             where = describe_outside(live, legal) if region else "whole"
-            self.fault(f"out-of-bounds {kind}", region, int((~legal).sum()), where)
+            self.fault(f"out-of-bounds {kind}", region, int((~legal).sum()), where, pointers=pointers)
             mask = mask.copy()
             mask[mask] = legal
             offsets = offsets[legal]
@@ -286,14 +292,15 @@ class Trace:
         filled = np.full(pointers.data.shape, nan, dtype)
         return interpreter.TensorHandle(filled, pointers.get_element_ty())
 
-    def fault(self, kind, region, lanes, where="", by=NOBODY):
-        """by: the other program, if there is one."""
+    def fault(self, kind, region, lanes, where="", by=NOBODY, pointers=None):
+        """by: the other program, if there is one. pointers: of all lanes."""
         key = kind, self.kernel, region.name if region else "?", self.line(), where
         self.faults[key] += lanes
         if key not in self.first:
-            shape = list(self.arguments[region.key][0][1].shape) if region and region.key in self.arguments else []
+            shape = list(region.tensor.shape) if region else []
             programs = [self.places[program] for program in (by, self.program) if program >= 0]
-            self.first[key] = {"programs": programs, "shape": shape}
+            at = described(region, pointers) if region and pointers is not None else {}
+            self.first[key] = {"programs": programs, "shape": shape, "at": at}
 
     def overflow(self, line, lanes):
         self.faults[("int32 overflow", self.kernel, "?", line, "")] += lanes
@@ -329,6 +336,7 @@ class Trace:
             "live_scores": self.live_scores.report(),
             "products": self.products,
             "undefined": entries(self.undefined, ("kernel", "argument", "line")),
+            "addresses": self.addresses.report() if self.faults else [],
         }
 
 

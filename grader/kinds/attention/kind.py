@@ -9,6 +9,7 @@ from grader.course.problem import LONG_ROW
 from grader.diagnosis import cross_case, locate
 from grader.diagnosis.cause import Diagnosis, mistake_pattern
 from grader.kinds.attention import (
+    addresses,
     advice,
     answers,
     catalogue,
@@ -121,6 +122,9 @@ class Attention(Kind):
             return Outcome.WASTEFUL, sentence, facts | drawn
         said = advice.on_tiles(case, reply["trace"]) if reply["trace"] and case.name == LONG_ROW else ""
         return Outcome.PASSED, said, drawn
+
+    def explain_fault(self, case, trace, fault):
+        return addresses.explain(case, trace, fault)
 
     def own_work(self, problem, case, reply):
         found = super().own_work(problem, case, reply)

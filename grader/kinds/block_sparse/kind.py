@@ -45,8 +45,14 @@ class BlockSparse(Attention):
         if names := ", ".join(name for name in reply.get("changed", ()) if name in tile_lists.NAMES):
             sentence = f"Your code wrote into the Tiles that it was given: {names} must stay as they were."
             return Outcome.UNSAFE, sentence, {}
-        outcome, sentence, facts = super().judge(problem, case, placed, reply, data, device)
-        return outcome, ask_about_lists(sentence) if outcome is Outcome.UNSAFE else sentence, facts
+        return super().judge(problem, case, placed, reply, data, device)
+
+    def explain_fault(self, case, trace, fault):
+        if middle := middle_of_a_row(trace):
+            return middle
+        if question := OUTSIDE.get(fault["argument"]):
+            return f"{outside_list(fault)}{question}"
+        return super().explain_fault(case, trace, fault)
 
     def known_mistakes(self, problem, case, placed, spec, records, sizes, order=None):
         return list_mistakes.every(problem, case, placed, spec, records, sizes)
@@ -174,21 +180,33 @@ def keys_of(case, column):
 
 # What is asked of whoever reads outside one of the lists, by the name that the skeleton's kernel gives it.
 OUTSIDE = {
-    "Starts": "is it the row of this program's own map and query tile, and are there four numbers in each?",
-    "Columns": "do the entries go from one number of the row's `starts` to the next?",
-    "Places": "do the entries go from one number of the row's `starts` to the next?",
-    "Bits": "are they at the entry's place, and has the entry bits at all?",
+    "Starts": "Is it the row of this program's own map and query tile, and are there four numbers in each?",
+    "Columns": "Do the entries go from one number of the row's `starts` to the next?",
+    "Places": "Do the entries go from one number of the row's `starts` to the next?",
+    "Bits": "Are they at the entry's place, in words of 32 columns, and has a tile of this kind bits at all?",
 }
 
 
-def ask_about_lists(sentence):
-    """The sentence on a load outside a tensor, with a question of its own where that is a list."""
-    said, outside, rest = sentence.partition(" elements outside ")
-    name = next((name for name in OUTSIDE if rest.startswith(f"{name}:")), None)
-    if not (outside and name and " reads " in said):
-        return sentence
-    _, found, place = rest.rpartition("? (")  # where it is, in the file
-    return f"{said}{outside}{name}: {OUTSIDE[name]}{f' ({place}' * bool(found)}"
+def outside_list(fault):
+    """Which entry of a list was asked for, where there are so many."""
+    at, shape = fault.get("at"), fault.get("shape")
+    entry = at["first"] // max(1, math.prod(shape[1:])) if at and shape else -1
+    if entry < 0 or entry < shape[0]:
+        return ""
+    return f"its block begins at entry {entry}, and there are {shape[0] or 'none, for no tile is PARTIAL'}. "
+
+
+def middle_of_a_row(trace):
+    """Where a program begins to read Starts elsewhere than at a row: what it then loads is no fault of the pointers."""
+    for table in trace["addresses"]:
+        for program in table["programs"]:
+            within = program["first"] % table["shape"][-1] if table["argument"] == "Starts" else 0
+            if within:
+                return (
+                    f"program {tuple(program['place'])} begins to read Starts at number {within} of a row. "
+                    f"{OUTSIDE['Starts']}"
+                )
+    return ""
 
 
 def needless_tiles(case, trace):

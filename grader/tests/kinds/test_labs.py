@@ -184,10 +184,16 @@ def test_lists_that_a_kernel_writes_into_are_told(tmp_path):
     assert result.outcome is Outcome.UNSAFE and "places must stay as they were" in result.sentence
 
 
-def test_a_load_outside_a_list_asks_about_lists():
-    said = "kernel reads 5 elements outside Bits: is the load masked, and so on? (x1.py:3: `b = tl.load(Bits)`)"
-    assert kind.ask_about_lists(said).endswith("and has the entry bits at all? (x1.py:3: `b = tl.load(Bits)`)")
-    assert kind.ask_about_lists(said.replace("Bits:", "K:")) == said.replace("Bits:", "K:")
+def test_a_load_outside_a_list_asks_about_lists(tmp_path):
+    source = solution("x1")
+    wrong_rows = source.replace("+ q_tile) * 4", "+ q_tile) * 3", 1)
+    assert wrong_rows != source
+    (result,) = grade_text(tmp_path, "x1", wrong_rows, names=["dense"])
+    assert result.outcome is Outcome.UNSAFE and "begins to read Starts at number 3 of a row" in result.sentence
+    wrong_kind = source.replace("causal, partial, 2,", "causal, partial, 3,", 1)
+    assert wrong_kind != source
+    (result,) = grade_text(tmp_path, "x1", wrong_kind, names=["causal"])
+    assert "at entry 0, and there are none, for no tile is PARTIAL" in result.sentence
 
 
 def test_a_kernel_that_knows_no_tiles_is_told_what_they_are_made_of(tmp_path):

@@ -1,0 +1,246 @@
+"""The addresses of an access outside its tensor, or into another program's rows -> what is wrong with them, in words.
+
+The trace has each program's first address in each tensor. Which batch, head and rows a program works on, its loads of Q
+say where those are whole, else its stores; what the other tensors are addressed with is compared with that.
+"""
+
+from dataclasses import dataclass
+
+AXES = ("batch", "head", "row")
+MOST = 8  # heads in one sentence
+KINDS = {
+    "out-of-bounds load": "load", "out-of-bounds store": "store", "write of another program's element": "store",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first accesses of one kind to one tensor. sizes, strides: of (B, H, N), in elements.
+
+    programs: {place in the grid: {"first": offset of the first lane, "block": its sides, "steps": along each}}.
+    """
+
+    name: str
+    role: str | None
+    sizes: tuple
+    strides: tuple
+    column: int
+    programs: dict
+
+    def decode(self, offset):
+        """(batch, head, row) of an offset, or None where no whole row begins there; may lie outside."""
+        left, place = offset, [0, 0, 0]
+        one_head = self.sizes[1] == 1 and self.strides[1] >= self.sizes[2] * self.strides[2]
+        used = [axis for axis in range(3) if self.sizes[axis] > 1 or axis == 2 or (axis == 1 and one_head)]
+        for axis in sorted(used, key=lambda axis: -self.strides[axis]):
+            place[axis], left = divmod(left, max(1, self.strides[axis]))
+        return tuple(place) if left == 0 and offset >= 0 else None
+
+    def holds(self, place):
+        return place is not None and all(index < size for index, size in zip(place, self.sizes, strict=True))
+
+    def rows_of_block(self, program):
+        """How many rows its first block has, by the axis that steps from row to row; 1 where none does."""
+        first = self.programs[program]
+        rows = [size for size, step in zip(first["block"], first["steps"], strict=True) if step == self.strides[2]]
+        return rows[0] if rows else 1
+
+
+def explain(case, trace, fault):
+    """What the addresses are and what they should be, with a question; empty where they do not tell."""
+    tables = {(table.name, kind): table for table, kind in tables_of(case, trace)}
+    table = tables.get((fault["argument"], KINDS.get(fault["kind"])))
+    if table is None or not fault["programs"]:
+        return ""
+    every, owners = list(tables.values()), find_owners(case, tables)
+    return (
+        wrong_row_step(case, table, every)
+        or (wrong_heads(case, table, owners, every) if owners else outside_place(table, fault))
+        or wrong_rows(case, table, owners, fault)
+        or ""
+    )
+
+
+def tables_of(case, trace):
+    """(Table, kind of access) of every tensor that has batches, heads and rows, however it is flattened."""
+    for each in trace["addresses"]:
+        shape, strides = each["shape"], each["strides"]
+        heads = case.kv_heads if each["role"] in ("k", "v") else case.Hq
+        if len(shape) == 3 and shape[0] == case.B * heads:
+            shape, strides = [case.B, heads, *shape[1:]], [heads * strides[0], *strides]
+        if len(shape) == 4:
+            programs = {tuple(program["place"]): program for program in each["programs"]}
+            yield Table(
+                each["argument"], each["role"], tuple(shape[:3]), tuple(strides[:3]), strides[3], programs
+            ), each["kind"]  # fmt: skip
+
+
+def find_owners(case, tables):
+    """{program: (batch, query head, first row)} by the first tensor of queries that is addressed as it should be."""
+    size = (case.B, case.Hq, case.N)
+    candidates = [table for table in tables.values() if table.role == "q"]
+    candidates += [table for (_, kind), table in tables.items() if kind == "store" and table.sizes == size]
+    for table in candidates:
+        places = {program: table.decode(first["first"]) for program, first in table.programs.items()}
+        heads = {place[:2] for place in places.values() if place}
+        if all(map(table.holds, places.values())) and len(heads) == case.B * case.Hq:
+            return places
+    return {}
+
+
+# Strides --------------------------------------------------------------------------------------------------------------
+
+
+def whose(step, tables, but):
+    """`, which is V's stride from row to row`, of the tensors that have this stride; else empty. but: (name, axis)."""
+    name, of_axis = but
+    found = [
+        f"{table.name}'s stride from {axis} to {axis}"
+        for table in sorted(tables, key=lambda table: table.name != name)
+        for axis, stride in zip(AXES, table.strides, strict=True)
+        if stride == step and (table.name, axis) != but and axis in (of_axis, *AXES[:2] * (of_axis != "row"))
+    ]
+    found = list(dict.fromkeys(found))
+    return f", which is {' and '.join(found[:2])}" if found else ""
+
+
+def wrong_row_step(case, table, tables):
+    own, first = table.strides[2], next(iter(table.programs.values()))
+    steps = [step for step, size in zip(first["steps"], first["block"], strict=True) if size > 1]
+    if table.sizes[2] == 1 or len(steps) != 2 or own in steps or table.column not in steps:
+        return ""
+    step = steps[1 - steps.index(table.column)]
+    return (
+        f"from one row to the next your addresses move by {step} elements{whose(step, tables, (table.name, 'row'))}; "
+        f"{table.name}'s own stride is {own}. Which stride belongs there?"
+    )
+
+
+def wrong_heads(case, table, owners, tables):
+    """What the addresses say of batches and heads, for the first tile of queries."""
+    first_row = min(row for _, _, row in owners.values())
+    start = {
+        (batch, head): table.programs[program]["first"]
+        for program, (batch, head, row) in owners.items()
+        if row == first_row and program in table.programs
+    }
+    shared = table.sizes[1] == case.kv_heads and case.shares_heads
+    group = case.Hq // case.kv_heads if shared else 1
+    heads = [(head, start[0, head] - start[0, 0]) for head in range(case.Hq) if {(0, head), (0, 0)} <= set(start)]
+    batches = [(batch, start[batch, 0] - start[0, 0]) for batch in range(case.B) if {(batch, 0), (0, 0)} <= set(start)]
+    return axis_of_heads(case, table, heads, group, tables) or axis_of_batches(table, batches, tables)
+
+
+def axis_of_heads(case, table, moved, group, tables):
+    """moved: [(query head, elements from those of head 0)] of batch 0. group: query heads that share a head of it."""
+    own = table.strides[1]
+    if all(offset == head // group * own for head, offset in moved):
+        return ""
+    moved = moved[:MOST]
+    does = "write" if table.role is None else "read"
+    other = next((t.strides[1] for t in tables if t.strides[1] != own and is_multiple(moved, t.strides[1], group)), 0)
+    if own and not other and all(offset % own == 0 for _, offset in moved):
+        numbers, found = listed(head for head, _ in moved), listed(offset // own for _, offset in moved)
+        wanted = listed(head // group for head, _ in moved)
+        return (
+            f"query heads {numbers} of batch 0 {does} {table.name} at heads {found}, and theirs are {wanted}. "
+            "Which head belongs to a query head?"
+        )
+    step = other or moved[1][1]
+    return (
+        f"from one head to the next your addresses move by {step} elements{whose(step, tables, (table.name, 'head'))}; "
+        f"{table.name}'s own stride is {own}. Which stride belongs there?"
+    )
+
+
+def is_multiple(moved, stride, group):
+    return bool(stride) and all(offset == head // group * stride for head, offset in moved)
+
+
+def axis_of_batches(table, moved, tables):
+    own = table.strides[0]
+    wrong = next(((batch, offset) for batch, offset in moved if offset != batch * own), None)
+    if wrong is None:
+        return ""
+    batch, offset = wrong
+    if offset == 0:
+        return f"for batch {batch} your addresses of {table.name} are those of batch 0. What moves with the batch?"
+    step = offset // batch
+    return (
+        f"from one batch to the next your addresses move by {step} elements"
+        f"{whose(step, tables, (table.name, 'batch'))}; {table.name}'s own stride is {own}. Which stride, and which "
+        "head, belong there?"
+    )
+
+
+# Places ---------------------------------------------------------------------------------------------------------------
+
+
+def outside_place(table, fault):
+    """Where no tensor says which program has which head: where this one lies, by the tensor's own strides."""
+    program = tuple(fault["programs"][-1])
+    first = table.programs.get(program)
+    place = table.decode(first["first"]) if first else None
+    if place is None or table.holds(place):
+        return ""
+    batch, head, row = place
+    batches, heads, rows = table.sizes
+    where = f"batch {batch}, head {head}"
+    if batches == 1 and table.strides[0] == heads * table.strides[1]:  # the same address
+        where += f", which is batch {head // heads}, head {head % heads}"
+    return (
+        f"it begins at {where}, row {row}, of {batches} batch{'es' * (batches > 1)}, {heads} head{'s' * (heads > 1)} "
+        f"and {rows} rows. Which axis of the grid is which, and which head belongs to it?"
+    )
+
+
+def wrong_rows(case, table, owners, fault):
+    """The tile of rows, where batch and head are right."""
+    name, rows = table.name, table.sizes[2]
+    if fault["kind"].startswith("write of"):
+        return shared_rows(table, owners, fault)
+    program = tuple(fault["programs"][-1])
+    if program not in owners or not table.strides[2]:
+        return ""
+    batch, head, _ = owners[program]
+    head = head // (case.Hq // table.sizes[1])
+    begin, left = divmod(fault["at"]["first"] - batch * table.strides[0] - head * table.strides[1], table.strides[2])
+    if left:
+        return ""
+    if begin >= rows:
+        return f"its tile begins at row {begin}, and {name} has {rows}. Where does the loop end?"
+    if begin < 0:
+        return f"its tile begins at row {begin}, before the first. Where does the loop begin?"
+    if fault["where"] == "end":
+        return (
+            f"its tile begins at row {begin}, and {name} ends with row {rows - 1}. Is this the phase that masks the "
+            "rows which do not exist, and is this load masked?"
+        )
+    return ""
+
+
+def shared_rows(table, owners, fault):
+    """Two programs that write the same rows."""
+    first, second = (tuple(program) for program in (*fault["programs"], *fault["programs"])[:2])
+    if not {first, second} <= set(owners) or first == second:
+        return ""
+    one, two = owners[first], owners[second]
+    writes = table.decode(table.programs[second]["first"])
+    if writes != two and writes is not None:
+        return (
+            f"program {second} has the queries from row {two[2]} of batch {two[0]}, head {two[1]}, and begins to write "
+            f"{table.name} at row {writes[2]} of batch {writes[0]}, head {writes[1]}. Are they the same rows?"
+        )
+    if one == two:
+        return (
+            f"both compute the rows from {one[2]} of batch {one[0]}, head {one[1]}. Which program of the grid is to "
+            "have which tile of which head?"
+        )
+    apart, tall = abs(one[2] - two[2]), table.rows_of_block(first)
+    if one[:2] == two[:2] and apart < tall:
+        return f"their tiles of queries begin {apart} rows apart, and each has {tall} rows. How far apart must they be?"
+    return ""
+
+
+def listed(numbers):
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,46 @@
+"""What is told of an address outside its tensor is true: whose stride, which head, which row."""
+
+import pytest
+
+from grader.result import Outcome
+from grader.tests.support import grade_text, solution
+
+MISTAKES = {
+    "the row stride of V": (
+        "p5", "K + k_pos.to(tl.int64)[:, None] * stride_kn", "K + k_pos.to(tl.int64)[:, None] * stride_vn",
+        "q, k and v each with another layout", "which is V's stride from row to row",
+    ),
+    "the query's head": (
+        "p5", "K += batch * stride_kb + kv_head * stride_kh", "K += batch * stride_kb + head * stride_kh",
+        "whole tiles", "query heads 0, 1 of batch 0 read K at heads 0, 1, and theirs are 0, 0",
+    ),
+    "the batch stride of K": (
+        "p5", "V += batch * stride_vb", "V += batch * stride_kb",
+        "q, k and v each with another layout", "which is K's stride from batch to batch",
+    ),
+    "the head of a group": (
+        "p5", "O += batch * stride_ob + head * stride_oh", "O += batch * stride_ob + kv_head * stride_oh",
+        "whole tiles", "query heads 0, 1 of batch 0 write O at heads 0, 0, and theirs are 0, 1",
+    ),
+    "axes of the grid": (
+        "p3", "(triton.cdiv(N, BLOCK_Q), H, B)", "(triton.cdiv(N, BLOCK_Q), B, H)",
+        "whole tiles", "Which axis of the grid is which",
+    ),
+    "tiles too near": (
+        "p3", "q_start = tl.program_id(0) * BLOCK_Q", "q_start = tl.program_id(0) * BLOCK_K",
+        "whole tiles", "tiles of queries begin 32 rows apart, and each has 64 rows",
+    ),
+    "a tile too many": (
+        "p3", "full_end = N // BLOCK_K * BLOCK_K", "full_end = tl.cdiv(N, BLOCK_K) * BLOCK_K",
+        "ragged tail", "its tile begins at row 128, and K ends with row 128",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_the_addresses_are_is_told(tmp_path, name):
+    problem, old, new, case, told = MISTAKES[name]
+    source = solution(problem)
+    assert old in source, old
+    (result,) = grade_text(tmp_path, problem, source.replace(old, new), names=[case])
+    assert result.outcome is Outcome.UNSAFE and told in result.sentence, result.sentence
