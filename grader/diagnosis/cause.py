@@ -58,7 +58,8 @@ class Diagnosis:
     that fits this case; the cross-case check leaves those that fit the others, too. evidence: what a kind needs to ask
     other cases about these causes. measured: what more runs of the kernel have shown, the most telling first; true of
     the kernel, whatever the cause is. suspects: places where one change makes every case right, each with a sentence.
-    shown_by: another case, which shows a cause where this one shows none.
+    shown_by: another case, which shows a cause where this one shows none. met: a sentence on what the first wrong rows
+    met, and where, told beside what leads to one of the sections `met_for`.
     """
 
     what: str
@@ -68,6 +69,8 @@ class Diagnosis:
     measured: list["Measured"] = field(default_factory=list)
     suspects: list = field(default_factory=list)
     shown_by: str = ""
+    met: str = ""
+    met_for: tuple[str, ...] = ()
 
     @property
     def named(self):
@@ -82,12 +85,18 @@ class Diagnosis:
         facts = " ".join(each.sentence for each in self.measured[:TOLD])
         if not self.named:
             first = " ".join([facts, *(each.sentence for each in self.suspects)]).strip()
-        elif len(self.named) > CLEAR:  # of many explanations a fact tells more
-            first = f"{facts} {self.equals}".strip()
+        elif len(self.named) > CLEAR and self.measured:  # of many explanations most are wrong; a fact is true
+            first = facts
         else:
             first = self.equals
         elsewhere = f'Case "{self.shown_by}" shows a cause: look at it first.' if self.shown_by else ""
-        return " ".join(part for part in (first, self.where, elsewhere) if part)
+        met = self.met if self.hints and self.hints[0].section in self.met_for else ""
+        return " ".join(part for part in (first, met, self.where, elsewhere) if part)
+
+    @property
+    def hints(self):
+        """What is told, with its question: the causes, else what was measured."""
+        return [*self.named, *self.measured]
 
     @property
     def equals(self):
@@ -105,7 +114,7 @@ class Diagnosis:
             known["measured"] = [each.sentence for each in self.measured]
         if self.suspects:
             known["suspects"] = [each.sentence for each in self.suspects]
-        if hints := [*self.named, *self.measured]:
-            known |= {"question": hints[0].question}
-            known |= {"section": hints[0].section} if NOTEBOOKS.is_dir() else {}
+        if self.hints:
+            known |= {"question": self.hints[0].question}
+            known |= {"section": self.hints[0].section} if NOTEBOOKS.is_dir() else {}
         return known

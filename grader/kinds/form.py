@@ -79,7 +79,9 @@ def describe_fault(problem, fault, measured=""):
     known |= {"outside": OUTSIDE[fault["where"]].format(**known) if fault["where"] else ""}
     does = FAULTS[fault["kind"]].format(**known)
     if measured:
-        does = f"{FAULTS[fault['kind']].partition('{programs}')[0].format(**known | {'outside': ''})}{which}: {measured}"
+        does = (
+            f"{FAULTS[fault['kind']].partition('{programs}')[0].format(**known | {'outside': ''})}{which}: {measured}"
+        )
     return f"{fault['kernel']} {does} {at_line(problem, fault)}"
 
 

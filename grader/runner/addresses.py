@@ -39,7 +39,7 @@ class Addresses:
 
 
 def described(region, pointers):
-    """{"first": offset of the first lane, "block": sides of the block, "steps": from one lane to the next along each}."""
+    """{"first": offset of the first lane, "block": its sides, "steps": from one lane to the next along each}."""
     bytes_in = np.asarray(pointers).astype(np.int64) - region.virtual
     offsets = bytes_in // region.itemsize - region.tensor.storage_offset()
     origin = (0,) * offsets.ndim

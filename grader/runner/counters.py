@@ -39,7 +39,8 @@ class Origin:
 class Record:
     """One tile of queries in one program: the loads of keys that it visited, by their Origin, in order; maybe none.
 
-    masked: the keys (first, last) on whose scores a mask was put.
+    visited: {Origin: the kernel's line that led there: that of a call, or of the product itself}. masked: the keys
+    (first, last) on whose scores a mask was put.
     """
 
     kernel: str
@@ -60,18 +61,32 @@ class Record:
             "span": max((last - first + 1 for _, (first, last) in tiles), default=0),
             "lanes": max((k.lanes for k in self.visited), default=0),
             "masked": [list(tokens) for tokens in sorted(self.masked)],
-            "rows": self.q.lanes, "key_heads": len({place for place, _ in tiles}),
+            "rows": self.q.lanes, "key_heads": len({place for place, _ in tiles}), "stretches": self.stretches(),
         }  # fmt: skip
+
+    def stretches(self):
+        """[[line, first key, last key, masked]]: neighbouring tiles that one line met one after the other."""
+        found = []
+        for k, line in self.visited.items():
+            (first, last), masked = k.tokens, k.tokens in self.masked
+            same = found and found[-1][0] == line and found[-1][3] == masked
+            if same and found[-1][2] + 1 == first:
+                found[-1][2] = last
+            elif same and found[-1][1] - 1 == last:
+                found[-1][1] = first
+            elif not (same and found[-1][1] <= first and last <= found[-1][2] and k.tiles < 1):
+                found.append([line, first, last, masked])
+        return found
 
 
 class TileVisits:
     """The records of all launches, and `loads`: {(kernel, program): {"k": rows, "v": rows}}, rows of D elements.
 
-    Programs are numbered through all launches.
+    Programs are numbered through all launches. line(): of the kernel, that is running.
     """
 
-    def __init__(self):
-        self.records, self.loads, self.program = {}, {}, -1
+    def __init__(self, line):
+        self.records, self.loads, self.program, self.line = {}, {}, -1, line
         self.empty = {"k": 0.0, "v": 0.0}  # rows that loads would have had whose mask hid every lane
 
     def begin_program(self):
@@ -102,7 +117,7 @@ class TileVisits:
         if a is None or b is None or {a.role, b.role} not in ({"q", "k"}, {"q", "kv"}):
             return None
         q, k = (a, b) if a.role == "q" else (b, a)
-        self.find_record(kernel, q).visited[k] = True
+        self.find_record(kernel, q).visited[k] = self.line()
         return Origin("scores", k.tokens, q.place, rows=q.tokens)
 
     def note_mask(self, kernel, by, blocks):

@@ -44,7 +44,7 @@ class Trace:
         self.inputs, self.origins = inputs, Origins(inputs)
         self.shapes = {role: tensor.shape for role, tensor in inputs.items()}
         self.given = {tensor.untyped_storage().data_ptr(): role for role, tensor in inputs.items()}
-        self.visits, self.traffic, self.live_scores = TileVisits(), Traffic(), LiveScores()
+        self.visits, self.traffic, self.live_scores = TileVisits(self.kernel_line), Traffic(), LiveScores()
         self.loaded, self.labels_of = {}, {}
         self.allocations, self.module, self.watchers = allocations, module, dict(watchers)
         self.others = {tensor.untyped_storage().data_ptr(): tensor for tensor in others}
@@ -311,6 +311,14 @@ class Trace:
         while frame and frame.f_code.co_filename != self.module:
             frame = frame.f_back
         return frame.f_lineno if frame else 0
+
+    def kernel_line(self):
+        """The line of the kernel itself that is running, where it may have called another; or 0."""
+        frame, line = sys._getframe(1), 0
+        while frame:
+            line = frame.f_lineno if frame.f_code.co_filename == self.module else line
+            frame = frame.f_back
+        return line
 
     def report(self):
         """Plain data for the reply: the faults, and the undefined lanes, most lanes first."""

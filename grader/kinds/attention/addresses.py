@@ -39,10 +39,9 @@ class Table:
     def holds(self, place):
         return place is not None and all(index < size for index, size in zip(place, self.sizes, strict=True))
 
-    def rows_of_block(self, program):
-        """How many rows its first block has, by the axis that steps from row to row; 1 where none does."""
-        first = self.programs[program]
-        rows = [size for size, step in zip(first["block"], first["steps"], strict=True) if step == self.strides[2]]
+    def rows_of(self, block):
+        """How many rows a block has, by the axis that steps from row to row; 1 where none does."""
+        rows = [size for size, step in zip(block["block"], block["steps"], strict=True) if step == self.strides[2]]
         return rows[0] if rows else 1
 
 
@@ -94,14 +93,14 @@ def find_owners(case, tables):
 def whose(step, tables, but):
     """`, which is V's stride from row to row`, of the tensors that have this stride; else empty. but: (name, axis)."""
     name, of_axis = but
-    found = [
-        f"{table.name}'s stride from {axis} to {axis}"
-        for table in sorted(tables, key=lambda table: table.name != name)
-        for axis, stride in zip(AXES, table.strides, strict=True)
-        if stride == step and (table.name, axis) != but and axis in (of_axis, *AXES[:2] * (of_axis != "row"))
-    ]
-    found = list(dict.fromkeys(found))
-    return f", which is {' and '.join(found[:2])}" if found else ""
+    axes = ("row",) if of_axis == "row" else ("batch", "head")
+    found = {}
+    for table in sorted(tables, key=lambda table: table.name != name):
+        for axis, stride in zip(AXES, table.strides, strict=True):
+            if stride == step and (table.name, axis) != but and axis in axes:
+                found.setdefault(axis, {})[f"{table.name}'s"] = True
+    told = [f"{' and '.join(list(names)[:2])} stride from {axis} to {axis}" for axis, names in found.items()]
+    return f", which is {' and '.join(told)}" if told else ""
 
 
 def wrong_row_step(case, table, tables):
@@ -211,6 +210,11 @@ def wrong_rows(case, table, owners, fault):
         return f"its tile begins at row {begin}, and {name} has {rows}. Where does the loop end?"
     if begin < 0:
         return f"its tile begins at row {begin}, before the first. Where does the loop begin?"
+    if begin % (tall := table.rows_of(fault["at"])):
+        return (
+            f"its tile begins at row {begin}, no multiple of its {tall} rows. Where does the loop begin, and by how much "
+            "does it step?"
+        )
     if fault["where"] == "end":
         return (
             f"its tile begins at row {begin}, and {name} ends with row {rows - 1}. Is this the phase that masks the "
@@ -236,7 +240,7 @@ def shared_rows(table, owners, fault):
             f"both compute the rows from {one[2]} of batch {one[0]}, head {one[1]}. Which program of the grid is to "
             "have which tile of which head?"
         )
-    apart, tall = abs(one[2] - two[2]), table.rows_of_block(first)
+    apart, tall = abs(one[2] - two[2]), table.rows_of(table.programs[first])
     if one[:2] == two[:2] and apart < tall:
         return f"their tiles of queries begin {apart} rows apart, and each has {tall} rows. How far apart must they be?"
     return ""

@@ -12,11 +12,12 @@ from grader.kinds.attention.known_mistakes import ONLINE, SCALE, SOFTMAX, Attent
 
 MAX_TOKENS = 1024  # the oracle is asked hundreds of times over; longer sequences get the facts alone
 SECONDS = 4.0  # of this thread's own time, for the questions of one case
-SECONDS_FOR_TWO = 1.0  # and as long as no more are spent, for two mistakes at once
+SECONDS_FOR_TWO = 1.0  # and for two mistakes at once, in one of the cases that are asked for them
+CASES_FOR_TWO = 3  # the smallest
 
 
 def find(problem, case, placed, got, expected, mistakes, records=()):
-    """Every Cause that gives this output within rounding; empty where none does: never a guess.
+    """([Cause] that give this output within rounding, how to ask for two mistakes at once): never a guess.
 
     An output that is all NaN, or all 0, tells nothing: too many mistakes end in it.
 
@@ -24,23 +25,38 @@ def find(problem, case, placed, got, expected, mistakes, records=()):
     mistakes(problem, case, placed, spec, records, sizes, ...) -> the known mistakes to try.
     records: the trace's visits, where there is one: they tell the size of the tiles, and which were met.
     """
-    if max(case.N, case.num_keys) > MAX_TOKENS:
-        return []
-    if got.isnan().all() or not got.any():
-        return []
+    if max(case.N, case.num_keys) > MAX_TOKENS or got.isnan().all() or not got.any():
+        return [], no_two
     if nothing := find_rows_without_keys(got, expected.o, expected.allowed_o, expected.lse.isinf()):
-        return [nothing]
+        return [nothing], no_two
     started = time.thread_time()
     spec = spec_of(case, placed)
     bench = matcher.Matcher(got, expected)
     found, tried = [], []
     for mistake in mistakes(problem, case, placed, spec, records, tile_visits.tile_sizes(records)):
         if time.thread_time() > started + SECONDS:
-            return []  # half of the mistakes tried would leave half of the answers unknown
+            return [], no_two  # half of the mistakes tried would leave half of the answers unknown
         tried.append(mistake)
         if bench.fits(mistake):
             found.append(mistake)
-    return one_of_each_kind(found or matcher.two_at_once(tried, spec, bench, started + SECONDS_FOR_TWO))
+
+    def two():
+        return one_of_each_kind(matcher.two_at_once(tried, spec, bench, time.thread_time() + SECONDS_FOR_TWO))
+
+    return one_of_each_kind(found), two
+
+
+def no_two():
+    return []
+
+
+def look_for_two(results, cases, order):
+    """Two mistakes at once, in the smallest wrong cases, where no case shows a single one."""
+    wrong = [result for result in results if result.diagnosis and "two" in result.diagnosis.evidence]
+    wrong.sort(key=lambda result: order(cases[result.case]))
+    if not any(result.diagnosis.causes for result in wrong):
+        for result in wrong[:CASES_FOR_TWO]:
+            result.diagnosis.causes = result.diagnosis.evidence["two"]()
 
 
 def find_rows_without_keys(got, right, allowed, nothing):

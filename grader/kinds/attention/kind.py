@@ -25,13 +25,15 @@ from grader.kinds.attention import (
     work,
 )
 from grader.kinds.attention.cases import PROBLEMS
-from grader.kinds.attention.known_mistakes import IN_FLOAT32
+from grader.kinds.attention.known_mistakes import DIAGONAL, IN_FLOAT32, TAILS
+from grader.kinds.attention.mask_mistakes import PHASES, SINKS, WINDOW
 from grader.kinds.attention.matcher import TOGETHER
 from grader.kinds.kind import Kind, Right
 from grader.result import Outcome
 
 COMPILED = {"B": 2, "N": 2048}  # the rest is the problem's speed case: sizes that no argument's value of 1 specialises
 CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
+ABOUT_TILES = (DIAGONAL, PHASES, SINKS, TAILS, WINDOW)  # sections: what they explain, the tiles that were met show
 LONGEST_MEASURED = 1100  # keys: the program runs twice more for it
 
 
@@ -97,11 +99,13 @@ class Attention(Kind):
         if right.name == "lse":
             found = causes.find_lse_causes(case, placed, got, right.expected)
             return Diagnosis("lse", f"o is right, lse is not. {where}", found)
-        records, found = reply["trace"]["visits"] if reply["trace"] else (), []
+        records, found, two = reply["trace"]["visits"] if reply["trace"] else (), [], causes.no_two
         if facts["unwritten"] < facts["wrong"]:  # what was never written equals nothing
-            found = causes.find(problem, case, placed, got, right.answer, self.known_mistakes, records)
+            found, two = causes.find(problem, case, placed, got, right.answer, self.known_mistakes, records)
         tiles = tile_visits.tile_sizes(records)
-        return Diagnosis("output", where, found, {"tiles": tiles, "order": tile_visits.order_of(records, tiles)})
+        evidence = {"tiles": tiles, "order": tile_visits.order_of(records, tiles), "two": two}
+        met = tile_visits.in_words(records, facts["first"][:3])
+        return Diagnosis("output", where, found, evidence, met=met, met_for=ABOUT_TILES)
 
     def known_mistakes(self, problem, case, placed, spec, records, sizes, order=tile_visits.FORWARD):
         """The catalogue for one case."""
@@ -134,6 +138,7 @@ class Attention(Kind):
 
     def check_cases(self, problem, cases, seed, results):
         work.name_short_kernels(cases, results)
+        causes.look_for_two(results, cases, closer.order)
 
         def refutes(case, kinds, diagnosis, failing):
             if case.tiles != failing.tiles:  # with other tiles a mistake may show nothing

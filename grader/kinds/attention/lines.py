@@ -3,7 +3,7 @@
 from grader.diagnosis.repair.search import Trial, find
 from grader.result import Outcome
 
-SECONDS = 10.0  # of a core, for a problem
+SECONDS = 8.0  # of a core, for a problem
 LONGEST = 512  # tokens: longer cases take longer, and tell the same
 WRONG = 8  # cases that are wrong, on which a repair must be right
 PASSING = 2  # the largest cases that are right

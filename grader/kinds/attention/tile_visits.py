@@ -4,10 +4,13 @@ import itertools
 
 import torch
 
+from grader.kinds.attention import mask_mistakes
+
 FORWARD, BACKWARD, UNKNOWN = 1, -1, 0  # how a kernel walks over the keys
 
 GUESSED_TILES = (16, 32, 48, 64, 96, 128, 256)  # of keys, where no trace tells them
 GUESSED_ROWS = (16, 32, 64, 128)  # of queries
+MOST_STRETCHES = 6  # of keys that are told of one tile of queries
 
 
 def tile_sizes(records):
@@ -102,6 +105,29 @@ def guessed_steps(case, BLOCK_Q, BLOCK_K, order=FORWARD):
             (tile * BLOCK_K, min((tile + 1) * BLOCK_K, case.num_keys) - 1) for tile in keys.unique().tolist()
         ]
     return by_keys(lists, order)
+
+
+def in_words(records, place):
+    """`Query rows 32-63 meet keys 0-31 in line 128, and keys 32-63, masked, in line 133.` of the tile that holds
+    `place`, (batch, head, row); empty where no trace tells, or too much was met to say.
+    """
+    batch, head, row = place
+    for record in records:
+        first, last = record["q"]
+        if (record["batch"], record["head"]) == (batch, head) and first <= row <= last:
+            stretches = record["stretches"]
+            rows = f"Query row{mask_mistakes.name_range(first, last)} meet{'s' * (first == last)}"
+            if not stretches:
+                return f"{rows} no key."
+            if len(stretches) > MOST_STRETCHES or not all(line for line, *_ in stretches):
+                return ""
+            told = [
+                f"key{mask_mistakes.name_range(begin, end)}{', masked,' * masked} in line {line}"
+                for line, begin, end, masked in stretches
+            ]
+            met = " and ".join([", ".join(told[:-1]), told[-1]] if told[:-1] else told)
+            return f"{rows} {met}."
+    return ""
 
 
 def loaded(case, steps):

@@ -4,6 +4,7 @@ import pytest
 
 from grader import score
 from grader.course.problem import WORK
+from grader.diagnosis.cause import CLEAR
 from grader.kinds.registry import EVERY
 from grader.result import Aspect, Outcome
 from grader.tests.submissions import quick
@@ -38,7 +39,9 @@ def test_mistake_is_rejected(name, tmp_path):
     mistake = BROKEN[name]
     result = judged(mistake, tmp_path)
     assert result.outcome is mistake.outcome, result.sentence
-    assert mistake.because in result.sentence + result.facts.get("question", "")
+    causes = result.facts.get("causes", [])
+    several = " ".join(cause.equals for cause in causes) if len(causes) > CLEAR else ""  # the page shows them all
+    assert mistake.because in result.sentence + result.facts.get("question", "") + several
     if not mistake.because:  # nothing in the catalogue is true of it: the facts alone, never a guess
         assert not result.facts.get("causes"), result.sentence
     if result.facts.get("causes"):
