@@ -212,8 +212,8 @@ def wrong_rows(case, table, owners, fault):
         return f"its tile begins at row {begin}, before the first. Where does the loop begin?"
     if begin % (tall := table.rows_of(fault["at"])):
         return (
-            f"its tile begins at row {begin}, no multiple of its {tall} rows. Where does the loop begin, and by how much "
-            "does it step?"
+            f"its tile begins at row {begin}, no multiple of its {tall} rows. Where does the loop begin, and by how "
+            "much does it step?"
         )
     if fault["where"] == "end":
         return (
