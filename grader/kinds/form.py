@@ -46,7 +46,9 @@ def wrong_form(problem, wanted, reply, device):
         if not output["plain"]:
             return f"{name} must be a plain torch.Tensor; it is a {output['type']}."
         if output["shape"] != list(want_shape):
-            return f"{name} has the shape {tuple(output['shape'])}; it must be {tuple(want_shape)}."
+            said = f"{name} has the shape {tuple(output['shape'])}; it must be {tuple(want_shape)}."
+            too_many = len(output["shape"]) == len(want_shape) + 1
+            return f"{said}{' Over which dimension is reduced, and is it kept?' * too_many}"
         if output["dtype"] != want_dtype:
             return f"{name} is {output['dtype']}; it must be {want_dtype}."
         if output["device"] != device:

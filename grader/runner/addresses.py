@@ -34,8 +34,8 @@ class Addresses:
         if len(programs) < PROGRAMS:
             programs.append({"place": place, **described(region, pointers)})
 
-    def report(self):
-        return list(self.tables.values())
+    def report(self, kinds):
+        return [table for (_, kind), table in self.tables.items() if kind in kinds]
 
 
 def described(region, pointers):

@@ -1,11 +1,14 @@
 """In the runner: the line after which a number is NaN or infinite for the first time, in a kernel or beside one."""
 
 import contextlib
+import re
 import sys
 
 import numpy as np
 import torch
 import triton.language as tl
+from hooks import BUILDER
+from patches import Patches
 from replay import list_tensors
 
 UNWRITTEN = ("empty", "new_empty")  # what they make is NaN until it is written
@@ -14,22 +17,38 @@ UNWRITTEN = ("empty", "new_empty")  # what they make is NaN until it is written
 class FirstBad:
     """While open, follows the lines of kernels in `file`, and the operations of a replay that it observes.
 
-    found: {"line", "what"} or None.
+    found: {"line", "what", "held": names of the line that hold +inf or -inf, "exponent": the largest finite exponent of
+    that line, or None} or None.
 
     A name counts that holds a NaN or +inf; -inf is what a hidden score is meant to be.
     """
 
-    def __init__(self, file):
-        self.file, self.found, self.before = file, None, {}
+    def __init__(self, file, texts):
+        self.file, self.lines, self.found, self.before = file, texts.splitlines(), None, {}
+        self.exponent, self.patches = None, Patches()
 
     @contextlib.contextmanager
     def open(self):
         kept = sys.gettrace()
+        for name in ("create_exp", "create_exp2"):
+            self.patches.replace(BUILDER, name, self.noting)
         sys.settrace(self.called)
         try:
             yield self
         finally:
             sys.settrace(kept)
+            self.patches.undo()
+
+    def noting(self, method):
+        """exp or exp2 of the interpreter, of which the largest finite operand since the last line is noted."""
+
+        def noted(builder, operand):
+            data = np.asarray(operand.data)
+            finite = data[np.isfinite(data)] if data.dtype.kind == "f" else data[:0]
+            self.exponent = float(finite.max()) if finite.size else None
+            return method(builder, operand)
+
+        return noted
 
     def called(self, frame, event, argument):
         return self.stepped if frame.f_code.co_filename == self.file and not self.found else None
@@ -42,8 +61,10 @@ class FirstBad:
         line, before = self.before.get(id(frame), (None, now))
         new = [name for name in now if name not in before]
         if new and line:
-            self.found = {"line": line, "what": now[new[0]]}
-        self.before[id(frame)] = frame.f_lineno, now
+            words = re.findall(r"\w+", self.source(line))
+            held = [name for name in dict.fromkeys(words) if name not in new and holds_inf(frame.f_locals.get(name))]
+            self.found = {"line": line, "what": now[new[0]], "held": held, "exponent": self.exponent}
+        self.before[id(frame)], self.exponent = (frame.f_lineno, now), None
         return self.stepped
 
     def operation(self, replay, op, args, named, made):
@@ -51,7 +72,18 @@ class FirstBad:
         if self.found or op.startswith(UNWRITTEN) or any(map(bad_tensor, list_tensors(args, named))):
             return
         if what := next(filter(None, map(bad_tensor, made)), ""):
-            self.found = {"line": replay.line, "what": what}
+            exponent = max((float(each.max()) for each in list_tensors(args, named)), default=None)
+            exponent = exponent if op in ("exp", "exp2") else None
+            self.found = {"line": replay.line, "what": what, "held": [], "exponent": exponent}
+
+    def source(self, line):
+        return self.lines[line - 1].strip() if line and line <= len(self.lines) else ""
+
+
+def holds_inf(value):
+    """True for a block with +inf or -inf in it."""
+    data = np.asarray(value.handle.data) if isinstance(value, tl.tensor) else np.zeros(0)
+    return data.dtype.kind == "f" and bool(np.isinf(data).any())
 
 
 def bad_tensor(tensor):

@@ -70,6 +70,15 @@ class Region:
         token = token if here is None or token.size == 1 else token[here]
         return (int(token.min()), int(token.max())), tuple(place)
 
+    def begins_inside_a_row(self, pointers):
+        """{"row", "column"} of a block as wide as the head dim whose first lane is not a row's first, else None."""
+        if pointers.ndim != 2 or self.width not in pointers.shape:
+            return None
+        left, place = int(pointers[0, 0]) - self.virtual - self.role_view[0], [0, 0, 0, 0]
+        for stride, _, dimension in self.role_view[1]:
+            place[dimension], left = divmod(left, stride)
+        return {"row": place[2], "column": place[3]} if place[3] else None
+
     def labels_at(self, offsets):
         """The label of each of these byte offsets, of an input or of what holds copies."""
         if self.labels is not None:

@@ -221,14 +221,14 @@ def find_first_bad(runner, request, program):
         data = bytearray(file.read())
     places, _, tensors = place_inputs(request["inputs"], data, "cpu", INPUT_POISON)
     watch = Allocations(False, tensors.values())
-    follow, replay = FirstBad(request["module"]), Replay(program, kernels, "cpu", launch)
+    follow = FirstBad(request["module"], request["texts"].get(request["module"], ""))
+    replay = Replay(program, kernels, "cpu", launch)
     replay.observer = lambda op, function, args, named, made: follow.operation(replay, op, args, named, made)
     with torch.no_grad(), watch, Trace({}, watch, request["module"]), follow.open():
         replay.run(places)
     found = follow.found
     if found:
-        lines = request["texts"].get(request["module"], "").splitlines()
-        found["source"] = lines[found["line"] - 1].strip() if found["line"] and found["line"] <= len(lines) else ""
+        found["source"] = follow.source(found["line"])
     return {"status": "returned", "found": found, "outputs": []}
 
 

@@ -34,6 +34,8 @@ class Trace:
     first: {key of a fault: {"programs": the places of those that did it first, "shape": of the argument, "at": which
     addresses, as addresses.py describes them}}.
 
+    inside_rows: {argument: {"column", "row", "line"}} of the first block of whole rows that begins inside one.
+
     inputs: {"q": tensor, ...} as the grader made them; only their own elements may be read. allocations: what was
     fenced. module: the name of the submission's file. watchers: {address of a storage: function(program, byte offsets
     into it)} to be told of loads. others: inputs beside q, k and v, flat and whole: around them nothing may be read.
@@ -51,7 +53,7 @@ class Trace:
         self.faults, self.undefined, self.launches, self.products = Counter(), Counter(), 0, 0
         self.regions, self.by_storage, self.arguments = [], {}, {}
         self.kernel, self.program, self.origin, self.storing = "", NOBODY, None, None
-        self.places, self.first, self.addresses = [], {}, Addresses()
+        self.places, self.first, self.addresses, self.inside_rows = [], {}, Addresses(), {}
         self.original = interpreter._interpreter
         self.overflows, self.patches = Overflows(self.line, self.overflow), Patches()
 
@@ -182,6 +184,8 @@ class Trace:
                 self.note_empty(pointers)
             return pointers, mask
         region = self.region_at(int(live[0]))
+        if region and kind == "load" and region.role and (begins := region.begins_inside_a_row(pointers)):
+            self.inside_rows.setdefault(region.name, begins | {"line": self.line()})
         if region and region.seen_by.get(kind) != self.program:
             region.seen_by[kind] = self.program
             self.addresses.note(kind, region, self.places[self.program], pointers)
@@ -344,7 +348,8 @@ class Trace:
             "live_scores": self.live_scores.report(),
             "products": self.products,
             "undefined": entries(self.undefined, ("kernel", "argument", "line")),
-            "addresses": self.addresses.report() if self.faults else [],
+            "addresses": self.addresses.report(("load", "store") if self.faults else ("store",)),
+            "inside_rows": self.inside_rows,
         }
 
 

@@ -6,6 +6,9 @@ say where those are whole, else its stores; what the other tensors are addressed
 
 from dataclasses import dataclass
 
+from grader.diagnosis.cause import Measured
+from grader.kinds.attention.known_mistakes import POINTERS
+
 AXES = ("batch", "head", "row")
 MOST = 8  # heads in one sentence
 KINDS = {
@@ -85,6 +88,39 @@ def find_owners(case, tables):
         if all(map(table.holds, places.values())) and len(heads) == case.B * case.Hq:
             return places
     return {}
+
+
+def of_a_wrong_output(case, trace, unwritten):
+    """[Measured] that the addresses of a program without a fault tell. unwritten: elements of the output."""
+    found = []
+    for argument, at in trace["inside_rows"].items():
+        said = (
+            f"In line {at['line']} a tile of {argument} begins at column {at['column']} of row {at['row']}, "
+            "not at the beginning of a row."
+        )
+        found.append(Measured("layout", said, "by which stride do the pointers move from tile to tile?", POINTERS))
+    stores = [table for table, kind in tables_of(case, trace) if kind == "store"]
+    if unwritten and len(stores) == 1 and (said := who_writes(stores[0], trace["totals"])):
+        found.append(Measured("unwritten", said, "which program is to write which rows of which head?", POINTERS))
+    return found
+
+
+def who_writes(table, totals):
+    """What the programs write, where some rows are written by none. totals: of each kernel, as the trace has them."""
+    places = {program: table.decode(first["first"]) for program, first in table.programs.items()}
+    beyond = next((program for program, place in places.items() if not table.holds(place)), None)
+    if beyond is not None and places[beyond]:
+        batch, head, row = places[beyond]
+        return f"Program {beyond} of the grid begins to write at row {row} of batch {batch}, head {head}: it has none."
+    tall, ran = max(map(table.rows_of, table.programs.values())), sum(kernel["programs"] for kernel in totals.values())
+    needed = table.sizes[0] * table.sizes[1] * -(-table.sizes[2] // tall)
+    if len(places) != needed:
+        batches, heads, rows = table.sizes
+        return (
+            f"{len(places)} of {ran} programs write {tall} rows each; {batches} x {heads} heads of {rows} rows are "
+            f"{needed} such tiles."
+        )
+    return ""
 
 
 # Strides --------------------------------------------------------------------------------------------------------------
@@ -177,11 +213,13 @@ def axis_of_batches(table, moved, tables):
 
 def outside_place(table, fault):
     """Where no tensor says which program has which head: where this one lies, by the tensor's own strides."""
-    program = tuple(fault["programs"][-1])
-    first = table.programs.get(program)
+    first = table.programs.get(tuple(fault["programs"][-1]))
     place = table.decode(first["first"]) if first else None
-    if place is None or table.holds(place):
+    if place is None:
         return ""
+    if table.holds(place):
+        begin = place[2] + (fault["at"]["first"] - first["first"]) // max(1, table.strides[2]) if fault["at"] else 0
+        return past_the_end(table, begin) if begin >= table.sizes[2] else ""
     batch, head, row = place
     batches, heads, rows = table.sizes
     where = f"batch {batch}, head {head}"
@@ -207,7 +245,7 @@ def wrong_rows(case, table, owners, fault):
     if left:
         return ""
     if begin >= rows:
-        return f"its tile begins at row {begin}, and {name} has {rows}. Where does the loop end?"
+        return past_the_end(table, begin)
     if begin < 0:
         return f"its tile begins at row {begin}, before the first. Where does the loop begin?"
     if begin % (tall := table.rows_of(fault["at"])):
@@ -221,6 +259,10 @@ def wrong_rows(case, table, owners, fault):
             "rows which do not exist, and is this load masked?"
         )
     return ""
+
+
+def past_the_end(table, begin):
+    return f"its tile begins at row {begin}, and {table.name} has {table.sizes[2]}. Where does the loop end?"
 
 
 def shared_rows(table, owners, fault):

@@ -19,7 +19,8 @@ CASES_FOR_TWO = 3  # the smallest
 def find(problem, case, placed, got, expected, mistakes, records=()):
     """([Cause] that give this output within rounding, how to ask for two mistakes at once): never a guess.
 
-    An output that is all NaN, or all 0, tells nothing: too many mistakes end in it.
+    An output that is all NaN, or all 0, tells nothing: too many mistakes end in it. Where no number is finite, only
+    rounding is named: what overflows by itself does so by many mistakes.
 
     placed: q, k, v as inputs.make placed them. got: (B, Hq, Nq, D) in the kernel's dtype; expected: of oracle.expect.
     mistakes(problem, case, placed, spec, records, sizes, ...) -> the known mistakes to try.
@@ -32,12 +33,12 @@ def find(problem, case, placed, got, expected, mistakes, records=()):
     started = time.thread_time()
     spec = spec_of(case, placed)
     bench = matcher.Matcher(got, expected)
-    found, tried = [], []
+    found, tried, some_finite = [], [], bool(got.isfinite().any())
     for mistake in mistakes(problem, case, placed, spec, records, tile_visits.tile_sizes(records)):
         if time.thread_time() > started + SECONDS:
             return [], no_two  # half of the mistakes tried would leave half of the answers unknown
         tried.append(mistake)
-        if bench.fits(mistake):
+        if (mistake.rounding or some_finite) and bench.fits(mistake):
             found.append(mistake)
 
     def two():
@@ -119,6 +120,7 @@ def find_lse_causes(case, placed, got, expected):
     square = case.num_keys == case.N
     question = "which scores belong to one query?"
     over_queries = [("one over the queries", question, SOFTMAX, (scores * case.scale).logsumexp(-2))] * square
+    one_key = case.num_keys == 1  # its score is the maximum: all that may be wrong about it is the same
     both = "which two parts make log(sum(exp(score)))?"
     for equals, question, section, lse in (
         ("the right one in base 2", base, ONLINE, expected / ln2),
@@ -129,7 +131,8 @@ def find_lse_causes(case, placed, got, expected):
         ("the logarithm of the sum less the maximum", "which sign has the maximum?", SOFTMAX, log_sum - row_max),
         ("the maximum alone", both, SOFTMAX, row_max),
         ("the maximum plus the sum, without a logarithm", both, SOFTMAX, row_max + log_sum.exp()),
-        ("one whose maximum is not scaled", "is the maximum one of the scaled scores?", SOFTMAX, raw_max + log_sum),
+        *[("one whose maximum is not scaled", "is the maximum one of the scaled scores?", SOFTMAX, raw_max + log_sum)]
+        * (not one_key),
         (
             "the right one plus the maximum once more",
             "the maximum is added after the logarithm: was it subtracted before exp?",

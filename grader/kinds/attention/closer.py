@@ -1,6 +1,7 @@
 """A closer look at wrong cases: their weights, and which one thing about the case makes it wrong."""
 
 import time
+from collections import Counter
 from dataclasses import replace
 
 from grader.diagnosis.cause import Measured
@@ -9,6 +10,7 @@ from grader.kinds.attention.known_mistakes import ONLINE
 
 SECONDS = 5.0  # for all of a problem's cases
 CASES = 3  # the smallest that are wrong
+MOST_SHOW = 3  # of so many wrong cases, one must show a cause
 VAGUE = ("nan", "scores", "uneven", "precision")  # facts that leave open where it comes from
 
 
@@ -25,13 +27,27 @@ def look(kind, problem, cases, seed, results, submission):
             found = measure_case(kind, problem, submission, case, seed)
         else:
             found = contrasts.find(kind, problem, submission, case, seed)
-        result.diagnosis.measured = found
+        result.diagnosis.measured += found
         shown += [(found[0].kind in VAGUE, f'In case "{result.case}": ', found)] if found else []
     if shown:
-        _, where, (first, *others) = min(shown, key=lambda each: each[0])
+        is_vague, where, (first, *others) = min(shown, key=lambda each: each[0])
         for result in wrong:
-            if not result.diagnosis.measured:
-                result.diagnosis.measured = [replace(first, sentence=where + first.sentence), *others]
+            own = result.diagnosis.measured
+            if not own or (own[0].kind in VAGUE and not is_vague):
+                result.diagnosis.measured = [replace(first, sentence=where + first.sentence), *others, *own]
+        if not is_vague:
+            drop_chance([result for result in results if result.diagnosis])
+
+
+def drop_chance(wrong):
+    """Where an exact fact is known, a cause that few of the wrong cases show is chance."""
+    shown = Counter(kind for result in wrong for kind in {cause.kind for cause in result.diagnosis.causes})
+    for result in wrong:
+        result.diagnosis.causes = [c for c in result.diagnosis.causes if shown[c.kind] * MOST_SHOW >= len(wrong)]
+    telling = {result.case for result in wrong if result.diagnosis.causes}
+    for result in wrong:
+        if result.diagnosis.shown_by not in telling:
+            result.diagnosis.shown_by = ""
 
 
 def order(case):
@@ -51,8 +67,9 @@ def measure_case(kind, problem, submission, case, seed):
     if not found and case.dtype != "float32":
         own = weights.measure(kind, submission, case, seed, case.dtype)
         found = weight_facts.tell(own, weight_facts.COARSE) if own else []
-    if found and any(fact.kind == "nan" for fact in found) and submission.device == "cpu":
-        found += first_bad(kind, problem, submission, case, seed)
+    if any(fact.kind == "nan" for fact in found) and submission.device == "cpu":
+        bad = first_bad(kind, problem, submission, case, seed)
+        found = [replace(f, question=bad[0].question) if bad and f.kind == "nan" else f for f in found] + bad
     if not found or found[0].kind in VAGUE:
         found += contrasts.find(kind, problem, submission, case, seed)
     return found
@@ -65,5 +82,12 @@ def first_bad(kind, problem, submission, case, seed):
     if reply["status"] != "returned" or not reply["found"]:
         return []
     bad = reply["found"]
-    said = f"The first number that is {bad['what']} is made in line {bad['line']}, `{bad['source']}`."
-    return [Measured("first bad", said, "which operands of this line can be infinite, or 0?", ONLINE)]
+    said = f"The first number that is {bad['what']} is made in line {bad['line']}, `{bad['source']}`"
+    question = "which operands of this line can be infinite, or 0?"
+    exponent = bad["exponent"]
+    if bad["what"] == "infinite" and exponent is not None and exponent > 0:
+        said += f", where the exponent is {exponent:.3g}: less the largest score so far it is at most 0"
+        question = "which two numbers are subtracted, and which of them is meant to be the larger?"
+    elif bad["held"]:
+        said += f", of {' and '.join(bad['held'])}, which hold{'s' * (len(bad['held']) == 1)} infinite numbers"
+    return [Measured("first bad", f"{said}.", question, ONLINE)]

@@ -105,7 +105,8 @@ class Attention(Kind):
         tiles = tile_visits.tile_sizes(records)
         evidence = {"tiles": tiles, "order": tile_visits.order_of(records, tiles), "two": two}
         met = tile_visits.in_words(records, facts["first"][:3])
-        return Diagnosis("output", where, found, evidence, met=met, met_for=ABOUT_TILES)
+        told = addresses.of_a_wrong_output(case, reply["trace"], facts["unwritten"]) if reply["trace"] else []
+        return Diagnosis("output", where, found, evidence, told, met=met, met_for=ABOUT_TILES)
 
     def known_mistakes(self, problem, case, placed, spec, records, sizes, order=tile_visits.FORWARD):
         """The catalogue for one case."""

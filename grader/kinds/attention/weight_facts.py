@@ -12,6 +12,7 @@ from grader.diagnosis.cause import Measured
 from grader.diagnosis.locate import show
 from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, RESCALE, SCALE, SOFTMAX, TAILS
 from grader.kinds.attention.mask_mistakes import PHASES
+from grader.kinds.attention.weight_rules import hidden_scores, underflowing_rows, visible_by_rule
 from grader.kinds.attention.weights import masks, scores
 from grader.reference.compare import ranges
 
@@ -32,6 +33,8 @@ def tell(weights, exact=EXACT):
     if columns := unequal_columns(weights):
         return [columns]
     found = equal_scores(weights, mask, exact)
+    if any(fact.kind == "mask" for fact in found) and (hidden := hidden_scores(weights, mask)):
+        found = [hidden, *found]
     return found or whose_v(weights, mask) or own_scores(weights, mask, exact)
 
 
@@ -57,6 +60,8 @@ def equal_scores(weights, mask, exact):
     off = (heads - right).abs().nan_to_num(1.0).clamp(max=1.0).sum((1, 2))
     at = int(off.argmax())
     found = facts_of_head(heads[at], mask[at], exact)
+    if any(fact.kind == "mask" for fact in found) and (rule := visible_by_rule(heads[at] > 0, weights.case)):
+        found = [rule, *found]
     wrong = (off > exact * mask.shape[1]).nonzero().flatten().tolist()
     if found and 0 < len(wrong) < len(heads):
         batch, head = divmod(at, weights.case.Hq)
@@ -167,6 +172,8 @@ def head_name(case, number):
 
 def own_scores(weights, mask, exact):
     """Facts about the first head whose weights do not follow its scores."""
+    if lost := underflowing_rows(weights, mask):
+        return [lost]
     case, group = weights.case, weights.case.Hq // weights.case.kv_heads
     for batch in range(case.B):
         for head in range(case.Hq):
@@ -207,7 +214,7 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
         said = "All visible keys weigh alike, whatever their scores are."
         return Measured("scale", said, "do the scores reach exp, and does q reach the scores?", SCALE)
     if rest < close:
-        return Measured("scale", f"Your scores are {slope:.4g} times the right ones{named(slope, weights.case.D)}.",
+        return Measured("scale", f"Your scores are {slope:.4g} times the right ones{named(slope, weights.case)}.",
                         "what is multiplied into the scores, where, and how often?", SCALE)  # fmt: skip
     found = other_heads(weights, w, use, close, batch, head) or between_tiles(w, s, use, close)
     if found := found or first_keys_again(w, s, use, close) or over_queries(w):
@@ -226,13 +233,15 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
     )  # fmt: skip
 
 
-def named(slope, D):
+def named(slope, case):
     """What a factor of the scores may be in words."""
-    ln2, root = math.log(2.0), math.sqrt(D)
+    ln2, D = math.log(2.0), case.D
+    root = math.sqrt(D)
     known = {
         1 / ln2: "log2(e)", ln2: "ln 2: exp2 without log2(e)", root: "sqrt(D): not scaled",
         1 / root: "1 / sqrt(D), once more",
         root * ln2: "sqrt(D) ln 2", D: "D", 1 / (ln2 * root): "log2(e) / sqrt(D), once more", -1.0: "the wrong sign",
+        math.sqrt(D / case.N): "sqrt(D / N): N where D is meant", math.sqrt(D / case.Hq): "sqrt(D / H): H for D",
     }  # fmt: skip
     return next((f" (by {words})" for value, words in known.items() if abs(slope / value - 1) < 1e-2), "")
 

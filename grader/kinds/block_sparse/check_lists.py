@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from grader.kinds.block_sparse import tile_lists
+from grader.kinds.block_sparse import tile_lists, wrong_rules
 from grader.kinds.block_sparse.patterns import CAUSAL, EMPTY, FULL, PARTIAL
 from grader.kinds.block_sparse.tile_lists import NAMES, WORD
 
@@ -70,6 +70,9 @@ def wrong_kinds(case, starts, columns):
     last_keys = (column + 1) * case.block[1] > case.num_keys
     last_rows = case.N % case.block[0] and row % len(starts[0]) == len(starts[0]) - 1
     sentence = f"Key tile {column} of {place_of(case, row)} {listed}{more}."
+    if rule := wrong_rules.find(case, got):
+        words, question = rule
+        return Finding(f"{sentence} All are as they are where {words}.", listed, question)
     return Finding(sentence, listed, question_on(is_, as_, last_keys, last_rows))
 
 

@@ -13,6 +13,7 @@ from grader.tests.support import grade_text, solution
 
 CAUSAL = Case("causal", B=2, Hq=4, Hkv=2, N=70, D=16, causal=True)
 WINDOW = Case("window", Hq=2, N=70, D=16, causal=True, window=9)
+SINKS = Case("sinks", Hq=2, N=70, D=16, causal=True, window=9, sinks=3)
 FULL = Case("full", B=2, Hq=2, N=40, Nk=70, D=16)
 SQUARE = Case("square", Hq=2, N=24, D=16)
 
@@ -33,9 +34,25 @@ def not_the_first(q, k):
     return (q[:, None] > 2) | (k[None] > 0)
 
 
+def either_side(q, k):
+    return (q[:, None] - k[None]).abs() < 9
+
+
+def turned_round(q, k):
+    return (k[None] >= q[:, None]) & (k[None] - q[:, None] < 9)
+
+
+def both(q, k):
+    age = q[:, None] - k[None]
+    return (age >= 0) & (age < 9) & (k[None] < 3)
+
+
 def attention(case, tile=32, seen=None, hide=-math.inf, scale=1.0, head=by_group, v_head=None,
-              again=1.0, stale=False, add=0.0, dtype=None, axis=-1, keys=None):  # fmt: skip
-    """A function of q, k and v like the case's right one, but for what is named. stale: acc is not rescaled."""
+              again=1.0, stale=False, add=0.0, dtype=None, axis=-1, keys=None, lower=None):  # fmt: skip
+    """A function of q, k and v like the case's right one, but for what is named. stale: acc is not rescaled.
+
+    lower: what is added to a hidden score in place of -inf.
+    """
 
     def run(q, k, v):
         group, heads = case.Hq // case.kv_heads, torch.arange(case.Hq)
@@ -43,7 +60,7 @@ def attention(case, tile=32, seen=None, hide=-math.inf, scale=1.0, head=by_group
         k = k[:, :, keys] if keys is not None else k
         s = scale * (q.double() @ k.mT) / math.sqrt(case.D)
         mask = (seen or case.visibility.mask)(torch.arange(case.N), torch.arange(case.num_keys))
-        s = torch.where(mask, s, hide)
+        s = torch.where(mask, s, hide if lower is None else s + lower)
         p = torch.exp(s - s.amax(-1, keepdim=True))
         if stale:  # each tile has its own maximum
             p = torch.cat([torch.exp(t - t.amax(-1, keepdim=True)).nan_to_num(0.0) for t in s.split(tile, -1)], -1)
@@ -74,6 +91,13 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
         (CAUSAL, {"seen": Visibility().mask}, "mask", "weight to the keys from that 1 token after the query to 69"),
         (WINDOW, {"seen": Visibility(True, 10).mask}, "mask", "gives weight to the key 9 tokens before the query"),
         (WINDOW, {"seen": Visibility(True, 7).mask}, "mask", "no weight to the keys 7-8 tokens before the query"),
+        (WINDOW, {"seen": Visibility(True, 7).mask}, "mask", "exactly what window 7 shows; the case has window 9."),
+        (WINDOW, {"seen": either_side}, "mask", "exactly the keys less than 9 tokens away on either side;"),
+        (WINDOW, {"seen": turned_round}, "mask", "exactly the 9 keys from the query's own on, in place of"),
+        (SINKS, {"seen": Visibility(True, 3, 9).mask}, "mask", "what window 3, 9 sinks shows; the case has window 9"),
+        (SINKS, {"seen": both}, "mask", "exactly the sinks that lie inside the window (window 9, 3 sinks);"),
+        (CAUSAL, {"hide": 0.0}, "finite", "Where your kernel hides keys, their scores are 0, not -inf"),
+        (CAUSAL, {"lower": -math.log(2.0)}, "finite", "their scores are their own with -0.693 (-1 in base 2) added"),
         (WINDOW, {"hide": -20.0}, "finite", "still get 2^-28.8"),
         (FULL, {"again": 2.0}, "double", "counts keys 0-3 for query rows 0-39 2 times"),
         (FULL, {"add": 70.0}, "sum", "add up to 0.5, not to 1: it divides by 140 where 70 keys are visible"),
@@ -92,7 +116,7 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
 )  # fmt: skip
 def test_a_mistake_is_told_as_what_it_does(case, wrong, kind, words, monkeypatch):
     found = facts(monkeypatch, case, **wrong)
-    assert found[0].kind == kind and words in found[0].sentence, found
+    assert found[0].kind == kind and words in " ".join(fact.sentence for fact in found[:2]), found
 
 
 def test_a_wrong_case_without_a_known_cause_is_told_what_was_measured(tmp_path):

@@ -1,0 +1,148 @@
+"""Measured weights -> the rule that they follow: a window or sinks of other sizes, hidden scores that are no -inf.
+
+A rule is told only where it gives exactly what was measured.
+"""
+
+import itertools
+import math
+
+import torch
+
+from grader.course.masks import Visibility
+from grader.diagnosis.cause import Measured
+from grader.kinds.attention.known_mistakes import SOFTMAX, TAILS
+from grader.kinds.attention.mask_mistakes import WINDOW
+from grader.kinds.attention.weights import scores
+
+TILES = (None, 128, 64, 32, 16)  # of keys, past which a kernel loads nothing
+FLAT = 1e-2  # how far apart scores may lie that are the same
+ENOUGH = 6  # pairs that a rule is read from
+UNDERFLOW = 96.0, 12.0  # how far below what is subtracted exp is 0 in float32: exp(-88) to exp(-104)
+
+
+# Who sees whom --------------------------------------------------------------------------------------------------------
+
+
+def visible_by_rule(seen, case):
+    """The Measured rule by which these pairs (N, Nk) are seen, or None. Of a case with a window."""
+    if not (case.one_mask and case.window):
+        return None
+    q, k = case.positions
+    age, k = q[:, None] - k[None, :], k[None, :].expand(seen.shape)
+    sizes = itertools.product(TILES, windows(seen, age, case), sinks(seen, case))
+    for tile, window, sink in sizes:
+        reach = k < (q[:, None] // tile + 1) * tile if tile else torch.ones_like(seen)
+        for words, question, rule in rules(age, k, window, sink):
+            if torch.equal(rule & reach, seen):
+                said = f"With all scores equal, your kernel shows exactly {words}; the case has {case.visibility}."
+                return Measured("mask", said, question, WINDOW)
+    return None
+
+
+def windows(seen, age, case):
+    """Windows to try: the case's, and how far back the rows in the middle and at the end see without a gap."""
+    found = [case.window]
+    for row in (len(seen) // 2, len(seen) - 1):
+        back = (~seen[row].flip(0)[age[row].flip(0) >= 0]).nonzero()
+        found.append(int(back[0]) if len(back) else len(seen))
+    return [window for window in dict.fromkeys(found) if window]
+
+
+def sinks(seen, case):
+    """Numbers of sinks to try: the case's, and how many first keys the last row sees."""
+    gap = (~seen[-1]).nonzero()
+    return list(dict.fromkeys([case.sinks or 0, int(gap[0]) if len(gap) else 0, 0]))
+
+
+def rules(age, k, window, sink):
+    """(words, question, who sees whom) for these sizes."""
+    past, near, first = age >= 0, age < window, k < sink
+    sizes = str(Visibility(True, window, sink))
+    order = "which of the two numbers reaches which argument, and is it changed on the way?"
+    yield f"what {sizes} shows", order, past & (near | first)
+    yield (
+        f"the sinks that lie inside the window ({sizes})",
+        "must a key be young enough and a sink, or one of the two?", past & near & first,
+    )  # fmt: skip
+    either = f"the keys less than {window} tokens away on either side" + f", and {sink} sinks" * (sink > 0)
+    yield either, "how old is a key that comes after the query?", (age.abs() < window) | first
+    yield (
+        f"what {sizes} shows, and the keys after the query too", "where is a key hidden that comes after the query?",
+        near | first,
+    )  # fmt: skip
+    yield (
+        f"the {window} keys from the query's own on, in place of those before it",
+        "is an age query less key, or key less query?", (age <= 0) & (-age < window),
+    )  # fmt: skip
+
+
+# Hidden scores --------------------------------------------------------------------------------------------------------
+
+
+def hidden_scores(weights, mask):
+    """The Measured score that hidden keys have in place of -inf, where it is one number; or None.
+
+    mask: (B, H, N, Nk).
+    """
+    case, group = weights.case, weights.case.Hq // weights.case.kv_heads
+    for batch, head in itertools.product(range(case.B), range(case.Hq)):
+        w, visible = weights.own[batch, head], mask[batch, head]
+        if not bool((w > 0)[~visible].any()) or not bool(w.isfinite().all()):
+            continue
+        s = scores(weights, batch, head, batch, head // group)
+        level = torch.where(visible & (w > 0), torch.log(w) - s, math.nan)
+        spread = (level - level.nanmedian(1, keepdim=True).values).abs().nan_to_num(0.0).max()
+        implied = torch.log(w) - level.nanmedian(1, keepdim=True).values
+        told = (w > 0) & ~visible & implied.isfinite()
+        if spread > FLAT or int(told.sum()) < ENOUGH:
+            continue
+        own = (implied - s)[told]
+        if float(own.abs().max()) < FLAT:
+            return None  # nothing hides them
+        for values, words in ((implied[told], "are {}, not -inf"), (own, "are their own with {} added")):
+            if float(values.max() - values.min()) < FLAT:
+                number = float(values.median())
+                base_2 = number / math.log(2.0)
+                whole = abs(base_2 - round(base_2)) < FLAT and round(base_2)
+                number = f"{round(number, 3) + 0.0:.4g}" + f" ({round(base_2)} in base 2)" * bool(whole)
+                said = f"Where your kernel hides keys, their scores {words.format(number)}: hidden keys get weight."
+                return Measured("finite", said, "what must a hidden score be, so that its exp is exactly 0?", TAILS)
+    return None
+
+
+# Rows that underflow --------------------------------------------------------------------------------------------------
+
+
+def underflowing_rows(weights, mask):
+    """The Measured fact that exactly the rows with small scores are NaN, or get no weight at all; or None."""
+    case, group = weights.case, weights.case.Hq // weights.case.kv_heads
+    largest = torch.stack([
+        torch.stack([
+            scores(weights, b, h, b, h // group).masked_fill(~mask[b, h], -math.inf).amax(1) for h in range(case.Hq)
+        ])
+        for b in range(case.B)
+    ])  # fmt: skip
+    lost = (~weights.own.isfinite()).any(-1) | (weights.own == 0).all(-1)
+    lost, kept = largest[lost & mask.any(-1)], largest[~lost & mask.any(-1)]
+    if not len(lost) or not len(kept) or float(lost.max()) >= float(kept.min()):
+        return None
+    low, high = float(lost.max()), float(kept.min())
+    below, around = UNDERFLOW
+
+    def is_subtracted(number):
+        return low <= number - below + around and high >= number - below - around
+
+    said = (
+        f"Exactly the rows whose largest score is {low:.3g} or less are lost, and those with {high:.3g} or more are "
+        f"right: their exp are all 0 in float32, as if a number near {{}} were subtracted."
+    )
+    top = float(largest[mask.any(-1)].max())
+    start, whose = "where does the maximum start", "whose maximum is subtracted: the row's own, or that of all rows?"
+    if is_subtracted(0.0) and is_subtracted(top):
+        return Measured("sum", said.format(f"0, or {top:.3g}, the largest score of all rows,"),
+                        f"{start}, and {whose}", SOFTMAX)  # fmt: skip
+    if is_subtracted(0.0):
+        return Measured("sum", said.format(0), f"{start}, and may that be larger than every score?", SOFTMAX)
+    if is_subtracted(top):
+        return Measured("sum", said.format(f"{top:.3g}, the largest score of all rows,"), whose, SOFTMAX)
+    return None
