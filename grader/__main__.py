@@ -180,7 +180,10 @@ def main(argv=None):
         def on_case(problem, name):
             progress.update(progress.task_ids[0], advance=1, description=f"{problem.id} {name}")
 
-        results = grade(request, lanes, on_case)
+        def on_look(problem, words):
+            progress.update(progress.task_ids[0], description=f"{problem.id} {words}")
+
+        results = grade(request, lanes, on_case, on_look)
     seconds = time.perf_counter() - started
     if request.names is None:  # first of all: whatever cannot be shown, the results are there
         gradescope.write(results, options.out / "results.json")

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import importlib.util
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -81,23 +82,24 @@ class Request:
         return " ".join([*parts, *self.options])
 
 
-def grade(request, lanes, on_case=lambda problem, name: None):
+def grade(request, lanes, on_case=lambda problem, name: None, on_look=lambda problem, words: None):
     """Grade every problem of the request, `lanes` at a time; the results of each problem in the order of its cases.
 
-    on_case(problem, name of the case) is called whenever one has been graded.
+    on_case(problem, name of the case) is called whenever one has been graded, on_look(problem, words) now and then
+    while what is wrong is looked at more closely.
     What is timed is timed when nothing else runs any more, one after the other.
     """
 
     torch.set_num_threads(1)  # the lanes are the parallelism: small tensors, many questions
     give_memory_back()
     with handed_in.readable(request.submission) as folder:
-        return grade_in(folder, request, lanes, on_case)
+        return grade_in(folder, request, lanes, on_case, on_look)
 
 
-def grade_in(folder, request, lanes, on_case):
+def grade_in(folder, request, lanes, on_case, on_look):
     pool = ThreadPoolExecutor(lanes)
     try:
-        graders = [ProblemGrader(request, problem, on_case, folder) for problem in request.problems]
+        graders = [ProblemGrader(request, problem, on_case, folder, on_look) for problem in request.problems]
         list(pool.map(ProblemGrader.run, graders))
         for grader in graders:
             if grader.is_timed():
@@ -114,8 +116,8 @@ def grade_in(folder, request, lanes, on_case):
 class ProblemGrader:
     """Grades one problem: its submission's processes are started anew when a case kills one."""
 
-    def __init__(self, request, problem, on_case, folder=None):
-        self.request, self.problem, self.on_case, self.results = request, problem, on_case, []
+    def __init__(self, request, problem, on_case, folder=None, on_look=lambda problem, words: None):
+        self.request, self.problem, self.on_case, self.on_look, self.results = request, problem, on_case, on_look, []
         self.kind = registry.kind_of(problem)
         self.path = (folder or request.submission) / problem.module
         self.seconds, self.spent = SECONDS_PER_CASE[request.device], 0.0
@@ -165,7 +167,8 @@ class ProblemGrader:
                     result.diagnosis.causes = []
         if self.request.hints and any(r.diagnosis or r.outcome is Outcome.UNSAFE for r in results):
             with contextlib.suppress(Exception):  # it changes no verdict
-                self.kind.look_closer(self.problem, by_name, seed, results, self.submission)
+                show = functools.partial(self.on_look, self.problem)
+                self.kind.look_closer(self.problem, by_name, seed, results, self.submission, show)
         for result in results:
             if diagnosis := result.diagnosis:
                 result.sentence = diagnosis.sentence

@@ -191,10 +191,11 @@ class Kind:
     def check_cases(self, problem, cases, seed, results):
         """Ask the cases of a problem together which causes stand: changes the diagnoses in `results`."""
 
-    def look_closer(self, problem, cases, seed, results, submission):
+    def look_closer(self, problem, cases, seed, results, submission, show):
         """Run the submission on inputs that tell more than a case does: adds facts to the diagnoses in `results`.
 
-        cases: those that ran, by name. May raise whatever a submission raises: it changes no verdict.
+        cases: those that ran, by name. show(words): what is being done, now and then. May raise whatever a submission
+        raises: it changes no verdict.
         """
 
     def long_case(self, cases):

@@ -151,9 +151,10 @@ class Attention(Kind):
 
         cross_case.check(results, cases, refutes, explains_all, TOGETHER)
 
-    def look_closer(self, problem, cases, seed, results, submission):
+    def look_closer(self, problem, cases, seed, results, submission, show):
+        show("measuring the weights")
         closer.look(self, problem, cases, seed, results, submission)
-        lines.look(self, problem, cases, seed, results, submission, closer.order)
+        lines.look(self, problem, cases, seed, results, submission, closer.order, show)
 
     def would_show(self, problem, case, seed, kinds, evidence, dtype):
         """Those of the kinds of mistake that would make this case fail, whatever their variant.

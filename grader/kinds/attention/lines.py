@@ -9,10 +9,11 @@ WRONG = 8  # cases that are wrong, on which a repair must be right
 PASSING = 2  # the largest cases that are right
 
 
-def look(kind, problem, cases, seed, results, submission, order):
+def look(kind, problem, cases, seed, results, submission, order, show):
     """Add the suspects to what is said of a problem's wrong and unsafe cases, where none of them has a cause.
 
-    order(case): by which the smallest comes first. Raises what a submission's processes raise.
+    order(case): by which the smallest comes first. show(words) is called now and then. Raises what a submission's
+    processes raise.
     """
     diagnosed = [result for result in results if result.diagnosis and result.diagnosis.what == "output"]
     if not problem.uses_triton or submission.device != "cpu" or any(result.diagnosis.causes for result in diagnosed):
@@ -28,7 +29,11 @@ def look(kind, problem, cases, seed, results, submission, order):
     measured = next((result.diagnosis.measured for result in diagnosed if result.diagnosis.measured), ())
     trials = [trial(kind, problem, case, seed, False) for case in asked]
     trials += [trial(kind, problem, case, seed, True) for case in right]
-    suspects = find(submission, trials, [fact.kind for fact in measured], SECONDS)
+
+    def progress(tried, every):
+        show(f"looking for the line: {tried} of {every} small changes tried")
+
+    suspects = find(submission, trials, [fact.kind for fact in measured], SECONDS, progress)
     for result in diagnosed:
         result.diagnosis.suspects = suspects
     for result in unsafe if suspects else ():
