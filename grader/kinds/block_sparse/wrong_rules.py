@@ -27,6 +27,8 @@ def is_triangle(diagonal, upper=False):
     return holds
 
 
+AT_EDGES = "a tile counts as FULL by its edges or corners alone"  # the cases do not tell which
+OTHER_TRIANGLE = "a tile counts as CAUSAL when it is another triangle than the lower one with its diagonal"
 RIGHT = {EMPTY: is_empty, FULL: is_full, CAUSAL: is_triangle(0)}
 # (words, question, the kind that is found otherwise, how).
 RULES = (
@@ -38,16 +40,12 @@ RULES = (
      lambda pairs: bool(pairs.any(1).all())),
     ("a tile counts as FULL when each of its columns is seen", SOME, FULL,
      lambda pairs: bool(pairs.any(0).all())),
-    ("a tile counts as FULL by its first and its last row alone", SOME, FULL,
-     lambda pairs: bool(pairs[0].all() and pairs[-1].all())),
-    ("a tile counts as FULL by its first and its last column alone", SOME, FULL,
-     lambda pairs: bool(pairs[:, 0].all() and pairs[:, -1].all())),
-    ("a tile counts as FULL by its corners alone", SOME, FULL,
-     lambda pairs: bool(pairs[0, 0] and pairs[0, -1] and pairs[-1, 0] and pairs[-1, -1])),
-    ("a tile counts as CAUSAL when it is the upper triangle", HALF, CAUSAL, is_triangle(0, upper=True)),
-    ("a tile counts as CAUSAL when it is the triangle without its diagonal", HALF, CAUSAL, is_triangle(-1)),
-    ("a tile counts as CAUSAL when it is the triangle with the diagonal above it", HALF, CAUSAL, is_triangle(1)),
-    ("no tile counts as CAUSAL", HALF, CAUSAL, lambda pairs: False),
+    (AT_EDGES, SOME, FULL, lambda pairs: bool(pairs[0].all() and pairs[-1].all())),
+    (AT_EDGES, SOME, FULL, lambda pairs: bool(pairs[:, 0].all() and pairs[:, -1].all())),
+    (AT_EDGES, SOME, FULL, lambda pairs: bool(pairs[0, 0] and pairs[0, -1] and pairs[-1, 0] and pairs[-1, -1])),
+    (OTHER_TRIANGLE, HALF, CAUSAL, is_triangle(0, upper=True)),
+    (OTHER_TRIANGLE, HALF, CAUSAL, is_triangle(-1)),
+    (OTHER_TRIANGLE, HALF, CAUSAL, is_triangle(1)),
     ("no tile counts as FULL", SOME, FULL, lambda pairs: False),
 )  # fmt: skip
 
@@ -66,8 +64,8 @@ def find(case, got):
         rows = min(case.block[0], case.N - i * case.block[0])
         tiles += [tile_lists.tile_of(masks[this_map], i, j, case.block)[:rows] for j in range(got.shape[1])]
     kinds = got.flatten().tolist()
-    fit = [rule for rule in RULES if all(kind_by(rule, t) == kind for t, kind in zip(tiles, kinds, strict=True))]
-    return fit[0][:2] if len(fit) == 1 else None
+    fit = {rule[:2] for rule in RULES if all(kind_by(rule, t) == kind for t, kind in zip(tiles, kinds, strict=True))}
+    return fit.pop() if len(fit) == 1 else None
 
 
 def kind_by(rule, pairs):
