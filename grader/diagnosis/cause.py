@@ -90,8 +90,11 @@ class Diagnosis:
         else:
             first = self.equals
         elsewhere = f'Case "{self.shown_by}" shows a cause: look at it first.' if self.shown_by else ""
-        met = self.met if self.hints and self.hints[0].section in self.met_for else ""
-        return " ".join(part for part in (first, met, self.where, elsewhere) if part)
+        return " ".join(part for part in (first, self.met_told, self.where, elsewhere) if part)
+
+    @property
+    def met_told(self):
+        return self.met if self.hints and self.hints[0].section in self.met_for else ""
 
     @property
     def hints(self):
@@ -110,6 +113,8 @@ class Diagnosis:
     def facts(self):
         """The same as facts of a Result."""
         known = {"what": self.what, "where": self.where, "causes": self.named}
+        if self.met_told:
+            known["met"] = self.met_told
         if self.measured:
             known["measured"] = [each.sentence for each in self.measured]
         if self.suspects:

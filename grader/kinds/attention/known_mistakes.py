@@ -241,10 +241,10 @@ def tails(spec, tile):
         yield KnownMistake(equals, question, TAILS, replace(spec, weight=again))
     if extra != 1:
         yield zeros(spec, 1, "is it `<` or `<=`?")
-    whole = keys // tile * tile
+    whole, reach = keys // tile * tile, "reach the last tile, and is what it adds kept"
     for kept, equals, question in (
-        (whole if extra else 0, "over the first {kept} keys only, without the ragged tile", "reach the last tile"),
-        (whole - tile, "over the first {kept} keys only, without the last whole tile", "reach the last tile"),
+        (whole if extra else 0, "over the first {kept} keys only, without the ragged tile", reach),
+        (whole - tile, "over the first {kept} keys only, without the last whole tile", reach),
         (keys - 1 if keys - 1 != whole else 0, "without the last key", "end at the last key: `<` or `<=`"),
     ):
         if kept > 0:

@@ -9,11 +9,11 @@ import math
 import torch
 
 from grader.diagnosis.cause import Measured
-from grader.diagnosis.locate import show
 from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, RESCALE, SCALE, SOFTMAX, TAILS
 from grader.kinds.attention.mask_mistakes import PHASES
 from grader.kinds.attention.weight_rules import hidden_scores, underflowing_rows, visible_by_rule
 from grader.kinds.attention.weights import masks, scores
+from grader.kinds.attention.words import give_gives, is_are, pairs, rows_of
 from grader.reference.compare import ranges
 
 EXACT = 1e-5  # how far a weight of float32 may be off, relative to it
@@ -319,85 +319,3 @@ def fit(w, s, use):
     log_w, s = centred(torch.log(w.clamp(min=SMALL))), centred(s)
     slope = float((log_w * s).sum() / (s * s).sum().clamp(min=SMALL))
     return slope, float((log_w - slope * s).abs().max())
-
-
-# Words ----------------------------------------------------------------------------------------------------------------
-
-
-def pairs(flags):
-    """Words for the pairs (query, key) that are True: by age where that is the same for all rows, else by position."""
-    rows = flags.any(1)
-    first = int(rows.nonzero()[0])
-    if int(rows.sum()) > 1 and (age := ages(flags, rows)):
-        return f"{age}, for query {rows_of(rows)}"
-    last, what = stretch(flags, first)
-    who = f"query row {first}" if first == last else f"query rows {first}-{last}"
-    others = int(rows.sum()) - (last - first + 1)
-    return f"{what} for {who}" + (f" (and others for {others} more rows)" if others else "")
-
-
-def stretch(flags, first):
-    """(the last row of those after `first` whose keys go by one rule, words for these keys)."""
-    last = first
-    while last + 1 < len(flags) and bool((flags[last + 1] == flags[first]).all()):
-        last += 1
-    keys = ranges(flags[first].nonzero().flatten().tolist())
-    what = f"key {show(keys)}" if len(keys) == 1 and keys[0][0] == keys[0][1] else f"keys {show(keys)}"
-    if len(keys) > 1 or last > first:
-        return last, what
-    start, end = keys[0]
-    rules = (
-        (f"the keys from {beside(start - first)} to {end}", 1, 0),
-        (f"the keys from {start} to {beside(end - first)}", 0, 1),
-    )
-    for words, moves_start, moves_end in rules:
-        after = first + 1
-        while after < len(flags):
-            moved = after - first
-            expected = (start + moves_start * moved, end + moves_end * moved)
-            if ranges(flags[after].nonzero().flatten().tolist()) != [expected]:
-                break
-            after += 1
-        if after - 1 > last:
-            last, what = after - 1, words
-    return last, what
-
-
-def beside(distance):
-    """A key by its distance to the query."""
-    if distance == 0:
-        return "the query's own"
-    tokens = f"{abs(distance)} token{'s' * (abs(distance) > 1)}"
-    return f"that {tokens} {'after' if distance > 0 else 'before'} the query"
-
-
-def ages(flags, rows):
-    """`the query's own key` or `the key 32 tokens before the query`, where that says all of these rows, else ""."""
-    query, key = flags.nonzero().unbind(1)
-    distance = (query - key).unique()
-    low, high = int(distance.min()), int(distance.max())
-    if len(distance) != high - low + 1 or high - low > len(flags) // 4:
-        return ""
-    i, j = torch.arange(flags.shape[0])[:, None], torch.arange(flags.shape[1])[None, :]
-    if not bool((((i - j >= low) & (i - j <= high))[rows] == flags[rows]).all()):
-        return ""
-    if low == high == 0:
-        return "the query's own key"
-    near, far = sorted((abs(low), abs(high)))
-    if low <= 0 <= high:
-        return f"the keys from {high} before to {-low} after the query"
-    span = f"key {near} tokens" if near == far else f"keys {near}-{far} tokens"
-    return f"the {span} {'before' if low > 0 else 'after'} the query"
-
-
-def rows_of(flags):
-    found = ranges(flags.nonzero().flatten().tolist())
-    return f"row{'s' * (int(flags.sum()) > 1)} {show(found)}"
-
-
-def is_are(flags):
-    return "are" if int(flags.sum()) > 1 else "is"
-
-
-def give_gives(flags):
-    return "give" if int(flags.sum()) > 1 else "gives"
