@@ -9,6 +9,7 @@ import math
 import torch
 
 from grader.diagnosis.cause import Measured
+from grader.diagnosis.locate import show
 from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, RESCALE, SCALE, SOFTMAX, TAILS
 from grader.kinds.attention.mask_mistakes import PHASES
 from grader.kinds.attention.weight_rules import hidden_scores, underflowing_rows, visible_by_rule
