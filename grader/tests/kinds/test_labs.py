@@ -184,6 +184,7 @@ def test_lists_that_a_kernel_writes_into_are_told(tmp_path):
     assert result.outcome is Outcome.UNSAFE and "places must stay as they were" in result.sentence
 
 
+@pytest.mark.thorough
 def test_a_load_outside_a_list_asks_about_lists(tmp_path):
     source = solution("x1")
     wrong_rows = source.replace("+ q_tile) * 4", "+ q_tile) * 3", 1)
