@@ -42,12 +42,18 @@ def mistake_pattern(equals):
 
 @dataclass(frozen=True)
 class Measured:
-    """A fact that more runs of a kernel have shown: what kind of mistake shows so, a sentence, the question to ask."""
+    """A fact that more runs of a kernel have shown: what kind of mistake shows so, a sentence, the question to ask.
+
+    shown: of keys that should be hidden, (batch, head, booleans (N, Nk)); else None. line: where that happens, where it
+    is known.
+    """
 
     kind: str
     sentence: str
     question: str
     section: str
+    shown: tuple | None = None
+    line: int | None = None
 
 
 @dataclass

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import replace
 
 from grader.diagnosis.cause import Measured
-from grader.kinds.attention import contrasts, drawn, inputs, weight_facts, weights
+from grader.kinds.attention import contrasts, drawn, inputs, tile_visits, weight_facts, weights
 from grader.kinds.attention.known_mistakes import ONLINE
 
 SECONDS = 5.0  # for all of a problem's cases
@@ -25,6 +25,7 @@ def look(kind, problem, cases, seed, results, submission):
         case = cases[result.case]
         if result.diagnosis.what == "output":
             found = measure_case(kind, problem, submission, case, seed)
+            found = [with_line(fact, result.diagnosis.evidence["records"]) for fact in found]
         else:
             found = contrasts.find(kind, problem, submission, case, seed)
         result.diagnosis.measured += found
@@ -37,6 +38,15 @@ def look(kind, problem, cases, seed, results, submission):
                 result.diagnosis.measured = [replace(first, sentence=where + first.sentence), *others, *own]
         if not is_vague:
             drop_chance([result for result in results if result.diagnosis])
+
+
+def with_line(fact, records):
+    """The fact that hidden keys get weight, with the line that puts no mask on their scores, where there is one."""
+    line = tile_visits.line_without_mask(records, fact.shown) if fact.shown else None
+    if not line:
+        return fact
+    said = f"{fact.sentence} Line {line} meets these keys, and no mask is put on their scores there."
+    return replace(fact, sentence=said, line=line)
 
 
 def drop_chance(wrong):

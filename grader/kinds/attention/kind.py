@@ -104,7 +104,7 @@ class Attention(Kind):
         if facts["unwritten"] < facts["wrong"]:  # what was never written equals nothing
             found, two = causes.find(problem, case, placed, got, right.answer, self.known_mistakes, records)
         tiles = tile_visits.tile_sizes(records)
-        evidence = {"tiles": tiles, "order": tile_visits.order_of(records, tiles), "two": two}
+        evidence = {"tiles": tiles, "order": tile_visits.order_of(records, tiles), "two": two, "records": records}
         met = tile_visits.in_words(records, facts["first"][:3])
         told = []
         with contextlib.suppress(Exception):  # words, on which no verdict depends

@@ -18,6 +18,8 @@ def look(kind, problem, cases, seed, results, submission, order, show):
     diagnosed = [result for result in results if result.diagnosis and result.diagnosis.what == "output"]
     if not problem.uses_triton or submission.device != "cpu" or any(result.diagnosis.causes for result in diagnosed):
         return
+    if any(fact.line for result in diagnosed for fact in result.diagnosis.measured):
+        return  # it is known
     unsafe = [r for r in results if r.outcome is Outcome.UNSAFE and r.aspect.concerns_case and r.case in cases]
     wrong = diagnosed + unsafe
     wrong.sort(key=lambda result: order(cases[result.case]))

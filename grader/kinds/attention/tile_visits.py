@@ -130,6 +130,20 @@ def in_words(records, place):
     return ""
 
 
+def line_without_mask(records, shown):
+    """The only line that met all these pairs in stretches without a mask, or None. shown: (batch, head, (N, Nk))."""
+    batch, head, left = shown[0], shown[1], shown[2].clone()
+    lines = set()
+    for record in records:
+        if (record["batch"], record["head"]) == (batch, head):
+            rows = left[record["q"][0] : record["q"][1] + 1]
+            for line, first, last, masked in record["stretches"]:
+                if not masked and rows[:, first : last + 1].any():
+                    lines.add(line)
+                    rows[:, first : last + 1] = False
+    return lines.pop() if len(lines) == 1 and not left.any() else None
+
+
 def loaded(case, steps):
     """True where a tile of queries meets a tile of keys in these steps, (B, Hq, N, Nk)."""
     pairs = torch.zeros(case.N, case.num_keys, dtype=torch.bool)

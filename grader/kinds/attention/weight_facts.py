@@ -5,6 +5,7 @@ this is right, the case's own scores tell the scale, whose K, and the factors be
 """
 
 import math
+from dataclasses import replace
 
 import torch
 
@@ -60,15 +61,15 @@ def equal_scores(weights, mask, exact):
     right = mask / mask.sum(2, keepdim=True).clamp(min=1)
     off = (heads - right).abs().nan_to_num(1.0).clamp(max=1.0).sum((1, 2))
     at = int(off.argmax())
+    batch, head = divmod(at, weights.case.Hq)
     found = facts_of_head(heads[at], mask[at], exact)
+    found = [replace(f, shown=(batch, head, f.shown)) if f.shown is not None else f for f in found]
     if any(fact.kind == "mask" for fact in found) and (rule := visible_by_rule(heads[at] > 0, weights.case)):
         found = [rule, *found]
     wrong = (off > exact * mask.shape[1]).nonzero().flatten().tolist()
     if found and 0 < len(wrong) < len(heads):
-        batch, head = divmod(at, weights.case.Hq)
         where = f" Batch {batch}, head {head}; {len(wrong)} of {len(heads)} heads are wrong."
-        first = found[0]
-        found[0] = Measured(first.kind, first.sentence + where, first.question, first.section)
+        found[0] = replace(found[0], sentence=found[0].sentence + where)
     return found
 
 
@@ -93,7 +94,8 @@ def facts_of_head(w, mask, exact):
     double = (times > 1.4) & mask & whole
     if strong.any():
         said = f"With all scores equal, your kernel gives weight to {pairs(strong)}, which the mask hides."
-        found.append(Measured("mask", said, "which keys may this query see, and which tile is masked?", PHASES))
+        question = "which keys may this query see, and which tile is masked?"
+        found.append(Measured("mask", said, question, PHASES, strong))
     if missing.any():
         said = f"With all scores equal, your kernel gives no weight to {pairs(missing)}, which the mask shows."
         found.append(
