@@ -104,8 +104,9 @@ class Diagnosis:
 
     @property
     def hints(self):
-        """What is told, with its question: the causes, else what was measured."""
-        return [*self.named, *self.measured]
+        """What is told, with its question: the causes, where they are few, else what was measured."""
+        both = self.named, self.measured
+        return [each for told in (both if len(self.named) <= CLEAR else both[::-1]) for each in told]
 
     @property
     def equals(self):

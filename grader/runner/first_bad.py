@@ -17,15 +17,15 @@ UNWRITTEN = ("empty", "new_empty")  # what they make is NaN until it is written
 class FirstBad:
     """While open, follows the lines of kernels in `file`, and the operations of a replay that it observes.
 
-    found: {"line", "what", "held": names of the line that hold +inf or -inf, "exponent": the largest finite exponent of
-    that line, or None} or None.
+    found: {"line", "what", "held": [(name in the line that holds +inf or -inf, the line that made it so)], "exponent":
+    the largest finite exponent of that line, or None} or None.
 
     A name counts that holds a NaN or +inf; -inf is what a hidden score is meant to be.
     """
 
     def __init__(self, file, texts):
         self.file, self.lines, self.found, self.before = file, texts.splitlines(), None, {}
-        self.exponent, self.patches = None, Patches()
+        self.exponent, self.patches, self.since = None, Patches(), {}
 
     @contextlib.contextmanager
     def open(self):
@@ -62,8 +62,14 @@ class FirstBad:
         new = [name for name in now if name not in before]
         if new and line:
             words = re.findall(r"\w+", self.source(line))
-            held = [name for name in dict.fromkeys(words) if name not in new and holds_inf(frame.f_locals.get(name))]
+            since = {name: made for (at, name), made in self.since.items() if at == id(frame)}
+            held = [(name, since[name]) for name in dict.fromkeys(words) if name in since and name not in new]
             self.found = {"line": line, "what": now[new[0]], "held": held, "exponent": self.exponent}
+        for name, value in list(frame.f_locals.items()):
+            if holds_inf(value):
+                self.since.setdefault((id(frame), name), line)
+            else:
+                self.since.pop((id(frame), name), None)
         self.before[id(frame)], self.exponent = (frame.f_lineno, now), None
         return self.stepped
 

@@ -4,48 +4,14 @@ The trace has each program's first address in each tensor. Which batch, head and
 say where those are whole, else its stores; what the other tensors are addressed with is compared with that.
 """
 
-from dataclasses import dataclass
-
 from grader.diagnosis.cause import Measured
+from grader.kinds.attention.address_tables import AXES, find_owners, tables_of
 from grader.kinds.attention.known_mistakes import POINTERS
 
-AXES = ("batch", "head", "row")
 MOST = 8  # heads in one sentence
 KINDS = {
     "out-of-bounds load": "load", "out-of-bounds store": "store", "write of another program's element": "store",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Table:
-    """The first accesses of one kind to one tensor. sizes, strides: of (B, H, N), in elements.
-
-    programs: {place in the grid: {"first": offset of the first lane, "block": its sides, "steps": along each}}.
-    """
-
-    name: str
-    role: str | None
-    sizes: tuple
-    strides: tuple
-    column: int
-    programs: dict
-
-    def decode(self, offset):
-        """(batch, head, row) of an offset, or None where no whole row begins there; may lie outside."""
-        left, place = offset, [0, 0, 0]
-        one_head = self.sizes[1] == 1 and self.strides[1] >= self.sizes[2] * self.strides[2]
-        used = [axis for axis in range(3) if self.sizes[axis] > 1 or axis == 2 or (axis == 1 and one_head)]
-        for axis in sorted(used, key=lambda axis: -self.strides[axis]):
-            place[axis], left = divmod(left, max(1, self.strides[axis]))
-        return tuple(place) if left == 0 and offset >= 0 else None
-
-    def holds(self, place):
-        return place is not None and all(index < size for index, size in zip(place, self.sizes, strict=True))
-
-    def rows_of(self, block):
-        """How many rows a block has, by the axis that steps from row to row; 1 where none does."""
-        rows = [size for size, step in zip(block["block"], block["steps"], strict=True) if step == self.strides[2]]
-        return rows[0] if rows else 1
 
 
 def explain(case, trace, fault):
@@ -61,33 +27,6 @@ def explain(case, trace, fault):
         or wrong_rows(case, table, owners, fault)
         or ""
     )
-
-
-def tables_of(case, trace):
-    """(Table, kind of access) of every tensor that has batches, heads and rows, however it is flattened."""
-    for each in trace["addresses"]:
-        shape, strides = each["shape"], each["strides"]
-        heads = case.kv_heads if each["role"] in ("k", "v") else case.Hq
-        if len(shape) == 3 and shape[0] == case.B * heads:
-            shape, strides = [case.B, heads, *shape[1:]], [heads * strides[0], *strides]
-        if len(shape) == 4:
-            programs = {tuple(program["place"]): program for program in each["programs"]}
-            yield Table(
-                each["argument"], each["role"], tuple(shape[:3]), tuple(strides[:3]), strides[3], programs
-            ), each["kind"]  # fmt: skip
-
-
-def find_owners(case, tables):
-    """{program: (batch, query head, first row)} by the first tensor of queries that is addressed as it should be."""
-    size = (case.B, case.Hq, case.N)
-    candidates = [table for table in tables.values() if table.role == "q"]
-    candidates += [table for (_, kind), table in tables.items() if kind == "store" and table.sizes == size]
-    for table in candidates:
-        places = {program: table.decode(first["first"]) for program, first in table.programs.items()}
-        heads = {place[:2] for place in places.values() if place}
-        if all(map(table.holds, places.values())) and len(heads) == case.B * case.Hq:
-            return places
-    return {}
 
 
 def of_a_wrong_output(case, trace, unwritten):
@@ -200,11 +139,17 @@ def axis_of_batches(table, moved, tables):
     batch, offset = wrong
     if offset == 0:
         return f"for batch {batch} your addresses of {table.name} are those of batch 0. What moves with the batch?"
-    step = offset // batch
+    name, step, place = table.name, offset // batch, table.decode(offset)
+    other = whose(step, tables, (name, "batch"))
+    if place and place[2] == 0 and not offset % batch:
+        also = other.replace("which is", "at a distance that is also")
+        return (
+            f"for batch {batch}, head 0 your addresses of {name} are those of its batch {place[0]}, head {place[1]}"
+            f"{also}. How do you find a program's batch and head, and whose strides take it there?"
+        )
     return (
-        f"from one batch to the next your addresses move by {step} elements"
-        f"{whose(step, tables, (table.name, 'batch'))}; {table.name}'s own stride is {own}. Which stride, and which "
-        "head, belong there?"
+        f"from one batch to the next your addresses move by {step} elements{other}; {name}'s own stride is {own}. "
+        "Which stride, and which head, belong there?"
     )
 
 

@@ -99,5 +99,6 @@ def first_bad(kind, problem, submission, case, seed):
         said += f", where the exponent is {exponent:.3g}: less the largest score so far it is at most 0"
         question = "which two numbers are subtracted, and which of them is meant to be the larger?"
     elif bad["held"]:
-        said += f", of {' and '.join(bad['held'])}, which hold{'s' * (len(bad['held']) == 1)} infinite numbers"
+        held = [f"{name}, with infinite numbers{f' since line {line}' if line else ''}" for name, line in bad["held"]]
+        said += f", of {', and '.join(held)}"
     return [Measured("first bad", f"{said}.", question, ONLINE)]

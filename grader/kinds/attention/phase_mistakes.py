@@ -158,7 +158,7 @@ BY_ROWS = (
     ),
     (
         "attention whose future is not masked inside the tiles that are loaded ({BLOCK_Q} queries, {BLOCK_K} keys)",
-        "which tiles need a mask by position, and is it applied there?", DIAGONAL,
+        "which tiles need a mask by position, is it applied there, and are its conditions joined by `&`?", DIAGONAL,
         lambda p, case, BQ, BK: p.seen | ((p.age < 0) & (p.k < -(-p.end // BK) * BK)),
     ),
     (
