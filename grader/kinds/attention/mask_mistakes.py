@@ -20,12 +20,8 @@ def by_position(spec, case):
     def mistake(equals, question, section, weight):
         return KnownMistake(equals, question, section, replace(spec, weight=weight), kind="mask")
 
-    yield mistake(
-        "attention without a mask",
-        "is there a mask, is it applied before the maximum, and are its conditions joined by `&`?",
-        DIAGONAL,
-        Visibility().mask,
-    )
+    question = "is there a mask, is it applied before the maximum, and are its conditions joined by `&`?"
+    yield mistake("attention without a mask", question, DIAGONAL, Visibility().mask)
     yield mistake(
         "attention that sees the future only", "which side of the diagonal is hidden?", DIAGONAL,
         lambda q, k: q[:, None] <= k[None, :],

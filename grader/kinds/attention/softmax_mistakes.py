@@ -71,7 +71,8 @@ def rescaling(scale, base):
     for what, verb in (("acc", "is"), ("row_sum", "is"), ("acc and row_sum", "are")):
         yield (
             f"attention whose {what} {verb} not rescaled when the maximum changes",
-            "what were the older parts measured against, and is alpha made before the old maximum is lost?", RESCALE, {"forget": what}, True,
+            "what were the older parts measured against, and is alpha made before the old maximum is lost?", RESCALE,
+            {"forget": what}, True,
         )  # fmt: skip
         yield (
             f"attention whose {what} {verb} rescaled after the new tile was added",
