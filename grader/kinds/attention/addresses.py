@@ -4,6 +4,8 @@ The trace has each program's first address in each tensor. Which batch, head and
 say where those are whole, else its stores; what the other tensors are addressed with is compared with that.
 """
 
+from collections import defaultdict
+
 from grader.diagnosis.cause import Measured
 from grader.kinds.attention.address_tables import AXES, find_owners, tables_of
 from grader.kinds.attention.known_mistakes import POINTERS
@@ -91,13 +93,12 @@ def wrong_row_step(case, table, tables):
 
 
 def wrong_heads(case, table, owners, tables):
-    """What the addresses say of batches and heads, for the first tile of queries."""
-    first_row = min(row for _, _, row in owners.values())
-    start = {
-        (batch, head): table.programs[program]["first"]
-        for program, (batch, head, row) in owners.items()
-        if row == first_row and program in table.programs
-    }
+    """What the addresses say of batches and heads, for one tile of queries."""
+    starts = defaultdict(dict)  # of each tile of queries
+    for program, (batch, head, row) in owners.items():
+        if program in table.programs:
+            starts[row][batch, head] = table.programs[program]["first"]
+    start = max(starts.values(), key=len, default={})
     shared = table.sizes[1] == case.kv_heads and case.shares_heads
     group = case.Hq // case.kv_heads if shared else 1
     heads = [(head, start[0, head] - start[0, 0]) for head in range(case.Hq) if {(0, head), (0, 0)} <= set(start)]
@@ -172,8 +173,25 @@ def outside_place(table, fault):
         where += f", which is batch {head // heads}, head {head % heads}"
     return (
         f"it begins at {where}, row {row}, of {batches} batch{'es' * (batches > 1)}, {heads} head{'s' * (heads > 1)} "
-        f"and {rows} rows. Which axis of the grid is which, and which head belongs to it?"
+        f"and {rows} rows{along_the_axis(table, tuple(fault['programs'][-1]))}. Which axis of the grid is which, and "
+        "which head belongs to it?"
     )
+
+
+def along_the_axis(table, program):
+    """`; along axis 1 of the grid the programs begin at heads 0, 2, 1, 3`, of batch 0, as far as they are decoded."""
+    axis = next((axis for axis in (1, 2, 0) if program[axis]), None)
+    if axis is None:
+        return ""
+    line = {place[axis]: first for place, first in table.programs.items()
+            if all(place[other] == program[other] for other in range(3) if other != axis)}  # fmt: skip
+    places = [table.decode(line[index]["first"]) for index in sorted(line)[:MOST]]
+    if not all(places) or len(places) < 2:
+        return ""
+    one_batch = len({batch for batch, *_ in places}) == 1
+    told = listed(head for _, head, _ in places) if one_batch else listed(f"({b}, {h})" for b, h, _ in places)
+    what = "heads" if one_batch else "(batch, head)"
+    return f"; along axis {axis} of the grid programs begin at {what} {told}"
 
 
 def wrong_rows(case, table, owners, fault):
