@@ -100,7 +100,10 @@ class Diagnosis:
 
     @property
     def met_told(self):
-        return self.met if self.hints and self.hints[0].section in self.met_for else ""
+        if not self.met or not self.hints or self.hints[0].section not in self.met_for:
+            return ""
+        borrowed = self.measured and self.measured[0].sentence.startswith("In case ")
+        return f"Here, {self.met[0].lower()}{self.met[1:]}" if borrowed else self.met
 
     @property
     def hints(self):

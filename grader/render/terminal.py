@@ -1,5 +1,7 @@
 """Results -> the terminal: a progress line while it runs, details of each failure, and a table."""
 
+from collections import Counter
+
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -123,7 +125,10 @@ def show_failures(console, group, lines=None):
 
 
 def explained_first(results):
-    """The results in their order, but wrong outputs without a cause after the others, and last those without a line."""
+    """The results in their order, but wrong outputs without a cause after the others, and last those without a line.
+
+    Of those with one, what most cases show comes first: a crash of all but one case, before that one.
+    """
 
     def unknown(result):
         if not result.aspect.concerns_case:
@@ -131,7 +136,11 @@ def explained_first(results):
         known = [result.facts.get(name) for name in ("causes", "suspects", "measured")]
         return 0 if "where" not in result.facts or known[0] else 1 if any(known) else 2
 
-    return sorted(results, key=unknown)
+    def sign(result):
+        return result.outcome, *sorted(cause.kind for cause in result.facts.get("causes", ()))
+
+    alike = Counter(map(sign, results))
+    return sorted(results, key=lambda result: (unknown(result), -alike[sign(result)]))
 
 
 def show_unjudged(console, group):

@@ -22,8 +22,8 @@ class Origin:
     """Where a block of numbers was loaded from: role "q", "k" or "v"; tokens (first, last); place (batch, head).
 
     Of "kv" both lie in it: it is K where it meets queries. "scores": made of queries and the keys `tokens`, `rows` are
-    the queries'. tiles: how much of the rows' width it holds, 1.0 for whole rows. lanes: its rows, those past the end
-    included. labels(): those of its lanes, where they are asked for.
+    the queries', `keys` where the keys are from. tiles: how much of the rows' width it holds, 1.0 for whole rows.
+    lanes: its rows, those past the end included. labels(): those of its lanes, where they are asked for.
     """
 
     role: str
@@ -33,6 +33,7 @@ class Origin:
     lanes: int = 0
     labels: object = None
     rows: tuple = ()
+    keys: object = None
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Record:
     """One tile of queries in one program: the loads of keys that it visited, by their Origin, in order; maybe none.
 
     visited: {Origin: the kernel's line that led there: that of a call, or of the product itself}. masked: the keys
-    (first, last) on whose scores a mask was put.
+    (first, last) on whose scores a mask was put; masked_loads: of which loads, since a tile may be met twice.
     """
 
     kernel: str
@@ -48,6 +49,7 @@ class Record:
     q: Origin
     visited: dict = field(default_factory=dict)
     masked: set = field(default_factory=set)
+    masked_loads: set = field(default_factory=set)
 
     def plain(self):
         tiles = {}
@@ -68,13 +70,15 @@ class Record:
         """[[line, first key, last key, masked]]: neighbouring tiles that one line met one after the other."""
         found = []
         for k, line in self.visited.items():
-            (first, last), masked = k.tokens, k.tokens in self.masked
+            (first, last), masked = k.tokens, k in self.masked_loads
+            if k.tiles < 1 and found and found[-1][0] == line and found[-1][1] <= first and last <= found[-1][2]:
+                continue  # another part of the head dim
             same = found and found[-1][0] == line and found[-1][3] == masked
             if same and found[-1][2] + 1 == first:
                 found[-1][2] = last
             elif same and found[-1][1] - 1 == last:
                 found[-1][1] = first
-            elif not (same and found[-1][1] <= first and last <= found[-1][2] and k.tiles < 1):
+            else:
                 found.append([line, first, last, masked])
         return found
 
@@ -118,7 +122,7 @@ class TileVisits:
             return None
         q, k = (a, b) if a.role == "q" else (b, a)
         self.find_record(kernel, q).visited[k] = self.line()
-        return Origin("scores", k.tokens, q.place, rows=q.tokens)
+        return Origin("scores", k.tokens, q.place, rows=q.tokens, keys=k)
 
     def note_mask(self, kernel, by, blocks):
         """`by`, a condition or a term, may hide some keys of the scores among `blocks`.
@@ -131,6 +135,7 @@ class TileVisits:
             record = self.records.get((kernel, self.program, scores.rows, scores.place))
             if record:
                 record.masked.add(scores.tokens)
+                record.masked_loads.add(scores.keys)
 
     def report(self):
         """Plain data: the records and the loads of each program."""

@@ -83,8 +83,16 @@ def whose(step, tables, but):
 def wrong_row_step(case, table, tables):
     own, first = table.strides[2], next(iter(table.programs.values()))
     steps = [step for step, size in zip(first["steps"], first["block"], strict=True) if size > 1]
-    if table.sizes[2] == 1 or len(steps) != 2 or own in steps or table.column not in steps:
+    if table.sizes[2] == 1 or len(steps) != 2 or table.column not in steps:
         return ""
+    if own in steps:
+        wide = first["block"][first["steps"].index(table.column)]
+        if wide == case.D or case.D not in first["block"]:
+            return ""
+        return (
+            f"in your block of {' x '.join(map(str, first['block']))} the side of {wide} moves along the columns of "
+            f"{table.name}, of which there are {case.D}. Which index belongs to which axis?"
+        )
     step = steps[1 - steps.index(table.column)]
     return (
         f"from one row to the next your addresses move by {step} elements{whose(step, tables, (table.name, 'row'))}; "

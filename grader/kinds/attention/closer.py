@@ -11,7 +11,11 @@ from grader.kinds.attention.known_mistakes import ONLINE
 SECONDS = 5.0  # for all of a problem's cases
 CASES = 3  # the smallest that are wrong
 MOST_SHOW = 3  # of so many wrong cases, one must show a cause
+CONTRASTS = ("dtype", "layout", "values", "groups", "heads", "tail")  # say when it is right, not what is wrong
 VAGUE = ("nan", "scores", "uneven", "precision")  # facts that leave open where it comes from
+
+
+OPEN = (*VAGUE, *CONTRASTS)
 
 
 def look(kind, problem, cases, seed, results, submission):
@@ -29,12 +33,12 @@ def look(kind, problem, cases, seed, results, submission):
         else:
             found = contrasts.find(kind, problem, submission, case, seed)
         result.diagnosis.measured += found
-        shown += [(found[0].kind in VAGUE, f'In case "{result.case}": ', found)] if found else []
+        shown += [(found[0].kind in OPEN, f'In case "{result.case}": ', found)] if found else []
     if shown:
         is_vague, where, (first, *others) = min(shown, key=lambda each: each[0])
         for result in wrong:
             own = result.diagnosis.measured
-            if not own or (own[0].kind in VAGUE and not is_vague):
+            if not own or (own[0].kind in OPEN and not is_vague):
                 result.diagnosis.measured = [replace(first, sentence=where + first.sentence), *others, *own]
         if not is_vague:
             drop_chance([result for result in results if result.diagnosis])
@@ -96,7 +100,7 @@ def first_bad(kind, problem, submission, case, seed):
     question = "which operands of this line can be infinite, or 0?"
     exponent = bad["exponent"]
     if bad["what"] == "infinite" and exponent is not None and exponent > 0:
-        said += f", where the exponent is {exponent:.3g}: less the largest score so far it is at most 0"
+        said += f", where the exponent is {exponent:.3g}; with the largest score so far subtracted it is at most 0"
         question = "which two numbers are subtracted, and which of them is meant to be the larger?"
     elif bad["held"]:
         held = [f"{name}, with infinite numbers{f' since line {line}' if line else ''}" for name, line in bad["held"]]

@@ -92,6 +92,9 @@ def facts_of_head(w, mask, exact):
     missing = (w == 0) & mask & whole
     times = w / typical
     double = (times > 1.4) & mask & whole
+    if strong.any() and not (mask & ~missing & whole).any():
+        said = "With all scores equal, hidden keys alone get weight, and no visible one: the mask is turned round."
+        found.append(Measured("mask", said, "which of the two values belongs to a visible key?", PHASES))
     if strong.any():
         said = f"With all scores equal, your kernel gives weight to {pairs(strong)}, which the mask hides."
         question = "which keys may this query see, and which tile is masked?"
@@ -108,7 +111,8 @@ def facts_of_head(w, mask, exact):
             question = "does a tile belong to two phases, or is a key past the end counted as the last one?"
             found.append(Measured("double", said, question, PHASES))
         else:
-            question = "by which factor is each tile's part weighed when it is added, and in which base?"
+            question = "by which factor is each tile's part weighed when it is added, in which base, and which of the "
+            question += "running numbers is the maximum, which the sum?"
             found.append(Measured("rescale", said, question, RESCALE))
     faint = hidden & ~strong
     if faint.any():

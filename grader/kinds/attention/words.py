@@ -15,7 +15,7 @@ def pairs(flags):
     last, what = stretch(flags, first)
     who = f"query row {first}" if first == last else f"query rows {first}-{last}"
     others = int(rows.sum()) - (last - first + 1)
-    return f"{what} for {who}" + (f" (and others for {others} more rows)" if others else "")
+    return f"{what} for {who}" + (f" (and others for {others} more row{'s' * (others > 1)})" if others else "")
 
 
 def stretch(flags, first):
@@ -29,8 +29,8 @@ def stretch(flags, first):
         return last, what
     start, end = keys[0]
     rules = (
-        (f"the keys from {beside(start - first)} to {end}", 1, 0),
-        (f"the keys from {start} to {beside(end - first)}", 0, 1),
+        (f"the keys from {beside(start - first)} to key {end}", 1, 0),
+        (f"the keys from key {start} to {beside(end - first)}", 0, 1),
     )
     for words, moves_start, moves_end in rules:
         after = first + 1
@@ -50,7 +50,7 @@ def beside(distance):
     if distance == 0:
         return "the query's own"
     tokens = f"{abs(distance)} token{'s' * (abs(distance) > 1)}"
-    return f"that {tokens} {'after' if distance > 0 else 'before'} the query"
+    return f"the one {tokens} {'after' if distance > 0 else 'before'} the query"
 
 
 def ages(flags, rows):

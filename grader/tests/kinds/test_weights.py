@@ -88,7 +88,7 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
     ("case", "wrong", "kind", "words"),
     [
         (CAUSAL, {"seen": not_itself}, "mask", "no weight to the query's own key"),
-        (CAUSAL, {"seen": Visibility().mask}, "mask", "weight to the keys from that 1 token after the query to 69"),
+        (CAUSAL, {"seen": Visibility().mask}, "mask", "weight to the keys from the one 1 token after the query to key 69"),
         (WINDOW, {"seen": Visibility(True, 10).mask}, "mask", "gives weight to the key 9 tokens before the query"),
         (WINDOW, {"seen": Visibility(True, 7).mask}, "mask", "no weight to the keys 7-8 tokens before the query"),
         (WINDOW, {"seen": Visibility(True, 7).mask}, "mask", "exactly what window 7 shows; the case has window 9."),
