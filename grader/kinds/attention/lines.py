@@ -39,7 +39,7 @@ def look(kind, problem, cases, seed, results, submission, order, show):
     for result in diagnosed:
         result.diagnosis.suspects = suspects
     for result in unsafe if suspects else ():
-        result.facts["suspects"] = [suspect.sentence for suspect in suspects]
+        result.facts["suspects"] = [suspects[0].sentence]  # its addresses say the rest
         result.sentence = " ".join([result.sentence, *result.facts["suspects"]])
 
 

@@ -96,17 +96,17 @@ def facts_of_head(w, mask, exact):
         said = "With all scores equal, hidden keys alone get weight, and no visible one: the mask is turned round."
         found.append(Measured("mask", said, "which of the two values belongs to a visible key?", PHASES))
     if strong.any():
-        said = f"With all scores equal, your kernel gives weight to {pairs(strong)}, which the mask hides."
+        said = f"With all scores equal, your code gives weight to {pairs(strong)}, which the mask hides."
         question = "which keys may this query see, and which tile is masked?"
         found.append(Measured("mask", said, question, PHASES, strong))
     if missing.any():
-        said = f"With all scores equal, your kernel gives no weight to {pairs(missing)}, which the mask shows."
+        said = f"With all scores equal, your code gives no weight to {pairs(missing)}, which the mask shows."
         found.append(
             Measured("mask", said, "do loop and mask reach these keys, and does what they add stay in acc?", PHASES)
         )
     if double.any():
         often = f"{(many := float(times[double].median())):.3g}"
-        said = f"With all scores equal, your kernel counts {pairs(double)} {often} times as much as the others."
+        said = f"With all scores equal, your code counts {pairs(double)} {often} times as much as the others."
         if abs(many - round(many)) < COARSE:
             question = "does a tile belong to two phases, or is a key past the end counted as the last one?"
             found.append(Measured("double", said, question, PHASES))
@@ -145,7 +145,7 @@ def sums(w, mask, typical, whole, exact, told, double):
         return [Measured("sum", said, "what is added to row_sum, and what is divided by it?", RESCALE)]
     uneven = ((w / typical - 1).abs() > 10 * exact) & mask & whole
     if uneven.any() and not told:
-        said = f"With all scores equal, your kernel does not weigh all visible keys alike: {pairs(uneven)} differ."
+        said = f"With all scores equal, your code does not weigh all visible keys alike: {pairs(uneven)} differ."
         return [Measured("uneven", said, "does every tile have the same scale and the same maximum?", RESCALE)]
     return []
 

@@ -34,7 +34,7 @@ def visible_by_rule(seen, case):
         reach = k < (q[:, None] // tile + 1) * tile if tile else torch.ones_like(seen)
         for words, question, rule in rules(age, k, window, sink):
             if torch.equal(rule & reach, seen):
-                said = f"With all scores equal, your kernel shows exactly {words}; the case has {case.visibility}."
+                said = f"With all scores equal, your code shows exactly {words}; the case has {case.visibility}."
                 return Measured("mask", said, question, WINDOW)
     return None
 
@@ -105,7 +105,7 @@ def hidden_scores(weights, mask):
                 base_2 = number / math.log(2.0)
                 whole = abs(base_2 - round(base_2)) < FLAT and round(base_2)
                 number = f"{round(number, 3) + 0.0:.4g}" + f" ({round(base_2)} in base 2)" * bool(whole)
-                said = f"Where your kernel hides keys, their scores {words.format(number)}: hidden keys get weight."
+                said = f"Where your code hides keys, their scores {words.format(number)}: hidden keys get weight."
                 return Measured("finite", said, "what must a hidden score be, so that its exp is exactly 0?", TAILS)
     return None
 

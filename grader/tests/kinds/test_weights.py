@@ -88,7 +88,7 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
     ("case", "wrong", "kind", "words"),
     [
         (CAUSAL, {"seen": not_itself}, "mask", "no weight to the query's own key"),
-        (CAUSAL, {"seen": Visibility().mask}, "mask", "weight to the keys from the one 1 token after the query to key 69"),
+        (CAUSAL, {"seen": Visibility().mask}, "mask", "the keys from the one 1 token after the query to key 69"),
         (WINDOW, {"seen": Visibility(True, 10).mask}, "mask", "gives weight to the key 9 tokens before the query"),
         (WINDOW, {"seen": Visibility(True, 7).mask}, "mask", "no weight to the keys 7-8 tokens before the query"),
         (WINDOW, {"seen": Visibility(True, 7).mask}, "mask", "exactly what window 7 shows; the case has window 9."),
@@ -96,7 +96,7 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
         (WINDOW, {"seen": turned_round}, "mask", "exactly the 9 keys from the query's own on, in place of"),
         (SINKS, {"seen": Visibility(True, 3, 9).mask}, "mask", "what window 3, 9 sinks shows; the case has window 9"),
         (SINKS, {"seen": both}, "mask", "exactly the sinks that lie inside the window (window 9, 3 sinks);"),
-        (CAUSAL, {"hide": 0.0}, "finite", "Where your kernel hides keys, their scores are 0, not -inf"),
+        (CAUSAL, {"hide": 0.0}, "finite", "Where your code hides keys, their scores are 0, not -inf"),
         (CAUSAL, {"lower": -math.log(2.0)}, "finite", "their scores are their own with -0.693 (-1 in base 2) added"),
         (WINDOW, {"hide": -20.0}, "finite", "still get 2^-28.8"),
         (FULL, {"again": 2.0}, "double", "counts keys 0-3 for query rows 0-39 2 times"),
