@@ -59,8 +59,9 @@ def run(request, folder):
 def in_words(result):
     """[lines of a hint]: where to look, the question, what to read, the line; those that are known."""
     facts = result.facts
-    look = [*facts.get("measured", ())[:1], *[facts["met"]] * ("met" in facts), facts.get("where", result.sentence)]
-    hints = [[f"where to look: {' '.join(look)}" if "where" in facts else look[0]]]
+    told = [*facts.get("measured", ())[:1], facts.get("met"), facts.get("where")]
+    look = " ".join(filter(None, told)) if "where" in facts else result.sentence
+    hints = [[f"where to look: {look}" if "where" in facts else look]]
     hints += [[f"ask yourself: {facts['question']}"]] if facts.get("question") else []
     hints += [[f"read {notebook_of(facts['section'])}"]] if facts.get("section") else []
     hints += [[" ".join(facts["suspects"])]] if facts.get("suspects") else []

@@ -183,7 +183,8 @@ GROUPS = (
 WINDOWS = (
     Case("window of one", Hq=3, Hkv=1, N=70, causal=True, window=1),
     Case("window smaller than a tile", Hq=2, Hkv=1, N=90, D=16, causal=True, window=5),
-    Case("window not a multiple of a tile", Hq=2, Hkv=1, N=300, D=16, dtype="float32", causal=True, window=191),
+    Case("window not a multiple of a tile", Hq=2, Hkv=1, N=300, D=16, dtype="float32", causal=True, window=77),
+    Case("window one less than whole tiles", Hq=2, Hkv=1, N=300, D=16, dtype="float32", causal=True, window=191),
     Case("window of whole tiles", N=260, D=16, causal=True, window=128, left_out=("window_size",)),
     Case("window equal to N", Hq=2, Hkv=1, N=100, D=16, causal=True, window=100),
     Case("window wider than N", Hq=2, Hkv=1, N=100, D=16, causal=True, window=1000),
