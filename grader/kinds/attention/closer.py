@@ -101,7 +101,7 @@ def first_bad(kind, problem, submission, case, seed):
     exponent = bad["exponent"]
     if bad["what"] == "infinite" and exponent is not None and exponent > 0:
         said += f", where the exponent is {exponent:.3g}; with the largest score so far subtracted it is at most 0"
-        question = "which two numbers are subtracted, and which of them is meant to be the larger?"
+        question = "is the largest score so far subtracted before every exp, and is it the larger of the two numbers?"
     elif bad["held"]:
         held = [f"{name}, with infinite numbers{f' since line {line}' if line else ''}" for name, line in bad["held"]]
         said += f", of {', and '.join(held)}"
