@@ -28,7 +28,6 @@ BROKEN = {
     "p5 K and V expanded and copied": "K and V copied out",
     "p5 the scores computed by torch first": "work that PyTorch does",
     "p6 window one wide": "a variant of the window",
-    "p6 a sum with the window overflows int32": "offsets past 2^31",
     "p6 all tiles, hidden by the mask of the load": "loads of which nothing is used",
     "p7 sinks counted twice": "keys that are counted twice",
     "p7_window_masks_sinks_out sinks in whole tiles": "a variant of the sinks",
