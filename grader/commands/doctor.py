@@ -108,7 +108,7 @@ def sandbox():
     yield Line("control groups", " and ".join(held) or "cannot be made", "memory" in held, todo)
     if os.geteuid() == 0:
         readable = [sys.prefix, sys.base_prefix, sandbox_process.INSIDE]
-        other = bubblewrap.choose_uid(readable, why is None) is not None
+        other = bubblewrap.may_be_another_user(readable, why is None)
         todo = "Python lies where only root can read it: submissions run as root"
         yield Line("user", "children are not root" if other else "root", other, todo)
 

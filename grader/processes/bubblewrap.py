@@ -5,11 +5,13 @@ read-only, and one folder to write in; no network, no other process, no other fi
 """
 
 import contextlib
+import errno
 import functools
-import itertools
 import json
 import os
+import random
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +41,6 @@ HIDDEN_BYTES = 1 << 16  # of what stands in their place
 ETC_FILES = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 GPU_FILES = ("/proc/driver/nvidia", "/sys", "/etc/OpenCL", "/run/nvidia-persistenced")
 UIDS = range(61184, 65520)  # what systemd keeps for users that live as long as a service: nobody's files are theirs
-_turns = itertools.count()
 
 UNPROTECTED = (
     "submissions can read files, use the network and see other processes as you can; limits on time, memory, processes "
@@ -247,15 +248,30 @@ def driver_folders():
     )
 
 
-def choose_uid(readable, confined):
-    """The user that a child becomes where the grader is root, else None; None too where it could not read its files.
+def may_be_another_user(readable, confined):
+    """True where a child can become another user than the grader, who is root, and can read its files as that user.
 
     readable: folders that the child must read; in a sandbox what lies above them does not count.
     """
-    if os.geteuid() != 0:
-        return None
-    uid = UIDS[(os.getpid() * 16 + next(_turns)) % len(UIDS)]  # another for each: they cannot signal each other
-    return uid if all(open_to_all(Path(os.path.realpath(folder)), confined) for folder in readable) else None
+    return os.geteuid() == 0 and all(open_to_all(Path(os.path.realpath(folder)), confined) for folder in readable)
+
+
+def claim_uid():
+    """(a user for one sandbox's children, the claim on it), which holds until the claim is closed or we end.
+
+    No other grader on this machine has that user, so that children cannot signal each other, and whoever ends all
+    processes of a user ends no others. The claim is a name of a socket, which the kernel gives once and takes back.
+    """
+    claim = socket.socket(socket.AF_UNIX)
+    for uid in random.SystemRandom().sample(UIDS, len(UIDS)):
+        try:
+            claim.bind(f"\0attention-grader-{uid}")
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                continue
+        return uid, claim
+    claim.close()
+    raise OSError(errno.EUSERS, "all users for submissions are taken")
 
 
 def open_to_all(folder, alone):

@@ -84,7 +84,9 @@ class SandboxProcess:
         seen = [submission] if submission else []
         if not self.confined:
             seen += [sys.prefix, sys.base_prefix, INSIDE, GRADER / what.code]
-        self.uid = bubblewrap.choose_uid(seen, self.confined)
+        self.uid, self.claim = None, None
+        if bubblewrap.may_be_another_user(seen, self.confined):
+            self.uid, self.claim = bubblewrap.claim_uid()
         self.group = Group(what.memory_bytes, what.processes)
         try:
             if not self.confined:
@@ -256,6 +258,8 @@ class SandboxProcess:
         if self.process:
             self.end()
         self.group.close()
+        if self.claim:
+            self.claim.close()
         if self.scratch:
             self.scratch.close()
         if self.disk_folder:

@@ -26,7 +26,7 @@ BUBBLEWRAP, PLAIN = "bubblewrap", "plain"
 FORMS = thorough_but([PLAIN if bubblewrap.find_obstacle() else BUBBLEWRAP], [BUBBLEWRAP, PLAIN])
 in_bubblewrap = pytest.mark.parametrize("form", [BUBBLEWRAP], indirect=True)  # no plain limit protects this
 # Plain limits protect this where a child can be another user than the grader, who may then not read its Python.
-OTHER_USER = bubblewrap.choose_uid([sys.prefix, sys.base_prefix, sandbox_process.INSIDE], False) is not None
+OTHER_USER = bubblewrap.may_be_another_user([sys.prefix, sys.base_prefix, sandbox_process.INSIDE], False)
 between_users = pytest.mark.parametrize("form", FORMS if OTHER_USER else [BUBBLEWRAP], indirect=True)
 not_as_root = pytest.mark.parametrize("form", FORMS if OTHER_USER or os.geteuid() else [BUBBLEWRAP], indirect=True)
 BODY = "def naive_attention(q, k, v, is_causal=False):\n"
