@@ -44,8 +44,8 @@ def mistake_pattern(equals):
 class Measured:
     """A fact that more runs of a kernel have shown: what kind of mistake shows so, a sentence, the question to ask.
 
-    shown: of keys that should be hidden, (batch, head, booleans (N, Nk)); else None. line: where that happens, where it
-    is known.
+    shown: of keys that should be hidden, (batch, head, booleans (N, Nk)); else None. lost: the same of keys that should
+    be seen. line: where that happens, where it is known.
     """
 
     kind: str
@@ -53,6 +53,7 @@ class Measured:
     question: str
     section: str
     shown: tuple | None = None
+    lost: tuple | None = None
     line: int | None = None
 
 

@@ -5,11 +5,13 @@ outside are noted and switched off. All memory operations of Triton's interprete
 module, which is replaced by a proxy while a trace is open.
 """
 
+import contextlib
 import inspect
 import linecache
 import sys
 from collections import Counter
 
+import address_terms
 import numpy as np
 import triton.runtime.interpreter as interpreter
 from addresses import Addresses, described
@@ -32,7 +34,7 @@ class Trace:
     """While open, traces every launch. faults: {(kind, kernel, argument, line, where): lanes}; undefined: masked loads
     whose lanes nobody defined, as {(kernel, argument, line): lanes}. places: (x, y, z) in its grid of each program.
     first: {key of a fault: {"programs": the places of those that did it first, "shape": of the argument, "at": which
-    addresses, as addresses.py describes them}}.
+    addresses, as addresses.py describes them, "terms": of its address, as address_terms.py tells them}}.
 
     inside_rows: {argument: {"column", "row", "line"}} of the first block of whole rows that begins inside one.
 
@@ -304,7 +306,17 @@ class Trace:
             shape = list(region.tensor.shape) if region else []
             programs = [self.places[program] for program in (by, self.program) if program >= 0]
             at = described(region, pointers) if region and pointers is not None else {}
-            self.first[key] = {"programs": programs, "shape": shape, "at": at}
+            self.first[key] = {"programs": programs, "shape": shape, "at": at, "terms": self.terms()}
+
+    def terms(self):
+        """What the text adds to the pointer of the access that runs, as address_terms.py tells it."""
+        frames, frame = [], sys._getframe(1)
+        while frame:
+            frames += [frame] if frame.f_code.co_filename == self.module else []
+            frame = frame.f_back
+        with contextlib.suppress(Exception):  # words, on which no verdict depends
+            return address_terms.Terms(address_terms.Text(linecache.getlines(self.module)), frames).report()
+        return []
 
     def overflow(self, line, lanes):
         self.faults[("int32 overflow", self.kernel, "?", line, "")] += lanes

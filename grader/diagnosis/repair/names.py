@@ -4,6 +4,7 @@ Names are read by their spelling, as people read them: `stride_kn` is a stride o
 """
 
 import ast
+import itertools
 import re
 
 STRIDE = re.compile(r"(?:stride_?|s)([qkvo])_?([bhzsnmd]|batch|head|seq|token|row)$", re.IGNORECASE)
@@ -70,6 +71,17 @@ def of_tensor(kernel, text, letter, pointer):
             return None
         text = re.sub(rf"\b{word}\b", new, text)
     return text
+
+
+def exchanged_arguments(kernel, node):
+    """Two numbers of a call of the file's own function, one in the other's place."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return
+    names = [i for i, each in enumerate(node.args) if isinstance(each, ast.Name) and kernel.kinds.get(each.id) == "int"]
+    for one, other in itertools.combinations(names, 2):
+        texts = [*map(kernel.text, node.args), *map(kernel.text, node.keywords)]
+        texts[one], texts[other] = texts[other], texts[one]
+        yield "name", node, f"{node.func.id}({', '.join(texts)})"
 
 
 def missing_factor(kernel, node):
@@ -144,4 +156,4 @@ def mirrored(text):
     )
 
 
-FAMILIES = (another_name, another_tensor, missing_factor, index, bound)
+FAMILIES = (another_name, another_tensor, exchanged_arguments, missing_factor, index, bound)

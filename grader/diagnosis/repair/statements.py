@@ -24,11 +24,11 @@ def changes(kernel, node):
     yield from rescaled_beside(kernel, node)
     yield from exchanged(kernel, node)
     yield from by_analogy(kernel, node)
+    for other, name in carried_over(kernel, node):
+        yield "running value", [(node, f"{kernel.text(node)}; {other} = {name}")]
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         for value in (*twins(kernel, node), *online_softmax(kernel, node)):
             yield "value", [(node.value, value)]
-        for other in carried_over(kernel, node):
-            yield "running value", [(node, f"{kernel.text(node)}; {other} = {node.targets[0].id}")]
 
 
 def is_text(node):
@@ -96,12 +96,19 @@ def twins(kernel, node):
 
 
 def carried_over(kernel, node):
-    """Running values that this one may be meant to become: `row_max = new_max` is missing."""
-    name = node.targets[0].id
-    if kernel.kinds.get(name) == "f1" and not isinstance(kernel.parents[node], ast.FunctionDef):
-        yield from (
-            other for other in kernel.names("f1") if other != name and other in {*kernel.parameters, *unpacked(kernel)}
-        )
+    """[(running value, what it may be meant to become)] behind a statement: `row_max = new_max` is missing.
+
+    Behind the statement that makes the new value, or at the end of its loop.
+    """
+    parent = kernel.parents[node]
+    if isinstance(parent, ast.FunctionDef) or not isinstance(node, ast.Assign | ast.AugAssign):
+        return
+    made = names_stored(node)
+    if isinstance(parent, ast.For | ast.While) and parent.body[-1] is node:
+        made |= set().union(*map(names_stored, parent.body))
+    vectors = set(kernel.names("f1"))
+    running = vectors & {*kernel.parameters, *unpacked(kernel)}
+    yield from ((other, name) for name in sorted(made & vectors) for other in sorted(running - {name}))
 
 
 def unpacked(kernel):

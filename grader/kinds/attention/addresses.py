@@ -22,10 +22,10 @@ def explain(case, trace, fault):
     table = tables.get((fault["argument"], KINDS.get(fault["kind"])))
     if table is None or not fault["programs"]:
         return ""
-    every, owners = list(tables.values()), find_owners(case, tables)
+    every, owners, terms = list(tables.values()), find_owners(case, tables), fault["terms"]
     return (
         wrong_row_step(case, table, every)
-        or (wrong_heads(case, table, owners, every) if owners else outside_place(table, fault))
+        or (wrong_heads(case, table, owners, every, terms) if owners else outside_place(table, fault))
         or wrong_rows(case, table, owners, fault)
         or ""
     )
@@ -100,7 +100,7 @@ def wrong_row_step(case, table, tables):
     )
 
 
-def wrong_heads(case, table, owners, tables):
+def wrong_heads(case, table, owners, tables, terms):
     """What the addresses say of batches and heads, for one tile of queries."""
     starts = defaultdict(dict)  # of each tile of queries
     for program, (batch, head, row) in owners.items():
@@ -111,10 +111,10 @@ def wrong_heads(case, table, owners, tables):
     group = case.Hq // case.kv_heads if shared else 1
     heads = [(head, start[0, head] - start[0, 0]) for head in range(case.Hq) if {(0, head), (0, 0)} <= set(start)]
     batches = [(batch, start[batch, 0] - start[0, 0]) for batch in range(case.B) if {(batch, 0), (0, 0)} <= set(start)]
-    return axis_of_heads(case, table, heads, group, tables) or axis_of_batches(table, batches, tables)
+    return axis_of_heads(case, table, heads, group, tables, terms) or axis_of_batches(table, batches, tables, terms)
 
 
-def axis_of_heads(case, table, moved, group, tables):
+def axis_of_heads(case, table, moved, group, tables, terms):
     """moved: [(query head, elements from those of head 0)] of batch 0. group: query heads that share a head of it."""
     own = table.strides[1]
     if all(offset == head // group * own for head, offset in moved):
@@ -127,12 +127,13 @@ def axis_of_heads(case, table, moved, group, tables):
         wanted = listed(head // group for head, _ in moved)
         return (
             f"query heads {numbers} of batch 0 {does} {table.name} at heads {found}, and theirs are {wanted}. "
-            "Which head belongs to a query head?"
+            f"{made(terms, own)}Which head belongs to a query head?"
         )
     step = other or moved[1][1]
     return (
         f"from one head to the next your addresses move by {step} elements{whose(step, tables, (table.name, 'head'))}; "
-        f"{table.name}'s own stride is {own}. Which stride belongs there?"
+        f"{table.name}'s own stride is {own}. "
+        f"{made(terms, step)}Which stride belongs there?"
     )
 
 
@@ -140,7 +141,7 @@ def is_multiple(moved, stride, group):
     return bool(stride) and all(offset == head // group * stride for head, offset in moved)
 
 
-def axis_of_batches(table, moved, tables):
+def axis_of_batches(table, moved, tables, terms):
     own = table.strides[0]
     wrong = next(((batch, offset) for batch, offset in moved if offset != batch * own), None)
     if wrong is None:
@@ -154,12 +155,36 @@ def axis_of_batches(table, moved, tables):
         also = other.replace("which is", "at a distance that is also")
         return (
             f"for batch {batch}, head 0 your addresses of {name} are those of its batch {place[0]}, head {place[1]}"
-            f"{also}. How do you find a program's batch and head, and whose strides take it there?"
+            f"{also}. {made(terms)}How do you find a program's batch and head, and whose strides take it there?"
         )
     return (
         f"from one batch to the next your addresses move by {step} elements{other}; {name}'s own stride is {own}. "
-        "Which stride, and which head, belong there?"
+        f"{made(terms)}Which stride, and which head, belong there?"
     )
+
+
+def made(terms, stride=None):
+    """`Line 32 adds `h * sh`, with h from line 30, where H is 2. `: what the text adds. stride: of the axis meant."""
+    terms = [term for term in terms if term["stride"] == stride] or terms
+    if not terms:
+        return ""
+    lines = sorted({term["line"] for term in terms})
+    said = f"Line{'s' * (len(lines) > 1)} {joined(lines)} add{'s' * (len(lines) == 1)} " + joined(
+        dict.fromkeys(f"`{term['text']}`" for term in terms)
+    )
+    names = sorted({name for term in terms for name in term["names"]})
+    made_in = sorted({line for term in terms for line in term["lines"]} - set(lines))
+    if names and made_in:
+        said += f", with {joined(names)} from line{'s' * (len(made_in) > 1)} {joined(made_in)}"
+    values = {name: value for term in terms for name, value in term["values"].items()}
+    if values:
+        said += f", where {joined(f'{name} is {value}' for name, value in values.items())}"
+    return f"{said}. "
+
+
+def joined(words):
+    words = list(map(str, words))
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 # Places ---------------------------------------------------------------------------------------------------------------
@@ -181,8 +206,8 @@ def outside_place(table, fault):
         where += f", which is batch {head // heads}, head {head % heads}"
     return (
         f"it begins at {where}, row {row}, of {batches} batch{'es' * (batches > 1)}, {heads} head{'s' * (heads > 1)} "
-        f"and {rows} rows{along_the_axis(table, tuple(fault['programs'][-1]))}. Which axis of the grid is which, and "
-        "which head belongs to it?"
+        f"and {rows} rows{along_the_axis(table, tuple(fault['programs'][-1]))}. {made(fault['terms'])}"
+        "Which axis of the grid is which, and which head belongs to it?"
     )
 
 
@@ -239,8 +264,10 @@ def past_the_end(table, begin):
 def shared_rows(table, owners, fault):
     """Two programs that write the same rows."""
     first, second = (tuple(program) for program in (*fault["programs"], *fault["programs"])[:2])
-    if not {first, second} <= set(owners) or first == second:
+    if first == second:
         return ""
+    if not {first, second} <= set(owners):
+        return same_place(table, first, second, fault["terms"])
     one, two = owners[first], owners[second]
     writes = table.decode(table.programs[second]["first"])
     if writes != two and writes is not None:
@@ -257,6 +284,19 @@ def shared_rows(table, owners, fault):
     if one[:2] == two[:2] and apart < tall:
         return f"their tiles of queries begin {apart} rows apart, and each has {tall} rows. How far apart must they be?"
     return ""
+
+
+def same_place(table, first, second, terms):
+    if not {first, second} <= set(table.programs):
+        return ""
+    place, other = (table.decode(table.programs[program]["first"]) for program in (first, second))
+    if place != other or place is None:
+        return ""
+    batch, head, row = place
+    return (
+        f"both begin to write {table.name} at row {row} of batch {batch}, head {head}. {made(terms)}Which program of "
+        "the grid is to have which tile of which head?"
+    )
 
 
 def listed(numbers):

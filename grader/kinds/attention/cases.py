@@ -140,6 +140,7 @@ def gpu_cases(longest=4096, **fixed):
     return tuple(fit(case, **fixed) for case in cases)
 
 
+LOW = Case("all scores below -10000", N=70, D=64, values="low")  # a finite mask must be far below any score
 POISON = Case("poison past the end", Hq=2, N=50, layout="poisoned tail")
 
 
@@ -154,7 +155,7 @@ def fit(case, *, group=1, **fixed):
 
 def triton_cases(own=(), **fixed):
     """The cases of a Triton problem: the common ones, a long row among them, poison, its own, and those for a GPU."""
-    cases = (*common_cases(LONG_ROW, **fixed), fit(POISON, **fixed), *own)
+    cases = (*common_cases(LONG_ROW, **fixed), fit(POISON, **fixed), fit(LOW, **fixed), *own)
     return (*(replace(case, tiles=OTHER_TILES.get(case.name)) for case in cases), *gpu_cases(**fixed))
 
 
@@ -173,6 +174,7 @@ TWO_LENGTHS = (
 CAUSAL = (
     Case("causal", Hq=2, N=128, causal=True),
     Case("causal, ragged", Hq=2, N=129, D=16, dtype="float32", causal=True, values="rising"),
+    replace(LOW, causal=True),
 )
 FULL = Case("full attention", Hq=2, N=100)
 GROUPS = (

@@ -45,12 +45,19 @@ def look(kind, problem, cases, seed, results, submission):
 
 
 def with_line(fact, records):
-    """The fact that hidden keys get weight, with the line that puts no mask on their scores, where there is one."""
-    line = tile_visits.line_without_mask(records, fact.shown) if fact.shown else None
-    if not line:
-        return fact
-    said = f"{fact.sentence} Line {line} meets these keys, and no mask is put on their scores there."
-    return replace(fact, sentence=said, line=line)
+    """The fact that hidden keys get weight, or visible ones none, with the line that meets them, where it is one."""
+    if fact.shown and (line := tile_visits.line_without_mask(records, fact.shown)):
+        said = f"{fact.sentence} Line {line} meets these keys, and no mask is put on their scores there."
+        return replace(fact, sentence=said, line=line)
+    lines, left = tile_visits.lines_that_meet(records, fact.lost) if fact.lost and records else ((), None)
+    if len(lines) == 1 and not left.any():
+        (line,) = lines
+        without_mask = tile_visits.line_without_mask(records, fact.lost)
+        either = "" if without_mask else "its mask hides them, or "
+        said = f"{fact.sentence} Line {line} meets them: {either}what they add is lost afterwards."
+        question = f"{'does that mask show them, and ' if either else ''}are row_max, row_sum and acc all carried on?"
+        return replace(fact, sentence=said, question=question, line=without_mask)
+    return fact
 
 
 def drop_chance(wrong):

@@ -13,6 +13,7 @@ OFFSET = 400.0  # 250 keys of this size add up past float16's 65504 when they ar
 UNEVEN = 6.0  # q and k apart from zero by this much: scores of +-36 * sqrt(D)
 PEAK = 1000.0  # the highest score of a row: not even float64 takes its exp without the maximum
 LONG = 20.0  # q and k in halves of the head dim that the other leaves nearly empty
+LOW = 320.0  # of one column of q and of -k: scores near -12800 at D = 64, and each number exact in bfloat16
 SLOPE = 3.0  # scores per key: 30 keys later, exp of the difference is past float32
 
 
@@ -63,6 +64,13 @@ def uneven(case, generator):
     return q + UNEVEN * sign[:, None], k + UNEVEN, v
 
 
+def low(case, generator):
+    """All scores below -10000: a hidden score of -10000 would be the highest of its row."""
+    q, k, v = normal(case, generator)
+    q[..., 0], k[..., 0] = LOW, -LOW
+    return q, k, v
+
+
 def orthogonal(case, generator):
     """Queries and keys a hundred times as long as their scores tell: a bound on a row's maximum says nothing of it."""
     q, k, v = normal(case, generator)
@@ -78,7 +86,7 @@ def offset(case, generator):
 
 VALUES = {
     "normal": normal, "falling": sloped(-1), "rising": sloped(+1), "uneven": uneven, "offset": offset,
-    "orthogonal": orthogonal, "peaked": peaked,
+    "orthogonal": orthogonal, "peaked": peaked, "low": low,
 }  # fmt: skip
 
 # Layouts: the last stride is 1 and rows start at multiples of 16 bytes, as tensor descriptors demand ----------------

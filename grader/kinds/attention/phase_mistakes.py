@@ -236,7 +236,7 @@ WINDOWED = (
 WITH_SINKS = (
     (
         "attention whose sinks are seen only where the window's own tiles hold them (tiles of {BLOCK_K} keys)",
-        "which phase loads the sinks of a query far from them?", SINKS,
+        "which phase loads the sinks of a query far from them, and are its row_max, row_sum and acc carried on?", SINKS,
         lambda p, case, BQ, BK: p.seen & (p.k >= p.first),
     ),
     (

@@ -9,6 +9,7 @@ import torch
 from grader.kinds.attention import variants
 from grader.kinds.attention.known_mistakes import DIAGONAL, ONLINE, RESCALE, SCALE, SOFTMAX, KnownMistake
 
+FAR_BELOW = -1000.0  # a score; 0 lies far above it
 GUESSED = "softmax over guessed tiles"  # a kind of its own: they are many
 
 WHOLE = (
@@ -48,13 +49,15 @@ def masked_wrongly(spec, met=None, past=False):
     met: how often each pair was met, (B, Hq, Nq, Nk), or None for all pairs once. past: the last of these keys is of
     zeros, for the lanes past the end.
     """
+    zero = ("attention whose hidden scores are 0, not -inf", "a score of 0 is hidden: what is exp(0)?", "score 0")
+    if highest_score(spec) < FAR_BELOW:  # any number above these scores gives the same output as 0
+        question = "what if every score of a row is lower than your number for a hidden one?"
+        zero = ("attention whose hidden scores are a number above the visible ones, not -inf", question, "score 0")
     inside = "" if met is None else ", inside the tiles that are loaded"
     past = ", zeros past the end too" if past else ""
     more = {} if met is None else {"met": met}
     for equals, question, hidden in (
-        (
-            "attention whose hidden scores are 0, not -inf", "a score of 0 is hidden: what is exp(0)?", "score 0",
-        ),
+        zero,
         (
             "attention whose mask comes after the sum was taken",
             "do the probabilities of the visible keys alone add up to 1?", "after",
@@ -62,6 +65,11 @@ def masked_wrongly(spec, met=None, past=False):
     ):  # fmt: skip
         changed = replace(spec, method=partial(variants.whole, hidden=hidden), more=more)
         yield KnownMistake(f"{equals}{inside}{past}", question, DIAGONAL, changed)
+
+
+def highest_score(spec):
+    """Of the first head; the others' are alike."""
+    return float((spec.q[0, 0].double() @ spec.k[0, 0].double().mT).max()) * spec.scale
 
 
 def rescaling(scale, base):

@@ -132,16 +132,25 @@ def in_words(records, place):
 
 def line_without_mask(records, shown):
     """The only line that met all these pairs in stretches without a mask, or None. shown: (batch, head, (N, Nk))."""
-    batch, head, left = shown[0], shown[1], shown[2].clone()
+    lines, left = lines_that_meet(records, shown, (False,))
+    return lines.pop() if len(lines) == 1 and not left.any() else None
+
+
+def lines_that_meet(records, pairs, masked=(False, True)):
+    """({lines that met some of these pairs}, which pairs no line met). pairs: (batch, head, (N, Nk)).
+
+    masked: which stretches count, those that put a mask on the scores or those that put none.
+    """
+    batch, head, left = pairs[0], pairs[1], pairs[2].clone()
     lines = set()
     for record in records:
         if (record["batch"], record["head"]) == (batch, head):
             rows = left[record["q"][0] : record["q"][1] + 1]
-            for line, first, last, masked in record["stretches"]:
-                if not masked and rows[:, first : last + 1].any():
+            for line, first, last, is_masked in record["stretches"]:
+                if is_masked in masked and rows[:, first : last + 1].any():
                     lines.add(line)
                     rows[:, first : last + 1] = False
-    return lines.pop() if len(lines) == 1 and not left.any() else None
+    return lines, left
 
 
 def loaded(case, steps):

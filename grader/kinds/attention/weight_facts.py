@@ -64,6 +64,7 @@ def equal_scores(weights, mask, exact):
     batch, head = divmod(at, weights.case.Hq)
     found = facts_of_head(heads[at], mask[at], exact)
     found = [replace(f, shown=(batch, head, f.shown)) if f.shown is not None else f for f in found]
+    found = [replace(f, lost=(batch, head, f.lost)) if f.lost is not None else f for f in found]
     if any(fact.kind == "mask" for fact in found) and (rule := visible_by_rule(heads[at] > 0, weights.case)):
         found = [rule, *found]
     wrong = (off > exact * mask.shape[1]).nonzero().flatten().tolist()
@@ -101,9 +102,8 @@ def facts_of_head(w, mask, exact):
         found.append(Measured("mask", said, question, PHASES, strong))
     if missing.any():
         said = f"With all scores equal, your code gives no weight to {pairs(missing)}, which the mask shows."
-        found.append(
-            Measured("mask", said, "do loop and mask reach these keys, and does what they add stay in acc?", PHASES)
-        )
+        question = "do loop and mask reach these keys, and does what they add stay in acc?"
+        found.append(Measured("mask", said, question, PHASES, lost=missing))
     if double.any():
         often = f"{(many := float(times[double].median())):.3g}"
         said = f"With all scores equal, your code counts {pairs(double)} {often} times as much as the others."

@@ -16,6 +16,7 @@ from grader.kinds.block_sparse.patterns import (
     Blocks,
     Documents,
     Interleaved,
+    LookAlikes,
     Maps,
     dense,
     local,
@@ -101,10 +102,8 @@ FOUR_HEADS = (Visibility(True), PAGES, EVERY_KIND, Visibility(True, 20, 3))
 BY_HEAD, BY_BATCH = Maps((FOUR_HEADS,)), Maps(((TEXT,), (PAGES,)))
 BY_BOTH = Maps((FOUR_HEADS, (TEXT, Visibility(True, 40), ROWS_OF_NOTHING, Documents((64, 32)))))
 
-# Its first and last rows and columns are visible: who looks at no others calls the tile FULL.
-GAP_INSIDE = ((FULL,) * 4, (FULL, EMPTY, FULL, FULL), (FULL,) * 4, (FULL,) * 4)
-
 LISTS = (
+    BuilderCase("lists of tiles that look alike", N=32, Nk=320, of=LookAlikes()),
     BuilderCase("lists of documents", N=100, of=PAGES),
     BuilderCase("lists of images between text", N=100, of=TEXT),
     BuilderCase("lists of a causal mask", N=128, of=Visibility(True)),
@@ -114,7 +113,6 @@ LISTS = (
     BuilderCase("lists of a window, tiles that are not square", N=150, of=Visibility(True, 40, 3), block=(16, 64)),
     BuilderCase("lists of a mask that shows nothing", N=70, of=Blocks(((EMPTY,),), 70)),
     BuilderCase("lists of one token", N=1, of=Visibility(True)),
-    BuilderCase("lists of a tile with a gap inside", N=32, of=Blocks(GAP_INSIDE, 8)),
     ask_for_mask("lists of booleans", N=90, Nk=110, of=TEXT),
     ask_for_mask("lists of a map for each head", N=96, Nk=96, of=BY_HEAD),
     ask_for_mask("lists of a map for each batch and head", N=90, Nk=96, of=BY_BOTH),

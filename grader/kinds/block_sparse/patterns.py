@@ -68,6 +68,27 @@ class Blocks:
 
 
 @dataclass(frozen=True)
+class LookAlikes:
+    """A row of PARTIAL tiles, each of which a wrong rule calls FULL, CAUSAL or empty; no two rules the same ones."""
+
+    block: int = 32
+
+    def mask(self, q_pos, k_pos):
+        row, column = (q_pos % self.block)[:, None], (k_pos % self.block)[None, :]
+        at_top, at_left = row % (self.block - 1) == 0, column % (self.block - 1) == 0  # or at the other end
+        hole = (row == self.block - 8) & (column == 8)
+        tiles = (
+            ~hole, at_top, at_left, at_top & at_left, row <= column, row > column, row < column,
+            (row >= column) & ~hole, row == column, row + 1 >= column,
+        )  # fmt: skip
+        at = (k_pos // self.block % len(tiles))[None, :]
+        return torch.stack(torch.broadcast_tensors(*(tile & (at == i) for i, tile in enumerate(tiles)))).any(0)
+
+    def __str__(self):
+        return "tiles that look alike"
+
+
+@dataclass(frozen=True)
 class Maps:
     """Several masks, in rows of batches: one for each batch and head; a batch alone, or a head alone, is for all.
 

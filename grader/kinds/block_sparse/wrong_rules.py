@@ -27,8 +27,8 @@ def is_triangle(diagonal, upper=False):
     return holds
 
 
-AT_EDGES = "a tile counts as FULL by its edges or corners alone"  # the cases do not tell which
-OTHER_TRIANGLE = "a tile counts as CAUSAL when it is another triangle than the lower one with its diagonal"
+FULL_BY = "a tile counts as FULL by {} alone"
+OTHER_TRIANGLE = "a tile counts as CAUSAL when it is the {}, not the lower triangle with its diagonal"
 RIGHT = {EMPTY: is_empty, FULL: is_full, CAUSAL: is_triangle(0)}
 # (words, question, the kind that is found otherwise, how).
 RULES = (
@@ -40,12 +40,17 @@ RULES = (
      lambda pairs: bool(pairs.any(1).all())),
     ("a tile counts as FULL when each of its columns is seen", SOME, FULL,
      lambda pairs: bool(pairs.any(0).all())),
-    (AT_EDGES, SOME, FULL, lambda pairs: bool(pairs[0].all() and pairs[-1].all())),
-    (AT_EDGES, SOME, FULL, lambda pairs: bool(pairs[:, 0].all() and pairs[:, -1].all())),
-    (AT_EDGES, SOME, FULL, lambda pairs: bool(pairs[0, 0] and pairs[0, -1] and pairs[-1, 0] and pairs[-1, -1])),
-    (OTHER_TRIANGLE, HALF, CAUSAL, is_triangle(0, upper=True)),
-    (OTHER_TRIANGLE, HALF, CAUSAL, is_triangle(-1)),
-    (OTHER_TRIANGLE, HALF, CAUSAL, is_triangle(1)),
+    (FULL_BY.format("its first and last row"), SOME, FULL, lambda pairs: bool(pairs[0].all() and pairs[-1].all())),
+    (FULL_BY.format("its first and last column"), SOME, FULL,
+     lambda pairs: bool(pairs[:, 0].all() and pairs[:, -1].all())),
+    (FULL_BY.format("its corners"), SOME, FULL,
+     lambda pairs: bool(pairs[0, 0] and pairs[0, -1] and pairs[-1, 0] and pairs[-1, -1])),
+    (OTHER_TRIANGLE.format("upper triangle with its diagonal"), HALF, CAUSAL, is_triangle(0, upper=True)),
+    (OTHER_TRIANGLE.format("upper triangle without its diagonal"), HALF, CAUSAL, is_triangle(1, upper=True)),
+    (OTHER_TRIANGLE.format("lower triangle without its diagonal"), HALF, CAUSAL, is_triangle(-1)),
+    (OTHER_TRIANGLE.format("lower triangle and one pair more in each row"), HALF, CAUSAL, is_triangle(1)),
+    ("a tile counts as CAUSAL when nothing above its diagonal is visible, whatever is hidden below it", HALF, CAUSAL,
+     lambda pairs: not pairs.triu(1).any()),
     ("no tile counts as FULL", SOME, FULL, lambda pairs: False),
 )  # fmt: skip
 

@@ -22,6 +22,10 @@ MISTAKES = {
         "p5", "O += batch * stride_ob + head * stride_oh", "O += batch * stride_ob + kv_head * stride_oh",
         "whole tiles", "query heads 0, 1 of batch 0 write O at heads 0, 0, and theirs are 0, 1",
     ),
+    "a number that the launch gives": (
+        "p5", "N, Hq // k.shape[1], LOG2_E", "N, k.shape[1], LOG2_E",
+        "whole tiles", "`kv_head * stride_kh`, with batch and kv_head from lines 103 and 106, where group is 1",
+    ),
     "axes of the grid": (
         "p3", "(triton.cdiv(N, BLOCK_Q), H, B)", "(triton.cdiv(N, BLOCK_Q), B, H)",
         "whole tiles", "Which axis of the grid is which",
