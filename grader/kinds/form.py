@@ -47,6 +47,8 @@ def wrong_form(problem, wanted, reply, device):
             return f"{name} must be a plain torch.Tensor; it is a {output['type']}."
         if output["shape"] != list(want_shape):
             said = f"{name} has the shape {tuple(output['shape'])}; it must be {tuple(want_shape)}."
+            if output["shape"] == [*want_shape, want_shape[-1]] and want_shape[-1] > 1:
+                return f"{said} Its parts are reduced over different dimensions: is each reduced over the keys?"
             too_many = len(output["shape"]) == len(want_shape) + 1
             return f"{said}{' Over which dimension is reduced, and is it kept?' * too_many}"
         if output["dtype"] != want_dtype:

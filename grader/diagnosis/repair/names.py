@@ -31,7 +31,7 @@ def another_name(kernel, node):
         yield "bound", node, "0"
     for name in kernel.names(kind):
         bounds = passed_on and {mine, role(name)} == {"place", "size"}  # where a loop begins and ends
-        if name == node.id or (kind == "int" and role(name) != mine and not bounds):
+        if name in (node.id, "_") or (kind == "int" and role(name) != mine and not bounds):
             continue
         if mine == "stride" and kind == "int" and not one_letter_apart(name, node.id):
             continue

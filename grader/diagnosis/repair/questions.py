@@ -6,6 +6,8 @@ from grader.diagnosis.repair import rank
 
 LINES = 2  # more places than these tell nothing
 
+WIDE = ("second mask", "bound")  # changes that can make up for a mistake elsewhere
+
 QUESTIONS = {
     "comparison": "what does the comparison say where both sides are equal, and which side may be the larger?",
     "operator": "is this the operation that is meant, on these two operands in this order?",
@@ -60,7 +62,7 @@ def suspects(hits, kernels, implicated):
     Where many lines make one quantity right, it is that quantity.
     """
     hits = [hit for hit in hits if rank.fits(hit.edit, implicated)]
-    for is_second_best in (lambda hit: hit.loads_more, lambda hit: hit.edit.family == "second mask"):
+    for is_second_best in (lambda hit: hit.loads_more, lambda hit: hit.edit.family in WIDE):
         hits = [hit for hit in hits if not is_second_best(hit)] or hits
     places = {}
     for hit in sorted(hits, key=lambda hit: len(hit.edit.lines)):

@@ -29,7 +29,7 @@ FAMILIES = {  # what was measured -> the kinds of change that mend such mistakes
     "column": ("axis", "tensor", "stride", "number", "name"), "precision": ("dtype", "function", "constant", "scale"),
     "dtype": ("dtype", "function", "constant", "left out", "order"),
     "scores": (*SCORES, *SCALES), "values": (*STEPS, *SCALES, *MASKS), "tail": MASKS,
-    "nan": (*MASKS, *STEPS, "factor"),
+    "nan": (*MASKS, *STEPS, "factor"), "rows": ("value", "name", "tensor", "stride", "index", "number", "grid"),
 }  # fmt: skip
 
 
@@ -74,7 +74,7 @@ PATTERNS = {
     "rescale": "exp", "layout": r"stride|\bs[qkvo]", "v head": r"[Hh]ead|group|stride",
     "k head": r"[Hh]ead|group|stride",
     "nan": r"inf|where|range\(|[<>]|exp", "precision": r"float16|\.to\(|exp|scale", "scores": r"stride|load|dot|exp",
-    "exchange": r"load|dot", "tail": r"inf|where|<",
+    "rows": r"store|\bO\b|\bo_", "exchange": r"load|dot", "tail": r"inf|where|<",
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ changes(kernel, statement) yields (name of the family, [(node, new text)]).
 """
 
 import ast
+import itertools
 import re
 
 from grader.diagnosis.repair.kernel import COMPOUND
@@ -24,10 +25,11 @@ def changes(kernel, node):
     yield from rescaled_beside(kernel, node)
     yield from exchanged(kernel, node)
     yield from by_analogy(kernel, node)
+    yield from taken_apart_otherwise(kernel, node)
     for other, name in carried_over(kernel, node):
         yield "running value", [(node, f"{kernel.text(node)}; {other} = {name}")]
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-        for value in (*twins(kernel, node), *online_softmax(kernel, node)):
+        for value in (*twins(kernel, node), *online_softmax(kernel, node), *same_positions(kernel, node)):
             yield "value", [(node.value, value)]
 
 
@@ -76,6 +78,15 @@ def by_analogy(kernel, node):
             yield "tensor", [(node.value, mirrored(kernel.text(other.value)))]
 
 
+def taken_apart_otherwise(kernel, node):
+    """Two names of a tuple that is taken apart, one in the other's place."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+        for one, other in itertools.combinations(range(len(node.targets[0].elts)), 2):
+            names = [kernel.text(each) for each in node.targets[0].elts]
+            names[one], names[other] = names[other], names[one]
+            yield "name", [(node.targets[0], ", ".join(names))]
+
+
 def exchanged(kernel, node):
     """With the statement after it."""
     body = next(b for b in bodies(kernel.parents[node]) if node in b)
@@ -93,6 +104,13 @@ def twins(kernel, node):
     for other in ast.walk(kernel.tree):
         if isinstance(other, ast.Assign) and other is not node and kernel.text(other.targets[0]) == node.targets[0].id:
             yield kernel.text(other.value)
+
+
+def same_positions(kernel, node):
+    """The positions of another name, where positions are made: which rows or keys are these?"""
+    name = node.targets[0].id
+    if kernel.kinds.get(name) == "i1":
+        yield from (other for other in kernel.names("i1") if other not in (name, kernel.text(node.value)))
 
 
 def carried_over(kernel, node):

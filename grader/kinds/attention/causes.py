@@ -14,6 +14,7 @@ MAX_TOKENS = 1024  # the oracle is asked hundreds of times over; longer sequence
 SECONDS = 4.0  # of this thread's own time, for the questions of one case
 SECONDS_FOR_TWO = 1.0  # and for two mistakes at once, in one of the cases that are asked for them
 CASES_FOR_TWO = 3  # the smallest
+CLOSER = 0.1  # of the distance from the right lse: nearer than that to another one
 
 
 def find(problem, case, placed, got, expected, mistakes, records=()):
@@ -153,4 +154,19 @@ def find_lse_causes(case, placed, got, expected):
         near = torch.allclose(got.double()[some], lse[some], rtol=1e-4, atol=1e-4)
         if near and not torch.allclose(lse[some], expected[some], rtol=1e-3):
             found.append(Cause(equals, question, section))
-    return found
+    return found or rounded_sum(case, got, expected, scores * case.scale)
+
+
+def rounded_sum(case, got, expected, scores):
+    """[Cause] where the lse is that of probabilities rounded to the input's dtype before they are added up."""
+    row_max = scores.amax(-1, keepdim=True)
+    p = (scores - row_max).exp().to(getattr(torch, case.dtype))
+    some = ~expected.isinf()
+    for log_sum in (p.double().sum(-1).log(), p.sum(-1).double().log(), p.sum(-1).log().double()):
+        lse = (row_max.squeeze(-1) + log_sum)[some]
+        off, rest = (lse - expected[some]).abs().max(), (got.double()[some] - lse).abs().max()
+        if case.dtype != "float32" and rest < CLOSER * off:
+            question = "what is rounded to the input's dtype before it is added up?"
+            equals = f"that of probabilities rounded to {case.dtype} before their sum is taken"
+            return [Cause(equals, question, SOFTMAX)]
+    return []

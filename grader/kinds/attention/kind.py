@@ -20,6 +20,7 @@ from grader.kinds.attention import (
     inputs,
     lines,
     memory,
+    moved_rows,
     own_work,
     picture,
     tile_visits,
@@ -109,6 +110,7 @@ class Attention(Kind):
         told = []
         with contextlib.suppress(Exception):  # words, on which no verdict depends
             told = addresses.of_a_wrong_output(case, reply["trace"], facts["unwritten"]) if reply["trace"] else []
+            told += [] if found else moved_rows.find(got, right.expected, right.allowed)
         return Diagnosis("output", where, found, evidence, told, met=met, met_for=ABOUT_TILES)
 
     def known_mistakes(self, problem, case, placed, spec, records, sizes, order=tile_visits.FORWARD):

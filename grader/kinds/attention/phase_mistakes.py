@@ -223,7 +223,7 @@ WINDOWED = (
     ),
     (
         "a window without the tiles at its edge (tiles of {BLOCK_K} keys)",
-        "which phase loads the tiles that only some of the queries see?", PHASES,
+        "which phase loads the tiles that only some of the queries see, and from which query does it begin?", PHASES,
         lambda p, case, BQ, BK: p.seen & ((p.k < p.sinks) | (p.k < p.first) | (p.k >= p.inside)),
     ),
     (

@@ -142,12 +142,25 @@ def sums(w, mask, typical, whole, exact, told, double):
         if float((total - 1).abs()[off].max()) < FEW_KEYS:
             question = "which numbers are rounded to the input's dtype before they are added up?"
             return [Measured("precision", said, question, SOFTMAX)]
-        return [Measured("sum", said, "what is added to row_sum, and what is divided by it?", RESCALE)]
+        question = "what is added to row_sum, and what is divided by it?"
+        if by:
+            question = question_on_sum((visible / total)[off], visible[off]) or question
+        return [Measured("sum", said, question, RESCALE)]
     uneven = ((w / typical - 1).abs() > 10 * exact) & mask & whole
     if uneven.any() and not told:
         said = f"With all scores equal, your code does not weigh all visible keys alike: {pairs(uneven)} differ."
         return [Measured("uneven", said, "does every tile have the same scale and the same maximum?", RESCALE)]
     return []
+
+
+def question_on_sum(divisors, visible):
+    """What is asked where the rows that are off are divided by 1, or by as much too much; else None."""
+    if len(divisors) > 1 and float((divisors - 1).abs().max()) < COARSE:
+        return "is each part of the output divided by row_sum, and by the sum over all tiles?"
+    more = divisors - visible
+    if float(more.min()) > 0 and float((more - more[0]).abs().max()) < COARSE:
+        return f"what does row_sum hold before the first tile, where it is {float(more[0]):.3g} too large in every row?"
+    return None
 
 
 def whose_v(weights, mask):
