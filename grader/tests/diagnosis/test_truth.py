@@ -8,7 +8,7 @@ import torch
 from grader.diagnosis import cross_case
 from grader.diagnosis.cause import Cause, Diagnosis
 from grader.engine import Request, grade
-from grader.kinds.attention import answers, causes, inputs
+from grader.kinds.attention import answers, causes, inputs, moved_rows, weight_facts
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import EVERY, kind_of
 from grader.result import Aspect, Outcome, Result
@@ -40,6 +40,31 @@ def test_two_explanations_that_fit_are_both_named():
 @pytest.mark.parametrize("value", [0.0, float("nan")])
 def test_nothing_is_read_from_an_output_without_numbers(value):
     assert found(lambda o: torch.full(o.shape, value)) == []
+
+
+def test_rows_in_other_places_are_told():
+    placed = inputs.make(CASE, 0)
+    right = answers.expect(P1, CASE, placed, "cpu")
+    (fact,) = moved_rows.find(right.o.roll(2, dims=2), right.o, right.allowed_o)
+    assert fact.sentence.startswith("Row 0 of batch 0, head 0 has what belongs to row 7, and 8 more rows are right")
+    assert moved_rows.find(right.o + 1.0, right.o, right.allowed_o) == []
+
+
+def test_an_lse_of_rounded_probabilities_is_told():
+    case = replace(CASE, dtype="float16")
+    placed = inputs.make(case, 0)
+    q, k, _ = (each.tensor.double() for each in placed)
+    scores = q @ k.mT * case.scale
+    row_max, expected = scores.amax(-1, keepdim=True), scores.logsumexp(-1)
+    rounded = (scores - row_max).exp().half().sum(-1).float()
+    (cause,) = causes.find_lse_causes(case, placed, row_max.squeeze(-1) + rounded.log(), expected)
+    assert cause.equals == "that of probabilities rounded to float16 before their sum is taken"
+    assert causes.find_lse_causes(case, placed, expected + 1e-3, expected) == []
+
+
+@pytest.mark.parametrize(("divisors", "words"), [((5, 7), "before the first tile, where it is 1 too"), ((1, 1), "all")])
+def test_what_a_row_is_divided_by_leads_to_the_sum(divisors, words):
+    assert words in weight_facts.question_on_sum(torch.tensor(divisors).double(), torch.tensor([4, 6]))
 
 
 def wrong(name, *equals, **facts):

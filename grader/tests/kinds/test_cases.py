@@ -54,6 +54,13 @@ def test_a_hidden_score_is_far_above_a_visible_row(id):
 
 
 @pytest.mark.parametrize("id", PROBLEMS)
+def test_a_mask_of_minus_10000_would_be_the_highest_score(id):
+    (case,) = (case for case in GRADED[id] if case.values == "low")
+    every, _ = scores(case)
+    assert every.max() < -10_000 and (case.causal or case.num_keys % 64)
+
+
+@pytest.mark.parametrize("id", PROBLEMS)
 def test_scores_of_a_row_differ_by_more_than_exp_can_show(id):
     widest = 0.0
     for case in (case for case in GRADED[id] if case.values in ("falling", "rising", "uneven")):

@@ -85,7 +85,10 @@ HIDE = {
     "p3": 'scores = tl.where(k_pos[None, :] < N, scores, float("-inf"))',
 } | dict.fromkeys(("p4", "p5", "p6", "p7"), 'scores = tl.where(visible, scores, float("-inf"))')
 PIVOT = {"p3": "new_max", "p4": "new_max", "p5": "new_max", "p6": "pivot", "p7": "pivot"}
-STEEP = ["causal", "causal, ragged", "scores rising along the keys", "rows of very different size"]
+STEEP = [
+    "causal", "causal, ragged", "scores rising along the keys", "rows of very different size",
+    "all scores below -10000",
+]  # fmt: skip
 
 
 def masked_after_exp(problem_id):
@@ -102,17 +105,24 @@ def masked_after_exp(problem_id):
     return {hide: "pass", p: f"{p}\n        if MASKED:\n            p = tl.where({visible}, p, 0.0)"}
 
 
-def masked_with_100(problem_id):
-    """The same with hidden scores of -100, as they are when they have been scaled."""
-    value = "-100.0" if problem_id in ("p1", "p2") else "-100.0 * 1.4427 / qk_scale"
-    return {HIDE[problem_id]: HIDE[problem_id].replace('float("-inf")', value)}
+def masked_with(score):
+    """The same with hidden scores of this number, as they are when they have been scaled."""
+
+    def change(problem_id):
+        value = str(score) if problem_id in ("p1", "p2") else f"{score} * 1.4427 / qk_scale"
+        return {HIDE[problem_id]: HIDE[problem_id].replace('float("-inf")', value)}
+
+    return change
 
 
-@pytest.mark.parametrize("change", [masked_after_exp, masked_with_100])
+CHANGES = {"after exp": masked_after_exp, "with -100": masked_with(-100.0), "with -10000": masked_with(-10000.0)}
+
+
+@pytest.mark.parametrize("change", thorough_but(["after exp", "with -10000"], CHANGES))
 @pytest.mark.parametrize("id", thorough_but(["p2", "p3"], HIDE))
 def test_a_mask_that_only_small_scores_forgive_is_rejected(id, change, tmp_path):
     source = solution(id)
-    for was, now in change(id).items():
+    for was, now in CHANGES[change](id).items():
         assert was in source
         source = source.replace(was, now)
     names = [case.name for case in EVERY[id].cases if case.name in STEEP]

@@ -79,6 +79,25 @@ def test_the_same_slip_is_mended_for_k_and_for_v():
     assert any(text == SOURCE for texts in both for text in texts)
 
 
+EXCHANGED = """def attend(state, N, start, row_max, k):
+    row_max, row_sum = state
+    for place in range(N):
+        new_max = tl.maximum(row_max, tl.max(k, 1))
+        state = step(N, start, row_max)
+        row_sum = row_sum + new_max
+"""
+
+
+def test_arguments_names_of_a_tuple_and_a_value_that_is_not_carried_on():
+    found = [text for texts in made(EXCHANGED).values() for text in texts]
+    for was, now in (
+        ("step(N, start, row_max)", "step(start, N, row_max)"),
+        ("row_max, row_sum = state", "row_sum, row_max = state"),
+        ("row_sum = row_sum + new_max", "row_sum = row_sum + new_max; row_max = new_max"),
+    ):
+        assert EXCHANGED.replace(was, now) in found
+
+
 def test_what_did_not_run_is_not_changed():
     assert {line for _, lines in made(ran=[FIRST + 1]) for line in lines} == {FIRST + 1}
 
