@@ -154,12 +154,14 @@ def sums(w, mask, typical, whole, exact, told, double):
 
 
 def question_on_sum(divisors, visible):
-    """What is asked where the rows that are off are divided by 1, or by as much too much; else None."""
+    """What is asked where the rows that are off are divided by 1, by as much too much, or by fewer keys; else None."""
     if len(divisors) > 1 and float((divisors - 1).abs().max()) < COARSE:
         return "is each part of the output divided by row_sum, and by the sum over all tiles?"
     more = divisors - visible
     if float(more.min()) > 0 and float((more - more[0]).abs().max()) < COARSE:
         return f"what does row_sum hold before the first tile, where it is {float(more[0]):.3g} too large in every row?"
+    if float(more.max()) < 0 and float((divisors - divisors.round()).abs().max()) < COARSE:
+        return "does row_sum keep what the tiles before have added, or does it hold the last tile alone?"
     return None
 
 

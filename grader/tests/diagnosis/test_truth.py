@@ -62,7 +62,9 @@ def test_an_lse_of_rounded_probabilities_is_told():
     assert causes.find_lse_causes(case, placed, expected + 1e-3, expected) == []
 
 
-@pytest.mark.parametrize(("divisors", "words"), [((5, 7), "before the first tile, where it is 1 too"), ((1, 1), "all")])
+@pytest.mark.parametrize(("divisors", "words"), [
+    ((5, 7), "before the first tile, where it is 1 too"), ((1, 1), "over all tiles"), ((2, 3), "the last tile alone"),
+])  # fmt: skip
 def test_what_a_row_is_divided_by_leads_to_the_sum(divisors, words):
     assert words in weight_facts.question_on_sum(torch.tensor(divisors).double(), torch.tensor([4, 6]))
 
