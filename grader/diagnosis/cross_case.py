@@ -7,6 +7,8 @@ from grader.result import Outcome
 GENERAL = 2  # times as many cases as a specific cause must be explained by a general one
 MANY = 5  # failing cases with one cause: a cause that explains a single other case is chance
 WITNESSES = 4  # passing cases that are asked, the smallest first
+LONG_WITNESSES = 2  # and of those with more than so many queries, which several tiles share
+LONG = 128
 
 
 def check(results, cases, refutes, explains_all, together):
@@ -24,7 +26,7 @@ def check(results, cases, refutes, explains_all, together):
     passed = [cases[result.case] for result in results if result.outcome is Outcome.PASSED and result.case in cases]
     kinds = {cause.kind for result in wrong for cause in result.diagnosis.causes}
     refuted = Counter()
-    for case in smallest([case for case in passed if case.attends]):
+    for case in witnesses([case for case in passed if case.attends]):
         refuted.update(refutes(case, kinds, wrong[0].diagnosis, cases[wrong[0].case]))
     with_numbers = [
         result for result in failed if result.facts["total"] not in (result.facts["nan"], result.facts["zero"])
@@ -40,8 +42,10 @@ def check(results, cases, refutes, explains_all, together):
             result.diagnosis.shown_by = telling[0]
 
 
-def smallest(cases):
-    return sorted(cases, key=lambda case: case.N * case.B * case.Hq)[:WITNESSES]
+def witnesses(cases):
+    ordered = sorted(cases, key=lambda case: case.N * case.B * case.Hq)
+    rest = [case for case in ordered[WITNESSES:] if case.N > LONG]
+    return ordered[:WITNESSES] + rest[:LONG_WITNESSES]
 
 
 def agree(causes_by_case, together):

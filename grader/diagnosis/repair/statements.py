@@ -12,6 +12,7 @@ from grader.diagnosis.repair.names import mirrored
 
 
 def changes(kernel, node):
+    yield from taken_apart_otherwise(kernel, node)
     if isinstance(node, ast.Return | ast.Pass) or is_text(node):
         return
     if isinstance(node, ast.If):
@@ -25,7 +26,6 @@ def changes(kernel, node):
     yield from rescaled_beside(kernel, node)
     yield from exchanged(kernel, node)
     yield from by_analogy(kernel, node)
-    yield from taken_apart_otherwise(kernel, node)
     for other, name in carried_over(kernel, node):
         yield "running value", [(node, f"{kernel.text(node)}; {other} = {name}")]
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -79,12 +79,13 @@ def by_analogy(kernel, node):
 
 
 def taken_apart_otherwise(kernel, node):
-    """Two names of a tuple that is taken apart, one in the other's place."""
-    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
-        for one, other in itertools.combinations(range(len(node.targets[0].elts)), 2):
-            names = [kernel.text(each) for each in node.targets[0].elts]
+    """Two names of a tuple that is taken apart, or returned, one in the other's place."""
+    place = node.targets[0] if isinstance(node, ast.Assign) else node.value if isinstance(node, ast.Return) else None
+    if isinstance(place, ast.Tuple):
+        for one, other in itertools.combinations(range(len(place.elts)), 2):
+            names = [kernel.text(each) for each in place.elts]
             names[one], names[other] = names[other], names[one]
-            yield "name", [(node.targets[0], ", ".join(names))]
+            yield "name", [(place, ", ".join(names))]
 
 
 def exchanged(kernel, node):
