@@ -6,6 +6,7 @@
     python -m report compare FRESH [OTHER]   did a kernel become slower between two sweeps?
     python -m report shared_memory           compile for GPUs that need not be here, and write shared_memory.csv
     python -m report vit_example             a vision transformer's attention over blocks, run and counted
+    python -m report order_model             orders of programs in the model of a GPU with several dies, at any shape
 
 Exit status 0 done, 1 not as it should be, 2 bad arguments or files, 130 stopped; --help after a command lists options.
 """
@@ -33,6 +34,7 @@ OTHERS = {
     "compare": "report.pages.compare",
     "shared_memory": "report.counting.shared_memory",
     "vit_example": "report.counting.vit_example",
+    "order_model": "report.pages.order_command",
 }
 
 

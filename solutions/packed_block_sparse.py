@@ -246,6 +246,11 @@ def check_arguments(q, k, v, lists, p_dropout, seed):
         raise ValueError(f"head dim must be one of {HEAD_DIMS}; got D={q.shape[2]}")
     if not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES:
         raise ValueError(f"q, k and v must share one dtype of {DTYPES}; got {q.dtype}, {k.dtype}, {v.dtype}")
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        raise ValueError(
+            "forward only: q, k or v requires a gradient, and this kernel has no backward. Call it under "
+            "torch.no_grad(), or train with torch.nn.attention.flex_attention, whose block masks have one"
+        )
     places = [x.device for x in (q, k, v, lists.columns)]
     if len(set(places)) > 1:
         raise ValueError(f"q, k, v and cu_seqlens must be on one device; got {', '.join(map(str, places))}")

@@ -9,7 +9,18 @@ from dataclasses import replace
 from grader.kinds.program_order.cache_model import MI300X
 from grader.kinds.program_order.orders import head_first, identity, published
 from report.pages.measured import length, load_study
-from report.pages.orders_model import BLOCK, HEADS, NAMES, PANELS, SEEDS, TILES, complete, figures, spread
+from report.pages.orders_model import (
+    BLOCK,
+    HEADS,
+    NAMES,
+    PANELS,
+    PUBLISHED_SHAPE,
+    SEEDS,
+    TILES,
+    complete,
+    figures,
+    spread,
+)
 from report.pages.tables import number, plain, table, times
 from report.pages.template import render
 from report.places import PUBLISHED
@@ -28,22 +39,25 @@ def files(folder=PUBLISHED):
 
 def page(folder=PUBLISHED):
     standard, piled, ours = map(figures, PANELS)
+    its_plain, its, _ = (figures(order, *PUBLISHED_SHAPE.sizes) for order in PANELS)
     return render(
         PAGE, dies=MI300X.dies, slots=MI300X.slots, capacity=MI300X.capacity, miss=MI300X.miss,
         jitter=f"{MI300X.jitter:g}", BLOCK=BLOCK, TILES=TILES, HEADS=HEADS, N=TILES * BLOCK, seeds=len(SEEDS),
         spread=spread() + 0.05, main=main_table(), sensitivity=sensitivity_table(), sizes=sizes_table(),
         plain_hits=standard[0], piled_hits=piled[0], ours_hits=ours[0], share=piled[4], piled_speed=piled[2],
-        ours_speed=ours[2], **measured(*load_study(STUDY, folder)),
+        ours_speed=ours[2], its_shape=PUBLISHED_SHAPE, its_table=main_table(PUBLISHED_SHAPE.sizes),
+        its_plain=its_plain[0], its_hits=its[0], its_more=100 * (its[0] / its_plain[0] - 1), its_speed=its[2],
+        **measured(*load_study(STUDY, folder)),
     )  # fmt: skip
 
 
 # In the model ---------------------------------------------------------------------------------------------------------
 
 
-def main_table():
+def main_table(sizes=()):
     lines = []
     for order, name in NAMES.items():
-        hits, makespan, speed, idle, fullest = figures(order)
+        hits, makespan, speed, idle, fullest = figures(order, *sizes)
         lines.append([name, f"{hits:.1f}", f"{makespan:.0f}", f"{speed:.2f}", f"{idle:.0f}", f"{fullest:.2f}"])
     return table(["order", "hits, %", "makespan, steps", "speed", "idle, %", "fullest die"], lines)
 

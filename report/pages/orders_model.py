@@ -1,5 +1,6 @@
 """What the model of a GPU with eight dies says of orders of programs: hits, makespans, and how even the work is."""
 
+from dataclasses import dataclass, replace
 from functools import cache
 
 from grader.kinds.program_order.cache_model import MI300X, simulate
@@ -13,15 +14,55 @@ NAMES = {
 }
 BLOCK = 128  # tokens of a tile
 TILES, HEADS = 64, 32  # 8k tokens: the most that the published order is a bijection for
-SEEDS = range(5)
+SEEDS = (0, 1, 2, 3, 4)
 PANELS = (identity, published, head_first)
 
 
+CACHE = 4 << 20  # bytes of an MI300X's L2, a die's
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A causal launch: batches, heads, tokens, head dim, tokens of a tile of queries and of keys, dies.
+
+    Raises ValueError for sizes that the model has no words for.
+    """
+
+    Z: int
+    H: int
+    N: int
+    D: int
+    tiles: tuple[int, int]
+    dies: int = 8
+
+    def __post_init__(self):
+        if min(self.Z, self.H, self.N, self.D, self.dies, *self.tiles) < 1:
+            raise ValueError(f"sizes must be at least 1; got {self}")
+        if self.tiles[0] % self.tiles[1]:
+            raise ValueError(f"a tile of queries must be a multiple of a tile of keys; got {self}")
+        if self.N % self.tiles[0]:
+            raise ValueError(f"N must be a multiple of the tile of queries; got {self}")
+
+    def __str__(self):
+        return f"Z={self.Z} H={self.H} N={self.N} D={self.D}, tiles {self.tiles[0]} x {self.tiles[1]}, {self.dies} dies"
+
+    @property
+    def sizes(self):
+        """What `runs` takes: a program's time in steps is its tiles of keys, and the cache holds so many in float16."""
+        held = max(1, CACHE // (2 * 2 * self.tiles[1] * self.D))
+        machine = replace(MI300X, dies=self.dies, capacity=held)
+        return self.N // self.tiles[0], self.Z * self.H, 1, machine, self.tiles[0] // self.tiles[1], (0,)
+
+
+# The shape at which the order of `orders.published` was published, with its figures.
+PUBLISHED_SHAPE = Shape(Z=32, H=48, N=4096, D=64, tiles=(128, 64))
+
+
 @cache
-def runs(order, tiles=TILES, heads=HEADS, heads_per_kv=1, machine=MI300X):
+def runs(order, tiles=TILES, heads=HEADS, heads_per_kv=1, machine=MI300X, taller=1, seeds=SEEDS):
     """The Run of an order for each seed."""
     places = listed(order, tiles, heads, machine.dies, heads_per_kv)
-    return [simulate(places, heads_per_kv, machine, seed) for seed in SEEDS]
+    return [simulate(places, heads_per_kv, machine, seed, taller) for seed in seeds]
 
 
 def median(values):
@@ -43,8 +84,8 @@ def figures(order, *sizes):
     )
 
 
-def complete(order, tiles, heads):
-    return len(set(listed(order, tiles, heads))) == tiles * heads
+def complete(order, tiles, heads, dies=8):
+    return len(set(listed(order, tiles, heads, dies))) == tiles * heads
 
 
 def spread():

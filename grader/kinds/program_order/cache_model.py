@@ -2,9 +2,10 @@
 
 Modelled. Program p runs on die p % dies. A die starts its programs in their order, each in the first workgroup slot
 that is free. The program of tile t of queries visits its tiles of K and V one after the other, 0 to t (causal, square
-tiles). Each die has a cache of its own that holds `capacity` of these tiles and drops the least recently used one; a
-tile that is there costs `hit`, another `miss` units of time. Each program starts late by up to `jitter` units, drawn
-from the seed: workgroups of a real GPU do not march in step.
+tiles; where a tile of queries is `taller` times as long as one of keys, up to its last query's). Each die has a cache
+of its own that holds `capacity` of these tiles and drops the least recently used one; a tile that is there costs `hit`,
+another `miss` units of time. Each program starts late by up to `jitter` units, drawn from the seed: workgroups of a
+real GPU do not march in step.
 
 Not modelled. Bandwidth that slots share, so a miss costs the same however many there are; a last-level cache behind the
 dies; traffic of Q and O; a load that runs under the arithmetic, other than by `hit` and `miss`. A tile that one slot is
@@ -60,20 +61,20 @@ class Run:
         return 1 - sum(self.busy) / (self.makespan * self.slots * len(self.end))
 
 
-def simulate(order, heads_per_kv=1, machine=MI300X, seed=0):
+def simulate(order, heads_per_kv=1, machine=MI300X, seed=0, taller=1):
     """The Run of an order, (head, tile) of each program; the same arguments give the same Run.
 
     Takes about a second for a million visits: a head of n tiles has n (n + 1) / 2.
     """
-    dies = [die(order[d :: machine.dies], heads_per_kv, machine, f"{seed} {d}") for d in range(machine.dies)]
+    dies = [die(order[d :: machine.dies], heads_per_kv, machine, f"{seed} {d}", taller) for d in range(machine.dies)]
     return Run(*zip(*dies, strict=True), machine.slots)
 
 
-def die(programs, heads_per_kv, machine, seed):
+def die(programs, heads_per_kv, machine, seed, taller=1):
     """(visits, hits, busy, end) of one die."""
     count = hits = 0
     busy = end = 0.0
-    for _, _, _, _, begun, cost, hit in visits(programs, heads_per_kv, machine, seed):
+    for _, _, _, _, begun, cost, hit in visits(programs, heads_per_kv, machine, seed, taller=taller):
         count += 1
         hits += hit
         busy += cost
@@ -82,14 +83,14 @@ def die(programs, heads_per_kv, machine, seed):
     return count, hits, busy, end
 
 
-def visits(programs, heads_per_kv, machine, seed, cache=None):
+def visits(programs, heads_per_kv, machine, seed, cache=None, taller=1):
     """(slot, program, kv head, tile of keys, start, cost, hit) of each visit on one die, in the order of their starts.
 
     programs: (head, tile) of each that runs there; a visit names one by its place among them. cache: an OrderedDict to
     watch; after a visit its keys are the (kv head, tile of keys) held, the one that is dropped next first.
     """
     draw = random.Random(seed)  # of each die its own: dies do not hear of each other
-    waiting = iter(enumerate(programs))
+    waiting = ((number, head, (tile + 1) * taller - 1) for number, (head, tile) in enumerate(programs))
     cache = OrderedDict() if cache is None else cache
     # (time, slot, program, kv head, next tile of keys, last tile): a slot that runs; its number settles equal times
     running = []
@@ -117,6 +118,6 @@ def visits(programs, heads_per_kv, machine, seed, cache=None):
 
 def start(running, now, slot, waiting, heads_per_kv, late):
     """Give the slot the next program that waits, if there is one."""
-    for program, (head, tile) in waiting:
-        heapq.heappush(running, (now + late, slot, program, head // heads_per_kv, 0, tile))
+    for program, head, last in waiting:
+        heapq.heappush(running, (now + late, slot, program, head // heads_per_kv, 0, last))
         return

@@ -19,6 +19,7 @@ import packed_block_sparse as packed
 import without_gpu
 
 from grader.reference import oracle
+from solutions import block_sparse_attn
 
 MIXED = [70, 0, 1, 130, 5]
 SHAPE = {
@@ -199,6 +200,66 @@ def expectation(seeds=200):
         "mean_z2": float((z**2).mean()),
         "lse": all(torch.allclose(x, lse, rtol=1e-6) for x in lses),
     }
+
+
+# The published interface ----------------------------------------------------------------------------------------------
+
+
+def published():
+    """{what the adapter does: is it so?}, beside the packed form and the plain reading of the probabilities."""
+    lengths, modes = [70, 0, 130], torch.tensor([0, 1, 1, 0], dtype=torch.int32)
+    cu = as_int32(starts(lengths))
+    q, k, v = (torch.randn(200, heads, 16).half() for heads in (4, 2, 2))
+    mask = torch.randint(2, (3, 2, 4, 6))  # of the two sparse heads, with a row and a column too many
+    shared = {"p_dropout": 0.3, "softmax_scale": 0.5, "is_causal": True, "seed": 5}
+    out, lse, probs = block_sparse_attn.block_sparse_attn_func(
+        q, k, v, cu, cu, head_mask_type=modes, base_blockmask=mask, max_seqlen_q=130, max_seqlen_k=256, m_block_dim=64,
+        n_block_dim=32, return_attn_probs=True, **shared,
+    )  # fmt: skip
+    own = mask[:, [0, 0, 1, 1], :3, :5]
+    o, its_lse = packed.packed_block_sparse_attention(
+        q, k, v, cu, cu, own, (64, 32), [False, True, True, False], tile=(64, 32), **shared
+    )
+    facts = {"heads of two kinds": torch.equal(out, o) and torch.equal(lse, its_lse)}
+    kept, row_sums = probs.clamp(min=0.0).double() / 0.7, probs.abs().double().sum(-1)
+    for b, (begin, n) in enumerate(zip(cu.tolist(), lengths, strict=False)):
+        values = v[begin : begin + n].double().repeat_interleave(2, 1).transpose(0, 1)
+        error = (kept[b, :, :n, :n] @ values - out[begin : begin + n].transpose(0, 1)).abs()
+        sees = lse[:, begin : begin + n].isfinite()
+        sums = (row_sums[b, :, :n] - sees.double()).abs()
+        facts[f"probabilities {b}"] = bool((error < 2e-2).all() and (sums < 2e-2).all())
+    dense = block_sparse_attn.block_sparse_attn_func(q, k, v, cu, cu)
+    plain = packed.packed_block_sparse_attention(q, k, v, cu, cu)
+    facts["no mask"] = dense[2] is None and torch.equal(dense[0], plain[0])
+    wide = torch.eye(1, dtype=torch.bool).expand(3, 1, 1, 1)
+    one = block_sparse_attn.block_sparse_attn_func(q, k, v, cu, cu, None, wide, m_block_dim=192, n_block_dim=192)
+    facts["blocks of 192"] = torch.equal(one[0], plain[0])
+    torch.manual_seed(3)
+    drawn = [block_sparse_attn.block_sparse_attn_func(q, k, v, cu, cu, p_dropout=0.5)[0] for _ in range(2)]
+    torch.manual_seed(3)
+    again = block_sparse_attn.block_sparse_attn_func(q, k, v, cu, cu, p_dropout=0.5)[0]
+    facts["a seed of torch's"] = not torch.equal(*drawn) and torch.equal(drawn[0], again)
+    return facts
+
+
+def refusals():
+    """{words of the arguments: what is said of them}."""
+    cu, mask = as_int32([0, 40]), torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    q = torch.randn(40, 2, 16)
+    said = {}
+    for name, more in {
+        "streaming": {"streaming_info": torch.zeros(2)}, "a streaming head": {"head_mask_type": [-1, 0]},
+        "no mask": {"head_mask_type": [1, 0]}, "too short": {"max_seqlen_q": 39}, "two modes": {"head_mask_type": [0]},
+        "maps": {"base_blockmask": mask.expand(1, 3, 1, 1)}, "rows": {"base_blockmask": mask[:, :, :0]},
+        "gradients": {"q": q.clone().requires_grad_()}, "unknown": {"window": 3},
+    }.items():  # fmt: skip
+        try:
+            block_sparse_attn.block_sparse_attn_func(
+                **({"q": q, "k": q, "v": q} | more), cu_seqlens_q=cu, cu_seqlens_k=cu
+            )
+        except (ValueError, TypeError) as problem:
+            said[name] = str(problem)
+    return said
 
 
 if __name__ == "__main__":

@@ -86,6 +86,29 @@ def test_dropout_is_right_on_the_average_and_leaves_lse_alone(device):
     assert facts["lse"] and facts["largest_z"] < 5 and 0.3 < facts["mean_z2"] < 2.5, facts
 
 
+@pytest.mark.thorough
+@DEVICES
+def test_the_published_interface_says_the_same(device):
+    facts = child("published", device)
+    assert len(facts) == 7 and all(facts.values()), facts
+
+
+def test_what_the_published_interface_does_not_offer_is_one_sentence():
+    said = child("refusals", "cpu")
+    assert "streaming heads are not offered: streaming_info must be None" in said["streaming"]
+    assert said["a streaming head"].endswith("got [-1, 0]; -1, a streaming head, is not offered")
+    assert said["no mask"] == "base_blockmask is missing: head_mask_type has 1 heads under it"
+    assert said["too short"] == "max_seqlen_q must be at least the longest sequence, 40; got 39"
+    assert said["two modes"] == "head_mask_type must hold 0 or 1 for each of 2 heads; got [0]"
+    assert (
+        said["maps"]
+        == "base_blockmask must have 1 map, one for each of 2 sparse heads or one for each of 2 heads; got 3"
+    )
+    assert said["rows"] == "base_blockmask must be (B, maps, 1 or more, 1 or more); got (1, 1, 0, 1)"
+    assert said["gradients"].startswith("forward only: ") and "torch.no_grad()" in said["gradients"]
+    assert "unexpected keyword argument 'window'" in said["unknown"] and len(said) == 9
+
+
 # The pattern of dropout -----------------------------------------------------------------------------------------------
 
 
