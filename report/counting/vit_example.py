@@ -1,11 +1,12 @@
-"""A vision transformer's attention over blocks: images of several sizes in one packed batch, four patterns.
+"""A vision transformer's attention over blocks: images of several sizes in one packed batch, six patterns.
 
     python -m report vit_example                three images, 12 heads of 64 on a GPU, in the interpreter 2 of them
-    python -m report vit_example --heads 12     all of them there too, in some minutes
+    python -m report vit_example --heads 12     all of them there too, in a minute or two
 
 An image of 14 x 14, 24 x 24 or 32 x 32 patches has 197, 577 or 1025 tokens, the first of them CLS. A pattern is a grid
-of blocks of each image; the block that holds CLS sees all and is seen by all. For each pattern this prints the map of
-the middle image, the tiles that a head visits of all there are, and the error against dense attention in float64.
+of blocks of each image; in those with CLS the block that holds it sees all and is seen by all. For each pattern this
+prints the map of the middle image, the tiles that a head visits of all there are, and the error against dense attention
+in float64.
 """
 
 import argparse
@@ -22,11 +23,14 @@ from report.places import load
 HEADS, HEAD_DIM = 12, 64
 HEADS_INTERPRETED = 2
 PATTERNS = {
-    "local": lambda count, block: patterns.local_and_global(count, block, radius=1, everywhere=1),
-    "local plus global": lambda count, block: patterns.local_and_global(count, block, radius=1, everywhere=2),
-    "strided": lambda count, block: seen_by_cls(patterns.strided(count, block, radius=0, stride=3)),
+    "diagonal": lambda count, block: patterns.local(count, block, radius=0),
+    "local": patterns.local,
+    "local with CLS": lambda count, block: patterns.local_and_global(count, block, radius=1, everywhere=1),
+    "local with CLS and global": lambda count, block: patterns.local_and_global(count, block, radius=1, everywhere=2),
+    "strided with CLS": lambda count, block: seen_by_cls(patterns.strided(count, block, radius=0, stride=3)),
     "dense": patterns.dense,
 }
+SECONDS = 1e-6  # on a CPU for each head, pattern and pair of tokens of one image, most of it for the error
 
 
 def seen_by_cls(blocks):
@@ -45,9 +49,13 @@ def base_mask(visibilities):
     return mask
 
 
-def run(packed, pattern, images, heads, block, tile, qkv):
-    """One pattern: its map, the tiles that a head visits, all tiles of a head, the error, is it allowed, seconds."""
-    visibilities = [PATTERNS[pattern](-(-tokens // block), block) for tokens in images]
+def grids(pattern, images, block):
+    """The pattern of each image."""
+    return [PATTERNS[pattern](-(-tokens // block), block) for tokens in images]
+
+
+def run(packed, visibilities, images, heads, block, tile, qkv):
+    """One pattern: the tiles that a head visits, all tiles of a head, the error, is it allowed, seconds."""
     q, k, v = qkv.unbind(1)
     cu_seqlens = torch.tensor([0, *images]).cumsum(0).int().to(qkv.device)
     mask = base_mask(visibilities).to(qkv.device)
@@ -67,7 +75,7 @@ def run(packed, pattern, images, heads, block, tile, qkv):
         off_lse = (lse[:, begin:end].cpu().double() - expected.lse[0]).abs()
         error = max(error, float(off.max()))
         excess = max(excess, float((off - expected.allowed_o).max()), float((off_lse - expected.allowed_lse[0]).max()))
-    return text(visibilities[len(images) // 2]), visited, everything, error, excess <= 0, seconds
+    return visited, everything, error, excess <= 0, seconds
 
 
 def text(blocks):
@@ -106,18 +114,23 @@ def main(arguments):
     where = torch.cuda.get_device_name() if device == "cuda" else "the CPU, in Triton's interpreter"
     print(f"images of {', '.join(map(str, options.images))} tokens, {heads} heads of {HEAD_DIM}, on {where}")
     shape = options.images, heads, options.block, options.tile
-    right = True
-    for pattern in [options.only] if options.only else PATTERNS:
+    right, asked = True, [options.only] if options.only else list(PATTERNS)
+    if device == "cpu":
+        seconds = SECONDS * len(asked) * heads * sum(tokens**2 for tokens in options.images)
+        print(f"{len(asked)} patterns, some {max(1, round(seconds))} s in all", flush=True)
+    for pattern in asked:
+        visibilities, middle = grids(pattern, options.images, options.block), len(options.images) // 2
+        print(f"\n{pattern}: blocks of {options.block}, image of {options.images[middle]} tokens")
+        print(text(visibilities[middle]), flush=True)
         try:
-            drawn, visited, everything, error, within, seconds = run(packed, pattern, *shape, qkv)
+            visited, everything, error, within, seconds = run(packed, visibilities, *shape, qkv)
         except ValueError as problem:
             print(problem, file=sys.stderr)
             return 2
-        print(f"\n{pattern}: blocks of {options.block}, image of {options.images[len(options.images) // 2]} tokens")
-        print(drawn)
         print(f"  {visited} of {everything} tiles visited by each head, density {visited / everything:.3f}")
         verdict = "within" if within else "MORE THAN"
         print(f"  largest error against float64 {error:.1e}, {verdict} what a careful kernel may be off by")
-        print(f"  {seconds:.1f} s" if device == "cpu" else f"  first call {1e3 * seconds:.1f} ms, compiling included")
+        took = f"{seconds:.1f} s" if device == "cpu" else f"first call {1e3 * seconds:.1f} ms, compiling included"
+        print(f"  {took}", flush=True)
         right &= within
     return 0 if right else 1

@@ -59,9 +59,13 @@ class Blocks:
 
     def mask(self, q_pos, k_pos):
         kinds = self.table.to(q_pos.device)[q_pos // self.block][:, k_pos // self.block]
-        triangle = (q_pos % self.block)[:, None] >= (k_pos % self.block)[None, :]
-        drawn = coin(q_pos[:, None], k_pos[None, :], self.seed)
-        return (kinds == FULL) | ((kinds == CAUSAL) & triangle) | ((kinds == PARTIAL) & drawn)
+        seen = kinds == FULL
+        if (kinds == CAUSAL).any():
+            triangle = (q_pos % self.block)[:, None] >= (k_pos % self.block)[None, :]
+            seen |= (kinds == CAUSAL) & triangle
+        if (kinds == PARTIAL).any():  # what is drawn takes longest
+            seen |= (kinds == PARTIAL) & coin(q_pos[:, None], k_pos[None, :], self.seed)
+        return seen
 
     def __str__(self):
         return f"{len(self.kinds)}x{len(self.kinds[0])} blocks of {self.block}"

@@ -26,7 +26,7 @@ def test_it_is_right_and_says_what_it_visits():
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert done.stdout.count("within what a careful kernel may be off by") == len(vit_example.PATTERNS)
     assert "42 of 42 tiles visited by each head, density 1.000" in done.stdout
-    visited = 4 * 4 - 2 + 1 + 5 * 5 - 6  # local: all but the tiles two or more apart, except those of CLS
+    visited = 4 * 4 - 2 + 1 + 5 * 5 - 6  # local with CLS: all but the tiles two or more apart, except those of CLS
     assert f"{visited} of 42 tiles" in done.stdout
 
 
@@ -37,10 +37,12 @@ def test_a_larger_block_is_cut_into_tiles():
 
 
 @pytest.mark.parametrize("name", vit_example.PATTERNS)
-def test_cls_sees_all_and_is_seen_by_all(name):
+def test_where_cls_is_named_it_sees_all_and_is_seen_by_all(name):
     kinds = vit_example.PATTERNS[name](10, 64).kinds
-    assert set(kinds[0]) == {FULL} and {row[0] for row in kinds} == {FULL}
+    sees_all = set(kinds[0]) == {FULL} and {row[0] for row in kinds} == {FULL}
+    assert sees_all == ("CLS" in name or name == "dense")
     assert (name == "dense") == (sum(map(sum, kinds)) == 100 * FULL)
+    assert sum(map(sum, kinds)) == {"diagonal": 10, "local": 28}.get(name, sum(map(sum, kinds)))
 
 
 @pytest.mark.parametrize(
