@@ -115,6 +115,7 @@ def steps_changed():
 MIXED = {  # the number of the first tile, from the number of the program's own and whole tiles of the window
     "window // BLOCK": lambda tile, window, block: tile - window // block,
     "ceil(window / BLOCK)": lambda tile, window, block: tile - -(-window // block),
+    "window - 1": lambda tile, window, block: tile - (window - 1),
 }
 
 

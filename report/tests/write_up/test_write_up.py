@@ -115,9 +115,9 @@ def test_every_rung_is_in_the_tables(ladder):
 def test_a_first_tile_from_tile_numbers_loses_what_is_left_of_the_window():
     lines = tables.mixed_up(128, 32, (32, 40, 33)).splitlines()[2:]
     assert [line.split(" | ")[1:] for line in lines] == [
-        ["0", "0", "0", "0 |"],
-        ["56", "0", "0", "0 |"],  # 7 + 6 + ... + 1, twice
-        ["0", "0", "0", "2 |"],
+        ["0", "0", "0", "0", "0", "3 |"],  # the last: tiles 0, 0, 0, 0 where 0, 0, 1, 2 are right
+        ["56", "0", "0", "0", "0", "1 |"],  # 7 + 6 + ... + 1, twice
+        ["0", "0", "0", "2", "0", "3 |"],
     ]
 
 
