@@ -39,7 +39,7 @@ def of_a_wrong_output(case, trace, unwritten):
             f"In line {at['line']} a tile of {argument} begins at column {at['column']} of row {at['row']}, "
             "not at the beginning of a row."
         )
-        found.append(Measured("layout", said, "by which stride do the pointers move from tile to tile?", POINTERS))
+        found.append(Measured("column", said, "by which stride do the pointers move from tile to tile?", POINTERS))
     stores = [table for table, kind in tables_of(case, trace) if kind == "store"]
     if unwritten and len(stores) == 1 and (said := who_writes(stores[0], trace["totals"])):
         found.append(Measured("unwritten", said, "which program is to write which rows of which head?", POINTERS))

@@ -23,13 +23,15 @@ def look(kind, problem, cases, seed, results, submission):
     wrong = [result for result in results if result.diagnosis and not result.facts["unwritten"]]
     wrong.sort(key=lambda result: (result.diagnosis.what != "output", *order(cases[result.case])))
     until, shown = time.monotonic() + SECONDS, []
+    in_a_row = any(fact.kind == "column" for result in wrong for fact in result.diagnosis.measured)  # that says it all
     for result in wrong[:CASES]:
         if time.monotonic() > until:
             break
         case = cases[result.case]
         if result.diagnosis.what == "output":
             found = measure_case(kind, problem, submission, case, seed)
-            found = [with_line(fact, result.diagnosis.evidence["records"]) for fact in found]
+            if not in_a_row:
+                found = [with_line(fact, result.diagnosis.evidence["records"]) for fact in found]
         else:
             found = contrasts.find(kind, problem, submission, case, seed)
         result.diagnosis.measured += found

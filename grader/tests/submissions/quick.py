@@ -17,7 +17,6 @@ BROKEN = {
     "p3 store unmasked": "a store outside",
     "p3 q unmasked, its line": "a load outside, where every value is right",
     "p3 v without other": "lanes that are left undefined",
-    "p3 tiles that overlap, with the same values": "two programs that write the same place",
     "p3 the whole matrix beside the kernel": "memory that PyTorch holds beside a kernel",
     "p3_natural_exp no scale, K of head 0": "two mistakes together",
     "p4 a condition on a block": "what Triton's compiler refuses",
