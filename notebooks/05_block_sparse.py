@@ -107,7 +107,7 @@ masks_and_phases.visits(cases, results, list(four))
 #
 # Tiles counted are a promise. What follows was measured on a GPU: FULL tiles at random places, from all of them down to
 # one in twenty; the time over that of the same kernel with all of them. `fast` is the course's form for Hopper GPUs,
-# `swizzled` the last step before it in plain Triton.
+# `longest_first` the last step before it in plain Triton.
 #
 # ### Predict before you run
 #

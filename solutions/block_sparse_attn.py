@@ -51,7 +51,7 @@ def block_sparse_attn_func(
     block = (m_block_dim, n_block_dim)
     sparse = sparse_heads(head_mask_type, q.shape[1], base_blockmask is not None)
     mask = map_for_each_head(base_blockmask, sparse, [-(-n // size) for n, size in zip(longest, block, strict=True)])
-    tile = tuple(next((tile for tile in (64, 32, 16) if size % tile == 0), 64) for size in block)
+    tile = packed.choose_tile(block, q.shape[2])
     seed = int(torch.randint(1 << 62, ())) if seed is None and p_dropout else seed or 0
     lists = packed.tile_lists(cu_seqlens_q, cu_seqlens_k, q.shape[1], mask, block, sparse, is_causal, tile)
     out, lse = packed.attend(q, k, v, lists, softmax_scale, p_dropout, seed)

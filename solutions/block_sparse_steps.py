@@ -1,10 +1,10 @@
 """Block-sparse attention in plain Triton, one idea at a time: four kernels over the lists of the lab X1. No problem.
 
-    simple      the lab's kernel as it stands, each tile loaded when it is needed: no pipelining
-    prefetch    the same kernel, software-pipelined: tiles are on their way while earlier ones are computed
-    shared_kv   a program takes two rows of tiles, or two query heads, that share K and V: it walks the union of their
-                lists, loads each tile of K and V once, and each row's own kind decides what it sees of it
-    swizzled    the order of the programs: the longest lists first, heads whose K and V fit into L2 together at a time
+    simple         the lab's kernel as it stands, each tile loaded when it is needed: no pipelining
+    prefetch       the same kernel, software-pipelined: tiles are on their way while earlier ones are computed
+    row_pairs      a program takes two rows of tiles, or two query heads, that share K and V: it walks the union of
+                   their lists, loads each tile of K and V once, and each row's own kind decides what it sees of it
+    longest_first  the order of the programs: the longest lists first, heads whose K and V fit into L2 together
 
 Each is `kernel(q, k, v, tiles, prepared=None, softmax_scale=None) -> (o, lse)` with the arguments, the results and the
 errors of `block_sparse_attention`. What depends on the mask alone (unions of lists, the order of rows) is made once by
@@ -33,10 +33,10 @@ from solutions.x1_block_sparse import INTERPRETED, LOG2_E, attend, block_sparse_
 LAUNCH = {
     "simple": {64: (4, 1), 128: (4, 1)},
     "prefetch": {64: (4, 3), 128: (4, 2)},
-    "shared_kv": {128: (4, 2), 256: (8, 2)},
-    "swizzled": {64: (4, 3), 128: (4, 2)},
+    "row_pairs": {128: (4, 2), 256: (8, 2)},
+    "longest_first": {64: (4, 3), 128: (4, 2)},
 }
-STEP = 64  # keys that shared_kv takes at a time: its scores are twice as tall
+STEP = 64  # keys that row_pairs takes at a time: its scores are twice as tall
 L2_BYTES = 32 << 20  # of K and V that the heads at work together may have
 
 
@@ -127,7 +127,7 @@ def unions(tiles, rows):
 
 
 def members(tiles, group):
-    """(rows of tiles, query heads) of a shared_kv program: two heads that share K, V and the map, or else two rows."""
+    """(rows of tiles, query heads) of a row_pairs program: two heads that share K, V and the map, or else two rows."""
     return (1, 2) if group % 2 == 0 and tiles.heads == 1 else (2, 1)
 
 
@@ -167,7 +167,7 @@ def shared_step(
 
 
 @triton.jit
-def shared_kv_kernel(
+def row_pairs_kernel(
     Q, K, V, O, Lse, Starts, Columns, Kinds, Places, Bits,
     stride_qb, stride_qh, stride_qn,
     stride_kb, stride_kh, stride_kn,
@@ -224,19 +224,19 @@ def shared_kv_kernel(
     tl.store(Lse + (batch * Hq + head) * Nq + q_pos, lse, mask=in_bounds)
 
 
-def shared_kv(q, k, v, tiles, prepared=None, softmax_scale=None):
+def row_pairs(q, k, v, tiles, prepared=None, softmax_scale=None):
     check_arguments(q, k, v, tiles)
     o, lse, maps = outputs(q, tiles)
     B, Hq, Nq, D = q.shape
     group = Hq // k.shape[1]
     rows, heads = members(tiles, group)
     union = prepared or unions(tiles, rows)
-    shared_kv_kernel[(union.starts.shape[1], Hq // heads, B)](
+    row_pairs_kernel[(union.starts.shape[1], Hq // heads, B)](
         q, k, v, o, lse, union.starts, union.columns, union.kinds, union.places, tiles.bits,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
         Nq, k.shape[2], Hq, group, *maps, scale_of(q, softmax_scale),
         D, tiles.block_q, tiles.block_k, min(STEP, tiles.block_k), rows, heads,
-        **launch("shared_kv", rows * heads * tiles.block_q),
+        **launch("row_pairs", rows * heads * tiles.block_q),
     )  # fmt: skip
     return o, lse
 
@@ -244,13 +244,13 @@ def shared_kv(q, k, v, tiles, prepared=None, softmax_scale=None):
 # Swizzled -------------------------------------------------------------------------------------------------------------
 
 
-def longest_first(tiles):
+def rows_by_length(tiles):
     """int32 (maps, query tiles): the rows of tiles of each map, those with the longest lists first."""
     return torch.argsort(tiles.starts[..., 3] - tiles.starts[..., 0], dim=1, descending=True, stable=True).int()
 
 
 @triton.jit
-def swizzled_kernel(
+def longest_first_kernel(
     Q, K, V, O, Lse, Starts, Columns, Places, Bits, Order,
     stride_qb, stride_qh, stride_qn,
     stride_kb, stride_kh, stride_kn,
@@ -300,28 +300,28 @@ def swizzled_kernel(
     tl.store(Lse + flat_head * Nq + q_pos, lse, mask=q_pos < Nq)
 
 
-def swizzled(q, k, v, tiles, prepared=None, softmax_scale=None):
+def longest_first(q, k, v, tiles, prepared=None, softmax_scale=None):
     check_arguments(q, k, v, tiles)
     o, lse, maps = outputs(q, tiles)
     B, Hq, Nq, D = q.shape
     group, query_tiles = Hq // k.shape[1], tiles.starts.shape[1]
     of_a_head = 2 * k.shape[2] * D * k.element_size()  # bytes of K and V
     together = group * max(1, min(B * k.shape[1], L2_BYTES // of_a_head))
-    order = longest_first(tiles) if prepared is None else prepared
-    swizzled_kernel[(query_tiles * Hq * B,)](
+    order = rows_by_length(tiles) if prepared is None else prepared
+    longest_first_kernel[(query_tiles * Hq * B,)](
         q, k, v, o, lse, tiles.starts, tiles.columns, tiles.places, tiles.bits, order,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
         Nq, k.shape[2], Hq, group, *maps, query_tiles, B * Hq, together, scale_of(q, softmax_scale),
-        D, tiles.block_q, tiles.block_k, **launch("swizzled", tiles.block_q),
+        D, tiles.block_q, tiles.block_k, **launch("longest_first", tiles.block_q),
     )  # fmt: skip
     return o, lse
 
 
-KERNELS = {"simple": simple, "prefetch": prefetch, "shared_kv": shared_kv, "swizzled": swizzled}
+KERNELS = {"simple": simple, "prefetch": prefetch, "row_pairs": row_pairs, "longest_first": longest_first}
 
 
 def prepare(name, tiles, group=1):
     """What kernel `name` makes of a map once, for `group` query heads a kv head; None where it needs nothing."""
-    if name == "shared_kv":
+    if name == "row_pairs":
         return unions(tiles, members(tiles, group)[0])
-    return longest_first(tiles) if name == "swizzled" else None
+    return rows_by_length(tiles) if name == "longest_first" else None

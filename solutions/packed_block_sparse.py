@@ -129,6 +129,11 @@ def maps_of(base_mask, sparse_heads, shape, device):
     return visible, torch.tensor(maps, dtype=torch.int32, device=device)
 
 
+def choose_tile(block, D):
+    """(tile_q, tile_k) for blocks of that many tokens."""
+    return tuple(next((tile for tile in (64, 32, 16) if size % tile == 0), 64) for size in block)
+
+
 def check_sizes(block, tile):
     for name, size, of in zip(("q", "k"), block, tile, strict=True):
         if of < 16 or of & (of - 1):

@@ -1,34 +1,18 @@
 """Block-sparse attention at one point: its masks, what is right there, and its kernels or builders of maps."""
 
 import time
-from dataclasses import dataclass
 from functools import partial
 
 import torch
 
-from grader.kinds.attention.cases import Case
 from grader.kinds.block_sparse import patterns
 from grader.runner.stopwatch import Stopwatch
 from report.arms import block_sparse_kernels as kernels
-from report.measuring.arms import Arms
+from report.measuring.arms import Arms, Counted
 from report.measuring.check import Check, spread_rows
 from report.studies import block_sparse as names
 
 ROWS_OF_TILES = 16  # in which a kind of tile stands, are looked at
-
-
-@dataclass(frozen=True)
-class Counted(Case):
-    """A case whose visible pairs were counted in its map."""
-
-    visible: int = 0
-
-    @property
-    def visibility(self):
-        return self
-
-    def pairs(self, queries, keys):
-        return self.visible
 
 
 class WallClock(Stopwatch):

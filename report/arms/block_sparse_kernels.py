@@ -40,13 +40,16 @@ def interleaved_lengths(n):
 def visibility(pattern, n, block):
     """The mask of a pattern over n tokens, in blocks where it is made of such."""
     count = -(-n // block)
+    fp, fcp = (patterns.FULL, patterns.PARTIAL), (patterns.FULL, patterns.CAUSAL, patterns.PARTIAL)
     makers = {
         "documents": lambda: patterns.Documents(document_lengths(n)),
         "interleaved": lambda: patterns.Interleaved(interleaved_lengths(n)),
         "causal": lambda: Visibility(causal=True),
         "window": lambda: Visibility(True, WINDOW),
-        "random FP": lambda: patterns.random_blocks(count, block, (patterns.FULL, patterns.PARTIAL)),
-        "random FCP": lambda: patterns.random_blocks(count, block, (patterns.FULL, patterns.CAUSAL, patterns.PARTIAL)),
+        "random FP": lambda: patterns.random_blocks(count, block, fp),
+        "random FCP": lambda: patterns.random_blocks(count, block, fcp),
+        "random FP published": lambda: patterns.random_blocks(count, block, fp, made_of=patterns.PublishedBlocks),
+        "random FCP published": lambda: patterns.random_blocks(count, block, fcp, made_of=patterns.PublishedBlocks),
         names.FULL_MAP: lambda: patterns.dense(count, block),
         names.BY_DENSITY: lambda: patterns.dense(count, block),
     }

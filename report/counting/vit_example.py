@@ -40,15 +40,6 @@ def seen_by_cls(blocks):
     return patterns.Blocks(kinds, blocks.block)
 
 
-def base_mask(visibilities):
-    """(images, 1, blocks, blocks) of the largest image; what is past the end of a smaller one is empty."""
-    most = max(len(one.kinds) for one in visibilities)
-    mask = torch.zeros(len(visibilities), 1, most, most, dtype=torch.bool)
-    for image, one in enumerate(visibilities):
-        mask[image, 0, : len(one.kinds), : len(one.kinds)] = torch.tensor(one.kinds) == patterns.FULL
-    return mask
-
-
 def grids(pattern, images, block):
     """The pattern of each image."""
     return [PATTERNS[pattern](-(-tokens // block), block) for tokens in images]
@@ -58,7 +49,7 @@ def run(packed, visibilities, images, heads, block, tile, qkv):
     """One pattern: the tiles that a head visits, all tiles of a head, the error, is it allowed, seconds."""
     q, k, v = qkv.unbind(1)
     cu_seqlens = torch.tensor([0, *images]).cumsum(0).int().to(qkv.device)
-    mask = base_mask(visibilities).to(qkv.device)
+    mask = patterns.base_mask(visibilities).to(qkv.device)
     lists = packed.tile_lists(cu_seqlens, cu_seqlens, heads, mask, (block, block), tile=(tile, tile))
     visited = int((lists.bounds[0, :, 2] - lists.bounds[0, :, 0]).sum())
     everything = sum((-(-tokens // tile)) ** 2 for tokens in images)

@@ -27,6 +27,20 @@ class Built:
     around: Callable = nullcontext
 
 
+@dataclass(frozen=True)
+class Counted(Case):
+    """A case whose visible pairs were counted in its map."""
+
+    visible: int = 0
+
+    @property
+    def visibility(self):
+        return self
+
+    def pairs(self, queries, keys):
+        return self.visible
+
+
 def case_of(point):
     """A Point's shape and mask as the grader has them."""
     return Case(

@@ -14,7 +14,12 @@ from report.studies import block_sparse as names
 PAGE = "BLOCK_SPARSE.md"
 FEW = 2  # rows of one pattern that are named each
 OURS = (*names.STEPS, "fast")
-BEFORE = {"prefetch": "simple", "shared_kv": "prefetch", "swizzled": "prefetch", "fast": "swizzled"}  # builds on
+BEFORE = {
+    "prefetch": "simple",
+    "row_pairs": "prefetch",
+    "longest_first": "prefetch",
+    "fast": "longest_first",
+}  # builds on
 
 
 def files(folder=PUBLISHED):

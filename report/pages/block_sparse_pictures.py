@@ -21,8 +21,8 @@ from report.studies import block_sparse as names
 LOOKS = {
     "simple": Look("simple", "#bcbcbc", "+", (0, (4, 2)), 1.1, 2),
     "prefetch": Look("prefetch", "#a08a6c", "v", (0, (2, 2)), 1.3, 3),
-    "shared_kv": Look("shared_kv", "#7fa8dd", "^", (0, (1, 1.2)), 1.4, 4),
-    "swizzled": Look("swizzled", OURS_LIGHT, "s", (0, (5, 1.5)), 1.8, 5),
+    "row_pairs": Look("row_pairs", "#7fa8dd", "^", (0, (1, 1.2)), 1.4, 4),
+    "longest_first": Look("longest_first", OURS_LIGHT, "s", (0, (5, 1.5)), 1.8, 5),
     "fast": Look("fast", OURS_DARK, "o", "-", 2.6, 6),
 }
 GOAL = 1.5  # times as fast as FlexAttention

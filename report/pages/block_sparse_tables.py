@@ -47,7 +47,7 @@ def pattern_table(rows, pattern):
 
 
 def full_table(rows):
-    notes, kernels = {}, ["swizzled", "fast", names.DENSE, names.CUDNN]
+    notes, kernels = {}, ["longest_first", "fast", names.DENSE, names.CUDNN]
     lines = [
         [f"{length(n)}, {block}", *(cell(cells.get(name), notes) for name in kernels)]
         + [over(cells.get("fast"), what) for what in ("dense", "cudnn")]

@@ -4,14 +4,15 @@ from report.measuring.rows import schema
 from report.measuring.study import Over, Point, Study, columns
 
 PATTERNS = ("documents", "interleaved", "causal", "random FP", "random FCP")
+PUBLISHED = ("random FP published", "random FCP published")  # the same blocks, which hide less
 FULL_MAP, BY_DENSITY = "full map", "by density"
 MAPS = ("map of documents", "map of causal", "map of window")
-STEPS = ("simple", "prefetch", "shared_kv", "swizzled")
+STEPS = ("simple", "prefetch", "row_pairs", "longest_first")
 FLEX, CUDNN, MASKED, DENSE = "FlexAttention", "cuDNN dense", "SDPA with a mask", "fast_attention dense"
 WITHOUT_MASK = (CUDNN, DENSE)  # they compute all pairs
 KERNELS = (*STEPS, "fast", FLEX, CUDNN, MASKED, DENSE)
 DENSITIES = ("1", "0.75", "0.5", "0.25", "0.1", "0.05")
-SCALED = ("swizzled", "fast")  # timed at each density
+SCALED = ("longest_first", "fast")  # timed at each density
 LAB_BUILDER, FLEX_BUILDER, GPU_BUILDER = "tiles_of_predicate", "create_block_mask compiled", "tiles_on_gpu"
 FAST_BUILDER = "tiles_on_gpu and the fast form's lists"
 BUILDERS = (LAB_BUILDER, FLEX_BUILDER, GPU_BUILDER, FAST_BUILDER)
@@ -46,12 +47,13 @@ Row = schema(
 def asked_of(pattern, n):
     """(part of the study, kernels, the one that all are compared with precisely) of a pattern at n tokens."""
     if pattern == FULL_MAP:
-        return "full", ("swizzled", "fast", CUDNN, DENSE), DENSE
+        return "full", ("longest_first", "fast", CUDNN, DENSE), DENSE
     if pattern == BY_DENSITY:
         return "density", tuple(f"{name} at {density}" for name in SCALED for density in DENSITIES), "fast at 1"
     if pattern in MAPS:
         return "maps", BUILDERS, FLEX_BUILDER
-    return "patterns", tuple(name for name in KERNELS if name != MASKED or n <= MASK_UP_TO), FLEX
+    part = "published" if pattern in PUBLISHED else "patterns"
+    return part, tuple(name for name in KERNELS if name != MASKED or n <= MASK_UP_TO), FLEX
 
 
 def point(pattern, n, block, heads=8, head_dim=64):
@@ -66,7 +68,7 @@ def point(pattern, n, block, heads=8, head_dim=64):
 def points(lengths, blocks, **shape):
     """Every point of these lengths and blocks; what is asked at one length only, at the longest."""
     longest = max(lengths)
-    asked = [(pattern, n) for n in lengths for pattern in PATTERNS]
+    asked = [(pattern, n) for n in lengths for pattern in PATTERNS + PUBLISHED]
     asked += [(FULL_MAP, n) for n in lengths if n >= 2048 or n == longest]
     asked += [(pattern, longest) for pattern in (BY_DENSITY, *MAPS)]
     return tuple(point(pattern, n, block, **shape) for pattern, n in asked for block in blocks)
@@ -77,7 +79,7 @@ QUICK = points((64, 128), (32,), heads=1, head_dim=16)
 STUDY = Study(
     "block_sparse", "Measure block-sparse attention.", Row, WHOLE, QUICK, RATIOS,
     choices={
-        "parts": "of patterns, full, density, maps", "patterns": 'like "documents,random FP"',
+        "parts": "of patterns, published, full, density, maps", "patterns": 'like "documents,random FP"',
         "lengths": "tokens, like 512,16k",
     },
     budget=0.2,

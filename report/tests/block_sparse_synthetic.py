@@ -12,7 +12,7 @@ MACHINE = {
     "commit": "abc",
     "protocol": {"min_rounds": 5},
 }
-SPEED = {"simple": 0.6, "prefetch": 0.8, "shared_kv": 0.9, "swizzled": 1.1, "fast": 1.8, names.FLEX: 1.0,
+SPEED = {"simple": 0.6, "prefetch": 0.8, "row_pairs": 0.9, "longest_first": 1.1, "fast": 1.8, names.FLEX: 1.0,
          names.CUDNN: 1.2, names.MASKED: 0.1, names.DENSE: 1.25}  # fmt: skip
 DENSITY = {"documents": 0.41, "interleaved": 0.7, "causal": 0.52, "random FP": 0.52, "random FCP": 0.52}
 

@@ -61,14 +61,46 @@ class Blocks:
         kinds = self.table.to(q_pos.device)[q_pos // self.block][:, k_pos // self.block]
         seen = kinds == FULL
         if (kinds == CAUSAL).any():
-            triangle = (q_pos % self.block)[:, None] >= (k_pos % self.block)[None, :]
-            seen |= (kinds == CAUSAL) & triangle
+            seen |= (kinds == CAUSAL) & self.causal(q_pos[:, None], k_pos[None, :])
         if (kinds == PARTIAL).any():  # what is drawn takes longest
-            seen |= (kinds == PARTIAL) & coin(q_pos[:, None], k_pos[None, :], self.seed)
+            seen |= (kinds == PARTIAL) & self.partial(q_pos[:, None], k_pos[None, :])
         return seen
+
+    @property
+    def density(self):
+        """The part of all blocks in which something is visible."""
+        return float((self.table != EMPTY).double().mean())
+
+    def sparsity(self, tokens):
+        """The part of all pairs of that many tokens that FULL blocks leave hidden; for grids of FULL and EMPTY."""
+        ends = (torch.arange(len(self.kinds) + 1) * self.block).clamp(max=tokens).diff().double()
+        return 1 - float(ends @ (self.table == FULL).double() @ ends) / tokens**2
+
+    def causal(self, q_pos, k_pos):
+        """What a CAUSAL block shows: the triangle of its own rows and columns, wherever it stands."""
+        return q_pos % self.block >= k_pos % self.block
+
+    def partial(self, q_pos, k_pos):
+        """What a PARTIAL block shows: about half of its pairs."""
+        return drawn(q_pos, k_pos, self.seed) & 1 == 0
 
     def __str__(self):
         return f"{len(self.kinds)}x{len(self.kinds[0])} blocks of {self.block}"
+
+
+@dataclass(frozen=True)
+class PublishedBlocks(Blocks):
+    """The same grid as published studies of such patterns fill it: little is hidden within a block.
+
+    One causal line runs through the whole sequence, so that a CAUSAL block off the diagonal shows everything; a PARTIAL
+    block shows nearly everything, here 15 of 16 pairs, with which the sparsity is the published one, about 0.49.
+    """
+
+    def causal(self, q_pos, k_pos):
+        return q_pos >= k_pos
+
+    def partial(self, q_pos, k_pos):
+        return drawn(q_pos, k_pos, self.seed) & 15 != 0
 
 
 @dataclass(frozen=True)
@@ -117,8 +149,8 @@ def segment_of(positions, lengths):
     return torch.searchsorted(ends, positions, right=True)
 
 
-def coin(q_pos, k_pos, seed):
-    """True for about half of the pairs, by a hash of the two positions and the seed alone.
+def drawn(q_pos, k_pos, seed):
+    """31 random bits for each pair, by a hash of the two positions and the seed alone.
 
     Only the low 31 bits of any product count, so that int32, where products wrap, gives what int64 gives: a kernel may
     compute the same.
@@ -128,22 +160,30 @@ def coin(q_pos, k_pos, seed):
     mixed = (q_pos * 0x1E3779B1 + k_pos * 0x05EBCA77 + of_seed) & 0x7FFFFFFF
     for shift, factor in ((15, 0x2C1B3C6D), (12, 0x297A2D39), (15, 1)):
         mixed = ((mixed ^ (mixed >> shift)) * factor) & 0x7FFFFFFF
-    return mixed & 1 == 0
+    return mixed
 
 
 # Grids of blocks -----------------------------------------------------------------------------------------------------
 
 
-def random_blocks(count, block, kinds, seed=0):
-    """Blocks drawn from `kinds` with equal chances in the lower triangle of count x count, the diagonal included."""
+def random_blocks(count, block, kinds, seed=0, made_of=Blocks):
+    """Blocks drawn from `kinds` with equal chances in the lower triangle of count x count, the diagonal included.
+
+    made_of: Blocks, or PublishedBlocks.
+    """
     draw = torch.randint(len(kinds), (count, count), generator=torch.Generator().manual_seed(seed))
     lower = torch.ones(count, count).tril().bool()
-    return Blocks(as_rows(torch.where(lower, torch.tensor(kinds)[draw], EMPTY)), block, seed)
+    return made_of(as_rows(torch.where(lower, torch.tensor(kinds)[draw], EMPTY)), block, seed)
 
 
-def scattered(count, block, density, seed=0):
-    """FULL blocks at random places of the whole square: that part of all blocks, as nearly as can be."""
+def scattered(count, block, density, seed=0, diagonal=False):
+    """FULL blocks at random places of the whole square: that part of all blocks, as nearly as can be.
+
+    diagonal: whether the blocks on it are among them in any case.
+    """
     order = torch.randperm(count * count, generator=torch.Generator().manual_seed(seed)).view(count, count)
+    if diagonal:
+        order = order.fill_diagonal_(-1).flatten().argsort(stable=True).argsort().view(count, count)
     return Blocks(as_rows(torch.where(order < round(density * count * count), FULL, EMPTY)), block)
 
 
@@ -169,6 +209,15 @@ def strided(count, block, radius=0, stride=3):
 
 def dense(count, block):
     return Blocks(((FULL,) * count,) * count, block)
+
+
+def base_mask(grids):
+    """Booleans (images, 1, blocks, blocks) of the largest; what is past the end of a smaller one is empty."""
+    most = max(len(one.kinds) for one in grids)
+    mask = torch.zeros(len(grids), 1, most, most, dtype=torch.bool)
+    for image, one in enumerate(grids):
+        mask[image, 0, : len(one.kinds), : len(one.kinds)] = one.table == FULL
+    return mask
 
 
 def grid(count):

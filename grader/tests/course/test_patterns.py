@@ -99,10 +99,10 @@ def test_tiles_are_what_their_elements_are(queries, keys, block_q, block_k):
 
 def test_random_elements_are_a_fair_coin():
     positions = torch.arange(1000)
-    drawn = patterns.coin(positions[:, None], positions[None, :], 0)
-    assert abs(float(drawn.double().mean()) - 0.5) < 0.005
-    for other in (drawn.roll(1, 0), drawn.roll(1, 1), patterns.coin(positions[:, None], positions[None, :], 1)):
-        assert abs(float((drawn == other).double().mean()) - 0.5) < 0.01
+    seen, other_seed = (patterns.drawn(positions[:, None], positions[None, :], seed) & 1 == 0 for seed in (0, 1))
+    assert abs(float(seen.double().mean()) - 0.5) < 0.005
+    for other in (seen.roll(1, 0), seen.roll(1, 1), other_seed):
+        assert abs(float((seen == other).double().mean()) - 0.5) < 0.01
 
 
 def test_grids_of_blocks():
@@ -117,6 +117,25 @@ def test_grids_of_blocks():
     assert random == patterns.random_blocks(8, 16, (FULL, CAUSAL, PARTIAL), seed=2)
     assert {kind for row in random.kinds for kind in row} == {EMPTY, FULL, CAUSAL, PARTIAL}
     assert all(kind == EMPTY for i, row in enumerate(random.kinds) for kind in row[i + 1 :])
+
+
+def test_published_blocks_hide_little():
+    """Of the same draw: one causal line for the whole mask, and PARTIAL blocks nearly all visible."""
+    found = {}
+    for made_of in (patterns.Blocks, patterns.PublishedBlocks):
+        grid = patterns.random_blocks(16, 64, (FULL, CAUSAL, PARTIAL), 0, made_of)
+        found[made_of] = tile_map.cut(grid, 1024, 1024, 64, 64)
+        kinds = torch.tensor(grid.kinds)
+        off = torch.ones(16, 16).tril(-1).bool() & (kinds == CAUSAL)
+        assert (found[made_of].kinds[off] == (CAUSAL if made_of is patterns.Blocks else FULL)).all()
+    ours, published = found.values()
+    assert 0.56 <= ours.sparsity <= 0.66 and 0.47 <= published.sparsity <= 0.51
+
+
+def test_random_blocks_may_keep_the_diagonal():
+    kinds = torch.tensor(patterns.scattered(8, 16, 0.25, diagonal=True).kinds)
+    assert int((kinds == FULL).sum()) == 16 and bool((kinds.diagonal() == FULL).all())
+    assert int((torch.tensor(patterns.scattered(8, 16, 0.05, diagonal=True).kinds) == FULL).sum()) <= 8
 
 
 # The command ----------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def x1():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kernel", ["simple", "prefetch", "shared_kv", "swizzled"])
+@pytest.mark.parametrize("kernel", ["simple", "prefetch", "row_pairs", "longest_first"])
 def test_the_kernel_is_right_on_masks_of_all_kinds(kernel):
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(CHILD), str(SOLUTIONS), kernel]
@@ -57,8 +57,8 @@ def test_a_union_holds_each_tile_once_with_the_kind_of_each_row(steps, x1):
 
 def test_the_order_of_rows_is_the_longest_first(steps, x1):
     tiles = x1.tiles_of_predicate(patterns.Documents((100, 20, 136)).mask, 256, 256, 32, 32)
-    lengths = (tiles.starts[0, :, 3] - tiles.starts[0, :, 0])[steps.longest_first(tiles)[0].long()]
-    assert sorted(steps.longest_first(tiles)[0].tolist()) == list(range(8))
+    lengths = (tiles.starts[0, :, 3] - tiles.starts[0, :, 0])[steps.rows_by_length(tiles)[0].long()]
+    assert sorted(steps.rows_by_length(tiles)[0].tolist()) == list(range(8))
     assert lengths.tolist() == sorted(lengths.tolist(), reverse=True)
 
 

@@ -30,6 +30,6 @@ def test_kernels_and_orders_compile_for_a_hopper_gpu(tmp_path):
     found = {name: facts for line in lines for name, facts in line.items()}
     assert len(found) == 2 * 2 * 4 + 6 and all("wgmma" in facts["matrix_instructions"] for facts in found.values())
     spilled = {name for name, facts in found.items() if facts["spill_bytes"]}
-    names = ("simple", "prefetch", "swizzled")
+    names = ("simple", "prefetch", "longest_first")
     assert spilled <= {f"{name} 128 {heads}" for name in names for heads in ("8/8", "8/4")}
     assert all(facts["shared_bytes"] <= facts["shared_limit"] for facts in found.values())

@@ -118,17 +118,18 @@ def test_block_sparse_rows_of_every_kind(tmp_path):
     study = of_name("block_sparse")
     faults = {"simple": "wrong", "prefetch": "wrong lse", "tiles_of_predicate": "wrong map"}
     chosen = ["--quick", "--patterns", "random FP,by density,map of documents", "--budget", "0.02"]
-    only = "simple,prefetch,swizzled,FlexAttention,swizzled at 1,swizzled at 0.5,tiles_of_predicate,tiles_on_gpu"
+    only = "simple,prefetch,longest_first,FlexAttention,longest_first at 1,longest_first at 0.5"
+    only += ",tiles_of_predicate,tiles_on_gpu"
     found = measured(tmp_path, faults, only, study=study, chosen=chosen)
     assert found["simple"].reason.startswith("wrong: off by") and found["simple"].median_us is None
     assert found["prefetch"].reason.startswith("wrong: lse is") and found["prefetch"].status == "failed"
     assert "1 pairs of the map" in found["tiles_of_predicate"].reason
-    ok = found["swizzled"]
+    ok = found["longest_first"]
     assert ok.status == "ok" and 0 < ok.p20_us <= ok.median_us <= ok.p80_us and 0 < ok.sparsity < 1 and ok.tflops > 0
     assert found["FlexAttention"].status == found["tiles_on_gpu"].status == "not run"
     assert found["FlexAttention"].sparsity == ok.sparsity, "a row says what its mask is, measured or not"
     # On a busy machine one may be slow and the other not: then they take no turns with each other.
-    assert found["swizzled at 0.5"].density == 0.5 and found["swizzled at 1"].over_dense == 1
+    assert found["longest_first at 0.5"].density == 0.5 and found["longest_first at 1"].over_dense == 1
 
 
 @pytest.mark.thorough
