@@ -5,6 +5,7 @@
     python -m report pages [NAME ...]        write pages and pictures of committed rows; --check, --of FOLDER
     python -m report compare FRESH [OTHER]   did a kernel become slower between two sweeps?
     python -m report shared_memory           compile for GPUs that need not be here, and write shared_memory.csv
+    python -m report saved FILE ...          every kernel on saved patterns: right or not, counted work, time on a GPU
     python -m report vit_example             a vision transformer's attention over blocks, run and counted
     python -m report order_model             orders of programs in the model of a GPU with several dies, at any shape
 
@@ -33,6 +34,7 @@ PAGES = {
 OTHERS = {
     "compare": "report.pages.compare",
     "shared_memory": "report.counting.shared_memory",
+    "saved": "report.arms.saved",
     "vit_example": "report.counting.vit_example",
     "order_model": "report.pages.order_command",
 }

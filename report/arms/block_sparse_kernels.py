@@ -25,25 +25,13 @@ WINDOW = 1024
 # Masks ----------------------------------------------------------------------------------------------------------------
 
 
-def document_lengths(n):
-    """256, 68 and 188 of 512; longer ones in proportion, their ends at the same places within a tile."""
-    second = 68 * n // 512 // 64 * 64 + 4
-    return n // 2, second, n - n // 2 - second
-
-
-def interleaved_lengths(n):
-    """133, 309 and 70 of 512; longer ones likewise."""
-    first, second = 133 * n // 512 // 64 * 64 + 5, 309 * n // 512 // 64 * 64 + 53
-    return first, second, n - first - second
-
-
 def visibility(pattern, n, block):
     """The mask of a pattern over n tokens, in blocks where it is made of such."""
     count = -(-n // block)
     fp, fcp = (patterns.FULL, patterns.PARTIAL), (patterns.FULL, patterns.CAUSAL, patterns.PARTIAL)
     makers = {
-        "documents": lambda: patterns.Documents(document_lengths(n)),
-        "interleaved": lambda: patterns.Interleaved(interleaved_lengths(n)),
+        "documents": lambda: patterns.Documents(patterns.document_lengths(n)),
+        "interleaved": lambda: patterns.Interleaved(patterns.interleaved_lengths(n)),
         "causal": lambda: Visibility(causal=True),
         "window": lambda: Visibility(True, WINDOW),
         "random FP": lambda: patterns.random_blocks(count, block, fp),
@@ -155,6 +143,14 @@ def flex(scene):
 
     blocks = create_block_mask(mask_mod(scene), None, None, scene.n, scene.n, scene.device, FLEX_BLOCK)
     return Built(partial(torch.compile(flex_attention, dynamic=False), block_mask=blocks))
+
+
+def flex_uncompiled(scene):
+    """FlexAttention as PyTorch runs it without a compiler: right, and of no use for its time."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    blocks = create_block_mask(mask_mod(scene), None, None, scene.n, scene.n, scene.device, FLEX_BLOCK)
+    return Built(partial(flex_attention, block_mask=blocks))
 
 
 # What builds a map ---------------------------------------------------------------------------------------------------

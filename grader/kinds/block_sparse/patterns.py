@@ -143,6 +143,18 @@ class Maps:
         return f"masks {len(self.masks)}x{len(self.masks[0])} by batch and head"
 
 
+def document_lengths(n):
+    """256, 68 and 188 of 512; longer ones in proportion, their ends at the same places within a tile."""
+    second = 68 * n // 512 // 64 * 64 + 4
+    return n // 2, second, n - n // 2 - second
+
+
+def interleaved_lengths(n):
+    """133, 309 and 70 of 512; longer ones likewise."""
+    first, second = 133 * n // 512 // 64 * 64 + 5, 309 * n // 512 // 64 * 64 + 53
+    return first, second, n - first - second
+
+
 def segment_of(positions, lengths):
     """The number of the segment in which each position lies; what is after the last is a segment of its own."""
     ends = torch.tensor(lengths, device=positions.device).cumsum(0)

@@ -151,6 +151,19 @@ def test_every_pattern_makes_a_file_that_loads_without_running_code(name, tmp_pa
     scores = (q.double() @ k.double().mT / 4).masked_fill(~mask, -torch.inf)
     expected = torch.softmax(scores, -1).nan_to_num(0) @ v.double()  # a row that sees nothing gives zeros
     assert torch.allclose(saved["o"], expected) and torch.equal(saved["lse"].isinf()[0, 0], ~mask.any(1))
+    assert saved["block"] == 64 and saved["pattern"].startswith(name) and saved["kinds"].shape == (8, 8)
+    tiles = mask.view(8, 64, 8, 64).transpose(1, 2).flatten(2)
+    assert torch.equal(saved["kinds"] == FULL, tiles.all(2)) and torch.equal(saved["kinds"] == EMPTY, ~tiles.any(2))
+    assert saved["sparsity"] == 1 - float(mask.double().mean())
+
+
+def test_a_file_of_each_pattern_size_and_block(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sample, "TOKENS", (128,))
+    monkeypatch.setattr(sample, "BLOCKS", (32, 64))
+    assert sample.main(["every", "--out", str(tmp_path / "samples"), "--head-dim", "16"]) == 0
+    files = sorted(path.name for path in (tmp_path / "samples").iterdir())
+    assert len(files) == 2 * (len(sample.PATTERNS) + 2) and "random-published-FCP-128-64.pt" in files
+    assert "[24/24]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
