@@ -30,7 +30,7 @@ ROOM_TESTS = $(if $(ROOM),$(or $(wildcard grader/tests/$(ROOM) $(ROOM)/tests),$(
              $(ROOM); they are $(notdir $(patsubst %/__init__.py,%,$(wildcard grader/tests/*/__init__.py))) report notebooks web)),$(TESTS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup doctor grade try class gradescope hint show profile report notebooks site site-test test test-all test-matrix skeletons lint lock
+.PHONY: help setup doctor grade try class gradescope hint show profile report notebooks site site-test test test-all test-matrix sample skeletons lint lock
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
@@ -41,6 +41,7 @@ help:
 	@echo "make show        draw one case, passed or not: make show P=6 CASE=\"ragged tail\""
 	@echo "make profile     look inside a kernel, on a GPU with Nsight Compute: make profile P=4"
 	@echo "make report      measure every kernel at every shape, then tables and plots; without a GPU a quick one"
+	@echo "make sample      block-sparse patterns with their right answers, as files: samples/, or OUT=folder"
 	@echo "make notebooks   run every notebook; fails where one comes out otherwise than committed, and writes it anew"
 	@echo "make site        notebooks, report and README as pages with search, in site/; open site/index.html"
 	@echo "make site-test   the site's own tests, every page looked at in Chromium"
@@ -102,6 +103,9 @@ profile: $(SETUP)
 
 report: $(SETUP)
 	@$(PY) -m report $$SWEEP
+
+sample: $(SETUP)
+	@$(PY) -m grader.commands.sample every $(if $(OUT),--out "$$OUT")
 
 notebooks:
 	@$(if $(PYTHON),,python3 grader/commands/environment.py notebooks)

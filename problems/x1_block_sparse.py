@@ -29,6 +29,8 @@ Given: the checks, the lists of all rows from those of each, the launch, the poi
 Asked: five gaps, marked TODO: in `row_of_tiles` the kind of each tile and the bits of the PARTIAL ones; in `attend` the
 mask of each kind; in `block_sparse_kernel` the walk along the lists, and the finish.
 
+Masks with their right answers, as files: `make sample`; docs/benchmarks.md says what they hold
+
 Questions that catch most mistakes
     - A tile at the end of the keys: which kinds may it have, and who hides the keys that are not there?
     - The rows of a PARTIAL tile that see nothing: what are their maximum and their sum?

@@ -27,6 +27,7 @@ PAGES = {
     "sweep": "report.pages.sweep",
     "steps": "report.pages.steps",
     "block_sparse": "report.pages.block_sparse",
+    "packed": "report.pages.packed",
     "orders": "report.pages.orders",
     "tile_shapes": "report.pages.tile_shapes",
     "write_up": "report.write_up.page",

@@ -44,8 +44,7 @@ def main(argv=None):
 
 def show(options):
     """Print one pattern's map, and write its file if asked."""
-    visibility = pattern(options)
-    found = tile_map.cut(visibility, options.tokens, options.tokens, options.block, options.block)
+    visibility, found = pattern(options)
     print(found.text())
     print(f"element sparsity {found.sparsity:.4f}, {found.density:.4f} of the tiles hold visible pairs")
     if options.out:
@@ -64,8 +63,7 @@ def write_every(options):
     for number, (name, kinds, tokens, block) in enumerate(asked, 1):
         one = argparse.Namespace(**vars(options) | {"pattern": name, "kinds": kinds, "tokens": tokens, "block": block})
         one.segments = segments(one)
-        visibility = pattern(one)
-        found = tile_map.cut(visibility, tokens, tokens, block, block)
+        visibility, found = pattern(one)
         path = folder / f"{named(one).replace(' ', '-')}-{tokens}-{block}.pt"
         torch.save(example(one, visibility, found), path)
         print(f"[{number}/{len(asked)}] {clean(str(path))}: sparsity {found.sparsity:.3f}", flush=True)
@@ -115,7 +113,7 @@ def segments(options):
 
 
 def pattern(options):
-    """The predicate that was asked for."""
+    """(the predicate that was asked for, its TileMap)"""
     count = -(-options.tokens // options.block)
     if options.pattern in RANDOM and (not options.kinds or set(options.kinds) - set("EFCP")):
         raise BadArguments(f"--kinds are letters of E, F, C and P; got {options.kinds!r}")
@@ -132,8 +130,10 @@ def pattern(options):
     }
     if options.pattern in RANDOM:
         kinds = [codes[letter] for letter in options.kinds]
-        return patterns.random_blocks(count, options.block, kinds, options.seed, RANDOM[options.pattern])
-    return makers[options.pattern]()
+        visibility = patterns.random_blocks(count, options.block, kinds, options.seed, RANDOM[options.pattern])
+    else:
+        visibility = makers[options.pattern]()
+    return visibility, tile_map.cut(visibility, options.tokens, options.tokens, options.block, options.block)
 
 
 def named(options):

@@ -1,11 +1,20 @@
 """Block-sparse attention as a page, BLOCK_SPARSE.md, with its pictures; blank where a row is missing. No torch."""
 
 from collections import Counter
+from functools import partial
 
-from report.pages.block_sparse_tables import density_table, full_table, maps_table, pattern_table
+from report.pages.block_sparse_tables import (
+    density_table,
+    each_kernel,
+    full_table,
+    maps_table,
+    pattern_table,
+    speed_up,
+    tflops,
+)
 from report.pages.block_sparse_targets import TARGETS, full_map, place
 from report.pages.measured import geometric_mean, length, load_study
-from report.pages.tables import FACTS, PROTOCOL, plain, protocol_lines
+from report.pages.tables import FACTS, PROTOCOL, number, plain, protocol_lines
 from report.pages.tables import table as markdown
 from report.pages.template import render
 from report.places import PUBLISHED
@@ -43,11 +52,34 @@ def page(rows, machine):
         **{kernel: step(means, before, kernel) for kernel, before in BEFORE.items()},
         pictures="".join(f"\n![{words}]({name})\n" for name, (words, *_) in planned(rows).items()),
         protocol=protocol_lines({"protocol": {name: told[name] for name in PROTOCOL if name in told}}, "FlexAttention"),
-        every="\n\n".join(filter(None, (pattern_table(rows, pattern) for pattern in names.PATTERNS))) or "Nothing yet.",
+        every=of_each(partial(pattern_table, rows)),
+        tflops=of_each(partial(each_kernel, rows, show=tflops)),
+        speed_ups=of_each(partial(each_kernel, rows, show=speed_up)),
+        fillings=fillings(rows),
         full=full_table(rows),
         density=density_table(rows),
         maps=maps_table(rows),
     )
+
+
+def of_each(table_of):
+    """The tables of all patterns, one under the other."""
+    return "\n\n".join(filter(None, map(table_of, names.PATTERNS + names.PUBLISHED))) or "Nothing yet."
+
+
+def fillings(rows):
+    """The random blocks as ours and as published: sparsity, and the fast form's time and speed over FlexAttention."""
+    found = {(row.pattern, row.n, row.block): row for row in rows if row.kernel == "fast"}
+    lines = []
+    for (pattern, n, block), theirs in found.items():
+        ours = found.get((pattern.removesuffix(" published"), n, block))
+        if pattern in names.PUBLISHED and ours and ours.over_flex and theirs.over_flex:
+            pairs = [(f"{row.sparsity:.3f}", number(row.median_us), f"{row.over_flex:.2f}") for row in (ours, theirs)]
+            name = f"{pattern.removesuffix(' published')} {length(n)}, {block}"
+            lines.append([name, *(text for pair in zip(*pairs, strict=True) for text in pair)])
+    head = ["pattern, N, block", "sparsity: ours", "published", "fast, us: ours", "published",
+            "over FlexAttention: ours", "published"]  # fmt: skip
+    return markdown(head, lines) if lines else "Nothing yet."
 
 
 def machine_line(machine):

@@ -2,7 +2,7 @@
 
 from report.pages.block_sparse_targets import of_linear
 from report.pages.measured import length
-from report.pages.tables import median, note, number, times, with_notes
+from report.pages.tables import median, note, number, table, times, with_notes
 from report.studies import block_sparse as names
 
 
@@ -44,6 +44,24 @@ def pattern_table(rows, pattern):
         lines.append([f"{length(n)}, {block}", *facts, *times_us, *ratios, number(fast.tflops) if fast else ""])
     head = ["N, block", "sparsity", "density", *names.KERNELS, "fast over Flex", "fast over cuDNN", "fast, TFLOP/s"]
     return f"**{pattern}**\n\n" + with_notes(head, lines, notes) if lines else ""
+
+
+def each_kernel(rows, pattern, show):
+    """A line for each length and block, a column for each kernel: show(row) of its row."""
+    lines = [
+        [f"{length(n)}, {block}", *(show(cells[name]) if name in cells else "" for name in names.KERNELS)]
+        for (n, block), cells in grouped(rows, pattern).items()
+    ]
+    return f"**{pattern}**\n\n" + table(["N, block", *names.KERNELS], lines) if lines else ""
+
+
+def tflops(row):
+    return number(row.tflops)
+
+
+def speed_up(row):
+    """How many times as fast as FlexAttention; the interval is in the CSV."""
+    return "" if row.over_flex is None else f"{row.over_flex:.2f}"
 
 
 def full_table(rows):

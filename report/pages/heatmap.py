@@ -15,29 +15,38 @@ COLUMNS = (*reversed(PEERS), "P2", "P3", "P4", *reversed(BASELINES))
 HEADS = {"SDPA flash": "SDPA\nflash", "SDPA efficient": "SDPA\neffic.", "SDPA cuDNN": "SDPA\ncuDNN",
          "FlexAttention": "Flex", "naive per head": "naive\nhead", "vectorised": "vector-\nised",
          "vectorised compiled": "com-\npiled"}  # fmt: skip
+NAMES = {"fast": "fast kernel"}
 COLOURS = LinearSegmentedColormap.from_list("around 1", ["#b3541e", "#f2c9a5", "#ffffff", "#a9c8ef", "#0b3d91"])
 MOST = 2.0  # a factor beyond which the colour does not change
 STEPS = 20  # shades on either side of 1
 ROW, CELL, LEFT = 0.225, 0.5, 0.62  # inches
 
 
-def speedups(sweep, dtype):
-    """The heat map of one dtype: tiers and lengths downwards, kernels across, full beside causal."""
+def speedups(sweep, dtype, ours="fast"):
+    """The heat map of one dtype: tiers and lengths downwards, kernels across, full beside causal.
+
+    ours: the kernel that all others are compared with, P2 in a quick sweep on a CPU.
+    """
     points = at_dtype(sweep, dtype)
-    rows = [row for cells in points for row in cells.values() if mask(row) != "window" and row.kernel != "fast"]
+    rows = [
+        row
+        for cells in points
+        for row in cells.values()
+        if mask(row) != "window" and row.kernel != ours and row.status != "not run"
+    ]
     columns = [(kind, k) for kind in ("full", "causal") for k in COLUMNS
                if any(mask(row) == kind and row.kernel == k for row in rows)]  # fmt: skip
     tiers = list(dict.fromkeys(row.tier for row in rows))
     lines = sorted({(row.tier, row.q_len) for row in rows}, key=lambda line: (tiers.index(line[0]), line[1]))
     width = LEFT + CELL * len(columns) + 0.3
     height = 1.45 + ROW * (len(lines) + 1.3 * len(tiers))
-    figure = new_figure(width, height, f"How many times faster our fast kernel is, {dtype}, {sweep.device}")
+    figure = new_figure(width, height, f"How many times faster our {NAMES.get(ours, ours)} is, {dtype}, {sweep.device}")
     figure.text(0.012, 1 - 0.36 / height, "The other kernel's time over ours. Above 1 ours is faster (blue); below 1 "
                 "it is slower (orange, framed).", size=9, color=SOFT, va="top")  # fmt: skip
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
     axes.axis("off")
     heads(axes, columns)
-    table = {(row.tier, row.q_len, mask(row), row.kernel): (row, cells.get("fast"))
+    table = {(row.tier, row.q_len, mask(row), row.kernel): (row, cells.get(ours))
              for cells in points for row in cells.values()}  # fmt: skip
     y, before = 1.25, None
     colored, slower = {}, []
@@ -75,9 +84,9 @@ def heads(axes, columns):
         axes.text(middle, 1.1, HEADS.get(kernel, kernel), size=8, ha="center", va="center", linespacing=1)
 
 
-def cell(axes, x, y, row, fast):
+def cell(axes, x, y, row, ours):
     """One cell's text: the ratio, or why there is none. Returns its colour, or None, and whether ours is slower."""
-    ratio = times_over(row, fast) if row else None
+    ratio = times_over(row, ours) if row else None
     if ratio is None:
         word = row.status if row and row.status in ("oom", "failed") else ""
         axes.text(x + CELL / 2, y + ROW / 2, word, size=7.5, style="italic", color=SOFT, ha="center", va="center")

@@ -23,13 +23,13 @@ from report.pages.orders_model import (
 )
 from report.pages.tables import number, plain, table, times
 from report.pages.template import render
-from report.places import PUBLISHED
-from report.studies.orders import ORDERS, PLAIN, STUDY
+from report.places import PUBLISHED as RESULTS
+from report.studies.orders import ORDERS, PLAIN, PUBLISHED, STUDY
 
 PAGE, PICTURE = "ORDERS.md", "figures/orders.svg"
 
 
-def files(folder=PUBLISHED):
+def files(folder=RESULTS):
     """{path: text} of the page and its picture; raises BadTable."""
     from report.pages.drawing import svg
     from report.pages.orders_picture import picture
@@ -37,7 +37,7 @@ def files(folder=PUBLISHED):
     return {PAGE: page(folder), PICTURE: svg(picture())}
 
 
-def page(folder=PUBLISHED):
+def page(folder=RESULTS):
     standard, piled, ours = map(figures, PANELS)
     its_plain, its, _ = (figures(order, *PUBLISHED_SHAPE.sizes) for order in PANELS)
     return render(
@@ -109,8 +109,15 @@ def measured(rows, machine):
     return {
         "measured": rows, "machine": {name: plain(value) for name, value in machine.items()},
         "orders": "\n".join(f"- *{name}*: {words}" for name, words in ORDERS.items() if name in named),
-        "table": table(HEAD, [line(row) for row in rows]), "story": story(rows),
+        "table": table(HEAD, [line(row) for row in rows]), "story": story(rows), "at_published": at_published(rows),
     }  # fmt: skip
+
+
+def at_published(rows):
+    """The published order's speed at its own shape, with its interval; None where it was not measured."""
+    shape = PUBLISHED.label, 4096, "published"
+    found = next((row for row in rows if (row.shape, row.n, row.kernel) == shape), None)
+    return times(found.ratio("over_plain")) if found and found.over_plain is not None else None
 
 
 def line(row):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from report.pages import measured
 from report.pages.measured import mask, shape
+from report.studies.sweep import OURS
 
 FIGURES = "figures"
 
@@ -29,9 +30,13 @@ def plans(sweep):
     square = [row for row in main if mask(row) != "window"]
     found = {}
     for dtype in dtypes:
-        if any(row.dtype == dtype and row.ours is not None and mask(row) != "window" for row in done):
-            words = f"how many times faster our fast kernel is than each other, {dtype}"
-            found[f"speedups-{dtype}"] = Plan(words, "speedups", (dtype,))
+        kernel = next((name for name in ("fast", *OURS) if any(
+            row.dtype == dtype and row.kernel == name and mask(row) != "window" for row in done
+        )), None)  # fmt: skip
+        if kernel:
+            named = "fast kernel" if kernel == "fast" else kernel
+            words = f"how many times faster our {named} is than each other, {dtype}"
+            found[f"speedups-{dtype}"] = Plan(words, "speedups", (dtype, kernel))
     for tier in dict.fromkeys(row.tier for row in square):
         name = tier.lower().replace("=", "").replace("/", "-").replace(" ", "-")
         found[name] = Plan(f"time and TFLOP/s against N, {tier}, {first}", "tier", (tier, first))

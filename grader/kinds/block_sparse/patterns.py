@@ -194,9 +194,11 @@ def scattered(count, block, density, seed=0, diagonal=False):
     diagonal: whether the blocks on it are among them in any case.
     """
     order = torch.randperm(count * count, generator=torch.Generator().manual_seed(seed)).view(count, count)
+    most = round(density * count * count)
     if diagonal:
         order = order.fill_diagonal_(-1).flatten().argsort(stable=True).argsort().view(count, count)
-    return Blocks(as_rows(torch.where(order < round(density * count * count), FULL, EMPTY)), block)
+        most = max(most, count)
+    return Blocks(as_rows(torch.where(order < most, FULL, EMPTY)), block)
 
 
 def local(count, block, radius=1):

@@ -135,7 +135,9 @@ def test_published_blocks_hide_little():
 def test_random_blocks_may_keep_the_diagonal():
     kinds = torch.tensor(patterns.scattered(8, 16, 0.25, diagonal=True).kinds)
     assert int((kinds == FULL).sum()) == 16 and bool((kinds.diagonal() == FULL).all())
-    assert int((torch.tensor(patterns.scattered(8, 16, 0.05, diagonal=True).kinds) == FULL).sum()) <= 8
+    for count in (1, 2, 3, 8):
+        few = torch.tensor(patterns.scattered(count, 16, 0.05, diagonal=True).kinds)
+        assert torch.equal(few == FULL, torch.eye(count).bool())
 
 
 # The command ----------------------------------------------------------------------------------------------------------

@@ -69,7 +69,11 @@ def read(folder):
         ("sweep", ["--budget", "-1"], "--budget must be more than 0"),
         ("sweep", ["--loud"], "--loud"),
         ("sweep", ["--only", "P6", "--no-windows"], "nothing is left to measure"),
-        ("block_sparse", ["--parts", "nothing"], "no part 'nothing'; the parts are patterns, full, density, maps"),
+        (
+            "block_sparse",
+            ["--parts", "nothing"],
+            "no part 'nothing'; the parts are patterns, published, full, density, maps",
+        ),
         ("block_sparse", ["--patterns", "causl"], "no pattern 'causl'"),
         ("block_sparse", ["--seconds", "0"], "--seconds must be more than 0"),
         ("ladder", ["--tiers", "1x2x32"], "--tiers"),
@@ -87,8 +91,9 @@ def test_arguments_that_cannot_be_used(tmp_path, capsys, study, arguments, words
     [
         ("sweep", "B=4 H=16 D=128 N=16384 causal float16: naive per head, "),
         ("ladder", "24 rows at 2 points"),
-        ("block_sparse", "600 rows at 76 points"),
-        ("orders", "33 rows at 6 points"),
+        ("block_sparse", "808 rows at 100 points"),
+        ("packed", "900 rows at 30 points"),
+        ("orders", "39 rows at 7 points"),
     ],
 )
 def test_the_list_needs_neither_gpu_nor_torch(study, words):

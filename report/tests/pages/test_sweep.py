@@ -126,9 +126,12 @@ def test_a_quick_sweep_without_our_fast_kernel(tmp_path):
     sweep = measured.load(synthetic.write(tmp_path, rows, gpu=None, memory_gib=None, clocks={"before": None}))
     text = benchmarks.page(sweep)
     assert "**a CPU**" in text and "None" not in text
-    assert "P2:" in text and "speedups" not in text
-    pictures = ["figures/b1-h2-d64.svg", "figures/scaling.svg", "figures/memory.svg"]
-    assert list(benchmarks.files(tmp_path)) == ["BENCHMARKS.md", *pictures]
+    assert "P2:" in text and "how many times faster our P2 is" in text
+    pictures = [f"figures/{name}.svg" for name in ("speedups-float32", "b1-h2-d64", "scaling", "memory")]
+    files = benchmarks.files(tmp_path)
+    assert list(files) == ["BENCHMARKS.md", *pictures]
+    heat_map = files["figures/speedups-float32.svg"]
+    assert "How many times faster our P2 is" in heat_map and "Flex" not in heat_map
 
 
 def test_nothing_measured_at_all(tmp_path):
