@@ -27,9 +27,9 @@ The new idea is the mask from the key's side: which queries see this tile of key
         key tile 1           . D E E .      its last key, 7, is seen up to query 12
         key tile 2           . . D E E
 
-Given: the forward, the checks, the launches, the loads, dq's phases. Asked: seven gaps, marked TODO, in an order in which
-each can be tried: what is computed later starts as zeros, so delete the failing lines of later gaps, and the grader
-says which of dq, dk and dv are right.
+Given: the forward, the checks, the launches, loads and stores, dq's phases. Asked: nine gaps, marked TODO, in an order in
+which each can be tried: dv needs 1 to 4, dk 5 to 7, dq 8 and 9. What is not computed yet stays zero: delete the failing
+lines of the gaps that you leave for later, and the grader says which of dq, dk and dv are right.
 
 Questions that catch most mistakes
     - Which is the first query that sees a key, and which is the last? Does a sink have a last one?
@@ -179,7 +179,7 @@ def delta_kernel(
     o = tl.load(o_ptrs, mask=q_pos[:, None] < N, other=0.0).to(tl.float32)  # (BLOCK_Q, D)
     do = tl.load(do_ptrs, mask=q_pos[:, None] < N, other=0.0).to(tl.float32)
     delta = tl.zeros([BLOCK_Q], tl.float32)
-    # gap 4: delta
+    # gap 5: delta
     #   of each query, in float32
     delta = tl.sum(o * do, 1)
     # end gap
@@ -208,17 +208,20 @@ def add_queries(state, keys, queries, start, end, N, window_size, sink_size, BLO
             delta = tl.load(Delta + q_pos, mask=q_pos < N, other=0.0)
         else:
             q, do, lse, delta = tl.load(q_ptrs), tl.load(do_ptrs), tl.load(Lse + q_pos), tl.load(Delta + q_pos)
-        # gap 3: the probabilities, and dv with these queries added
-        #   `p` (BLOCK_K, BLOCK_Q), float32: from the scores and lse, 0 where the mask hides the pair if MASKED; `dv`
+        # gap 3: the probabilities
+        #   `p` (BLOCK_K, BLOCK_Q), float32: from the scores and lse, 0 where the mask hides the pair if MASKED
         scores = tl.dot(k, tl.trans(q)) * qk_scale  # in base 2
         p = tl.exp2(scores - lse[None, :] * LOG2_E)
         if MASKED:
             p = tl.where(is_visible(q_pos[None, :], k_pos[:, None], N, window_size, sink_size, IS_CAUSAL), p, 0.0)
+        # end gap
+        dp = tl.dot(v, tl.trans(do))  # before dv: two products that do not wait for each other are 3 to 5 % faster
+        # gap 4: dv with these queries added
+        #   `dv`
         dv = tl.dot(p.to(do.dtype), do, dv)
         # end gap
-        # gap 5: dk with these queries added, before its scale
-        #   dp, ds, and `dk`
-        dp = tl.dot(v, tl.trans(do))
+        # gap 6: dk with these queries added, before its scale
+        #   ds, and `dk`
         ds = p * (dp - delta[None, :])
         dk = tl.dot(ds.to(q.dtype), q, dk)
         # end gap
@@ -280,12 +283,13 @@ def keys_kernel(
                             BLOCK_Q, IS_CAUSAL, True)  # fmt: skip
     dk, dv = state
 
-    # gap 6: the finish
-    #   scale what must be scaled, and write the rows of `DK` and `DV` that exist
-    at = (batch * Hkv + kv_head) * N * D + rows * D + d[None, :]
-    tl.store(DK + at, (dk * scale).to(DK.dtype.element_ty), mask=k_pos[:, None] < N)
-    tl.store(DV + at, dv.to(DV.dtype.element_ty), mask=k_pos[:, None] < N)
+    # gap 7: the scale
+    #   of `dk`, of `dv`, or of both
+    dk = dk * scale
     # end gap
+    at = (batch * Hkv + kv_head) * N * D + rows * D + d[None, :]
+    tl.store(DK + at, dk.to(DK.dtype.element_ty), mask=k_pos[:, None] < N)
+    tl.store(DV + at, dv.to(DV.dtype.element_ty), mask=k_pos[:, None] < N)
 
 
 @triton.jit
@@ -304,7 +308,7 @@ def add_keys(dq, queries, keys, start, end, N, window_size, sink_size, BLOCK_K: 
             v = tl.load(v_ptrs, mask=k_pos[:, None] < N, other=0.0)
         else:
             k, v = tl.load(k_ptrs), tl.load(v_ptrs)
-        # gap 7: dq with these keys added, before its scale
+        # gap 8: dq with these keys added, before its scale
         #   p as in gap 3, but (BLOCK_Q, BLOCK_K); ds, and `dq`
         scores = tl.dot(q, tl.trans(k)) * qk_scale  # in base 2
         p = tl.exp2(scores - lse[:, None] * LOG2_E)
@@ -351,10 +355,11 @@ def queries_kernel(
     dq = add_keys(dq, queries, keys, first, inside, N, window_size, sink_size, BLOCK_K, IS_CAUSAL, True)
     dq = add_keys(dq, queries, keys, inside, masked, N, window_size, sink_size, BLOCK_K, IS_CAUSAL, False)
     dq = add_keys(dq, queries, keys, masked, end, N, window_size, sink_size, BLOCK_K, IS_CAUSAL, True)
-    # gap 8: the finish of dq
-    #   scale it, and write the rows of `DQ` that exist
-    tl.store(DQ + of_head * N * D + rows * D + d[None, :], (dq * scale).to(DQ.dtype.element_ty), mask=in_bounds[:, None])
+    # gap 9: the scale of dq
+    #   `dq`
+    dq = dq * scale
     # end gap
+    tl.store(DQ + of_head * N * D + rows * D + d[None, :], dq.to(DQ.dtype.element_ty), mask=in_bounds[:, None])
 
 
 # The wrappers --------------------------------------------------------------------------------------------------------
@@ -362,11 +367,11 @@ def queries_kernel(
 # (BLOCK_Q, BLOCK_K, num_warps, num_stages) of the forward, of keys_kernel and of queries_kernel by head dim, those of
 # Hopper's shared memory; the smaller ones where that is less.
 TILES = {
-    16: ((64, 64, 4, 2), (64, 64, 4, 2), (64, 64, 4, 2)),
-    32: ((64, 64, 4, 2), (64, 64, 4, 2), (64, 64, 4, 2)),
-    64: ((64, 64, 4, 3), (64, 64, 4, 2), (64, 64, 4, 2)),
-    128: ((64, 64, 4, 2), (64, 64, 4, 2), (64, 64, 4, 2)),
-    256: ((64, 32, 4, 2), (32, 64, 4, 1), (64, 32, 4, 1)),
+    16: ((64, 64, 4, 3), (64, 64, 4, 3), (64, 64, 4, 3)),
+    32: ((64, 64, 4, 3), (64, 64, 4, 3), (64, 64, 4, 3)),
+    64: ((64, 64, 4, 3), (64, 64, 4, 3), (64, 64, 4, 3)),
+    128: ((64, 64, 4, 3), (64, 128, 8, 3), (128, 64, 8, 3)),
+    256: ((128, 64, 8, 2), (64, 64, 8, 2), (128, 64, 8, 1)),
 }
 TILES_FLOAT32 = {D: ((32, 32, 4, 1),) * 3 for D in HEAD_DIMS}
 TILES_INTERPRETER = (64, 32, 4, 1)  # some cases set other tiles, (16, 64) among them
@@ -398,7 +403,9 @@ def check_arguments(q, k, v, is_causal, window_size, sink_size, others=()):
         if x.shape != q.shape:
             raise ValueError(f"{name} must have the shape of q, {tuple(q.shape)}; got {tuple(x.shape)}")
     if q.dtype not in DTYPES or any(x.dtype != q.dtype for _, x in named):
-        raise ValueError(f"all tensors must share one dtype of {DTYPES}; got {', '.join(f'{n} {x.dtype}' for n, x in named)}")
+        raise ValueError(
+            f"all tensors must share one dtype of {DTYPES}; got {', '.join(f'{n} {x.dtype}' for n, x in named)}"
+        )
     if any(x.device != q.device for _, x in named):
         raise ValueError(f"all tensors must be on one device; got {', '.join(f'{n} {x.device}' for n, x in named)}")
     if any(x.stride(3) != 1 for _, x in named):
