@@ -27,9 +27,9 @@ The new idea is the mask from the key's side: which queries see this tile of key
         key tile 1           . D E E .      its last key, 7, is seen up to query 12
         key tile 2           . . D E E
 
-Given: the forward, the checks, the launches, loads and stores, dq's phases. Asked: nine gaps, marked TODO, in an order in
-which each can be tried: dv needs 1 to 4, dk 5 to 7, dq 8 and 9. What is not computed yet stays zero: delete the failing
-lines of the gaps that you leave for later, and the grader says which of dq, dk and dv are right.
+Given: the forward, the checks, the launches, loads and stores, dq's phases. Asked: nine gaps, marked TODO, in an order
+in which each can be tried: dv needs 1 to 4, dk 5 to 7, dq 8 and 9. What is not computed yet stays zero: delete the
+failing lines of the gaps that you leave for later, and the grader says which of dq, dk and dv are right.
 
 Questions that catch most mistakes
     - Which is the first query that sees a key, and which is the last? Does a sink have a last one?
