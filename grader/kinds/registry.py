@@ -6,6 +6,7 @@ FOLDERS = (
     "attention",
     "block_sparse",
     "program_order",
+    "backward",
 )
 KINDS = {name: importlib.import_module(f"grader.kinds.{name}.kind").KIND for name in FOLDERS}
 EVERY = {problem.id: problem for kind in KINDS.values() for problem in kind.problems}

@@ -1,0 +1,79 @@
+"""Which known mistake gives the gradients that came back: for dq, and for dk and dv, whose kernels may differ."""
+
+from grader.diagnosis import locate
+from grader.diagnosis.cause import Cause, Diagnosis, mistake_pattern
+from grader.kinds.backward import mistakes
+from grader.reference import compare
+
+SIDES = (("dq",), ("dk", "dv"))
+CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
+TOGETHER = ", and also "  # of a cause of two mistakes; there is none
+
+
+def diagnose(case, got, expected):
+    """The Diagnosis of one case: got {name: tensor}, expected a gradients.Expected."""
+    wrong = {name: facts for name, facts in ((name, mismatch(name, got, expected)) for name in got) if facts}
+    return Diagnosis("output", where(got, wrong), find(case, got, set(wrong), expected))
+
+
+def mismatch(name, got, expected):
+    return compare.mismatch(got[name], expected.values[name], expected.allowed[name])
+
+
+def where(got, wrong):
+    """`dv is right, dq and dk are not. In dq: first wrong row 32 ...`"""
+    right = [name for name in got if name not in wrong]
+    said = f"{joined(right)} {'is' if len(right) == 1 else 'are'} right, {joined(wrong)} not" if right else (
+        f"{joined(wrong)} are all wrong"
+    )  # fmt: skip
+    first = next(iter(wrong))
+    place = locate.where(wrong[first])
+    return f"{said}. In {first}: {place[0].lower()}{place[1:]}"
+
+
+def joined(names):
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def find(case, got, wrong, expected):
+    """The Causes that give every wrong gradient of a side: dq, or dk and dv; of both where one gives all."""
+    fits = {}
+    for number, mistake in enumerate(mistakes.EVERY):
+        if mistake.applies(case) and wrong & set(mistake.touches):
+            values = mistakes.answer(mistake, expected.inputs)
+            fits[number] = {name for name in got if expected.fits(name, got[name], values[name])}
+    found = [cause(mistakes.EVERY[number], wrong) for number, fitting in fits.items() if wrong <= fitting]
+    if found:
+        return found
+    for side in SIDES:
+        here = wrong & set(side)
+        sided = [number for number, fitting in fits.items() if here and set(side) <= fitting]
+        if not sided and len(here) > 1:  # a mistake of each
+            sided = [n for n, fitting in fits.items() if len(wrong & fitting & set(side)) == 1]
+            found += [cause(mistakes.EVERY[n], wrong & fits[n] & set(side)) for n in sided]
+            continue
+        found += [cause(mistakes.EVERY[number], here) for number in sided if here & set(mistakes.EVERY[number].touches)]
+    return found
+
+
+def cause(mistake, names):
+    """The Cause of these gradients; those that the mistake does not touch are not named."""
+    named = [name for name in mistake.touches if name in names]
+    return Cause(f"{joined(named)} {mistake.words}", mistake.question, mistake.section)
+
+
+def would_show(case, expected, kinds):
+    """Those of the kinds of mistake that would make this case fail clearly, in a gradient that they name."""
+    shown = set()
+    for mistake in mistakes.EVERY:
+        mine = {kind for kind in kinds if kind.endswith(f" {mistake_pattern(mistake.words)}")}
+        if not mine or not mistake.applies(case):
+            continue
+        values = mistakes.answer(mistake, expected.inputs)
+        off = {
+            name for name, value in values.items()
+            if bool((~((value - expected.values[name]).abs() <= CLEARLY * expected.allowed[name])).any())
+        }  # fmt: skip
+        shown |= {kind for kind in mine if off & set(kind.removesuffix(mistake.words).replace(",", "").split())}
+    return shown

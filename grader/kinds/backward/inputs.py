@@ -1,0 +1,31 @@
+"""Case and seed -> do, q, k, v, o and lse: values, and how they lie in memory."""
+
+import zlib
+
+import torch
+
+from grader.course.tensors import Placed, place
+from grader.kinds.attention import inputs
+from grader.reference import oracle
+
+MIXED = {"do": "tokens first", "q": "contiguous", "k": "interleaved", "v": "tokens first", "o": "slice"}
+
+
+def make(case, seed):
+    """The tensors of a call as Placed, on the CPU; the same case and seed always give the same numbers."""
+    generator = torch.Generator().manual_seed(zlib.crc32(f"{seed} {case}".encode()))
+    dtype = getattr(torch, case.dtype)
+    q, k, v = (values.to(dtype) for values in inputs.VALUES[case.values](case, generator))
+    do = torch.randn(q.shape, generator=generator).to(dtype)
+    if case.gradient == "expanded":
+        do = do[:1, :1, :1].expand(q.shape)
+    o, lse, _ = oracle.attention(q, k, v, case.visibility.mask)
+    tensors = {"do": do, "q": q, "k": k, "v": v, "o": o.to(dtype)}
+    placed = [lay_out(case, name, values) for name, values in tensors.items()]
+    return (*placed, place(lse.float()))
+
+
+def lay_out(case, name, values):
+    if name == "do" and case.gradient == "expanded":
+        return Placed(values[0, 0, 0].contiguous(), tuple(values.shape), (0, 0, 0, 1))
+    return inputs.place(values, MIXED[name] if case.layout == "mixed" else case.layout, name)

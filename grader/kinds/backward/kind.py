@@ -1,0 +1,97 @@
+"""x3's kind: dq, dk and dv, each judged apart, of a backward pass of attention."""
+
+import hashlib
+from collections import OrderedDict
+
+import torch
+
+from grader.course import tensors
+from grader.diagnosis import cross_case
+from grader.kinds.backward import causes, gradients, inputs
+from grader.kinds.backward.cases import OUTPUTS, PROBLEM, TENSORS, compiled
+from grader.kinds.kind import Kind, Right
+
+KEPT = 64  # answers
+
+
+class Backward(Kind):
+    """A call of x3's attention_backward."""
+
+    problems = (PROBLEM,)
+
+    def __init__(self):
+        self.kept = OrderedDict()  # {(case, digest of its inputs): Expected}
+
+    def inputs(self, case, seed):
+        return inputs.make(case, seed)
+
+    def shapes(self, case):
+        queries, keys = (case.B, case.Hq, case.N, case.D), (case.B, case.kv_heads, case.N, case.D)
+        return [queries, queries, keys, keys, queries, queries[:3]]
+
+    def described(self, case):
+        shapes = zip(TENSORS, self.shapes(case), strict=True)
+        return [
+            tensors.describe_dense(name, "float32" if name == "lse" else case.dtype, shape) for name, shape in shapes
+        ]
+
+    def compiled_case(self, problem, name):
+        return compiled(name)
+
+    def request(self, problem, case, placed, device):
+        request, files = super().request(problem, case, placed, device)
+        return request | {"tiles": case.tiles}, files
+
+    def outputs(self, problem, case):
+        _, queries, keys, *_ = self.shapes(case)
+        return [("dq", queries, case.dtype), ("dk", keys, case.dtype), ("dv", keys, case.dtype)]
+
+    def right(self, problem, case, placed, device):
+        expected = self.expect(case, placed, device)
+        return [Right(name, case.dtype, expected.values[name], expected.allowed[name], expected) for name in OUTPUTS]
+
+    def expect(self, case, placed, device):
+        """The gradients.Expected of these inputs; on a GPU machine it is computed there, in the grader's process."""
+        given = [each.tensor for each in placed[:4]]
+        if device != "cpu":
+            found = gradients.expect(case, [each.to(device) for each in given], tf32=True)
+            on_cpu = [{name: each.cpu() for name, each in part.items()} for part in (found.values, found.allowed)]
+            return gradients.Expected(*on_cpu, gradients.prepare(case, given))
+        key = case, digest(placed)
+        if key not in self.kept:
+            self.kept[key] = gradients.expect(case, given)
+            if len(self.kept) > KEPT:
+                self.kept.popitem(last=False)
+        return self.kept[key]
+
+    def warm(self, problem, seed):
+        for case in self.cases(problem, seed):
+            if not case.gpu:
+                self.expect(case, self.inputs(case, seed), "cpu")
+
+    # What came back --------------------------------------------------------------------------------------------------
+
+    def judge(self, problem, case, placed, reply, data, device):
+        outcome, sentence, facts = super().judge(problem, case, placed, reply, data, device)
+        if "diagnosis" in facts:  # of the first output that is wrong; it is told with the others
+            got = dict(zip(OUTPUTS, tensors.read_outputs(data, reply), strict=True))
+            facts["diagnosis"] = causes.diagnose(case, got, self.expect(case, placed, device))
+        return outcome, sentence, facts
+
+    def check_cases(self, problem, cases, seed, results):
+        def refutes(case, kinds, evidence, failing):
+            if case.tiles != failing.tiles or (case.dtype != failing.dtype and case.dtype == "bfloat16"):
+                return set()
+            return causes.would_show(case, self.expect(case, self.inputs(case, seed), "cpu"), kinds)
+
+        cross_case.check(results, cases, refutes, lambda kind: False, causes.TOGETHER)
+
+
+def digest(placed):
+    found = hashlib.sha256()
+    for each in placed:
+        found.update(each.base.view(torch.uint8).numpy())
+    return found.digest()
+
+
+KIND = Backward()
