@@ -7,8 +7,8 @@ import torch
 
 from grader.reference import oracle
 
-# The steps in their order; x has what was computed before, and the inputs: q, k, v, o, do (B, Hq, N, D), where each query
-# head has its k and v, lse (B, Hq, N), all float64; group, scale, case. Pairs are (B, Hq, N, N): queries, then keys.
+# The steps in their order; x has what was computed before, and the inputs: q, k, v, o, do (B, Hq, N, D), where each
+# query head has its k and v, lse (B, Hq, N), all float64; group, scale, case. Pairs are (B, Hq, N, N): queries first.
 STEPS = {
     "seen": lambda x: seen_of(x.case, x.q.device),
     "score_scale": lambda x: x.scale,

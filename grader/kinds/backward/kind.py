@@ -7,7 +7,7 @@ import torch
 
 from grader.course import tensors
 from grader.diagnosis import cross_case
-from grader.kinds.backward import causes, gradients, inputs
+from grader.kinds.backward import causes, closer, gradients, inputs
 from grader.kinds.backward.cases import OUTPUTS, PROBLEM, TENSORS, compiled
 from grader.kinds.kind import Kind, Right
 
@@ -85,6 +85,10 @@ class Backward(Kind):
             return causes.would_show(case, self.expect(case, self.inputs(case, seed), "cpu"), kinds)
 
         cross_case.check(results, cases, refutes, lambda kind: False, causes.TOGETHER)
+
+    def look_closer(self, problem, cases, seed, results, submission, show):
+        show("measuring which pairs count")
+        closer.look(self, problem, cases, seed, results, submission)
 
 
 def digest(placed):

@@ -1,0 +1,215 @@
+"""A closer look at a wrong backward pass: which pairs add to dv, dk and dq, and which one thing makes a case wrong.
+
+With q = 0 every visible key of a query has the same probability. With do columns of the identity, dv then is p^T; with
+v = 0 and do * o = -1, ds is p, so that with K columns of the identity dq is p times the scale. dk is made in the loop
+of dv.
+"""
+
+import time
+from dataclasses import replace
+
+import torch
+
+from grader.course import tensors
+from grader.diagnosis.cause import Measured
+from grader.kinds.backward import gradients, mistakes
+from grader.kinds.backward.cases import OUTPUTS
+
+SECONDS = 6.0  # for all of a problem's cases
+CASES = 3  # the smallest that are wrong
+MOST_TOKENS = 400
+WIDTH = 128  # the head dim of what is measured: so many pairs of a row in one call
+WHOLE = 64  # tokens: a multiple of most tiles
+EXACT = 1e-3  # of a probability
+
+
+def look(kind, problem, cases, seed, results, submission):
+    """Add what is measured to the diagnoses of wrong outputs."""
+    wrong = [result for result in results if result.diagnosis and not result.facts["unwritten"]]
+    wrong.sort(key=lambda result: size(cases[result.case]))
+    until, told = time.monotonic() + SECONDS, []
+    for result in wrong[:CASES]:
+        if time.monotonic() > until or result.diagnosis.causes:
+            break
+        case = cases[result.case]
+        found = facts(kind, submission, case) or contrast(kind, submission, case, seed)
+        result.diagnosis.measured += found
+        told += [(result.case, found)] if found else []
+    for result in wrong if told else ():
+        if not result.diagnosis.causes and not result.diagnosis.measured:
+            name, (first, *_) = told[0]
+            result.diagnosis.measured = [replace(first, sentence=f'In case "{name}": {first.sentence}')]
+
+
+def size(case):
+    return case.N == 1, case.N * case.N * case.B * case.Hq * case.D
+
+
+# Which pairs ----------------------------------------------------------------------------------------------------------
+
+
+def facts(kind, submission, case):
+    """[Measured] on the pairs that count though hidden, or do not though visible, in dv and in dq."""
+    if case.N > MOST_TOKENS:
+        return []
+    case, found = replace(case, D=WIDTH, dtype="float32", layout="contiguous", gradient="", values="normal"), []
+    seen = gradients.seen_of(case, "cpu")
+    p = seen.double() / seen.sum(1, keepdim=True)
+    of_queries, of_keys = weights_of_dq(kind, submission, case, p), weights_of_dv(kind, submission, case, p)
+    if of_keys is not None:
+        found += tell("dv and dk", "keys", "query rows", of_keys.mT, p.T, seen.T, case.Hq // case.kv_heads)
+    if of_queries is not None:
+        found += tell("dq", "query rows", "keys", of_queries, p, seen, 1)
+    return found
+
+
+def call_sets(kind, submission, case, sets, output):
+    """[that output, float64] of each set of tensors; None where there is none of its shape."""
+    placed = [[tensors.place(each) for each in one] for one in sets]
+    asked = [kind.request(submission.problem, case, one, submission.device) for one in placed]
+    data = b"".join(files["inputs.bin"] for _, files in asked)
+    reply = submission.run(asked[0][0] | {"sets": len(sets)}, {"inputs.bin": data}, {}, op="run sets")
+    if reply["status"] != "returned" or len(reply["outputs"]) != len(OUTPUTS) * len(sets):
+        return None
+    found = tensors.read_outputs(submission.take_outputs(reply), reply)[OUTPUTS.index(output) :: len(OUTPUTS)]
+    shape = dict(zip(OUTPUTS, (each[1] for each in kind.outputs(submission.problem, case)), strict=True))[output]
+    return None if any(tuple(each.shape) != tuple(shape) for each in found) else [each.double() for each in found]
+
+
+def columns(shape):
+    """Tensors (B, H, N, WIDTH): each row has a 1 in a column of its own, in one of them."""
+    N = shape[2]
+    for start in range(0, N, WIDTH):
+        count = min(WIDTH, N - start)
+        found = torch.zeros(shape)
+        found[:, :, start : start + count, :count] = torch.eye(count)
+        yield found
+
+
+def weights_of_dv(kind, submission, case, p):
+    """(B, Hkv, N, N): what each query, of all heads of a group, adds to dv of each key; queries first."""
+    queries, keys = (case.B, case.Hq, case.N, WIDTH), (case.B, case.kv_heads, case.N, WIDTH)
+    lse = torch.log(torch.count_nonzero(p, 1).float()).expand(queries[:3]).contiguous()
+    sets = [(do, torch.zeros(queries), torch.zeros(keys), torch.zeros(keys), torch.zeros(queries), lse)
+            for do in columns(queries)]  # fmt: skip
+    found = call_sets(kind, submission, case, sets, "dv")
+    return None if found is None else torch.cat(found, -1)[..., : case.N].mT
+
+
+def weights_of_dq(kind, submission, case, p):
+    """(B, Hq, N, N): what each key adds to dq of each query."""
+    queries, keys = (case.B, case.Hq, case.N, WIDTH), (case.B, case.kv_heads, case.N, WIDTH)
+    lse = torch.log(torch.count_nonzero(p, 1).float()).expand(queries[:3]).contiguous()
+    do = torch.zeros(queries)
+    do[..., 0] = 1.0  # with o = -do, delta is -1, and ds = p
+    sets = [(do, torch.zeros(queries), k, torch.zeros(keys), -do, lse) for k in columns(keys)]
+    found = call_sets(kind, submission, case, sets, "dq")
+    return None if found is None else torch.cat(found, -1)[..., : case.N] / case.scale
+
+
+def tell(names, mine, theirs, got, expected, seen, times):
+    """[Measured]: rows of `got` (B, H, N, N) that take nothing from what they see, or something from what is hidden.
+
+    expected, seen: (N, N), rows likewise. times: how often each pair counts.
+    """
+    got = got.nan_to_num(torch.inf)
+    lost = seen & (got < EXACT * expected) & (expected > 0)
+    shown = ~seen & (got.abs() > EXACT * expected[expected > 0].min())
+    found = []
+    for which, words, question in (
+        (lost, "take nothing from {theirs} {them}, which they should: ", mistakes.WHO_SEES),
+        (shown, "take something from {theirs} {them}, which the mask hides: ", mistakes.WHO_SEES),
+    ):
+        if not which.any():
+            continue
+        batch, head = which.flatten(2).any(-1).nonzero()[0].tolist()
+        pairs = which[batch, head]
+        rows = pairs.any(1).nonzero().flatten()
+        first = int(rows[0])
+        same = [int(row) for row in rows if torch.equal(pairs[row], pairs[first])]
+        last = first
+        while last + 1 in same:
+            last += 1
+        them = spans(pairs[first])
+        more = len(rows) - (last - first + 1)
+        said = words.format(theirs=theirs, them=them).removesuffix(": ")
+        where = "" if which.flatten(2).any(-1).all() else f" of batch {batch}, head {head}"
+        also = f"; {more} more {mine} have others like that" if more else ""
+        said = f"With all scores equal, {names} of {mine} {span(first, last)}{where} {said}{also}."
+        if mine == "keys":
+            said = said.replace("which they should", "which see them").replace("the mask hides", "do not see them")
+        else:
+            said = said.replace("which they should", "which they see")
+        found.append(Measured("pairs", said, question, mistakes.MASK))
+    if not found:
+        ratio = got / (expected.where(seen, torch.ones_like(expected)) * times)
+        odd = seen & ((ratio - 1).abs() > EXACT)
+        if odd.any():
+            batch, head, row, column = odd.nonzero()[0].tolist()
+            factor = float(ratio[batch, head, row, column])
+            whole = " on all pairs" if bool(((ratio - factor).abs() < EXACT)[:, :, seen].all()) else ""
+            found.append(Measured(
+                "factor", f"With all scores equal, {names} get {factor:.4g} times what they should{whole}, first of "
+                f"{mine} {row} with {theirs} {column}, batch {batch}, head {head}.",
+                "which factor is missing, twice or of another head: lse, its base, or the scale?", mistakes.LSE,
+            ))  # fmt: skip
+    return found
+
+
+def spans(row):
+    """`0-15, 48-63` of booleans; at most three."""
+    edges = torch.nn.functional.pad(row.int(), (1, 1)).diff()
+    found = [span(a, b - 1) for a, b in zip((edges == 1).nonzero(), (edges == -1).nonzero(), strict=True)]
+    return ", ".join(found[:3]) + (" ..." if len(found) > 3 else "")
+
+
+def span(first, last):
+    first, last = int(first), int(last)
+    return str(first) if first == last else f"{first}-{last}"
+
+
+# One thing changed ----------------------------------------------------------------------------------------------------
+
+
+def contrast(kind, submission, case, seed):
+    """[Measured]: the first change of the case that makes its outputs right."""
+    for changed, name, words, question, section in changes(case):
+        if changed != case and is_right(kind, submission, changed, seed):
+            return [Measured(name, f"The same case comes out right {words}.", question, section)]
+    return []
+
+
+def changes(case):
+    yield (replace(case, dtype="float32"), "dtype", "in float32", "which numbers are rounded to the input's dtype?",
+           mistakes.SOFTMAX)  # fmt: skip
+    yield (replace(case, layout="contiguous", gradient=""), "layout", "with dense tensors",
+           "which stride of which tensor is taken?", mistakes.HEADS)  # fmt: skip
+    yield (replace(case, values="normal"), "values", "with scores of ordinary size", mistakes.WHICH_BASE, mistakes.LSE)
+    yield (replace(case, Hkv=case.Hq), "groups", "where each query head has its own K and V", mistakes.GROUP,
+           mistakes.HEADS)  # fmt: skip
+    yield (replace(case, B=1, Hq=1, Hkv=None), "heads", "with one batch and one head",
+           "what moves from one head, or batch, to the next?", mistakes.HEADS)  # fmt: skip
+    yield (replace(case, sinks=None), "sinks", "without sinks", mistakes.SINKS, mistakes.MASK)
+    yield (replace(case, sinks=None, window=None), "window", "without a window", mistakes.WHO_SEES, mistakes.MASK)
+    yield (replace(case, N=max(1, case.N // WHOLE) * WHOLE), "tail", "with whole tiles",
+           "what lies past the end of the last tile?", mistakes.MASK)  # fmt: skip
+    yield (replace(case, tiles=None), "tiles", "with the file's own tiles",
+           "BLOCK_Q is the step of queries, BLOCK_K that of keys: which one stands in each place?",
+           mistakes.MASK)  # fmt: skip
+
+
+def is_right(kind, submission, case, seed):
+    placed = kind.inputs(case, seed)
+    request, files = kind.request(submission.problem, case, placed, submission.device)
+    reply = submission.run(request, files)
+    if reply["status"] != "returned" or (reply["trace"] and reply["trace"]["faults"]):
+        return False
+    shapes = [tuple(words["shape"]) for words in reply["outputs"]]
+    if shapes != [tuple(each[1]) for each in kind.outputs(submission.problem, case)]:
+        return False
+    got = tensors.read_outputs(submission.take_outputs(reply), reply)
+    expected = kind.expect(case, placed, submission.device)
+    return all(
+        bool(((each.double() - expected.values[name]).abs() <= expected.allowed[name]).all())
+        for name, each in zip(OUTPUTS, got, strict=True)
+    )
