@@ -55,7 +55,7 @@ help:
 	@echo "make lock        locks/ from pyproject.toml, for maintainers"
 	@echo
 	@echo "Options of make grade, make hint, make show and make profile:"
-	@echo "  P=3 or P=3,5-7          only these problems; P=x1,x2 are labs, for no points"
+	@echo "  P=3 or P=3,5-7          only these problems; P=x1,x2,x3 are labs, for no points"
 	@echo "  CASE=\"ragged tail\"      only the cases with this name"
 	@echo "  SUBMISSION=path         a folder holding some or all of the modules"
 	@echo "  DEVICE=cpu or cuda      where to run (a GPU if there is one)"

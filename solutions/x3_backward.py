@@ -364,24 +364,47 @@ def queries_kernel(
 
 # The wrappers --------------------------------------------------------------------------------------------------------
 
-# (BLOCK_Q, BLOCK_K, num_warps, num_stages) of the forward, of keys_kernel and of queries_kernel by head dim, those of
-# Hopper's shared memory; the smaller ones where that is less.
-TILES = {
-    16: ((64, 64, 4, 3), (64, 64, 4, 3), (64, 64, 4, 3)),
-    32: ((64, 64, 4, 3), (64, 64, 4, 3), (64, 64, 4, 3)),
-    64: ((64, 64, 4, 3), (64, 64, 4, 3), (64, 64, 4, 3)),
-    128: ((64, 64, 4, 3), (64, 128, 8, 3), (128, 64, 8, 3)),
-    256: ((128, 64, 8, 2), (64, 64, 8, 2), (128, 64, 8, 1)),
+# (BLOCK_Q, BLOCK_K, num_warps, num_stages) by head dim, the fastest on an H200 first: the first that fits is taken.
+FORWARD = {
+    16: [(64, 64, 4, 3)],
+    32: [(64, 64, 4, 3)],
+    64: [(64, 64, 4, 3)],
+    128: [(64, 64, 4, 3), (64, 64, 4, 2)],
+    256: [(128, 64, 8, 2), (64, 32, 4, 2)],
 }
-TILES_FLOAT32 = {D: ((32, 32, 4, 1),) * 3 for D in HEAD_DIMS}
+KEYS = {
+    16: [(64, 64, 4, 3)],
+    32: [(64, 64, 4, 3)],
+    64: [(64, 64, 4, 3), (32, 64, 4, 2)],
+    128: [(64, 128, 8, 3), (32, 64, 4, 2)],
+    256: [(64, 64, 8, 2), (32, 64, 8, 1), (16, 32, 4, 1)],
+}
+QUERIES = {
+    16: [(64, 64, 4, 3)],
+    32: [(64, 64, 4, 3)],
+    64: [(64, 64, 4, 3), (64, 32, 4, 2)],
+    128: [(128, 64, 8, 3), (64, 32, 4, 2)],
+    256: [(128, 64, 8, 1), (64, 32, 8, 1), (32, 16, 4, 1)],
+}
+FLOAT32 = [(32, 32, 4, 1), (16, 16, 4, 1)]
 TILES_INTERPRETER = (64, 32, 4, 1)  # some cases set other tiles, (16, 64) among them
 
 
-def choose_tiles(q):
-    """(BLOCK_Q, BLOCK_K, num_warps, num_stages) of the three kernels for q; small tiles in the interpreter."""
+def choose_tiles(q, tiles, by_keys=False):
+    """BLOCK_Q, BLOCK_K, num_warps, num_stages for q out of `tiles`: what fits into shared memory.
+
+    by_keys: whether a program keeps its tile of K and V and walks over queries, or the other way round.
+    """
     if INTERPRETED:
-        return (TILES_INTERPRETER,) * 3
-    return (TILES_FLOAT32 if q.dtype == torch.float32 else TILES)[q.shape[-1]]
+        return TILES_INTERPRETER
+    D = q.shape[-1]
+    limit = torch.cuda.get_device_properties(q.device).shared_memory_per_block_optin
+    for found in FLOAT32 if q.dtype == torch.float32 else tiles[D]:
+        BLOCK_Q, BLOCK_K, _, num_stages = found
+        kept, walked = (BLOCK_K, BLOCK_Q) if by_keys else (BLOCK_Q, BLOCK_K)
+        if q.element_size() * D * 2 * (kept + walked * num_stages) <= limit:  # two tensors each, once for each stage
+            break
+    return found
 
 
 def check_arguments(q, k, v, is_causal, window_size, sink_size, others=()):
@@ -432,7 +455,7 @@ def attention_forward(q, k, v, is_causal=True, window_size=None, sink_size=0):
     window_size, sink_size = min(window_size or N, N), min(sink_size, N)
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    BLOCK_Q, BLOCK_K, num_warps, num_stages = choose_tiles(q)[0]
+    BLOCK_Q, BLOCK_K, num_warps, num_stages = choose_tiles(q, FORWARD)
     forward_kernel[(triton.cdiv(N, BLOCK_Q), Hq, B)](
         q, k, v, o, lse, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
         N, Hq // k.shape[1], window_size, sink_size, 1.4426950408889634 / math.sqrt(D),
@@ -465,15 +488,14 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
     dv = torch.empty(v.shape, dtype=v.dtype, device=v.device)
     strides = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3], *lse.stride()[:2])
     sizes = (N, Hq // Hkv, window_size, sink_size, scale, scale * 1.4426950408889634)
-    _, of_keys, of_queries = choose_tiles(q)
 
-    BLOCK_Q, BLOCK_K, num_warps, num_stages = of_queries
+    BLOCK_Q, BLOCK_K, num_warps, num_stages = choose_tiles(q, QUERIES)
     delta_kernel[(triton.cdiv(N, BLOCK_Q), Hq, B)](o, do, delta, *o.stride()[:3], *do.stride()[:3], N, D, BLOCK_Q)
     queries_kernel[(triton.cdiv(N, BLOCK_Q), Hq, B)](
         q, k, v, do, lse, delta, dq, *strides, *sizes,
         D, BLOCK_Q, BLOCK_K, is_causal, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
-    BLOCK_Q, BLOCK_K, num_warps, num_stages = of_keys
+    BLOCK_Q, BLOCK_K, num_warps, num_stages = choose_tiles(q, KEYS, by_keys=True)
     keys_kernel[(triton.cdiv(N, BLOCK_K), Hkv, B)](
         q, k, v, do, lse, delta, dk, dv, *strides, *sizes,
         D, BLOCK_Q, BLOCK_K, is_causal, num_warps=num_warps, num_stages=num_stages,

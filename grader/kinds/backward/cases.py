@@ -64,6 +64,7 @@ CASES = (
     causal("each tensor with another layout", B=2, Hq=4, Hkv=2, N=70, layout="mixed"),
     causal("poison past the end", N=50, layout="poisoned tail"),
     causal("expanded gradient", B=2, Hq=2, N=70, gradient="expanded"),
+    causal("expanded gradient, a long sum", causal=False, N=300, dtype="float16", gradient="expanded"),
     causal("scores falling along the keys", N=150, values="falling", dtype="float16"),
     causal("scores rising along the keys", N=150, values="rising", window=100, dtype="float16"),
     causal("rows of very different size", N=70, values="uneven"),

@@ -157,7 +157,7 @@ EVERY = (
     Mistake("with scores scaled twice", WHICH_SCALE, SOFTMAX, ALL, {"score_scale": lambda x: x.scale**2}),
     Mistake("with scores divided by D, not by its root", WHICH_SCALE, SOFTMAX, ALL,
             {"score_scale": lambda x: 1.0 / x.q.shape[-1]}),
-    Mistake("with scores and gradient both scaled by 1 / D", WHICH_SCALE, SOFTMAX, DS,
+    Mistake("with scores and gradient both scaled by 1 / D", WHICH_SCALE, SOFTMAX, ALL,
             {"score_scale": lambda x: 1.0 / x.q.shape[-1], "dq": lambda x: x.ds @ x.k / x.q.shape[-1],
              "dk_of_head": lambda x: x.ds.mT @ x.q / x.q.shape[-1]}),
     # lse, and the base
@@ -238,7 +238,7 @@ EVERY = (
              "dk": lambda x: x.dk_of_head.unflatten(1, (x.group, -1)).sum(1),
              "dv": lambda x: x.dv_of_head.unflatten(1, (x.group, -1)).sum(1)},
             lambda case: shares(case) and case.kv_heads > 1),
-    Mistake("with K and V of kv head 0 for every head", GROUP, HEADS, (DQ,),
+    Mistake("with K and V of kv head 0 for every head", GROUP, HEADS, ALL,
             {"k": lambda x: x.k[:, :1].expand(x.q.shape), "v": lambda x: x.v[:, :1].expand(x.q.shape)},
             lambda case: case.kv_heads > 1),
     # which matrices
