@@ -8,11 +8,12 @@ What to build
         dv = p^T do        dp = do v^T        ds = p (dp - delta)        dq = scale ds k        dk = scale ds^T q
 
     delta, one number for each query, is the sum of do * o over the head dim: what the softmax's own derivative takes
-    away, since a row of p adds up to 1. Three kernels, without atomics, so that the same inputs give the same bits:
+    away, since a row of p adds up to 1. Four kernels, without atomics, so that the same inputs give the same bits:
 
         delta_kernel    delta of a tile of queries
-        keys_kernel     owns a tile of keys and walks over the tiles of queries that see it: dk and dv
         queries_kernel  owns a tile of queries and walks over keys, as the forward does: dq
+        keys_kernel     owns a tile of keys and walks over the tiles of queries that see it: dk and dv
+        sinks_kernel    dk and dv of the sinks, in parts, each of a few tiles of queries; the wrapper adds them up
 
 Shapes
     q, o, do and dq (B, Hq, N, D); k, v, dk and dv (B, Hkv, N, D); Hq a multiple of Hkv: dk and dv are the sums over the
@@ -20,19 +21,20 @@ Shapes
     j <= i and (i - j < window_size or j < sink_size); window_size None for no window; is_causal=False: all of them.
 
 The new idea is the mask from the key's side: which queries see this tile of keys? BLOCK_Q = BLOCK_K = 4, a window of 6,
-2 sinks: 'D' the diagonal, 'F' seen by all, 'E' the window's edge, 'S' queries that see only sinks of the tile
+2 sinks: 'D' the diagonal, 'E' the window's edge, 'S' queries that see only the tile's sinks. Every later query sees
+those: one program would still walk over the row when all others have ended. So sinks have programs of their own
 
                   query tile 0 1 2 3 4
-        key tile 0           D E E S S      keys 0 and 1 are sinks: every later query sees them
+        key tile 0           D E E S S      keys 0 and 1 are sinks; its last key, 3, is seen up to query 8
         key tile 1           . D E E .      its last key, 7, is seen up to query 12
         key tile 2           . . D E E
 
-Given: the forward, the checks, the launches, loads and stores, dq's phases. Asked: nine gaps, marked TODO, in an order
-in which each can be tried: dv needs 1 to 4, dk 5 to 7, dq 8 and 9. What is not computed yet stays zero: delete the
-failing lines of the gaps that you leave for later, and the grader says which of dq, dk and dv are right.
+Given: the forward, sinks_kernel, the checks, launches, loads and stores, dq's phases. Asked: nine gaps, marked TODO, in
+an order in which each can be tried: dv needs 1 to 4, dk 5 to 7, dq 8 and 9. What is not computed yet stays zero: delete
+the failing lines of the gaps that you leave for later, and the grader says which of dq, dk and dv are right.
 
 Questions that catch most mistakes
-    - Which is the first query that sees a key, and which is the last? Does a sink have a last one?
+    - Which is the first query that sees a key, and which is the last? Who counts the queries that see a sink alone?
     - p is that of the whole row. What must be subtracted before exp, and in which base?
     - Over which query heads do dk and dv add up?
     - The scale stands before the softmax. In which of the three gradients does it stand, and how often?
@@ -217,6 +219,48 @@ def add_queries(state, keys, queries, start, end, N, window_size, sink_size, BLO
 
 
 @triton.jit
+def sinks_kernel(
+    Q, K, V, DO, Lse, Delta, PartDK, PartDV,
+    stride_qb, stride_qh, stride_qn,
+    stride_kb, stride_kh, stride_kn,
+    stride_vb, stride_vh, stride_vn,
+    stride_dob, stride_doh, stride_don,
+    stride_lb, stride_lh,
+    N, group, window_size, sink_size, scale, qk_scale, parts, span,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_S: tl.constexpr,
+):  # fmt: skip
+    """One program: what `span` queries add to dk and dv of BLOCK_S sinks, for one kv head.
+
+    Grid: (sink tiles x parts, Hkv, B); PartDK and PartDV (B, Hkv, parts, sinks, D), float32.
+    """
+    part, k_start = tl.program_id(0) % parts, tl.program_id(0) // parts * BLOCK_S
+    kv_head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
+    Hkv, sinks = tl.num_programs(1), tl.cdiv(sink_size, BLOCK_S) * BLOCK_S
+    k_pos, d = k_start + tl.arange(0, BLOCK_S), tl.arange(0, D)
+    rows = k_pos.to(tl.int64)[:, None]
+    k_ptrs = K + batch * stride_kb + kv_head * stride_kh + rows * stride_kn + d[None, :]
+    v_ptrs = V + batch * stride_vb + kv_head * stride_vh + rows * stride_vn + d[None, :]
+    k = tl.load(k_ptrs, mask=k_pos[:, None] < N, other=0.0)
+    v = tl.load(v_ptrs, mask=k_pos[:, None] < N, other=0.0)
+    first = tl.maximum(part * span, k_start // BLOCK_Q * BLOCK_Q)
+    end = tl.minimum(N, part * span + span)
+    state = tl.zeros([BLOCK_S, D], tl.float32), tl.zeros([BLOCK_S, D], tl.float32)
+    keys = k, v, k_pos, qk_scale
+    for member in range(group):
+        head = kv_head * group + member
+        queries = (
+            Q + batch * stride_qb + head * stride_qh, DO + batch * stride_dob + head * stride_doh,
+            Lse + batch * stride_lb + head * stride_lh, Delta + (batch * Hkv * group + head) * N,
+            stride_qn, stride_don,
+        )  # fmt: skip
+        state = add_queries(state, keys, queries, first, end, N, window_size, sink_size, BLOCK_Q, True, True)
+    dk, dv = state
+    at = (((batch * Hkv + kv_head) * parts + part) * sinks + rows) * D + d[None, :]
+    tl.store(PartDK + at, dk * scale)
+    tl.store(PartDV + at, dv)
+
+
+@triton.jit
 def keys_kernel(
     Q, K, V, DO, Lse, Delta, DK, DV,
     stride_qb, stride_qh, stride_qn,
@@ -227,7 +271,10 @@ def keys_kernel(
     N, group, window_size, sink_size, scale, qk_scale,
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    """One program: dk and dv of BLOCK_K keys of one kv head. Grid: (key tiles, Hkv, B); dk and dv are contiguous."""
+    """One program: dk and dv of BLOCK_K keys of one kv head. Grid: (key tiles, Hkv, B); dk and dv are contiguous.
+
+    Those of the sinks are sinks_kernel's, and are not stored.
+    """
     k_start = tl.program_id(0) * BLOCK_K  # the first keys are seen by the most queries
     kv_head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
     Hkv = tl.num_programs(1)
@@ -237,10 +284,10 @@ def keys_kernel(
     rows = k_pos.to(tl.int64)[:, None]
     k = tl.load(K + rows * stride_kn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
     v = tl.load(V + rows * stride_vn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
-    # TODO 2: the queries that see this tile of keys (about 12 lines; then delete the failing line)
+    # TODO 2: the queries that see a key of this tile which is no sink (about 8 lines; then delete the failing line)
     #   `first`, `diagonal_end`, `inside_end` and `end`: [first, diagonal_end) are masked, of [diagonal_end, inside_end)
     #   every query sees every key, [the larger of these two, end) are masked; multiples of BLOCK_Q but for `end`
-    tl.static_assert(False, "TODO 2: the queries that see this tile of keys")
+    tl.static_assert(False, "TODO 2: the queries that see a key of this tile which is no sink")
 
     state = tl.zeros([BLOCK_K, D], tl.float32), tl.zeros([BLOCK_K, D], tl.float32)
     keys = k, v, k_pos, qk_scale
@@ -258,13 +305,13 @@ def keys_kernel(
         state = add_queries(state, keys, queries, tl.maximum(diagonal_end, inside_end), end, N, window_size, sink_size,
                             BLOCK_Q, IS_CAUSAL, True)  # fmt: skip
     dk, dv = state
-
     # TODO 7: the scale (about 1 line; then delete the failing line)
     #   of `dk`, of `dv`, or of both
     tl.static_assert(False, "TODO 7: the scale")
     at = (batch * Hkv + kv_head) * N * D + rows * D + d[None, :]
-    tl.store(DK + at, dk.to(DK.dtype.element_ty), mask=k_pos[:, None] < N)
-    tl.store(DV + at, dv.to(DV.dtype.element_ty), mask=k_pos[:, None] < N)
+    own = (k_pos[:, None] < N) & (k_pos[:, None] >= sink_size)
+    tl.store(DK + at, dk.to(DK.dtype.element_ty), mask=own)
+    tl.store(DV + at, dv.to(DV.dtype.element_ty), mask=own)
 
 
 @triton.jit
@@ -355,6 +402,8 @@ QUERIES = {
     256: [(128, 64, 8, 1), (64, 32, 8, 1), (32, 16, 4, 1)],
 }
 FLOAT32 = [(32, 32, 4, 1), (16, 16, 4, 1)]
+BLOCK_S = 16  # sinks of a program of sinks_kernel
+SPAN = 4  # tiles of queries of such a program
 TILES_INTERPRETER = (64, 32, 4, 1)  # some cases set other tiles, (16, 64) among them
 
 
@@ -433,7 +482,7 @@ def attention_forward(q, k, v, is_causal=True, window_size=None, sink_size=0):
 
 
 def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0):
-    """The gradients of q, k and v from that of o, in three kernel launches; nothing of N x N elements is stored.
+    """The gradients of q, k and v from that of o, in four kernel launches; nothing of N x N elements is stored.
 
     do, q, o: (B, Hq, N, D). k, v: (B, Hkv, N, D). Last stride 1, any others, 0 among them (autograd hands over expanded
     gradients); one dtype: float16, bfloat16 or float32. lse: (B, Hq, N), float32, natural logarithm, last stride 1.
@@ -448,7 +497,8 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
                          f"{tuple(lse.shape)}, strides {lse.stride()}")  # fmt: skip
     B, Hq, N, D = q.shape
     Hkv = k.shape[1]
-    window_size, sink_size = min(window_size or N, N), min(sink_size, N)
+    window_size = min(window_size or N, N)
+    sink_size = min(sink_size, N) if window_size < N else 0  # without a window a sink is like any other key
     scale = 1.0 / math.sqrt(D)
     delta = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     dq = torch.empty(q.shape, dtype=q.dtype, device=q.device)
@@ -468,4 +518,14 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
         q, k, v, do, lse, delta, dk, dv, *strides, *sizes,
         D, BLOCK_Q, BLOCK_K, is_causal, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
+    if sink_size:
+        span = SPAN * BLOCK_Q
+        tiles, parts = triton.cdiv(sink_size, BLOCK_S), triton.cdiv(N, span)
+        part_dk, part_dv = (torch.empty(B, Hkv, parts, tiles * BLOCK_S, D, device=q.device) for _ in range(2))
+        sinks_kernel[(tiles * parts, Hkv, B)](
+            q, k, v, do, lse, delta, part_dk, part_dv, *strides, *sizes, parts, span,
+            D, BLOCK_Q, BLOCK_S, num_warps=4, num_stages=1 if INTERPRETED else 2,
+        )  # fmt: skip
+        dk[:, :, :sink_size] = part_dk.sum(2)[:, :, :sink_size]
+        dv[:, :, :sink_size] = part_dv.sum(2)[:, :, :sink_size]
     return dq, dk, dv
