@@ -14,7 +14,7 @@ class Parser(argparse.ArgumentParser):
 
 def choose_problems(text, problems, labs):
     """`3,5-7,x1` -> the Problems p3, p5, p6, p7 and x1; raises BadArguments."""
-    known = f"the problems are {', '.join(p.number for p in problems.values())}, the labs {' and '.join(labs)}"
+    known = f"the problems are {', '.join(p.number for p in problems.values())}, the labs {', '.join(labs)}"
     chosen = []
     for part in text.lower().replace(",", " ").split() or [text]:
         if part in labs:

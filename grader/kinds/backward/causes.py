@@ -1,19 +1,35 @@
 """Which known mistake gives the gradients that came back: for dq, and for dk and dv, whose kernels may differ."""
 
 from grader.diagnosis import locate
-from grader.diagnosis.cause import Cause, Diagnosis, mistake_pattern
+from grader.diagnosis.cause import Cause, Diagnosis, Measured, mistake_pattern
 from grader.kinds.backward import mistakes
 from grader.reference import compare
 
 SIDES = (("dq",), ("dk", "dv"))
 CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
+NEARLY = 0.01
+ROUNDED = "which sums are kept in float32, and what is rounded to 16 bits before it is added up, or too often?"
 TOGETHER = ", and also "  # of a cause of two mistakes; there is none
 
 
 def diagnose(case, got, expected):
     """The Diagnosis of one case: got {name: tensor}, expected a gradients.Expected."""
     wrong = {name: facts for name, facts in ((name, mismatch(name, got, expected)) for name in got) if facts}
-    return Diagnosis("output", where(got, wrong), find(case, got, set(wrong), expected))
+    found = find(case, got, set(wrong), expected)
+    return Diagnosis("output", where(got, wrong), found, measured=[] if found else precision(got, wrong, expected))
+
+
+def precision(got, wrong, expected):
+    """[Measured] where every wrong gradient is nearly right: something was rounded too early."""
+    off = {name: float((got[name].double() - expected.values[name]).abs().max()) for name in wrong}
+    most = {name: float(expected.values[name].abs().max()) for name in wrong}
+    if not all(off[name] <= NEARLY * most[name] for name in wrong):  # NaN is not near
+        return []
+    share = max(off[name] / most[name] for name in wrong)
+    said = (
+        f"The largest error is {share:.0e} of the largest number in {joined(wrong)}: nearly right, but not as near as"
+    )
+    return [Measured("precision", f"{said} float32 sums come.", ROUNDED, mistakes.SOFTMAX)]
 
 
 def mismatch(name, got, expected):

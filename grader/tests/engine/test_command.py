@@ -40,8 +40,8 @@ def status_of(main, arguments):
         (["--submission", "grader/render"], "has no p1_naive_attention.py nor p2_online_softmax.py"),
         (["--problems", "9"], "there is no problem 9; the problems are 1, 2, 3, 4, 5, 6, 7"),
         (
-            ["--problems", "x3"],
-            "'x3' is no problem or range of problems; the problems are 1, 2, 3, 4, 5, 6, 7, the labs x1",
+            ["--problems", "x9"],
+            "'x9' is no problem or range of problems; the problems are 1, 2, 3, 4, 5, 6, 7, the labs x1",
         ),
         (["--problems", "x1", "--case", "list of documents"], "did you mean 'lists of documents'?"),
         (["--problems", "x1", "--profile"], "P=x1 is a lab, in which nothing is timed"),

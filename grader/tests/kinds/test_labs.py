@@ -32,7 +32,9 @@ def failures(results):
     return [f"{r.case}: {r.outcome.value}: {r.sentence}" for r in results if r.outcome is not Outcome.PASSED]
 
 
-@pytest.mark.parametrize(("id", "seed"), [("x1", 0), thorough("x1", 5), ("x2", 0), thorough("x2", 5)])
+@pytest.mark.parametrize(
+    ("id", "seed"), [("x1", 0), thorough("x1", 5), ("x2", 0), thorough("x2", 5), thorough("x3", 0), thorough("x3", 5)]
+)
 def test_the_solution_passes_and_earns_nothing(id, seed, tmp_path):
     results = grade_text(tmp_path, id, solution(id), seed=seed)
     assert failures(results) == []
@@ -46,7 +48,7 @@ def test_labs_are_chosen_by_name_alone():
         return [problem.id for problem in choose_problems(text, PROBLEMS, LABS)]
 
     assert chosen("3,x1") == ["p3", "x1"] and chosen("X1 x2") == ["x1", "x2"] and chosen("1-7") == list(PROBLEMS)
-    with pytest.raises(BadArguments, match="the labs x1 and x2"):
+    with pytest.raises(BadArguments, match="the labs x1, x2, x3"):
         chosen("x1-2")
 
 

@@ -32,6 +32,7 @@ CHOSEN = {
     "p7 sinks missing": ("ragged tail", "one token"),
     "x1 the triangle without its diagonal": ("lists of a causal mask", "causal"),
     "x2 every tile of keys": ("whole tiles", "many tiles"),
+    "x3 delta left out of dk": ("ragged tail", "one token"),
 }  # fmt: skip
 
 

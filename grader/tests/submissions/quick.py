@@ -36,6 +36,8 @@ BROKEN = {
     "x1 every tile of keys loaded": "tiles that no list names",
     "x2 the plain order in the kernel": "an order of programs",
     "x2 other tiles for one die": "bits that an order must not change",
+    "x3 delta left out of dk": "one of several outputs",
+    "x3 the forward's bounds": "pairs that are measured",
 }
 
 # An honest kernel: what is unusual about it.
