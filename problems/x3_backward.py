@@ -31,7 +31,7 @@ those: one program would still walk over the row when all others have ended. So 
 
 Given: the forward, sinks_kernel, the checks, launches, loads and stores, dq's phases. Asked: nine gaps, marked TODO, in
 an order in which each can be tried: dv needs 1 to 4, dk 5 to 7, dq 8 and 9. What is not computed yet stays zero: delete
-the failing lines of the gaps that you leave for later, and the grader says which of dq, dk and dv are right.
+the failing lines of what you leave for later, and the grader says which of dq, dk and dv are right.
 
 Questions that catch most mistakes
     - Which is the first query that sees a key, and which is the last? Who counts the queries that see a sink alone?
@@ -331,7 +331,7 @@ def add_keys(dq, queries, keys, start, end, N, window_size, sink_size, BLOCK_K: 
         else:
             k, v = tl.load(k_ptrs), tl.load(v_ptrs)
         # TODO 8: dq with these keys added, before its scale (about 6 lines; then delete the failing line)
-        #   p as in gap 3, but (BLOCK_Q, BLOCK_K); ds, and `dq`
+        #   `p` as for dv, but (BLOCK_Q, BLOCK_K); ds, and `dq`
         tl.static_assert(False, "TODO 8: dq with these keys added, before its scale")
     return dq
 

@@ -25,15 +25,18 @@ STEPS = {
     "dv": lambda x: x.dv_of_head.unflatten(1, (-1, x.group)).sum(2),
 }
 OWN_STEPS = 256  # roundings of float32, of a mistake's own large numbers
+LOG2_E = 1.4426950408889634
 FLOAT32_STEPS = 16  # roundings on the way to a gradient that every kernel has
-# Honest forms: (q scaled in its dtype before the dot, p rounded before ds, delta from p and dp, ds scaled before it is
-# rounded, dk and dv of each query head rounded before they are added up).
+# Honest forms: (what is scaled in its dtype before the dot, if anything, and whether in base 2; p rounded before ds;
+# delta from p and dp; ds scaled before it is rounded; dk and dv of each query head rounded before they are added up).
 HONEST = (
-    (False, False, False, False, False),
-    (True, False, False, True, False),
-    (False, True, True, False, True),
-    (True, True, False, False, True),
-    (False, False, True, True, False),
+    ("", False, False, False, False),
+    ("q", False, False, True, False),
+    ("q, base 2", True, False, False, True),
+    ("k", True, True, False, False),
+    ("k, base 2", False, True, True, True),
+    ("", True, True, False, True),
+    ("", False, True, True, False),
 )
 
 
@@ -119,7 +122,9 @@ def honest(x, tensors, form, tf32):
     drop = oracle.drop_to_tf32 if tf32 and dtype == torch.float32 else (lambda t: t)
     rounded = lambda t: drop(t.to(dtype).float())  # noqa: E731
     do, q, k, v, o = (rounded(t) for t in (x.do, x.q, x.k, x.v, x.o))
-    scores = rounded(q * x.scale) @ k.mT if early else q @ k.mT * x.scale
+    scale = x.scale * (LOG2_E if "base 2" in early else 1.0)
+    scores = (rounded(q * scale) if "q" in early else q) @ (rounded(k * scale) if "k" in early else k).mT
+    scores *= x.scale / scale if early else x.scale
     p = torch.where(seen_of(x.case, q.device), torch.exp(scores - x.lse.float()[..., None]), 0.0)
     dp = do @ v.mT
     delta = (p * dp).sum(-1) if delta_inside else (do * o).sum(-1)

@@ -9,7 +9,8 @@ from grader.kinds.backward import causes, gradients, inputs, mistakes
 from grader.kinds.backward.cases import CASES, OUTPUTS, PROBLEM, BackwardCase
 from grader.kinds.backward.kind import KIND
 from grader.result import Outcome
-from grader.tests.support import grade_text, solution, thorough
+from grader.tests.submissions.broken.mistakes import read
+from grader.tests.support import SUBMISSIONS, grade_text, solution, thorough, thorough_but
 
 NAMES = {case.name: case for case in CASES}
 GROUPED = BackwardCase("groups", B=2, Hq=4, Hkv=2, N=24, D=16, dtype="float32", window=7, sinks=2)
@@ -114,7 +115,7 @@ CHANGES = {
     "one head of a group": ("for member in range(group):", "for member in range(1):", "groups of 3",
                             "Your output equals dk and dv of the first query head of each group alone."),
     "far queries of sinks left out": (
-        "            end = N\n", "            end = end\n", "sinks and window",
+        "end = tl.minimum(N, part * span + span)", "end = tl.minimum(N, part * span + BLOCK_Q)", "sinks and window",
         "With all scores equal, dv and dk of keys 0-2 take nothing from query rows 64-199, which see them."),
     "a tile skipped": ("diagonal_end = tl.cdiv(k_start + BLOCK_K - 1, BLOCK_Q) * BLOCK_Q",
                        "diagonal_end = k_start // BLOCK_Q * BLOCK_Q", "tiles of 32 x 16",
@@ -132,6 +133,20 @@ def test_a_wrong_kernel_is_told_why(name, tmp_path):
     results = grade_text(tmp_path, "x3", text.replace(old, new), names=[case])
     (result,) = [each for each in results if each.case == case]
     assert result.outcome in (Outcome.WRONG, Outcome.UNSAFE) and said in result.sentence, result.sentence
+
+
+FORMS = {form.name: form for form in read(SUBMISSIONS / "honest" / "x3_forms.txt")}
+ASKED = (
+    "ragged tail", "no mask, ragged tail", "groups of 3", "tiles of 16 x 64", "sinks, tiles of 16 x 64",
+    "sinks, groups and batches", "bfloat16", "each tensor with another layout", "scores rising along the keys",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", thorough_but(["dq by atomics"], FORMS))
+def test_an_honest_form_is_not_accused(name, tmp_path):
+    results = grade_text(tmp_path, "x3", FORMS[name].apply(solution("x3")), names=ASKED)
+    assert len(results) == len(ASKED) and len(FORMS) >= 25
+    assert not [f"{r.case}: {r.sentence}" for r in results if r.outcome is not Outcome.PASSED]
 
 
 @pytest.mark.thorough
