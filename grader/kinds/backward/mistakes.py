@@ -241,6 +241,26 @@ EVERY = (
     Mistake("with K and V of kv head 0 for every head", GROUP, HEADS, ALL,
             {"k": lambda x: x.k[:, :1].expand(x.q.shape), "v": lambda x: x.v[:, :1].expand(x.q.shape)},
             lambda case: case.kv_heads > 1),
+    *(
+        Mistake(f"with {said} of {where} 0 for every {where}", WHOSE, HEADS, touches,
+                {step: lambda x, name=name, at=at: at(getattr(x, name)) for step, name in steps.items()}, applies)
+        for where, at, applies in (
+            ("batch", lambda t: t[:1].expand_as(t), several_batches),
+            ("head", lambda t: t[:, :1].expand_as(t), several_heads),
+        )
+        for said, steps, touches in (
+            ("q", {"q": "q"}, ALL), ("K", {"k": "k"}, ALL), ("V", {"v": "v"}, DS), ("do", {"do": "do"}, ALL),
+            ("o", {"o": "o"}, DS),
+        )
+    ),
+    *(
+        Mistake(f"with do of {where} 0 for every {where}, but its own delta", WHOSE, HEADS, ALL,
+                {"dp": lambda x, at=at: at(x.do) @ x.v.mT, "dv_of_head": lambda x, at=at: x.p.mT @ at(x.do)}, applies)
+        for where, at, applies in (
+            ("batch", lambda t: t[:1].expand_as(t), several_batches),
+            ("head", lambda t: t[:, :1].expand_as(t), several_heads),
+        )
+    ),
     # which matrices
     Mistake("from ds, not from p", WHICH_FACTORS, SOFTMAX, (DV,), {"dv_of_head": lambda x: x.ds.mT @ x.do}),
     Mistake("from p, not from ds", WHICH_FACTORS, SOFTMAX, DS,
