@@ -429,6 +429,10 @@ QUERIES = {
     128: [(128, 64, 8, 3), (64, 32, 4, 2)],
     256: [(128, 64, 8, 1), (64, 32, 8, 1), (32, 16, 4, 1)],
 }
+# Of a short window, a smaller tile hides fewer of the pairs that it computes.
+SHORT_WINDOW = 2048
+KEYS_IN_WINDOW = KEYS | {128: [(32, 64, 4, 3), (32, 64, 4, 2)]}
+QUERIES_IN_WINDOW = QUERIES | {128: [(64, 64, 4, 2), (64, 32, 4, 2)]}
 FLOAT32 = [(32, 32, 4, 1), (16, 16, 4, 1)]
 BLOCK_S = 16  # sinks of a program of sinks_kernel
 SPAN = 4  # tiles of queries of such a program
@@ -527,7 +531,7 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
     Hkv = k.shape[1]
     window_size = min(window_size or N, N)
     sink_size = min(sink_size, N) if window_size < N else 0  # without a window a sink is like any other key
-    scale = 1.0 / math.sqrt(D)
+    scale, short = 1.0 / math.sqrt(D), window_size < min(N, SHORT_WINDOW)
     delta = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     dq = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     dk = torch.empty(k.shape, dtype=k.dtype, device=k.device)
@@ -535,13 +539,13 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
     strides = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3], *lse.stride()[:2])
     sizes = (N, Hq // Hkv, window_size, sink_size, scale, scale * 1.4426950408889634)
 
-    BLOCK_Q, BLOCK_K, num_warps, num_stages = choose_tiles(q, QUERIES)
+    BLOCK_Q, BLOCK_K, num_warps, num_stages = choose_tiles(q, QUERIES_IN_WINDOW if short else QUERIES)
     delta_kernel[(triton.cdiv(N, BLOCK_Q), Hq, B)](o, do, delta, *o.stride()[:3], *do.stride()[:3], N, D, BLOCK_Q)
     queries_kernel[(triton.cdiv(N, BLOCK_Q), Hq, B)](
         q, k, v, do, lse, delta, dq, *strides, *sizes,
         D, BLOCK_Q, BLOCK_K, is_causal, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
-    BLOCK_Q, BLOCK_K, num_warps, num_stages = choose_tiles(q, KEYS, by_keys=True)
+    BLOCK_Q, BLOCK_K, num_warps, num_stages = choose_tiles(q, KEYS_IN_WINDOW if short else KEYS, by_keys=True)
     keys_kernel[(triton.cdiv(N, BLOCK_K), Hkv, B)](
         q, k, v, do, lse, delta, dk, dv, *strides, *sizes,
         D, BLOCK_Q, BLOCK_K, is_causal, num_warps=num_warps, num_stages=num_stages,
