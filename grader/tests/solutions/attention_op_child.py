@@ -1,0 +1,67 @@
+"""The operator in a process of its own, whose Triton interprets on a CPU: prints {what: fact} as JSON."""
+
+import json
+import sys
+
+import torch
+
+from solutions.attention_op import attention, backward, forward
+
+DEVICE = sys.argv[1]
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+
+def draw(Hq, Hkv, N=40, D=16):
+    q, k, v = (torch.randn(2, heads, N, D, device=DEVICE, requires_grad=True) for heads in (Hq, Hkv, Hkv))
+    return q, k, v
+
+
+def plain(q, k, v, is_causal=True, window_size=None, sink_size=0):
+    """The same by PyTorch in float64."""
+    group, N = q.shape[1] // k.shape[1], q.shape[2]
+    i, j = torch.arange(N, device=DEVICE)[:, None], torch.arange(N, device=DEVICE)[None, :]
+    seen = (j <= i) & ((i - j < (window_size or N)) | (j < sink_size)) if is_causal else torch.ones_like(i == j)
+    q, k, v = (x.double() for x in (q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)))
+    scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~seen, -torch.inf)
+    return torch.softmax(scores, -1) @ v
+
+
+def off(one, other, inputs, loss):
+    """The largest difference of the gradients of a loss of two forms."""
+    found = [torch.autograd.grad(loss(form(*inputs)), inputs) for form in (one, other)]
+    return max(float((a.double() - b.double()).abs().max()) for a, b in zip(*found, strict=True))
+
+
+def said(call):
+    try:
+        call()
+    except (ValueError, RuntimeError) as error:
+        return str(error)
+    return ""
+
+
+MASKS = {"causal": {}, "window and sinks": {"window_size": 9, "sink_size": 2}, "full": {"is_causal": False}}
+weight = torch.randn(2, 40, 4, 16, device=DEVICE)
+LOSSES = {
+    "expanded": lambda o: o.sum() / 7,
+    "transposed": lambda o: (o.transpose(1, 2) * weight).sum(),
+}
+facts, inputs = {}, draw(4, 2)
+for mask, arguments in MASKS.items():
+    for name, loss in LOSSES.items():
+        one, other = (lambda *x, form=form, told=arguments: form(*x, **told) for form in (attention, plain))
+        facts[f"{mask}, {name}"] = off(one, other, inputs, loss)
+facts["opcheck"] = [*torch.library.opcheck(forward, (*inputs, True, 9, 2)).values()]
+do = torch.randn_like(inputs[0])
+o, lse = forward(*(x.detach() for x in inputs), True, None, 0)
+given = (do, *(x.detach() for x in inputs), o, lse, True, None, 0)
+facts["opcheck of the backward"] = [*torch.library.opcheck(backward, given).values()]
+compiled = torch.compile(lambda *x: attention(*x, window_size=9).pow(2), backend="aot_eager", fullgraph=True)
+facts["compiled"] = off(compiled, lambda *x: attention(*x, window_size=9).pow(2), inputs, torch.sum)
+facts["second"] = said(
+    lambda: torch.autograd.grad(attention(*inputs).sum(), inputs, create_graph=True)[0].sum().backward()
+)
+facts["lse"] = said(lambda: forward(*inputs, True, None, 0)[1].sum().backward())
+facts["window"] = said(lambda: attention(*inputs, window_size=0))
+print(json.dumps(facts))
