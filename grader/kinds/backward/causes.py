@@ -76,6 +76,9 @@ def find(case, got, wrong, expected):
 def cause(mistake, names):
     """The Cause of these gradients; those that the mistake does not touch are not named."""
     named = [name for name in mistake.touches if name in names]
+    if "swapped" in mistake.changes and len(named) == 1:
+        other = next(name for name in mistake.touches if name not in named)
+        return Cause(f"{named[0]} with the values of {other}", mistake.question, mistake.section)
     return Cause(f"{joined(named)} {mistake.words}", mistake.question, mistake.section)
 
 
@@ -83,7 +86,7 @@ def would_show(case, expected, kinds):
     """Those of the kinds of mistake that would make this case fail clearly, in a gradient that they name."""
     shown = set()
     for mistake in mistakes.EVERY:
-        mine = {kind for kind in kinds if kind.endswith(f" {mistake_pattern(mistake.words)}")}
+        mine = {kind: named for kind in kinds if (named := names_in(kind, mistake))}
         if not mine or not mistake.applies(case):
             continue
         values = mistakes.answer(mistake, expected.inputs)
@@ -91,5 +94,12 @@ def would_show(case, expected, kinds):
             name for name, value in values.items()
             if bool((~((value - expected.values[name]).abs() <= CLEARLY * expected.allowed[name])).any())
         }  # fmt: skip
-        shown |= {kind for kind in mine if off & set(kind.removesuffix(mistake.words).replace(",", "").split())}
+        shown |= {kind for kind, named in mine.items() if off & named}
     return shown
+
+
+def names_in(kind, mistake):
+    """The gradients that a kind of cause names, where it is of this mistake; else nothing."""
+    words = f" {mistake_pattern(mistake.words)}"
+    named = set(kind.removesuffix(words).replace(",", "").split()) - {"and"}
+    return named if kind.endswith(words) and named <= set(mistake.touches) else set()

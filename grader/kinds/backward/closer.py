@@ -1,8 +1,7 @@
 """A closer look at a wrong backward pass: which pairs add to dv, dk and dq, and which one thing makes a case wrong.
 
-With q = 0 every visible key of a query has the same probability. With do columns of the identity, dv then is p^T; with
-v = 0 and do * o = -1, ds is p, so that with K columns of the identity dq is p times the scale. dk is made in the loop
-of dv.
+With q = 0 or k = 0 every visible key of a query has the same probability. Columns of the identity then show what each
+pair adds: in do to dv; in q to dk and in K to dq, where ds is what any one column of V makes of it.
 """
 
 import time
@@ -20,7 +19,8 @@ CASES = 3  # the smallest that are wrong
 MOST_TOKENS = 400
 WIDTH = 128  # the head dim of what is measured: so many pairs of a row in one call
 WHOLE = 64  # tokens: a multiple of most tiles
-EXACT = 1e-3  # of a probability
+EXACT = 1e-3  # of what a pair adds
+FAINT = 1e-3  # of the largest
 MOST_TIMES = 100  # a factor beyond which something else is added
 
 
@@ -56,11 +56,16 @@ def facts(kind, submission, case):
     case, found = replace(case, D=WIDTH, dtype="float32", layout="contiguous", gradient="", values="normal"), []
     seen = gradients.seen_of(case, "cpu")
     p = seen.double() / seen.sum(1, keepdim=True)
-    of_queries, of_keys = weights_of_dq(kind, submission, case, p), weights_of_dv(kind, submission, case, p)
-    if of_keys is not None:
-        found += tell("dv and dk", "keys", "query rows", of_keys.mT, p.T, seen.T, case.Hq // case.kv_heads)
-    if of_queries is not None:
-        found += tell("dq", "query rows", "keys", of_queries, p, seen, 1)
+    group = case.Hq // case.kv_heads
+    value = torch.randn(case.N, generator=torch.Generator().manual_seed(0)).double()  # of each key, the column of V
+    ds = p * (value - (p @ value)[:, None])
+    of_dv, of_dk, of_dq = (weights(kind, submission, case, p, value, name) for name in ("dv", "dk", "dq"))
+    if of_dv is not None:
+        found += tell("dv and dk", "keys", "query rows", of_dv.mT, p.T, seen.T, group)
+    if of_dk is not None and not found:
+        found += tell("dk", "keys", "query rows", of_dk.mT, ds.T, seen.T, group)
+    if of_dq is not None:
+        found += tell("dq", "query rows", "keys", of_dq, ds, seen, 1)
     return found
 
 
@@ -87,25 +92,23 @@ def columns(shape):
         yield found
 
 
-def weights_of_dv(kind, submission, case, p):
-    """(B, Hkv, N, N): what each query, of all heads of a group, adds to dv of each key; queries first."""
+def weights(kind, submission, case, p, value, name):
+    """(B, H, N, N), queries first: what each pair adds to dv, dk or dq, where V has one column, `value`."""
     queries, keys = (case.B, case.Hq, case.N, WIDTH), (case.B, case.kv_heads, case.N, WIDTH)
     lse = torch.log(torch.count_nonzero(p, 1).float()).expand(queries[:3]).contiguous()
-    sets = [(do, torch.zeros(queries), torch.zeros(keys), torch.zeros(keys), torch.zeros(queries), lse)
-            for do in columns(queries)]  # fmt: skip
-    found = call_sets(kind, submission, case, sets, "dv")
-    return None if found is None else torch.cat(found, -1)[..., : case.N].mT
-
-
-def weights_of_dq(kind, submission, case, p):
-    """(B, Hq, N, N): what each key adds to dq of each query."""
-    queries, keys = (case.B, case.Hq, case.N, WIDTH), (case.B, case.kv_heads, case.N, WIDTH)
-    lse = torch.log(torch.count_nonzero(p, 1).float()).expand(queries[:3]).contiguous()
-    do = torch.zeros(queries)
-    do[..., 0] = 1.0  # with o = -do, delta is -1, and ds = p
-    sets = [(do, torch.zeros(queries), k, torch.zeros(keys), -do, lse) for k in columns(keys)]
-    found = call_sets(kind, submission, case, sets, "dq")
-    return None if found is None else torch.cat(found, -1)[..., : case.N] / case.scale
+    do, v, o = torch.zeros(queries), torch.zeros(keys), torch.zeros(queries)
+    do[..., 0], v[..., 0], o[..., 0] = 1.0, value.float(), (p @ value).float()
+    zeros, none = torch.zeros(queries), torch.zeros(keys)
+    sets = {
+        "dv": lambda: [(do, zeros, none, none, zeros, lse) for do in columns(queries)],
+        "dk": lambda: [(do, q, none, v, o, lse) for q in columns(queries)],
+        "dq": lambda: [(do, zeros, k, v, o, lse) for k in columns(keys)],
+    }[name]()
+    found = call_sets(kind, submission, case, sets, name)
+    if found is None:
+        return None
+    found = torch.cat(found, -1)[..., : case.N] / (1.0 if name == "dv" else case.scale)
+    return found if name == "dq" else found.mT
 
 
 def tell(names, mine, theirs, got, expected, seen, times):
@@ -114,8 +117,10 @@ def tell(names, mine, theirs, got, expected, seen, times):
     expected, seen: (N, N), rows likewise. times: how often each pair counts.
     """
     got = got.nan_to_num(torch.inf)
-    lost = seen & (got < EXACT * expected) & (expected > 0)
-    shown = ~seen & (got.abs() > EXACT * expected[expected > 0].min())
+    sizes = expected.abs()
+    clear = sizes > FAINT * sizes.max()  # the others tell nothing
+    lost = seen & clear & (got.abs() < EXACT * sizes)
+    shown = ~seen & (got.abs() > FAINT * sizes.max())
     found = []
     for which, words, question in (
         (lost, "take nothing from {theirs} {them}, which they should: ", mistakes.WHO_SEES),
@@ -143,12 +148,12 @@ def tell(names, mine, theirs, got, expected, seen, times):
             said = said.replace("which they should", "which they see")
         found.append(Measured("pairs", said, question, mistakes.MASK))
     if not found:
-        ratio = got / (expected.where(seen, torch.ones_like(expected)) * times)
-        odd = seen & ((ratio - 1).abs() > EXACT)
+        ratio = got / (expected.where(clear, torch.ones_like(expected)) * times)
+        odd = clear & ((ratio - 1).abs() > EXACT)
         if odd.any() and bool((ratio[odd].abs() < MOST_TIMES).all()):
             batch, head, row, column = odd.nonzero()[0].tolist()
             factor = float(ratio[batch, head, row, column])
-            whole = " on all pairs" if bool(((ratio - factor).abs() < EXACT)[:, :, seen].all()) else ""
+            whole = " on all pairs" if bool(((ratio - factor).abs() < EXACT)[:, :, clear].all()) else ""
             found.append(Measured(
                 "factor", f"With all scores equal, {names} get {factor:.4g} times what they should{whole}, first of "
                 f"{mine} {row} with {theirs} {column}, batch {batch}, head {head}.",
