@@ -261,8 +261,8 @@ png(figure, "Up to 4k tokens our kernel takes the CPU longer to start than the G
 # 5. Now measure it: `make grade P=4` on a GPU measures your kernel in turns with PyTorch and the reference (P3 to P7
 #    have a bar of speed each). Its times stand in `results.json`: is the median far from the percentiles?
 #
-# **Next:** the problems themselves, `make grade P=1` first; and [the report](../report/REPORT.md), which tells how all
-# seven of them hang together.
+# **Next:** [8. The backward pass](08_backward.ipynb): what training needs of attention, and a mask seen from the other
+# side.
 #
 # ## References
 #

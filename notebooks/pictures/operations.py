@@ -90,3 +90,19 @@ def count(call, *shapes, dtype=torch.float16, device="cuda"):
         with Ledger() as ledger:
             call(*tensors)
     return ledger
+
+
+def kept(call, *shapes, dtype=torch.float16):
+    """Bytes that autograd keeps for the backward of call(*tensors), the tensors themselves included; nothing is
+    allocated and nothing computed."""
+    storages = {}
+
+    def keep(tensor):
+        storages[StorageWeakRef(tensor.untyped_storage())] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with FakeTensorMode(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        tensors = [torch.empty(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+        out = call(*tensors)
+    del out
+    return sum(storages.values())

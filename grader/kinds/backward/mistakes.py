@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import torch
 
 from grader.course.masks import Visibility
+from grader.kinds.attention.known_mistakes import HEADS
 
-SOFTMAX = "8 backward: the softmax"
+SOFTMAX = "8 backward: five products"
 DELTA = "8 backward: delta"
-LSE = "8 backward: lse"
+LSE = "8 backward: why lse is enough"
 MASK = "8 backward: the mask from the key's side"
-HEADS = "5 grouped heads"
 DQ, DK, DV = "dq", "dk", "dv"
 DS = (DQ, DK)  # what is made of ds
 ALL = (DQ, DK, DV)
