@@ -43,6 +43,7 @@ CASES = (
     causal("tiles of 32 x 16", N=150, tiles=(32, 16), dtype="float16"),
     causal("no mask, tiles of 16 x 64", causal=False, N=100, tiles=(16, 64)),
     causal("window", N=150, Hq=2, window=40),
+    causal("window whose last query begins a tile", N=150, window=34),
     causal("window of whole tiles", N=200, window=64, dtype="float16"),
     causal("window of 1", N=70, window=1),
     causal("window, tiles of 16 x 64", N=200, window=37, tiles=(16, 64)),

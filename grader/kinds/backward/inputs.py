@@ -8,6 +8,7 @@ from grader.course.tensors import Placed, place
 from grader.kinds.attention import inputs
 from grader.reference import oracle
 
+POISON = 1e4  # an lse that makes every probability 0
 MIXED = {"do": "tokens first", "q": "contiguous", "k": "interleaved", "v": "tokens first", "o": "slice"}
 
 
@@ -22,10 +23,21 @@ def make(case, seed):
     o, lse, _ = oracle.attention(q, k, v, case.visibility.mask)
     tensors = {"do": do, "q": q, "k": k, "v": v, "o": o.to(dtype)}
     placed = [lay_out(case, name, values) for name, values in tensors.items()]
-    return (*placed, place(lse.float()))
+    return (*placed, lay_out_lse(case, lse.float()))
 
 
 def lay_out(case, name, values):
     if name == "do" and case.gradient == "expanded":
         return Placed(values[0, 0, 0].contiguous(), tuple(values.shape), (0, 0, 0, 1))
     return inputs.place(values, MIXED[name] if case.layout == "mixed" else case.layout, name)
+
+
+def lay_out_lse(case, lse):
+    """lse (B, Hq, N), dense or a slice of a larger buffer; its last stride is 1."""
+    if case.layout not in ("slice", "mixed"):
+        return place(lse)
+    B, H, N = lse.shape
+    base = torch.full((B + 1, H + 1, N + 5), POISON)
+    view = base[1:, 1:, 3 : 3 + N]
+    view.copy_(lse)
+    return Placed(base.reshape(-1), tuple(view.shape), view.stride(), view.storage_offset())
