@@ -558,6 +558,20 @@ again = x3.attention_backward(do, q, k, v, o, lse, **mask)
 print("the same bits in a second run:", all(map(torch.equal, found, again)))
 
 # %% [markdown]
+# ## Does it train?
+#
+# `solutions/attention_op.py` puts both kernels behind autograd. With it a tiny transformer was trained on a GPU, and
+# twice more with two of PyTorch's own attentions, from the same weights and on the same batches. Its task is to repeat
+# 128 tokens that it has read; for 200 steps it guesses, then it finds out how. The right panel has the differences of
+# the losses ([the page](../report/TRAINING.md) counts them):
+
+# %%
+draw.training()
+
+# %% [markdown]
+# The three roundings differ, so no two trainings are the same. Ours differs from PyTorch's no more than these do from
+# each other.
+#
 # ## Exercises
 #
 # 1. On paper: a query sees two keys, p = (0.25, 0.75), dp = (1, -1). Compute delta and ds. What do they add up to?

@@ -6,6 +6,7 @@
     python -m report compare FRESH [OTHER]   did a kernel become slower between two sweeps?
     python -m report shared_memory           compile for GPUs that need not be here, and write shared_memory.csv
     python -m report saved FILE ...          every kernel on saved patterns: right or not, counted work, time on a GPU
+    python -m report training                train a tiny transformer with the course's operator and with PyTorch's
     python -m report vit_example             a vision transformer's attention over blocks, run and counted
     python -m report order_model             orders of programs in the model of a GPU with several dies, at any shape
 
@@ -28,6 +29,7 @@ PAGES = {
     "steps": "report.pages.steps",
     "block_sparse": "report.pages.block_sparse",
     "packed": "report.pages.packed",
+    "training": "report.pages.training",
     "orders": "report.pages.orders",
     "tile_shapes": "report.pages.tile_shapes",
     "write_up": "report.write_up.page",
@@ -36,6 +38,7 @@ OTHERS = {
     "compare": "report.pages.compare",
     "shared_memory": "report.counting.shared_memory",
     "saved": "report.arms.saved",
+    "training": "report.arms.training",
     "vit_example": "report.counting.vit_example",
     "order_model": "report.pages.order_command",
 }

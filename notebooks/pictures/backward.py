@@ -9,8 +9,11 @@ from matplotlib.patches import Rectangle
 from notebooks.pictures import key_phases
 from notebooks.pictures.png import PAGE, png
 from report.pages import tile_figures
+from report.pages import training as committed
 from report.pages.drawing import GRID, INK, OURS_DARK, OURS_LIGHT, SOFT, house_style, new_figure
 from report.pages.tile_figures import BLUE, GREEN, ORANGE, PINK, key, square
+from report.pages.training_picture import picture
+from report.places import PUBLISHED
 
 OF_QUERY, OF_KEY = OURS_DARK, "#c2571a"  # a query's row, a key's column
 HIDDEN, EDGE = "#eceff2", "#d9dee4"
@@ -283,3 +286,11 @@ def slopes(gradients, ways):
 def furthest(found, right):
     """The largest difference of two lists of numbers, over the largest number of the second."""
     return max(abs(a - b) for a, b in zip(found, right, strict=True)) / max(map(abs, right))
+
+
+def training():
+    """The committed training of a tiny transformer: losses of three attentions, and how far apart they are."""
+    losses, _ = committed.load(PUBLISHED)
+    with house_style():
+        figure = picture(losses, committed.apart(losses), PAGE)
+    return png(figure, "The losses of three trainings lie on one line; their differences are small beside them")
