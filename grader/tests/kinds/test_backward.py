@@ -73,7 +73,7 @@ def differs(mistake, expected):
     return any(not expected.fits(name, values[name], expected.values[name]) for name in OUTPUTS)
 
 
-@pytest.mark.parametrize("number", range(len(mistakes.EVERY)))
+@pytest.mark.parametrize("number", thorough_but(range(0, len(mistakes.EVERY), 12), range(len(mistakes.EVERY))))
 def test_a_known_mistake_is_named_and_its_gradients_are_those_that_it_touches(number):
     mistake = mistakes.EVERY[number]
     case = shown_in(mistake)
