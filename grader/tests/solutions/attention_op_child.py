@@ -33,6 +33,24 @@ def off(one, other, inputs, loss):
     return max(float((a.double() - b.double()).abs().max()) for a, b in zip(*found, strict=True))
 
 
+def directional(inputs, step=1e-2):
+    """The largest relative difference of a directional derivative in float32: by the gradients, and by two forwards."""
+    found = []
+    for number, x in enumerate(inputs):
+        direction = torch.randn_like(x)
+
+        def loss(at, number=number):
+            with torch.no_grad():
+                o = attention(*(at if i == number else each for i, each in enumerate(inputs)), window_size=9)
+            return float((o.transpose(1, 2).double() * weight).sum())
+
+        gradient = torch.autograd.grad((attention(*inputs, window_size=9).transpose(1, 2) * weight).sum(), x)[0]
+        by_gradient = float((gradient.double() * direction).sum())
+        by_forward = (loss(x + step * direction) - loss(x - step * direction)) / (2 * step)
+        found.append(abs(by_forward - by_gradient) / float(gradient.double().norm() * direction.double().norm()))
+    return max(found)
+
+
 def said(call):
     try:
         call()
@@ -59,6 +77,7 @@ given = (do, *(x.detach() for x in inputs), o, lse, True, None, 0)
 facts["opcheck of the backward"] = [*torch.library.opcheck(backward, given).values()]
 compiled = torch.compile(lambda *x: attention(*x, window_size=9).pow(2), backend="aot_eager", fullgraph=True)
 facts["compiled"] = off(compiled, lambda *x: attention(*x, window_size=9).pow(2), inputs, torch.sum)
+facts["directional"] = directional(inputs)
 facts["second"] = said(
     lambda: torch.autograd.grad(attention(*inputs).sum(), inputs, create_graph=True)[0].sum().backward()
 )
