@@ -18,6 +18,7 @@ SECONDS = 6.0  # for all of a problem's cases
 CASES = 3  # the smallest that are wrong
 MOST_TOKENS = 400
 WIDTH = 128  # the head dim of what is measured: so many pairs of a row in one call
+INFINITE = "which factor can be infinite: exp of a score without its lse, or what is loaded past the end?"
 WHOLE = 64  # tokens: a multiple of most tiles
 EXACT = 1e-3  # of what a pair adds
 FAINT = 1e-3  # of the largest
@@ -116,7 +117,10 @@ def tell(names, mine, theirs, got, expected, seen, times):
 
     expected, seen: (N, N), rows likewise. times: how often each pair counts.
     """
-    got = got.nan_to_num(torch.inf)
+    if not got.isfinite().all():
+        row = int((~got.isfinite()).any(-1).any(0).any(0).nonzero()[0])
+        said = f"Even with all scores equal, {names} of {mine} {row} and others are NaN or infinite."
+        return [Measured("nan", said, INFINITE, mistakes.LSE)]
     sizes = expected.abs()
     clear = sizes > FAINT * sizes.max()  # the others tell nothing
     lost = seen & clear & (got.abs() < EXACT * sizes)
