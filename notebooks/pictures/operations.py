@@ -101,7 +101,8 @@ def kept(call, *shapes, dtype=torch.float16):
         storages[StorageWeakRef(tensor.untyped_storage())] = tensor.untyped_storage().nbytes()
         return tensor
 
-    with FakeTensorMode(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    with FakeTensorMode(), torch.enable_grad(), hooks:
         tensors = [torch.empty(shape, dtype=dtype, requires_grad=True) for shape in shapes]
         out = call(*tensors)
     del out

@@ -228,12 +228,12 @@ def parse(argv):
     return options
 
 
+@torch.no_grad()
 def main(argv):
     options = parse(argv)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
         os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton reads it when it is imported
-    torch.set_grad_enabled(False)
     warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")  # asked for
     print(f"on {torch.cuda.get_device_name() if device == 'cuda' else 'the CPU: Triton in its interpreter, no times'}")
     print("error: the largest of o, over what a careful kernel may be off by; tiles: that a head computes")
