@@ -514,7 +514,7 @@ def attention_forward(q, k, v, is_causal=True, window_size=None, sink_size=0):
 
 
 def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0):
-    """The gradients of q, k and v from that of o, in four kernel launches; nothing of N x N elements is stored.
+    """The gradients of q, k and v from that of o, in three launches, four with sinks; no N x N elements are stored.
 
     do, q, o: (B, Hq, N, D). k, v: (B, Hkv, N, D). Last stride 1, any others, 0 among them (autograd hands over expanded
     gradients); one dtype: float16, bfloat16 or float32. lse: (B, Hq, N), float32, natural logarithm, last stride 1.

@@ -56,9 +56,7 @@ class StudyArms(Arms):
         if name == names.VARLEN:
             return varlen(self.point, self.cu_seqlens)
         if name in names.DENSE:
-            dense = sdpa(
-                {names.CUDNN: "CUDNN_ATTENTION", names.FLASH: "FLASH_ATTENTION"}[name], self.point, self.device
-            )
+            dense = sdpa(BACKENDS[name], self.point, self.device)
             return Built(lambda q, k, v: dense.call(*map(self.by_image, (q, k, v))), dense.around)
         packed = load("packed_block_sparse.py")
         if self.device == "cpu" and not packed.INTERPRETED:

@@ -196,7 +196,7 @@ def run(saved, asked):
     print("  kernel           o       error   tiles" + (TIMES if saved.q.is_cuda else ""))
     for name, (verdict, *facts) in lines.items():
         said = f"{facts[0]:>5}{facts[1]:>8}{times.get(name, '')}" if len(facts) > 1 else facts[0]
-        print(clean(f"  {name:16} {verdict:8}{said}"), flush=True)
+        print(clean(f"  {name:16} {verdict:8}{said}").rstrip(), flush=True)
     return all(verdict != FAIL for verdict, *_ in lines.values())
 
 

@@ -21,7 +21,8 @@ from torch.nn import functional
 
 from grader.gpu import machine
 from grader.processes import files
-from report.places import PUBLISHED, Refused
+from report.measuring.machine import slug
+from report.places import RESULTS, Refused
 
 OURS, THEIRS = "attention_op", ("SDPA math", "SDPA efficient")
 ARMS = (OURS, *THEIRS)
@@ -135,7 +136,7 @@ def main(argv):
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--tiny", action="store_true", help="a model that Triton's interpreter can train")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    parser.add_argument("--out", type=Path, help="where training.csv goes (default: report/results/h200)")
+    parser.add_argument("--out", type=Path, help="the folder of training.csv (default: report/results/GPU'S NAME)")
     options = parser.parse_args(argv)
     if options.steps < 1:
         raise Refused(f"--steps must be at least 1; got {options.steps}")
@@ -146,7 +147,7 @@ def main(argv):
     arms = [arm for arm in ARMS if options.device == "cuda" or arm != "SDPA efficient"]
     shape = TINY if options.tiny else Shape()
     found = {arm: losses(arm, options.steps, shape, options.device) for arm in arms}
-    folder = options.out or PUBLISHED
+    folder = options.out or RESULTS / (slug(torch.cuda.get_device_name()) if options.device == "cuda" else "quick")
     folder.mkdir(parents=True, exist_ok=True)
     steps = zip(range(options.steps), *found.values(), strict=True)
     lines = [",".join(["step", *found]), *(",".join([str(step), *map(repr, each)]) for step, *each in steps)]

@@ -10,6 +10,7 @@ import torch
 
 from grader.course.masks import Visibility
 from grader.kinds.attention.known_mistakes import HEADS
+from grader.kinds.backward import gradients
 
 SOFTMAX = "8 backward: five products"
 DELTA = "8 backward: delta"
@@ -309,8 +310,6 @@ EVERY = (
 
 def answer(mistake, inputs):
     """{name: float64} of the gradients with that mistake."""
-    from grader.kinds.backward import gradients
-
     if "swapped" not in mistake.changes:
         return gradients.work_out(inputs, mistake.changes)
     found = gradients.work_out(inputs)
