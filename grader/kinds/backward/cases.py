@@ -1,6 +1,7 @@
 """x3, the backward pass of attention, as plain data: what is asked, for no points."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from grader.course.problem import Problem
 from grader.kinds.attention.cases import EVERYTHING, Case
@@ -19,6 +20,13 @@ class BackwardCase(Case):
 
     causal: bool = True
     gradient: str = ""
+
+    products: ClassVar[int] = 5  # scores, dp, dq, dk and dv
+
+    @property
+    def least_bytes(self):
+        """Bytes of q, k, v and o, of their gradients, and of lse."""
+        return 2 * super().least_bytes + 4 * self.B * self.Hq * self.N
 
     def describe(self, seed):
         said = super().describe(seed)
