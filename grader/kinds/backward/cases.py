@@ -84,12 +84,13 @@ CASES = (
     causal("head dim 256", Hq=2, N=600, D=256, dtype="bfloat16", gpu=True),
     causal("float32, no mask", causal=False, Hq=2, N=777, D=128, gpu=True),
 )  # fmt: skip
+SPEED = causal("speed", B=4, Hq=16, N=4096, D=128, dtype="float16", gpu=True)
 COMPILED = causal("compiles", B=2, Hq=8, Hkv=2, N=2048, D=128, dtype="float16", window=500, sinks=5)
 
 PROBLEM = Problem(
     "x3", "the backward pass", "x3_backward.py", "attention_backward",
     "attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0) -> (dq, dk, dv)",
-    CASES, takes=("is_causal", "window_size", "sink_size"), compile_case=COMPILED, tensors=TENSORS,
+    CASES, speed_case=SPEED, takes=("is_causal", "window_size", "sink_size"), compile_case=COMPILED, tensors=TENSORS,
 )  # fmt: skip
 
 
