@@ -99,8 +99,8 @@ def check_profile(options, request):
             f"P={problem.number} has no kernel of its own to look into: PyTorch launches one of its own for each step; "
             "P=3 is the first that has"
         )
-    if not problem.speed_case:
-        raise BadArguments(f"P={problem.number} is a lab, in which nothing is timed: a profile is of P=3 to P=7")
+    if not problem.points:
+        raise BadArguments(f"P={problem.number} is a lab: a profile is of P=3 to P=7, and speaks of the forward pass")
     if command.choose_case(problem, options.case) is None:
         raise BadArguments(unknown_case(options.case, replace(request, device="cuda", targets=()), ("speed",)))
     if request.device != "cuda":

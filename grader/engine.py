@@ -307,7 +307,7 @@ class ProblemGrader:
             case = self.kind.long_case(self.request.cases(self.problem))
             self.beside["waste"] = pool.submit(self.interpreted, case)
         if self.is_timed():
-            self.beside["host"] = pool.submit(speed.host_time, self.problem, self.path)
+            self.beside["host"] = pool.submit(speed.host_time, self.problem, self.kind, self.path)
         pool.shutdown(wait=False)
 
     def work(self, results):
@@ -362,7 +362,7 @@ class ProblemGrader:
         self.keep(result)
 
     def speed(self):
-        """Time the submission against the naive attention and the reference, where that is possible and earned."""
+        """Time the submission against naive PyTorch and the reference, where that is possible and earned."""
         case, outcomes = self.problem.speed_case, self.outcomes
         if self.request.device != "cuda":
             return self.keep(self.result(case, Outcome.NOT_RUN, "not run: needs a GPU", aspect=Aspect.SPEED))
@@ -379,7 +379,7 @@ class ProblemGrader:
         started = time.perf_counter()
         try:
             host_ms = self.beside["host"].result()
-            judged = speed.judge(self.problem, self.path, self.request.seed, host_ms, self.kind.described)
+            judged = speed.judge(self.problem, self.kind, self.path, self.request.seed, host_ms)
             outcome, sentence, facts = judged
         except ChildFailed as failure:
             outcome, sentence, facts = Outcome.CRASHED, f"While it was timed, your code did not return: {failure}.", {}

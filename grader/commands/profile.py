@@ -10,7 +10,7 @@ from grader.engine import question_for_compiler
 from grader.gpu import compiling, peaks
 from grader.gpu.gpus import GPUS
 from grader.gpu.profile import counters, figures, limits, measure, ncu
-from grader.gpu.speed import BIG_GPU
+from grader.gpu.speed import timed_case
 from grader.kinds import registry
 from grader.processes.child import CannotStart
 from grader.render import terminal
@@ -35,8 +35,8 @@ def run(request, case, folder):
         console.print("no profile: Nsight Compute knows NVIDIA's GPUs alone")
         return 2
     here = torch.cuda.get_device_properties(0)
-    if case == problem.speed_case and here.total_memory < BIG_GPU:
-        case = replace(case, B=1)
+    if case == problem.speed_case:
+        case = timed_case(problem)
     path = request.submission / problem.module
     console.print(f'{problem.id} "{case.name}" ({case.describe(request.seed)}), {here.name}', markup=False)
     tool = ncu.find()

@@ -44,21 +44,14 @@ def peak(gpu):
     return next((peak for pattern, peak in PEAKS.items() if gpu and re.search(pattern, gpu)), None)
 
 
-def visible_flops(case):
-    """FLOPs of the forward pass over the visible pairs alone: two products of D for each."""
-    return 4 * case.B * case.Hq * case.D * case.visibility.pairs(case.N, case.num_keys)
-
-
 def least_ms(case, gpu):
     """The shortest time in which the GPU can do a case's work, or None where its peak is not known.
 
-    The larger of FLOPs over its peak and of the bytes of q, k, v and o, each moved once, over its bandwidth.
+    The larger of its FLOPs over the peak and of the bytes of inputs and outputs, each moved once, over the bandwidth.
     """
     known = peak(gpu)
     if known is None:
         return None
-    size = 4 if case.dtype == "float32" else 2
-    rows = 2 * case.Hq * case.N + 2 * case.kv_heads * case.num_keys
-    moving = case.B * rows * case.D * size / (known.terabytes * 1e12)
-    computing = visible_flops(case) / (known.of(case.dtype) * 1e12)
+    moving = case.least_bytes / (known.terabytes * 1e12)
+    computing = case.flops / (known.of(case.dtype) * 1e12)
     return 1e3 * max(moving, computing) / MARGIN

@@ -1,4 +1,4 @@
-"""Is a submission fast? Its program takes turns with naive PyTorch attention and the reference, each in its process."""
+"""Is a submission fast? Its program takes turns with naive PyTorch and the reference, each in its process."""
 
 import random
 import statistics
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from grader.course import tensors
 from grader.course.problem import SECONDS_PER_CASE, SPEED_BARS
 from grader.gpu import machine, peaks, timing
 from grader.gpu.timing import ArmFailed, Plan
@@ -15,10 +14,10 @@ from grader.processes import unfinished
 from grader.processes.child import CannotStart, ChildFailed
 from grader.processes.confined import ConfinedChild
 from grader.processes.submission import Submission
-from grader.reference import compare, oracle
 from grader.result import Outcome
 
-CHECKED = 2  # heads whose timed output is compared with the oracle, in a round that is drawn
+DEVICE = "cuda"
+CHECKED = 2  # parts of a timed call that are compared with what is right, in a round that is drawn
 CALLS = 20  # of the wrapper, for its time on the host
 ALONE = 2.0  # times: a call that began alone may take so much longer, its launch left out, than one that did not
 PLAN = Plan(target=0.02, budget_s=2.0, min_rounds=6, max_rounds=40, samples=5, against="yours")
@@ -26,23 +25,21 @@ OLDEST_GPU = (8, 0)  # compute capability: before it tl.dot becomes multiply-add
 BIG_GPU = 40 << 30  # bytes; below it the naive matrix of batch 4 does not fit
 
 LIMIT = SECONDS_PER_CASE["cuda"]
-GRADER = Path(__file__).parents[1]
-SOLUTIONS = GRADER.parent / "solutions"
-NAIVE = GRADER / "reference" / "naive.py"
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 
-def judge(problem, path, seed, host_ms, described):
+def judge(problem, kind, path, seed, host_ms):
     """(outcome, sentence, facts) for the speed of the submission at `path`. host_ms: what `host_time` told, or None.
-    described(case): its inputs as plain data.
 
     facts: of each arm its milliseconds, peak bytes and the milliseconds that its launch takes on the host; the ratios
     with their intervals; the fraction of the GPU's peak where that is known; the machine, its clocks, the versions.
     """
     case = timed_case(problem)
-    yours, naive = YourArm(problem, path, case, described(case)), OurArm(NAIVE, "naive_attention", case)
-    arms = {"yours": yours, "naive PyTorch": naive}
+    arms = {"yours": YourArm(problem, kind, path, case)}
+    if naive := kind.naive:
+        arms["naive PyTorch"] = OurArm(kind, naive.path, naive.function, case, naive.prepares)
     if (SOLUTIONS / problem.module).is_file():
-        arms["reference"] = OurArm(SOLUTIONS / problem.module, problem.entry_point, case)
+        arms["reference"] = OurArm(kind, SOLUTIONS / problem.module, problem.entry_point, case)
     before = machine.clocks()
     try:
         timings = timing.take_turns(arms, replace(PLAN, seed=seed))
@@ -61,9 +58,10 @@ def judge(problem, path, seed, host_ms, described):
         "failures": {name: t.failure for name, t in timings.items() if t.failure},
         "oom": [name for name, t in timings.items() if t.oom],
         "times_as_fast": {n: timing.ratio(timings, "yours", n) for n in SPEED_BARS if n in timings},
+        "words": {"naive PyTorch": kind.naive.words} if kind.naive else {},
         "wrapper_host_ms": host_ms,
         "least_ms": peaks.least_ms(case, machine.facts()["gpu"]),
-        "flops": peaks.visible_flops(case),
+        "flops": case.flops,
         "dtype": case.dtype,
         "machine": machine.facts() | {"clocks": {"before": before, "after": machine.clocks()}},
     }
@@ -71,10 +69,14 @@ def judge(problem, path, seed, host_ms, described):
 
 
 class OurArm:
-    """A module of ours in a runner of its own, as an arm of `timing.take_turns`; started when it is first needed."""
+    """A module of ours in a runner of its own, as an arm of `timing.take_turns`; started when it is first needed.
 
-    def __init__(self, module, entry_point, case):
-        self.module, self.entry_point, self.case, self.child, self.facts = module, entry_point, case, None, {}
+    prepares: its function returns what is to be timed.
+    """
+
+    def __init__(self, kind, module, function, case, prepares=False):
+        self.kind, self.module, self.function, self.case, self.prepares = kind, module, function, case, prepares
+        self.child, self.facts = None, {}
 
     def warm_up(self, seed):
         if not self.facts:
@@ -85,11 +87,12 @@ class OurArm:
         return self.ask(seed, samples, warm_up=False)["ms"]
 
     def ask(self, seed, samples, warm_up):
-        request = {"op": "time ours", "ours": self.entry_point} | asked(self.case, seed, samples, warm_up)
+        request = {"op": "time ours", "ours": self.function, "prepares": self.prepares}
+        request |= asked(self.kind, self.case, seed, samples, warm_up)
         try:
             if self.child is None:
-                self.child = ConfinedChild("cuda", LIMIT)
-                self.child.put({"ours.py": Path(self.module).read_bytes()})
+                self.child = ConfinedChild(DEVICE, LIMIT)
+                self.child.put({"ours.py": Path(self.module).read_bytes()} | files(self.kind))
             reply = self.child.call(request, LIMIT)
         except ChildFailed as failure:  # that of ours is noted, and ends no other
             raise ArmFailed(str(failure)) from None
@@ -105,43 +108,36 @@ class OurArm:
 class YourArm(OurArm):
     """A submission's program, all of it: what its wrapper copies is timed too. wrong: what a timed output showed."""
 
-    def __init__(self, problem, path, case, described):
-        super().__init__(path, problem.entry_point, case)
+    def __init__(self, problem, kind, path, case):
+        super().__init__(kind, path, problem.entry_point, case)
         gpu = machine.gpu_as_data()
-        self.problem, self.described, self.wrong, self.alone = problem, described, "", []
-        self.submission = Submission(path, problem, "cuda", LIMIT, gpu)
-        self.draw = random.SystemRandom()
+        self.problem, self.wrong, self.alone = problem, "", []
+        self.submission = Submission(path, problem, DEVICE, LIMIT, gpu)
+        self.parts, self.draw = kind.parts(problem, case), random.SystemRandom()
 
     def ask(self, seed, samples, warm_up):
-        request = asked(self.case, seed, samples, warm_up)
-        check = samples > 0 and self.draw.random() < 1 / 4
-        if check:
-            heads = [(b, h) for b in range(self.case.B) for h in range(self.case.Hq)]
-            request["check"] = self.draw.sample(heads, min(CHECKED, len(heads)))
+        request, check = asked(self.kind, self.case, seed, samples, warm_up), []
+        if samples > 0 and self.draw.random() < 1 / 4:
+            check = self.draw.sample(self.parts, min(CHECKED, len(self.parts)))
+            request["check"] = [ranges for _, ranges in check]
         if self.facts or self.submission.runner:
             reply = self.submission.run_again({"op": "time"} | request)
         else:
-            request |= {"inputs": self.described, "arguments": self.case.arguments}
-            reply = self.submission.run(request, op="time")
+            reply = self.submission.run(request, files(self.kind), op="time")
         if reply["status"] != "returned":
             raise ArmFailed(unfinished.explain_reply(reply, self.problem, self.module)[1])
         if samples:
             self.alone.append((reply["synchronised_ms"] - reply["host_ms"], min(reply["ms"])))
         if check:
-            self.wrong = self.wrong or self.check_output(reply)
+            self.wrong = self.wrong or self.check_output([case for case, _ in check], reply)
         return reply
 
-    def check_output(self, reply):
-        """A sentence where the output of a call that was timed is not right, else an empty string."""
-        parts = tensors.read_outputs(self.submission.take_outputs(reply), reply)
+    def check_output(self, cases, reply):
+        """A sentence where the outputs of a call that was timed are not right, else an empty string."""
+        data = self.submission.take_outputs(reply)
         if reply["broken_fences"]:
             return "it wrote past the end of a tensor that it allocated."
-        for i in range(0, len(parts), 4):
-            q, k, v = (part[None, None].to("cuda") for part in parts[i : i + 3])
-            answer = oracle.expect(q, k, v, self.case.visibility, True, self.case.scale)
-            if facts := compare.mismatch(parts[i + 3][None, None], answer.o.cpu(), answer.allowed_o.cpu()):
-                return f"an output of a timed call is wrong: {facts['wrong']} elements of one head."
-        return ""
+        return self.kind.fault_of_parts(self.problem, cases, reply, data, DEVICE)
 
     def close(self):
         if self.alone and statistics.median(late - ms * ALONE for late, ms in self.alone) > 0:
@@ -151,28 +147,35 @@ class YourArm(OurArm):
         self.submission.close()
 
 
-def asked(case, seed, samples, warm_up):
-    shapes = {"q": (case.B, case.Hq, case.N, case.D)} | dict.fromkeys("kv", (case.B, case.kv_heads, case.N, case.D))
+def asked(kind, case, seed, samples, warm_up):
+    derived = kind.derived and {name: getattr(kind.derived, name) for name in ("function", "takes", "makes")}
     return {
-        "shapes": shapes, "dtype": case.dtype, "arguments": case.arguments, "seed": seed, "samples": samples,
-        "warm_up": warm_up,
+        "inputs": kind.described(case), "arguments": case.arguments, "derived": derived, "seed": seed,
+        "samples": samples, "warm_up": warm_up,
     }  # fmt: skip
+
+
+def files(kind):
+    """{name: bytes} of what a runner needs beside the program: how inputs that are not drawn are made."""
+    return {"derived.py": Path(kind.derived.path).read_bytes()} if kind.derived else {}
 
 
 def timed_case(problem):
     """The speed case, smaller where the naive matrix would not fit."""
     big = torch.cuda.get_device_properties(0).total_memory >= BIG_GPU
-    return problem.speed_case if big else replace(problem.speed_case, B=1)
+    return problem.speed_case if big else problem.speed_case.smaller
 
 
-def host_time(problem, path):
+def host_time(problem, kind, path):
     """Milliseconds of the wrapper on the host, as the submission's own process measures them; None without."""
     case = timed_case(problem)
     setup = {"module": str(path), "entry_point": problem.entry_point, "arguments": list(problem.keywords), "gpu": None}
     setup["tensors"] = list(problem.tensors)
     try:
         with ConfinedChild("direct", LIMIT, Path(path).parent, **setup) as child:
-            reply = child.loading or child.call({"op": "direct", "calls": CALLS} | asked(case, 0, 0, False), LIMIT)
+            reply = child.loading or child.call(
+                {"op": "direct", "calls": CALLS} | asked(kind, case, 0, 0, False), LIMIT
+            )
     except (ChildFailed, CannotStart):
         return None
     told = reply.get("host_ms")
@@ -208,15 +211,15 @@ def in_words(facts):
     """`0.660 ms (p20 0.654, p80 0.685), 42 % of the GPU's peak, peak memory 64 MiB; 40.4 x naive PyTorch (...)`"""
     yours, peak = facts["arms"]["yours"], peaks.peak(facts["machine"]["gpu"])
     text = f"{yours['median_ms']:.3f} ms (p20 {yours['p20_ms']:.3f}, p80 {yours['p80_ms']:.3f}), "
-    if peak:
+    if peak and facts["flops"]:
         fraction = facts["flops"] / yours["median_ms"] / 1e9 / peak.of(facts["dtype"])
         text += f"{fraction:.0%} of this GPU's peak, "
     text += f"peak memory {mebibytes(yours)}"
     for name, ratio in facts["times_as_fast"].items():
         if ratio:
-            arm = facts["arms"][name]
+            arm, words = facts["arms"][name], facts["words"].get(name, name)
             text += (
-                f"; {ratio.median:.2f} x as fast as {name} ({ratio.low:.2f} to {ratio.high:.2f}; "
+                f"; {ratio.median:.2f} x as fast as {words} ({ratio.low:.2f} to {ratio.high:.2f}; "
                 f"{arm['median_ms']:.3f} ms, {mebibytes(arm)})"
             )
     if facts.get("wrapper_host_ms") is not None:

@@ -6,6 +6,7 @@ registry.py. What stands here suits a kernel whose outputs are compared with the
 
 import contextlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -26,6 +27,13 @@ class Question:
     gpu: bool = False
 
     arguments: ClassVar[dict] = {}  # the keyword arguments of the entry point, beside its tensors
+    flops: ClassVar[int] = 0  # what a call needs at the least, where that is known
+    least_bytes: ClassVar[int] = 0
+
+    @property
+    def smaller(self):
+        """The same for a GPU with little memory."""
+        return self
 
     def describe(self, seed):
         """`n=129, float16, seed 3`: what a student reads beside the name."""
@@ -44,6 +52,29 @@ class Right:
     expected: torch.Tensor
     allowed: torch.Tensor
     answer: object = None
+
+
+@dataclass(frozen=True)
+class Naive:
+    """What a submission's speed is compared with: a function of a file of ours that imports torch alone.
+
+    words: what it is to a student. prepares: it returns the function to be timed, on inputs that it has seen.
+    """
+
+    path: Path
+    function: str
+    words: str
+    prepares: bool = False
+
+
+@dataclass(frozen=True)
+class Derived:
+    """The inputs `makes`, which a function of a file of ours that imports torch alone makes of the inputs `takes`."""
+
+    path: Path
+    function: str
+    takes: tuple[str, ...]
+    makes: tuple[str, ...]
 
 
 class Kind:
@@ -108,6 +139,40 @@ class Kind:
         request, files = self.request(submission.problem, case, placed, submission.device)
         lists, more = self.beside(case)
         return submission.run(request | more, files, lists)
+
+    # What is timed ---------------------------------------------------------------------------------------------------
+
+    naive = None  # a Naive, where a speed is compared with one
+    derived = None  # a Derived, where not every input of a timed call is drawn
+
+    def parts(self, problem, case):
+        """[(a smaller case, ranges)]: what can be compared of a timed call, each by itself; by default all of it.
+
+        ranges: of each input, then each output: [[start, stop], ...] of its first dims.
+        """
+        return [(case, [[]] * (len(self.names) + len(self.outputs(problem, case))))]
+
+    def fault_of_parts(self, problem, cases, reply, data, device):
+        """A sentence where the outputs of a timed call are not right, else an empty string.
+
+        cases: the parts that came back, of each its inputs and its outputs; `data`: their raw bytes.
+        """
+        size, given = len(reply["outputs"]) // len(cases), len(self.names)
+        starts = range(0, len(reply["outputs"]), size)
+        for case, start in zip(cases, starts, strict=True):
+            outputs = reply["outputs"][start + given : start + size]
+            came = {"outputs": outputs, "several": len(outputs) != 1}
+            if wrong := form.wrong_form(problem, self.outputs(problem, case), came, device):
+                return f"of a timed call another form came back: {wrong}"
+        every = tensors.read_outputs(data, reply)
+        for case, start in zip(cases, starts, strict=True):
+            placed = [tensors.place(each) for each in every[start : start + given]]
+            right = self.right(problem, case, placed, device)
+            for got, each in zip(every[start + given : start + size], right, strict=True):
+                if facts := compare.mismatch(*map(as_heads, (got, each.expected, each.allowed))):
+                    wrong, total = facts["wrong"], facts["total"]
+                    return f"{each.name} of a timed call is wrong: {wrong} of the {total} elements that were compared."
+        return ""
 
     # What is right ---------------------------------------------------------------------------------------------------
 

@@ -228,8 +228,9 @@ def silence():
 
 def direct(loaded, request):
     """Milliseconds that one call of the wrapper takes on the host, on a GPU; its own word, worth no points."""
-    dtype, times = getattr(torch, request["dtype"]), []
-    inputs = [torch.randn(shape, device="cuda").to(dtype) for shape in request["shapes"].values()]
+    times, inputs = [], []
+    for each in request["inputs"]:
+        inputs.append(torch.randn(each["shape"], device="cuda").to(getattr(torch, each["dtype"])))
     with torch.no_grad():
         for _ in range(request["calls"]):
             started = time.perf_counter()

@@ -1,7 +1,7 @@
 """In the runner, on a GPU: a program, or a function of ours, timed call by call on fresh inputs."""
 
 import importlib.util
-import time
+from functools import partial
 
 import replies
 import torch
@@ -11,35 +11,50 @@ from stopwatch import Stopwatch
 
 
 class Timed:
-    """What is timed and its inputs, kept between rounds. program: checked, or None for a module of ours at `path`."""
+    """What is timed and its inputs, kept between rounds. program: checked, or None for a module of ours.
+
+    function: the call on the inputs as they are; what it needs to be ready is made by `fill`, outside of what is timed.
+    """
 
     def __init__(self, runner, request, program=None):
-        device = "cuda"
-        dtype = getattr(torch, request["dtype"])
-        self.inputs = {name: torch.empty(s, device=device, dtype=dtype) for name, s in request["shapes"].items()}
-        self.generator, self.watch = torch.Generator(device=device), Stopwatch(device)
-        self.seconds, self.replay = time.perf_counter(), None
+        self.device = device = "cuda" if runner.setup["device"] == "cuda" else "cpu"
+        self.inputs = {
+            each["name"]: torch.empty(each["shape"], device=device, dtype=getattr(torch, each["dtype"]))
+            for each in request["inputs"]
+        }
+        self.arguments, self.derived = request["arguments"], request["derived"]
+        self.derive = self.derived and load("derived.py", self.derived["function"])
+        self.generator, self.watch, self.function = torch.Generator(device=device), Stopwatch(device), None
         if program is None:
-            function = ours(request)
-            self.function = lambda: function(*self.inputs.values(), **request["arguments"])
+            call = partial(load("ours.py", request["ours"]), *self.inputs.values(), **self.arguments)
+            self.prepare = call if request["prepares"] else lambda: call
         else:
-            self.replay = Replay(program, runner.make_kernels(program), device, launch, tune)
+            replay = Replay(program, runner.make_kernels(program), device, launch, tune)
             places = {n: Place(t.untyped_storage(), 0, t.untyped_storage().nbytes()) for n, t in self.inputs.items()}
+            self.prepare = lambda: replay.call
             self.fill(0)
-            self.replay.run(places)
-            self.replay.begin(places)
-            self.function = self.replay.call
+            replay.run(places)
+            replay.begin(places)
 
     def fill(self, seed):
+        """Fresh inputs: normal numbers, and what a function of ours makes of them."""
+        self.function = None  # it may hold what belongs to the inputs before
+        makes = self.derived["makes"] if self.derived else ()
         self.generator.manual_seed(seed)
-        for tensor in self.inputs.values():
-            tensor.normal_(generator=self.generator)
+        for name, tensor in self.inputs.items():
+            if name not in makes:
+                tensor.normal_(generator=self.generator)
+        if self.derived:
+            made = self.derive(*(self.inputs[name] for name in self.derived["takes"]), **self.arguments)
+            for name, tensor in zip(makes, made, strict=True):
+                self.inputs[name].copy_(tensor)
+        self.function = self.prepare()
 
     def measure(self, request):
         """Milliseconds of `samples` calls, each on its own inputs; the first request warms up and tells the memory.
 
-        synchronised_ms: of one more call that began when nothing else ran. check: [[batch, head], ...] of the last
-        sample's inputs and output that are written to outputs.bin, q, k, v and o of each.
+        synchronised_ms: of one more call that began when nothing else ran. check: ranges, as Kind.parts has them, of
+        the last sample's inputs and outputs that are written to outputs.bin.
         """
         watch, returned = self.watch, []
 
@@ -55,29 +70,40 @@ class Timed:
             for i in range(request["samples"]):
                 self.fill(request["seed"] + 1 + i)
                 times.append(watch.sample(call))
-            reply = self.checked(request["check"], returned) if request.get("check") else {}
+            reply = self.checked(request, returned) if request.get("check") else {}
             if request["samples"]:
                 synchronised = watch.sample(call, alone=True)
         return reply | {"ms": times, "peak_bytes": peak, "host_ms": watch.host_ms, "synchronised_ms": synchronised}
 
-    def checked(self, pairs, returned):
-        """The timed output with its inputs, for the grader to compare; and the fences of a call with canaries."""
-        first = lambda value: value[0] if isinstance(value, tuple | list) else value  # noqa: E731
-        q, k, v = self.inputs.values()
-        group, out = q.shape[1] // k.shape[1], first(first(returned))
-        parts = [
-            part.clone() for b, h in pairs for part in (q[b, h], k[b, h // group], v[b, h // group], out[b, h])
-        ]  # fmt: skip
+    def checked(self, request, returned):
+        """The last sample's outputs with its inputs, for the grader to compare; and the fences of a call with canaries.
+
+        The inputs are drawn once more: what the call may have written there is not what it was given.
+        """
+        (out,), n = returned, len(self.inputs)
+        outputs = list(out) if isinstance(out, tuple | list) else [out]
+        outputs = [[cut(*each) for each in zip(outputs, ranges[n:], strict=False)] for ranges in request["check"]]
+        self.fill(request["seed"] + request["samples"])
+        inputs = [[*map(cut, self.inputs.values(), ranges[:n])] for ranges in request["check"]]
+        parts = [part for pair in zip(inputs, outputs, strict=True) for each in pair for part in each]
         fenced = Allocations()
         with fenced:
             self.function()
-        torch.cuda.synchronize()
-        return {"outputs": replies.write_outputs(parts, "cuda"), "broken_fences": fenced.broken_fences()}
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        return {"outputs": replies.write_outputs(parts, self.device), "broken_fences": fenced.broken_fences()}
 
 
-def ours(request):
-    """The entry point of a module of the grader's own, which came as ours.py."""
-    spec = importlib.util.spec_from_file_location("ours", "ours.py")
+def cut(returned, ranges):
+    """A copy of a tensor's part, [[start, stop], ...] of its first dims; what is no tensor stays what it is."""
+    if not isinstance(returned, torch.Tensor):
+        return returned
+    return returned[tuple(slice(*each) for each in ranges[: returned.dim()])].clone()
+
+
+def load(file, function):
+    """A function of a file of the grader's own, which lies in the current folder."""
+    spec = importlib.util.spec_from_file_location(file.removesuffix(".py"), file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return getattr(module, request["ours"])
+    return getattr(module, function)

@@ -235,7 +235,7 @@ class Bench:
         found |= {f"{key[:-3]}_us": value * 1e3 for key, value in found.items() if key.endswith("_ms")}
         found |= self.ratios(name, timings) | {"host_ms": arm.host_ms}
         if work is not None:
-            tflops, peak = peaks.visible_flops(work) / ms / 1e9, peaks.peak(self.gpu)
+            tflops, peak = work.flops / ms / 1e9, peaks.peak(self.gpu)
             found |= {"tflops": tflops, "fraction_of_peak": tflops / peak.of(work.dtype) if peak else None}
         if arm.peak_bytes is not None:
             found["peak_mib"] = arm.peak_bytes / 2**20

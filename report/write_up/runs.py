@@ -5,7 +5,6 @@ import math
 import torch
 
 from grader.course.masks import Visibility
-from grader.gpu.peaks import visible_flops
 from grader.kinds.attention import inputs
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import EVERY
@@ -41,7 +40,7 @@ def counted():
         found, expected = traced.counted(case, result), cost(case, *traced.TILES)
         if found != expected:
             raise Disagrees(f"{problem} did {found}, and the formula says {expected}")
-        of, useful = case.Hq * math.prod(-(-N // side) for side in traced.TILES), visible_flops(case)
+        of, useful = case.Hq * math.prod(-(-N // side) for side in traced.TILES), case.flops
         lines.append([
             f"{problem.upper()}, {case.name}" + (f", {case.Hq} heads on {case.kv_heads}" if case.Hq > 1 else ""),
             f"{found.tiles:,} of {of:,}", f"{found.dot_flops / 1e6:.2f}", f"{found.dot_flops / useful:.2f}",

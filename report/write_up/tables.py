@@ -4,7 +4,7 @@ import heapq
 from functools import partial
 from itertools import pairwise
 
-from grader.gpu.peaks import peak, visible_flops
+from grader.gpu.peaks import peak
 from report.arms.ladder import case_of as case_of_rung
 from report.counting import coverage
 from report.counting.cost import cost, least_bytes, matrix_bytes, phases
@@ -37,7 +37,7 @@ def by_formula(point, ms):
     lines = []
     for problem in TRITON:
         case, blocks = case_of(problem, point), tiles_of(problem, point.D)
-        done, useful = cost(case, *blocks), visible_flops(case)
+        done, useful = cost(case, *blocks), case.flops
         each_second = asked(done) / ms(problem) / 1e9
         lines.append([
             f"{problem}, {blocks[0]} x {blocks[1]}", f"{done.tiles // (case.B * case.Hq):,}", number(useful / 1e12),
@@ -83,7 +83,7 @@ def least_of_p1(point, gpu):
     case = case_of("P1", point)
     moved = sum(PASSES_OF_P1) * matrix_bytes(case)
     return {"passes": sum(PASSES_OF_P1), "gib": moved / GIB, "ms": moved / peak(gpu).terabytes / 1e9,
-            "products_ms": visible_flops(case) / FLOAT32_TFLOPS / 1e9}  # fmt: skip
+            "products_ms": case.flops / FLOAT32_TFLOPS / 1e9}  # fmt: skip
 
 
 def treatment(point):

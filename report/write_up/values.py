@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from grader.gpu.peaks import peak, visible_flops
+from grader.gpu.peaks import peak
 from report.counting import cost, coverage, traced
 from report.pages.measured import length, times_over
 from report.pages.tables import number, times
@@ -78,7 +78,7 @@ def from_sweep(sweep):
 def by_formula(ladder):
     point, gpu = ladder.point, ladder.machine["gpu"]
     row_bytes = point.B * point.N * point.D * cost.SIZES[point.dtype]
-    visible = {name: visible_flops(case_of(name, point)) for name in ("P1", "P6", "P7")}
+    visible = {name: case_of(name, point).flops for name in ("P1", "P6", "P7")}
     at = {n: replace(point, N=n) for n in ladder.lengths}
     acc_kib = tiles_of("P3", point.D)[0] * point.D * 4 // 1024
     return {

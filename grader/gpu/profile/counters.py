@@ -5,7 +5,6 @@ The counters and what they count: NVIDIA, "Kernel Profiling Guide", in Nsight Co
 
 from dataclasses import dataclass
 
-from grader.gpu import peaks
 from grader.gpu.profile.stalls import STALLS
 
 OF_PEAK = "avg.pct_of_peak_sustained_elapsed"
@@ -84,13 +83,13 @@ class Reading:
     @property
     def tflops(self):
         """TFLOP/s over the visible pairs."""
-        return self.ns and peaks.visible_flops(self.case) / self.ns / 1e3
+        return self.ns and self.case.flops / self.ns / 1e3
 
     @property
     def work(self):
         """FLOPs that the tensor cores did, over those that the visible pairs need."""
         done = getattr(self, f"flops_{self.case.dtype}")
-        return done / peaks.visible_flops(self.case) if done else None
+        return done / self.case.flops if done else None
 
     @property
     def at_work(self):
@@ -121,12 +120,6 @@ class Reading:
         }
         waits = [(name, share(part, sum(known.values()))) for name, part in known.items() if STALLS[name] and part]
         return sorted(waits, key=lambda entry: -entry[1])
-
-
-def least_bytes(case):
-    """Bytes of q, k, v and o."""
-    rows = 2 * case.Hq * case.N + 2 * case.kv_heads * case.num_keys
-    return case.B * rows * case.D * (4 if case.dtype == "float32" else 2)
 
 
 # Arithmetic in which what is not known stays so ----------------------------------------------------------------------

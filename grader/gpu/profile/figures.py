@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from grader.gpu import peaks
-from grader.gpu.profile.counters import at_least, below, least_bytes, share
+from grader.gpu.profile.counters import at_least, below, share
 from grader.gpu.profile.limits import BUSY
 from grader.gpu.profile.stalls import STALLS
 
@@ -98,7 +98,7 @@ def in_words_of_dram(r):
     peak = f"of {known.terabytes:g} TB/s" if known else "of the peak"
     if r.moved is None:
         return peak
-    least = least_bytes(r.case)
+    least = r.case.least_bytes
     again = ": K and V come from memory again and again" if r.moved > 2 * least else ""
     return f"{peak}; {size(r.moved)} moved, q, k, v and o together are {size(least)}{again}"
 

@@ -3,7 +3,7 @@
 A hint and no proof: the next profile tells whether it was good.
 """
 
-from grader.gpu.profile.counters import at_least, below, least_bytes
+from grader.gpu.profile.counters import at_least, below
 from grader.gpu.profile.stalls import STALLS
 
 BUSY = 60.0  # percent of its peak from which a unit counts as a limit, as in Nsight Compute's own rules
@@ -11,7 +11,7 @@ SLACK = 70.0  # the same where much of it is idle by nature
 
 RULES = (
     (
-        lambda r: at_least(r.spilled, 0.1 * least_bytes(r.case)),
+        lambda r: at_least(r.spilled, 0.1 * r.case.least_bytes),
         "registers spill to memory. Try smaller BLOCK_Q or BLOCK_K, or more num_warps.",
     ),
     (

@@ -61,6 +61,7 @@ class Case:
 
     attends: ClassVar[bool] = True  # False for a question that is not about attention's output
     one_mask: ClassVar[bool] = True  # for all batches and heads
+    products: ClassVar[int] = 2  # of D for each visible pair: scores and o
     tile_letters: ClassVar[bool] = False  # True where the mask is cut into tiles of a known size, `block`
 
     def letters(self, visibility):
@@ -77,8 +78,24 @@ class Case:
         return 1.0 / math.sqrt(self.D)
 
     @property
+    def flops(self):
+        """FLOPs over the visible pairs alone."""
+        return 2 * self.products * self.B * self.Hq * self.D * self.visibility.pairs(self.N, self.num_keys)
+
+    @property
+    def least_bytes(self):
+        """Bytes of the inputs and outputs: q, k, v and o."""
+        rows = 2 * self.Hq * self.N + 2 * self.kv_heads * self.num_keys
+        return self.B * rows * self.D * getattr(torch, self.dtype).itemsize
+
+    @property
+    def smaller(self):
+        """The same for a GPU on which the whole score matrix would not fit."""
+        return replace(self, B=1)
+
+    @property
     def arguments(self):
-        """The keyword arguments of the entry point, beside q, k and v."""
+        """The keyword arguments of the entry point, beside its tensors."""
         named = {"is_causal": self.causal, "window_size": self.window, "sink_size": self.sinks}
         return {name: value for name, value in named.items() if value is not None and name not in self.left_out}
 

@@ -5,6 +5,7 @@ import math
 import zlib
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 
 from grader.course.problem import LONG_ROW
 from grader.diagnosis import cross_case, locate
@@ -18,6 +19,7 @@ from grader.kinds.attention import (
     closer,
     drawn,
     inputs,
+    kv_heads,
     lines,
     memory,
     moved_rows,
@@ -30,7 +32,8 @@ from grader.kinds.attention.cases import PROBLEMS
 from grader.kinds.attention.known_mistakes import DIAGONAL, IN_FLOAT32, TAILS
 from grader.kinds.attention.mask_mistakes import PHASES, SINKS, WINDOW
 from grader.kinds.attention.matcher import TOGETHER
-from grader.kinds.kind import Kind, Right
+from grader.kinds.kind import Kind, Naive, Right
+from grader.reference import naive
 from grader.result import Outcome
 
 COMPILED = {"B": 2, "N": 2048}  # the rest is the problem's speed case: sizes that no argument's value of 1 specialises
@@ -69,6 +72,11 @@ class Attention(Kind):
             "choice": zlib.crc32(case.name.encode()),
         }
         return request, files
+
+    # What is timed ---------------------------------------------------------------------------------------------------
+
+    naive = Naive(Path(naive.__file__), "naive_attention", "naive PyTorch")
+    parts = kv_heads.parts
 
     # What is right ---------------------------------------------------------------------------------------------------
 

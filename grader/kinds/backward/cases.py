@@ -1,6 +1,7 @@
 """x3, the backward pass of attention, as plain data: what is asked, for no points."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from grader.course.problem import Problem
 from grader.kinds.attention.cases import EVERYTHING, Case
@@ -19,6 +20,13 @@ class BackwardCase(Case):
 
     causal: bool = True
     gradient: str = ""
+
+    products: ClassVar[int] = 5  # scores, dp, dq, dk and dv
+
+    @property
+    def least_bytes(self):
+        """Bytes of q, k, v and o, of their gradients, and of lse."""
+        return 2 * super().least_bytes + 4 * self.B * self.Hq * self.N
 
     def describe(self, seed):
         said = super().describe(seed)
@@ -76,12 +84,13 @@ CASES = (
     causal("head dim 256", Hq=2, N=600, D=256, dtype="bfloat16", gpu=True),
     causal("float32, no mask", causal=False, Hq=2, N=777, D=128, gpu=True),
 )  # fmt: skip
+SPEED = causal("speed", B=4, Hq=16, N=4096, D=128, dtype="float16", gpu=True)
 COMPILED = causal("compiles", B=2, Hq=8, Hkv=2, N=2048, D=128, dtype="float16", window=500, sinks=5)
 
 PROBLEM = Problem(
     "x3", "the backward pass", "x3_backward.py", "attention_backward",
     "attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0) -> (dq, dk, dv)",
-    CASES, takes=("is_causal", "window_size", "sink_size"), compile_case=COMPILED, tensors=TENSORS,
+    CASES, speed_case=SPEED, takes=("is_causal", "window_size", "sink_size"), compile_case=COMPILED, tensors=TENSORS,
 )  # fmt: skip
 
 

@@ -48,6 +48,14 @@ class Expected:
     allowed: dict
     inputs: SimpleNamespace
 
+    def on_cpu(self):
+        """The same, on the CPU."""
+        known = (self.values, self.allowed, vars(self.inputs))
+        values, allowed, inputs = (
+            {n: each.cpu() if torch.is_tensor(each) else each for n, each in part.items()} for part in known
+        )
+        return Expected(values, allowed, SimpleNamespace(**inputs))
+
     def fits(self, name, got, values):
         """Whether an output is these values, within what it may be off by, or within a little of their own size."""
         info = torch.finfo(got.dtype)

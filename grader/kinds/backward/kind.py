@@ -2,16 +2,20 @@
 
 import hashlib
 from collections import OrderedDict
+from pathlib import Path
 
 import torch
 
 from grader.course import tensors
 from grader.diagnosis import cross_case
+from grader.kinds.attention import kv_heads
 from grader.kinds.backward import causes, closer, gradients, inputs
 from grader.kinds.backward.cases import OUTPUTS, PROBLEM, TENSORS, compiled
-from grader.kinds.kind import Kind, Right
+from grader.kinds.kind import Derived, Kind, Naive, Right
+from grader.reference import naive
 
 KEPT = 64  # answers
+NAIVE = Path(naive.__file__)
 
 
 class Backward(Kind):
@@ -46,6 +50,14 @@ class Backward(Kind):
         _, queries, keys, *_ = self.shapes(case)
         return [("dq", queries, case.dtype), ("dk", keys, case.dtype), ("dv", keys, case.dtype)]
 
+    # What is timed ---------------------------------------------------------------------------------------------------
+
+    naive = Naive(NAIVE, "naive_backward", "autograd's backward of naive PyTorch", prepares=True)
+    derived = Derived(NAIVE, "forward", takes=("q", "k", "v"), makes=("o", "lse"))
+    parts = kv_heads.parts
+
+    # What is right ---------------------------------------------------------------------------------------------------
+
     def right(self, problem, case, placed, device):
         expected = self.expect(case, placed, device)
         return [Right(name, case.dtype, expected.values[name], expected.allowed[name], expected) for name in OUTPUTS]
@@ -54,9 +66,7 @@ class Backward(Kind):
         """The gradients.Expected of these inputs; on a GPU machine it is computed there, in the grader's process."""
         given = [each.tensor for each in placed[:4]]
         if device != "cpu":
-            found = gradients.expect(case, [each.to(device) for each in given], tf32=True)
-            on_cpu = [{name: each.cpu() for name, each in part.items()} for part in (found.values, found.allowed)]
-            return gradients.Expected(*on_cpu, gradients.prepare(case, given))
+            return gradients.expect(case, [each.to(device) for each in given], tf32=True).on_cpu()
         key = case, digest(placed)
         if key not in self.kept:
             self.kept[key] = gradients.expect(case, given)

@@ -44,7 +44,7 @@ def status_of(main, arguments):
             "'x9' is no problem or range of problems; the problems are 1, 2, 3, 4, 5, 6, 7, the labs x1",
         ),
         (["--problems", "x1", "--case", "list of documents"], "did you mean 'lists of documents'?"),
-        (["--problems", "x1", "--profile"], "P=x1 is a lab, in which nothing is timed"),
+        (["--problems", "x1", "--profile"], "P=x1 is a lab: a profile is of P=3 to P=7"),
         (["--problems", "three"], "'three' is no problem or range of problems"),
         (["--problems", "7-5"], "'7-5' runs backwards; write P=5-7"),
         (["--problems", ","], "',' is no problem"),

@@ -14,6 +14,7 @@ EXAMPLES = {
     "e1_add.py",
     "NN_name.py",
     "ours.py",
+    "derived.py",
     "NAME.py",
     "pN_what_is_unusual.py",
     "pN_what_it_does.py",

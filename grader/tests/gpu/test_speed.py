@@ -1,5 +1,7 @@
 """Points for speed: what is made of the ratios, and whose fault a failure is."""
 
+from dataclasses import replace
+
 import pytest
 
 from grader import engine
@@ -8,7 +10,7 @@ from grader.engine import ProblemGrader, Request
 from grader.gpu import speed, timing
 from grader.gpu.timing import ArmFailed, Plan, Ratio
 from grader.kinds.attention.cases import Case
-from grader.kinds.registry import PROBLEMS
+from grader.kinds.registry import EVERY, PROBLEMS, kind_of
 from grader.processes.child import ChildFailed, Died
 from grader.result import Outcome
 from grader.tests.support import SOLUTIONS
@@ -20,7 +22,7 @@ def facts(naive=None, reference=None, ms=1.0, **more):
     return {
         "arms": {"yours": arm} | {name: arm for name, ratio in ratios.items() if ratio},
         "times_as_fast": {name: ratio and Ratio(*ratio) for name, ratio in ratios.items()},
-        "failures": {}, "oom": [], "least_ms": 0.5, "flops": 1e12, "dtype": "float16",
+        "failures": {}, "oom": [], "least_ms": 0.5, "flops": 1e12, "dtype": "float16", "words": {},
         "machine": {"gpu": "NVIDIA H200"},
     } | more  # fmt: skip
 
@@ -94,7 +96,7 @@ class FakeSubmission:
     def run_again(self, request):
         return self.runner.call(request, 1)
 
-    run = lambda self, request, op: self.run_again(request)  # noqa: E731
+    run = lambda self, request, files, op: self.run_again(request)  # noqa: E731
 
     def close(self):
         pass
@@ -103,14 +105,14 @@ class FakeSubmission:
 def run_fake_arms(monkeypatch, tmp_path, **modules):
     monkeypatch.setattr(speed.machine, "gpu_as_data", lambda: {})
     monkeypatch.setattr(speed, "Submission", FakeSubmission)
-    monkeypatch.setattr(speed.YourArm, "check_output", lambda self, reply: "")
-    arms = {}
+    monkeypatch.setattr(speed.YourArm, "check_output", lambda self, cases, reply: "")
+    arms, kind = {}, kind_of(PROBLEMS["p3"])
     for name, module in modules.items():
         (tmp_path / module).write_text("")
         if name == "yours":
-            arms[name] = speed.YourArm(PROBLEMS["p3"], module, Case("x"), [])
+            arms[name] = speed.YourArm(PROBLEMS["p3"], kind, module, Case("x"))
         else:
-            arms[name.replace("_", " ")] = arm = speed.OurArm(tmp_path / module, "f", Case("x"))
+            arms[name.replace("_", " ")] = arm = speed.OurArm(kind, tmp_path / module, "f", Case("x"))
             arm.child = FakeChild(module, tmp_path)
     return timing.take_turns(arms, speed.PLAN)
 
@@ -138,7 +140,7 @@ def test_an_interval_that_straddles_a_bar_is_measured_once_more(monkeypatch, tmp
     for ratio, expected in ((Ratio(9, 8, 10), 1), (Ratio(2, 1.9, 2.1), 2)):
         monkeypatch.setattr(timing, "ratio", lambda *_, ratio=ratio: ratio)
         runs.clear()
-        speed.judge(PROBLEMS["p3"], tmp_path, 0, None, lambda case: [])
+        speed.judge(PROBLEMS["p3"], kind_of(PROBLEMS["p3"]), tmp_path, 0, None)
         assert len(runs) == expected
 
 
@@ -162,17 +164,20 @@ def test_a_program_that_fails_while_it_is_timed_is_the_submissions(monkeypatch, 
 
 
 @pytest.mark.gpu
-def test_two_equal_arms_are_equally_fast():
-    problem = PROBLEMS["p4"]
-    case = Case("x", B=1, Hq=4, N=2048, D=64, causal=True)
+@pytest.mark.parametrize("id", ["p4", "x3"])
+def test_two_equal_arms_are_equally_fast(id):
+    problem, kind = EVERY[id], kind_of(EVERY[id])
+    case = replace(problem.speed_case, B=1, Hq=4, N=2048, D=64)
     names, path = ("yours", "reference"), SOLUTIONS / problem.module
-    arms = {"yours": speed.YourArm(problem, path, case), "reference": speed.OurArm(path, problem.entry_point, case)}
+    arms = dict(zip(names, (
+        speed.YourArm(problem, kind, path, case), speed.OurArm(kind, path, problem.entry_point, case),
+    ), strict=True))  # fmt: skip
     try:
         timings = timing.take_turns(arms, Plan(samples=5, against="yours"))
     finally:
         for arm in arms.values():
             arm.close()
-    assert not any(known.failure for known in timings.values())
+    assert not any(known.failure for known in timings.values()) and not arms["yours"].wrong
     assert arms["yours"].facts["peak_bytes"] == arms["reference"].facts["peak_bytes"] > 0
     assert 0.95 < timing.ratio(timings, *names).median < 1.05
 
@@ -181,7 +186,7 @@ def test_two_equal_arms_are_equally_fast():
 def test_an_arm_that_does_not_fit_is_out_of_memory(tmp_path):
     module = tmp_path / "big.py"
     module.write_text("import torch\ndef f(q, k, v, is_causal): return torch.empty(1 << 50, device='cuda')\n")
-    arm = speed.OurArm(module, "f", Case("x"))
+    arm = speed.OurArm(kind_of(PROBLEMS["p3"]), module, "f", Case("x"))
     with pytest.raises(ArmFailed) as failed:
         arm.warm_up(0)
     arm.close()
@@ -195,3 +200,78 @@ def test_nothing_is_timed_while_anything_else_runs(monkeypatch, tmp_path):
     problems = tuple(PROBLEMS[id] for id in ("p1", "p3", "p4", "p5"))
     engine.grade(Request(tmp_path, problems, None, "cpu", 0), lanes=3)
     assert steps == ["run"] * 4 + ["speed"] * 3
+
+
+# A backward pass on the CPU: no time means anything there, and all else is as on a GPU --------------------------------
+
+BACKWARD = """
+import math, torch
+
+def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0):
+    group = q.shape[1] // k.shape[1]
+    K, V = (each.repeat_interleave(group, 1).float() for each in (k, v))
+    pos, scale = torch.arange(q.shape[2], device=q.device), 1 / math.sqrt(q.shape[3])
+    age = pos[:, None] - pos[None]
+    seen = (age >= 0) & ((age < window_size) | (pos[None] < sink_size))
+    p = torch.exp(q.float() @ K.mT * scale - lse[..., None]).masked_fill(~seen, 0.0)
+    ds = p * (do.float() @ V.mT - (do.float() * o.float()).sum(-1, keepdim=True)) * scale
+    dq, dk, dv = ds @ K, ds.mT @ q.float(), p.mT @ do.float()
+    dk, dv = (each.unflatten(1, (-1, group)).sum(2) for each in (dk, dv))
+    return dq.to(q.dtype), dk.to(q.dtype), dv.to(q.dtype)
+"""
+X3 = EVERY["x3"]
+SMALL = replace(X3.speed_case, B=2, Hq=4, Hkv=2, N=40, D=16, window=15, sinks=3)
+
+
+@pytest.fixture
+def on_cpu(monkeypatch, tmp_path):
+    """judge(text): what is made of the speed of this text as x3's module, each round compared."""
+    monkeypatch.setattr(speed, "DEVICE", "cpu")
+    monkeypatch.setattr(speed, "PLAN", Plan(min_rounds=1, max_rounds=1, samples=2, against="yours"))
+    monkeypatch.setattr(speed, "SPEED_BARS", {"naive PyTorch": 0.0, "reference": 0.0})
+    monkeypatch.setattr(speed, "SOLUTIONS", tmp_path / "solutions")
+    monkeypatch.setattr(speed, "timed_case", lambda problem: problem.speed_case)
+    monkeypatch.setattr(speed.machine, "gpu_as_data", lambda: None)
+    monkeypatch.setattr(speed.random.SystemRandom, "random", lambda draw: 0.0)
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions" / X3.module).write_text(BACKWARD)
+
+    def judge(text):
+        (tmp_path / X3.module).write_text(text)
+        return speed.judge(replace(X3, speed_case=SMALL), kind_of(X3), tmp_path / X3.module, 0, None)
+
+    return judge
+
+
+def test_a_backward_pass_is_timed_beside_autograd_and_the_reference(on_cpu):
+    outcome, sentence, facts = on_cpu(BACKWARD)
+    assert outcome is Outcome.PASSED and "x as fast as autograd's backward of naive PyTorch (" in sentence, sentence
+    assert set(facts["arms"]) == set(speed.SPEED_BARS) | {"yours"} and not facts["failures"]
+    assert all(ratio for ratio in facts["times_as_fast"].values())
+
+
+def test_what_an_arm_of_ours_prepares_is_not_timed(on_cpu, tmp_path):
+    module = tmp_path / "slow.py"
+    text = "import time\ndef f(q, k, v, **_):\n    time.sleep({})\n    return lambda: time.sleep({})\n"
+    module.write_text(text.format(0.1, 0.002))
+    arm = speed.OurArm(kind_of(PROBLEMS["p3"]), module, "f", Case("x"), prepares=True)
+    took = arm.round(0, 2)
+    arm.close()
+    assert len(took) == 2 and all(2 <= ms < 90 for ms in took)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("ds.mT @ q.float()", "ds.mT @ q.float() * 1.01", "dk of a timed call is wrong: "),
+        ("ds @ K,", "ds.roll(1, 0) @ K,", "dq of a timed call is wrong: "),
+        ("    group", "    do.zero_()\n    group", "dq of a timed call is wrong: "),
+        ("dk.to(q.dtype), dv", "dk, dv", "another form came back: dk is float32"),
+        (", dv.to(q.dtype)", "", "another form came back: attention_backward must return dq and dk and dv"),
+    ],
+)
+def test_a_wrong_gradient_of_a_timed_call_is_told(old, new, said, on_cpu):
+    """Of heads that take another batch's weights, and of a call that overwrites what it was given, too."""
+    assert old in BACKWARD
+    outcome, sentence, _ = on_cpu(BACKWARD.replace(old, new, 1))
+    assert outcome is Outcome.WRONG and said in sentence, sentence

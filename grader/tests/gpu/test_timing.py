@@ -8,6 +8,7 @@ from grader.course.masks import Visibility
 from grader.gpu import machine, peaks, timing
 from grader.gpu.timing import ArmFailed, Plan, Timing
 from grader.kinds.attention.cases import Case
+from grader.kinds.backward.cases import BackwardCase
 from grader.runner.stopwatch import Stopwatch
 
 
@@ -129,11 +130,15 @@ def test_pairs_are_those_of_the_mask(visibility, size):
 
 def test_the_shortest_time_that_can_be():
     full = Case("x", B=4, Hq=16, N=4096, D=128)
-    assert peaks.visible_flops(full) == 4 * 4 * 16 * 4096**2 * 128
+    assert full.flops == 4 * 4 * 16 * 4096**2 * 128
     assert 0.5 < peaks.least_ms(full, "NVIDIA H200") < 0.6  # 550 GFLOP at 989 TFLOP/s
     tiny = Case("x", B=4, Hq=16, N=16, D=128)
     assert peaks.least_ms(tiny, "NVIDIA H200") == pytest.approx(4 * 4 * 16 * 16 * 128 * 2 / 4.8e9 / peaks.MARGIN)
     assert peaks.least_ms(full, "a GPU of next year") is None
+    backward = BackwardCase("x", B=4, Hq=16, Hkv=4, N=16, D=128)
+    assert backward.flops == 5 * 2 * 4 * 16 * 128 * (16 * 17 // 2)  # half of it hidden, but for the diagonal
+    rows = 4 * (16 + 4)  # q, o, do and dq; k, v, dk and dv
+    assert backward.least_bytes == 4 * 16 * (rows * 128 * 2 + 16 * 4)
     assert peaks.peak("NVIDIA H100 PCIe").tflops < peaks.peak("NVIDIA H100 80GB HBM3").tflops
 
 

@@ -8,6 +8,8 @@ import torch
 from grader.kinds.backward import causes, gradients, inputs, mistakes
 from grader.kinds.backward.cases import CASES, OUTPUTS, PROBLEM, BackwardCase
 from grader.kinds.backward.kind import KIND
+from grader.kinds.kind import Kind
+from grader.reference import naive
 from grader.result import Outcome
 from grader.tests.submissions.broken.mistakes import read
 from grader.tests.support import SUBMISSIONS, grade_text, solution, thorough, thorough_but
@@ -36,6 +38,27 @@ def test_the_gradients_are_those_of_autograd(case):
     for name, each in zip(OUTPUTS, (q, k, v), strict=True):
         assert torch.allclose(expected.values[name], each.grad, rtol=1e-9, atol=1e-12)
     assert torch.allclose(placed[4].tensor.double(), o.detach(), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["no mask, ragged tail", "window", "groups of 3", "sinks, groups and batches"])
+def test_a_timed_call_gets_the_o_and_lse_of_its_inputs_and_the_naive_arm_is_right(name):
+    expected, placed = expected_of(NAMES[name])
+    do, q, k, v, o, lse = (each.tensor for each in placed)
+    with torch.no_grad():  # as in the runner
+        made_o, made_lse = naive.forward(q, k, v, **NAMES[name].arguments)
+        found = naive.naive_backward(do, q, k, v, made_o, made_lse, **NAMES[name].arguments)()
+    assert made_o.dtype == o.dtype and torch.allclose(made_lse, lse, atol=1e-5)
+    assert torch.allclose(made_o.float(), o.float(), atol=2 * torch.finfo(o.dtype).eps)
+    for each, got in zip(OUTPUTS, found, strict=True):
+        assert ((got.double() - expected.values[each]).abs() <= expected.allowed[each]).all(), each
+
+
+def test_a_part_of_a_timed_call_is_a_kv_head_with_its_query_heads():
+    part, ranges = KIND.parts(PROBLEM, replace(GROUPED, N=8))[3]  # of 2 batches with 2 kv heads each
+    assert (part.B, part.Hq, part.kv_heads) == (1, 2, 1) and len(KIND.parts(PROBLEM, GROUPED)) == 4
+    queries, keys = [[1, 2], [2, 4]], [[1, 2], [1, 2]]
+    assert ranges == [queries, queries, keys, keys, queries, queries, queries, keys, keys]
+    assert Kind.parts(KIND, PROBLEM, GROUPED) == [(GROUPED, [[]] * 9)]
 
 
 @pytest.mark.parametrize("seed", [0, thorough(1), thorough(2)])

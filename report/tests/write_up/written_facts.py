@@ -7,7 +7,6 @@ from itertools import accumulate
 import torch
 
 from grader.course.masks import Visibility
-from grader.gpu.peaks import visible_flops
 from grader.kinds.attention import drawn, inputs
 from grader.kinds.attention.cases import Case
 from grader.kinds.block_sparse import tile_map
@@ -208,7 +207,7 @@ def work():
     assert need_tail["loaded_bytes"] == need_tail["needed_bytes"]
     yield f"{need_tail['loaded_bytes']:,} bytes, as the formula with live rows says, and {tail.dot_flops:,} FLOPs"
     yield f"{tail.dot_flops / need_tail['pair_flops']:.2f} times the need"
-    assert no_mask.dot_flops == visible_flops(case)
+    assert no_mask.dot_flops == case.flops
     yield f'as many FLOPs in P3 as in P1: {no_mask.dot_flops:,} for "whole tiles"'
     pairs = case.B * case.Hq * case.N**2
     yield f"P3 adds exponentials for alpha, {no_mask.exponentials:,} against {pairs:,}"
