@@ -231,11 +231,11 @@ def sinks_kernel(
 ):  # fmt: skip
     """One program: what `span` queries add to dk and dv of BLOCK_S sinks, for one kv head.
 
-    Grid: (sink tiles x parts, Hkv, B); PartDK and PartDV (B, Hkv, parts, sinks, D), float32.
+    Grid: (sink tiles x parts, Hkv, B); PartDK and PartDV (B, Hkv, parts, sink_size, D), float32.
     """
     part, k_start = tl.program_id(0) % parts, tl.program_id(0) // parts * BLOCK_S
     kv_head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
-    Hkv, sinks = tl.num_programs(1), tl.cdiv(sink_size, BLOCK_S) * BLOCK_S
+    Hkv = tl.num_programs(1)
     k_pos, d = k_start + tl.arange(0, BLOCK_S), tl.arange(0, D)
     rows = k_pos.to(tl.int64)[:, None]
     k_ptrs = K + batch * stride_kb + kv_head * stride_kh + rows * stride_kn + d[None, :]
@@ -255,9 +255,9 @@ def sinks_kernel(
         )  # fmt: skip
         state = add_queries(state, keys, queries, first, end, N, window_size, sink_size, BLOCK_Q, True, True)
     dk, dv = state
-    at = (((batch * Hkv + kv_head) * parts + part) * sinks + rows) * D + d[None, :]
-    tl.store(PartDK + at, dk * scale)
-    tl.store(PartDV + at, dv)
+    at = (((batch * Hkv + kv_head) * parts + part) * sink_size + rows) * D + d[None, :]
+    tl.store(PartDK + at, dk * scale, mask=k_pos[:, None] < sink_size)
+    tl.store(PartDV + at, dv, mask=k_pos[:, None] < sink_size)
 
 
 @triton.jit
@@ -345,9 +345,12 @@ def queries_kernel(
     stride_dob, stride_doh, stride_don,
     stride_lb, stride_lh,
     N, group, window_size, sink_size, scale, qk_scale,
-    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_S: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    """One program: dq of BLOCK_Q queries of one head. Grid: (query tiles, Hq, B); dq is contiguous."""
+    """One program: dq of BLOCK_Q queries of one head. Grid: (query tiles, Hq, B); dq is contiguous.
+
+    BLOCK_S: sinks of a tile; a few need no tile of BLOCK_K.
+    """
     q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q  # the longest row starts first
     head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
     of_head = batch * tl.num_programs(1) + head
@@ -367,7 +370,7 @@ def queries_kernel(
     sink_end, first, inside, masked, end = phases_of_queries(
         q_start, N, window_size, sink_size, BLOCK_Q, BLOCK_K, IS_CAUSAL
     )
-    dq = add_keys(dq, queries, keys, 0, sink_end, N, window_size, sink_size, BLOCK_K, IS_CAUSAL, True)
+    dq = add_keys(dq, queries, keys, 0, sink_end, N, window_size, sink_size, BLOCK_S, IS_CAUSAL, True)
     dq = add_keys(dq, queries, keys, first, inside, N, window_size, sink_size, BLOCK_K, IS_CAUSAL, True)
     dq = add_keys(dq, queries, keys, inside, masked, N, window_size, sink_size, BLOCK_K, IS_CAUSAL, False)
     dq = add_keys(dq, queries, keys, masked, end, N, window_size, sink_size, BLOCK_K, IS_CAUSAL, True)
@@ -405,9 +408,16 @@ QUERIES = {
 SHORT_WINDOW = 2048
 KEYS_IN_WINDOW = KEYS | {128: [(32, 64, 4, 3), (32, 64, 4, 2)]}
 QUERIES_IN_WINDOW = QUERIES | {128: [(64, 64, 4, 2), (64, 32, 4, 2)]}
+BLOCK_S = 16  # sinks of a tile
+SINKS = {
+    16: [(64, BLOCK_S, 4, 3)],
+    32: [(64, BLOCK_S, 4, 3)],
+    64: [(64, BLOCK_S, 4, 3)],
+    128: [(64, BLOCK_S, 4, 3), (32, BLOCK_S, 4, 2)],
+    256: [(64, BLOCK_S, 4, 2), (32, BLOCK_S, 4, 1)],
+}
+SPAN = 8  # tiles of queries of a program of sinks_kernel
 FLOAT32 = [(32, 32, 4, 1), (16, 16, 4, 1)]
-BLOCK_S = 16  # sinks of a program of sinks_kernel
-SPAN = 4  # tiles of queries of such a program
 TILES_INTERPRETER = (64, 32, 4, 1)  # some cases set other tiles, (16, 64) among them
 
 
@@ -515,7 +525,7 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
     delta_kernel[(triton.cdiv(N, BLOCK_Q), Hq, B)](o, do, delta, *o.stride()[:3], *do.stride()[:3], N, D, BLOCK_Q)
     queries_kernel[(triton.cdiv(N, BLOCK_Q), Hq, B)](
         q, k, v, do, lse, delta, dq, *strides, *sizes,
-        D, BLOCK_Q, BLOCK_K, is_causal, num_warps=num_warps, num_stages=num_stages,
+        D, BLOCK_Q, BLOCK_K, BLOCK_S if sink_size <= BLOCK_S else BLOCK_K, is_causal, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     BLOCK_Q, BLOCK_K, num_warps, num_stages = choose_tiles(q, KEYS_IN_WINDOW if short else KEYS, by_keys=True)
     keys_kernel[(triton.cdiv(N, BLOCK_K), Hkv, B)](
@@ -523,13 +533,13 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
         D, BLOCK_Q, BLOCK_K, is_causal, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     if sink_size:
+        BLOCK_Q, _, num_warps, num_stages = choose_tiles(q, SINKS, by_keys=True)
         span = SPAN * BLOCK_Q
         tiles, parts = triton.cdiv(sink_size, BLOCK_S), triton.cdiv(N, span)
-        part_dk, part_dv = (torch.empty(B, Hkv, parts, tiles * BLOCK_S, D, device=q.device) for _ in range(2))
+        of_parts = torch.empty(2, B, Hkv, parts, sink_size, D, device=q.device)
         sinks_kernel[(tiles * parts, Hkv, B)](
-            q, k, v, do, lse, delta, part_dk, part_dv, *strides, *sizes, parts, span,
-            D, BLOCK_Q, BLOCK_S, num_warps=4, num_stages=1 if INTERPRETED else 2,
+            q, k, v, do, lse, delta, *of_parts, *strides, *sizes, parts, span,
+            D, BLOCK_Q, BLOCK_S, num_warps=num_warps, num_stages=num_stages,
         )  # fmt: skip
-        dk[:, :, :sink_size] = part_dk.sum(2)[:, :, :sink_size]
-        dv[:, :, :sink_size] = part_dv.sum(2)[:, :, :sink_size]
+        dk[:, :, :sink_size], dv[:, :, :sink_size] = of_parts.sum(3)
     return dq, dk, dv
