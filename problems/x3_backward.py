@@ -525,7 +525,8 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
     delta_kernel[(triton.cdiv(N, BLOCK_Q), Hq, B)](o, do, delta, *o.stride()[:3], *do.stride()[:3], N, D, BLOCK_Q)
     queries_kernel[(triton.cdiv(N, BLOCK_Q), Hq, B)](
         q, k, v, do, lse, delta, dq, *strides, *sizes,
-        D, BLOCK_Q, BLOCK_K, BLOCK_S if sink_size <= BLOCK_S else BLOCK_K, is_causal, num_warps=num_warps, num_stages=num_stages,
+        D, BLOCK_Q, BLOCK_K, BLOCK_S if sink_size <= BLOCK_S else BLOCK_K, is_causal,
+        num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     BLOCK_Q, BLOCK_K, num_warps, num_stages = choose_tiles(q, KEYS_IN_WINDOW if short else KEYS, by_keys=True)
     keys_kernel[(triton.cdiv(N, BLOCK_K), Hkv, B)](

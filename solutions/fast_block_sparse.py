@@ -35,20 +35,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from solutions import x1_block_sparse
 from solutions.block_sparse_lists import SIZE, Prepared, prepare_lists
-from solutions.fast_attention import HEAD_DIMS, LOG2_E
-from solutions.hopper import (
-    DTYPES,
-    FOR_PRODUCER,
-    ROWS,
-    Ring,
-    Scalar,
-    aggregate,
-    aligned,
-    describe,
-    make_ring,
-    registers_for,
-    softmax_step,
-)
+from solutions.fast_attention import LOG2_E
+from solutions.hopper import FOR_PRODUCER, ROWS, Ring, Scalar, aggregate, make_ring, softmax_step
+from solutions.hopper_launch import DTYPES, HEAD_DIMS, aligned, describe, registers_for
 
 UNIT = gl.constexpr(SIZE)  # keys in a unit; it has as many queries
 RECORD = gl.constexpr(8)  # integers in a record
@@ -242,7 +231,8 @@ def consume(program, consumer: gl.constexpr):
     k_ring.release(0)
     if units.masked <= 0:
         scores = word_mask(scores, words, STEP, W, S)
-    p, alpha, row_max, row_sum = softmax_step(scores, row_max, row_sum, qk_scale)
+    p, alpha, row_max = softmax_step(scores, row_max, qk_scale)
+    row_sum = row_sum * alpha + gl.sum(p, 1)
     p = gl.convert_layout(p.to(dtype), P)
 
     # Every other step, its scores and softmax under the product of the step before.
@@ -258,7 +248,8 @@ def consume(program, consumer: gl.constexpr):
         k_ring.release(i)
         if i >= units.masked:
             scores = word_mask(scores, words, STEP, W, S)
-        p_next, alpha, row_max, row_sum = softmax_step(scores, row_max, row_sum, qk_scale)
+        p_next, alpha, row_max = softmax_step(scores, row_max, qk_scale)
+        row_sum = row_sum * alpha + gl.sum(p_next, 1)
         acc = warpgroup_mma_wait(0, [acc_later])
         v_ring.release(i - 1)
         acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]

@@ -1,4 +1,4 @@
-"""What the fast forms share: rings of buffers in shared memory, the warps around them, descriptors for the copy engine.
+"""What the kernels of the fast forms share: rings of buffers in shared memory, a step of the softmax, its sums.
 
 A ring is a few buffers, each for one tile. The producer fills them and the consumers read them, and nobody waits for
 anything but the buffer that is next:
@@ -14,14 +14,11 @@ the consumers.
 Source: NVIDIA's CUTLASS, "Pipeline", for the four names; Shah et al., "FlashAttention-3", 2024, section 3.1.
 """
 
-import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma
 from triton.language.core import _aggregate
 
-DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
 FOR_PRODUCER = gl.constexpr(24)  # registers of its threads
 ROWS = gl.constexpr(64)  # of queries for one consumer: four warps, the height of one matrix instruction
 Scalar = gl.tensor | gl.constexpr  # a number that is known at compile time is no tensor
@@ -100,36 +97,46 @@ def make_ring(desc, STAGES: gl.constexpr, READERS: gl.constexpr, PARTS: gl.const
 
 
 @gluon.jit
-def softmax_step(scores, row_max, row_sum, qk_scale):
-    """(p, alpha, new_max, row_sum): the probabilities of this tile, and what earlier tiles are rescaled by."""
+def softmax_step(scores, row_max, qk_scale):
+    """(p, alpha, new_max): the probabilities of this tile, and what earlier tiles and their sums are rescaled by."""
     new_max = gl.maximum(row_max, gl.max(scores, 1) * qk_scale)
     # A row that has seen no key yet has the maximum -inf: its pivot must be finite, or exp2(-inf - -inf) is NaN.
     pivot = gl.where(new_max == float("-inf"), 0.0, new_max)
     alpha = gl.exp2(row_max - pivot)
-    p = gl.exp2(scores * qk_scale - pivot[:, None])
-    return p, alpha, new_max, row_sum * alpha + gl.sum(p, 1)
+    return gl.exp2(scores * qk_scale - pivot[:, None]), alpha, new_max
 
 
-def registers_for(CONSUMERS, programs):
-    """(registers of a thread at the launch, registers of a consumer's thread once the producer gave up its own)."""
-    at_launch = 65536 // programs // (128 * (CONSUMERS + 1)) // 8 * 8
-    return at_launch, (at_launch * (CONSUMERS + 1) - FOR_PRODUCER.value) // CONSUMERS // 8 * 8
+@gluon.constexpr_function
+def layout_of_columns(columns):
+    """(row, eight, quad, one) of a matrix instruction's scores in four warps; column 8 eight + 2 quad + one."""
+    eights = [[0, 1 << bit, 0, 0] for bit in range((columns // 8).bit_length() - 1)]
+    lanes = [[0, 0, 1, 0], [0, 0, 2, 0], [1, 0, 0, 0], [2, 0, 0, 0], [4, 0, 0, 0]]
+    warps = [[16, 0, 0, 0], [32, 0, 0, 0]]
+    return gl.DistributedLinearLayout([[0, 0, 0, 1], [8, 0, 0, 0], *eights], lanes, warps, [], [64, columns // 8, 4, 2])
 
 
-def describe(tensor, heads, rows):
-    """A tensor descriptor of (B, H, N, D) for tiles (1, heads, rows, D)."""
-    block = [1, heads, rows, tensor.shape[3]]
-    layout = gl.NVMMASharedLayout.get_default_for(block, DTYPES[tensor.dtype])
-    # A dimension of size 1 may have any stride; the copy engine wants multiples of 16 bytes all the same.
-    strides = [
-        stride if size > 1 else tensor.shape[3] for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    ]
-    return TensorDescriptor(tensor, list(tensor.shape), [*strides[:3], 1], block, layout)
+@gluon.constexpr_function
+def layout_of_sums():
+    """(row, quad): what sum_in_threads returns."""
+    return gl.SliceLayout(1, gl.SliceLayout(3, layout_of_columns(16)))
 
 
-def aligned(tensor):
-    """The tensor, or a copy where the copy engine cannot read it: 16 bytes for its start and for every stride."""
-    size = tensor.element_size()
-    strides = [stride for length, stride in zip(tensor.shape[:3], tensor.stride(), strict=False) if length > 1]
-    fits = tensor.data_ptr() % 16 == 0 and all(stride > 0 and stride * size % 16 == 0 for stride in strides)
-    return tensor if fits else tensor.clone(memory_format=torch.contiguous_format)
+@gluon.jit
+def sum_in_threads(p):
+    """(64, 4): what each of the four threads of a row has of its sum. They add it up once, at the end."""
+    columns: gl.constexpr = p.shape[1]
+    parts = p.reshape([ROWS, columns // 8, 4, 2])
+    parts = gl.convert_layout(parts, layout_of_columns(columns), assert_trivial=True)
+    return gl.convert_layout(gl.sum(gl.sum(parts, 3), 1), layout_of_sums())
+
+
+@gluon.jit
+def multiply_later(q, q_left, k, no_scores):
+    """q @ k^T, under way. q_left: the left columns of q in registers, or None where all of q is in shared memory."""
+    if q_left is None:
+        return warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
+    else:
+        LEFT: gl.constexpr = q_left.shape[1]
+        REST: gl.constexpr = q.shape[1] - LEFT
+        scores = warpgroup_mma(q_left, k.slice(0, LEFT, 1).permute((1, 0)), no_scores, use_acc=False, is_async=True)
+        return warpgroup_mma(q.slice(LEFT, REST, 1), k.slice(LEFT, REST, 1).permute((1, 0)), scores, is_async=True)

@@ -1,6 +1,8 @@
 """From P4 to the fast form, one idea at a time: STEPS.md out of steps.csv and the sweep. No torch.
 
 The rows of steps.csv are medians of single runs in which all forms and cuDNN took turns; a ratio is within its run.
+Those of ideas.csv compare a form with an idea and without it, those of flash_attention_4.csv ours with a peer's, again
+in one run: medians of paired ratios and their 95 % bootstrap intervals over the rounds.
 """
 
 import csv
@@ -12,16 +14,53 @@ from report.places import PUBLISHED
 
 PAGE = "STEPS.md"
 LONG = "B=4 H=16 D=128 N=16384"
+WHOLE = "all of it"  # the form before against the form after
 
 
 def files(folder=PUBLISHED):
     """{path: text} of the page; raises BadTable or OSError."""
-    with open(folder / "steps.csv", newline="") as file:
-        known = {(r["run"], r["shape"], r["mask"], r["form"]): r for r in csv.DictReader(file)}
-    return {PAGE: page(known, measured.load(folder).rows)}
+    known = {(r["run"], r["shape"], r["mask"], r["form"]): r for r in read(folder / "steps.csv")}
+    ideas, peer = (read(folder / name) for name in ("ideas.csv", "flash_attention_4.csv"))
+    return {PAGE: page(known, measured.load(folder).rows, ideas, peer)}
 
 
-def page(known, sweep):
+def read(path):
+    """A list of rows, each a dict of words."""
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def interval(row, name):
+    """`1.05 (1.04 to 1.06)`, or blank where it was not measured."""
+    if not row[name]:
+        return ""
+    return f"{float(row[name]):.2f} ({float(row[f'{name}_low']):.2f} to {float(row[f'{name}_high']):.2f})"
+
+
+def one_by_one(ideas):
+    """A line for each idea and shape."""
+    rows = [[r["idea"], r["shape"], r["mask"], interval(r, "speed")] for r in ideas if r["idea"] != WHOLE]
+    return table(["idea", "shape", "mask", "with it, over without"], rows, left=3)
+
+
+def together(ideas):
+    """A line for each shape: the form before all of them and after."""
+    rows = [
+        [r["shape"], r["mask"], r["without_us"], r["with_us"], interval(r, "speed"), interval(r, "over_cudnn")]
+        for r in ideas
+        if r["idea"] == WHOLE
+    ]
+    return table(["shape", "mask", "before, us", "after, us", "after over before", "after over cuDNN"], rows, left=2)
+
+
+def beside(peer):
+    """A line for each shape and run: the form before all of them beside FlashAttention-4's."""
+    rows = [[r["shape"], r["mask"], r["run"], r["ours_us"], r["peer_us"], interval(r, "speed")] for r in peer]
+    head = ["shape", "mask", "run", "the form before, us", "FlashAttention-4, us", "before over FlashAttention-4"]
+    return table(head, rows, left=3)
+
+
+def page(known, sweep, ideas, peer):
     swept = {(r.kernel, r.tier, r.q_len, r.causal, r.window, r.sinks, r.dtype): r for r in sweep}
 
     def us(run, shape, mask, form):
@@ -67,4 +106,8 @@ def page(known, sweep):
         pack1024=us("C", gqa, "window 1024", "heads apart") / us("C", gqa, "window 1024", "heads packed"),
         sinks_first=100 * (us("D", gqa, "window 1024", "4 sinks first") / us("D", gqa, "window 1024", "no sinks") - 1),
         sinks_now=100 * (with_sinks / without - 1),
+        one_by_one=one_by_one(ideas),
+        together=together(ideas),
+        beside=beside(peer),
+        rounds=f"{min(int(r['rounds']) for r in ideas)} to {max(int(r['rounds']) for r in ideas)}",
     )

@@ -49,6 +49,8 @@ def test_registers_and_barriers_fit_a_multiprocessor(fast):
 def test_tiles_by_length(fast):
     assert fast.choose_tiles(16384, 64, True, None) != fast.choose_tiles(512, 64, True, None)
     assert fast.choose_tiles(512, 64, True, 1024) == fast.choose_tiles(512, 64, True, None)  # the window hides nothing
+    assert fast.choose_tiles(512, 128, False, None) == fast.LONG[128]
+    assert fast.choose_tiles(512, 128, False, None, few=True) == fast.SHORT[128]  # rather many small programs
 
 
 @pytest.mark.parametrize(

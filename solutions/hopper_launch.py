@@ -1,0 +1,116 @@
+"""What the fast forms share on the host: checks, descriptors for the copy engine, launches that are made once and kept.
+
+A call of a Triton kernel finds the compiled kernel anew from all of its arguments, and a descriptor is checked anew for
+each tensor: more time than a short kernel takes. All of it depends on shapes, strides, dtypes and devices alone, so it
+is kept by these; a call then puts the tensors' addresses in and launches, on the current stream.
+"""
+
+import copy
+
+import torch
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from solutions.hopper import FOR_PRODUCER
+
+DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
+HEAD_DIMS = (16, 32, 64, 128, 256)
+
+
+def check_tensors(q, k, v):
+    """Raise ValueError, with the offending values in the text, unless the kernel takes these tensors."""
+    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    if not q.dim() == k.dim() == v.dim() == 4 or 0 in (*q.shape, *k.shape, *v.shape):
+        raise ValueError(f"q, k and v must be (B, H, N, D) with no empty dimension; got {shapes}")
+    if k.shape != v.shape or (q.shape[0], *q.shape[2:]) != (k.shape[0], *k.shape[2:]):
+        raise ValueError(f"k and v must have one shape, and B, N and D of q; got {shapes}")
+    if q.shape[1] % k.shape[1]:
+        raise ValueError(f"Hq must be a multiple of Hkv; got Hq={q.shape[1]}, Hkv={k.shape[1]}")
+    if q.shape[3] not in HEAD_DIMS:
+        raise ValueError(f"head dim must be one of {HEAD_DIMS}; got D={q.shape[3]}")
+    if not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES:
+        raise ValueError(f"q, k and v must share one dtype of {(*DTYPES,)}; got {q.dtype}, {k.dtype}, {v.dtype}")
+    if not q.device == k.device == v.device or not q.is_cuda:
+        raise ValueError(f"q, k and v must be on one GPU; got {q.device}, {k.device}, {v.device}")
+    if torch.cuda.get_device_capability(q.device) != (9, 0):
+        raise ValueError(f"this kernel is for Hopper GPUs (9, 0); got {torch.cuda.get_device_capability(q.device)}")
+    if not q.stride(3) == k.stride(3) == v.stride(3) == 1:
+        raise ValueError(f"the last stride must be 1; got q {q.stride()}, k {k.stride()}, v {v.stride()}")
+
+
+def registers_for(CONSUMERS, programs):
+    """(registers of a thread at the launch, registers of a consumer's thread once the producer gave up its own)."""
+    at_launch = 65536 // programs // (128 * (CONSUMERS + 1)) // 8 * 8
+    return at_launch, (at_launch * (CONSUMERS + 1) - FOR_PRODUCER.value) // CONSUMERS // 8 * 8
+
+
+def describe(tensor, heads, rows, contiguous=False):
+    """A tensor descriptor of (B, H, N, D), or of a contiguous tensor of its shape, for tiles (1, heads, rows, D)."""
+    block = [1, heads, rows, tensor.shape[3]]
+    layout = gl.NVMMASharedLayout.get_default_for(block, DTYPES[tensor.dtype])
+    if contiguous:
+        _, H, N, D = tensor.shape
+        return TensorDescriptor(tensor, list(tensor.shape), [H * N * D, N * D, D, 1], block, layout)
+    # A dimension of size 1 may have any stride; the copy engine wants multiples of 16 bytes all the same.
+    strides = [
+        stride if size > 1 else tensor.shape[3] for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    ]
+    return TensorDescriptor(tensor, list(tensor.shape), [*strides[:3], 1], block, layout)
+
+
+def aligned(tensor):
+    """The tensor, or a copy where the copy engine cannot read it: 16 bytes for its start and for every stride."""
+    size = tensor.element_size()
+    strides = [stride for length, stride in zip(tensor.shape[:3], tensor.stride(), strict=False) if length > 1]
+    fits = tensor.data_ptr() % 16 == 0 and all(stride > 0 and stride * size % 16 == 0 for stride in strides)
+    return tensor if fits else tensor.clone(memory_format=torch.contiguous_format)
+
+
+class Launch:
+    """A compiled kernel with all of its arguments but the addresses. launch(q, k, ...): one tensor for each descriptor.
+
+    Triton finds the compiled kernel anew at each call, which takes longer than a short kernel runs.
+    """
+
+    def __init__(self, kernel, programs, descriptors, others, options):
+        self.kernel, self.grid, self.others, self.options = kernel, (programs, 1, 1), others, options
+        self.device, self.compiled = descriptors[0].base.device, None
+        self.descriptors = [replaced(each, None) for each in descriptors]  # they keep no tensor alive
+
+    def __call__(self, *tensors):
+        if self.device.index != torch.cuda.current_device():
+            with torch.cuda.device(self.device):
+                return self(*tensors)
+        arguments = [replaced(*pair) for pair in zip(self.descriptors, tensors, strict=True)]
+        if self.compiled is None:
+            self.compiled = self.kernel[self.grid](*arguments, *self.others, **self.options)
+        else:
+            self.compiled[self.grid](*arguments, *self.others)  # on the current stream
+        return None
+
+
+def replaced(descriptor, tensor):
+    """The descriptor for another tensor of the same shape and layout."""
+    descriptor = copy.copy(descriptor)
+    descriptor.base = tensor
+    return descriptor
+
+
+class Launches:
+    """The launches of a kernel, each kept by what it depends on. prepare(*tensors, *arguments) -> Launch or None."""
+
+    KEPT = 4096
+
+    def __init__(self, prepare):
+        self.prepare, self.kept = prepare, {}
+
+    def find(self, tensors, *arguments):
+        """The Launch for these tensors; None where one must be copied first: no start or stride of 16 bytes."""
+        if any(x.data_ptr() % 16 for x in tensors):
+            return None
+        key = tuple((x.shape, x.stride(), x.dtype, x.device) for x in tensors), arguments
+        if key not in self.kept:
+            if len(self.kept) >= self.KEPT:
+                self.kept.clear()
+            self.kept[key] = self.prepare(*tensors, *arguments)
+        return self.kept[key]
