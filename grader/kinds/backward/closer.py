@@ -11,7 +11,7 @@ import torch
 
 from grader.course import tensors
 from grader.diagnosis.cause import Measured
-from grader.kinds.backward import gradients, mistakes
+from grader.kinds.backward import gradients, implied, mistakes
 from grader.kinds.backward.cases import OUTPUTS
 
 SECONDS = 6.0  # for all of a problem's cases
@@ -64,10 +64,17 @@ def facts(kind, submission, case):
     if of_dv is not None:
         found += tell("dv and dk", "keys", "query rows", of_dv.mT, p.T, seen.T, group)
     if of_dk is not None and not found:
-        found += tell("dk", "keys", "query rows", of_dk.mT, ds.T, seen.T, group)
+        found += of_ds("dk", of_dk / group, p, value, seen) or tell(
+            "dk", "keys", "query rows", of_dk.mT, ds.T, seen.T, group
+        )
     if of_dq is not None:
-        found += tell("dq", "query rows", "keys", of_dq, ds, seen, 1)
+        found += of_ds("dq", of_dq, p, value, seen) or tell("dq", "query rows", "keys", of_dq, ds, seen, 1)
     return found
+
+
+def of_ds(name, got, p, value, seen):
+    """[Measured] on the delta or dp that the ds (B, H, N, N) of the first wrong head implies."""
+    return next((found for ds in got.flatten(0, 1) if (found := implied.look(name, ds, p, value, seen))), [])
 
 
 def call_sets(kind, submission, case, sets, output):
