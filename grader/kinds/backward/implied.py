@@ -10,6 +10,7 @@ from grader.kinds.backward import mistakes
 
 TILES = (16, 32, 64, 128)  # keys
 NEAR = 1e-3  # of the largest dp
+CLOSER = 100  # times
 WHOSE = "over which keys does delta add up, and which of them does one tile see?"
 WHICH = "which number of do meets which of v? A reshape is no transpose."
 
@@ -21,9 +22,11 @@ def look(name, ds, p, dp, seen):
     taken = dp - ratio
     if agree(taken, delta, seen, near):
         return []
-    return of_tile(name, taken, p * dp, seen, near) or of_row(name, taken, delta, seen, near) or nothing_of_do(
-        name, ratio + delta, seen, dp.abs() > 10 * near, near
-    )  # fmt: skip
+    return (
+        of_tile(name, taken, p * dp, seen, near)
+        or of_row(name, taken, delta, seen, near)
+        or nothing_of_do(name, ratio + delta, dp, seen, near)
+    )
 
 
 def agree(got, wanted, seen, near):
@@ -50,20 +53,22 @@ def of_row(name, taken, delta, seen, near):
     mine = torch.stack([row[visible].mean() for row, visible in zip(taken, seen, strict=True)])
     if not agree(taken, mine[:, None], seen, near):
         return []
-    row = int(((mine - delta[:, 0]).abs() > near).nonzero()[0])
-    whose = ((delta[:, 0] - mine[row]).abs() <= near).nonzero().flatten()
-    if len(whose) != 1:
+    wrong = (mine - delta[:, 0]).abs() > near
+    same = (mine[:, None] - delta[:, 0]).abs() <= near / CLOSER
+    alone = wrong & (same.sum(1) == 1)
+    none = mine.abs() <= near / CLOSER  # past the end
+    if not (same.any(1) | none)[wrong].all() or not alone.any():
         return []
-    said = f"With all scores equal, {name} has for query row {row} the delta of row {int(whose[0])}."
+    row = int(alone.nonzero()[0])
+    said = f"With all scores equal, {name} has for query row {row} the delta of row {int(same[row].nonzero()[0])}."
     return [Measured("delta", said, "which row's delta is loaded?", mistakes.DELTA)]
 
 
-def nothing_of_do(name, dp, seen, clear, near):
-    """Rows of queries whose dp is 0 throughout."""
-    pairs = seen & clear
-    lost = (dp.abs() <= near) | ~pairs
-    rows = lost.all(1) & pairs.any(1)
-    if not rows.any() or rows[pairs.any(1)].all():
+def nothing_of_do(name, used, dp, seen, near):
+    """Rows of queries whose dp is 0 throughout, where that of all others is right."""
+    pairs = seen & (dp.abs() > 10 * near)
+    rows = ((used.abs() <= near) | ~pairs).all(1) & pairs.any(1)
+    if not rows.any() or not agree(used[~rows], dp, pairs[~rows], near) or not pairs[~rows].any():
         return []
     first = int(rows.nonzero()[0])
     said = f"With all scores equal and one column of do and v, dp = do v^T is 0 in {name} for query row {first} and"
