@@ -87,6 +87,41 @@ def test_it_passes_the_cases_of_the_ladder(problem, fast):
 
 
 @pytest.mark.gpu
+def test_what_is_kept_of_a_call_serves_other_tensors_streams_graphs_and_gpus(fast):
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("needs a Hopper GPU")
+
+    def draw(device="cuda"):
+        return [torch.randn(2, 4, 300, 64, dtype=torch.float16, device=device) for _ in range(3)]
+
+    def fault(o, q, k, v):
+        expected = oracle.expect(q, k, v, replace(PROBLEMS["p4"].cases[0], N=300, D=64, causal=True).visibility)
+        return compare.mismatch(o, expected.o, expected.allowed_o)
+
+    given, other = draw(), draw()
+    assert not fault(fast.flash_attention_forward(*given), *given)
+    kept = len(fast.LAUNCHES.kept)
+    assert not fault(fast.flash_attention_forward(*other), *other) and len(fast.LAUNCHES.kept) == kept
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        beside = fast.flash_attention_forward(*given)
+    torch.cuda.synchronize()
+    assert not fault(beside, *given)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = fast.flash_attention_forward(*given)
+    for mine, new in zip(given, other, strict=True):
+        mine.copy_(new)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert not fault(captured, *other)
+    for index in range(torch.cuda.device_count()):
+        there = draw(f"cuda:{index}")
+        assert not fault(fast.flash_attention_forward(*there), *there)
+
+
+@pytest.mark.gpu
 def test_it_does_not_hang(tmp_path):
     """A thousand launches of programs so short that their barriers are hardly initialised when they are used."""
     if torch.cuda.get_device_capability() != (9, 0):
