@@ -1,4 +1,4 @@
-"""The fast form and the step before it: interpreted or compiled where there is no GPU, graded on a Hopper GPU."""
+"""The fast form and the step before it: run by tests' own means or compiled without a GPU, graded on a Hopper GPU."""
 
 import subprocess
 import sys
@@ -8,16 +8,20 @@ import pytest
 import torch
 
 from grader import engine
+from grader.course.masks import Visibility
 from grader.engine import Request
 from grader.kinds.attention import inputs
 from grader.kinds.registry import PROBLEMS
 from grader.reference import compare, oracle
 from grader.result import Outcome
+from grader.tests.solutions import gluon_on_cpu
 from grader.tests.solutions.for_hopper import compile_for_hopper
+from grader.tests.solutions.gluon_on_cpu import pass_for_a_hopper_gpu
 from grader.tests.support import ROOT, SOLUTIONS, thorough, thorough_but
 
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 DTYPES = ("float16", "bfloat16")
+LADDER = ("p3", "p4", "p5", "p6", "p7")
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +29,12 @@ def fast():
     from solutions import fast_attention
 
     return fast_attention
+
+
+@pytest.fixture(scope="module")
+def on_cpu():
+    with gluon_on_cpu.on_cpu() as modules:
+        return modules["fast_attention"]
 
 
 @pytest.mark.parametrize("masks", [["few sinks"], thorough(["full", "causal", "window", "many sinks, long"])])
@@ -69,21 +79,55 @@ def test_what_it_cannot_do_is_said(fast, arguments, words):
         fast.flash_attention_forward(q, k, k)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("problem", ["p3", "p4", "p5", "p6", "p7"])
-def test_it_passes_the_cases_of_the_ladder(problem, fast):
-    """Each case in float16 or bfloat16, D = 256 and thousands of tokens included; the others in float16 instead."""
-    if torch.cuda.get_device_capability() != (9, 0):
-        pytest.skip("needs a Hopper GPU")
+def faults(fast, problem, device):
+    """What is wrong in the cases of the ladder: each in float16 or bfloat16, the others in float16 instead."""
     failed = {}
     for case in PROBLEMS[problem].cases:
+        if device == "cpu" and case.gpu:
+            continue
         placed = inputs.make(case if case.dtype in DTYPES else replace(case, dtype="float16"), seed=0)
-        q, k, v = (replace(each, base=each.base.cuda()).tensor for each in placed)
+        q, k, v = (replace(each, base=each.base.to(device)).tensor for each in placed)
         o = fast.flash_attention_forward(q, k, v, case.causal, case.window, case.sinks or 0)
         expected = oracle.expect(q, k, v, case.visibility)
         if facts := compare.mismatch(o, expected.o, expected.allowed_o):
             failed[case.name] = facts
-    assert not failed
+    return failed
+
+
+@pytest.mark.parametrize("problem", LADDER)
+def test_it_passes_the_cases_of_the_ladder_without_a_gpu(problem, on_cpu, monkeypatch):
+    pass_for_a_hopper_gpu(monkeypatch)
+    assert not faults(on_cpu, problem, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("D", "N", "causal", "window", "sinks", "group"),
+    [
+        (D, *row)
+        for D in (64, 128, 256)
+        for row in ((700, False, None, 0, 1), (700, True, None, 0, 2), (600, True, 300, 40, 4), (300, True, 1024, 9, 8))
+    ],
+)
+@pytest.mark.parametrize("multiprocessors", [2, thorough(132)])
+def test_many_tiles_for_a_program(D, N, causal, window, sinks, group, multiprocessors, on_cpu, monkeypatch):
+    """Forms for long rows, and q, k and v in one buffer, by 3 tiles a program and more, and by a program a tile."""
+    pass_for_a_hopper_gpu(monkeypatch, multiprocessors)
+    monkeypatch.setattr(on_cpu, "choose_tiles", lambda N, D, *_: on_cpu.LONG[D])
+    torch.manual_seed(0)
+    all_heads = torch.randn(2, N, group + 2, D).bfloat16().transpose(1, 2)
+    q, k, v = all_heads[:, :group], all_heads[:, group : group + 1], all_heads[:, group + 1 :]
+    o = on_cpu.flash_attention_forward(q, k, v, causal, window, sinks)
+    expected = oracle.expect(q, k, v, Visibility(causal, window, sinks))
+    assert compare.mismatch(o, expected.o, expected.allowed_o) is None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("problem", LADDER)
+def test_it_passes_the_cases_of_the_ladder(problem, fast):
+    """D = 256 and thousands of tokens included."""
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("needs a Hopper GPU")
+    assert not faults(fast, problem, "cuda")
 
 
 @pytest.mark.gpu

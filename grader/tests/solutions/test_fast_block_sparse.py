@@ -1,5 +1,6 @@
-"""The fast form of X1: compiled where there is no GPU, compared with float64 on a Hopper GPU."""
+"""The fast form of X1: run by tests' own means or compiled without a GPU; compared with float64 on a Hopper GPU."""
 
+import json
 import math
 import os
 import subprocess
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from grader.tests.solutions.for_hopper import compile_for_hopper
-from grader.tests.support import ROOT
+from grader.tests.support import ROOT, thorough
 
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 SPILLS = {"(128, 128, 2, 2, 1)": 16}  # bytes of a thread at the most; of all other forms none
@@ -102,6 +103,24 @@ def test_neighbours_are_together_where_that_wastes_little_and_leaves_programs_en
         prepared = fast.Prepared(None, 128, Lists(torch.empty(1, groups, 8), None, None, cost), alone)
         wanted = (prepared.together, fast.TOGETHER[128]) if together else (alone, fast.ALONE[128])
         assert fast.choose_lists(prepared, 8, 128) == wanted
+
+
+@pytest.mark.parametrize(
+    ("head_dims", "masks"),
+    [
+        ("128", ["ragged", "empty neighbour", "a map for each"]),
+        thorough("64,256", []),
+        thorough("128", []),
+    ],
+)
+def test_it_is_right_on_masks_of_all_kinds_without_a_gpu(head_dims, masks):
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "grader.tests.solutions.fast_block_sparse_child", head_dims, *masks]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = {name: wrong for line in done.stdout.splitlines() for name, wrong in json.loads(line).items()}
+    assert len(found) == 2 * len(head_dims.split(",")) * len(masks or cases())
+    assert not {name: wrong for name, wrong in found.items() if wrong}
 
 
 # On a Hopper GPU ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,35 @@
+"""Run with TRITON_INTERPRET=1 and head dims, masks: the fast form on a CPU; a JSON line {case: complaints} each.
+
+A process of its own, since Triton decides at its import whether it interprets the kernels that make the lists.
+"""
+
+import json
+import sys
+
+import pytest
+import torch
+
+from grader.tests.solutions import gluon_on_cpu
+from grader.tests.solutions.test_fast_block_sparse import BLOCKS, cases, complaints, inputs, take
+from solutions import x1_block_sparse
+
+
+def complaints_about(fast, mask, heads, D, block, scale):
+    q, k, v = inputs(*heads, *mask.shape[-2:], D, device="cpu")
+    prepared = fast.prepare(x1_block_sparse.tiles_of_mask(mask, *block), D)
+    return complaints(q, k, v, mask, *fast.block_sparse_attention(q, k, v, prepared, scale), scale)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    head_dims, names = sys.argv[1].split(","), sys.argv[2:]
+    with gluon_on_cpu.on_cpu() as modules:
+        fast = modules["fast_block_sparse"]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        gluon_on_cpu.pass_for_a_hopper_gpu(monkeypatch)
+        for number, (name, (mask, heads)) in enumerate(cases().items()):
+            for D in map(int, head_dims) if name in names or not names else ():
+                for way, scale in (("together", None), ("alone", 0.3)):
+                    take(fast, monkeypatch, way)
+                    found = complaints_about(fast, mask, heads, D, BLOCKS[number % len(BLOCKS)], scale)
+                    print(json.dumps({f"{name}, D = {D}, {way}": found}), flush=True)
