@@ -94,19 +94,16 @@ def faults(fast, problem, device):
     return failed
 
 
-@pytest.mark.parametrize("problem", LADDER)
+@pytest.mark.parametrize("problem", thorough_but(["p3", "p7"], LADDER))
 def test_it_passes_the_cases_of_the_ladder_without_a_gpu(problem, on_cpu, monkeypatch):
     pass_for_a_hopper_gpu(monkeypatch)
     assert not faults(on_cpu, problem, "cpu")
 
 
+@pytest.mark.parametrize("D", [128, 256, thorough(64)])
 @pytest.mark.parametrize(
-    ("D", "N", "causal", "window", "sinks", "group"),
-    [
-        (D, *row)
-        for D in (64, 128, 256)
-        for row in ((700, False, None, 0, 1), (700, True, None, 0, 2), (600, True, 300, 40, 4), (300, True, 1024, 9, 8))
-    ],
+    ("N", "causal", "window", "sinks", "group"),
+    [(450, False, None, 0, 1), (450, True, None, 0, 2), (400, True, 150, 40, 4), (200, True, 1024, 9, 8)],
 )
 @pytest.mark.parametrize("multiprocessors", [2, thorough(132)])
 def test_many_tiles_for_a_program(D, N, causal, window, sinks, group, multiprocessors, on_cpu, monkeypatch):
@@ -114,7 +111,7 @@ def test_many_tiles_for_a_program(D, N, causal, window, sinks, group, multiproce
     pass_for_a_hopper_gpu(monkeypatch, multiprocessors)
     monkeypatch.setattr(on_cpu, "choose_tiles", lambda N, D, *_: on_cpu.LONG[D])
     torch.manual_seed(0)
-    all_heads = torch.randn(2, N, group + 2, D).bfloat16().transpose(1, 2)
+    all_heads = torch.randn(2 if group < 8 else 1, N, group + 2, D).bfloat16().transpose(1, 2)
     q, k, v = all_heads[:, :group], all_heads[:, group : group + 1], all_heads[:, group + 1 :]
     o = on_cpu.flash_attention_forward(q, k, v, causal, window, sinks)
     expected = oracle.expect(q, k, v, Visibility(causal, window, sinks))
