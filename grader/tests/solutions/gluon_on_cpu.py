@@ -282,7 +282,7 @@ class Barrier:
 
 
 def check_barriers():
-    """At a program's end. An array of barriers must be used: the compiler gives the place of one that is not away."""
+    """At a program's end. The compiler may use the memory of barriers that nobody waits for: none may be made."""
     made = LAUNCH.barriers.values()
     if any(each.under_way for each in made):
         raise Stuck("the program ends while a tile is under way")
@@ -512,7 +512,7 @@ def on_cpu(*changes):
     try:
         for name, text in ours.items():
             sys.modules[name] = module = ModuleType(name)
-            exec(compile(text, name, "exec"), vars(module))
+            exec(compile(text, SOLUTIONS / f"{module.__name__.removeprefix('solutions.')}.py", "exec"), vars(module))
         yield {name: sys.modules[f"solutions.{name}"] for name in OURS}
     finally:
         for name in (*ours, *FAKES):
