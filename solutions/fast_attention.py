@@ -19,7 +19,7 @@ One program, 2 consumers, BLOCK_K = 64, a window. The numbers are the order; 'm'
         rows of consumer 1  [4m] [ 3] [ 2] [1m] [0m]        a tile of their own beside tile 0, more come last
 
 Gluon is the layer under Triton's language, where layouts, barriers and warps are in the programmer's hands. It has no
-interpreter: this runs on Hopper GPUs (compute capability 9.0), and elsewhere in tests alone (`gluon_on_cpu.py`).
+interpreter: this runs on Hopper GPUs (compute capability 9.0), and elsewhere in tests alone (`gluon_on_cpu/`).
 
 Source: Shah et al., "FlashAttention-3", 2024, sections 3.1 (producer and consumers) and 3.2 (overlap within one of
 them); Ainslie et al., "GQA", 2023, for the heads; Xiao et al., "Attention Sinks", 2023, section 3, for the mask.

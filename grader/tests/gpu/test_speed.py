@@ -252,6 +252,12 @@ def test_a_backward_pass_is_timed_beside_autograd_and_the_reference(on_cpu):
     assert all(ratio for ratio in facts["times_as_fast"].values())
 
 
+def test_a_call_that_takes_long_where_none_was_before_it_is_wrong(on_cpu, monkeypatch):
+    monkeypatch.setattr(speed, "ALONE", -math.inf)  # any call takes longer than so
+    outcome, sentence, _ = on_cpu(BACKWARD)
+    assert outcome is Outcome.WRONG and "begun alone" in sentence
+
+
 def test_what_an_arm_of_ours_prepares_is_not_timed(on_cpu, tmp_path):
     module = tmp_path / "slow.py"
     text = "import time\ndef f(q, k, v, **_):\n    time.sleep({})\n    return lambda: time.sleep({})\n"

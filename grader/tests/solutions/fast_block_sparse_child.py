@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from grader.tests.solutions import gluon_on_cpu
+from grader.tests.solutions.gluon_on_cpu import kernels
 from grader.tests.solutions.test_fast_block_sparse import BLOCKS, cases, complaints, inputs, take
 from solutions import x1_block_sparse
 
@@ -17,16 +17,14 @@ from solutions import x1_block_sparse
 def complaints_about(fast, mask, heads, D, block, scale):
     q, k, v = inputs(*heads, *mask.shape[-2:], D, device="cpu")
     prepared = fast.prepare(x1_block_sparse.tiles_of_mask(mask, *block), D)
-    return complaints(q, k, v, mask, *fast.block_sparse_attention(q, k, v, prepared, scale), scale)
+    return complaints(q, k, v, mask, *kernels.run(fast.block_sparse_attention, q, k, v, prepared, scale), scale)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     head_dims, names = sys.argv[1].split(","), sys.argv[2:]
-    with gluon_on_cpu.on_cpu() as modules:
-        fast = modules["fast_block_sparse"]
+    fast = kernels.import_on_cpu()["fast_block_sparse"]
     with pytest.MonkeyPatch.context() as monkeypatch:
-        gluon_on_cpu.pass_for_a_hopper_gpu(monkeypatch)
         for number, (name, (mask, heads)) in enumerate(cases().items()):
             for D in map(int, head_dims) if name in names or not names else ():
                 for way, scale in (("together", None), ("alone", 0.3)):

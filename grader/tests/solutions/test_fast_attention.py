@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -14,9 +15,8 @@ from grader.kinds.attention import inputs
 from grader.kinds.registry import PROBLEMS
 from grader.reference import compare, oracle
 from grader.result import Outcome
-from grader.tests.solutions import gluon_on_cpu
 from grader.tests.solutions.for_hopper import compile_for_hopper
-from grader.tests.solutions.gluon_on_cpu import pass_for_a_hopper_gpu
+from grader.tests.solutions.gluon_on_cpu import kernels
 from grader.tests.support import ROOT, SOLUTIONS, thorough, thorough_but
 
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
@@ -33,8 +33,7 @@ def fast():
 
 @pytest.fixture(scope="module")
 def on_cpu():
-    with gluon_on_cpu.on_cpu() as modules:
-        return modules["fast_attention"]
+    return kernels.import_on_cpu()["fast_attention"]
 
 
 @pytest.mark.parametrize("masks", [["few sinks"], thorough(["full", "causal", "window", "many sinks, long"])])
@@ -79,7 +78,7 @@ def test_what_it_cannot_do_is_said(fast, arguments, words):
         fast.flash_attention_forward(q, k, k)
 
 
-def faults(fast, problem, device):
+def faults(attention, problem, device):
     """What is wrong in the cases of the ladder: each in float16 or bfloat16, the others in float16 instead."""
     failed = {}
     for case in PROBLEMS[problem].cases:
@@ -87,7 +86,7 @@ def faults(fast, problem, device):
             continue
         placed = inputs.make(case if case.dtype in DTYPES else replace(case, dtype="float16"), seed=0)
         q, k, v = (replace(each, base=each.base.to(device)).tensor for each in placed)
-        o = fast.flash_attention_forward(q, k, v, case.causal, case.window, case.sinks or 0)
+        o = attention(q, k, v, case.causal, case.window, case.sinks or 0)
         expected = oracle.expect(q, k, v, case.visibility)
         if facts := compare.mismatch(o, expected.o, expected.allowed_o):
             failed[case.name] = facts
@@ -95,9 +94,8 @@ def faults(fast, problem, device):
 
 
 @pytest.mark.parametrize("problem", thorough_but(["p3", "p7"], LADDER))
-def test_it_passes_the_cases_of_the_ladder_without_a_gpu(problem, on_cpu, monkeypatch):
-    pass_for_a_hopper_gpu(monkeypatch)
-    assert not faults(on_cpu, problem, "cpu")
+def test_it_passes_the_cases_of_the_ladder_without_a_gpu(problem, on_cpu):
+    assert not faults(partial(kernels.run, on_cpu.flash_attention_forward), problem, "cpu")
 
 
 @pytest.mark.parametrize("D", [128, 256, thorough(64)])
@@ -108,12 +106,12 @@ def test_it_passes_the_cases_of_the_ladder_without_a_gpu(problem, on_cpu, monkey
 @pytest.mark.parametrize("multiprocessors", [2, thorough(132)])
 def test_many_tiles_for_a_program(D, N, causal, window, sinks, group, multiprocessors, on_cpu, monkeypatch):
     """Forms for long rows, and q, k and v in one buffer, by 3 tiles a program and more, and by a program a tile."""
-    pass_for_a_hopper_gpu(monkeypatch, multiprocessors)
     monkeypatch.setattr(on_cpu, "choose_tiles", lambda N, D, *_: on_cpu.LONG[D])
     torch.manual_seed(0)
     all_heads = torch.randn(2 if group < 8 else 1, N, group + 2, D).bfloat16().transpose(1, 2)
     q, k, v = all_heads[:, :group], all_heads[:, group : group + 1], all_heads[:, group + 1 :]
-    o = on_cpu.flash_attention_forward(q, k, v, causal, window, sinks)
+    arguments = q, k, v, causal, window, sinks
+    o = kernels.run(on_cpu.flash_attention_forward, *arguments, multiprocessors=multiprocessors)
     expected = oracle.expect(q, k, v, Visibility(causal, window, sinks))
     assert compare.mismatch(o, expected.o, expected.allowed_o) is None
 
@@ -124,7 +122,7 @@ def test_it_passes_the_cases_of_the_ladder(problem, fast):
     """D = 256 and thousands of tokens included."""
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("needs a Hopper GPU")
-    assert not faults(fast, problem, "cuda")
+    assert not faults(fast.flash_attention_forward, problem, "cuda")
 
 
 @pytest.mark.gpu

@@ -7,8 +7,9 @@ pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 
 from grader.course.masks import Visibility
 from grader.reference import compare, oracle
-from grader.tests.solutions import gluon_on_cpu
-from grader.tests.solutions.gluon_on_cpu import Stuck, byte_permute, logic
+from grader.tests.solutions.gluon_on_cpu import kernels
+from grader.tests.solutions.gluon_on_cpu.language import byte_permute, logic
+from grader.tests.solutions.gluon_on_cpu.turns import Stuck
 
 # The lines in which the mistakes are made
 K_RELEASE, V_RELEASE = "        k_ring.release(done + i)\n", "        v_ring.release(done + i - 1)\n"
@@ -57,28 +58,26 @@ AT_256 = {  # where o goes out through Q's buffer
 }  # fmt: skip
 
 
-def attend(monkeypatch, D, changes=()):
+def attend(D, changes=()):
     """What is wrong with o of 600 tokens without a mask, by programs of many tiles; None where nothing is."""
-    with gluon_on_cpu.on_cpu(*changes) as modules:
-        fast = modules["fast_attention"]
-    gluon_on_cpu.pass_for_a_hopper_gpu(monkeypatch, 1)
+    fast = kernels.import_on_cpu(*changes)["fast_attention"]
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 2, 600, D, dtype=torch.float16) for _ in range(3))
-    o = fast.flash_attention_forward(q, k, v, False)
+    o = kernels.run(fast.flash_attention_forward, q, k, v, False, multiprocessors=1)
     expected = oracle.expect(q, k, v, Visibility())
     return compare.mismatch(o, expected.o, expected.allowed_o)
 
 
 @pytest.mark.parametrize("D", [128, 256])
-def test_what_is_right_is_right(D, monkeypatch):
-    assert attend(monkeypatch, D) is None
+def test_what_is_right_is_right(D):
+    assert attend(D) is None
 
 
 @pytest.mark.parametrize(("D", "mistake"), [*((128, name) for name in MISTAKES), *((256, name) for name in AT_256)])
-def test_a_mistake_shows(D, mistake, monkeypatch):
+def test_a_mistake_shows(D, mistake):
     changes, said = (MISTAKES if D == 128 else AT_256)[mistake]
     try:
-        wrong = attend(monkeypatch, D, changes)
+        wrong = attend(D, changes)
     except (Stuck, AttributeError, TypeError) as failure:
         assert said in str(failure)
     else:
