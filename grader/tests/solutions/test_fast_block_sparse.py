@@ -108,7 +108,7 @@ def test_neighbours_are_together_where_that_wastes_little_and_leaves_programs_en
 @pytest.mark.parametrize(
     ("head_dims", "masks"),
     [
-        ("128", ["empty neighbour", "a map for each"]),
+        ("128", ["all kinds of 64", "empty neighbour", "a map for each"]),
         thorough("64,256", []),
         thorough("128", []),
     ],
