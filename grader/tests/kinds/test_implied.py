@@ -27,6 +27,14 @@ def test_nothing_is_said_of_what_is_right(pairs):
     assert told(pairs) == []
 
 
+def test_a_window_inside_of_a_tile_of_keys_is_right(pairs):
+    """There the sum over the tile is delta."""
+    _, dp, _ = pairs
+    tile = torch.arange(N) // 16
+    seen = tile[:, None] == tile
+    assert told((seen.double() / seen.sum(1, keepdim=True), dp, seen)) == []
+
+
 @pytest.mark.parametrize("width", [16, 32, 64])
 def test_delta_of_a_tile_of_keys(pairs, width):
     p, dp, _ = pairs
