@@ -5,8 +5,10 @@ The plain kernels wait: for a tile, for scores, for the softmax. Here nothing wa
     tensor descriptors   one thread asks the copy engine (TMA) for a whole tile; rows past the end come as zeros
     two kinds of warps   a producer only asks for tiles, consumers only compute: 64 rows of queries each, on the same
                          tiles of K and V; for each buffer one barrier says "filled", another says "free"
-    overlap              products are asynchronous: while one tile's p meets V, the next tile's softmax runs
+    overlap              products are asynchronous: one consumer's run while another is in its softmax
+    a pivot that stays   the softmax looks for a row's maximum in its first tiles, later where sums say so (hopper.py)
     tile after tile      a program takes many tiles of queries: K and V of the next arrive while this one is stored
+    an order of tiles    so that all programs end at about the same time (tile_plan.py)
     packed heads         under a window, the query heads that share K and V share a tile: fewer keys for each row
 
 Tiles of keys are visited from the newest to the oldest: the diagonal, which needs a mask, the inside, which needs none,
@@ -28,7 +30,6 @@ them); Ainslie et al., "GQA", 2023, for the heads; Xiao et al., "Attention Sinks
 import math
 
 import torch
-import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -40,17 +41,19 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from solutions.hopper import (
     FOR_PRODUCER,
+    LOWEST,
     ROWS,
     Ring,
     Scalar,
     aggregate,
-    layout_of_sums,
+    exps,
     make_ring,
-    multiply_later,
-    softmax_step,
-    sum_in_threads,
+    outgrown,
+    raise_pivot,
+    rescale,
 )
 from solutions.hopper_launch import Launch, Launches, aligned, check_tensors, describe, registers_for
+from solutions.tile_plan import find_plan
 
 LOG2_E = 1.4426950408889634
 MOST_PACKED = 8  # heads that share a tile of queries: eight rows of each at the least
@@ -91,8 +94,8 @@ class Program:
     k_desc: tma.tensor_descriptor
     v_desc: tma.tensor_descriptor
     o_desc: tma.tensor_descriptor
-    sink_k_desc: tma.tensor_descriptor
-    sink_v_desc: tma.tensor_descriptor
+    sink_k_desc: tma.tensor_descriptor | gl.constexpr  # None where no tile is theirs
+    sink_v_desc: tma.tensor_descriptor | gl.constexpr
     q_ring: Ring
     k_ring: Ring
     v_ring: Ring
@@ -102,6 +105,7 @@ class Program:
     tiles: Scalar  # of queries, in all heads
     query_tiles: Scalar  # in one head
     heads_at_once: Scalar
+    there_and_back: Scalar
     Hq: Scalar
     group: Scalar
     N: Scalar
@@ -115,6 +119,18 @@ class Program:
     CONSUMERS: gl.constexpr
     IS_CAUSAL: gl.constexpr
     WINDOW: gl.constexpr
+
+    @gluon.jit
+    def number(self, turn):
+        """The tile of queries that this program takes in a turn: every P-th, in odd turns from the other end."""
+        programs, place = gl.num_programs(0), gl.program_id(0)
+        return turn * programs + gl.where(turn & self.there_and_back == 1, programs - 1 - place, place)
+
+    @gluon.jit
+    def turns(self):
+        """How many tiles of queries this program takes."""
+        whole = self.tiles // gl.num_programs(0)
+        return whole + gl.where(self.number(whole) < self.tiles, 1, 0)
 
 
 @gluon.jit
@@ -131,10 +147,13 @@ def find_tile(program, number):
     end, oldest, oldest_for_last, diagonal = program.N, 0, 0, 0
     if program.IS_CAUSAL:
         end = gl.minimum(q_start + TOKENS, program.N)
-        diagonal = gl.cdiv(end - 1 - q_start, BLOCK_K)
     if program.WINDOW:
         oldest = gl.maximum(0, q_start - program.window_size + 1)
         oldest_for_last = gl.maximum(0, end - program.window_size)
+    else:  # whole tiles from the first key on: what is past the end is in the newest
+        end = gl.cdiv(end, BLOCK_K) * BLOCK_K
+    if program.IS_CAUSAL:
+        diagonal = gl.cdiv(end - 1 - q_start, BLOCK_K)
     window_tiles = gl.cdiv(end - oldest, BLOCK_K)
     sink_end = gl.minimum(program.sink_size, gl.maximum(0, end - window_tiles * BLOCK_K))
     count = window_tiles
@@ -154,9 +173,9 @@ def produce(program):
     """For each tile of queries Q for each consumer, and K and V from the newest tile to the oldest; the sinks early."""
     k_ring, v_ring, k_desc, v_desc = program.k_ring, program.v_ring, program.k_desc, program.v_desc
     TOKENS: gl.constexpr = ROWS // program.PACK
-    turn, done = 0, 0  # tiles of queries, and their tiles of keys, before these
-    for number in range(gl.program_id(0), program.tiles, gl.num_programs(0)):
-        tile = find_tile(program, number)
+    done = 0  # tiles of keys, before this tile of queries
+    for turn in range(program.turns()):
+        tile = find_tile(program, program.number(turn))
         batch, kv_head = tile.batch, tile.head // program.group
         k_ring.load(done, k_desc, batch, kv_head, tile.start(0))
         for consumer in gl.static_range(program.CONSUMERS):
@@ -170,7 +189,6 @@ def produce(program):
             v_ring.load(done + i - 1, v_desc, batch, kv_head, tile.start(i - 1))
         v_ring.load(done + tile.count - 1, v_desc, batch, kv_head, tile.start(tile.count - 1))
         done += tile.count
-        turn += 1  # noqa: SIM113
 
 
 # A consumer: four warps, 64 rows --------------------------------------------------------------------------------------
@@ -192,17 +210,30 @@ def causal_mask(scores, q_pos, k_start):
 def window_mask(scores, q_pos, k_start, program):
     """-inf for keys that have left the window and are no sinks; the oldest tile may also begin before the first key."""
     k_pos = positions(scores, k_start)
-    visible = (k_pos >= 0)[None, :]
-    if program.WINDOW:
-        in_window = q_pos[:, None] - k_pos[None, :] < program.window_size
-        visible = visible & (in_window | (k_pos < program.sink_size)[None, :])
+    in_window = q_pos[:, None] - k_pos[None, :] < program.window_size
+    visible = (k_pos >= 0)[None, :] & (in_window | (k_pos < program.sink_size)[None, :])
     return gl.where(visible, scores, float("-inf"))
 
 
 @gluon.jit
-def sink_mask(scores, k_start, sink_end):
-    """-inf for keys that are no sinks, or that one of the window's tiles has counted."""
-    return gl.where((positions(scores, k_start) < sink_end)[None, :], scores, float("-inf"))
+def end_mask(scores, k_start, end):
+    """-inf for the keys from `end` on."""
+    return gl.where((positions(scores, k_start) < end)[None, :], scores, float("-inf"))
+
+
+@gluon.jit
+def mask(scores, program, tile, i, q_pos):
+    """The scores of tile i, -inf for hidden keys; where all are visible nothing is computed."""
+    k_start = tile.start(i)
+    if program.IS_CAUSAL:  # noqa: SIM102 (one is known at compile time, one is not)
+        if i < tile.diagonal:
+            scores = causal_mask(scores, q_pos, k_start)
+    if program.WINDOW:
+        if (i >= tile.edge) & (i < tile.window_tiles):
+            scores = window_mask(scores, q_pos, k_start, program)
+        if i >= tile.window_tiles:
+            scores = end_mask(scores, k_start, tile.sink_end)  # sinks, unless one of the window's tiles has them
+    return scores
 
 
 @gluon.jit
@@ -212,26 +243,18 @@ def attend(program, tile, turn, done, consumer: gl.constexpr):
     BLOCK_K: gl.constexpr = program.BLOCK_K
     BLOCK_SINK: gl.constexpr = program.BLOCK_SINK
     TOKENS: gl.constexpr = ROWS // program.PACK
-    LOOK_AHEAD: gl.constexpr = program.CONSUMERS == 2
     S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_K, 16])  # where scores lie in registers
     O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     P: gl.constexpr = gl.DotOperandLayout(0, O, 2)
     S_ROWS: gl.constexpr = gl.SliceLayout(1, S)
-    O_ROWS: gl.constexpr = gl.SliceLayout(1, O)
-    SUM_ROWS: gl.constexpr = gl.SliceLayout(1, layout_of_sums())
     k_ring, v_ring, qk_scale = program.k_ring, program.v_ring, program.qk_scale
-    dtype: gl.constexpr = program.o_desc.dtype
     last = tile.count - 1
 
     q_pos = tile.q_start + consumer * TOKENS + gl.arange(0, ROWS, layout=S_ROWS) % TOKENS
-    row_max = gl.full([ROWS], float("-inf"), gl.float32, S_ROWS)  # the paper's m, in base 2
-    row_sums = gl.zeros([ROWS, 4], gl.float32, layout_of_sums())  # the paper's l, in parts
+    pivot = gl.full([ROWS], LOWEST, gl.float32, S_ROWS)  # in place of the paper's m, in base 2
     acc = gl.zeros([ROWS, D], gl.float32, O)
     no_scores = gl.zeros([ROWS, BLOCK_K], gl.float32, S)
     q = program.q_ring.wait(turn * program.CONSUMERS + consumer)  # (64, D)
-    q_left = None
-    if LOOK_AHEAD and D >= 128 and BLOCK_SINK == 0:  # what is read from registers is not read from shared memory
-        q_left = q.slice(0, D // 2, 1).load(gl.DotOperandLayout(0, S, 2))
     # Tile 0, and beside it a few sinks: their softmax under the product of tile 0, their product under its softmax.
     if BLOCK_SINK > 0:
         T: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_SINK, 16])
@@ -239,74 +262,61 @@ def attend(program, tile, turn, done, consumer: gl.constexpr):
         no_sinks = gl.zeros([ROWS, BLOCK_SINK], gl.float32, T)
         sinks_later = warpgroup_mma(q, sink_k.permute((1, 0)), no_sinks, use_acc=False, is_async=True)
     k = k_ring.wait(done)  # (BLOCK_K, D)
-    scores_later = multiply_later(q, q_left, k, no_scores)
+    scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
     if BLOCK_SINK > 0:
-        sink_scores = sink_mask(warpgroup_mma_wait(1, [sinks_later]), 0, tile.sink_end)
+        sink_scores = end_mask(warpgroup_mma_wait(1, [sinks_later]), 0, tile.sink_end)
         program.sink_k_ring.release(turn)
-        none_max = gl.convert_layout(row_max, gl.SliceLayout(1, T))
-        sink_p, _, sink_max = softmax_step(sink_scores, none_max, qk_scale)
-        row_max, row_sums = gl.convert_layout(sink_max, S_ROWS), sum_in_threads(sink_p)
-        sink_v = program.sink_v_ring.wait(turn)
-        acc_later = warpgroup_mma(gl.convert_layout(sink_p.to(dtype), P), sink_v, acc, is_async=True)
+        sink_pivot, _ = raise_pivot(sink_scores, gl.convert_layout(pivot, gl.SliceLayout(1, T)), qk_scale)
+        sink_p, sink_sums = exps(sink_scores, sink_pivot, qk_scale, P, program.o_desc.dtype)
+        pivot = gl.convert_layout(sink_pivot, S_ROWS)
+        acc_later = warpgroup_mma(sink_p, program.sink_v_ring.wait(turn), acc, is_async=True)
         scores = warpgroup_mma_wait(1, [scores_later])
     else:
         scores = warpgroup_mma_wait(0, [scores_later])
     k_ring.release(done)
-    k_start = tile.start(0)
-    if program.IS_CAUSAL:
-        scores = causal_mask(scores, q_pos, k_start)
-    if tile.edge <= 0:
-        scores = window_mask(scores, q_pos, k_start, program)
-    p, alpha, row_max = softmax_step(scores, row_max, qk_scale)
-    row_sums = row_sums * gl.convert_layout(alpha, SUM_ROWS)[:, None] + sum_in_threads(p)
+    if not program.IS_CAUSAL:
+        scores = end_mask(scores, tile.start(0), program.N)
+    scores = mask(scores, program, tile, 0, q_pos)
+    pivot, alpha = raise_pivot(scores, pivot, qk_scale)
+    p, row_sums = exps(scores, pivot, qk_scale, P, program.o_desc.dtype)  # row_sums: the paper's l, in parts
     if BLOCK_SINK > 0:
         acc = warpgroup_mma_wait(0, [acc_later])
         program.sink_v_ring.release(turn)
-        acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
-    p = gl.convert_layout(p.to(dtype), P)
+        acc, sink_sums = rescale(acc, sink_sums, alpha)
+        row_sums += sink_sums
+    sums = row_sums
 
-    # Every other tile, its scores and softmax under the product of the tile before.
-    if LOOK_AHEAD:
-        k, v = k_ring.wait(done + gl.minimum(1, last)), v_ring.wait(done)
+    # Every other tile: its scores beside the product of the tile before, its softmax while other consumers multiply.
+    k, v = k_ring.wait(done + gl.minimum(1, last)), v_ring.wait(done)  # v: (BLOCK_K, D)
     for i in range(1, tile.count):
-        if not LOOK_AHEAD:
-            k = k_ring.wait(done + i)
-        scores_later = multiply_later(q, q_left, k, no_scores)
-        if not LOOK_AHEAD:
-            v = v_ring.wait(done + i - 1)  # (BLOCK_K, D)
+        scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
         acc_later = warpgroup_mma(p, v, acc, is_async=True)
-        scores = warpgroup_mma_wait(1, [scores_later])  # all but the newest product: p @ v goes on
+        scores = mask(warpgroup_mma_wait(1, [scores_later]), program, tile, i, q_pos)  # p @ v goes on
         k_ring.release(done + i)
-        k_start = tile.start(i)
-        if i < tile.diagonal:
-            scores = causal_mask(scores, q_pos, k_start)
-        if (i >= tile.edge) & (i < tile.window_tiles):
-            scores = window_mask(scores, q_pos, k_start, program)
-        if program.WINDOW:  # noqa: SIM102 (one is known at compile time, one is not)
-            if i >= tile.window_tiles:
-                scores = sink_mask(scores, k_start, tile.sink_end)
-        p_next, alpha, row_max = softmax_step(scores, row_max, qk_scale)
-        row_sums = row_sums * gl.convert_layout(alpha, SUM_ROWS)[:, None] + sum_in_threads(p_next)
-        if LOOK_AHEAD:  # the next tiles are awaited here, while p @ v goes on
-            k, v = k_ring.wait(done + gl.minimum(i + 1, last)), v_ring.wait(done + i)
+        k, v = k_ring.wait(done + gl.minimum(i + 1, last)), v_ring.wait(done + i)
         acc = warpgroup_mma_wait(0, [acc_later])
         v_ring.release(done + i - 1)
-        acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
-        p = gl.convert_layout(p_next.to(dtype), P)
-    if not LOOK_AHEAD:
-        v = v_ring.wait(done + last)
+        too_low = i <= tile.diagonal  # of rows that may have seen no key so far
+        if i > tile.diagonal:
+            p, sums = exps(scores, pivot, qk_scale, P, program.o_desc.dtype)
+            too_low = outgrown(sums)
+        if too_low:
+            pivot, alpha = raise_pivot(scores, pivot, qk_scale)
+            acc, row_sums = rescale(acc, row_sums, alpha)
+            p, sums = exps(scores, pivot, qk_scale, P, program.o_desc.dtype)
+        row_sums += sums
     acc = warpgroup_mma(p, v, acc)
     v_ring.release(done + last)
-    return acc, gl.convert_layout(gl.sum(row_sums, 1), O_ROWS)
+    return acc, gl.convert_layout(gl.sum(row_sums, 1), gl.SliceLayout(1, O))
 
 
 @gluon.jit
 def consume(program, consumer: gl.constexpr):
     """64 rows of each tile of queries: attend, divide, store."""
     SHARED: gl.constexpr = program.D == 256  # no memory is left: o goes out through q's buffer
-    turn, done = 0, 0
-    for number in range(gl.program_id(0), program.tiles, gl.num_programs(0)):
-        tile = find_tile(program, number)
+    done = 0
+    for turn in range(program.turns()):
+        tile = find_tile(program, program.number(turn))
         acc, row_sum = attend(program, tile, turn, done, consumer)
         o = (acc * (1.0 / row_sum)[:, None]).to(program.o_desc.dtype)
         at = turn * program.CONSUMERS + consumer
@@ -321,7 +331,6 @@ def consume(program, consumer: gl.constexpr):
         if SHARED:
             tma.store_wait(0)
             program.q_ring.release(at)
-        turn += 1  # noqa: SIM113
         done += tile.count
     tma.store_wait(0)
 
@@ -329,14 +338,17 @@ def consume(program, consumer: gl.constexpr):
 # One program: CONSUMERS x 64 rows of queries at a time ----------------------------------------------------------------
 
 
-@gluon.jit(do_not_specialize=("N", "Hq", "group", "tiles", "query_tiles", "heads_at_once", "window_size", "sink_size"))
+SIZES = ("N", "Hq", "group", "tiles", "query_tiles", "heads_at_once", "there_and_back", "window_size", "sink_size")
+
+
+@gluon.jit(do_not_specialize=SIZES)  # one compiled kernel for all of them
 def fast_attention_kernel(
     q_desc, k_desc, v_desc, o_desc, sink_k_desc, sink_v_desc,
-    N, Hq, group, tiles, query_tiles, heads_at_once, window_size, sink_size, qk_scale,
+    N, Hq, group, tiles, query_tiles, heads_at_once, there_and_back, window_size, sink_size, qk_scale,
     D: gl.constexpr, BLOCK_K: gl.constexpr, BLOCK_SINK: gl.constexpr, PACK: gl.constexpr, CONSUMERS: gl.constexpr,
     STAGES: gl.constexpr, REGISTERS: gl.constexpr, IS_CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
 ):  # fmt: skip
-    """Grid: as many programs as the GPU holds; each takes every grid-th tile of queries."""
+    """Grid: as many programs as the GPU holds, or one for each tile of queries."""
     q_ring = make_ring(q_desc, CONSUMERS, 1)
     k_ring = make_ring(k_desc, STAGES, CONSUMERS)
     v_ring = make_ring(v_desc, STAGES, CONSUMERS)
@@ -352,38 +364,20 @@ def fast_attention_kernel(
     program = Program(
         q_desc=q_desc, k_desc=k_desc, v_desc=v_desc, o_desc=o_desc, sink_k_desc=sink_k_desc, sink_v_desc=sink_v_desc,
         q_ring=q_ring, k_ring=k_ring, v_ring=v_ring, sink_k_ring=sink_k_ring, sink_v_ring=sink_v_ring, o_tiles=o_tiles,
-        tiles=tiles, query_tiles=query_tiles, heads_at_once=heads_at_once, Hq=Hq, group=group,
-        N=N, window_size=window_size, sink_size=sink_size, qk_scale=qk_scale,
+        tiles=tiles, query_tiles=query_tiles, heads_at_once=heads_at_once, there_and_back=there_and_back,
+        Hq=Hq, group=group, N=N, window_size=window_size, sink_size=sink_size, qk_scale=qk_scale,
         D=D, BLOCK_K=BLOCK_K, BLOCK_SINK=BLOCK_SINK, PACK=PACK, CONSUMERS=CONSUMERS,
         IS_CAUSAL=IS_CAUSAL, WINDOW=WINDOW,
     )  # fmt: skip
     gl.warp_specialize(
-        ((consume, (program, 0)), (consume, (program, 1)), (consume, (program, 2)))[:CONSUMERS]  # noqa: RUF005
-        + ((produce, (program,)),),
+        ((consume, (program, 0)), (consume, (program, 1)), (consume, (program, 2)),  # noqa: RUF005
+         (consume, (program, 3)))[:CONSUMERS] + ((produce, (program,)),),
         [4] * (CONSUMERS - 1) + [1],
         [REGISTERS] * (CONSUMERS - 1) + [FOR_PRODUCER],
-    )
+    )  # fmt: skip
 
 
 # Before the launch ----------------------------------------------------------------------------------------------------
-
-# (BLOCK_K, CONSUMERS, STAGES, programs on a multiprocessor), tuned on an H200. Long rows want many consumers that share
-# K and V; short ones small programs.
-LONG = {16: (128, 3, 2, 1), 32: (128, 3, 2, 1), 64: (128, 3, 2, 1), 128: (128, 2, 2, 1), 256: (64, 2, 2, 1)}
-MIDDLE = LONG | {64: (64, 3, 3, 1), 128: (64, 3, 3, 1)}  # windows
-SHORT = LONG | {16: (64, 1, 2, 3), 32: (64, 1, 2, 3), 64: (64, 1, 2, 3), 128: (64, 1, 2, 2)}
-SHORT_KEYS = {16: 2047, 32: 2047, 64: 2047, 128: 256, 256: 0}  # up to which a row is short
-FEW_KEYS = SHORT_KEYS | {128: 512}  # the same where long rows' tiles of queries are fewer than multiprocessors
-LONG_CAUSAL = 8192  # tokens from which each tile has a program of its own: the GPU balances them better than we do
-L2_FOR_KEYS = 12e6  # bytes of K and V that programs work on at a time: they shall stay in the L2 cache
-
-
-def choose_tiles(N, D, is_causal, window_size, few=False):
-    """BLOCK_K, CONSUMERS, STAGES and programs on a multiprocessor: what was fastest for rows of this length."""
-    if window_size is not None and window_size < N:
-        return (SHORT if window_size <= 256 else MIDDLE if window_size < 4096 else LONG)[D]
-    keys = N // 2 if is_causal else N  # that a query sees on average
-    return (SHORT if keys <= (FEW_KEYS if few else SHORT_KEYS)[D] else LONG)[D]
 
 
 def check_arguments(q, k, v, is_causal, window_size, sink_size):
@@ -406,24 +400,19 @@ def prepare(q, k, v, is_causal, window_size, sink_size):
         return None
     B, Hq, N, D = q.shape
     group, multiprocessors = Hq // k.shape[1], torch.cuda.get_device_properties(q.device).multi_processor_count
-    few = triton.cdiv(N, 2 * ROWS.value) * Hq * B < multiprocessors
-    BLOCK_K, CONSUMERS, STAGES, programs = choose_tiles(N, D, is_causal, window_size, few)
-    at_launch, registers = registers_for(CONSUMERS, programs)
     PACK = math.gcd(group, MOST_PACKED) if window_size is not None else 1
     BLOCK_SINK = 16 if 0 < sink_size <= 16 else 0  # more than a few are tiles like all others
     rows, heads = ROWS.value // PACK, Hq // PACK * B
-    query_tiles = triton.cdiv(N, CONSUMERS * rows)
-    grid, heads_at_once = min(query_tiles * heads, multiprocessors * programs), 1
-    if is_causal and window_size is None:  # rows differ in length
-        heads_at_once = min(heads, max(1, int(L2_FOR_KEYS / (2 * N * D * q.element_size())) * group))
-        grid = grid if N < LONG_CAUSAL else query_tiles * heads
-    k_desc, v_desc = describe(k, 1, BLOCK_K), describe(v, 1, BLOCK_K)
-    sinks = (describe(k, 1, BLOCK_SINK), describe(v, 1, BLOCK_SINK)) if BLOCK_SINK else (k_desc, v_desc)
+    plan = find_plan(q, group, rows, heads, is_causal, window_size, multiprocessors)
+    BLOCK_K, CONSUMERS, STAGES, programs = plan.form
+    at_launch, registers = registers_for(CONSUMERS, programs)
+    sinks = (describe(k, 1, BLOCK_SINK), describe(v, 1, BLOCK_SINK)) if BLOCK_SINK else (None, None)
     return Launch(
-        fast_attention_kernel, grid,
-        (describe(q, PACK, rows), k_desc, v_desc, describe(q, PACK, rows, contiguous=True), *sinks),
-        (N, Hq, group, query_tiles * heads, query_tiles, heads_at_once, min(window_size or N, N), min(sink_size, N),
-         LOG2_E / math.sqrt(D),
+        fast_attention_kernel, plan.programs,
+        (describe(q, PACK, rows), describe(k, 1, BLOCK_K), describe(v, 1, BLOCK_K),
+         describe(q, PACK, rows, contiguous=True), *sinks),
+        (N, Hq, group, plan.query_tiles * heads, plan.query_tiles, plan.heads_at_once, int(plan.there_and_back),
+         min(window_size or N, N), min(sink_size, N), LOG2_E / math.sqrt(D),
          D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, registers, is_causal, window_size is not None),
         {"num_warps": 4, "maxnreg": at_launch},
     )  # fmt: skip

@@ -36,7 +36,19 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from solutions import x1_block_sparse
 from solutions.block_sparse_lists import SIZE, Prepared, prepare_lists
 from solutions.fast_attention import LOG2_E
-from solutions.hopper import FOR_PRODUCER, ROWS, Ring, Scalar, aggregate, make_ring, softmax_step
+from solutions.hopper import (
+    FOR_PRODUCER,
+    LOWEST,
+    ROWS,
+    Ring,
+    Scalar,
+    aggregate,
+    exps,
+    make_ring,
+    outgrown,
+    raise_pivot,
+    rescale,
+)
 from solutions.hopper_launch import DTYPES, HEAD_DIMS, aligned, describe, registers_for
 
 UNIT = gl.constexpr(SIZE)  # keys in a unit; it has as many queries
@@ -220,8 +232,7 @@ def consume(program, consumer: gl.constexpr):
     row, part, half = gl.arange(0, ROWS, ROW), gl.arange(0, STEP // UNIT, PART), gl.arange(0, 2, HALF)
     words = load_words(program, 0, row, part, half, consumer)
     next_words = load_words(program, 1, row, part, half, consumer)
-    row_max = gl.full([ROWS], float("-inf"), gl.float32, S_ROWS)  # the paper's m, in base 2
-    row_sum = gl.full([ROWS], 0.0, gl.float32, S_ROWS)  # the paper's l
+    pivot = gl.full([ROWS], LOWEST, gl.float32, S_ROWS)  # in place of the paper's m, in base 2
     acc = gl.zeros([ROWS, program.D], gl.float32, O)
     no_scores = gl.zeros([ROWS, STEP], gl.float32, S)
     q = program.q_ring.wait(consumer)  # (64, D)
@@ -231,15 +242,14 @@ def consume(program, consumer: gl.constexpr):
     k_ring.release(0)
     if units.masked <= 0:
         scores = word_mask(scores, words, STEP, W, S)
-    p, alpha, row_max = softmax_step(scores, row_max, qk_scale)
-    row_sum = row_sum * alpha + gl.sum(p, 1)
-    p = gl.convert_layout(p.to(dtype), P)
+    pivot, _ = raise_pivot(scores, pivot, qk_scale)
+    p, row_sums = exps(scores, pivot, qk_scale, P, dtype)  # row_sums: the paper's l, in parts
 
-    # Every other step, its scores and softmax under the product of the step before.
+    # Every other step: its scores beside the product of the step before.
+    last = units.steps - 1
+    k, v = k_ring.wait(gl.minimum(1, last)), v_ring.wait(0)  # v: (STEP, D)
     for i in range(1, units.steps):
-        k = k_ring.wait(i)
         scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
-        v = v_ring.wait(i - 1)  # (STEP, D)
         acc_later = warpgroup_mma(p, v, acc, is_async=True)
         words = next_words
         if i + 1 >= units.masked:
@@ -248,14 +258,17 @@ def consume(program, consumer: gl.constexpr):
         k_ring.release(i)
         if i >= units.masked:
             scores = word_mask(scores, words, STEP, W, S)
-        p_next, alpha, row_max = softmax_step(scores, row_max, qk_scale)
-        row_sum = row_sum * alpha + gl.sum(p_next, 1)
+        k, v = k_ring.wait(gl.minimum(i + 1, last)), v_ring.wait(i)
         acc = warpgroup_mma_wait(0, [acc_later])
         v_ring.release(i - 1)
-        acc = acc * gl.convert_layout(alpha, O_ROWS)[:, None]
-        p = gl.convert_layout(p_next.to(dtype), P)
-    v = v_ring.wait(units.steps - 1)
+        p, sums = exps(scores, pivot, qk_scale, P, dtype)
+        if outgrown(sums):
+            pivot, alpha = raise_pivot(scores, pivot, qk_scale)
+            acc, row_sums = rescale(acc, row_sums, alpha)
+            p, sums = exps(scores, pivot, qk_scale, P, dtype)
+        row_sums += sums
     acc = warpgroup_mma(p, v, acc)
+    row_sum = gl.convert_layout(gl.sum(row_sums, 1), S_ROWS)
 
     first_row = program.q_start + consumer * ROWS
     seen = row_sum > 0
@@ -265,7 +278,7 @@ def consume(program, consumer: gl.constexpr):
     fence_async_shared()
     o_rows = [program.batch, program.head, first_row, 0]
     tma.async_copy_shared_to_global(program.o_desc, o_rows, program.q_ring.tiles.index(consumer))
-    lse = gl.where(seen, row_max * 0.6931471805599453 + gl.log(row_sum), float("-inf"))
+    lse = gl.where(seen, pivot * 0.6931471805599453 + gl.log(row_sum), float("-inf"))
     q_pos = first_row + gl.arange(0, ROWS, S_ROWS)
     gl.store(program.Lse + q_pos, lse, mask=q_pos < program.Nq)
     tma.store_wait(0)

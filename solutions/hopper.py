@@ -1,4 +1,4 @@
-"""What the kernels of the fast forms share: rings of buffers in shared memory, a step of the softmax, its sums.
+"""What the kernels of the fast forms share: rings of buffers in shared memory, and a softmax without a maximum.
 
 A ring is a few buffers, each for one tile. The producer fills them and the consumers read them, and nobody waits for
 anything but the buffer that is next:
@@ -11,17 +11,28 @@ anything but the buffer that is next:
 Tile i takes buffer i % STAGES. The producer's warp only asks for tiles and needs few registers: it hands the others to
 the consumers.
 
-Source: NVIDIA's CUTLASS, "Pipeline", for the four names; Shah et al., "FlashAttention-3", 2024, section 3.1.
+The softmax subtracts a pivot from the scores of a row before the exponential. In P2 that is the greatest score so far;
+to find it costs an instruction for each score and an exchange between threads, before the first exponential can start.
+But any pivot is right that keeps the exponentials in float16's range. Here it is the greatest score of a row's first
+tiles, and stays until the sums, which are needed anyway, say that it is too low. That is rare:
+
+    most tiles          p = 2^(s - pivot); sums of p; all small enough?
+    where not all are   pivot = max(pivot, s); acc and the sums of before, times 2^(old - new); p = 2^(s - pivot)
+
+Source: NVIDIA's CUTLASS, "Pipeline", for the four names; Shah et al., "FlashAttention-3", 2024, section 3.1; Hong et
+al., "FlashDecoding++", 2023, section 3, for a pivot that is not the maximum, and doing again what it is too low for.
 """
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton.language.core import _aggregate
 
 FOR_PRODUCER = gl.constexpr(24)  # registers of its threads
 ROWS = gl.constexpr(64)  # of queries for one consumer: four warps, the height of one matrix instruction
 Scalar = gl.tensor | gl.constexpr  # a number that is known at compile time is no tensor
+LOWEST = gl.constexpr(-3.4028234663852886e38)  # the pivot of rows that have seen no key: below all, and finite
+MOST_BITS = gl.constexpr(0x46800000)  # of 2^14 as float32: what a part of a row's sum may be, far from float16's 65504
 
 
 def aggregate(cls):
@@ -96,16 +107,6 @@ def make_ring(desc, STAGES: gl.constexpr, READERS: gl.constexpr, PARTS: gl.const
     return Ring(tiles=tiles, full=full, empty=empty, STAGES=STAGES, NBYTES=desc.block_type.nbytes * PARTS)
 
 
-@gluon.jit
-def softmax_step(scores, row_max, qk_scale):
-    """(p, alpha, new_max): the probabilities of this tile, and what earlier tiles and their sums are rescaled by."""
-    new_max = gl.maximum(row_max, gl.max(scores, 1) * qk_scale)
-    # A row that has seen no key yet has the maximum -inf: its pivot must be finite, or exp2(-inf - -inf) is NaN.
-    pivot = gl.where(new_max == float("-inf"), 0.0, new_max)
-    alpha = gl.exp2(row_max - pivot)
-    return gl.exp2(scores * qk_scale - pivot[:, None]), alpha, new_max
-
-
 @gluon.constexpr_function
 def layout_of_columns(columns):
     """(row, eight, quad, one) of a matrix instruction's scores in four warps; column 8 eight + 2 quad + one."""
@@ -131,12 +132,37 @@ def sum_in_threads(p):
 
 
 @gluon.jit
-def multiply_later(q, q_left, k, no_scores):
-    """q @ k^T, under way. q_left: the left columns of q in registers, or None where all of q is in shared memory."""
-    if q_left is None:
-        return warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
-    else:
-        LEFT: gl.constexpr = q_left.shape[1]
-        REST: gl.constexpr = q.shape[1] - LEFT
-        scores = warpgroup_mma(q_left, k.slice(0, LEFT, 1).permute((1, 0)), no_scores, use_acc=False, is_async=True)
-        return warpgroup_mma(q.slice(LEFT, REST, 1), k.slice(LEFT, REST, 1).permute((1, 0)), scores, is_async=True)
+def exps(scores, pivot, qk_scale, P: gl.constexpr, dtype: gl.constexpr):
+    """(p, sums): 2^(scores * qk_scale - pivot) as the left factor of p @ v, and their sums in each thread."""
+    p = gl.exp2(scores * qk_scale - pivot[:, None])
+    return gl.convert_layout(p.to(dtype), P), sum_in_threads(p)
+
+
+@gluon.jit
+def raise_pivot(scores, pivot, qk_scale):
+    """(the greatest score so far as the new pivot, alpha: what belongs to the old one is to be multiplied by it)."""
+    new_pivot = gl.maximum(pivot, gl.max(scores, 1) * qk_scale)
+    return new_pivot, gl.exp2(pivot - new_pivot)
+
+
+@gluon.jit
+def rescale(acc, sums, alpha):
+    """acc and sums of an old pivot, for the new one."""
+    by_row = gl.convert_layout(alpha, gl.SliceLayout(1, acc.type.layout))
+    return acc * by_row[:, None], sums * gl.convert_layout(alpha, gl.SliceLayout(1, sums.type.layout))[:, None]
+
+
+@gluon.constexpr_function
+def in_all_threads():
+    """Four numbers, all of them in each thread of four warps."""
+    return gl.DistributedLinearLayout([[1], [2]], [[0]] * 5, [[0]] * 2, [], [4])
+
+
+@gluon.jit
+def outgrown(sums):
+    """Is one of the sums (64, 4), none of them negative, greater than MOST, or NaN?
+
+    Sums that are not negative are ordered like their bits, and a warp finds its greatest integer in one instruction.
+    """
+    of_warps = gl.max(sums.to(gl.int32, bitcast=True).reshape([4, ROWS]), 1)
+    return gl.max(gl.convert_layout(of_warps, in_all_threads()), 0) > MOST_BITS

@@ -68,6 +68,8 @@ def aligned(tensor):
 class Launch:
     """A compiled kernel with all of its arguments but the addresses. launch(q, k, ...): one tensor for each descriptor.
 
+    A descriptor may be None, where the kernel needs none; its tensor is not looked at.
+
     Triton finds the compiled kernel anew at each call, which takes longer than a short kernel runs.
     """
 
@@ -90,6 +92,8 @@ class Launch:
 
 def replaced(descriptor, tensor):
     """The descriptor for another tensor of the same shape and layout; not checked again."""
+    if descriptor is None:
+        return None
     other = object.__new__(type(descriptor))
     other.__dict__.update(descriptor.__dict__, base=tensor)
     return other

@@ -18,6 +18,7 @@ from grader.result import Outcome
 from grader.tests.solutions.for_hopper import compile_for_hopper
 from grader.tests.solutions.gluon_on_cpu import kernels
 from grader.tests.support import ROOT, SOLUTIONS, thorough, thorough_but
+from solutions import tile_plan
 
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 DTYPES = ("float16", "bfloat16")
@@ -47,19 +48,12 @@ def test_it_compiles_for_a_hopper_gpu(masks):
 
 
 def test_registers_and_barriers_fit_a_multiprocessor(fast):
-    for tiles in {*fast.LONG.values(), *fast.MIDDLE.values(), *fast.SHORT.values()}:
-        _, consumers, _, programs = tiles
+    long = {form for forms in tile_plan.LONG.values() for form in forms}
+    for _, consumers, _, programs in {*long, *tile_plan.WINDOWS.values(), *tile_plan.SHORT.values()}:
         at_launch, registers = fast.registers_for(consumers, programs)
         assert at_launch % 8 == registers % 8 == 0 and registers <= 255
         assert programs * at_launch * 128 * (consumers + 1) <= 65536
         assert 128 * (consumers * registers + fast.FOR_PRODUCER.value) <= at_launch * 128 * (consumers + 1)
-
-
-def test_tiles_by_length(fast):
-    assert fast.choose_tiles(16384, 64, True, None) != fast.choose_tiles(512, 64, True, None)
-    assert fast.choose_tiles(512, 64, True, 1024) == fast.choose_tiles(512, 64, True, None)  # the window hides nothing
-    assert fast.choose_tiles(512, 128, False, None) == fast.LONG[128]
-    assert fast.choose_tiles(512, 128, False, None, few=True) == fast.SHORT[128]  # rather many small programs
 
 
 @pytest.mark.parametrize(
@@ -103,10 +97,11 @@ def test_it_passes_the_cases_of_the_ladder_without_a_gpu(problem, on_cpu):
     ("N", "causal", "window", "sinks", "group"),
     [(450, False, None, 0, 1), (450, True, None, 0, 2), (400, True, 150, 40, 4), (200, True, 1024, 9, 8)],
 )
+@pytest.mark.parametrize("form", [0, 1])
 @pytest.mark.parametrize("multiprocessors", [2, thorough(132)])
-def test_many_tiles_for_a_program(D, N, causal, window, sinks, group, multiprocessors, on_cpu, monkeypatch):
+def test_many_tiles_for_a_program(D, N, causal, window, sinks, group, form, multiprocessors, on_cpu, monkeypatch):
     """Forms for long rows, and q, k and v in one buffer, by 3 tiles a program and more, and by a program a tile."""
-    monkeypatch.setattr(on_cpu, "choose_tiles", lambda N, D, *_: on_cpu.LONG[D])
+    monkeypatch.setattr(tile_plan, "forms", lambda N, D, *_: tile_plan.LONG[D][form : form + 1] or tile_plan.LONG[D])
     torch.manual_seed(0)
     all_heads = torch.randn(2 if group < 8 else 1, N, group + 2, D).bfloat16().transpose(1, 2)
     q, k, v = all_heads[:, :group], all_heads[:, group : group + 1], all_heads[:, group + 1 :]
@@ -114,6 +109,31 @@ def test_many_tiles_for_a_program(D, N, causal, window, sinks, group, multiproce
     o = kernels.run(on_cpu.flash_attention_forward, *arguments, multiprocessors=multiprocessors)
     expected = oracle.expect(q, k, v, Visibility(causal, window, sinks))
     assert compare.mismatch(o, expected.o, expected.allowed_o) is None
+
+
+@pytest.mark.parametrize("D", [128, thorough(64), thorough(256)])
+@pytest.mark.parametrize("sinks", [0, thorough(4)])
+def test_pivots_that_become_too_low_are_raised(D, sinks, on_cpu):
+    """Scores that rise by 2^18 and more from one tile to the next older one, for some rows, and by 2^13, for others."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 600, D).half() for _ in range(3))
+    q[..., 0] = torch.where(torch.arange(600) % 3 == 0, 4.0, 1.0)
+    k[..., 0] = torch.arange(600, 0, -1).half() * (0.05 * D**0.5)
+    window = 400 if sinks else None
+    o = kernels.run(on_cpu.flash_attention_forward, q, k, v, True, window, sinks)
+    expected = oracle.expect(q, k, v, Visibility(True, window, sinks))
+    assert compare.mismatch(o, expected.o, expected.allowed_o) is None
+
+
+@pytest.mark.parametrize("where", "qk")
+def test_nan_is_not_hidden(where, on_cpu):
+    """One NaN in token 300 of head 0: the rows that see it are NaN, the others are not."""
+    given = {name: torch.randn(1, 2, 400, 64).half() for name in "qkv"}
+    given[where][0, 0, 300, 5] = float("nan")
+    nan = kernels.run(on_cpu.flash_attention_forward, *given.values(), True).isnan()
+    rows = nan.any(-1)
+    assert rows[0, 0, 300] and not rows[0, 1].any() and not rows[0, 0, :300].any()
+    assert rows[0, 0, 301:].all() == (where != "q")
 
 
 @pytest.mark.gpu

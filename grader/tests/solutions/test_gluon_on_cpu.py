@@ -14,9 +14,9 @@ from grader.tests.solutions.gluon_on_cpu.turns import Stuck
 # The lines in which the mistakes are made
 K_RELEASE, V_RELEASE = "        k_ring.release(done + i)\n", "        v_ring.release(done + i - 1)\n"
 Q_RELEASE = "            program.q_ring.release(at)\n"
-PRODUCT = "        scores_later = multiply_later(q, q_left, k, no_scores)\n"
+PRODUCT = "    for i in range(1, tile.count):\n        scores_later"
 FINISH = "        acc = warpgroup_mma_wait(0, [acc_later])\n"
-ALL_BUT_ONE = "(1, [scores_later])  # all but the newest product: p @ v goes on\n" + K_RELEASE
+ALL_BUT_ONE = "(1, [scores_later]), program, tile, i, q_pos)  # p @ v goes on\n"
 FENCED_O, FENCED = "        fence_async_shared()\n        row", "    fence_async_shared()\n    program"
 O_LEFT, COUNTED = (
     "            tma.store_wait(0)  # the tile before has left the buffer\n",
@@ -34,14 +34,14 @@ MISTAKES = {
     "no release": ([(V_RELEASE, "")], "produce waits for"),
     "no last release": ([("    v_ring.release(done + last)\n", "")], "waits for"),
     "Q not released": ([(Q_RELEASE + "            tma", "            tma")], "produce waits for"),
-    "K released too early": ([(K_RELEASE, ""), (PRODUCT, PRODUCT + K_RELEASE)], ""),
+    "K released too early": ([(K_RELEASE, ""), (PRODUCT, PRODUCT.replace("\n", "\n" + K_RELEASE))], ""),
     "V released too early": ([(FINISH + V_RELEASE, V_RELEASE + FINISH)], ""),
     "o not fenced": ([(FENCED_O, "        row")], "stores what it has written without a fence"),
     "barriers not fenced": ([(FENCED, "    program")], "barriers are used that no fence follows"),
     "o overwritten": ([(O_LEFT, "")], ""),
     "one buffer for both": ([("program.o_tiles.index(consumer)", "program.o_tiles.index(0)")], ""),
     "the last store not awaited": ([(COUNTED + "    tma.store_wait(0)", COUNTED)], "a product or a store is under way"),
-    "tiles not counted": ([(COUNTED + "        turn", "        turn")], ""),
+    "tiles not counted": ([(COUNTED + "    tma", "    tma")], ""),
     "a buffer's parity": ([("& 1) ^ 1)", "& 1))")], "waits for phase 0"),
     "a full buffer not awaited": ([(FULL, "")], ""),
     "an empty buffer not awaited": ([(EMPTY, "")], "at which all 1 have arrived"),

@@ -13,6 +13,9 @@ class Constant(int):
 
     value = property(int)
 
+    def __new__(cls, value):
+        return value if isinstance(value, float) else super().__new__(cls, value)
+
 
 class Pointer:
     """The address of an element of a tensor, and blocks of such addresses."""

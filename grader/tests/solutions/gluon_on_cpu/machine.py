@@ -25,6 +25,9 @@ class Block(torch.Tensor):
     def __rmod__(self, other):
         return torch.fmod(torch.tensor(other, dtype=self.dtype), self)
 
+    def to(self, dtype, bitcast=False):
+        return self.contiguous().view(dtype) if bitcast else super().to(dtype)
+
 
 class Shared:
     """A part of shared memory. What was never written is NaN."""

@@ -1,0 +1,89 @@
+"""Which tiles the fast form works with, and in which order."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
+
+from grader.tests.solutions.gluon_on_cpu import kernels
+from solutions import tile_plan
+
+
+def find(N, D, heads=64, is_causal=True, window=None, group=1, multiprocessors=132):
+    q = torch.empty(1, heads, N, D, dtype=torch.float16, device="meta")
+    return tile_plan.find_plan(q, group, 64, heads, is_causal, window, multiprocessors)
+
+
+def test_forms_by_length():
+    long, short = tile_plan.LONG, tile_plan.SHORT
+    assert tile_plan.forms(16384, 64, True, None) == long[64] != tile_plan.forms(512, 64, True, None) == (short[64],)
+    assert tile_plan.forms(512, 64, True, 1024) == tile_plan.forms(512, 64, True, None)  # the window hides nothing
+    assert (
+        tile_plan.forms(1024, 128, True, None) == (short[128],) and tile_plan.forms(1024, 128, False, None) == long[128]
+    )
+    assert tile_plan.forms(1024, 16, False, None) == tile_plan.forms(1024, 64, False, None)
+    assert tile_plan.forms(4096, 128, True, 256) == (short[128],) != tile_plan.forms(4096, 128, True, 257)
+
+
+def test_the_costs_are_those_of_an_order_written_out():
+    """Three tiles of 192, 128 and 64 keys in each of three heads, two heads at a time; two programs."""
+    lengths = tile_plan.lengths_of_tiles(N=150, tokens=64, BLOCK_K=64, is_causal=True, window_size=None)
+    assert lengths.tolist() == [192, 128, 64]
+    costs = tile_plan.costs_in_order(lengths, heads=3, heads_at_once=2) / 64
+    assert costs.tolist() == [3, 3, 2, 2, 1, 1, 3, 2, 1]
+    each, alone = tile_plan.EACH, tile_plan.EACH_WITH_A_PROGRAM
+    assert tile_plan.cost_in_turns(costs, 2, False) == 3 + 2 + 1 + 3 + 1 + 5 * each
+    assert tile_plan.cost_in_turns(costs, 2, True) == 3 + 2 + 1 + 2 + 1 + 5 * each
+    assert tile_plan.cost_by_programs(torch.tensor([3.0, 1.0, 2.0]), 2) == 1 + 2 + 2 * alone
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize(("is_causal", "window"), [(True, None), (False, None), (True, 128)])
+def test_the_kernel_numbers_its_tiles_like_that(is_causal, window, back, monkeypatch):
+    """Every tile once, in the order that the plan counts on, and as many keys as it says."""
+    fast, seen = kernels.import_on_cpu()["fast_attention"], []
+    produce, plans = fast.produce.function, tile_plan.plans
+
+    def note(program):
+        for turn in range(program.turns()):
+            tile = fast.find_tile(program, program.number(turn))
+            place = int(tile.batch), int(tile.head), int(tile.q_start)
+            seen.append((int(program.number(turn)), int(tile.count), place))
+        return produce(program)
+
+    monkeypatch.setattr(fast.produce, "function", note)
+    monkeypatch.setattr(tile_plan, "forms", lambda *_: ((64, 3, 3, 1),))
+    monkeypatch.setattr(tile_plan, "plans", lambda *given: [replace(p, there_and_back=back) for p in plans(*given)])
+    q = torch.randn(2, 3, 700, 64).half()
+    kernels.run(fast.flash_attention_forward, q, q, q, is_causal, window, multiprocessors=5)
+    lengths = tile_plan.lengths_of_tiles(700, 192, 64, is_causal, window)
+    (launch,) = fast.LAUNCHES.kept.values()
+    costs = tile_plan.costs_in_order(lengths, 6, launch.others[5])
+    numbers, counts, places = zip(*sorted(seen), strict=True)
+    assert numbers == tuple(range(len(costs))) and len(set(places)) == len(costs) == 24
+    if window is None:  # of a window the first tiles see less, and the last may need a tile more
+        assert [64 * count for count in counts] == costs.tolist()
+
+
+def test_programs_end_at_about_the_same_time():
+    """Within a tenth of the mean where there are tiles enough, which the first numbering alone does not reach."""
+    for N, D, heads in ((4096, 128, 64), (2048, 128, 64), (16384, 64, 96), (4096, 64, 96)):
+        plan = find(N, D, heads)
+        tokens = 64 * plan.form[1]
+        lengths = tile_plan.lengths_of_tiles(N, tokens, plan.form[0], True, None)
+        mean = (lengths.sum().item() + tile_plan.EACH * len(lengths)) * heads / 132
+        assert plan.cost < 1.1 * mean and plan.query_tiles == len(lengths)
+
+
+def test_where_all_rows_are_alike_one_head_follows_another():
+    plan = find(16384, 128, 64, is_causal=False)
+    assert (plan.programs, plan.heads_at_once, plan.there_and_back) == (132, 1, False)
+    assert find(640, 128, heads=2, is_causal=False).programs == 2 * 5  # no more than there are tiles
+
+
+def test_the_form_leaves_no_multiprocessor_idle():
+    """12 heads of 2048 tokens: 132 tiles of 192 queries are one each, 192 of 128 queries are two for some."""
+    assert find(2048, 128, heads=12, is_causal=False).form[1] == 3
+    assert find(1024, 128, heads=64, is_causal=False).form[1] == 2

@@ -1,0 +1,123 @@
+"""Which tiles fast_attention.py works with, and in which order, so that its programs end at about the same time.
+
+The GPU is done when its last program is. Under a causal mask a tile of queries costs as many tiles of keys as it sees,
+so tiles are numbered the longest first, of a few heads at a time, whose K and V stay in the L2 cache. Where P programs
+run at a time, three ways to hand tiles out:
+
+    in one direction    program p takes tiles p, P + p, 2 P + p, ...
+    there and back      p, 2 P - 1 - p, 2 P + p, ...: whoever had a long one in one turn has a short one in the next
+    a program a tile    the GPU gives the next tile to whoever is free, but each tile pays for a program's begin and end
+
+Which way is best, and how many rows a program should have, depends on how the numbers divide. So before the first
+launch of a shape all of them are added up.
+
+Source: Graham, "Bounds on multiprocessing timing anomalies", 1969, for the longest first.
+"""
+
+import heapq
+from dataclasses import dataclass
+
+import torch
+
+# (BLOCK_K, CONSUMERS, STAGES, programs on a multiprocessor), tuned on an H200. Long rows want many consumers that share
+# K and V, or as many as leave the last programs work; short rows want small programs. Up to D = 64 all are alike.
+LONG = {64: ((64, 4, 3, 1), (64, 3, 3, 1)), 128: ((64, 3, 3, 1), (128, 2, 2, 1)), 256: ((64, 2, 2, 1),)}
+SHORT = {64: (64, 1, 2, 3), 128: (64, 1, 2, 2), 256: (64, 2, 2, 1)}
+WINDOWS = {64: (64, 3, 3, 1), 128: (64, 3, 3, 1), 256: (64, 2, 2, 1)}
+SHORT_KEYS = {64: 2047, 128: 512, 256: 0}  # that a query sees on average, up to which a row is short
+SHORT_WINDOW = 256
+L2_FOR_KEYS = 12e6  # bytes of K and V that programs work on at a time: they shall stay in the L2 cache
+# Costs are counted in keys that a tile of queries visits. Beside them Q comes, o is divided and goes. With these three
+# numbers the plan that is found was the fastest of those measured on an H200, or near it, from 512 to 16k tokens.
+EACH = 192
+EACH_WITH_A_PROGRAM = 320
+SLOWER = 1.05  # as slow is a form in LONG beside the one before it, where both leave no multiprocessor idle
+
+
+@dataclass(frozen=True)
+class Plan:
+    """form: see LONG. query_tiles: of one head. programs: of the launch. cost: in keys, until the last one ends.
+
+    heads_at_once: whose tiles are numbered together. there_and_back: in which of the two ways programs take turns.
+    """
+
+    form: tuple
+    query_tiles: int
+    programs: int
+    heads_at_once: int
+    there_and_back: bool
+    cost: float
+
+
+def forms(N, D, is_causal, window_size):
+    """Those that are fast for rows of this length."""
+    D = max(D, 64)
+    if window_size is not None and window_size < N:
+        return ((SHORT if window_size <= SHORT_WINDOW else WINDOWS)[D],)
+    keys = (N - 1) // 2 if is_causal else N
+    return (SHORT[D],) if keys <= SHORT_KEYS[D] else LONG[D]
+
+
+def lengths_of_tiles(N, tokens, BLOCK_K, is_causal, window_size):
+    """Keys that the tiles of queries of one head visit, `tokens` queries each, the longest first."""
+    ends = [min(start + tokens, N) if is_causal else N for start in range(0, N, tokens)]
+    keys = [end if window_size is None else min(end, window_size + tokens) for end in reversed(ends)]
+    return torch.tensor([-(-each // BLOCK_K) * BLOCK_K for each in keys], dtype=torch.float32)
+
+
+def costs_in_order(lengths, heads, heads_at_once):
+    """Keys of each tile of queries, in the order of their numbers, which is find_tile's in the kernel."""
+    number = torch.arange(len(lengths) * heads)
+    first = number // (len(lengths) * heads_at_once) * heads_at_once
+    at_once = (heads - first).clamp(max=heads_at_once)
+    return lengths[(number - first * len(lengths)) // at_once]
+
+
+def cost_in_turns(costs, programs, there_and_back):
+    """Of the longest program, where each takes every P-th tile."""
+    number = torch.arange(len(costs))
+    turn, place = number // programs, number % programs
+    if there_and_back:
+        place = torch.where(turn % 2 == 1, programs - 1 - place, place)
+    return torch.zeros(programs).index_add_(0, place, costs + EACH).max().item()
+
+
+def cost_by_programs(costs, places):
+    """Until the last program ends, where each tile has one and `places` of them run at a time."""
+    ends = [0.0] * places
+    for cost in costs.tolist():
+        heapq.heapreplace(ends, ends[0] + cost + EACH_WITH_A_PROGRAM)
+    return max(ends)
+
+
+def plans(form, lengths, heads, places, most_heads):
+    """A Plan for each way to hand the tiles out. places: programs that run at a time."""
+    tiles = len(lengths) * heads
+    programs = min(tiles, places)
+    if (lengths == lengths[0]).all():  # all orders are alike, and one head after the other is best for caches
+        yield Plan(form, len(lengths), programs, 1, False, cost_in_turns(lengths.repeat(heads), programs, False))
+        return
+    for heads_at_once in sorted({max(1, most_heads >> halved) for halved in range(5)}, reverse=True):
+        costs = costs_in_order(lengths, heads, heads_at_once)
+        for back in (False, True):
+            cost = cost_in_turns(costs, programs, back)
+            yield Plan(form, len(lengths), programs, heads_at_once, back, cost)
+        yield Plan(form, len(lengths), tiles, heads_at_once, False, cost_by_programs(costs, places))
+
+
+def find_plan(q, group, tokens, heads, is_causal, window_size, multiprocessors):
+    """The fastest Plan, as far as one can say before the launch.
+
+    q: (B, Hq, N, D). group: query heads that share K and V. tokens: queries of one consumer's tile. heads: of all
+    batches, those that share a tile counted as one.
+    """
+    _, _, N, D = q.shape
+    found = []
+    for place, form in enumerate(forms(N, D, is_causal, window_size)):
+        BLOCK_K, CONSUMERS, _, at_a_time = form
+        lengths = lengths_of_tiles(N, CONSUMERS * tokens, BLOCK_K, is_causal, window_size)
+        in_cache = max(1, int(L2_FOR_KEYS / (2 * N * D * q.element_size()))) * group
+        most_heads = min(heads, in_cache) if window_size is None else 1
+        for plan in plans(form, lengths, heads, multiprocessors * at_a_time, most_heads):
+            found.append((plan.cost * CONSUMERS * SLOWER**place, plan))
+    return min(found, key=lambda pair: pair[0])[1]
