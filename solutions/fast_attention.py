@@ -243,6 +243,7 @@ def attend(program, tile, turn, done, consumer: gl.constexpr):
     BLOCK_K: gl.constexpr = program.BLOCK_K
     BLOCK_SINK: gl.constexpr = program.BLOCK_SINK
     TOKENS: gl.constexpr = ROWS // program.PACK
+    LOOK_AHEAD: gl.constexpr = BLOCK_K < 128  # are tiles awaited before the softmax of the one before, or after it?
     S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_K, 16])  # where scores lie in registers
     O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     P: gl.constexpr = gl.DotOperandLayout(0, O, 2)
@@ -287,13 +288,19 @@ def attend(program, tile, turn, done, consumer: gl.constexpr):
     sums = row_sums
 
     # Every other tile: its scores beside the product of the tile before, its softmax while other consumers multiply.
-    k, v = k_ring.wait(done + gl.minimum(1, last)), v_ring.wait(done)  # v: (BLOCK_K, D)
+    if LOOK_AHEAD:
+        k, v = k_ring.wait(done + gl.minimum(1, last)), v_ring.wait(done)
     for i in range(1, tile.count):
+        if not LOOK_AHEAD:
+            k = k_ring.wait(done + i)
         scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
+        if not LOOK_AHEAD:
+            v = v_ring.wait(done + i - 1)  # (BLOCK_K, D)
         acc_later = warpgroup_mma(p, v, acc, is_async=True)
         scores = mask(warpgroup_mma_wait(1, [scores_later]), program, tile, i, q_pos)  # p @ v goes on
         k_ring.release(done + i)
-        k, v = k_ring.wait(done + gl.minimum(i + 1, last)), v_ring.wait(done + i)
+        if LOOK_AHEAD:
+            k, v = k_ring.wait(done + gl.minimum(i + 1, last)), v_ring.wait(done + i)
         acc = warpgroup_mma_wait(0, [acc_later])
         v_ring.release(done + i - 1)
         too_low = i <= tile.diagonal  # of rows that may have seen no key so far
@@ -305,6 +312,8 @@ def attend(program, tile, turn, done, consumer: gl.constexpr):
             acc, row_sums = rescale(acc, row_sums, alpha)
             p, sums = exps(scores, pivot, qk_scale, P, program.o_desc.dtype)
         row_sums += sums
+    if not LOOK_AHEAD:
+        v = v_ring.wait(done + last)
     acc = warpgroup_mma(p, v, acc)
     v_ring.release(done + last)
     return acc, gl.convert_layout(gl.sum(row_sums, 1), gl.SliceLayout(1, O))

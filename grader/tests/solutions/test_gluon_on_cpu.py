@@ -14,7 +14,7 @@ from grader.tests.solutions.gluon_on_cpu.turns import Stuck
 # The lines in which the mistakes are made
 K_RELEASE, V_RELEASE = "        k_ring.release(done + i)\n", "        v_ring.release(done + i - 1)\n"
 Q_RELEASE = "            program.q_ring.release(at)\n"
-PRODUCT = "    for i in range(1, tile.count):\n        scores_later"
+PRODUCT = "\n    for i in range(1, tile.count):\n"
 FINISH = "        acc = warpgroup_mma_wait(0, [acc_later])\n"
 ALL_BUT_ONE = "(1, [scores_later]), program, tile, i, q_pos)  # p @ v goes on\n"
 FENCED_O, FENCED = "        fence_async_shared()\n        row", "    fence_async_shared()\n    program"
@@ -34,7 +34,7 @@ MISTAKES = {
     "no release": ([(V_RELEASE, "")], "produce waits for"),
     "no last release": ([("    v_ring.release(done + last)\n", "")], "waits for"),
     "Q not released": ([(Q_RELEASE + "            tma", "            tma")], "produce waits for"),
-    "K released too early": ([(K_RELEASE, ""), (PRODUCT, PRODUCT.replace("\n", "\n" + K_RELEASE))], ""),
+    "K released too early": ([(K_RELEASE, ""), (PRODUCT, PRODUCT + K_RELEASE)], ""),
     "V released too early": ([(FINISH + V_RELEASE, V_RELEASE + FINISH)], ""),
     "o not fenced": ([(FENCED_O, "        row")], "stores what it has written without a fence"),
     "barriers not fenced": ([(FENCED, "    program")], "barriers are used that no fence follows"),
