@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from report.arms import pytorch
+from report.arms import flash_attention_4, pytorch
 from report.measuring.arms import INTERPRETER, Arms, Built, NotRun
 from report.places import load
 from report.studies.sweep import BASELINES
@@ -36,6 +36,7 @@ BUILDERS = {
     "SDPA efficient": partial(pytorch.sdpa, "EFFICIENT_ATTENTION"),
     "SDPA cuDNN": partial(pytorch.sdpa, "CUDNN_ATTENTION"),
     "FlexAttention": pytorch.flex,
+    "FlashAttention-4": flash_attention_4.attend,
 }
 COMPILED = frozenset(("vectorised compiled", "P3", "P4", "P6", "P7", "fast", "FlexAttention"))  # kept on the disk
 

@@ -43,6 +43,7 @@ LOOKS = {
     "P7": Look("P7 (ours)", OURS_LIGHT, "^", (0, (5, 1.5)), 1.8, 5),
     "P2": Look("P2 (ours)", "#7fa8dd", "^", (0, (1, 1.2)), 1.4, 4),
     "SDPA cuDNN": Look("SDPA cuDNN", "#6e665c", "D", "-", 1.3, 3),
+    "FlashAttention-4": Look("FlashAttention-4", "#5f5a54", "X", (0, (1, 1)), 1.3, 3),
     "SDPA flash": Look("SDPA flash", "#8b8378", "v", (0, (4, 2)), 1.3, 3),
     "FlexAttention": Look("FlexAttention", "#a08a6c", "P", (0, (6, 2, 1, 2)), 1.3, 3),
     "SDPA efficient": Look("SDPA efficient", "#a9a196", "<", (0, (2, 2)), 1.3, 3),

@@ -13,8 +13,8 @@ from report.studies.sweep import BASELINES, PEERS
 
 COLUMNS = (*reversed(PEERS), "P2", "P3", "P4", *reversed(BASELINES))
 HEADS = {"SDPA flash": "SDPA\nflash", "SDPA efficient": "SDPA\neffic.", "SDPA cuDNN": "SDPA\ncuDNN",
-         "FlexAttention": "Flex", "naive per head": "naive\nhead", "vectorised": "vector-\nised",
-         "vectorised compiled": "com-\npiled"}  # fmt: skip
+         "FlexAttention": "Flex", "FlashAttention-4": "FA4", "naive per head": "naive\nhead",
+         "vectorised": "vector-\nised", "vectorised compiled": "com-\npiled"}  # fmt: skip
 NAMES = {"fast": "fast kernel"}
 COLOURS = LinearSegmentedColormap.from_list("around 1", ["#b3541e", "#f2c9a5", "#ffffff", "#a9c8ef", "#0b3d91"])
 MOST = 2.0  # a factor beyond which the colour does not change

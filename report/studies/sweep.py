@@ -7,7 +7,7 @@ from report.measuring.study import Over, Point, Study
 
 BASELINES = ("naive per head", "vectorised", "vectorised compiled")
 OURS = ("P2", "P3", "P4", "P6", "P7", "fast")
-PEERS = ("SDPA flash", "SDPA efficient", "SDPA cuDNN", "FlexAttention")
+PEERS = ("SDPA flash", "SDPA efficient", "SDPA cuDNN", "FlexAttention", "FlashAttention-4")
 KERNELS = BASELINES + OURS + PEERS
 DTYPES = ("float16", "bfloat16")
 
@@ -79,7 +79,9 @@ def plain_points(tiers, lengths, dtypes):
 def window_points(tiers, lengths, windows, sinks, dtypes, kernels):
     """Tiers at each window, number of sinks and length."""
     return tuple(
-        replace(tier, window=window, sinks=count).point(N, True, dtype, kernels | ({"P6"} if count == 0 else set()))
+        replace(tier, window=window, sinks=count).point(
+            N, True, dtype, kernels | (WITHOUT_SINKS if count == 0 else set())
+        )
         for N in lengths
         for tier in tiers
         for window in windows
@@ -91,6 +93,7 @@ def window_points(tiers, lengths, windows, sinks, dtypes, kernels):
 TIERS = (Tier(1, 12, 64, 12), Tier(8, 12, 64, 12), Tier(1, 12, 128, 12), Tier(2, 24, 256, 24), Tier(4, 16, 128, 16))
 WINDOWED = (Tier(1, 32, 128, 8), Tier(1, 32, 64, 8))
 WINDOW_KERNELS = {"P7", "fast", "FlexAttention"}
+WITHOUT_SINKS = {"P6", "FlashAttention-4"}
 # Short sequences first: what is wrong shows early.
 WHOLE = (
     *plain_points(TIERS, (512, 1024, 2048, 4096, 8192, 16384), DTYPES),

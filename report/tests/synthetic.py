@@ -19,7 +19,7 @@ SPEED = {
     "naive per head": (0.025, 0.4), "vectorised": (0.03, 0.08), "vectorised compiled": (0.06, 0.06), "P2": (0.02, 2.0),
     "P3": (0.42, 0.012), "P4": (0.4, 0.012), "P6": (0.33, 0.02), "P7": (0.32, 0.022), "fast": (0.54, 0.011),
     "SDPA flash": (0.35, 0.014), "SDPA efficient": (0.26, 0.016), "SDPA cuDNN": (0.57, 0.013),
-    "FlexAttention": (0.43, 0.05),
+    "FlexAttention": (0.43, 0.05), "FlashAttention-4": (0.6, 0.012),
 }  # fmt: skip
 WHOLE_MATRIX = ("naive per head", "vectorised", "vectorised compiled")
 MACHINE = {
@@ -44,7 +44,11 @@ def rows(seed=0, dtypes=("float16", "bfloat16"), tiers=TIERS, lengths=LENGTHS, w
             for n in (4096, 16384):
                 for window in WINDOWS:
                     for sinks in SINKS:
-                        names = ["P7" if sinks else "P6", "fast", "FlexAttention"]
+                        names = (
+                            ["P7", "fast", "FlexAttention"]
+                            if sinks
+                            else ["P6", "fast", "FlexAttention", "FlashAttention-4"]
+                        )
                         table_rows += point(rng, shape, n, True, window, sinks, dtype, names)
     return table_rows
 

@@ -201,14 +201,14 @@ def test_finished_rows_are_never_measured_twice(fake, tmp_path, monkeypatch):
         lambda self, name: {"status": results.get(name, "ok"), "reason": ""} if name != "P4" else {"status": "not run"},
     )  # fmt: skip
     assert status(tmp_path, *ONE) == 0
-    assert len(read(tmp_path)) == 20
+    assert len(read(tmp_path)) == 22
     assert status(tmp_path, *ONE) == 0
     (point, names, companions), *more = fake.last.asked
     assert not more and point.causal and names == ("P4",) and companions == ("vectorised", "fast")
-    assert len((tmp_path / "sweep.csv").read_text().splitlines()) == 21
+    assert len((tmp_path / "sweep.csv").read_text().splitlines()) == 23
     assert status(tmp_path, *ONE, "--again") == 0
-    assert sum(len(names) for _, names, _ in fake.last.asked) == 20
-    assert len((tmp_path / "sweep.csv").read_text().splitlines()) == 21
+    assert sum(len(names) for _, names, _ in fake.last.asked) == 22
+    assert len((tmp_path / "sweep.csv").read_text().splitlines()) == 23
 
 
 def test_where_nothing_is_left_the_facts_of_the_rows_stay(fake, tmp_path, monkeypatch):
