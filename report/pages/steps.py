@@ -1,11 +1,13 @@
 """From P4 to the fast form, one idea at a time: STEPS.md out of steps.csv and the sweep. No torch.
 
 The rows of steps.csv are medians of single runs in which all forms and cuDNN took turns; a ratio is within its run.
-Those of ideas.csv compare a form with an idea and without it, those of flash_attention_4.csv ours with a peer's, again
-in one run: medians of paired ratios and their 95 % bootstrap intervals over the rounds.
+Those of ideas.csv compare a form with an idea and without it, those of flash_attention_4.csv two of ours with a peer's,
+again in one run: medians of paired ratios and their 95 % bootstrap intervals over the rounds. block_sparse_pivot.csv is
+the study of that name with two kernels alone.
 """
 
 import csv
+from statistics import geometric_mean
 
 from report.pages import measured
 from report.pages.tables import table
@@ -15,13 +17,30 @@ from report.places import PUBLISHED
 PAGE = "STEPS.md"
 LONG = "B=4 H=16 D=128 N=16384"
 WHOLE = "all of it"  # the form before against the form after
+TURNS = ("ABCDEF", "GHIJKLMNO")  # runs: to many tiles a program, to a pivot that stays
+AWAITED = ("B=4 H=16 D=128 N=4096", "causal")  # measured beside FlashAttention-4 in another form than the committed
+GOAL = 1.5  # times FlexAttention
 
 
 def files(folder=PUBLISHED):
     """{path: text} of the page; raises BadTable or OSError."""
     known = {(r["run"], r["shape"], r["mask"], r["form"]): r for r in read(folder / "steps.csv")}
-    ideas, peer = (read(folder / name) for name in ("ideas.csv", "flash_attention_4.csv"))
-    return {PAGE: page(known, measured.load(folder).rows, ideas, peer)}
+    ideas = read(folder / "ideas.csv")
+    facts = {
+        name: made([row for row in ideas if row["run"] in runs])
+        for runs, names in zip(TURNS, (("one_by_one", "together"), ("pivot_ideas", "pivot_together")), strict=True)
+        for name, made in zip(names, (one_by_one, together), strict=True)
+    }
+    facts |= beside(read(folder / "flash_attention_4.csv"))
+    facts |= over_flex(read(folder / "block_sparse_pivot.csv"), read(folder / "block_sparse.csv"))
+    (awaited,) = (
+        float(row["speed"])
+        for row in ideas
+        if (row["idea"], row["shape"], row["mask"]) == ("tiles awaited before the softmax", *AWAITED)
+    )
+    facts["awaited"] = 100 * (awaited - 1)
+    facts["rounds"] = f"{min(int(r['rounds']) for r in ideas)} to {max(int(r['rounds']) for r in ideas)}"
+    return {PAGE: page(known, measured.load(folder).rows, facts)}
 
 
 def read(path):
@@ -54,13 +73,31 @@ def together(ideas):
 
 
 def beside(peer):
-    """A line for each shape and run: the form before all of them beside FlashAttention-4's."""
-    rows = [[r["shape"], r["mask"], r["run"], r["ours_us"], r["peer_us"], interval(r, "speed")] for r in peer]
-    head = ["shape", "mask", "run", "the form before, us", "FlashAttention-4, us", "before over FlashAttention-4"]
-    return table(head, rows, left=3)
+    """Facts: a line for each shape, both forms beside FlashAttention-4's, and what the lines come to."""
+    rows = [
+        [r["shape"], r["mask"], r["peer_us"], r["before_us"], r["now_us"], interval(r, "before"), interval(r, "now")]
+        for r in peer
+    ]
+    head = ["shape", "mask", "FlashAttention-4, us", "before, us", "now, us", "before, over it", "now, over it"]
+    long = [row for row in peer if not row["mask"].startswith("window")]
+    means = {f"mean_{name}": geometric_mean(float(row[name]) for row in long) for name in ("before", "now")}
+    return {"beside": table(head, rows, left=2), "least": min(float(row["now"]) for row in peer), **means}
 
 
-def page(known, sweep, ideas, peer):
+def over_flex(now, published):
+    """Facts of the block-sparse form beside FlexAttention: with a pivot that stays, and as the study was published."""
+    asked = {(row["pattern"], row["n"], row["block"]) for row in now}
+    before = [r for r in published if r["kernel"] == "fast" and (r["pattern"], r["n"], r["block"]) in asked]
+    facts = {"flex_rows": len(now), "flex_goal": GOAL}
+    for name, rows in (("before", before), ("now", now)):
+        times = [float(row["over_flex"]) for row in rows]
+        facts |= {f"flex_mean_{name}": geometric_mean(times), f"flex_least_{name}": min(times),
+                  f"flex_enough_{name}": sum(each >= GOAL for each in times)}  # fmt: skip
+    short = {row["pattern"] for row in now if float(row["over_flex"]) < GOAL}
+    return facts | {"flex_short": ", ".join(sorted(short))}
+
+
+def page(known, sweep, facts):
     swept = {(r.kernel, r.tier, r.q_len, r.causal, r.window, r.sinks, r.dtype): r for r in sweep}
 
     def us(run, shape, mask, form):
@@ -106,8 +143,5 @@ def page(known, sweep, ideas, peer):
         pack1024=us("C", gqa, "window 1024", "heads apart") / us("C", gqa, "window 1024", "heads packed"),
         sinks_first=100 * (us("D", gqa, "window 1024", "4 sinks first") / us("D", gqa, "window 1024", "no sinks") - 1),
         sinks_now=100 * (with_sinks / without - 1),
-        one_by_one=one_by_one(ideas),
-        together=together(ideas),
-        beside=beside(peer),
-        rounds=f"{min(int(r['rounds']) for r in ideas)} to {max(int(r['rounds']) for r in ideas)}",
+        **facts,
     )
