@@ -7,7 +7,7 @@ The plain kernels wait: for a tile, for scores, for the softmax. Here nothing wa
                          tiles of K and V; for each buffer one barrier says "filled", another says "free"
     overlap              products are asynchronous: one consumer's run while another is in its softmax
     a pivot that stays   the softmax looks for a row's maximum in its first tiles, later where sums say so (hopper.py)
-    tile after tile      a program takes many tiles of queries: K and V of the next arrive while this one is stored
+    tile after tile      a program takes many tiles of queries: K of the next arrives while this one is stored
     an order of tiles    so that all programs end at about the same time (tile_plan.py)
     packed heads         under a window, the query heads that share K and V share a tile: fewer keys for each row
 
@@ -17,14 +17,14 @@ the window's edge. The online softmax does not mind the order.
 One program, 2 consumers, BLOCK_K = 64, a window. The numbers are the order; 'm' marks the tiles with a mask.
 
         key tile            oldest              newest
-        rows of consumer 0  [4m] [ 3] [ 2] [1m] [0m]        both consumers read the same tiles; up to 16 sinks are
-        rows of consumer 1  [4m] [ 3] [ 2] [1m] [0m]        a tile of their own beside tile 0, more come last
+        rows of consumer 0  [4m] [3m] [ 2] [1m] [0m]        both consumers read the same tiles; up to 16 sinks are
+        rows of consumer 1  [4m] [3m] [ 2] [1m] [0m]        a tile of their own beside tile 0, more come last
 
 Gluon is the layer under Triton's language, where layouts, barriers and warps are in the programmer's hands. It has no
 interpreter: this runs on Hopper GPUs (compute capability 9.0), and elsewhere in tests alone (`gluon_on_cpu/`).
 
-Source: Shah et al., "FlashAttention-3", 2024, sections 3.1 (producer and consumers) and 3.2 (overlap within one of
-them); Ainslie et al., "GQA", 2023, for the heads; Xiao et al., "Attention Sinks", 2023, section 3, for the mask.
+Source: Shah et al., "FlashAttention-3", 2024, section 3.1 (a producer; one consumer's softmax beside products of the
+others); Ainslie et al., "GQA", 2023, for the heads; Xiao et al., "Attention Sinks", 2023, section 3, for the mask.
 """
 
 import math
@@ -65,7 +65,7 @@ class Tile:
 
     end: one past the newest key. window_tiles: without those of sinks; count: with them. diagonal: tiles before this
     one hold keys after a query. edge: from this one on the window's tiles hold keys too old for a query. sink_end:
-    where sinks begin that the window's tiles hold.
+    sinks before this key are in no tile of the window.
     """
 
     batch: Scalar
@@ -94,7 +94,7 @@ class Program:
     k_desc: tma.tensor_descriptor
     v_desc: tma.tensor_descriptor
     o_desc: tma.tensor_descriptor
-    sink_k_desc: tma.tensor_descriptor | gl.constexpr  # None where no tile is theirs
+    sink_k_desc: tma.tensor_descriptor | gl.constexpr  # None unless BLOCK_SINK > 0
     sink_v_desc: tma.tensor_descriptor | gl.constexpr
     q_ring: Ring
     k_ring: Ring
@@ -135,7 +135,7 @@ class Program:
 
 @gluon.jit
 def find_tile(program, number):
-    """Tile `number`: as many heads at a time as the L2 cache holds, and of these the longest rows first."""
+    """Tile `number`: heads_at_once heads at a time (tile_plan.py), and of these the longest rows first."""
     TOKENS: gl.constexpr = program.CONSUMERS * (ROWS // program.PACK)
     BLOCK_K: gl.constexpr = program.BLOCK_K
     heads = program.Hq // program.PACK
@@ -243,7 +243,7 @@ def attend(program, tile, turn, done, consumer: gl.constexpr):
     BLOCK_K: gl.constexpr = program.BLOCK_K
     BLOCK_SINK: gl.constexpr = program.BLOCK_SINK
     TOKENS: gl.constexpr = ROWS // program.PACK
-    LOOK_AHEAD: gl.constexpr = BLOCK_K < 128  # are tiles awaited before the softmax of the one before, or after it?
+    LOOK_AHEAD: gl.constexpr = BLOCK_K < 128  # wait for the next K and V before this tile's softmax, or after it?
     S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_K, 16])  # where scores lie in registers
     O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     P: gl.constexpr = gl.DotOperandLayout(0, O, 2)
@@ -303,7 +303,7 @@ def attend(program, tile, turn, done, consumer: gl.constexpr):
             k, v = k_ring.wait(done + gl.minimum(i + 1, last)), v_ring.wait(done + i)
         acc = warpgroup_mma_wait(0, [acc_later])
         v_ring.release(done + i - 1)
-        too_low = i <= tile.diagonal  # of rows that may have seen no key so far
+        too_low = i <= tile.diagonal  # up to here a row may have seen no key: there is no pivot to try
         if i > tile.diagonal:
             p, sums = exps(scores, pivot, qk_scale, P, program.o_desc.dtype)
             too_low = outgrown(sums)
@@ -412,14 +412,15 @@ def prepare(q, k, v, is_causal, window_size, sink_size):
     PACK = math.gcd(group, MOST_PACKED) if window_size is not None else 1
     BLOCK_SINK = 16 if 0 < sink_size <= 16 else 0  # more than a few are tiles like all others
     rows, heads = ROWS.value // PACK, Hq // PACK * B
-    plan = find_plan(q, group, rows, heads, is_causal, window_size, multiprocessors)
+    sinks = 0 if BLOCK_SINK else sink_size
+    plan = find_plan(q, group // PACK, rows, heads, is_causal, window_size, sinks, multiprocessors)
     BLOCK_K, CONSUMERS, STAGES, programs = plan.form
     at_launch, registers = registers_for(CONSUMERS, programs)
-    sinks = (describe(k, 1, BLOCK_SINK), describe(v, 1, BLOCK_SINK)) if BLOCK_SINK else (None, None)
+    sink_descs = (describe(k, 1, BLOCK_SINK), describe(v, 1, BLOCK_SINK)) if BLOCK_SINK else (None, None)
     return Launch(
         fast_attention_kernel, plan.programs,
         (describe(q, PACK, rows), describe(k, 1, BLOCK_K), describe(v, 1, BLOCK_K),
-         describe(q, PACK, rows, contiguous=True), *sinks),
+         describe(q, PACK, rows, contiguous=True), *sink_descs),
         (N, Hq, group, plan.query_tiles * heads, plan.query_tiles, plan.heads_at_once, int(plan.there_and_back),
          min(window_size or N, N), min(sink_size, N), LOG2_E / math.sqrt(D),
          D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, registers, is_causal, window_size is not None),
@@ -438,10 +439,11 @@ def flash_attention_forward(q, k, v, is_causal=True, window_size=None, sink_size
     window_size: in tokens, the query's own included; None for no window. sink_size: in tokens, from the first one on.
     Returns o (B, Hq, N, D), contiguous, same dtype.
     Raises ValueError for arguments that do not fit.
-    Method: "FlashAttention-3" (Shah et al., 2024), sections 3.1 and 3.2.
+    Method: "FlashAttention-3" (Shah et al., 2024), section 3.1.
     """
     launch = LAUNCHES.find((q, k, v), is_causal, window_size, sink_size)
     if launch is None:
+        check_arguments(q, k, v, is_causal, window_size, sink_size)  # of these, not of their copies
         return flash_attention_forward(aligned(q), aligned(k), aligned(v), is_causal, window_size, sink_size)
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     launch(q, k, v, o, k, v)

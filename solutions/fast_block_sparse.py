@@ -17,7 +17,7 @@ One row of tiles, 64 x 64, and its list in steps of two
         its list        F F F P C                step 1    F P    words of ones | words of bits
                                                  step 2    C -    words of a triangle | words of zeros
 
-Source: Shah et al., "FlashAttention-3", 2024, sections 3.1 and 3.2; Dao et al., "FlashAttention", 2022, section 3.3.
+Source: Shah et al., "FlashAttention-3", 2024, section 3.1; Dao et al., "FlashAttention", 2022, section 3.3.
 """
 
 import math
@@ -380,7 +380,7 @@ def block_sparse_attention(q, k, v, tiles, softmax_scale=None):
     them, which takes longer than a short sequence's attention. softmax_scale: positive; 1 / sqrt(D) by default.
     Returns o (B, Hq, Nq, D), contiguous, same dtype, and lse (B, Hq, Nq), float32; zeros and -inf where no key is
     visible. Raises ValueError for arguments that do not fit.
-    Method: "FlashAttention-3" (Shah et al., 2024), sections 3.1 and 3.2.
+    Method: "FlashAttention-3" (Shah et al., 2024), section 3.1.
     """
     prepared = tiles if isinstance(tiles, Prepared) else None
     check_arguments(q, k, v, prepared.tiles if prepared else tiles, softmax_scale)

@@ -13,8 +13,9 @@ the consumers.
 
 The softmax subtracts a pivot from the scores of a row before the exponential. In P2 that is the greatest score so far;
 to find it costs an instruction for each score and an exchange between threads, before the first exponential can start.
-But any pivot is right that keeps the exponentials in float16's range. Here it is the greatest score of a row's first
-tiles, and stays until the sums, which are needed anyway, say that it is too low. That is rare:
+But a pivot may be lower, as long as the exponentials stay in float16's range; only far above a row's scores it must not
+be, or all of them become 0. Here it is the greatest score of a row's first tiles, so one of the row's own, and stays
+until the sums, which are needed anyway, say that it is too low. That is rare:
 
     most tiles          p = 2^(s - pivot); sums of p; all small enough?
     where not all are   pivot = max(pivot, s); acc and the sums of before, times 2^(old - new); p = 2^(s - pivot)
@@ -31,8 +32,10 @@ from triton.language.core import _aggregate
 FOR_PRODUCER = gl.constexpr(24)  # registers of its threads
 ROWS = gl.constexpr(64)  # of queries for one consumer: four warps, the height of one matrix instruction
 Scalar = gl.tensor | gl.constexpr  # a number that is known at compile time is no tensor
-LOWEST = gl.constexpr(-3.4028234663852886e38)  # the pivot of rows that have seen no key: below all, and finite
-MOST_BITS = gl.constexpr(0x46800000)  # of 2^14 as float32: what a part of a row's sum may be, far from float16's 65504
+# The pivot of rows that have seen no key, below all scores and finite: 2^(s - LOWEST) is infinite for the first key,
+# which `outgrown` finds, and 0 for hidden ones.
+LOWEST = gl.constexpr(-3.4028234663852886e38)
+MOST_BITS = gl.constexpr(0x46800000)  # the bits of 2^14 as float32: the most that a thread's part of a row's sum may be
 
 
 def aggregate(cls):
@@ -160,7 +163,7 @@ def in_all_threads():
 
 @gluon.jit
 def outgrown(sums):
-    """Is one of the sums (64, 4), none of them negative, greater than MOST, or NaN?
+    """Is one of the sums (64, 4), none of them negative, greater than 2^14 (MOST_BITS), or NaN?
 
     Sums that are not negative are ordered like their bits, and a warp finds its greatest integer in one instruction.
     """

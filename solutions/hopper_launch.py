@@ -108,7 +108,7 @@ class Launches:
         self.prepare, self.kept = prepare, {}
 
     def find(self, tensors, *arguments):
-        """The Launch for these tensors; None where one must be copied first: no start or stride of 16 bytes."""
+        """The Launch for these tensors; None where one must be copied: its start or a stride is not one of 16 bytes."""
         key = [arguments]
         for x in tensors:
             if x.data_ptr() % 16:

@@ -9,7 +9,8 @@ run at a time, three ways to hand tiles out:
     a program a tile    the GPU gives the next tile to whoever is free, but each tile pays for a program's begin and end
 
 Which way is best, and how many rows a program should have, depends on how the numbers divide. So before the first
-launch of a shape all of them are added up.
+launch of a shape all of them are added up, in a few milliseconds; of very many tiles only the first way, since there
+the ways differ by little.
 
 Source: Graham, "Bounds on multiprocessing timing anomalies", 1969, for the longest first.
 """
@@ -19,19 +20,21 @@ from dataclasses import dataclass
 
 import torch
 
-# (BLOCK_K, CONSUMERS, STAGES, programs on a multiprocessor), tuned on an H200. Long rows want many consumers that share
-# K and V, or as many as leave the last programs work; short rows want small programs. Up to D = 64 all are alike.
+# (BLOCK_K, CONSUMERS, STAGES, programs on a multiprocessor) by head dim, tuned on an H200. Long rows want many
+# consumers that share K and V; the second form has fewer, for where large tiles would leave multiprocessors without
+# work. Short rows want small programs. D = 16 and 32 take the forms of 64.
 LONG = {64: ((64, 4, 3, 1), (64, 3, 3, 1)), 128: ((64, 3, 3, 1), (128, 2, 2, 1)), 256: ((64, 2, 2, 1),)}
 SHORT = {64: (64, 1, 2, 3), 128: (64, 1, 2, 2), 256: (64, 2, 2, 1)}
 WINDOWS = {64: (64, 3, 3, 1), 128: (64, 3, 3, 1), 256: (64, 2, 2, 1)}
-SHORT_KEYS = {64: 2047, 128: 512, 256: 0}  # that a query sees on average, up to which a row is short
-SHORT_WINDOW = 256
+SHORT_KEYS = {64: 2047, 128: 512, 256: 0}  # up to which a row is short, twice as many under a causal mask
+SHORT_WINDOW = 256  # in keys, up to which a window is short
 L2_FOR_KEYS = 12e6  # bytes of K and V that programs work on at a time: they shall stay in the L2 cache
-# Costs are counted in keys that a tile of queries visits. Beside them Q comes, o is divided and goes. With these three
-# numbers the plan that is found was the fastest of those measured on an H200, or near it, from 512 to 16k tokens.
-EACH = 192
-EACH_WITH_A_PROGRAM = 320
-SLOWER = 1.05  # as slow is a form in LONG beside the one before it, where both leave no multiprocessor idle
+# Costs are counted in keys. With these three numbers the plan that is found was the fastest of those measured on an
+# H200, or near it, from 512 to 16k tokens.
+EACH = 192  # what a tile of queries costs beside its keys: Q is loaded, o is divided and stored
+EACH_WITH_A_PROGRAM = 320  # the same where the tile also starts and ends a program
+SLOWER = 1.05  # the second form of LONG takes as many times as long as the first for the same work
+MANY = 64  # tiles for each program, from which the ways differ by little
 
 
 @dataclass(frozen=True)
@@ -49,25 +52,31 @@ class Plan:
     cost: float
 
 
-def forms(N, D, is_causal, window_size):
-    """Those that are fast for rows of this length."""
+def forms(N, D, is_causal, window_size, sinks):
+    """Those that are fast for rows of this length. window_size: None where no key is hidden by a window."""
     D = max(D, 64)
-    if window_size is not None and window_size < N:
-        return ((SHORT if window_size <= SHORT_WINDOW else WINDOWS)[D],)
+    if window_size is not None:
+        return ((SHORT if window_size + sinks <= SHORT_WINDOW else WINDOWS)[D],)
     keys = (N - 1) // 2 if is_causal else N
     return (SHORT[D],) if keys <= SHORT_KEYS[D] else LONG[D]
 
 
-def lengths_of_tiles(N, tokens, BLOCK_K, is_causal, window_size):
-    """Keys that the tiles of queries of one head visit, `tokens` queries each, the longest first."""
+def lengths_of_tiles(N, tokens, BLOCK_K, is_causal, window_size, sinks):
+    """Keys that the tiles of queries of one head visit, `tokens` queries each, the longest first.
+
+    Under a window the last tiles of queries may need a tile of keys less. sinks: that are no part of another tile.
+    """
     ends = [min(start + tokens, N) if is_causal else N for start in range(0, N, tokens)]
-    keys = [end if window_size is None else min(end, window_size + tokens) for end in reversed(ends)]
-    return torch.tensor([-(-each // BLOCK_K) * BLOCK_K for each in keys], dtype=torch.float32)
+    keys = list(reversed(ends))
+    if window_size is not None:
+        in_window = [min(end, window_size + tokens) for end in keys]
+        keys = [near + min(sinks, end - near) for end, near in zip(keys, in_window, strict=True)]
+    return torch.tensor([-(-each // BLOCK_K) * BLOCK_K for each in keys], dtype=torch.float32, device="cpu")
 
 
 def costs_in_order(lengths, heads, heads_at_once):
     """Keys of each tile of queries, in the order of their numbers, which is find_tile's in the kernel."""
-    number = torch.arange(len(lengths) * heads)
+    number = torch.arange(len(lengths) * heads, device="cpu")
     first = number // (len(lengths) * heads_at_once) * heads_at_once
     at_once = (heads - first).clamp(max=heads_at_once)
     return lengths[(number - first * len(lengths)) // at_once]
@@ -75,11 +84,11 @@ def costs_in_order(lengths, heads, heads_at_once):
 
 def cost_in_turns(costs, programs, there_and_back):
     """Of the longest program, where each takes every P-th tile."""
-    number = torch.arange(len(costs))
+    number = torch.arange(len(costs), device="cpu")
     turn, place = number // programs, number % programs
     if there_and_back:
         place = torch.where(turn % 2 == 1, programs - 1 - place, place)
-    return torch.zeros(programs).index_add_(0, place, costs + EACH).max().item()
+    return costs.new_zeros(programs).index_add_(0, place, costs + EACH).max().item()
 
 
 def cost_by_programs(costs, places):
@@ -94,8 +103,11 @@ def plans(form, lengths, heads, places, most_heads):
     """A Plan for each way to hand the tiles out. places: programs that run at a time."""
     tiles = len(lengths) * heads
     programs = min(tiles, places)
-    if (lengths == lengths[0]).all():  # all orders are alike, and one head after the other is best for caches
-        yield Plan(form, len(lengths), programs, 1, False, cost_in_turns(lengths.repeat(heads), programs, False))
+    alike = bool((lengths == lengths[0]).all())  # then one head after the other is best for caches
+    if alike or tiles > MANY * places:
+        at_once = 1 if alike else most_heads
+        costs = costs_in_order(lengths, heads, at_once)
+        yield Plan(form, len(lengths), programs, at_once, False, cost_in_turns(costs, programs, False))
         return
     for heads_at_once in sorted({max(1, most_heads >> halved) for halved in range(5)}, reverse=True):
         costs = costs_in_order(lengths, heads, heads_at_once)
@@ -105,19 +117,21 @@ def plans(form, lengths, heads, places, most_heads):
         yield Plan(form, len(lengths), tiles, heads_at_once, False, cost_by_programs(costs, places))
 
 
-def find_plan(q, group, tokens, heads, is_causal, window_size, multiprocessors):
+def find_plan(q, sharing, tokens, heads, is_causal, window_size, sinks, multiprocessors):
     """The fastest Plan, as far as one can say before the launch.
 
-    q: (B, Hq, N, D). group: query heads that share K and V. tokens: queries of one consumer's tile. heads: of all
-    batches, those that share a tile counted as one.
+    q: (B, Hq, N, D). tokens: queries of one consumer's tile. heads: of all batches, those that share a tile counted as
+    one; sharing: of these, those that share K and V. sinks: that get tiles of keys of their own.
     """
     _, _, N, D = q.shape
+    if window_size is not None and window_size >= N:
+        window_size = None
+    in_cache = max(1, int(L2_FOR_KEYS / (2 * N * D * q.element_size()))) * sharing
+    most_heads = min(heads, in_cache) if window_size is None else 1
     found = []
-    for place, form in enumerate(forms(N, D, is_causal, window_size)):
+    for place, form in enumerate(forms(N, D, is_causal, window_size, sinks)):
         BLOCK_K, CONSUMERS, _, at_a_time = form
-        lengths = lengths_of_tiles(N, CONSUMERS * tokens, BLOCK_K, is_causal, window_size)
-        in_cache = max(1, int(L2_FOR_KEYS / (2 * N * D * q.element_size()))) * group
-        most_heads = min(heads, in_cache) if window_size is None else 1
+        lengths = lengths_of_tiles(N, CONSUMERS * tokens, BLOCK_K, is_causal, window_size, sinks)
         for plan in plans(form, lengths, heads, multiprocessors * at_a_time, most_heads):
             found.append((plan.cost * CONSUMERS * SLOWER**place, plan))
     return min(found, key=lambda pair: pair[0])[1]

@@ -31,6 +31,8 @@ TOKENS = 384
 MASKS = {
     "full": (False, None, 0, 512, 64), "causal": (True, None, 0, 512, 64), "window": (True, 128, 0, 512, 128),
     "few sinks": (True, 128, 4, 512, 64), "many sinks, long": (True, 1024, 40, 4096, 64),
+    "long, 64": (False, None, 0, 16384, 64), "long, 128": (True, None, 0, 16384, 128),
+    "long, 256": (False, None, 0, 4096, 256),
 }  # fmt: skip
 
 

@@ -49,9 +49,6 @@ class Shared:
     def permute(self, order):
         return Shared(self.data.permute(order))
 
-    def load(self, layout=None):
-        return self.data.clone().as_subclass(Block)
-
     def store(self, value):
         if value.dtype != self.data.dtype or list(value.shape) != self.shape:
             raise TypeError(f"{value.dtype} {list(value.shape)} stored in {self.data.dtype} {self.shape}")
