@@ -140,6 +140,13 @@ def test_nan_is_not_hidden(where, on_cpu):
     assert rows[0, 0, 301:].all() == (where != "q")
 
 
+def test_an_illegal_stride_is_refused_also_where_a_copy_would_be_made(on_cpu):
+    q = torch.zeros(1, 1, 8, 64, 3, dtype=torch.float16)[..., 1]  # starts 2 bytes after a multiple of 16
+    assert q.data_ptr() % 16 and q.stride(3) == 3
+    with pytest.raises(ValueError, match="the last stride must be 1"):
+        kernels.run(on_cpu.flash_attention_forward, q, q, q)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("problem", LADDER)
 def test_it_passes_the_cases_of_the_ladder(problem, fast):

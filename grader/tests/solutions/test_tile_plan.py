@@ -1,5 +1,6 @@
 """Which tiles the fast form works with, and in which order."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -41,15 +42,16 @@ def test_the_costs_are_those_of_an_order_written_out():
 @pytest.mark.parametrize("back", [False, True])
 @pytest.mark.parametrize(("is_causal", "window", "sinks"), [(True, None, 0), (False, None, 0), (True, 128, 100)])
 def test_the_kernel_numbers_its_tiles_like_that(is_causal, window, sinks, back, monkeypatch):
-    """Every tile once, in the order that the plan counts on, and as many keys as it says."""
+    """Every tile once, in the order that the plan counts on, as many keys as it says, and no program does more."""
     fast, seen = kernels.import_on_cpu()["fast_attention"], []
-    produce, plans = fast.produce.function, tile_plan.plans
+    produce, plans, work = fast.produce.function, tile_plan.plans, Counter()
 
     def note(program):
         for turn in range(program.turns()):
             tile = fast.find_tile(program, program.number(turn))
             place = int(tile.batch), int(tile.head), int(tile.q_start)
             seen.append((int(program.number(turn)), int(tile.count), place))
+            work[int(fast.gl.program_id(0))] += 64 * int(tile.count) + tile_plan.EACH
         return produce(program)
 
     monkeypatch.setattr(fast.produce, "function", note)
@@ -64,6 +66,8 @@ def test_the_kernel_numbers_its_tiles_like_that(is_causal, window, sinks, back, 
     assert numbers == tuple(range(len(costs))) and len(set(places)) == len(costs) == 24
     rest = [planned - 64 * count for planned, count in zip(costs.tolist(), counts, strict=True)]
     assert set(rest) <= ({0} if window is None else {0, 64})  # at the end of a row a window may need a tile less
+    planned = tile_plan.cost_in_turns(costs, 5, back)
+    assert max(work.values()) == planned if window is None else max(work.values()) <= planned
 
 
 def test_programs_end_at_about_the_same_time():
