@@ -6,7 +6,8 @@ units of 64 x 64, each with a code, and every program gets a list of units:
     units    code 0, nothing is visible; 1, all; 2, the triangle; 3 and more, where the bits lie
     lists    a program works on a group of neighbours, 64 queries each: their list is the union of theirs. First the
              units of which all of them see all, which need no mask, then the others
-    words    what those others show, in the order of the lists, whatever their code: a program need not look up where
+    words    what the units of a step show of which one needs a mask, whatever their code: a program need not look up
+             where. A step that is not full is filled with what is hidden
     order    the groups with the longest lists come first: what is started last should end soon
 
 All of it happens on the tiles' own device, without a wait but one.
@@ -68,6 +69,8 @@ def lists_kernel(Grid, Units, Records, strips, units, NEIGHBOURS: tl.constexpr, 
     unmasked = tl.sum(first, 0)
     length = unmasked + tl.sum(second, 0)
     place = tl.where(first == 1, tl.cumsum(first, 0), unmasked + tl.cumsum(second, 0)) - 1
+    if unmasked == 0:  # the last unit comes second: at a border of documents each row sees one of the two
+        place = tl.where(place == length - 1, tl.minimum(place, 1), tl.where(place > 0, place + 1, place))
     tl.store(Units + here * units + place, unit, mask=some_see_some)
     Records += here * 8
     tl.store(Records, group)
@@ -78,23 +81,31 @@ def lists_kernel(Grid, Units, Records, strips, units, NEIGHBOURS: tl.constexpr, 
 
 
 @triton.jit
-def words_kernel(Grid, Units, Records, Bits, Words, strips, units, NEIGHBOURS: tl.constexpr, WORDS_A_ROW: tl.constexpr):
-    """The words (NEIGHBOURS, 64, 2) of one unit of one group's list, if it needs any. Grid: (units, groups, maps)."""
+def words_kernel(
+    Grid, Units, Records, Bits, Words, strips, units,
+    NEIGHBOURS: tl.constexpr, PARTS: tl.constexpr, WORDS_A_ROW: tl.constexpr,
+):  # fmt: skip
+    """The words (NEIGHBOURS, 64, 2) of one unit of a step of one group's list, if the step needs any.
+
+    Grid: (places in a list, groups, maps).
+    """
     place, group, this_map = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     here = this_map * tl.num_programs(1) + group
     unmasked, length = tl.load(Records + here * 8 + 1), tl.load(Records + here * 8 + 2)
-    if (place >= unmasked) & (place < length):
-        unit = tl.load(Units + here * units + place)
-        at = tl.load(Records + here * 8 + 3).to(tl.int64) + place - unmasked
+    first, end = unmasked // PARTS * PARTS, tl.maximum(tl.cdiv(length, PARTS), 1) * PARTS
+    if (place >= first) & (place < end):
+        unit = tl.load(Units + here * units + place, mask=place < length, other=0)
+        at = tl.load(Records + here * 8 + 3).to(tl.int64) + place - first
         row, half = tl.arange(0, 64)[:, None], tl.arange(0, 2)[None, :]
         ones = tl.minimum(tl.maximum(row + 1 - 32 * half, 0), 32)
         triangle = tl.where(ones == 32, -1, (1 << ones) - 1)
         for n in tl.static_range(NEIGHBOURS):
             strip = group * NEIGHBOURS + n
-            code = tl.load(Grid + (this_map * strips + strip) * units + unit, mask=strip < strips, other=0)
+            listed = (strip < strips) & (place < length)
+            code = tl.load(Grid + (this_map * strips + strip) * units + unit, mask=listed, other=0)
             bits = (code - 3).to(tl.int64) * 2 + row * WORDS_A_ROW + half
             words = tl.load(Bits + bits, mask=(code >= 3) & (row >= 0) & (half >= 0), other=0)
-            words = tl.where(code == 1, -1, tl.where(code == 2, triangle, words))
+            words = tl.where((code == 1) | (place < unmasked), -1, tl.where(code == 2, triangle, words))
             tl.store(Words + (at * NEIGHBOURS + n) * 128 + row * 2 + half, words)
 
 
@@ -105,8 +116,8 @@ class Lists:
     records: int32 (maps, groups, 8), those with the longest lists first: a group, how many units of its list need no
     mask, how many units it has, where its words begin, and the first four units, so that a program need not look
     further to begin. units: int32 (maps, groups, units of keys), the groups' lists; what lies past a list's length is
-    never set. words: int32 (units that need a mask, neighbours, 64, 2), bit k % 32 of word k // 32 is key k. cost: what
-    all programs compute, in pairs of queries and keys.
+    never set. words: int32 (units of steps that need a mask, neighbours, 64, 2), bit k % 32 of word k // 32 is key k.
+    cost: what all programs compute, in pairs of queries and keys.
     """
 
     records: torch.Tensor
@@ -168,14 +179,16 @@ def lists_of(tiles, grid, keys_in_step, neighbours):
     block = max(triton.next_power_of_2(units), 4)
     lists_kernel[(groups, maps)](grid, listed, records, strips, units, neighbours, block)
     unmasked, length = records[..., 1], records[..., 2]
-    ends = (length - unmasked).flatten().cumsum(0, dtype=torch.int32).view(maps, groups)
-    records[..., 3] = ends - (length - unmasked)
-    steps = (length * SIZE + keys_in_step - 1) // keys_in_step
-    masked, all_steps = torch.stack([ends[-1, -1], steps.clamp(min=1).sum()]).tolist()
-    words = torch.empty(masked, neighbours, SIZE, 2, dtype=torch.int32, device=grid.device)
-    if masked:
-        words_kernel[(units, groups, maps)](
-            grid, listed, records, tiles.bits, words, strips, units, neighbours, tiles.block_k // 32, num_warps=2
+    parts = keys_in_step // SIZE
+    steps = ((length + parts - 1) // parts).clamp(min=1)
+    masked = (steps - unmasked // parts) * parts  # units of steps that need words
+    ends = masked.flatten().cumsum(0, dtype=torch.int32).view(maps, groups)
+    records[..., 3] = ends - masked
+    all_masked, all_steps = torch.stack([ends[-1, -1], steps.sum()]).tolist()
+    words = torch.empty(all_masked, neighbours, SIZE, 2, dtype=torch.int32, device=grid.device)
+    if all_masked:
+        words_kernel[(triton.cdiv(units, parts) * parts, groups, maps)](
+            grid, listed, records, tiles.bits, words, strips, units, neighbours, parts, tiles.block_k // 32, num_warps=2
         )
     longest_first = length.argsort(dim=1, descending=True, stable=True)
     records = records.gather(1, longest_first[..., None].expand_as(records))

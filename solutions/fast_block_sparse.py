@@ -9,7 +9,7 @@ Read that file first. What is new is where the tiles come from, and what hides k
     pairs                64 keys are few for the matrix units: where two units fit, any two of a list fill one buffer,
                          wherever they lie. An odd one out is paired with one past the end, which is zeros
     words                what hides keys is one word for 32 keys of a row. They lie in the order of the list and are
-                         asked for a step before they are needed
+                         asked for two steps before they are needed
 
 One row of tiles, 64 x 64, and its list in steps of two
 
@@ -20,6 +20,7 @@ One row of tiles, 64 x 64, and its list in steps of two
 Source: Shah et al., "FlashAttention-3", 2024, section 3.1; Dao et al., "FlashAttention", 2022, section 3.3.
 """
 
+import functools
 import math
 
 import torch
@@ -28,6 +29,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
+    mbarrier,
     tma,
     warpgroup_mma,
     warpgroup_mma_wait,
@@ -54,21 +56,21 @@ from solutions.hopper_launch import DTYPES, HEAD_DIMS, aligned, describe, regist
 UNIT = gl.constexpr(SIZE)  # keys in a unit; it has as many queries
 RECORD = gl.constexpr(8)  # integers in a record
 L2_FOR_KEYS = 40e6  # bytes of K and V that programs may work on at a time: they shall stay in the L2 cache
+MOST_BLOCKS = 65535  # that a launch takes
 
 
 @aggregate
 class UnitList:
     """The units of keys that a program visits, in steps of one or two.
 
-    Units, Words: where its units and the words of its first masked unit lie. length: of the list; unmasked: units of
-    which all is visible, which come first; steps, masked: the number of steps, and the first in which a key is hidden.
-    past: the unit one past the end of the keys. first: the units of the first two steps.
+    Units, Words: where its units and the words of its first masked step lie. length: of the list; steps, masked: the
+    number of steps, and the first in which a key is hidden. past: the unit one past the end of the keys. first: the
+    units of the first two steps.
     """
 
     Units: gl.tensor
     Words: gl.tensor
     length: Scalar
-    unmasked: Scalar
     past: Scalar
     first: gl.tuple
     steps: Scalar
@@ -84,7 +86,10 @@ class UnitList:
 
 @aggregate
 class Program:
-    """What one program works with: where it stands, its list, its rings, the descriptors that fill them."""
+    """What one program works with: where it stands, its list, its rings, the descriptors that fill them.
+
+    q_tiles, q_full: Q of each consumer and the barrier that says so. Q comes once, so none says "empty".
+    """
 
     q_desc: tma.tensor_descriptor
     k_desc: tma.tensor_descriptor
@@ -92,7 +97,8 @@ class Program:
     k_pair_desc: tma.tensor_descriptor
     v_pair_desc: tma.tensor_descriptor
     o_desc: tma.tensor_descriptor
-    q_ring: Ring
+    q_tiles: gl.shared_memory_descriptor
+    q_full: gl.shared_memory_descriptor
     k_ring: Ring
     v_ring: Ring
     batch: Scalar
@@ -125,23 +131,28 @@ def load_step(ring, i, desc, pair_desc, batch, head, unit, other):
 
 
 @gluon.jit
+def begin(program):
+    """Ask for Q of each consumer and K of the first step, before the warps part: that takes a while."""
+    batch, kv_head, units = program.batch, program.kv_head, program.units
+    k_ring, k_desc, k_pair_desc = program.k_ring, program.k_desc, program.k_pair_desc
+    unit, other, _, _ = units.first
+    for consumer in gl.static_range(program.CONSUMERS):
+        row = [batch, program.head, program.q_start + consumer * ROWS, 0]
+        q, full = program.q_tiles.index(consumer), program.q_full.index(consumer)
+        mbarrier.expect(full, program.q_desc.block_type.nbytes)
+        tma.async_copy_global_to_shared(program.q_desc, row, full, q)
+    load_step(k_ring, 0, k_desc, k_pair_desc, batch, kv_head, unit, other)
+
+
+@gluon.jit
 def produce(program):
-    """Q for each consumer, then K and V of each step, each when it is needed."""
-    batch, kv_head, units, k_ring, v_ring = (
-        program.batch,
-        program.kv_head,
-        program.units,
-        program.k_ring,
-        program.v_ring,
-    )
-    k_desc, v_desc, k_pair_desc, v_pair_desc = program.k_desc, program.v_desc, program.k_pair_desc, program.v_pair_desc
+    """K of each step but the first, and V of each, each when it is needed."""
+    batch, kv_head, units = program.batch, program.kv_head, program.units
+    k_ring, k_desc, k_pair_desc = program.k_ring, program.k_desc, program.k_pair_desc
+    v_ring, v_desc, v_pair_desc = program.v_ring, program.v_desc, program.v_pair_desc
     unit, other, next_unit, next_other = units.first
     if units.PARTS == 1:
         next_unit = other
-    for consumer in gl.static_range(program.CONSUMERS):
-        row = program.q_start + consumer * ROWS
-        program.q_ring.load(consumer, program.q_desc, batch, program.head, row)
-    load_step(k_ring, 0, k_desc, k_pair_desc, batch, kv_head, unit, other)
     for i in range(1, units.steps):
         before, other_before, unit, other = unit, other, next_unit, next_other
         # A step ahead, and not looked at before the next step: a load takes a while.
@@ -156,16 +167,11 @@ def produce(program):
 
 @gluon.jit
 def load_words(program, i, row, part, half, consumer: gl.constexpr):
-    """The words (64, STEP / 64, 2) of step i for the rows of this consumer: visible keys are ones."""
+    """The words (64, STEP / 64, 2) of masked step i for the rows of this consumer: visible keys are ones."""
     units = program.units
-    place = i * units.PARTS + part
-    at = ((place - units.unmasked) * program.CONSUMERS + consumer) * (2 * UNIT)
-    offset = at[None, :, None] + 2 * row[:, None, None] + half[None, None, :]
-    # "offset >= 0" and "offset == offset" hide nothing: they give the two their full shape.
-    in_list = ((place >= units.unmasked) & (place < units.length))[None, :, None] & (offset >= 0)
-    # What to take where nothing is loaded is settled before: what is done to a load's result waits for it.
-    otherwise = gl.where((place < units.unmasked)[None, :, None] & (offset == offset), -1, 0)
-    return gl.load(units.Words + offset, mask=in_list, other=otherwise)
+    unit = ((i - units.masked) * units.PARTS + part) * program.CONSUMERS + consumer
+    word = 2 * row[:, None, None] + half[None, None, :]
+    return gl.load(units.Words + (unit * (2 * UNIT))[None, :, None] + word, mask=i < units.steps)
 
 
 @gluon.constexpr_function
@@ -230,18 +236,20 @@ def consume(program, consumer: gl.constexpr):
     dtype: gl.constexpr = program.o_desc.dtype
 
     row, part, half = gl.arange(0, ROWS, ROW), gl.arange(0, STEP // UNIT, PART), gl.arange(0, 2, HALF)
-    words = load_words(program, 0, row, part, half, consumer)
-    next_words = load_words(program, 1, row, part, half, consumer)
+    words = load_words(program, units.masked, row, part, half, consumer)
+    next_words = load_words(program, units.masked + 1, row, part, half, consumer)
     pivot = gl.full([ROWS], LOWEST, gl.float32, S_ROWS)  # in place of the paper's m, in base 2
     acc = gl.zeros([ROWS, program.D], gl.float32, O)
     no_scores = gl.zeros([ROWS, STEP], gl.float32, S)
-    q = program.q_ring.wait(consumer)  # (64, D)
+    mbarrier.wait(program.q_full.index(consumer), 0)
+    q = program.q_tiles.index(consumer).reshape([ROWS, program.D])
     k = k_ring.wait(0)  # (STEP, D)
     scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
     scores = warpgroup_mma_wait(0, [scores_later])
     k_ring.release(0)
     if units.masked <= 0:
         scores = word_mask(scores, words, STEP, W, S)
+        words, next_words = next_words, load_words(program, 2, row, part, half, consumer)
     pivot, _ = raise_pivot(scores, pivot, qk_scale)
     p, row_sums = exps(scores, pivot, qk_scale, P, dtype)  # row_sums: the paper's l, in parts
 
@@ -251,13 +259,11 @@ def consume(program, consumer: gl.constexpr):
     for i in range(1, units.steps):
         scores_later = warpgroup_mma(q, k.permute((1, 0)), no_scores, use_acc=False, is_async=True)
         acc_later = warpgroup_mma(p, v, acc, is_async=True)
-        words = next_words
-        if i + 1 >= units.masked:
-            next_words = load_words(program, i + 1, row, part, half, consumer)
         scores = warpgroup_mma_wait(1, [scores_later])  # all but the newest product: p @ v goes on
         k_ring.release(i)
         if i >= units.masked:
             scores = word_mask(scores, words, STEP, W, S)
+            words, next_words = next_words, load_words(program, i + 2, row, part, half, consumer)
         k, v = k_ring.wait(gl.minimum(i + 1, last)), v_ring.wait(i)
         acc = warpgroup_mma_wait(0, [acc_later])
         v_ring.release(i - 1)
@@ -273,11 +279,11 @@ def consume(program, consumer: gl.constexpr):
     first_row = program.q_start + consumer * ROWS
     seen = row_sum > 0
     row_sum = gl.where(seen, row_sum, 1.0)
-    o = acc / gl.convert_layout(row_sum, O_ROWS)[:, None]
+    o = acc * gl.convert_layout(1.0 / row_sum, O_ROWS)[:, None]  # a division for each element takes a while
     q.store(o.to(dtype))  # q is not needed any more: its buffer takes o on the way out
     fence_async_shared()
     o_rows = [program.batch, program.head, first_row, 0]
-    tma.async_copy_shared_to_global(program.o_desc, o_rows, program.q_ring.tiles.index(consumer))
+    tma.async_copy_shared_to_global(program.o_desc, o_rows, program.q_tiles.index(consumer))
     lse = gl.where(seen, pivot * 0.6931471805599453 + gl.log(row_sum), float("-inf"))
     q_pos = first_row + gl.arange(0, ROWS, S_ROWS)
     gl.store(program.Lse + q_pos, lse, mask=q_pos < program.Nq)
@@ -286,45 +292,53 @@ def consume(program, consumer: gl.constexpr):
 
 # One program: CONSUMERS x 64 rows of queries --------------------------------------------------------------------------
 
-SIZES = ("Nq", "past", "Hq", "heads", "group", "groups", "heads_at_once", "map_per_batch", "map_per_head", "folded")
+SIZES = ("Nq", "past", "Hq", "map_per_batch", "map_per_head", "folded")
 
 
-@gluon.jit(do_not_specialize=SIZES)  # one compiled kernel for all of them
+# A division takes a while, and all else waits for it: none where all heads are of one batch, or none share K and V.
+@gluon.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=["group"])
 def fast_block_sparse_kernel(
     q_desc, k_desc, v_desc, k_pair_desc, v_pair_desc, o_desc, Lse, Records, Units, Words,
-    Nq, past, Hq, heads, group, groups, heads_at_once, map_per_batch, map_per_head, folded, qk_scale,
+    Nq, past, Hq, group, map_per_batch, map_per_head, folded, qk_scale,
     D: gl.constexpr, STEP: gl.constexpr, CONSUMERS: gl.constexpr, STAGES: gl.constexpr,
-    REGISTERS: gl.constexpr,
+    REGISTERS: gl.constexpr, MANY_BATCHES: gl.constexpr,
 ):  # fmt: skip
-    """Grid: (groups x heads of all batches). As many heads at a time as the L2 cache holds; the longest lists first."""
-    number = gl.program_id(0)
-    if number >= folded:  # a single wave: the second program of a multiprocessor is short where the first is long
-        number = gl.num_programs(0) - 1 - (number - folded)
-    first_head = number // (groups * heads_at_once) * heads_at_once
-    heads_here = gl.minimum(heads_at_once, heads - first_head)
-    left = number - first_head * groups
-    batch, head = (first_head + left % heads_here) // Hq, (first_head + left % heads_here) % Hq
+    """Grid: (heads of a block, groups, blocks): the longest lists of a block's heads first, then those of the next."""
+    of_all, place, groups = (
+        gl.program_id(2) * gl.num_programs(0) + gl.program_id(0),
+        gl.program_id(1),
+        gl.num_programs(1),
+    )
+    if place >= folded:  # a single wave: the second program of a multiprocessor is short where the first is long
+        place = groups - 1 - (place - folded)
+    batch, head = 0, of_all
+    if MANY_BATCHES:
+        batch, head = of_all // Hq, of_all % Hq
     this_map = batch * map_per_batch + head * map_per_head
-    Records += (this_map * groups + left // heads_here) * RECORD
+    Records += (this_map * groups + place) * RECORD
     this_group, unmasked = gl.load(Records), gl.load(Records + 1)
     length, first_words = gl.load(Records + 2), gl.load(Records + 3)
     PARTS: gl.constexpr = STEP // UNIT
     units = UnitList(
         Units=Units + (this_map * groups + this_group).to(gl.int64) * past,
         Words=Words + first_words.to(gl.int64) * (CONSUMERS * 2 * UNIT),
-        length=length, unmasked=unmasked, past=past,
+        length=length, past=past,
         first=(gl.load(Records + 4), gl.load(Records + 5), gl.load(Records + 6), gl.load(Records + 7)),
         steps=gl.maximum(gl.cdiv(length, PARTS), 1), masked=unmasked // PARTS, PARTS=PARTS,
     )  # fmt: skip
+    q_full = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], mbarrier.MBarrierLayout())
+    for consumer in gl.static_range(CONSUMERS):
+        mbarrier.init(q_full.index(consumer), count=1)
     program = Program(
         q_desc=q_desc, k_desc=k_desc, v_desc=v_desc, k_pair_desc=k_pair_desc, v_pair_desc=v_pair_desc, o_desc=o_desc,
-        q_ring=make_ring(q_desc, CONSUMERS, 1), k_ring=make_ring(k_desc, STAGES, CONSUMERS, PARTS),
-        v_ring=make_ring(v_desc, STAGES, CONSUMERS, PARTS),
+        q_tiles=gl.allocate_shared_memory(q_desc.dtype, [CONSUMERS, 1, 1, ROWS, D], q_desc.layout), q_full=q_full,
+        k_ring=make_ring(k_desc, STAGES, CONSUMERS, PARTS), v_ring=make_ring(v_desc, STAGES, CONSUMERS, PARTS),
         batch=batch, head=head, kv_head=head // group, q_start=this_group * (CONSUMERS * ROWS),
-        Lse=Lse + (batch.to(gl.int64) * Hq + head) * Nq, units=units, Nq=Nq, qk_scale=qk_scale,
+        Lse=Lse + of_all.to(gl.int64) * Nq, units=units, Nq=Nq, qk_scale=qk_scale,
         D=D, STEP=STEP, CONSUMERS=CONSUMERS,
     )  # fmt: skip
     fence_async_shared()
+    begin(program)
     gl.static_assert(CONSUMERS == 1 or CONSUMERS == 2)
     gl.warp_specialize(
         ((consume, (program, 0)), (consume, (program, 1)))[:CONSUMERS] + ((produce, (program,)),),  # noqa: RUF005
@@ -358,6 +372,16 @@ def choose_lists(prepared, heads, multiprocessors):
     programs = together.records.shape[1] * heads
     use_together = together.cost <= 1.05 * alone.cost and programs >= 4 * multiprocessors
     return (together, TOGETHER[prepared.D]) if use_together else (alone, ALONE[prepared.D])
+
+
+@functools.cache
+def blocks_of_heads(heads, kv_bytes):
+    """How many blocks of equal size, as few as can be so that K and V of a block stay in the L2 cache.
+
+    heads, kv_bytes: of all batches.
+    """
+    divisors = [count for count in range(1, min(heads, MOST_BLOCKS) + 1) if heads % count == 0]
+    return next((count for count in divisors if kv_bytes <= L2_FOR_KEYS * count), divisors[-1])
 
 
 def check_arguments(q, k, v, tiles, softmax_scale):
@@ -395,21 +419,20 @@ def block_sparse_attention(q, k, v, tiles, softmax_scale=None):
     lists, (step, consumers, stages, programs) = choose_lists(prepared, Hq * B, multiprocessors)
     at_launch, registers = registers_for(consumers, programs)
     groups = lists.records.shape[1]
-    total = groups * Hq * B
-    one_wave = multiprocessors < total <= multiprocessors * programs
-    kv_bytes = 2 * k.element_size() * Nk * D * k.shape[1] / Hq  # of one query head's share
-    heads_at_once = max(1, min(Hq * B, int(L2_FOR_KEYS / kv_bytes)))
+    one_wave = multiprocessors < groups * Hq * B <= multiprocessors * programs
+    blocks = blocks_of_heads(Hq * B, 2 * k.element_size() * k.numel())
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     lse = torch.empty(B, Hq, Nq, dtype=torch.float32, device=q.device)
     k_desc, v_desc = describe(k, 1, UNIT.value), describe(v, 1, UNIT.value)
     pairs = (describe(k, 1, step), describe(v, 1, step)) if step > UNIT.value else (k_desc, v_desc)
-    fast_block_sparse_kernel[(total,)](
+    fast_block_sparse_kernel[(Hq * B // blocks, groups, blocks)](
         describe(q, 1, ROWS.value), k_desc, v_desc, *pairs, describe(o, 1, ROWS.value),
         lse, lists.records, lists.units, lists.words,
-        Nq, triton.cdiv(Nk, UNIT.value), Hq, Hq * B, Hq // k.shape[1], groups, heads_at_once,
-        tiles.heads if tiles.batches > 1 else 0, 1 if tiles.heads > 1 else 0, multiprocessors if one_wave else total,
+        Nq, triton.cdiv(Nk, UNIT.value), Hq, Hq // k.shape[1],
+        tiles.heads if tiles.batches > 1 else 0, 1 if tiles.heads > 1 else 0,
+        multiprocessors // (Hq * B) if one_wave else groups,
         LOG2_E * (softmax_scale or 1 / math.sqrt(D)),
-        D, step, consumers, stages, registers,
+        D, step, consumers, stages, registers, B > 1,
         num_warps=4, maxnreg=at_launch,
     )  # fmt: skip
     return o, lse

@@ -47,7 +47,7 @@ MISTAKES = {
     "an empty buffer not awaited": ([(EMPTY, "")], "at which all 1 have arrived"),
     "more bytes expected": ([(NBYTES, f"{NBYTES} * 2")], "waits for phase 0"),
     "fewer bytes expected": ([(NBYTES, f"{NBYTES} // 2")], "more bytes came"),
-    "a ring without use": ([(V_RING, V_RING.replace("\n", "\n    make_ring(k_desc, 1, 1)\n"))], "nobody has waited"),
+    "a ring without use": ([(V_RING, V_RING.replace("\n", "\n    make_ring(k_desc, 1, 1)\n"))], "no partition uses"),
     "too few readers": ([(V_RING, V_RING.replace("CONSUMERS", "1"))], "waits for"),
     "too many under way": ([(ALL_BUT_ONE, ALL_BUT_ONE.replace("1,", "2,"))], ""),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from itertools import product
 from types import ModuleType, SimpleNamespace
 
 import torch
@@ -30,8 +31,9 @@ class Jit:
     def __getitem__(self, grid):
         def launch(*given, **options):
             constants = [p.annotation is Constant for p in inspect.signature(self.function).parameters.values()]
-            for PROGRAM.number in range(grid[0]):
-                PROGRAM.programs, PROGRAM.barriers, PROGRAM.unfenced = grid[0], {}, False
+            PROGRAM.grid = (*grid, 1, 1)[:3]
+            for place in product(*map(range, PROGRAM.grid)):
+                PROGRAM.place, PROGRAM.barriers, PROGRAM.unfenced = place, {}, False
                 self.function(*map(as_argument, given, constants))
                 machine.check_barriers()
             return self

@@ -101,7 +101,7 @@ def inline_asm_elementwise(text, constraints, args, dtype, is_pure, pack):
 def warp_specialize(calls, num_warps, num_regs):
     if PROGRAM.unfenced:
         raise Stuck("barriers are used that no fence follows")
-    Turns(PROGRAM.number).run([(each.function, given) for each, given in calls])
+    Turns(hash(PROGRAM.place)).run([(each.function, given) for each, given in calls])
 
 
 def nothing(*given, **named):
@@ -121,7 +121,7 @@ gl = SimpleNamespace(
     float16=torch.float16, bfloat16=torch.bfloat16, float32=torch.float32, int32=torch.int32, int64=torch.int64,
     NVMMADistributedLayout=nothing, DotOperandLayout=nothing, SliceLayout=nothing, DistributedLinearLayout=nothing,
     NVMMASharedLayout=SimpleNamespace(get_default_for=nothing),
-    program_id=lambda axis: block(PROGRAM.number), num_programs=lambda axis: block(PROGRAM.programs),
+    program_id=lambda axis: block(PROGRAM.place[axis]), num_programs=lambda axis: block(PROGRAM.grid[axis]),
     static_range=range, static_assert=static_assert,
     cdiv=lambda a, b: (a + (b - 1)) // b, minimum=pick(torch.minimum, min), maximum=pick(torch.maximum, max),
     arange=lambda start, end, layout=None: torch.arange(start, end, dtype=torch.int32).as_subclass(Block),

@@ -66,7 +66,7 @@ class Barrier:
 
     def __init__(self, count, memory):
         self.count, self.left, self.missing, self.phase, self.under_way = count, count, 0, 0, []
-        self.memory, self.awaited = memory, False
+        self.memory, self.used = memory, False
 
     def arrive(self, count, nbytes=0):
         self.left, self.missing = self.left - count, self.missing + nbytes
@@ -94,12 +94,13 @@ class Barrier:
 
 
 def check_barriers():
-    """At a program's end. The compiler may use the memory of barriers that nobody waits for: none may be made."""
+    """At a program's end. The compiler gives the memory of barriers that nobody uses once the warps have parted to what
+    it hands the producer, and a GPU does not bear that: none may be made."""
     made = PROGRAM.barriers.values()
     if any(each.under_way for each in made):
         raise Stuck("the program ends while a tile is under way")
-    if arrays(made) - arrays(each for each in made if each.awaited):
-        raise Stuck("barriers were made that nobody has waited for")
+    if arrays(made) - arrays(each for each in made if each.used):
+        raise Stuck("barriers were made that no partition uses")
 
 
 def arrays(barriers):
@@ -107,7 +108,14 @@ def arrays(barriers):
 
 
 def barrier(shared):
-    return PROGRAM.barriers[shared.data.data_ptr()]
+    found = PROGRAM.barriers[shared.data.data_ptr()]
+    found.used |= parted()
+    return found
+
+
+def parted():
+    """Whether a partition of warps runs, and no longer all of a program's warps together."""
+    return hasattr(NOW, "turns")
 
 
 def init(shared, count):
@@ -117,8 +125,10 @@ def init(shared, count):
 
 def wait(shared, parity):
     found, parity = barrier(shared), int(parity)
-    found.awaited = True
-    NOW.turns.wait(lambda: found.passed(parity), f"phase {found.phase} of a barrier of {found.count}")
+    if parted():
+        NOW.turns.wait(lambda: found.passed(parity), f"phase {found.phase} of a barrier of {found.count}")
+    elif not found.passed(parity):
+        raise Stuck("a program waits for what nobody can do before its warps part")
 
 
 def expect(shared, nbytes):

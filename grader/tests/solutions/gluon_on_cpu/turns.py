@@ -5,7 +5,7 @@ import threading
 from types import SimpleNamespace
 
 NOW = threading.local()  # of a thread: its Worker, and its Turns
-PROGRAM = SimpleNamespace(number=0, programs=1, barriers={}, unfenced=False)  # the one that runs
+PROGRAM = SimpleNamespace(place=(0, 0, 0), grid=(1, 1, 1), barriers={}, unfenced=False)  # the one that runs
 
 
 class Stuck(Exception):
