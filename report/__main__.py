@@ -1,7 +1,7 @@
 """The command of the report: python -m report, and what else it measures, writes and compares.
 
     python -m report [OPTIONS]               what `make report` does: the sweep, then its page and pictures
-    python -m report STUDY [OPTIONS]         measure a study: sweep, ladder, block_sparse, packed or orders
+    python -m report STUDY [OPTIONS]         measure a study: sweep, ladder, steps, block_sparse, packed or orders
     python -m report pages [NAME ...]        write pages and pictures of committed rows; --check, --of FOLDER
     python -m report compare FRESH [OTHER]   did a kernel become slower between two sweeps?
     python -m report shared_memory           compile for GPUs that need not be here, and write shared_memory.csv
@@ -23,7 +23,7 @@ from report.measuring import command, runner
 from report.measuring.study import of_name
 from report.places import PUBLISHED, REPORT, Refused
 
-STUDIES = ("sweep", "ladder", "block_sparse", "packed", "orders")
+STUDIES = ("sweep", "ladder", "steps", "block_sparse", "packed", "orders")
 PAGES = {
     "sweep": "report.pages.sweep",
     "steps": "report.pages.steps",

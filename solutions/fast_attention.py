@@ -402,18 +402,18 @@ def check_arguments(q, k, v, is_causal, window_size, sink_size):
         raise ValueError(f"sink_size must not be negative; got sink_size={sink_size}")
 
 
-def prepare(q, k, v, is_causal, window_size, sink_size):
-    """The Launch for tensors of these shapes and layouts; None where one must be copied first."""
+def prepare(q, k, v, is_causal, window_size, sink_size, among=None, most_packed=MOST_PACKED):
+    """The Launch for tensors of these shapes and layouts; None where one must be copied. among: see find_plan."""
     check_arguments(q, k, v, is_causal, window_size, sink_size)
     if any(aligned(x) is not x for x in (q, k, v)):
         return None
     B, Hq, N, D = q.shape
     group, multiprocessors = Hq // k.shape[1], torch.cuda.get_device_properties(q.device).multi_processor_count
-    PACK = math.gcd(group, MOST_PACKED) if window_size is not None else 1
+    PACK = math.gcd(group, most_packed) if window_size is not None else 1
     BLOCK_SINK = 16 if 0 < sink_size <= 16 else 0  # more than a few are tiles like all others
     rows, heads = ROWS.value // PACK, Hq // PACK * B
     sinks = 0 if BLOCK_SINK else sink_size
-    plan = find_plan(q, group // PACK, rows, heads, is_causal, window_size, sinks, multiprocessors)
+    plan = find_plan(q, group // PACK, rows, heads, is_causal, window_size, sinks, multiprocessors, among)
     BLOCK_K, CONSUMERS, STAGES, programs = plan.form
     at_launch, registers = registers_for(CONSUMERS, programs)
     sink_descs = (describe(k, 1, BLOCK_SINK), describe(v, 1, BLOCK_SINK)) if BLOCK_SINK else (None, None)

@@ -117,11 +117,12 @@ def plans(form, lengths, heads, places, most_heads):
         yield Plan(form, len(lengths), tiles, heads_at_once, False, cost_by_programs(costs, places))
 
 
-def find_plan(q, sharing, tokens, heads, is_causal, window_size, sinks, multiprocessors):
+def find_plan(q, sharing, tokens, heads, is_causal, window_size, sinks, multiprocessors, among=None):
     """The fastest Plan, as far as one can say before the launch.
 
     q: (B, Hq, N, D). tokens: queries of one consumer's tile. heads: of all batches, those that share a tile counted as
-    one; sharing: of these, those that share K and V. sinks: that get tiles of keys of their own.
+    one; sharing: of these, those that share K and V. sinks: that get tiles of keys of their own. among: the forms to
+    choose from, where they are not this shape's.
     """
     _, _, N, D = q.shape
     if window_size is not None and window_size >= N:
@@ -129,7 +130,7 @@ def find_plan(q, sharing, tokens, heads, is_causal, window_size, sinks, multipro
     in_cache = max(1, int(L2_FOR_KEYS / (2 * N * D * q.element_size()))) * sharing
     most_heads = min(heads, in_cache) if window_size is None else 1
     found = []
-    for place, form in enumerate(forms(N, D, is_causal, window_size, sinks)):
+    for place, form in enumerate(among or forms(N, D, is_causal, window_size, sinks)):
         BLOCK_K, CONSUMERS, _, at_a_time = form
         lengths = lengths_of_tiles(N, CONSUMERS * tokens, BLOCK_K, is_causal, window_size, sinks)
         for plan in plans(form, lengths, heads, multiprocessors * at_a_time, most_heads):
