@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -13,6 +14,20 @@ from report.studies.steps import APART, CUDNN, DESCRIPTORS, FORMS, POINTERS, SIN
 MODULES = {POINTERS: "p4_causal.py", DESCRIPTORS: "p4_with_descriptors.py"}
 
 
+def forward_of(name, D):
+    """The fast kernel's forward(q, k, v, is_causal, window, sinks), in the form of that name where it is one's."""
+    module, form = load("fast_attention.py"), FORMS[D].get(name)
+    told = {"among": form and (form,)} | ({"most_packed": 1} if name == APART else {})
+    launches = module.Launches(partial(module.prepare, **told))
+
+    def forward(q, k, v, *mask):
+        o = torch.empty_like(q)
+        launches.find((q, k, v), *mask)(q, k, v, o, k, v)
+        return o
+
+    return forward
+
+
 class StudyArms(Arms):
     def work(self, name):
         return replace(self.case, sinks=SINKS.get(name, self.case.sinks))
@@ -21,27 +36,15 @@ class StudyArms(Arms):
         return name != CUDNN
 
     def build(self, name):
+        point, interpreted = self.point, os.environ.get("TRITON_INTERPRET") == "1"
         if name == CUDNN:
-            return sdpa("CUDNN_ATTENTION", self.point, self.device)
-        if name not in MODULES:
-            return self.fast(name)
-        if self.device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-            raise NotRun(INTERPRETER)
-        forward = load(MODULES[name]).flash_attention_forward
-        return Built(lambda q, k, v: forward(q, k, v, is_causal=self.point.causal))
-
-    def fast(self, name):
-        """The fast kernel in the form of that name, or with the heads apart, or with sinks."""
+            return sdpa("CUDNN_ATTENTION", point, self.device)
+        if name in MODULES:
+            if self.device == "cpu" and not interpreted:
+                raise NotRun(INTERPRETER)
+            forward = load(MODULES[name]).flash_attention_forward
+            return Built(lambda q, k, v: forward(q, k, v, is_causal=point.causal))
         if self.device == "cpu":
             raise NotRun("the fast form is written for Hopper GPUs and does not run in the interpreter")
-        module, point = load("fast_attention.py"), self.point
-        form, sinks = FORMS[point.D].get(name), self.work(name).sinks or 0
-        told = {"among": (form,) if form else None} | ({"most_packed": 1} if name == APART else {})
-        launches = module.Launches(lambda *given: module.prepare(*given, **told))
-
-        def call(q, k, v):
-            o = torch.empty_like(q)
-            launches.find((q, k, v), point.causal, point.window, sinks)(q, k, v, o, k, v)
-            return o
-
-        return Built(call)
+        forward, sinks = forward_of(name, point.D), self.work(name).sinks or 0
+        return Built(lambda q, k, v: forward(q, k, v, point.causal, point.window, sinks))

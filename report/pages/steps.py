@@ -1,30 +1,36 @@
-"""From P4 to the fast form, one idea at a time: STEPS.md out of steps.csv and the sweep. No torch.
+"""From P4 to the fast form, one idea at a time: STEPS.md out of two studies and what was measured by hand. No torch.
 
-The rows of steps.csv are medians of single runs in which all forms and cuDNN took turns; a ratio is within its run.
-Those of ideas.csv compare a form with an idea and without it, those of flash_attention_4.csv two of ours with a peer's,
-again in one run: medians of paired ratios and their 95 % bootstrap intervals over the rounds. block_sparse_pivot.csv is
-the study of that name with two kernels alone.
+The study `steps` has the forms whose code is in the tree. The rows of ideas.csv compare a form with an idea and without
+it, those of flash_attention_4.csv two of ours with a peer's, each in one run: medians of paired ratios and their 95 %
+bootstrap intervals over the rounds.
 """
 
 import csv
 from statistics import geometric_mean
 
-from report.pages import measured
-from report.pages.tables import table
+from report.measuring.rows import BadTable
+from report.pages.measured import load_study
+from report.pages.tables import number, table, times
 from report.pages.template import render
 from report.places import PUBLISHED
+from report.studies import block_sparse, steps
 
 PAGE = "STEPS.md"
-LONG = "B=4 H=16 D=128 N=16384"
 WHOLE = "all of it"  # the form before against the form after
 TURNS = ("ABCDEF", "GHIJKLMNO")  # runs: to many tiles a program, to a pivot that stays
 AWAITED = ("B=4 H=16 D=128 N=4096", "causal")  # measured beside FlashAttention-4 in another form than the committed
 GOAL = 1.5  # times FlexAttention
+LADDER = {
+    steps.POINTERS: "P4: pointers",
+    steps.DESCRIPTORS: "tensor descriptors, two programs on a multiprocessor",
+    steps.ONE: "the fast kernel: a producer and one consumer, two programs",
+    steps.TWO: "two consumers, 128 keys in a tile, one program",
+    steps.THREE: "three consumers, 64 keys: the form for long rows",
+}
 
 
 def files(folder=PUBLISHED):
     """{path: text} of the page; raises BadTable or OSError."""
-    known = {(r["run"], r["shape"], r["mask"], r["form"]): r for r in read(folder / "steps.csv")}
     ideas = read(folder / "ideas.csv")
     facts = {
         name: made([row for row in ideas if row["run"] in runs])
@@ -32,7 +38,7 @@ def files(folder=PUBLISHED):
         for name, made in zip(names, (one_by_one, together), strict=True)
     }
     facts |= beside(read(folder / "flash_attention_4.csv"))
-    facts |= over_flex(read(folder / "block_sparse_pivot.csv"), read(folder / "block_sparse.csv"))
+    facts |= over_flex(load_study(block_sparse.STUDY, folder)[0])
     (awaited,) = (
         float(row["speed"])
         for row in ideas
@@ -40,7 +46,10 @@ def files(folder=PUBLISHED):
     )
     facts["awaited"] = 100 * (awaited - 1)
     facts["rounds"] = f"{min(int(r['rounds']) for r in ideas)} to {max(int(r['rounds']) for r in ideas)}"
-    return {PAGE: page(known, measured.load(folder).rows, facts)}
+    rows, machine = load_study(steps.STUDY, folder)
+    if not rows:
+        raise BadTable(f"{folder / steps.STUDY.csv} holds no rows yet; `python -m report steps` measures them")
+    return {PAGE: render(PAGE, **in_tree(rows), **facts, machine=machine)}
 
 
 def read(path):
@@ -84,64 +93,53 @@ def beside(peer):
     return {"beside": table(head, rows, left=2), "least": min(float(row["now"]) for row in peer), **means}
 
 
-def over_flex(now, published):
-    """Facts of the block-sparse form beside FlexAttention: with a pivot that stays, and as the study was published."""
-    asked = {(row["pattern"], row["n"], row["block"]) for row in now}
-    before = [r for r in published if r["kernel"] == "fast" and (r["pattern"], r["n"], r["block"]) in asked]
-    facts = {"flex_rows": len(now), "flex_goal": GOAL}
-    for name, rows in (("before", before), ("now", now)):
-        times = [float(row["over_flex"]) for row in rows]
-        facts |= {f"flex_mean_{name}": geometric_mean(times), f"flex_least_{name}": min(times),
-                  f"flex_enough_{name}": sum(each >= GOAL for each in times)}  # fmt: skip
-    short = {row["pattern"] for row in now if float(row["over_flex"]) < GOAL}
-    return facts | {"flex_short": ", ".join(sorted(short))}
+def over_flex(rows):
+    """Facts of the block-sparse form beside FlexAttention, over the masks of its study."""
+    ours = [row for row in rows if row.kernel == "fast" and row.pattern in block_sparse.PATTERNS and row.over_flex]
+    found = [row.over_flex for row in ours]
+    short = sorted({f"{row.pattern} at {row.n}" for row in ours if row.over_flex < GOAL})
+    return {
+        "flex_rows": len(ours), "flex_goal": GOAL, "flex_mean": geometric_mean(found), "flex_least": min(found),
+        "flex_enough": sum(each >= GOAL for each in found), "flex_short": ", ".join(short) or "none",
+    }  # fmt: skip
 
 
-def page(known, sweep, facts):
-    swept = {(r.kernel, r.tier, r.q_len, r.causal, r.window, r.sinks, r.dtype): r for r in sweep}
+def in_tree(rows):
+    """Facts of the study `steps`: its tables."""
+    found = {(row.shape, row.mask, row.kernel): row for row in rows}
 
-    def us(run, shape, mask, form):
-        return float(known[run, shape, mask, form]["median_us"])
+    def of(point):
+        return [found[point.keys["shape"], point.keys["mask"], name] for name in point.kernels]
 
-    def to_cudnn(run, form):
-        found = [known[run, LONG, mask, form] for mask in ("causal", "full")]
-        return [float(r["cudnn_us"]) / float(r["median_us"]) for r in found]
-
-    def in_sweep(kernels):
-        tier = "B=4 H=16 D=128"
-        return [
-            swept["SDPA cuDNN", tier, 16384, causal, None, None, "float16"].ours  # paired, as in BENCHMARKS.md
-            / swept[kernel, tier, 16384, causal, None, None, "float16"].ours
-            for kernel, causal in zip(kernels, (True, False), strict=True)
-        ]
-
-    ladder = {
-        "P4 and P3: pointers": in_sweep(("P4", "P3")),
-        "tensor descriptors, two programs on a multiprocessor": to_cudnn("A", "descriptors"),
-        "a producer, one consumer, products under the softmax": to_cudnn("B", "one consumer"),
-        "two consumers that share tiles, in step": to_cudnn("B", "two consumers in step"),
-        "two consumers that share tiles, each at its own pace": to_cudnn("B", "two consumers"),
-        "the same in the sweep": in_sweep(("fast", "fast")),
-    }
-    short, long, gqa = "B=8 H=12 D=64 N=512", "B=8 H=12 D=64 N=16384", "B=1 H=32/8 D=128 N=16384"
-    with_sinks, without = (
-        swept["fast", f"B=1 H=32/8 D=128 window=1024 sinks={n}", 16384, True, 1024, n, "float16"].median_ms
-        for n in (4, 0)
-    )
-    return render(
-        PAGE,
-        ladder=table(
-            ["B=4 H=16 N=16384 D=128", "causal", "full"],
-            [[form, *(f"{speed:.2f}" for speed in speeds)] for form, speeds in ladder.items()],
+    causal, full, *consumers = (point for point in steps.WHOLE if not point.window)
+    windows = [point for point in steps.WHOLE if point.window]
+    ladder = [
+        [LADDER[a.kernel], *(times(row.ratio(over)) for row in (a, b) for over in ("over_cudnn", "over_before"))]
+        for a, b in zip(of(causal), of(full), strict=True)
+        if a.kernel in LADDER
+    ]
+    head = [f"{mask}, over {base}" for mask in ("causal", "full") for base in ("cuDNN", "the one before")]
+    return {
+        "ladder": table([causal.keys["shape"], *head], ladder),
+        "consumers": table(
+            ["shape", "mask", "form", "us", "over cuDNN"],
+            [
+                [row.shape, row.mask, row.kernel, number(row.median_us),
+                 "" if row.kernel == steps.CUDNN else times(row.ratio("over_cudnn"))]
+                for point in consumers
+                for row in of(point)
+            ],
+            left=3,
         ),
-        three=us("B", long, "causal", "two consumers") / us("B", long, "causal", "three consumers"),
-        one=us("B", short, "causal", "one consumer"),
-        two=us("B", short, "causal", "two consumers"),
-        many=us("B", short, "causal", "three consumers"),
-        cudnn=float(known["B", short, "causal", "one consumer"]["cudnn_us"]),
-        pack128=us("C", gqa, "window 128", "heads apart") / us("C", gqa, "window 128", "heads packed"),
-        pack1024=us("C", gqa, "window 1024", "heads apart") / us("C", gqa, "window 1024", "heads packed"),
-        sinks_first=100 * (us("D", gqa, "window 1024", "4 sinks first") / us("D", gqa, "window 1024", "no sinks") - 1),
-        sinks_now=100 * (with_sinks / without - 1),
-        **facts,
-    )
+        "windows": table(
+            ["shape", "mask", "form", "us", "over heads apart", "over the form without sinks"],
+            [
+                [row.shape, row.mask, row.kernel, number(row.median_us),
+                 times(row.ratio("over_before")) if row.kernel == steps.PACKED else "",
+                 times(row.ratio("over_before")) if row.kernel in steps.SINKS else ""]
+                for point in windows
+                for row in of(point)
+            ],
+            left=3,
+        ),
+    }  # fmt: skip

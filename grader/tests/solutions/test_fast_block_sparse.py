@@ -56,6 +56,19 @@ def test_as_many_programs_fit_a_multiprocessor_as_its_form_says(fast, D):
         assert programs * (2 * D * (64 * consumers + 2 * stages * step) + 2048) <= 228 * 1024
 
 
+def test_heads_are_taken_in_blocks_whose_keys_stay_in_the_cache(fast):
+    limit = int(fast.L2_FOR_KEYS)
+    for heads, kv_bytes, blocks in (
+        (12, limit, 1),
+        (12, limit + 1, 2),
+        (12, 5 * limit, 6),
+        (7, 2 * limit, 7),
+        (1, 9 * limit, 1),
+    ):
+        assert fast.blocks_of_heads(heads, kv_bytes) == blocks
+    assert fast.blocks_of_heads(131_074, 1 << 60) == 2  # 2 x 65,537, a prime: more blocks a launch does not take
+
+
 def arguments(x1, D=64, Hkv=2, dtype=torch.float16, tiles=(8, 8), maps=(), block=(64, 64)):
     q, k = torch.zeros(1, 4, 8, D, dtype=dtype), torch.zeros(1, Hkv, 8, D, dtype=dtype)
     return q, k, k, x1.tiles_of_mask(torch.ones(*maps, *tiles, dtype=torch.bool), *block)

@@ -12,9 +12,9 @@ from grader.tests.solutions.gluon_on_cpu import kernels
 from solutions import tile_plan
 
 
-def find(N, D, heads=64, is_causal=True, window=None, group=1, multiprocessors=132):
+def find(N, D, heads=64, is_causal=True, window=None, group=1, multiprocessors=132, among=None):
     q = torch.empty(1, heads, N, D, dtype=torch.float16, device="meta")
-    return tile_plan.find_plan(q, group, 64, heads, is_causal, window, 0, multiprocessors)
+    return tile_plan.find_plan(q, group, 64, heads, is_causal, window, 0, multiprocessors, among)
 
 
 def test_forms_by_length():
@@ -25,6 +25,7 @@ def test_forms_by_length():
     for window, sinks, known in ((256, 0, short), (257, 0, tile_plan.WINDOWS), (128, 4096, tile_plan.WINDOWS)):
         assert forms(8192, 128, True, window, sinks) == (known[128],)
     assert find(2048, 128, window=4096) == find(2048, 128)  # the window hides nothing
+    assert find(2048, 128, among=(short[128],)).form == short[128] != find(2048, 128).form
 
 
 def test_the_costs_are_those_of_an_order_written_out():

@@ -33,7 +33,7 @@ def test_what_is_written_is_read(tmp_path):
     assert path.read_text().count("\n") == 3
 
 
-@pytest.mark.parametrize("name", ["sweep", "ladder", "block_sparse", "packed", "orders"])
+@pytest.mark.parametrize("name", ["sweep", "ladder", "steps", "block_sparse", "packed", "orders"])
 def test_the_committed_rows_are_those_that_are_asked_and_written_as_they_are_read(name):
     study = of_name(name)
     found = rows.read(PUBLISHED / study.csv, study.row)
