@@ -201,7 +201,7 @@ for kernel in ("cuDNN dense", "fast"):
 #
 # <details><summary>Answer</summary>
 #
-# The one with half the TFLOP/s. The dense kernel is credited with all pairs, the sparse one with the visible ones
+# The one with the lower rate. The dense kernel is credited with all pairs, the sparse one with the visible ones
 # alone: it does less, and is done sooner. A rate counts what was done, not what was needed. Compare times; compare
 # rates only where both do the same work.
 # </details>

@@ -6,8 +6,8 @@ units of 64 x 64, each with a code, and every program gets a list of units:
     units    code 0, nothing is visible; 1, all; 2, the triangle; 3 and more, where the bits lie
     lists    a program works on a group of neighbours, 64 queries each: their list is the union of theirs. First the
              units of which all of them see all, which need no mask, then the others
-    words    what the units of a step show of which one needs a mask, whatever their code: a program need not look up
-             where. A step that is not full is filled with what is hidden
+    words    what the units show in steps where one needs a mask, whatever their code: a program need not look up where.
+             A last step that is not full has words too: what fills it is hidden
     order    the groups with the longest lists come first: what is started last should end soon
 
 All of it happens on the tiles' own device, without a wait but one.
@@ -23,6 +23,7 @@ import triton
 import triton.language as tl
 
 SIZE = 64  # queries and keys of a unit
+MOST_STRIPS = 65535  # of 64 queries: a grid's size in its second dimension
 
 
 @triton.jit
@@ -69,7 +70,7 @@ def lists_kernel(Grid, Units, Records, strips, units, NEIGHBOURS: tl.constexpr, 
     unmasked = tl.sum(first, 0)
     length = unmasked + tl.sum(second, 0)
     place = tl.where(first == 1, tl.cumsum(first, 0), unmasked + tl.cumsum(second, 0)) - 1
-    if unmasked == 0:  # the last unit comes second: at a border of documents each row sees one of the two
+    if unmasked == 0:  # the last unit comes second: at a border of documents each row sees the first unit or the last
         place = tl.where(place == length - 1, tl.minimum(place, 1), tl.where(place > 0, place + 1, place))
     tl.store(Units + here * units + place, unit, mask=some_see_some)
     Records += here * 8
@@ -116,7 +117,7 @@ class Lists:
     records: int32 (maps, groups, 8), those with the longest lists first: a group, how many units of its list need no
     mask, how many units it has, where its words begin, and the first four units, so that a program need not look
     further to begin. units: int32 (maps, groups, units of keys), the groups' lists; what lies past a list's length is
-    never set. words: int32 (units of steps that need a mask, neighbours, 64, 2), bit k % 32 of word k // 32 is key k.
+    never set. words: int32 (units of steps that need words, neighbours, 64, 2), bit k % 32 of word k // 32 is key k.
     cost: what all programs compute, in pairs of queries and keys.
     """
 
@@ -143,10 +144,12 @@ def prepare_lists(tiles, D, together, alone):
     """The Prepared form of x1's Tiles, on their device.
 
     together, alone: (keys in a step, neighbours) of each way to divide. Raises ValueError unless the tiles' sides are
-    multiples of 64, and where a code cannot hold the last address of their bits.
+    multiples of 64, for more queries than a launch takes, and where a code cannot hold the last address of their bits.
     """
     if tiles.block_q % SIZE or tiles.block_k % SIZE:
         raise ValueError(f"tiles must have sides of multiples of {SIZE}; got {tiles.block_q} x {tiles.block_k}")
+    if triton.cdiv(tiles.queries, SIZE) > MOST_STRIPS:
+        raise ValueError(f"a mask may have {MOST_STRIPS * SIZE} queries at the most; got {tiles.queries}")
     if 3 + tiles.bits.numel() // 2 > 2**31:
         raise ValueError(
             f"a mask's bits must fit in 2^31 words of 64; got {len(tiles.bits)} PARTIAL tiles of {tiles.block_q} x "

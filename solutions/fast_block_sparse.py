@@ -56,7 +56,7 @@ from solutions.hopper_launch import DTYPES, HEAD_DIMS, aligned, describe, regist
 UNIT = gl.constexpr(SIZE)  # keys in a unit; it has as many queries
 RECORD = gl.constexpr(8)  # integers in a record
 L2_FOR_KEYS = 40e6  # bytes of K and V that programs may work on at a time: they shall stay in the L2 cache
-MOST_BLOCKS = 65535  # that a launch takes
+MOST_BLOCKS = 65535  # a grid's size in its second and third dimension
 
 
 @aggregate
@@ -88,7 +88,7 @@ class UnitList:
 class Program:
     """What one program works with: where it stands, its list, its rings, the descriptors that fill them.
 
-    q_tiles, q_full: Q of each consumer and the barrier that says so. Q comes once, so none says "empty".
+    q_tiles, q_full: Q of each consumer, and the barrier that says it has come. It comes once, so none says "empty".
     """
 
     q_desc: tma.tensor_descriptor
@@ -132,7 +132,7 @@ def load_step(ring, i, desc, pair_desc, batch, head, unit, other):
 
 @gluon.jit
 def begin(program):
-    """Ask for Q of each consumer and K of the first step, before the warps part: that takes a while."""
+    """Ask for Q of each consumer and K of the first step, before the warps are specialized, which takes a while."""
     batch, kv_head, units = program.batch, program.kv_head, program.units
     k_ring, k_desc, k_pair_desc = program.k_ring, program.k_desc, program.k_pair_desc
     unit, other, _, _ = units.first
@@ -295,7 +295,8 @@ def consume(program, consumer: gl.constexpr):
 SIZES = ("Nq", "past", "Hq", "map_per_batch", "map_per_head", "folded")
 
 
-# A division takes a while, and all else waits for it: none where all heads are of one batch, or none share K and V.
+# A division takes a while, and what waits for it too. One is left out for a single batch, the other where no heads
+# share K and V, since `group` is then known to be 1.
 @gluon.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=["group"])
 def fast_block_sparse_kernel(
     q_desc, k_desc, v_desc, k_pair_desc, v_pair_desc, o_desc, Lse, Records, Units, Words,
@@ -374,13 +375,13 @@ def choose_lists(prepared, heads, multiprocessors):
     return (together, TOGETHER[prepared.D]) if use_together else (alone, ALONE[prepared.D])
 
 
-@functools.cache
-def blocks_of_heads(heads, kv_bytes):
-    """How many blocks of equal size, as few as can be so that K and V of a block stay in the L2 cache.
+@functools.lru_cache(4096)
+def blocks_of_heads(kv_heads, kv_bytes):
+    """How many blocks of equal size, as few as can be so that K and V of a block stay in the L2 cache, else the most.
 
-    heads, kv_bytes: of all batches.
+    kv_heads, kv_bytes: of all batches. Query heads that share K and V are in one block.
     """
-    divisors = [count for count in range(1, min(heads, MOST_BLOCKS) + 1) if heads % count == 0]
+    divisors = [count for count in range(1, min(kv_heads, MOST_BLOCKS) + 1) if kv_heads % count == 0]
     return next((count for count in divisors if kv_bytes <= L2_FOR_KEYS * count), divisors[-1])
 
 
@@ -419,8 +420,8 @@ def block_sparse_attention(q, k, v, tiles, softmax_scale=None):
     lists, (step, consumers, stages, programs) = choose_lists(prepared, Hq * B, multiprocessors)
     at_launch, registers = registers_for(consumers, programs)
     groups = lists.records.shape[1]
-    one_wave = multiprocessors < groups * Hq * B <= multiprocessors * programs
-    blocks = blocks_of_heads(Hq * B, 2 * k.element_size() * k.numel())
+    blocks = blocks_of_heads(k.shape[1] * B, 2 * k.element_size() * k.numel())
+    one_wave = blocks == 1 and multiprocessors < groups * Hq * B <= multiprocessors * programs
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     lse = torch.empty(B, Hq, Nq, dtype=torch.float32, device=q.device)
     k_desc, v_desc = describe(k, 1, UNIT.value), describe(v, 1, UNIT.value)

@@ -72,7 +72,7 @@ def test_three_headlines_from_one_picture(ratios):
 def test_the_higher_rate_is_done_later():
     rows = {row.key: row for row in measured.load_study(block_sparse.STUDY)[0]}
     dense, sparse = (rows["documents", 512, 64, kernel] for kernel in ("cuDNN dense", "fast"))
-    assert sparse.tflops / dense.tflops == pytest.approx(0.5, abs=0.05), "the one with half the TFLOP/s"
+    assert sparse.tflops < 0.7 * dense.tflops, "the one with the lower rate"
     assert sparse.p80_us < dense.p20_us, "is done first"
 
 

@@ -47,7 +47,7 @@ def page(rows, machine):
             ["figure (H200)", "asked", "worst", "where", "verdict"], [target.line(rows) for target in TARGETS]
         ),
         short=falls_short(rows),
-        full_speed=min((1 / full_map(row) for row in rows if full_map(row)), default=None),
+        full_speed=min((1 / full_map(row) for row in rows if full_map(row) and row.n == 16384), default=None),
         ladder=ladder(means),
         **{kernel: step(means, before, kernel) for kernel, before in BEFORE.items()},
         pictures="".join(f"\n![{words}]({name})\n" for name, (words, *_) in planned(rows).items()),

@@ -108,6 +108,8 @@ class Checked:
         self.expect(not bits[length - first :].any(), f"{at}: words of no unit show something")
         self.expect(torch.equal(rebuilt, of_units), f"{at}: another mask")
         self.expect(len(set(units)) == len(units), f"{at}: a unit twice in {units}")
+        last_second = unmasked > 0 or length < 2 or units[1] == max(units)
+        self.expect(last_second, f"{at}: the last unit is not the second of {units}")
         self.expect(bool(of_these.any(1).all()), f"{at}: a unit that nobody sees")
         # Of a unit that ends past the last query its bits do not show that it needs no words.
         needless = rows % 64 == 0 and bool(of_these[unmasked:].all(1).any())

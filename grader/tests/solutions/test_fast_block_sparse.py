@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +16,9 @@ from grader.tests.support import ROOT, thorough
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 SPILLS = {"(256, 64, 2, 2, 1)": 20}  # bytes of a thread at the most; of all other forms none
 BLOCKS = ((64, 64), (128, 128), (64, 128), (128, 64), (192, 64))
+# {name: ((B, Hq, Hkv), bytes of K and V that the L2 cache shall hold, multiprocessors)}: launches of four groups of 64
+# queries a head that large masks would need. In one wave, the second program of a multiprocessor comes from the end.
+LAUNCHES = {"heads in blocks": ((2, 4, 2), 4e4, 3), "one wave": ((1, 2, 1), 4e7, 5)}
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +70,7 @@ def test_heads_are_taken_in_blocks_whose_keys_stay_in_the_cache(fast):
         (1, 9 * limit, 1),
     ):
         assert fast.blocks_of_heads(heads, kv_bytes) == blocks
-    assert fast.blocks_of_heads(131_074, 1 << 60) == 2  # 2 x 65,537, a prime: more blocks a launch does not take
+    assert fast.blocks_of_heads(131_074, 1 << 60) == 2  # 2 x 65,537, a prime: more blocks a grid does not take
 
 
 def arguments(x1, D=64, Hkv=2, dtype=torch.float16, tiles=(8, 8), maps=(), block=(64, 64)):
@@ -99,6 +103,8 @@ def test_what_cannot_be_prepared_is_said(fast, x1):
         fast.prepare(arguments(x1, block=(32, 64))[3], 64)
     with pytest.raises(ValueError, match="D=48"):
         fast.prepare(arguments(x1)[3], 48)
+    with pytest.raises(ValueError, match="may have 4194240 queries at the most; got 4194241"):
+        fast.prepare(replace(arguments(x1)[3], queries=4194241), 64)
 
 
 def test_tiles_prepared_for_another_head_dim_are_refused(fast, x1, monkeypatch):
@@ -121,7 +127,7 @@ def test_neighbours_are_together_where_that_wastes_little_and_leaves_programs_en
 @pytest.mark.parametrize(
     ("head_dims", "masks"),
     [
-        ("128", ["all kinds of 64", "empty neighbour", "a map for each"]),
+        ("128", ["all kinds of 64", "empty neighbour", "a map for each", *LAUNCHES]),
         thorough("64,256", []),
         thorough("128", []),
     ],
@@ -132,7 +138,7 @@ def test_it_is_right_on_masks_of_all_kinds_without_a_gpu(head_dims, masks):
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     found = {name: wrong for line in done.stdout.splitlines() for name, wrong in json.loads(line).items()}
-    assert len(found) == 2 * len(head_dims.split(",")) * len(masks or cases())
+    assert len(found) == 2 * len(head_dims.split(",")) * len(masks or [*cases(), *LAUNCHES])
     assert not {name: wrong for name, wrong in found.items() if wrong}
 
 

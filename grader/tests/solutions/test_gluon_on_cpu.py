@@ -48,10 +48,11 @@ MISTAKES = {
     "more bytes expected": ([(NBYTES, f"{NBYTES} * 2")], "waits for phase 0"),
     "fewer bytes expected": ([(NBYTES, f"{NBYTES} // 2")], "more bytes came"),
     "a ring without use": ([(V_RING, V_RING.replace("\n", "\n    make_ring(k_desc, 1, 1)\n"))], "no partition uses"),
-    "a ring used before the warps part alone": (
+    "a ring used too early alone": (
         [(V_RING, V_RING.replace("\n", "\n    make_ring(k_desc, 1, 1).acquire(0)\n"))], "no partition uses"),
-    "a tile awaited before the warps part": (
-        [(V_RING, V_RING.replace("\n", "\n    v_ring.wait(0)\n"))], "before its warps part"),
+    "a tile awaited too early": ([(V_RING, V_RING.replace("\n", "\n    v_ring.wait(0)\n"))], "warps are specialized"),
+    "a tile asked for before the fence": (
+        [(V_RING, V_RING.replace("\n", "\n    v_ring.load(0, v_desc, 0, 0, 0)\n"))], "no fence follows"),
     "too few readers": ([(V_RING, V_RING.replace("CONSUMERS", "1"))], "waits for"),
     "too many under way": ([(ALL_BUT_ONE, ALL_BUT_ONE.replace("1,", "2,"))], ""),
 }  # fmt: skip

@@ -27,6 +27,9 @@ class Pointer:
         return Pointer(self.elements, self.at + offset)
 
 
+POISON = -1515870811  # what a load gives where it is masked and nothing is asked in its place: anything
+
+
 def block(value, like=None):
     dtype = like.dtype if like is not None and like.dim() + like.is_floating_point() else torch.int32
     return value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=dtype).as_subclass(Block)
@@ -48,7 +51,7 @@ def where(condition, a, b):
     return torch.where(block(condition).bool(), a, b).as_subclass(Block)
 
 
-def load(pointer, mask=None, other=0):
+def load(pointer, mask=None, other=POISON):
     at = block(pointer.at).long()
     mask = torch.ones_like(at, dtype=torch.bool) if mask is None else block(mask).bool().expand(at.shape)
     if ((at < 0) | (at >= pointer.elements.numel()))[mask].any():

@@ -94,8 +94,8 @@ class Barrier:
 
 
 def check_barriers():
-    """At a program's end. The compiler gives the memory of barriers that nobody uses once the warps have parted to what
-    it hands the producer, and a GPU does not bear that: none may be made."""
+    """At a program's end. The compiler gives the memory of barriers that no partition uses to what it hands the
+    producer, and launches then hang, now and then: none may be made."""
     made = PROGRAM.barriers.values()
     if any(each.under_way for each in made):
         raise Stuck("the program ends while a tile is under way")
@@ -109,11 +109,11 @@ def arrays(barriers):
 
 def barrier(shared):
     found = PROGRAM.barriers[shared.data.data_ptr()]
-    found.used |= parted()
+    found.used |= specialized()
     return found
 
 
-def parted():
+def specialized():
     """Whether a partition of warps runs, and no longer all of a program's warps together."""
     return hasattr(NOW, "turns")
 
@@ -125,10 +125,10 @@ def init(shared, count):
 
 def wait(shared, parity):
     found, parity = barrier(shared), int(parity)
-    if parted():
+    if specialized():
         NOW.turns.wait(lambda: found.passed(parity), f"phase {found.phase} of a barrier of {found.count}")
     elif not found.passed(parity):
-        raise Stuck("a program waits for what nobody can do before its warps part")
+        raise Stuck("a program waits for what nobody can do before its warps are specialized")
 
 
 def expect(shared, nbytes):
@@ -163,6 +163,8 @@ class TensorDescriptor:
 
 
 def async_copy_global_to_shared(desc, at, barrier_of, buffer):
+    if PROGRAM.unfenced:
+        raise Stuck("a tile is asked for at a barrier that no fence follows")
     if list(buffer.shape) != list(desc.block_shape):
         raise TypeError(f"a tile {desc.block_shape} for a buffer {buffer.shape}")
     tile = torch.zeros([*desc.block_shape], dtype=desc.dtype)
