@@ -104,42 +104,47 @@ def over_flex(rows):
     }  # fmt: skip
 
 
+# The study `steps` ---------------------------------------------------------------------------------------------------
+
+
 def in_tree(rows):
-    """Facts of the study `steps`: its tables."""
+    """Facts of the study: a table of the ladder, one of consumers and one of windows."""
     found = {(row.shape, row.mask, row.kernel): row for row in rows}
+    asked = [
+        (point, [found[point.keys["shape"], point.keys["mask"], name] for name in point.kernels])
+        for point in steps.WHOLE
+    ]
+    (_, causal), (_, full), *others = asked
+    return {
+        "ladder": ladder(causal, full),
+        "consumers": consumers([row for point, rows in others if not point.window for row in rows]),
+        "windows": windows([row for point, rows in others if point.window for row in rows]),
+    }
 
-    def of(point):
-        return [found[point.keys["shape"], point.keys["mask"], name] for name in point.kernels]
 
-    causal, full, *consumers = (point for point in steps.WHOLE if not point.window)
-    windows = [point for point in steps.WHOLE if point.window]
-    ladder = [
+def ladder(causal, full):
+    head = [f"{mask}, over {base}" for mask in ("causal", "full") for base in ("cuDNN", "the one before")]
+    lines = [
         [LADDER[a.kernel], *(times(row.ratio(over)) for row in (a, b) for over in ("over_cudnn", "over_before"))]
-        for a, b in zip(of(causal), of(full), strict=True)
+        for a, b in zip(causal, full, strict=True)
         if a.kernel in LADDER
     ]
-    head = [f"{mask}, over {base}" for mask in ("causal", "full") for base in ("cuDNN", "the one before")]
-    return {
-        "ladder": table([causal.keys["shape"], *head], ladder),
-        "consumers": table(
-            ["shape", "mask", "form", "us", "over cuDNN"],
-            [
-                [row.shape, row.mask, row.kernel, number(row.median_us),
-                 "" if row.kernel == steps.CUDNN else times(row.ratio("over_cudnn"))]
-                for point in consumers
-                for row in of(point)
-            ],
-            left=3,
-        ),
-        "windows": table(
-            ["shape", "mask", "form", "us", "over heads apart", "over the form without sinks"],
-            [
-                [row.shape, row.mask, row.kernel, number(row.median_us),
-                 times(row.ratio("over_before")) if row.kernel == steps.PACKED else "",
-                 times(row.ratio("over_before")) if row.kernel in steps.SINKS else ""]
-                for point in windows
-                for row in of(point)
-            ],
-            left=3,
-        ),
-    }  # fmt: skip
+    return table([causal[0].shape, *head], lines)
+
+
+def consumers(rows):
+    lines = [[*timed(row), "" if row.kernel == steps.CUDNN else times(row.ratio("over_cudnn"))] for row in rows]
+    return table(["shape", "mask", "form", "us", "over cuDNN"], lines, left=3)
+
+
+def windows(rows):
+    """Heads packed are compared with heads apart, and sinks with heads packed without any."""
+    lines = []
+    for row in rows:
+        over = times(row.ratio("over_before"))
+        lines.append([*timed(row), *((over, "") if row.kernel == steps.PACKED else ("", over))])
+    return table(["shape", "mask", "form", "us", "over heads apart", "over the form without sinks"], lines, left=3)
+
+
+def timed(row):
+    return [row.shape, row.mask, row.kernel, number(row.median_us)]

@@ -4,8 +4,10 @@ import pytest
 
 from grader.tests.support import thorough_but
 from report import __main__ as command_line
+from report.measuring.rows import BadTable
+from report.pages import steps
 from report.pages.template import TEMPLATES
-from report.places import REPORT
+from report.places import PUBLISHED, REPORT
 
 SLOW = ("write_up", "orders", "sweep")  # kernels run while they are made, an order is simulated
 
@@ -21,6 +23,15 @@ def test_a_page_that_drifted_is_named_and_written_anew(tmp_path, monkeypatch, ca
     assert command_line.main(["pages", "steps", "--check"]) == 1
     assert "STEPS.md is not what `python -m report pages` writes" in capsys.readouterr().out
     assert command_line.main(["pages", "steps"]) == 0 == command_line.main(["pages", "steps", "--check"])
+
+
+def test_a_page_without_its_study_is_one_sentence(tmp_path):
+    for path in PUBLISHED.glob("*.csv"):
+        if path.name != "steps.csv":
+            (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "block_sparse.json").symlink_to(PUBLISHED / "block_sparse.json")
+    with pytest.raises(BadTable, match=r"steps\.csv holds no rows yet; `python -m report steps`"):
+        steps.files(tmp_path)
 
 
 def test_a_picture_of_another_matplotlib_is_not_compared(tmp_path):
