@@ -402,8 +402,8 @@ def check_arguments(q, k, v, is_causal, window_size, sink_size):
         raise ValueError(f"sink_size must not be negative; got sink_size={sink_size}")
 
 
-def prepare(q, k, v, is_causal, window_size, sink_size, among=None, most_packed=MOST_PACKED):
-    """The Launch for tensors of these shapes and layouts; None where one must be copied. among: see find_plan."""
+def prepare(q, k, v, is_causal, window_size, sink_size, form=None, most_packed=MOST_PACKED):
+    """The Launch for tensors of these shapes and layouts; None where one must be copied. form: see find_plan."""
     check_arguments(q, k, v, is_causal, window_size, sink_size)
     if any(aligned(x) is not x for x in (q, k, v)):
         return None
@@ -413,7 +413,7 @@ def prepare(q, k, v, is_causal, window_size, sink_size, among=None, most_packed=
     BLOCK_SINK = 16 if 0 < sink_size <= 16 else 0  # more than a few are tiles like all others
     rows, heads = ROWS.value // PACK, Hq // PACK * B
     sinks = 0 if BLOCK_SINK else sink_size
-    plan = find_plan(q, group // PACK, rows, heads, is_causal, window_size, sinks, multiprocessors, among)
+    plan = find_plan(q, group // PACK, rows, heads, is_causal, window_size, sinks, multiprocessors, form)
     BLOCK_K, CONSUMERS, STAGES, programs = plan.form
     at_launch, registers = registers_for(CONSUMERS, programs)
     sink_descs = (describe(k, 1, BLOCK_SINK), describe(v, 1, BLOCK_SINK)) if BLOCK_SINK else (None, None)

@@ -9,7 +9,7 @@ run at a time, three ways to hand tiles out:
     a program a tile    the GPU gives the next tile to whoever is free, but each tile pays for a program's begin and end
 
 Which way is best, and how many rows a program should have, depends on how the numbers divide. So before the first
-launch of a shape all of them are added up, in a few milliseconds; of very many tiles only the first way, since there
+launch of a shape all of them are added up, in some milliseconds; of very many tiles only the first way, since there
 the ways differ by little.
 
 Source: Graham, "Bounds on multiprocessing timing anomalies", 1969, for the longest first.
@@ -20,26 +20,30 @@ from dataclasses import dataclass
 
 import torch
 
-# (BLOCK_K, CONSUMERS, STAGES, programs on a multiprocessor) by head dim, tuned on an H200. Long rows want many
-# consumers that share K and V; the second form has fewer, for where large tiles would leave multiprocessors without
-# work. Short rows want small programs. D = 16 and 32 take the forms of 64.
-LONG = {64: ((64, 4, 3, 1), (64, 3, 3, 1)), 128: ((64, 3, 3, 1), (128, 2, 2, 1)), 256: ((64, 2, 2, 1),)}
-SHORT = {64: (64, 1, 2, 3), 128: (64, 1, 2, 2), 256: (64, 2, 2, 1)}
+# A form is (BLOCK_K, CONSUMERS, STAGES, programs on a multiprocessor). Here by head dim, tuned on an H200; D = 16 and
+# 32 take the forms of 64. Without a window many consumers that share K and V are fastest, where there are tiles enough
+# for all multiprocessors; where heads are few, programs of one consumer. So of each form: how long a key takes a
+# program that is alone on its multiprocessor, and how much longer for each further one beside it.
+FORMS = {
+    64: {(64, 4, 3, 1): (4.0, 0), (64, 3, 3, 1): (3.2, 0), (128, 1, 2, 2): (1.9, 0.4), (64, 1, 2, 3): (2.1, 0.6)},
+    128: {(64, 3, 3, 1): (3.0, 0), (128, 2, 2, 1): (2.2, 0), (64, 1, 2, 2): (1.9, 0.5)},
+    256: {(64, 2, 2, 1): (2.0, 0)},
+}
 WINDOWS = {64: (64, 3, 3, 1), 128: (64, 3, 3, 1), 256: (64, 2, 2, 1)}
-SHORT_KEYS = {64: 2047, 128: 512, 256: 0}  # up to which a row is short, twice as many under a causal mask
+SHORT = {64: (64, 1, 2, 3), 128: (64, 1, 2, 2), 256: (64, 2, 2, 1)}  # short windows, and rows so short that costs err:
+SHORT_KEYS = {64: 0, 128: 512, 256: 0}  # up to so many keys, twice as many under a causal mask
 SHORT_WINDOW = 256  # in keys, up to which a window is short
 L2_FOR_KEYS = 12e6  # bytes of K and V that programs work on at a time: they shall stay in the L2 cache
-# Costs are counted in keys. With these three numbers the plan that is found was the fastest of those measured on an
-# H200, or near it, from 512 to 16k tokens.
+# Costs are counted in keys. With these numbers and those of FORMS the plan that is found was the fastest of those
+# measured on an H200, or near it, from 512 to 16k tokens and from one head on.
 EACH = 192  # what a tile of queries costs beside its keys: Q is loaded, o is divided and stored
 EACH_WITH_A_PROGRAM = 320  # the same where the tile also starts and ends a program
-SLOWER = 1.05  # the second form of LONG takes as many times as long as the first for the same work
 MANY = 64  # tiles for each program, from which the ways differ by little
 
 
 @dataclass(frozen=True)
 class Plan:
-    """form: see LONG. query_tiles: of one head. programs: of the launch. cost: in keys, until the last one ends.
+    """form: see FORMS. query_tiles: of one head. programs: of the launch. cost: in keys, until the last one ends.
 
     heads_at_once: whose tiles are numbered together. there_and_back: in which of the two ways programs take turns.
     """
@@ -53,12 +57,12 @@ class Plan:
 
 
 def forms(N, D, is_causal, window_size, sinks):
-    """Those that are fast for rows of this length. window_size: None where no key is hidden by a window."""
+    """Those that may be the fastest, as in FORMS. window_size: None where no key is hidden by a window."""
     D = max(D, 64)
     if window_size is not None:
-        return ((SHORT if window_size + sinks <= SHORT_WINDOW else WINDOWS)[D],)
+        return {(SHORT if window_size + sinks <= SHORT_WINDOW else WINDOWS)[D]: (1, 0)}
     keys = (N - 1) // 2 if is_causal else N
-    return (SHORT[D],) if keys <= SHORT_KEYS[D] else LONG[D]
+    return {SHORT[D]: (1, 0)} if keys <= SHORT_KEYS[D] else FORMS[D]
 
 
 def lengths_of_tiles(N, tokens, BLOCK_K, is_causal, window_size, sinks):
@@ -117,12 +121,12 @@ def plans(form, lengths, heads, places, most_heads):
         yield Plan(form, len(lengths), tiles, heads_at_once, False, cost_by_programs(costs, places))
 
 
-def find_plan(q, sharing, tokens, heads, is_causal, window_size, sinks, multiprocessors, among=None):
+def find_plan(q, sharing, tokens, heads, is_causal, window_size, sinks, multiprocessors, form=None):
     """The fastest Plan, as far as one can say before the launch.
 
     q: (B, Hq, N, D). tokens: queries of one consumer's tile. heads: of all batches, those that share a tile counted as
-    one; sharing: of these, those that share K and V. sinks: that get tiles of keys of their own. among: the forms to
-    choose from, where they are not this shape's.
+    one; sharing: of these, those that share K and V. sinks: that get tiles of keys of their own. form: to take,
+    instead of the fastest.
     """
     _, _, N, D = q.shape
     if window_size is not None and window_size >= N:
@@ -130,9 +134,10 @@ def find_plan(q, sharing, tokens, heads, is_causal, window_size, sinks, multipro
     in_cache = max(1, int(L2_FOR_KEYS / (2 * N * D * q.element_size()))) * sharing
     most_heads = min(heads, in_cache) if window_size is None else 1
     found = []
-    for place, form in enumerate(among or forms(N, D, is_causal, window_size, sinks)):
-        BLOCK_K, CONSUMERS, _, at_a_time = form
+    for each, (alone, beside) in ({form: (1, 0)} if form else forms(N, D, is_causal, window_size, sinks)).items():
+        BLOCK_K, CONSUMERS, _, at_a_time = each
         lengths = lengths_of_tiles(N, CONSUMERS * tokens, BLOCK_K, is_causal, window_size, sinks)
-        for plan in plans(form, lengths, heads, multiprocessors * at_a_time, most_heads):
-            found.append((plan.cost * CONSUMERS * SLOWER**place, plan))
+        together = min(at_a_time, -(-len(lengths) * heads // multiprocessors))  # programs on a multiprocessor
+        for plan in plans(each, lengths, heads, multiprocessors * at_a_time, most_heads):
+            found.append((plan.cost * (alone + beside * (together - 1)), plan))
     return min(found, key=lambda pair: pair[0])[1]

@@ -1,5 +1,7 @@
 """FlashAttention-4's kernels as a peer, where they are installed: flash-attn-4, for Hopper GPUs and newer ones."""
 
+import os
+
 from report.measuring.arms import Built, NotRun
 
 
@@ -9,6 +11,7 @@ def attend(point, device):
         raise NotRun("it runs on GPUs only")
     if point.sinks:
         raise NotRun("its sinks are learned numbers, not the first tokens")
+    os.environ.setdefault("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1")  # keep on the disk what it compiles
     try:
         from flash_attn.cute import flash_attn_func
     except ImportError:

@@ -17,7 +17,7 @@ MODULES = {POINTERS: "p4_causal.py", DESCRIPTORS: "p4_with_descriptors.py"}
 def forward_of(name, D):
     """The fast kernel's forward(q, k, v, is_causal, window, sinks), in the form of that name where it is one's."""
     module, form = load("fast_attention.py"), FORMS[D].get(name)
-    told = {"among": form and (form,)} | ({"most_packed": 1} if name == APART else {})
+    told = {"form": form} | ({"most_packed": 1} if name == APART else {})
     launches = module.Launches(partial(module.prepare, **told))
 
     def forward(q, k, v, *mask):

@@ -38,7 +38,8 @@ BUILDERS = {
     "FlexAttention": pytorch.flex,
     "FlashAttention-4": flash_attention_4.attend,
 }
-COMPILED = frozenset(("vectorised compiled", "P3", "P4", "P6", "P7", "fast", "FlexAttention"))  # kept on the disk
+# Kept on the disk.
+COMPILED = frozenset(("vectorised compiled", "P3", "P4", "P6", "P7", "fast", "FlexAttention", "FlashAttention-4"))
 
 
 class StudyArms(Arms):
