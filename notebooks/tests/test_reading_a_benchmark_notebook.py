@@ -27,9 +27,9 @@ def points(sweep):
 
 @pytest.fixture(scope="module")
 def ratios(points):
-    """Our fast kernel over cuDNN's, at every point of the sweep that has both."""
-    both = [cells for cells in points.values() if "SDPA cuDNN" in cells]
-    return [pair for cells in both if (pair := times_over(cells["SDPA cuDNN"], cells["fast"]))]
+    """Our fast kernel over FlashAttention-4's, at every point of the sweep that has both."""
+    both = [cells for cells in points.values() if "FlashAttention-4" in cells]
+    return [pair for cells in both if (pair := times_over(cells["FlashAttention-4"], cells["fast"]))]
 
 
 def test_the_headline_and_what_it_is_compared_with(points):
@@ -63,10 +63,9 @@ def test_cold_tensors_cost_a_good_part_of_short_calls_and_little_of_long_ones(sw
 
 
 def test_three_headlines_from_one_picture(ratios):
-    assert 1.2 < max(pair.middle for pair in ratios) < 1.3, "up to a quarter faster"
-    assert abs(measured.geometric_mean([pair.middle for pair in ratios]) - 1) < 0.01, "as fast on average"
-    slower, faster = sum(pair.high < 1 for pair in ratios), sum(pair.low > 1 for pair in ratios)
-    assert min(slower, faster) > len(ratios) / 3, "slower at many shapes; about half lie on either side"
+    assert max(pair.low for pair in ratios) > 1.3, "far ahead"
+    assert 1.02 < measured.geometric_mean([pair.middle for pair in ratios]) < 1.1, "a little faster on average"
+    assert sum(pair.high < 1 for pair in ratios) > 2, "slower at some shapes"
 
 
 def test_the_higher_rate_is_done_later():
@@ -79,9 +78,9 @@ def test_the_higher_rate_is_done_later():
 def test_a_launch_from_python_costs_more_than_a_short_run(points):
     small = {n: points["B=1 H=12 D=64", n, n, True, "float16"] for n in LENGTHS}
     longer = [n for n, cells in small.items() if cells["fast"].host_ms > cells["fast"].median_ms]
-    assert longer == [512, 1024, 2048, 4096], "up to 4k tokens"
+    assert longer == [512, 1024, 2048], "up to 2k tokens"
     fast, cudnn = small[512]["fast"], small[512]["SDPA cuDNN"]
-    assert fast.median_ms < cudnn.median_ms and fast.host_ms > 5 * fast.median_ms
+    assert fast.median_ms < cudnn.median_ms and fast.host_ms > 3 * fast.median_ms
     assert fast.host_ms > max(cudnn.host_ms, cudnn.median_ms), "call after call from Python, it would lose"
 
 

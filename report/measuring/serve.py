@@ -10,6 +10,7 @@ import queue
 import sys
 import threading
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
@@ -68,7 +69,11 @@ def facts(device):
     if device == "cpu":
         unused = dict.fromkeys(("gpu", "memory_gib", "driver", "cudnn", "clocks"))
         return {**machine.facts(), **unused, "protocol": PROTOCOL}
-    return {**machine.facts(), "clocks": machine.clocks(), "protocol": PROTOCOL}
+    try:
+        peer = version("flash-attn-4")
+    except PackageNotFoundError:
+        peer = None
+    return {**machine.facts(), "flash_attn_4": peer, "clocks": machine.clocks(), "protocol": PROTOCOL}
 
 
 def answer(request, study, arms, device, say):

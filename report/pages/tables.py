@@ -3,7 +3,7 @@
 NOISY = 0.05  # where p20 and p80 lie further apart than this, they stand under the median
 FACTS = {
     "gpu": "GPU", "driver": "driver", "memory_gib": "memory, GiB", "torch": "PyTorch", "triton": "Triton",
-    "cuda": "CUDA", "cudnn": "cuDNN", "python": "Python", "commit": "commit",
+    "cuda": "CUDA", "cudnn": "cuDNN", "flash_attn_4": "flash-attn-4", "python": "Python", "commit": "commit",
     "earlier_commits": "commits of rows measured before the sweep went on", "clocks": "clocks", "date": "date",
 }  # fmt: skip
 PROTOCOL = {

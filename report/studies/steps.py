@@ -8,7 +8,7 @@ from report.studies.sweep import Tier
 
 POINTERS, DESCRIPTORS, CUDNN = "pointers", "descriptors", "cuDNN"
 ONE, TWO, THREE, FOUR = "one consumer", "two consumers", "three consumers", "four consumers"
-WIDE = "one consumer, 128 keys"
+WIDE = "one consumer with 128 keys"
 PACKED, APART, FEW_SINKS, MANY_SINKS = "heads packed", "heads apart", "4 sinks", "40 sinks"
 SINKS = {FEW_SINKS: 4, MANY_SINKS: 40}  # more than 16 are tiles of their own
 # Of the fast kernel by head dim: (BLOCK_K, CONSUMERS, STAGES, programs on a multiprocessor).
