@@ -167,8 +167,8 @@ folded(*(f"{name:10}: A {a:.2f}, B {b:.2f}" for name, (a, b) in found.items()))
 
 # %% [markdown]
 # Even the right mean is one number for many. Here is every point where the sweep has our fast kernel and
-# FlashAttention-4's: shapes and lengths, causal or not, in both dtypes. "Far ahead of FlashAttention-4", "a little faster
-# on average" and "slower at some shapes" can all be printed from this one picture.
+# FlashAttention-4's: shapes and lengths, causal or not, in both dtypes. "Far ahead of FlashAttention-4", "a little
+# faster on average" and "slower at some shapes" can all be printed from this one picture.
 
 # %%
 both = [cells for cells in points.values() if "FlashAttention-4" in cells]

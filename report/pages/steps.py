@@ -111,7 +111,7 @@ def in_tree(rows):
     """Facts of the study: a table of the ladder, one of consumers and one of windows."""
     found = {(row.shape, row.mask, row.kernel): row for row in rows}
     asked = [
-        (point, [found[key] for name in point.kernels if (key := (*point.keys.values(), name)) in found])
+        (point, [found[point.keys["shape"], point.keys["mask"], name] for name in point.kernels])
         for point in steps.WHOLE
     ]
     (_, causal), (_, full), *others = asked

@@ -53,8 +53,8 @@ def test_it_compiles_for_a_hopper_gpu(masks):
 
 
 def test_registers_and_barriers_fit_a_multiprocessor(fast):
-    long = {form for forms in tile_plan.LONG.values() for form in forms}
-    for _, consumers, _, programs in {*long, *tile_plan.WINDOWS.values(), *tile_plan.SHORT.values()}:
+    known = {form for forms in tile_plan.FORMS.values() for form in forms}
+    for _, consumers, _, programs in known | {*tile_plan.WINDOWS.values(), *tile_plan.SHORT.values()}:
         at_launch, registers = fast.registers_for(consumers, programs)
         assert at_launch % 8 == registers % 8 == 0 and registers <= 255
         assert programs * at_launch * 128 * (consumers + 1) <= 65536
@@ -97,15 +97,17 @@ def test_it_passes_the_cases_of_the_ladder_without_a_gpu(problem, on_cpu):
     assert not faults(partial(kernels.run, on_cpu.flash_attention_forward), problem, "cpu")
 
 
-@pytest.mark.parametrize(("D", "form"), [(128, 0), (128, 1), (256, 0), thorough(64, 0), thorough(64, 1)])
+@pytest.mark.parametrize(
+    ("D", "form"), [(128, 0), (128, 1), (256, 0), (64, 2), thorough(64, 0), thorough(64, 1), thorough(64, 3)]
+)
 @pytest.mark.parametrize(
     ("N", "causal", "window", "sinks", "group"),
     [(450, False, None, 0, 1), (450, True, None, 0, 2), (400, True, 150, 40, 4), (200, True, 1024, 9, 8)],
 )
 @pytest.mark.parametrize("multiprocessors", [2, thorough(132)])
 def test_many_tiles_for_a_program(D, form, N, causal, window, sinks, group, multiprocessors, on_cpu, monkeypatch):
-    """Forms for long rows, and q, k and v in one buffer: 2 tiles a program and more; on 132 multiprocessors one."""
-    monkeypatch.setattr(tile_plan, "forms", lambda *_: (tile_plan.LONG[D][form],))
+    """Forms for all rows, and q, k and v in one buffer: 2 tiles a program and more; on 132 multiprocessors one."""
+    monkeypatch.setattr(tile_plan, "forms", lambda *_: {[*tile_plan.FORMS[D]][form]: (1, 0)})
     torch.manual_seed(0)
     all_heads = torch.randn(2 if group < 8 else 1, N, group + 2, D).bfloat16().transpose(1, 2)
     q, k, v = all_heads[:, :group], all_heads[:, group : group + 1], all_heads[:, group + 1 :]

@@ -226,18 +226,13 @@ def times():
     def tiles(N, window, block):
         return sum(visited(Case("", N=N, causal=True, window=window), block, block))
 
-    a, b, c = (row("P4", "B=4 H=16 D=128", n) for n in (4096, 8192, 16384))
-    x, y, z = (tiles(n, None, 128) for n in (4096, 8192, 16384))
+    a, b = (row("P4", "B=4 H=16 D=128", n) for n in (4096, 8192))
+    x, y = (tiles(n, None, 128) for n in (4096, 8192))
     yield (
         f"tiles of 128 for P4: {x} and {y}, {y / x:.2f} times; measured {a.median_ms:.3f} and {b.median_ms:.2f} ms, "
         f"{b.median_ms / a.median_ms:.2f} times"
     )
     yield f"({4096 // 128} of {x} against {8192 // 128} of {y})"
-    yield (
-        f"P4's tiles grow {z / y:.2f} times and its time {c.median_ms / b.median_ms:.2f} times: what was fixed no "
-        f"longer shows, and the percentiles ({c.p20_ms:.2f} and {c.p80_ms:.2f} ms) lie further apart than the two"
-    )
-    assert c.p80_ms / c.p20_ms > c.median_ms / b.median_ms / (z / y)
     yield f"the shorter run is at {a.tflops:.0f} TFLOP/s of visible work, the longer at {b.tflops:.0f}"
     yield f"The CSV says {a.median_ms:.3f} and {b.median_ms:.3f} ms"
     yield f"gives {x} and {y}, so {y / x:.1f} times"
