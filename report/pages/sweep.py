@@ -3,7 +3,7 @@
 from report.pages import sweep_pictures
 from report.pages.measured import dtypes, fastest, geometric_mean, length, load, mask, our_best, shape, times_over
 from report.pages.sweep_tables import at_dtype, every_shape
-from report.pages.tables import FACTS, NOISY, number, plain, protocol_lines, table, times
+from report.pages.tables import FACTS, NOISY, commits, number, plain, protocol_lines, table, times
 from report.pages.template import render
 from report.places import PUBLISHED
 from report.studies.sweep import BASELINES, OURS, PEERS
@@ -24,8 +24,9 @@ def page(sweep):
     every, facts = dtypes(sweep.rows), sweep.machine
     known = {name: plain(facts[key]) for key, name in FACTS.items() if facts.get(key) is not None}
     return render(
-        PAGE, device=sweep.device, facts=facts, dtype=every[0], dtypes=every, summary=summary(sweep, every[0]),
-        means=means(sweep), sinks=sinks(sweep, every[0]), plans=sweep_pictures.plans(sweep),
+        PAGE, device=sweep.device, facts=facts, commits=commits(facts), dtype=every[0], dtypes=every,
+        summary=summary(sweep, every[0]), means=means(sweep), sinks=sinks(sweep, every[0]),
+        plans=sweep_pictures.plans(sweep),
         machine=[f"- {name}: {words}" for name, words in known.items() if words], protocol=protocol_lines(facts),
         noisy=100 * NOISY, sections=sections(sweep, every),
     )  # fmt: skip

@@ -54,6 +54,12 @@ def plain(value):
     return " ".join(str(value).split()).replace("|", "\\|")
 
 
+def commits(facts):
+    """`commit 0123456789ab`, or all of those at which rows were measured; empty where none is known."""
+    named = [commit[:12] for commit in (*facts.get("earlier_commits", ()), facts.get("commit")) if commit]
+    return f"commit{'s' if named[1:] else ''} {', '.join(named)}" if named else ""
+
+
 def median(middle, low, high, best=False):
     """A time as a cell: bold where it is the best, and under it p20 and p80 where they lie far apart."""
     text = f"**{number(middle)}**" if best else number(middle)

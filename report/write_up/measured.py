@@ -9,7 +9,7 @@ from report.measuring import rows
 from report.measuring.rows import BadTable
 from report.pages import measured
 from report.pages.measured import length
-from report.pages.tables import number, plain, times
+from report.pages.tables import commits, number, plain, times
 from report.pages.tables import table as markdown
 from report.places import PUBLISHED
 from report.studies import ladder, orders
@@ -97,8 +97,9 @@ def swept(sweep, kernel, tier, n, causal, dtype="float16"):
 
 def machine_line(machine):
     """`NVIDIA H200, driver ..., PyTorch ..., Triton ..., commit ...`."""
-    names = (("gpu", ""), ("driver", "driver "), ("torch", "PyTorch "), ("triton", "Triton "), ("commit", "commit "))
-    return ", ".join(words + plain(machine[name]) for name, words in names if machine.get(name))
+    names = (("gpu", ""), ("driver", "driver "), ("torch", "PyTorch "), ("triton", "Triton "))
+    known = [words + plain(machine[name]) for name, words in names if machine.get(name)]
+    return ", ".join(filter(None, [*known, commits(machine)]))
 
 
 def rungs(ladder, n):

@@ -195,3 +195,9 @@ def test_no_torch_is_needed(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_commits_of_rows_that_were_measured_in_several_runs():
+    assert tables.commits({"commit": None}) == tables.commits({}) == ""
+    assert tables.commits({"commit": "0123456789abcdef"}) == "commit 0123456789ab"
+    assert tables.commits({"commit": "c", "earlier_commits": ["a", "b"]}) == "commits a, b, c"
