@@ -1,21 +1,22 @@
 """Which tiles fast_attention.py works with, and in which order, so that its programs end at about the same time.
 
 The GPU is done when its last program is. Under a causal mask a tile of queries costs as many tiles of keys as it sees,
-so tiles are numbered the longest first, of a few heads at a time, whose K and V stay in the L2 cache. Where P programs
-run at a time, three ways to hand tiles out:
+so tiles are numbered the longest first: of all heads, or of as many at a time as have their K and V in the L2 cache.
+Where P programs run at a time, three ways to hand tiles out:
 
     in one direction    program p takes tiles p, P + p, 2 P + p, ...
     there and back      p, 2 P - 1 - p, 2 P + p, ...: whoever had a long one in one turn has a short one in the next
     a program a tile    the GPU gives the next tile to whoever is free, but each tile pays for a program's begin and end
 
-Which way is best, and how many rows a program should have, depends on how the numbers divide. So before the first
-launch of a shape all of them are added up, in some milliseconds; of very many tiles only the first way, since there
-the ways differ by little.
+Which way is best, of how many heads at a time, and how many rows a program should have, depends on how the numbers
+divide. So before the first launch of a shape all of them are added up, in milliseconds; of very many tiles only the
+first way, since there the ways differ by little.
 
 Source: Graham, "Bounds on multiprocessing timing anomalies", 1969, for the longest first.
 """
 
 import heapq
+import math
 from dataclasses import dataclass
 
 import torch
@@ -25,19 +26,20 @@ import torch
 # for all multiprocessors; where heads are few, programs of one consumer. So of each form: how long a key takes a
 # program that is alone on its multiprocessor, and how much longer for each further one beside it.
 FORMS = {
-    64: {(64, 4, 3, 1): (4.0, 0), (64, 3, 3, 1): (3.2, 0), (128, 1, 2, 2): (1.9, 0.4), (64, 1, 2, 3): (2.1, 0.6)},
-    128: {(64, 3, 3, 1): (3.0, 0), (128, 2, 2, 1): (2.2, 0), (64, 1, 2, 2): (1.9, 0.5)},
+    64: {(64, 4, 3, 1): (4.05, 0), (64, 3, 3, 1): (3.2, 0), (128, 1, 2, 2): (1.94, 0.4), (64, 1, 2, 3): (2.1, 0.7)},
+    128: {(64, 3, 3, 1): (3.0, 0), (128, 2, 2, 1): (2.23, 0), (64, 1, 2, 2): (1.9, 0.5)},
     256: {(64, 2, 2, 1): (2.0, 0)},
 }
 WINDOWS = {64: (64, 3, 3, 1), 128: (64, 3, 3, 1), 256: (64, 2, 2, 1)}
 SHORT = {64: (64, 1, 2, 3), 128: (64, 1, 2, 2), 256: (64, 2, 2, 1)}  # short windows, and rows so short that costs err:
 SHORT_KEYS = {64: 0, 128: 512, 256: 0}  # up to so many keys, twice as many under a causal mask
 SHORT_WINDOW = 256  # in keys, up to which a window is short
-L2_FOR_KEYS = 12e6  # bytes of K and V that programs work on at a time: they shall stay in the L2 cache
 # Costs are counted in keys. With these numbers and those of FORMS the plan that is found was the fastest of those
 # measured on an H200, or near it, from 512 to 16k tokens and from one head on.
-EACH = 192  # what a tile of queries costs beside its keys: Q is loaded, o is divided and stored
+EACH = {64: 192, 128: 192, 256: 320}  # what a tile of queries costs beside its keys: Q is loaded, o divided and stored
 EACH_WITH_A_PROGRAM = 320  # the same where the tile also starts and ends a program
+IN_L2 = 25e6  # bytes of K and V of the heads that are numbered together; for each doubling from there on
+PAST_L2 = 0.02  # a key takes so much longer
 MANY = 64  # tiles for each program, from which the ways differ by little
 
 
@@ -92,33 +94,39 @@ def cost_in_turns(costs, programs, there_and_back):
     turn, place = number // programs, number % programs
     if there_and_back:
         place = torch.where(turn % 2 == 1, programs - 1 - place, place)
-    return costs.new_zeros(programs).index_add_(0, place, costs + EACH).max().item()
+    return costs.new_zeros(programs).index_add_(0, place, costs).max().item()
 
 
 def cost_by_programs(costs, places):
     """Until the last program ends, where each tile has one and `places` of them run at a time."""
     ends = [0.0] * places
     for cost in costs.tolist():
-        heapq.heapreplace(ends, ends[0] + cost + EACH_WITH_A_PROGRAM)
+        heapq.heapreplace(ends, ends[0] + cost)
     return max(ends)
 
 
-def plans(form, lengths, heads, places, most_heads):
-    """A Plan for each way to hand the tiles out. places: programs that run at a time."""
+def plans(form, lengths, each, heads, places, most_heads, bytes_of_head):
+    """A Plan for each way to hand the tiles out. each: of EACH. places: programs that run at a time.
+
+    most_heads: that may be numbered together. bytes_of_head: of its K and V.
+    """
     tiles = len(lengths) * heads
     programs = min(tiles, places)
-    alike = bool((lengths == lengths[0]).all())  # then one head after the other is best for caches
-    if alike or tiles > MANY * places:
-        at_once = 1 if alike else most_heads
-        costs = costs_in_order(lengths, heads, at_once)
-        yield Plan(form, len(lengths), programs, at_once, False, cost_in_turns(costs, programs, False))
-        return
-    for heads_at_once in sorted({max(1, most_heads >> halved) for halved in range(5)}, reverse=True):
-        costs = costs_in_order(lengths, heads, heads_at_once)
-        for back in (False, True):
-            cost = cost_in_turns(costs, programs, back)
+    in_one_direction = tiles <= places or tiles > MANY * places
+    together = {max(1, most_heads >> halved) for halved in range(8)}
+    if bool((lengths == lengths[0]).all()):
+        in_one_direction, together = True, {1}  # one head after the other is best for caches
+    elif tiles <= places:
+        together = {most_heads}  # all begin at once, the longest alone on their multiprocessors
+    for heads_at_once in sorted(together):
+        doublings = max(0.0, math.log2(heads_at_once * bytes_of_head / IN_L2))
+        costs = costs_in_order(lengths, heads, heads_at_once) * (1 + PAST_L2 * doublings)
+        for back in (False,) if in_one_direction else (False, True):
+            cost = cost_in_turns(costs + each, programs, back)
             yield Plan(form, len(lengths), programs, heads_at_once, back, cost)
-        yield Plan(form, len(lengths), tiles, heads_at_once, False, cost_by_programs(costs, places))
+        if not in_one_direction:
+            cost = cost_by_programs(costs + EACH_WITH_A_PROGRAM, places)
+            yield Plan(form, len(lengths), tiles, heads_at_once, False, cost)
 
 
 def find_plan(q, sharing, tokens, heads, is_causal, window_size, sinks, multiprocessors, form=None):
@@ -131,13 +139,14 @@ def find_plan(q, sharing, tokens, heads, is_causal, window_size, sinks, multipro
     _, _, N, D = q.shape
     if window_size is not None and window_size >= N:
         window_size = None
-    in_cache = max(1, int(L2_FOR_KEYS / (2 * N * D * q.element_size()))) * sharing
-    most_heads = min(heads, in_cache) if window_size is None else 1
+    bytes_of_head = 2 * N * D * q.element_size() / sharing
+    most_heads = heads if window_size is None else 1
     found = []
-    for each, (alone, beside) in ({form: (1, 0)} if form else forms(N, D, is_causal, window_size, sinks)).items():
-        BLOCK_K, CONSUMERS, _, at_a_time = each
+    for one, (alone, beside) in ({form: (1, 0)} if form else forms(N, D, is_causal, window_size, sinks)).items():
+        BLOCK_K, CONSUMERS, _, at_a_time = one
         lengths = lengths_of_tiles(N, CONSUMERS * tokens, BLOCK_K, is_causal, window_size, sinks)
-        together = min(at_a_time, -(-len(lengths) * heads // multiprocessors))  # programs on a multiprocessor
-        for plan in plans(each, lengths, heads, multiprocessors * at_a_time, most_heads):
+        together = min(at_a_time, max(1, len(lengths) * heads / multiprocessors))  # programs on a multiprocessor
+        places = multiprocessors * at_a_time
+        for plan in plans(one, lengths, EACH[max(D, 64)], heads, places, most_heads, bytes_of_head):
             found.append((plan.cost * (alone + beside * (together - 1)), plan))
     return min(found, key=lambda pair: pair[0])[1]
