@@ -91,7 +91,7 @@ def test_arguments_that_cannot_be_used(tmp_path, capsys, study, arguments, words
     [
         ("sweep", "B=4 H=16 D=128 N=16384 causal float16: naive per head, "),
         ("ladder", "24 rows at 2 points"),
-        ("steps", "39 rows at 8 points"),
+        ("steps", "42 rows at 8 points"),
         ("block_sparse", "808 rows at 100 points"),
         ("packed", "900 rows at 30 points"),
         ("orders", "39 rows at 7 points"),
