@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 7. Reading a benchmark
 #
-# **A page says "25 times as fast". What does such a number hide?**
+# **A page says "27 times as fast". What does such a number hide?**
 #
 # Every bar below is true. All are about one kernel of this course, its fastest, at one shape, in one run on one GPU.
 # Only what it is compared with differs.
@@ -21,7 +21,7 @@ others = {n: row for n, row in LONG.items() if n not in ("fast", "P2") and row.m
 ratios = {name: times_over(row, ours).middle for name, row in others.items()}
 title = f"One call of {ours.median_ms:.1f} ms on an {sweep.device}: how many times as fast ..."
 figure = draw.headlines(ratios, title)
-png(figure, "Bars from many times as fast as PyTorch code down to hardly faster than cuDNN")
+png(figure, "Bars from many times as fast as PyTorch code down to hardly faster than a peer")
 
 # %% [markdown]
 # (SDPA is PyTorch's own function for attention; cuDNN, flash and efficient are kernels that it can call. FlexAttention
@@ -65,8 +65,9 @@ figure = draw.summaries(far, "The six rows whose mean is furthest above their me
 png(figure, "In six rows the mean lies far to the right of the median")
 
 # %% [markdown]
-# Most diamonds lie far outside the bars: a few calls drew them there. A mean alone cannot tell you so. Ask for the
-# median *and* two percentiles. (`triton.testing.do_bench` gives the mean unless it is told otherwise.)
+# A diamond outside its bar was drawn there by a few calls; where the bar is long too, by more than a fifth of them. A
+# mean alone cannot tell you so. Ask for the median *and* two percentiles. (`triton.testing.do_bench` gives the mean
+# unless it is told otherwise.)
 #
 # ## In which state: cold and warm caches
 #

@@ -1,16 +1,16 @@
 """Which tiles fast_attention.py works with, and in which order, so that its programs end at about the same time.
 
 The GPU is done when its last program is. Under a causal mask a tile of queries costs as many tiles of keys as it sees,
-so tiles are numbered the longest first: of all heads, or of as many at a time as have their K and V in the L2 cache.
-Where P programs run at a time, three ways to hand tiles out:
+so tiles are numbered the longest first, of some heads at a time: if of all, the last tiles are the shortest; if of a
+few, their K and V stay in the L2 cache. Where P programs run at a time, three ways to hand tiles out:
 
     in one direction    program p takes tiles p, P + p, 2 P + p, ...
     there and back      p, 2 P - 1 - p, 2 P + p, ...: whoever had a long one in one turn has a short one in the next
     a program a tile    the GPU gives the next tile to whoever is free, but each tile pays for a program's begin and end
 
 Which way is best, of how many heads at a time, and how many rows a program should have, depends on how the numbers
-divide. So before the first launch of a shape all of them are added up, in milliseconds; of very many tiles only the
-first way, since there the ways differ by little.
+divide. So before the first launch of a shape they are added up, in tens of milliseconds at most, and of equal ones the
+one of fewest heads is taken. Where tiles are very many, the choices differ by little and one is looked at.
 
 Source: Graham, "Bounds on multiprocessing timing anomalies", 1969, for the longest first.
 """
@@ -36,11 +36,11 @@ SHORT_KEYS = {64: 0, 128: 512, 256: 0}  # up to so many keys, twice as many unde
 SHORT_WINDOW = 256  # in keys, up to which a window is short
 # Costs are counted in keys. With these numbers and those of FORMS the plan that is found was the fastest of those
 # measured on an H200, or near it, from 512 to 16k tokens and from one head on.
-EACH = {64: 192, 128: 192, 256: 320}  # what a tile of queries costs beside its keys: Q is loaded, o divided and stored
-EACH_WITH_A_PROGRAM = 320  # the same where the tile also starts and ends a program
-IN_L2 = 25e6  # bytes of K and V of the heads that are numbered together; for each doubling from there on
-PAST_L2 = 0.02  # a key takes so much longer
-MANY = 64  # tiles for each program, from which the ways differ by little
+EACH_WITH_A_PROGRAM = 320  # what a tile of queries costs beside its keys, where it starts and ends a program
+EACH = {64: 192, 128: 192, 256: 320}  # where the program goes on; at 256 o leaves through q's buffer, and Q must wait
+PAST_L2 = 0.02  # so much longer a key takes, for each doubling of the K and V of the heads numbered together,
+IN_L2 = 25e6  # from so many bytes on
+MANY = 64  # tiles for each program, from which one number of heads is looked at, and one way
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,9 @@ def plans(form, lengths, each, heads, places, most_heads, bytes_of_head):
     tiles = len(lengths) * heads
     programs = min(tiles, places)
     in_one_direction = tiles <= places or tiles > MANY * places
-    together = {max(1, most_heads >> halved) for halved in range(8)}
+    together = {max(1, most_heads >> halved) for halved in range(max(8, most_heads.bit_length()))}
+    if tiles > MANY * places:
+        together = {max((heads for heads in together if heads * bytes_of_head <= IN_L2), default=1)}
     if bool((lengths == lengths[0]).all()):
         in_one_direction, together = True, {1}  # one head after the other is best for caches
     elif tiles <= places:
@@ -145,7 +147,8 @@ def find_plan(q, sharing, tokens, heads, is_causal, window_size, sinks, multipro
     for one, (alone, beside) in ({form: (1, 0)} if form else forms(N, D, is_causal, window_size, sinks)).items():
         BLOCK_K, CONSUMERS, _, at_a_time = one
         lengths = lengths_of_tiles(N, CONSUMERS * tokens, BLOCK_K, is_causal, window_size, sinks)
-        together = min(at_a_time, max(1, len(lengths) * heads / multiprocessors))  # programs on a multiprocessor
+        # Programs on a multiprocessor: in the mean, which told the fastest form better than the greatest number.
+        together = min(at_a_time, max(1, len(lengths) * heads / multiprocessors))
         places = multiprocessors * at_a_time
         for plan in plans(one, lengths, EACH[max(D, 64)], heads, places, most_heads, bytes_of_head):
             found.append((plan.cost * (alone + beside * (together - 1)), plan))

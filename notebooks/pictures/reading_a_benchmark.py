@@ -72,7 +72,7 @@ def summaries(rows, title):
         keys = [("o", OURS_DARK, 7, "median"), ("s", PALE, 9, "p20 to p80"), ("D", WARM, 6, "mean")]
         handles = [Line2D([], [], marker=marker, color=color, markersize=size, linestyle="none", label=word)
                    for marker, color, size, word in keys]  # fmt: skip
-        axes.legend(handles=handles, loc="lower right", frameon=False)
+        axes.legend(handles=handles, loc="upper right", frameon=False)
     return figure
 
 

@@ -111,7 +111,9 @@ def sinks(sweep, dtype):
     counts = sorted({count for group in groups.values() for count in group})
     rows = []
     for (label, n, window), group in groups.items():
-        for names in (OURS, PEERS):
+        everywhere = [name for name in PEERS if all(fastest(c, [name]) for c in group.values())]  # one peer, not a mix
+        peer = fastest(next(iter(group.values())), everywhere)
+        for names in (OURS, [peer.kernel] if peer else []):
             found = {count: our_best(c) if names is OURS else fastest(c, names) for count, c in group.items()}
             if any(found.values()):
                 name = next(row.kernel for row in found.values() if row)

@@ -42,6 +42,7 @@ def test_forms_by_length():
         (12, 4096, 128, True, (64, 3, 3, 1)), (48, 8192, 128, True, (64, 3, 3, 1)),
         (32, 16384, 128, True, (64, 3, 3, 1)), (12, 2048, 128, True, (128, 2, 2, 1)),
         (5, 8192, 128, True, (64, 3, 3, 1)), (12, 1024, 128, False, (64, 1, 2, 2)),
+        (8, 4096, 256, True, (64, 2, 2, 1)),
     ],
 )  # fmt: skip
 def test_the_form_is_the_one_that_was_fastest_on_an_h200(heads, N, D, is_causal, form):
@@ -63,8 +64,11 @@ def test_the_costs_are_those_of_an_order_written_out():
 
 
 @pytest.mark.parametrize("back", [False, True])
-@pytest.mark.parametrize(("is_causal", "window", "sinks"), [(True, None, 0), (False, None, 0), (True, 128, 100)])
-def test_the_kernel_numbers_its_tiles_like_that(is_causal, window, sinks, back, monkeypatch):
+@pytest.mark.parametrize(
+    ("is_causal", "window", "sinks", "at_once"),
+    [(True, None, 0, 4), (True, None, 0, 6), (False, None, 0, 1), (True, 128, 100, 1)],  # 4: two of six are left
+)
+def test_the_kernel_numbers_its_tiles_like_that(is_causal, window, sinks, at_once, back, monkeypatch):
     """Every tile once, in the order that the plan counts on, as many keys as it says, and no program does more."""
     fast, seen = kernels.import_on_cpu()["fast_attention"], []
     produce, plans, work = fast.produce.function, tile_plan.plans, Counter()
@@ -79,7 +83,8 @@ def test_the_kernel_numbers_its_tiles_like_that(is_causal, window, sinks, back, 
 
     monkeypatch.setattr(fast.produce, "function", note)
     monkeypatch.setattr(tile_plan, "forms", lambda *_: {(64, 3, 3, 1): (1, 0)})
-    monkeypatch.setattr(tile_plan, "plans", lambda *given: [replace(p, there_and_back=back) for p in plans(*given)])
+    order = {"there_and_back": back, "heads_at_once": at_once, "programs": 5}
+    monkeypatch.setattr(tile_plan, "plans", lambda *given: [replace(plan, **order) for plan in plans(*given)])
     q = torch.randn(2, 3, 700, 64).half()
     kernels.run(fast.flash_attention_forward, q, q, q, is_causal, window, sinks, multiprocessors=5)
     lengths = tile_plan.lengths_of_tiles(700, 192, 64, is_causal, window, sinks)
@@ -107,16 +112,27 @@ def test_programs_end_at_about_the_same_time():
 
 
 def test_the_last_head_is_not_left_over():
-    """Of few heads all are numbered together, so no long tile begins when the others end; of many, as L2 allows."""
+    """Few heads are numbered together, so no long tile begins when the others end; of many, not all: L2 would lose."""
     for heads in (5, 11, 12, 13, 16):
         assert find(8192, 128, heads).heads_at_once == heads
     assert find(16384, 128, heads=64).heads_at_once < 16
     assert find(1024, 128, heads=12).heads_at_once == 12  # all begin at once, the longest alone where they can be
 
 
+def test_at_head_dim_256_a_program_a_tile_costs_no_more_than_turns():
+    """There o leaves through q's buffer, so a program that goes on waits for Q as one that begins does."""
+    assert tile_plan.EACH[256] == tile_plan.EACH_WITH_A_PROGRAM > tile_plan.EACH[128]
+    for N, heads in ((4096, 48), (2048, 48), (8192, 8)):
+        plan = find(N, 256, heads)
+        assert plan.programs == plan.query_tiles * heads > 132
+
+
 def test_very_many_tiles_are_planned_fast_and_whatever_the_defaults_of_torch_are(monkeypatch):
     monkeypatch.setattr(tile_plan, "cost_by_programs", None)  # what would take long
+    looked_at, cost_in_turns = [], tile_plan.cost_in_turns
+    monkeypatch.setattr(tile_plan, "cost_in_turns", lambda *given: looked_at.append(given) or cost_in_turns(*given))
     assert find(512, 64, heads=1 << 16).programs == 3 * 132
+    assert len(looked_at) == len(tile_plan.FORMS[64])  # one order of each form
     monkeypatch.undo()
     torch.set_default_dtype(torch.bfloat16)
     try:

@@ -100,6 +100,18 @@ def test_what_sinks_cost(sweep, text):
     assert more in line
 
 
+def test_what_sinks_cost_a_peer_is_of_one_peer():
+    """FlashAttention-4 has no sinks: its time without them is not put beside another's with them."""
+    lines = [line for line in benchmarks.sinks(measured.load(), "float16").splitlines() if "| P" not in line]
+    flex = {row.sinks: row for row in measured.load().rows if row.tier.startswith("B=1 H=32/8 D=64 window=128 ")
+            and row.kernel == "FlexAttention" and row.q_len == 16384 and row.dtype == "float16"}  # fmt: skip
+    (line,) = (line for line in lines if line.startswith("| B=1 H=32/8 D=64 | 16k | 128 | FlexAttention"))
+    assert [cell.split()[0] for cell in line.split("|")[5:-1]] == [
+        tables.number(flex[n].median_ms) for n in (0, 4, 128)
+    ]
+    assert not any("FlashAttention-4" in line for line in lines)
+
+
 def test_noise_stands_under_the_median_only_where_there_is_some(text):
     block = text[text.index("<summary>float16: time in ms") :]
     block = block[: block.index("</details>")]
