@@ -9,7 +9,7 @@ few, their K and V stay in the L2 cache. Where P programs run at a time, three w
     a program a tile    the GPU gives the next tile to whoever is free, but each tile pays for a program's begin and end
 
 Which way is best, of how many heads at a time, and how many rows a program should have, depends on how the numbers
-divide. So before the first launch of a shape they are added up, in tens of milliseconds at most, and of equal ones the
+divide. So before the first launch of a shape they are added up, within about a tenth of a second; of equal ones the
 one of fewest heads is taken. Where tiles are very many, the choices differ by little and one is looked at.
 
 Source: Graham, "Bounds on multiprocessing timing anomalies", 1969, for the longest first.
@@ -113,9 +113,9 @@ def plans(form, lengths, each, heads, places, most_heads, bytes_of_head):
     tiles = len(lengths) * heads
     programs = min(tiles, places)
     in_one_direction = tiles <= places or tiles > MANY * places
-    together = {max(1, most_heads >> halved) for halved in range(max(8, most_heads.bit_length()))}
+    together = {most_heads >> halved for halved in range(most_heads.bit_length())}
     if tiles > MANY * places:
-        together = {max((heads for heads in together if heads * bytes_of_head <= IN_L2), default=1)}
+        together = {max((count for count in together if count * bytes_of_head <= IN_L2), default=1)}
     if bool((lengths == lengths[0]).all()):
         in_one_direction, together = True, {1}  # one head after the other is best for caches
     elif tiles <= places:
