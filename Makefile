@@ -105,7 +105,7 @@ report: $(SETUP)
 	@$(PY) -m report $$SWEEP
 
 sample: $(SETUP)
-	@$(PY) -m grader.commands.sample every $(if $(OUT),--out "$$OUT")
+	@$(PY) -m report sample every $(if $(OUT),--out "$$OUT")
 
 notebooks:
 	@$(if $(PYTHON),,python3 grader/commands/environment.py notebooks)
@@ -134,7 +134,8 @@ skeletons: $(SETUP)
 
 # For maintainers: it needs uv (pip install uv).
 lock:
-	@$(if $(PYTHON),$(PYTHON),python3) -m grader.commands.lock
+	@command -v uv > /dev/null || { echo "make lock needs uv: pip install uv"; exit 1; }
+	@$(if $(PYTHON),$(PYTHON),python3) locks/lock.py
 
 lint: $(SETUP)
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .

@@ -171,7 +171,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from grader.commands import sample
+from report.arms import sample
 
 options = sample.parse(["random", "--kinds", "FCP", "--tokens", "256"])
 with TemporaryDirectory() as folder:

@@ -12,9 +12,9 @@ import os
 os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed
 from dataclasses import replace
 
-from grader.kinds.program_order.cache_model import MI300X, Machine
 from notebooks.pictures import program_order as draw
 from notebooks.pictures.program_order import Launch
+from report.counting.cache_model import MI300X, Machine
 from report.pages import orders_model as orders
 from report.pages.orders_model import head_first, identity, listed, longest_first, published
 

@@ -5,6 +5,7 @@
     python -m report pages [NAME ...]        write pages and pictures of committed rows; --check, --of FOLDER
     python -m report compare FRESH [OTHER]   did a kernel become slower between two sweeps?
     python -m report shared_memory           compile for GPUs that need not be here, and write shared_memory.csv
+    python -m report sample PATTERN          a block-sparse pattern: its map, a file of it; or `every` one
     python -m report saved FILE ...          every kernel on saved patterns: right or not, counted work, time on a GPU
     python -m report training                train a tiny transformer with the course's operator and with PyTorch's
     python -m report vit_example             a vision transformer's attention over blocks, run and counted
@@ -37,6 +38,7 @@ PAGES = {
 OTHERS = {
     "compare": "report.pages.compare",
     "shared_memory": "report.counting.shared_memory",
+    "sample": "report.arms.sample",
     "saved": "report.arms.saved",
     "training": "report.arms.training",
     "vit_example": "report.counting.vit_example",

@@ -4,9 +4,9 @@ from collections import OrderedDict
 
 from matplotlib.patches import Patch, Rectangle
 
-from grader.kinds.program_order.cache_model import visits
 from notebooks.pictures.png import PAGE, png
 from notebooks.pictures.program_order import FOUND, LOADED
+from report.counting.cache_model import visits
 from report.pages.drawing import SOFT, house_style, new_figure
 
 PALE, HELD = "#b9c7da", "#f1f3f6"

@@ -1,6 +1,6 @@
 """Every kernel on saved patterns: is it right, what does it compute, and on a GPU how long does it take?
 
-    python -m report saved samples/*.pt             files that `python -m grader.commands.sample` wrote, or like them
+    python -m report saved samples/*.pt             files that `python -m report sample` wrote, or like them
     python -m report saved --only simple,fast X.pt
 
 A file is what torch.save makes of {"q", "k", "v": (B, H, N, D), "mask": booleans (N, N), "o": the right output}; lse,

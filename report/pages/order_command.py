@@ -3,7 +3,7 @@
     python -m report order_model                        the shape at which the published order was published
     python -m report order_model --Z 1 --H 32 --N 8192 --D 128 --tiles 128x128
 
-A model, no measurement: grader/kinds/program_order/cache_model.py says what it leaves out. Causal, float16; each head
+A model, no measurement: report/counting/cache_model.py says what it leaves out. Causal, float16; each head
 has its own K and V. A line for each order: tiles of keys found in a die's cache, the time of the last program in steps
 and beside the plain order's, slots without work, and the work of the fullest die over the mean.
 """

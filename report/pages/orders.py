@@ -1,13 +1,13 @@
 """Orders of programs as a page, ORDERS.md: in the model of a GPU with eight dies, and as measured on one with one L2.
 
-The model is `grader/kinds/program_order/cache_model.py`, a few seconds, the same everywhere. What was measured comes
+The model is `report/counting/cache_model.py`, a few seconds, the same everywhere. What was measured comes
 last, and is not there without rows. No torch.
 """
 
 from dataclasses import replace
 
-from grader.kinds.program_order.cache_model import MI300X
 from grader.kinds.program_order.orders import head_first, identity, published
+from report.counting.cache_model import MI300X
 from report.pages.measured import length, load_study
 from report.pages.orders_model import (
     BLOCK,

@@ -5,9 +5,7 @@ The times are the harness's. What was found in L2 is counted by Nsight Compute, 
 
 import json
 import sys
-import tempfile
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from report.measuring.rows import Writer, schema
 from report.measuring.study import Over, Study, columns
@@ -57,7 +55,7 @@ SECTOR, MIB = 32, 2**20
 
 def profile(path, points, options):
     """Look into the timed orders of each point with Nsight Compute, and write what it counted into their rows."""
-    from grader.gpu.profile import measure, ncu
+    from grader.gpu import ncu
 
     if options.device == "cpu":
         return
@@ -73,7 +71,7 @@ def profile(path, points, options):
             continue
         try:
             launches = counted(tool, point)
-        except (ncu.NcuFailed, measure.Failed) as failure:
+        except ncu.Failed as failure:
             print(f"report: {point.title} was not profiled: {failure}", file=sys.stderr)
             continue
         for row, launch in zip(rows, launches, strict=True):
@@ -83,23 +81,14 @@ def profile(path, points, options):
 
 
 def counted(tool, point):
-    """The ncu.Launches of the kernel, one for each of the point's orders."""
-    from grader.gpu.profile import measure, ncu
+    """The counters.Launches of the kernel, one for each of the point's orders."""
+    from grader.gpu import ncu
+    from report.measuring import counters
 
-    metrics = list(METRICS.values())
-    with tempfile.TemporaryDirectory(prefix="orders-") as folder:
-        log = Path(folder) / "ncu.log"
-        for _ in range(2):
-            command = ncu.command(tool, log, metrics, [*PROGRAM, json.dumps(asdict(point))])
-            _, printed = measure.watch(command)
-            said = log.read_text(errors="replace") if log.exists() else printed
-            unknown = ncu.refused(said, metrics)
-            if not unknown:
-                break
-            metrics = [name for name in metrics if name not in unknown]
-        launches = [launch for launch in ncu.read(said) if KERNEL in launch.kernel]
+    launches = counters.count(tool, list(METRICS.values()), [*PROGRAM, json.dumps(asdict(point))])
+    launches = [launch for launch in launches if KERNEL in launch.kernel]
     if len(launches) != len(point.kernels):
-        raise ncu.NcuFailed(f"{len(launches)} launches were profiled, and there are {len(point.kernels)} orders")
+        raise ncu.Failed(f"{len(launches)} launches were profiled, and there are {len(point.kernels)} orders")
     return launches
 
 

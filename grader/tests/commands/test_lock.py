@@ -7,8 +7,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from grader.commands import environment, lock
+from grader.commands import environment
 from grader.tests.support import ROOT
+from locks import lock
 
 tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no reader of TOML; 3.11 says the same")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 
-from grader.commands import sample
 from report import __main__ as command_line
+from report.arms import sample
 from report.places import ROOT
 
 pytest.importorskip("triton")

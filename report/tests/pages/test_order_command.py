@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.kinds.program_order.cache_model import MI300X, simulate
+from report.counting.cache_model import MI300X, simulate
 from report.pages import order_command
 from report.pages.orders_model import PUBLISHED_SHAPE, Shape
 

@@ -1,8 +1,8 @@
 """Examples of masks past the ladder: maps and sparsity, and q, k, v, the mask and the right answer in files.
 
-python -m grader.commands.sample document --segments 256,68,188
-python -m grader.commands.sample random --kinds FCP --tokens 1024 --block 64 --seed 1 --out sample.pt
-python -m grader.commands.sample every --out samples          every pattern, 512 to 2k tokens, blocks of 64 and 128
+    python -m report sample document --segments 256,68,188
+    python -m report sample random --kinds FCP --tokens 1024 --block 64 --seed 1 --out sample.pt
+    python -m report sample every --out samples          every pattern, 512 to 2k tokens, blocks of 64 and 128
 
 A file holds q, k, v (1, heads, tokens, head dim), mask (tokens, tokens) booleans, o and lse in float64; kinds (tiles,
 tiles) int8 of 0 empty, 1 FULL, 2 CAUSAL, 3 PARTIAL; block, pattern, sparsity and density. torch.load reads it with
@@ -10,7 +10,6 @@ weights_only=True; `python -m report saved FILES` runs every kernel on such file
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 import torch
@@ -19,6 +18,7 @@ from grader.course.masks import Visibility
 from grader.kinds.block_sparse import patterns, tile_map
 from grader.reference import oracle
 from grader.result import clean
+from report.places import Refused
 
 RANDOM = {"random": patterns.Blocks, "random-published": patterns.PublishedBlocks}
 PATTERNS = ("document", "interleaved", "causal", "window", *RANDOM, "local", "local-global", "strided", "dense")
@@ -26,20 +26,12 @@ KINDS = ("FP", "FCP")  # of random blocks, in `every`
 TOKENS, BLOCKS = (512, 1024, 2048), (64, 128)  # likewise
 
 
-class BadArguments(Exception):
-    """The text is a sentence for whoever typed the command."""
-
-
-def main(argv=None):
+def main(argv):
+    options = parse(argv)
     try:
-        options = parse(argv)
         return write_every(options) if options.pattern == "every" else show(options)
-    except BadArguments as error:
-        sentence = str(error)
     except (OSError, RuntimeError) as error:  # torch.save raises the latter for a folder that is not there
-        sentence = f"{options.out} cannot be written: {error}"
-    print(clean(f"sample: {sentence}"), file=sys.stderr)
-    return 2
+        raise Refused(clean(f"{options.out} cannot be written: {error}")) from None
 
 
 def show(options):
@@ -72,7 +64,7 @@ def write_every(options):
 
 
 def parse(argv):
-    parser = argparse.ArgumentParser(prog="python -m grader.commands.sample", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m report sample", description=__doc__.splitlines()[0])
     parser.add_argument("pattern", choices=(*PATTERNS, "every"))
     parser.add_argument("--tokens", type=int, default=None, help="512, or as many as the segments have")
     parser.add_argument("--block", type=int, default=64, help="tokens of a tile, and of a block of the block patterns")
@@ -93,9 +85,9 @@ def parse(argv):
     options.tokens = options.tokens or sum(options.segments) or 512
     for name in ("tokens", "block", "window", "heads", "head_dim", "stride"):
         if getattr(options, name) < 1:
-            raise BadArguments(f"--{name.replace('_', '-')} must be at least 1; got {getattr(options, name)}")
+            raise Refused(f"--{name.replace('_', '-')} must be at least 1; got {getattr(options, name)}")
     if options.pattern in ("document", "interleaved") and sum(options.segments) != options.tokens:
-        raise BadArguments(f"--segments add up to {sum(options.segments)}, --tokens is {options.tokens}")
+        raise Refused(f"--segments add up to {sum(options.segments)}, --tokens is {options.tokens}")
     return options
 
 
@@ -108,7 +100,7 @@ def segments(options):
         return makers[options.pattern](options.tokens or 512)
     parts = options.segments.split(",")
     if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
-        raise BadArguments(f"--segments are lengths of at least 1 with commas between them; got {options.segments!r}")
+        raise Refused(f"--segments are lengths of at least 1 with commas between them; got {options.segments!r}")
     return tuple(map(int, parts))
 
 
@@ -116,7 +108,7 @@ def pattern(options):
     """(the predicate that was asked for, its TileMap)"""
     count = -(-options.tokens // options.block)
     if options.pattern in RANDOM and (not options.kinds or set(options.kinds) - set("EFCP")):
-        raise BadArguments(f"--kinds are letters of E, F, C and P; got {options.kinds!r}")
+        raise Refused(f"--kinds are letters of E, F, C and P; got {options.kinds!r}")
     codes = {"E": patterns.EMPTY, "F": patterns.FULL, "C": patterns.CAUSAL, "P": patterns.PARTIAL}
     makers = {
         "document": lambda: patterns.Documents(options.segments),
@@ -153,7 +145,3 @@ def example(options, visibility, found):
         "kinds": found.kinds.to(torch.int8), "block": options.block, "pattern": named(options),
         "sparsity": found.sparsity, "density": found.density,
     }  # fmt: skip
-
-
-if __name__ == "__main__":
-    sys.exit(main())

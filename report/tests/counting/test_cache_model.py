@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from grader.kinds.program_order.cache_model import MI300X, Machine, simulate, visits
 from grader.kinds.program_order.orders import head_first, identity, listed, published
+from report.counting.cache_model import MI300X, Machine, simulate, visits
 
 ALONE = Machine(dies=1, slots=1, capacity=4, hit=1.0, miss=3.0, jitter=0.0)
 
