@@ -83,7 +83,9 @@ def right_picture(request, problem, result):
     if result.outcome in ENDED:
         return None
     kind, cases = registry.kind_of(problem), request.cases(problem)
-    case = next((case for case in cases if case.name == result.case), kind.long_case(cases) if cases else None)
+    case = next(
+        (case for case in cases if case.name == result.case), kind.long_case(cases) or cases[0] if cases else None
+    )
     right = kind.right_picture(case, result.facts.get("picture") or {}) if case else None
     cells = set("".join(right.get("shown", {}).get("cells", ()))) if right else set()
     return right if right and ("visits" in right or cells - {"o"}) else None

@@ -16,7 +16,6 @@ PLAIN_WORDS = (
     (r"unsupported AST node type: (?P<syntax>Break|Continue)", "`{syntax}` is not compiled: put the condition into the "
      "loop's bounds, or use a mask"),
     (r"unsupported AST node type: (?P<syntax>\w+)", "Python's `{syntax}` is not compiled inside a kernel"),
-    (r"f-string containing non-constexpr", "print in a kernel takes no f-string: write print(\"name\", value)"),
     (r"cannot convert (.*) of type <class 'str'> to tensor", "the string {0!r} is no value that a kernel can hold"),
     (r"only tuple comprehensions", "a list comprehension is not compiled: use tl.static_range"),
     (r"Loop-carried variable (\w+) has initial type (.+) but is re-assigned to (.+) in loop", "{0} changes its type in "

@@ -119,7 +119,7 @@ class YourArm(OurArm):
         request, check = asked(self.kind, self.case, seed, samples, warm_up), []
         if samples > 0 and self.draw.random() < 1 / 4:
             check = self.draw.sample(self.parts, min(CHECKED, len(self.parts)))
-            request["check"] = [ranges for _, ranges in check]
+            request |= {"checked": self.draw.randrange(samples), "check": [ranges for _, ranges in check]}
         if self.facts or self.submission.runner:
             reply = self.submission.run_again({"op": "time"} | request)
         else:

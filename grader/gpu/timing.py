@@ -36,6 +36,10 @@ class Plan:
     seed: int = 0
     against: str | None = None
 
+    def seed_of(self, turn):
+        """The seed of a round: each sample adds one to it, and no two share theirs."""
+        return self.seed + turn * (self.samples + 1)
+
 
 class ArmFailed(Exception):
     """An arm could not be timed: the text says why. oom: it ran out of memory."""
@@ -96,7 +100,7 @@ def take_turns(arms, plan, timings=None):
         taking_part = others + [against] * (against in order)
         shuffle.shuffle(taking_part)
         for name in taking_part:
-            took = attempt(timings[name], order, name, partial(arms[name].round, plan.seed + turn, plan.samples))
+            took = attempt(timings[name], order, name, partial(arms[name].round, plan.seed_of(turn), plan.samples))
             if took:
                 timings[name].rounds += [None] * (turn - len(timings[name].rounds)) + [took]
                 spent[name] += sum(took) / 1e3
