@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from grader.classroom import fingerprint
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
-from grader.course.problem import POINTS, SECONDS_PER_CASE, SECONDS_PER_PROBLEM
+from grader.course.problem import POINTS, SECONDS_PER_CASE, SECONDS_PER_PROBLEM, SLOWEST
 from grader.kinds.registry import EVERY
 
 ATTEMPTS = 3  # of a problem that the machine failed, the first included
@@ -45,7 +45,8 @@ class Job:
     def limit_of(self, id):
         problem = EVERY[id]
         cases = [c for c in (*problem.cases, *problem.memory_cases) if self.device == "cuda" or not c.gpu]
-        each, whole = SECONDS_PER_CASE[self.device], SECONDS_PER_PROBLEM[self.device]
+        slowness = SLOWEST if self.device == "cpu" else 1.0
+        each, whole = SECONDS_PER_CASE[self.device] * slowness, SECONDS_PER_PROBLEM[self.device] * slowness
         # One to load and two that are asked again; the last may begin just before the end. 2 s to judge each.
         seconds = min((len(cases) + 3) * each, whole + 4 * each) + 2 * len(cases)
         seconds += COMPILE_SECONDS if self.targets and problem.uses_triton else 0

@@ -14,7 +14,7 @@ from grader.processes import files
 ROOT = Path(__file__).resolve().parents[3]
 AUTOGRADER = Path(__file__).parent / "autograder"
 FOLDERS = ("grader", "solutions")
-ENDINGS = {".py", ".html", ".css", ".js", ".svg", ".json"}
+ENDINGS = {".py", ".csv", ".html", ".css", ".js", ".svg", ".json"}
 ALONE = ("pyproject.toml", "LICENSE", "locks/base.txt", "locks/torch.txt", "locks/cuda.txt")
 LEFT_OUT = ("grader/tests", "grader/classroom/export/autograder")
 SEED_FILE, SEEDS = "seed.txt", 1 << 31  # of the inputs and the drawn shapes; no submission sees the folder it lies in

@@ -233,6 +233,7 @@ def take_the_node(own):
 def test_a_job_that_slurm_starts_again_counts_once(own, tmp_path, monkeypatch, capsys):
     """Slurm puts none of our jobs back into the queue by itself; where somebody has it do so, one result is taken."""
     folder, log = make_class(tmp_path / "in", {"ann": "wait 2"}), tmp_path / "log"
+    monkeypatch.setenv("QUICK_GRACE", "20")  # as a class has it: Slurm needs a while to put a job back
 
     def start_again():
         wait_for(lambda: log.exists() and "ann" in log.read_text())
