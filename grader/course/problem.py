@@ -12,8 +12,10 @@ SPEED_BARS = {
     "naive PyTorch": 2.0,
     "reference": 0.5,
 }  # times as fast at SPEED_SHAPE, in the same run: half a share each
+# Limits of time; on a CPU so many times longer as a kernel of ours takes longer there, SLOWEST times at most.
 SECONDS_PER_CASE = {"cpu": 30.0, "cuda": 90.0}  # on a GPU the first case of a shape also compiles
 SECONDS_PER_PROBLEM = {"cpu": 180.0, "cuda": 900.0}  # of all its cases together; the reference needs 3, and 25
+SLOWEST = 3.0
 LONG_ROW = "long row"  # the case on which work is judged most plainly
 WORK, COMPILES = "work", "compiles"  # what is asked of a problem as a whole, by name
 TIMEOUTS_BEFORE_GIVING_UP = 2  # in one problem; the rest is then not run
@@ -25,7 +27,8 @@ class Problem:
 
     tiled: it is solved tile by tile. memory_cases: those in which no tensor of Nq x Nk elements may exist at any time
     (P2). takes: the arguments that the entry point must have beside its tensors, where its first case does not tell.
-    compile_case: what is compiled, where nothing is timed. tensors: what it is called with, by name.
+    compile_case: what is compiled, where nothing is timed. tensors: what it is called with, by name. lesson: the names
+    of cases that show what the problem teaches; only who passes them has work to be judged.
     """
 
     id: str
@@ -43,6 +46,7 @@ class Problem:
     takes: tuple[str, ...] = ()
     compile_case: object = None
     tensors: tuple[str, ...] = ("q", "k", "v")
+    lesson: tuple[str, ...] = ()
 
     @property
     def keywords(self):

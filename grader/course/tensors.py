@@ -8,24 +8,39 @@ import torch
 
 @dataclass
 class Placed:
-    """A tensor and the buffer that it lies in: base (1-D, on the CPU), then shape, strides and offset in elements."""
+    """A tensor and the buffer that it lies in: base (1-D, on the CPU), then shape, strides and offset in elements.
+
+    sparse: the buffer is too large to exist here. base then holds the elements of the tensor alone, densely, and
+    `tensor` is dense; recorder and runner lay it out by its strides, in memory that they need not have (sparse.py).
+    """
 
     base: torch.Tensor
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int = 0
+    sparse: bool = False
 
     @property
     def tensor(self):
+        if self.sparse:
+            return self.base.view(self.shape)
         return self.base.as_strided(self.shape, self.strides, self.offset)
+
+    @property
+    def elements(self):
+        """How many elements the buffer has."""
+        if not self.sparse:
+            return self.base.numel()
+        return self.offset + 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
 
     def describe(self, name):
         """The tensor without its values, as recorder and runner are told of it."""
         dtype = str(self.base.dtype).removeprefix("torch.")
-        return describe(name, dtype, self.base.numel(), self.shape, self.strides, self.offset)
+        described = describe(name, dtype, self.elements, self.shape, self.strides, self.offset)
+        return described | {"sparse": True} if self.sparse else described
 
     def raw(self):
-        """The bytes of the whole buffer."""
+        """The bytes of the whole buffer; of a sparse one, those of the tensor's elements in order."""
         return self.base.contiguous().view(torch.uint8).numpy().tobytes()
 
 

@@ -12,8 +12,13 @@ HUGE = 30000.0  # still finite in float16
 OFFSET = 400.0  # 250 keys of this size add up past float16's 65504 when they are not divided yet
 UNEVEN = 6.0  # q and k apart from zero by this much: scores of +-36 * sqrt(D)
 PEAK = 1000.0  # the highest score of a row: not even float64 takes its exp without the maximum
+LOUD = 60.0  # k against the others: not even float32 takes exp of such scores without a maximum
 LONG = 20.0  # q and k in halves of the head dim that the other leaves nearly empty
 LOW = 320.0  # of one column of q and of -k: scores near -12800 at D = 64, and each number exact in bfloat16
+FAR_SCORE = 120_000.0  # beyond float16, and beyond a maximum that begins at -30000
+FARTHEST_SCORE = 1_300_000.0  # beyond a hidden score of -1e6; float32 tells scores of this size 0.125 apart
+FLAT = 1024.0  # of q, where float16 must hold it
+WIDE = 2.0**18  # of q, where another dtype may: as float16 it is infinite
 SLOPE = 3.0  # scores per key: 30 keys later, exp of the difference is past float32
 
 
@@ -71,6 +76,33 @@ def low(case, generator):
     return q, k, v
 
 
+def level(score, spread=1.0):
+    """All scores around `score`: one column of q and one of k, the same in every row, so that their rounding is, too.
+
+    The others are multiples of what float32 tells apart in a sum of this size: in whatever order it is added up, it is
+    exact, and what differs between honest kernels is how they scale it.
+    """
+
+    def values(case, generator):
+        q, k, v = normal(case, generator)
+        column = FLAT if case.dtype == "float16" else WIDE
+        of_k = torch.tensor(score / case.scale / column).to(torch.bfloat16)
+        apart = 2.0 ** (math.ceil(math.log2(abs(score) / case.scale)) - 24)
+        step = max(0.5, 2 * apart)
+        q, k = (spread * q / step).round() * step, (2 * k).round() / 2
+        q[..., 0], k[..., 0] = column, of_k
+        return q, k, v
+
+    return values
+
+
+def late(case, generator):
+    """Small scores first, and in the last third of the keys scores of hundreds: a look at some keys tells nothing."""
+    q, k, v = normal(case, generator)
+    k[:, :, case.num_keys - case.num_keys // 3 :] *= LOUD
+    return q, k, v
+
+
 def orthogonal(case, generator):
     """Queries and keys a hundred times as long as their scores tell: a bound on a row's maximum says nothing of it."""
     q, k, v = normal(case, generator)
@@ -86,25 +118,44 @@ def offset(case, generator):
 
 VALUES = {
     "normal": normal, "falling": sloped(-1), "rising": sloped(+1), "uneven": uneven, "offset": offset,
-    "orthogonal": orthogonal, "peaked": peaked, "low": low,
+    "orthogonal": orthogonal, "peaked": peaked, "late": late, "low": low,
+    "lower": level(-FAR_SCORE), "lowest": level(-FARTHEST_SCORE, 4.0), "high": level(FAR_SCORE),
 }  # fmt: skip
 
-# Layouts: the last stride is 1 and rows start at multiples of 16 bytes, as tensor descriptors demand ----------------
+# Layouts: the last stride is 1; rows start at multiples of 16 bytes, as tensor descriptors demand, but in "odd rows" --
+
+# The dim whose offsets pass 2**31 elements while its stride fits int32: it must have three or more.
+FAR = {"far batches": 0, "far heads": 1, "far rows": 2}
 
 
 def place(values, layout, which):
     """`values` (B, H, N, D) in a buffer of their own, laid out as `layout` says; what is left over is poison."""
     if layout == "mixed":
-        layout = {"q": "contiguous", "k": "interleaved", "v": "tokens first"}[which]
+        layout = {"q": "contiguous", "k": "one token more", "v": "tokens first"}[which]
+    if layout in FAR:
+        return place_far(values, FAR[layout])
     B, H, N, D = values.shape
     fill, size, window = {
         "contiguous": (0.0, (B, H, N, D), lambda t: t),
         "interleaved": (0.0, (B, N, H, D), lambda t: t.transpose(1, 2)),
+        "one token more": (HUGE, (B, N + 1, H, D), lambda t: t[:, :N].transpose(1, 2)),  # no stride of k is one of q
         "tokens first": (0.0, (N, H, B, D), lambda t: t.permute(2, 1, 0, 3)),
         "slice": (HUGE, (B + 1, H + 1, N + 5, D + 16), lambda t: t[1:, 1:, 3 : 3 + N, 16:]),
+        "odd rows": (HUGE, (B, H, N, D + 1), lambda t: t[..., :D]),
         "poisoned tail": (math.nan, (B, H, N + POISON_ROWS, D), lambda t: t[:, :, :N]),
     }[layout]
     base = torch.full(size, fill, dtype=values.dtype)
     view = window(base)
     view.copy_(values)
     return Placed(base.reshape(-1), tuple(view.shape), view.stride(), view.storage_offset())
+
+
+def place_far(values, dim):
+    """`values` with the offsets of one dim beyond int32: rows start at multiples of 16 elements, the others inside."""
+    sizes, strides, below = values.shape, [0, 0, 0, 1], values.shape[3]
+    for other in (2, 1, 0):
+        if other != dim:
+            strides[other], below = below, below * sizes[other]
+    least = -(-(2**31) // max(1, sizes[dim] - 1))
+    strides[dim] = max(-(-least // 16) * 16, below)
+    return Placed(values.contiguous().reshape(-1), tuple(sizes), tuple(strides), sparse=True)

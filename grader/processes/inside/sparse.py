@@ -1,0 +1,46 @@
+"""Tensors of many gigabytes of which few pages hold elements, for offsets beyond int32: recorder and runner have them.
+
+All lie in one mapping that a fork server reserves before a child's memory is limited (limits.py adds the limit to what
+is mapped already): a child may therefore have them, and no more memory than before. The kernel gives a page when it is
+first written; an untouched one costs nothing.
+"""
+
+import mmap
+
+import torch
+
+ARENA_BYTES = 1 << 38  # of address space: x3 has five such tensors of 10 GB, and a wrapper may make as many
+FAR_BYTES = 1 << 31  # a storage of more than this lies here
+NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+
+ARENA = {"mapping": None, "used": 0}
+
+
+def reserve():
+    """Map the arena; without it, where the kernel promises no more memory than there is, `empty` raises MemoryError."""
+    try:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE
+        ARENA["mapping"] = mmap.mmap(-1, ARENA_BYTES, flags=flags)
+    except (OSError, ValueError):
+        ARENA["mapping"] = None
+
+
+def begin():
+    """Give all pages back: what was in the arena before is zero."""
+    if ARENA["used"]:
+        ARENA["mapping"].madvise(mmap.MADV_DONTNEED, 0, ARENA["used"])
+        ARENA["used"] = 0
+
+
+def empty(elements, dtype):
+    """A flat tensor of zeros, `elements` long, in the arena; raises MemoryError where that has no room."""
+    start = ARENA["used"]
+    end = start + -(-elements * dtype.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
+    if ARENA["mapping"] is None or end > ARENA_BYTES:
+        raise MemoryError("no address space for a tensor with offsets beyond int32")
+    ARENA["used"] = end
+    return torch.frombuffer(ARENA["mapping"], dtype=dtype, count=elements, offset=start)
+
+
+def is_far(storage):
+    return storage.nbytes() > FAR_BYTES
