@@ -5,7 +5,12 @@ from dataclasses import dataclass
 
 import torch
 
-CHUNK = 512  # queries at a time, so that long sequences fit in memory
+# The careful kernels are run on some heads, spread evenly over all batches: at least so many of them, and so many rows;
+# of a head on about so many rows.
+MEASURED_HEADS, MEASURED_ROWS, MEASURED_OF_A_HEAD = 2, 2048, 2048
+TF32 = 2.0**-10  # what dropping 13 bits of a float32 takes away at the most
+FEW_ROWS = 512  # of all heads and batches
+CHUNK = 128  # queries at a time: few enough that a mask leaves most keys out of what they see
 
 # The careful kernels that the allowance is measured on: tile of keys, exp or exp2, direction, and whether it rounds
 # early: the scale goes into q before the dot, in the dtype, as in early Triton kernels, and p is rounded to the dtype
@@ -50,15 +55,20 @@ def attention(q, k, v, mask, scale=None, kv_heads=None):
         kv_heads = torch.arange(Hq, device=q.device) // (Hq // k.shape[1])
     q, k, v = q.double(), k.double()[:, kv_heads], v.double()[:, kv_heads]
     scale = 1.0 / math.sqrt(D) if scale is None else scale
-    k_pos = torch.arange(k.shape[2], device=q.device)
+    k_pos, values = torch.arange(k.shape[2], device=q.device), torch.cat([v, v.abs()], 3)
     parts = []
     for start in range(0, q.shape[2], CHUNK):
         rows = q[:, :, start : start + CHUNK]
         q_pos = torch.arange(start, start + rows.shape[2], device=q.device)
-        scores = (rows @ k.mT * scale).masked_fill(~mask(q_pos, k_pos), -math.inf)
-        lse = scores.logsumexp(-1)
-        p = torch.exp(scores - torch.where(lse.isinf(), 0.0, lse)[..., None])
-        parts.append((p @ v, lse, p @ v.abs()))
+        seen = mask(q_pos, k_pos)
+        some = seen.flatten(0, -2).any(0)
+        keys = slice(None) if some.all() else some.nonzero()[:, 0] if some.any() else slice(1)
+        scores = (rows @ k[:, :, keys].mT).mul_(scale).masked_fill_(~seen[..., keys], -math.inf)
+        row_max = scores.amax(-1, keepdim=True)
+        p = scores.sub_(row_max.masked_fill(row_max == -math.inf, 0.0)).exp_()
+        row_sum = p.sum(-1, keepdim=True)
+        both = p @ values[:, :, keys] / row_sum.masked_fill(row_sum == 0.0, 1.0)
+        parts.append((both[..., :D], (row_max + row_sum.log()).squeeze(-1), both[..., D:]))
     return tuple(torch.cat(part, dim=2) for part in zip(*parts, strict=True))
 
 
@@ -96,17 +106,27 @@ def unrounded(q, k, v, mask, tile, exp, direction, early, tf32, scale=None):
     row_sum, acc = torch.zeros_like(row_max), torch.zeros_like(q)
     for start in range(0, k.shape[2], tile)[::direction]:
         k_tile, v_tile = k[:, :, start : start + tile], v[:, :, start : start + tile]
-        k_pos = torch.arange(start, start + k_tile.shape[2], device=q.device)
-        scores = (q @ k_tile.mT * scale).masked_fill(~mask(q_pos, k_pos), -math.inf)
-        new_max = torch.maximum(row_max, scores.amax(-1, keepdim=True))
+        seen = mask(q_pos, torch.arange(start, start + k_tile.shape[2], device=q.device))
+        rows = rows_that_see(seen)
+        before = row_max[:, :, rows]
+        scores = (q[:, :, rows] @ k_tile.mT).mul_(scale).masked_fill_(~seen[..., rows, :], -math.inf)
+        new_max = torch.maximum(before, scores.amax(-1, keepdim=True))
         pivot = new_max.masked_fill(new_max == -math.inf, 0.0)
-        alpha, p = power(row_max - pivot), power(scores - pivot)
+        alpha, p = power(before - pivot), power(scores.sub_(pivot), out=scores)
         rounded = p.to(dtype).float()
-        row_sum = row_sum * alpha + (rounded if early else p).sum(-1, keepdim=True)
-        acc = acc * alpha + dot_input(rounded) @ v_tile
-        row_max = new_max
+        row_sum[:, :, rows] = row_sum[:, :, rows] * alpha + (rounded if early else p).sum(-1, keepdim=True)
+        acc[:, :, rows] = acc[:, :, rows] * alpha + dot_input(rounded) @ v_tile
+        row_max[:, :, rows] = new_max
     o = acc / row_sum.masked_fill(row_sum == 0.0, 1.0)
     return o, (row_max / base + row_sum.log()).squeeze(-1)
+
+
+def rows_that_see(seen):
+    """A slice from the first to the last query that sees a key, of any head; what none sees changes no row."""
+    if seen.all():
+        return slice(None)
+    rows = (seen.any(-1).flatten(0, -2).any(0) if seen.dim() > 2 else seen.any(-1)).nonzero()[:, 0].tolist()
+    return slice(rows[0], rows[-1] + 1) if rows else slice(0)
 
 
 def merged(q, k, v, mask, tile, tf32, scale=None):
@@ -114,20 +134,21 @@ def merged(q, k, v, mask, tile, tf32, scale=None):
 
     Takes and returns what `careful` does. Method: Dao et al., "Flash-Decoding for long-context inference", 2023.
     """
-    parts = []
+    o, lse = q.new_zeros(q.shape, dtype=torch.float32), q.new_full(q.shape[:3], -math.inf, dtype=torch.float32)
+    q_pos = torch.arange(q.shape[2], device=q.device)
     for start in range(0, k.shape[2], tile):
         k_tile, v_tile = k[:, :, start : start + tile], v[:, :, start : start + tile]
+        seen = mask(q_pos, torch.arange(start, start + k_tile.shape[2], device=q.device))
+        rows = rows_that_see(seen)
 
-        def shifted(q_pos, k_pos, start=start):
-            return mask(q_pos, k_pos + start)
+        def of_rows(q_pos, k_pos, seen=seen[..., rows, :]):
+            return seen
 
-        parts.append(unrounded(q, k_tile, v_tile, shifted, tile, "exp", 1, False, tf32, scale))
-    o, lse = parts[0]
-    for o_part, lse_part in parts[1:]:
-        both = torch.logaddexp(lse, lse_part)
+        o_part, lse_part = unrounded(q[:, :, rows], k_tile, v_tile, of_rows, tile, "exp", 1, False, tf32, scale)
+        both = torch.logaddexp(lse[:, :, rows], lse_part)
         pivot = both.masked_fill(both == -math.inf, 0.0)
-        o = torch.exp(lse - pivot)[..., None] * o + torch.exp(lse_part - pivot)[..., None] * o_part
-        lse = both
+        old, new = (torch.exp(each - pivot)[..., None] for each in (lse[:, :, rows], lse_part))
+        o[:, :, rows], lse[:, :, rows] = old * o[:, :, rows] + new * o_part, both
     return o.to(q.dtype).double(), lse
 
 
@@ -136,13 +157,62 @@ def drop_to_tf32(x):
     return (x.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
 
 
+@dataclass(frozen=True)
+class Heads:
+    """Some queries of some query heads of a call, as one batch: q, k and v (1, heads, N, D).
+
+    heads: their numbers among all. rows: positions of the queries. batches, of_batch: how many batches the call has,
+    and query heads each.
+    """
+
+    batches: int
+    of_batch: int
+    heads: list[int]
+    rows: torch.Tensor
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+
+    def mask_of(self, mask):
+        """The same mask of these heads; one that is for all heads stays."""
+
+        def of_some(q_pos, k_pos):
+            seen = mask(self.rows[q_pos], k_pos)
+            if seen.dim() == 2:
+                return seen
+            all_heads = seen.expand(self.batches, self.of_batch, *seen.shape[2:])
+            return all_heads.flatten(0, 1)[self.heads][None]
+
+        return of_some
+
+    def part(self, tensor):
+        """These heads and rows of a tensor (B, Hq, N, ...)."""
+        return tensor.flatten(0, 1)[self.heads][None][:, :, self.rows]
+
+
+def spread_heads(q, k, v):
+    """Query heads with their own k and v, the first and the last of all among them: all where rows are few.
+
+    Of long rows some queries, the last among them.
+    """
+    B, Hq = q.shape[:2]
+    count = min(B * Hq, max(MEASURED_HEADS, -(-MEASURED_ROWS // q.shape[2])))
+    heads = [i * (B * Hq - 1) // max(1, count - 1) for i in range(count)]
+    of_kv = [i // Hq * k.shape[1] + i % Hq // (Hq // k.shape[1]) for i in heads]
+    rows = torch.arange(q.shape[2] - 1, -1, -max(1, q.shape[2] // MEASURED_OF_A_HEAD), device=q.device).flip(0)
+    some_q = q.flatten(0, 1)[heads][None][:, :, rows]
+    return Heads(B, Hq, heads, rows, some_q, *(x.flatten(0, 1)[of_kv][None] for x in (k, v)))
+
+
 def expect(q, k, v, visibility, tf32=False, scale=None):
     """Expected for tensors in the input's dtype.
 
     The allowance is twice the error that careful kernels make on these very inputs, relative to the size of what is
     added up (the sum of p * |v|), and never below twice the dtype's rounding of it and the few float32 roundings that
-    every kernel has: with few elements, chance alone would make the measured error too small. lse is computed in
-    float32 whatever the dtype, and is allowed twice the error of the careful kernels' lse; -inf must be met exactly.
+    every kernel has: with few elements, chance alone would make the measured error too small; so that with few rows it
+    is also never below what the scores' own roundings make. Added is one float32 rounding of the column's largest
+    value, for kernels that take v's mean off and add it again. lse is computed in float32 whatever the dtype, and is
+    allowed twice the error of the careful kernels' lse; -inf must be met exactly.
 
     Why twice: 40 honest forms (tiles of 16 keys up to all, in three orders; exp or exp2; q scaled in its dtype or not;
     p rounded before its sum or not), on every case at 20 seeds, use at most 0.84 of what is allowed for o and 0.81 for
@@ -152,12 +222,36 @@ def expect(q, k, v, visibility, tf32=False, scale=None):
     o, lse, size = attention(q, k, v, visibility.mask, scale)
     error_o = error_lse = 0.0
     lse_size = lse.abs().clamp(min=1.0).masked_fill(lse.isinf(), 1.0)
-    for near_o, near_lse in careful_kernels(q, k, v, visibility.mask, tf32, scale):
-        error_o = max(error_o, ((near_o - o).abs() / size.clamp(min=1e-300)).max().item())
-        off = torch.where(lse.isinf(), 0.0, (near_lse.double() - lse).abs() / lse_size)  # some rows see nothing
+    some = spread_heads(q, k, v)
+    some_o, some_lse, some_size, some_lse_size = map(some.part, (o, lse, size, lse_size))
+    for near_o, near_lse in careful_kernels(some.q, some.k, some.v, some.mask_of(visibility.mask), tf32, scale):
+        error_o = max(error_o, ((near_o - some_o).abs() / some_size.clamp(min=1e-300)).max().item())
+        off = torch.where(some_lse.isinf(), 0.0, (near_lse.double() - some_lse).abs() / some_lse_size)  # sees nothing
         error_lse = max(error_lse, off.max().item())
     info = torch.finfo(q.dtype)
     statistics = FLOAT32_STEPS * torch.finfo(torch.float32).eps / 2
-    relative = 2 * max(error_o, info.eps / 2 + statistics)
+    rounding = TF32 if tf32 and q.dtype == torch.float32 else info.eps / 2
+    relative = 2 * max(error_o, rounding + statistics)
     relative_lse = 2 * max(error_lse, statistics)
-    return Expected(o, lse, relative * size + info.smallest_normal * info.eps, relative_lse * lse_size, relative)
+    largest = v.abs().amax(2, keepdim=True).double().repeat_interleave(q.shape[1] // k.shape[1], 1)
+    allowed = relative * size + info.smallest_normal * info.eps + torch.finfo(torch.float32).eps * largest
+    if q.shape[0] * q.shape[1] * q.shape[2] <= FEW_ROWS:
+        allowed = torch.maximum(allowed, from_scores(q, k, v, visibility.mask, scale))
+    return Expected(o, lse, allowed, relative_lse * lse_size, relative)
+
+
+def from_scores(q, k, v, mask, scale=None):
+    """(B, Hq, Nq, D), float64: twice what o is off by where float32 adds up each score with an error of its own.
+
+    A score's error is a rounding of the sum of |q| |k|, which grows with the root of D. All careful kernels add a
+    score up in one order, and of few scores none may happen to show how far another order is off.
+    """
+    group, scale = q.shape[1] // k.shape[1], 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
+    q, k, v = q.double(), k.double().repeat_interleave(group, 1), v.double().repeat_interleave(group, 1)
+    seen = mask(torch.arange(q.shape[2], device=q.device), torch.arange(k.shape[2], device=q.device))
+    scores = (q @ k.mT * scale).masked_fill(~seen, -math.inf)
+    p = torch.exp(scores - scores.amax(-1, keepdim=True).nan_to_num(neginf=0.0))
+    p = p / p.sum(-1, keepdim=True).clamp(min=1e-300)
+    rounding = torch.finfo(torch.float32).eps * max(1.0, math.sqrt(q.shape[3]) / 2)
+    off = p * (1.0 - p) * (q.abs() @ k.abs().mT) * scale * rounding
+    return 2 * (off @ v.abs())
