@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import functools
 import importlib.util
+import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from grader.result import Aspect, Outcome, Result, clean, quoted, shortened
 
 CLEARED = 2  # crashes of a problem in which our own kernel was asked, and passed: then the next are not doubted
 # Options of glibc's mallopt: M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, the latter two in bytes.
-MALLOC = {-8: 1, -3: 1 << 20, -1: 1 << 20}
+MALLOC = {-8: 1, -3: 16 << 20, -1: 16 << 20}
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Request:
     def cases(self, problem):
         """The cases of `problem` that run on this device and have the name that was asked for."""
         every = registry.cases_of(problem, self.seed)
-        every = [case for case in every if self.device == "cuda" or not case.gpu]
+        every = [case for case in every if (case.fits_gpu if self.device == "cuda" else not case.gpu)]
         if self.names is None:
             return every
         named = [case for case in every if case.name in self.names or (self.judges_work(problem) and not case.gpu)]
@@ -138,6 +139,7 @@ class ProblemGrader:
         self.begin_beside(given)
         try:
             results = [self.graded(case, given) for case in cases]
+            self.add_waste(results)
             self.outcomes = [result.outcome for result in results]
             self.explain(*self.with_others(cases))
         finally:
@@ -245,7 +247,7 @@ class ProblemGrader:
                 case, Outcome.NOT_RUN, f"Not run: {self.timeouts} cases of this problem timed out before."
             )
         whole = SECONDS_PER_PROBLEM[self.request.device]
-        if self.spent > whole:
+        if self.spent > whole and self.spent > (whole := whole * sandboxes.find_slowness(self.request.device)):
             sentence = f"Not run: the cases before took {self.spent:.0f} s; all of a problem have {whole:g} s together."
             return self.result(case, Outcome.NOT_RUN, sentence)
         handler = self.kind.handler(case)
@@ -265,12 +267,33 @@ class ProblemGrader:
                 result.facts["doubt"] = result.sentence
             return result
         judged = handler.judge(self.problem, case, placed, reply, data, self.request.device)
-        if judged[0] in (Outcome.PASSED, Outcome.WASTEFUL) and "volume" in reply:
+        if judged[0] in (Outcome.PASSED, Outcome.WASTEFUL) and reply.get("unseen", {}).get("constants"):
+            try:
+                judged = self.judge_on_other_numbers(handler, case, reply["program"]) or judged
+            except ChildFailed as failure:
+                return self.child_failed(case, failure)
+        if judged[0] in (Outcome.PASSED, Outcome.WASTEFUL) and "wrapper" in reply:
             evidence = handler.own_work(self.problem, case, reply)
             judged = unfinished.needs_review(evidence) if evidence else judged
-        result = self.result(case, *judged, printed=printed)
-        result.facts["kernels"] = reply.get("kernels", ())
-        return result
+        return self.result(case, *judged, printed=printed)
+
+    def judge_on_other_numbers(self, handler, case, program):
+        """(outcome, sentence, facts) where a program that has run is wrong on numbers that nobody could know.
+
+        What a program brings along may be the answer to a case, made from the public seed.
+        """
+        placed, device = handler.inputs(case, secrets.token_hex(8)), self.request.device
+        request, files = handler.request(self.problem, case, placed, device)
+        request |= {"op": "run"} | handler.beside(case)[1]
+        files = {"program.json": program} | files
+        reply = self.submission.ask_runner(request, files, self.submission.deadline(runner=True))
+        data = self.outputs(reply)
+        if data is not None:
+            outcome, _, _ = handler.judge(self.problem, case, placed, reply, data, device)
+            if outcome in (Outcome.PASSED, Outcome.WASTEFUL):
+                return None
+        sentence = "The numbers that your wrapper brings along give the right output for this case's inputs alone."
+        return Outcome.WRONG, sentence, {}
 
     def outputs(self, reply):
         """The bytes that came back, where there are any."""
@@ -303,24 +326,46 @@ class ProblemGrader:
         if self.request.device != "cuda" or given:
             return
         pool = ThreadPoolExecutor(2)
-        if self.request.judges_work(self.problem):
-            case = self.kind.long_case(self.request.cases(self.problem))
+        case = self.kind.long_case(self.request.cases(self.problem))
+        if case and (self.request.judges_work(self.problem) or not self.problem.counts_work):
             self.beside["waste"] = pool.submit(self.interpreted, case)
         if self.is_timed():
             self.beside["host"] = pool.submit(speed.host_time, self.problem, self.kind, self.path)
         pool.shutdown(wait=False)
 
-    def work(self, results):
-        """What the kernels load and multiply, judged over the cases that are right."""
+    def add_waste(self, results):
+        """On a GPU: what the interpreter counted of the long row, where that is right."""
         case = self.kind.long_case(self.request.cases(self.problem))
-        right = next((r for r in results if r.case == case.name and r.outcome is Outcome.PASSED), None)
+        right = next((r for r in results if case and r.case == case.name and r.outcome is Outcome.PASSED), None)
+        waste = self.beside["waste"].result() if "waste" in self.beside and right else None
+        if waste and self.problem.counts_work:
+            right.facts["waste"] = waste
+        elif waste:
+            sentence, facts = waste
+            review = unfinished.needs_review([sentence]) if facts.get("uncounted") else None
+            right.outcome, right.sentence, right.facts = review or (Outcome.WASTEFUL, sentence, right.facts | facts)
+
+    def work(self, results):
+        """What the kernels cost, judged over the cases that are right."""
+        case = self.request.cases(self.problem)[0]
         try:
-            if self.request.device == "cuda" and right:
-                right.facts["waste"] = self.beside["waste"].result()
             outcome, sentence, facts = self.kind.judge_work(results)
+            if outcome not in (Outcome.NEEDS_REVIEW, Outcome.GRADER_FAULT):
+                outcome, sentence, facts = self.not_learned(results) or (outcome, sentence, facts)
         except Exception as error:
             outcome, sentence, facts = *grader_fault(error), {}
         self.keep(self.result(replace(case, name=WORK), outcome, sentence, facts, aspect=Aspect.WORK))
+
+    def not_learned(self, results):
+        """(outcome, sentence, facts) where a case that shows the problem's lesson is not right, else None."""
+        missed = [r for r in results if r.case in self.problem.lesson and r.outcome is not Outcome.PASSED]
+        if not missed:
+            return None
+        if all(result.outcome is Outcome.GRADER_FAULT for result in missed):
+            return Outcome.GRADER_FAULT, missed[0].sentence, {}
+        missed = [result for result in missed if result.outcome is not Outcome.GRADER_FAULT]
+        taught = f'"{missed[0].case}" shows what {self.problem.id.upper()} teaches'
+        return Outcome.NOT_RUN, f"not judged: {taught}, and must be right first", {"earned": False}
 
     def interpreted(self, case):
         """What a GPU's program wastes, told by the interpreter: (sentence, facts) or None."""
@@ -329,12 +374,12 @@ class ProblemGrader:
         try:
             reply = handler.reply(submission, case, handler.inputs(case, self.request.seed))
         except (ChildFailed, CannotStart) as failure:
-            return f"What the kernels load could not be counted: {failure}.", {"unfollowed": True}
+            return f"What the kernels cost could not be counted: {failure}.", {"uncounted": True}
         finally:
             submission.close()
         if reply["status"] != "returned":
             sentence = unfinished.explain_reply(reply, self.problem, self.path)[1]
-            return f"What the kernels load could not be counted: {sentence}", {"unfollowed": True}
+            return f"What the kernels cost could not be counted: {sentence}", {"uncounted": True}
         return self.kind.wasted(case, reply)
 
     def compile(self, given):

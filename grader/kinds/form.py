@@ -1,6 +1,6 @@
 """What every reply must be: outputs of the right form, nothing written elsewhere, every load and store inside."""
 
-MOST_CONSTANTS = 4096  # bytes that a program may bring along
+MOST_CONSTANTS = 1 << 16  # bytes that a program may bring along: a schedule of tiles fits, most outputs do not
 
 # What is asked of the student, by the kind of fault that trace.py found.
 FAULTS = {
@@ -16,6 +16,11 @@ FAULTS = {
     "launch: on a GPU programs run in any order.",
     "write of what another program reads": "writes {lanes} elements of {argument} that another program reads in the "
     "same launch: on a GPU programs run in any order.",
+    "read of another lane's write": "loads {lanes} elements of {argument} that other lanes of the same program stored, "
+    "with no tl.debug_barrier() between: on a GPU they may not be there yet. Keep them in a block, or put a barrier "
+    "after the store.",
+    "hint that does not hold": "promises the compiler something that is not so: {argument} does not hold for {lanes} "
+    "elements here. On a GPU the loads would read elsewhere: leave the hint out, or give it where it is true.",
     "int32 overflow": "computes {lanes} positions or offsets that pass 2^31, where int32 wraps around, and uses them: "
     "cast to int64 first, with .to(tl.int64), or write the sum so that it stays small.",
 }

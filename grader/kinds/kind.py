@@ -27,6 +27,7 @@ class Question:
     gpu: bool = False
 
     arguments: ClassVar[dict] = {}  # the keyword arguments of the entry point, beside its tensors
+    fits_gpu: ClassVar[bool] = True  # False where a GPU would need the memory between rows that lie far apart
     flops: ClassVar[int] = 0  # what a call needs at the least, where that is known
     least_bytes: ClassVar[int] = 0
 
@@ -121,7 +122,7 @@ class Kind:
         interpreted = problem.uses_triton and device == "cpu"
         request = {
             "inputs": [tensor.describe(name) for name, tensor in zip(self.names, placed, strict=True)],
-            "arguments": case.arguments, "trace": interpreted, "count": interpreted, "choice": 0,
+            "arguments": case.arguments, "trace": interpreted, "choice": 0,
         }  # fmt: skip
         return request, {"inputs.bin": b"".join(tensor.raw() for tensor in placed)}
 
@@ -268,8 +269,8 @@ class Kind:
         """
 
     def long_case(self, cases):
-        """The case that a GPU's program is run on in the interpreter, where its work is counted."""
-        raise NotImplementedError
+        """The case that a GPU's program is run on in the interpreter, where its costs are counted, or None."""
+        return None
 
     def wasted(self, case, reply):
         """(sentence, facts) where the kernel did more than the case needs, else None."""

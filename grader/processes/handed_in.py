@@ -1,10 +1,12 @@
 """A submission's files as the grader itself reads them: regular, of a module's size, and no links to elsewhere."""
 
 import contextlib
+import io
 import os
 import stat
 import sys
 import tempfile
+import tokenize
 from pathlib import Path
 
 from grader.processes.bubblewrap import open_to_all
@@ -22,7 +24,16 @@ def read(path):
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
             raise OSError(0, "no plain file of a module's size")
-        return file.read(LARGEST).decode("utf-8", "replace")
+        return decode(file.read(LARGEST))
+
+
+def decode(data):
+    """The text of a Python file, in the encoding that its first lines name."""
+    try:
+        coding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return data.decode(coding, "replace")
+    except (SyntaxError, LookupError, ValueError):
+        return data.decode("utf-8", "replace")
 
 
 def quote_line(path, line):

@@ -17,6 +17,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from grader.course.problem import SLOWEST
 from grader.processes import bubblewrap, scratch, system_calls
 from grader.processes.cgroup import Group
 from grader.processes.child import CannotStart
@@ -28,6 +29,7 @@ INSIDE = Path(__file__).parent / "inside"
 WORKER = INSIDE / "worker.py"
 START_SECONDS = 60.0  # for a sandbox and a Python to be there
 IMPORT_SECONDS = 120.0  # to import torch and triton: slow only on a cold, busy disk
+TRIAL_SECONDS = 0.05  # of the runner's trial kernel: two busy cores of a Xeon server take 0.013 to 0.03
 ANSWER_SECONDS = 10.0  # to fork, or to say how a child ended
 REMOVE_SECONDS = 60.0  # a folder without a sandbox: what is watched holds no more
 USAGE_SECONDS = 0.5  # to say what was used, before the end
@@ -75,6 +77,7 @@ class SandboxProcess:
 
     def __init__(self, kind, submission=None):
         self.kind, self.ready, self.forked, self.living, self.closed = kind, set(), 0, set(), False
+        self.slowness = {}  # device: how many times as long as on our machine a kernel takes here; at least 1
         self.owner, self.used_before, self.spent = os.getpid(), {}, 0.0
         what = KINDS[kind]
         self.locks = {device: threading.Lock() for device in what.devices}
@@ -162,6 +165,7 @@ class SandboxProcess:
                 raise CannotStart(f"{failure}; {self.last_words()}") from None
             if answer["status"] != "ready":
                 raise CannotStart(answer["error"])
+            self.slowness[device] = min(SLOWEST, max(1.0, answer.get("trial_seconds", 0.0) / TRIAL_SECONDS))
             self.ready.add(device)
 
     # Children --------------------------------------------------------------------------------------------------------

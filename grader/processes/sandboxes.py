@@ -41,6 +41,11 @@ def serving(device, submission=None):
         return _running[key]
 
 
+def find_slowness(device):
+    """By how much limits of time are longer on this machine: what runs on this device takes so many times as long."""
+    return serving(device).slowness[device]
+
+
 def begin(device, submission=None):
     """Start the sandbox process of this device and wait for nothing: whoever needs it waits less."""
     with _changing, contextlib.suppress(OSError, CannotStart):  # who asks for it is told

@@ -4,6 +4,7 @@ The recorder is believed in nothing: it sends a program, or why there is none. T
 on the graded inputs; what it answers is ours.
 """
 
+import json
 import math
 import time
 from pathlib import Path
@@ -40,14 +41,21 @@ class Submission:
 
     def deadline(self, runner=False):
         """When a case that begins now must have ended; the start of its processes is not its own time."""
+        seconds = self.seconds * (sandboxes.find_slowness(self.device) if runner else 1.0)
         if self.recorder is None:
             setup = {"module": str(self.path), "entry_point": self.problem.entry_point, "gpu": self.gpu}
             setup["arguments"] = list(self.problem.keywords)
             setup["tensors"] = list(self.problem.tensors)
-            self.recorder = ConfinedChild("record", self.seconds, self.path.parent, **setup)
-        if runner and self.runner is None:
+            self.recorder = ConfinedChild("record", seconds, self.path.parent, **setup)
+        if runner:
+            self.start_runner()
+        return time.monotonic() + seconds
+
+    def start_runner(self):
+        """Have the runner there. A kernel's text must stand in one of the files that it is given."""
+        if self.runner is None:
             self.runner = ConfinedChild(self.device, self.seconds)
-        return time.monotonic() + self.seconds
+            self.runner.put({"texts.json": json.dumps(self.read_texts()).encode()})
 
     def record(self, request, lists=None, failing=(), deadline=None):
         """{"program": bytes} of a case, or the reply that says why there is none.
@@ -79,7 +87,7 @@ class Submission:
             reply = self.ask_runner({"op": op} | request, given, deadline)
             failed = reply if "launch" in reply else reply.get("error") or {}
             if failed.get("launch") is None:
-                return reply
+                return reply | {"program": recorded["program"]}
             failing.append({name: failed.get(name) for name in ("kind", "text", "needed", "limit", "what")})
             failing[-1]["number"], seen = failed["launch"], reply
         return seen
@@ -108,10 +116,9 @@ class Submission:
         return check_recorder_reply(self.recorder.call(request, max(0.1, deadline - time.monotonic())))
 
     def ask_runner(self, request, files, deadline):
-        if self.runner is None:
-            self.runner = ConfinedChild(self.device, self.seconds)
+        self.start_runner()
         self.runner.put(files)
-        about = {"problem": self.problem.id, "module": self.path.name, "texts": self.read_texts()}
+        about = {"problem": self.problem.id, "module": self.path.name}
         return self.runner.call(request | about, max(0.1, deadline - time.monotonic()))
 
     def read_texts(self):

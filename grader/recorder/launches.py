@@ -42,6 +42,8 @@ class Launches:
             for owner, name, stub in (
                 (interpreter.InterpretedFunction, "run", run), (jit.JITFunction, "run", run),
                 (autotuner.Autotuner, "run", tune), (torch, "compile", compiled),
+                (torch.library, "wrap_triton", lambda kernel: kernel),
+                (torch.library, "triton_op", torch.library.custom_op),  # the other looks for kernels with torch._dynamo
             ):  # fmt: skip
                 stack.enter_context(patch.object(owner, name, stub))
             yield
@@ -81,7 +83,8 @@ class Launches:
             raise self.failure(recorder.failing[number])
         grid = whole_numbers(grid if isinstance(grid, tuple | list | torch.Size) else (grid,))
         recorder.steps.append({
-            "launch": self.sources.number(kernel), "number": number, "grid": grid + [1] * (3 - len(grid)),
+            "is": "launch", "kernel": self.sources.number(kernel), "number": number,
+            "grid": grid + [1] * (3 - len(grid)),
             "args": {name: self.argument(value) for name, value in named.items()},
             "options": {name: self.argument(value) for name, value in options.items()},
             "line": line, "expressions": self.written(line, list(named)),
@@ -100,22 +103,23 @@ class Launches:
     def argument(self, value):
         """One argument of a launch as plain data."""
         if isinstance(value, tl.constexpr):
-            return {"constexpr": self.argument(value.value)}
+            return {"is": "constexpr", "value": self.argument(value.value)}
         if isinstance(value, tl.dtype) and not isinstance(value, tl.pointer_type | tl.block_type):
-            return {"triton_dtype": value.name}
-        if isinstance(value, interpreter.InterpretedFunction | jit.JITFunction):
-            return {"kernel": self.sources.number(value)}
-        if isinstance(value, TensorDescriptor):
-            parts = (list(value.shape), list(value.strides), list(value.block_shape))
-            plain = [self.recorder.tensor(value.base), *map(self.recorder.plain, parts), str(value.padding)]
-            return {"descriptor": plain}
+            return {"is": "triton dtype", "name": value.name}
+        if is_kernel(value):
+            return {"is": "kernel", "number": self.sources.number(value)}
+        if isinstance(value, list):
+            raise CannotRecord("a list as an argument of a launch: Triton takes tuples", self.recorder.line())
         if isinstance(value, tuple):
-            return {"tuple": [self.argument(inner) for inner in value]}
-        if type(value).__name__ == "TensorDescriptor" and "gluon" in type(value).__module__:
-            parts = (list(value.shape), list(value.strides), list(value.block_shape))
-            layout = [[name, self.recorder.plain(field)] for name, field in vars(value.layout).items()]
-            plain = [self.recorder.tensor(value.base), *map(self.recorder.plain, parts)]
-            return {"gluon_descriptor": [*plain, [type(value.layout).__name__, layout], str(value.padding)]}
+            fields = getattr(value, "_fields", None)
+            items = [self.argument(inner) for inner in value]
+            return {"is": "tuple", "items": items, "fields": fields and list(fields)}
+        gluon = type(value).__name__ == "TensorDescriptor" and "gluon" in type(value).__module__
+        if isinstance(value, TensorDescriptor) or gluon:
+            plain = self.recorder.plain
+            found = {"is": "descriptor", "base": self.recorder.tensor(value.base), "padding": str(value.padding)}
+            found |= {"shape": plain(value.shape), "strides": plain(value.strides), "block": plain(value.block_shape)}
+            return found | ({"layout": {n: plain(v) for n, v in vars(value.layout).items()}} if gluon else {})
         return self.recorder.plain(value)
 
     def written(self, line, names):
@@ -135,21 +139,21 @@ class Launches:
         """Every configuration as a choice of the runner's; the wrapper goes on as with the first."""
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
-        recorder, before, choices, results = self.recorder, self.recorder.steps, [], []
+        recorder, before, branches, results = self.recorder, self.recorder.steps, [], []
         for config in configs[:CONFIGS]:
             recorder.steps = []
             try:
                 if config.pre_hook:
                     config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
                 results.append(tuner.fn.run(*args, **kwargs, **config.all_kwargs()))
-                choices.append({"config": str(config), "steps": recorder.steps})
+                branches.append({"config": str(config), "steps": recorder.steps})
             finally:
                 recorder.steps = before
         tuner.best_config, tuner.nargs = configs[0], None
-        if len(choices) == 1:
-            recorder.steps += choices[0]["steps"]
+        if len(branches) == 1:
+            recorder.steps += branches[0]["steps"]
         else:
-            recorder.steps.append({"choices": choices, "line": recorder.line()})
+            recorder.steps.append({"is": "choice", "branches": branches, "line": recorder.line()})
         return results[0]
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import labs
 import numpy
+import sparse
 import torch
 import without_gpu
 from record import Recorder
@@ -40,6 +41,7 @@ def get_ready(device):
     """Import what every submission needs; nothing of it runs a kernel."""
     numpy.seterr(all="ignore")
     torch.set_num_threads(1)
+    sparse.reserve()
     with contextlib.suppress(ImportError):
         import launches  # noqa: F401
         import triton.language  # noqa: F401
@@ -171,7 +173,7 @@ def record_once(loaded, request):
     with open(request["file"], "w", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644)) as file:
         file.write(json.dumps(program, separators=(",", ":")))
     recorder = loaded.recorder
-    constants = any(storage["kind"] == "constant" for storage in recorder.storages[recorder.before :])
+    constants = any(storage["is"] == "constant" for storage in recorder.storages[recorder.before :])
     return {"reads": recorder.reads[:5], "constants": constants}
 
 
@@ -180,6 +182,7 @@ def one_call(loaded, request, seed):
     recorder, inputs = loaded.recorder, request["inputs"]
     with torch._C._DisableTorchDispatch():
         recorder.begin_call()
+        sparse.begin()
         tensors = [stand_in(described, 10 * seed + i) for i, described in enumerate(inputs)]
         for tensor, described in zip(tensors, inputs, strict=True):
             recorder.given(tensor, described["name"])
@@ -194,12 +197,16 @@ def one_call(loaded, request, seed):
 def returned_value(recorder, value):
     if type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided:
         return recorder.tensor(value)
-    return {"type": type(value).__name__}
+    return {"is": "other", "type": type(value).__name__[:200]}
 
 
 def stand_in(described, seed):
     """A tensor of the case's form with values of its own, whatever device the module made the default."""
     elements, generator = described["elements"], torch.Generator("cpu").manual_seed(seed)
+    if described.get("sparse"):
+        dtype, shape = getattr(torch, described["dtype"]), described["shape"]
+        base = sparse.empty(elements, dtype).as_strided(shape, described["strides"], described["offset"])
+        return base.copy_(torch.randn(shape, generator=generator, device="cpu"))
     base = torch.randn(min(elements, 1 << 20), generator=generator, device="cpu").to(getattr(torch, described["dtype"]))
     base = base.repeat(-(-elements // max(1, base.numel())))[:elements] if elements > base.numel() else base
     return base.as_strided(described["shape"], described["strides"], described["offset"])

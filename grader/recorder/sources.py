@@ -9,12 +9,15 @@ import types
 
 import triton.language as tl
 from record import CannotRecord
+from triton.runtime import jit
 from triton.runtime.interpreter import InterpretedFunction
-from triton.runtime.jit import JITFunction
+
+CONSTEXPR = tuple(vars(jit)[name] for name in ("ConstexprFunction",) if name in vars(jit))
 
 
 def is_kernel(value):
-    return isinstance(value, InterpretedFunction | JITFunction)
+    """True for a function whose text goes into the program."""
+    return isinstance(value, (InterpretedFunction, jit.JITFunction, *CONSTEXPR))
 
 
 class Sources:
@@ -33,8 +36,9 @@ class Sources:
             text = f"the kernel {function.__name__} calls itself: Triton has no recursion"
             raise CannotRecord(text, self.recorder.line())
         entry = dict(described(function))
+        kind = "constexpr function" if isinstance(kernel, CONSTEXPR) else "kernel"
         entry |= {
-            "gluon": type(kernel).__name__ == "GluonJITFunction",
+            "kind": "gluon" if type(kernel).__name__ == "GluonJITFunction" else kind,
             "unspecialized": [str(name) for name in getattr(kernel, "do_not_specialize", None) or ()],
             "noinline": bool(getattr(kernel, "noinline", False)), "uses": {},
         }  # fmt: skip
@@ -49,21 +53,36 @@ class Sources:
     def outside(self, value, open_ones):
         """What a name of the kernel's text means, as plain data."""
         if is_kernel(value):
-            return {"kernel": self.add(value, open_ones)}
+            return {"is": "kernel", "number": self.add(value, open_ones)}
         if isinstance(value, types.ModuleType):
-            return {"module": value.__name__}
+            return {"is": "module", "name": value.__name__}
         if isinstance(value, tl.constexpr):
-            return {"constexpr": self.outside(value.value, open_ones)}
+            inner = self.outside(value.value, open_ones)
+            return opaque(value) if is_no_value(inner) else {"is": "constexpr", "value": inner}
         if isinstance(value, tl.dtype) and not isinstance(value, tl.pointer_type | tl.block_type):
-            return {"triton_dtype": value.name}
+            return {"is": "triton dtype", "name": value.name}
         if isinstance(value, tuple | list):
-            return {"values": [self.outside(inner, open_ones) for inner in value]}
+            fields = getattr(value, "_fields", None)
+            items = [self.outside(inner, open_ones) for inner in value]
+            tuple_of = {"is": "tuple", "items": items, "fields": fields and list(fields)}
+            return opaque(value) if any(map(is_no_value, items)) else tuple_of
+        if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+            return {"is": "named tuple", "fields": list(value._fields)}
         module = getattr(value, "__module__", None) or ""
         if callable(value) and module.startswith(("triton.language", "triton.experimental.gluon.language")):
-            return {"function": [module, getattr(value, "__name__", "")]}
+            return {"is": "function", "module": module, "name": getattr(value, "__name__", "")}
         if value is None or isinstance(value, bool | int | float | str):
-            return {"value": self.recorder.plain(value)}
-        return {"opaque": type(value).__name__}
+            return self.recorder.plain(value)
+        return opaque(value)
+
+
+def opaque(value):
+    return {"is": "opaque", "type": type(value).__name__}
+
+
+def is_no_value(described):
+    """True for what a kernel can name, and hold in no tuple."""
+    return isinstance(described, dict) and described["is"] in ("opaque", "module", "function", "named tuple")
 
 
 @functools.cache
@@ -97,7 +116,7 @@ def used(function, source):
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     closure = {name: cell.cell_contents for name, cell in cells}
     scope = {**function.__globals__, **closure}
-    return {name: scope[name] for name in names_used(source) if name in scope}
+    return {name: scope[name] for name in names_used(source) if name in scope and name[:2] != "__"}
 
 
 def expressions(call_text):

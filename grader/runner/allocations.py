@@ -1,17 +1,12 @@
-"""In the runner: what a program allocates is poisoned, fenced and counted."""
-
-import contextlib
+"""In the runner: what a program allocates is poisoned and fenced."""
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
 
 GUARD = 1 << 17  # bytes on each side: one tile of 128 rows of 256 float32
 POISON = 0xFF  # as bytes: NaN in every float dtype, and no NaN that arithmetic makes
 INPUT_POISON = 0x7F  # around inputs: NaN in float16, huge in the others; copied over POISON it would show
 
-FENCED = {}  # address of a storage with fences -> a weak reference to it; a submission may keep one for later calls
 UNWRITTEN = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 WRITTEN = {"zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full"}
 
@@ -22,7 +17,6 @@ def fenced(shape, strides, dtype, device, poison=POISON):
     extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     size = -(-extent * itemsize // 16) * 16
     buffer = torch.full((2 * GUARD + size,), poison, dtype=torch.uint8, device=device)
-    FENCED[buffer.data_ptr()] = StorageWeakRef(buffer.untyped_storage())
     return buffer, buffer.view(dtype).as_strided(shape, strides, GUARD // itemsize)
 
 
@@ -32,19 +26,11 @@ def fence_is_whole(buffer, extent_bytes):
 
 
 class Allocations(TorchDispatchMode):
-    """While active: new tensors lie between fences, uninitialised ones are poisoned, and sizes are recorded.
+    """While active: new tensors lie between fences, and uninitialised ones are poisoned."""
 
-    largest: elements of the largest tensor made. peak: elements alive at once, at most. given: tensors that were there
-    before; they and their views are not counted.
-    """
-
-    def __init__(self, count=False, given=()):
+    def __init__(self):
         super().__init__()
-        self.count, self.buffers, self.alive = count, [], {}
-        self.given = {tensor.untyped_storage().data_ptr() for tensor in given}
-        self.largest = self.peak = 0
-        for address in [address for address, storage in FENCED.items() if storage.expired()]:
-            del FENCED[address]
+        self.buffers = []
 
     @classmethod
     def _should_skip_dynamo(cls):
@@ -55,8 +41,6 @@ class Allocations(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if (name in UNWRITTEN or name in WRITTEN) and isinstance(out, torch.Tensor) and can_be_fenced(out):
             out = self.fence(out, keep_values=name in WRITTEN)
-        if self.count:
-            self.record(out)
         return out
 
     def fence(self, made, keep_values):
@@ -66,30 +50,6 @@ class Allocations(TorchDispatchMode):
         extent = 1 + sum((n - 1) * s for n, s in zip(made.shape, made.stride(), strict=True))
         self.buffers.append((buffer, extent * made.element_size(), tuple(made.shape)))
         return tensor
-
-    def record(self, out):
-        """Count what `out` holds: a storage is counted once and until it is freed."""
-        for tensor in tree_iter(out):
-            if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
-                storage = tensor.untyped_storage()
-                if storage.data_ptr() in self.given:
-                    continue
-                fenced = FENCED.get(storage.data_ptr())
-                fences = 2 * GUARD if fenced and not fenced.expired() else 0
-                elements = (storage.nbytes() - fences) // tensor.element_size()
-                self.alive[storage.data_ptr()] = (StorageWeakRef(storage), elements)
-                self.largest = max(self.largest, elements)
-        self.alive = {at: entry for at, entry in self.alive.items() if not entry[0].expired()}
-        self.peak = max(self.peak, sum(elements for _, elements in self.alive.values()))
-
-    @contextlib.contextmanager
-    def paused(self):
-        """Count nothing meanwhile."""
-        counted, self.count = self.count, False
-        try:
-            yield
-        finally:
-            self.count = counted
 
     def broken_fences(self):
         """The shapes of the tensors around which something was overwritten."""

@@ -2,22 +2,35 @@
 
 import ast
 import builtins
+import collections
 import copy
+import functools
 import linecache
+import math
+import sys
 import types
 
+import msgspec
 import splice
 import triton
 import triton.language as tl
 from kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, REWRITTEN_USE, check, check_inside
-from program import Refused
-from replay import plain, triton_dtype
+from program import Constexpr, Function, KernelNumber, Module, NamedTuple, Opaque, Refused, Tuple, parts
+from replay import make_tuple, plain
+from torch.utils._pytree import tree_iter
 from triton.runtime import interpreter
 
 KNOWN = {
     name: getattr(builtins, name)
     for name in ("range", "min", "max", "len", "float", "int", "isinstance", "print", "list", "tuple", "hasattr")
 }
+
+
+# And of what a constexpr function may call beside them.
+OF_CONSTANTS = {
+    name: getattr(builtins, name) for name in ("abs", "sum", "round", "divmod", "all", "any", "bool", "str")
+}
+GONE = "{} does not exist inside a kernel"
 
 
 class Missing:
@@ -46,17 +59,27 @@ def python_names():
     return missing | KNOWN
 
 
-class Kernels:
-    """The kernels of a program, each made once. interpreted: for the interpreter, else for the compiler."""
+def fields_of(program):
+    """The names in the NamedTuples that the program hands to kernels, or that kernels make."""
+    every = parts([program.setup, program.steps, *(kernel.uses for kernel in program.kernels)])
+    tuples = (part for part in every if isinstance(part, Tuple | NamedTuple))
+    return frozenset(name for part in tuples for name in part.fields or ())
 
-    def __init__(self, program, interpreted):
-        self.texts, self.interpreted, self.made = program["kernels"], interpreted, {}
+
+class Kernels:
+    """The kernels of a program, each made once. interpreted: for the interpreter, else for the compiler.
+
+    fields: names in the NamedTuples that launches hand over.
+    """
+
+    def __init__(self, kernels, fields, interpreted):
+        self.texts, self.fields, self.interpreted, self.made = kernels, fields, interpreted, {}
         self.trees, self.codes, self.python = {}, {}, python_names()
 
     def check(self):
         """Check every text, also of those that are never launched; raises Refused."""
         for i, kernel in enumerate(self.texts):
-            self.trees[i] = check(kernel)
+            self.trees[i] = check(kernel, self.fields)
         self.show_lines()
 
     def changed(self, texts):
@@ -64,10 +87,10 @@ class Kernels:
         made = copy.copy(self)
         made.texts, made.made, made.trees, made.codes = list(self.texts), {}, dict(self.trees), dict(self.codes)
         for number, text in texts.items():
-            made.texts[number] = self.texts[number] | {"source": text}
+            made.texts[number] = msgspec.structs.replace(self.texts[number], source=text)
             made.codes[number] = self.changed_code(number, text)
             if made.codes[number] is None:
-                made.trees[number] = check(made.texts[number])
+                made.trees[number] = check(made.texts[number], self.fields)
                 made.codes[number] = made.compile(number)
         return made
 
@@ -76,7 +99,7 @@ class Kernels:
         if number not in self.codes:
             self.codes[number] = self.compile(number)
         kernel, tree = self.texts[number], self.trees[number]
-        change = splice.find_change(tree, kernel["source"], text)
+        change = splice.find_change(tree, kernel.source, text)
         if change is None:
             return None
         body, i, words = change
@@ -84,11 +107,11 @@ class Kernels:
             inside = splice.parse_statement(words, body[i].lineno)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise Refused("a kernel's text is no function", body[i].lineno) from None
-        check_inside(kernel, tree.body[0], inside)
+        check_inside(kernel, tree.body[0], inside, self.fields)
         inside, before = ast.fix_missing_locations(self.rewritten(kernel, inside)), list(body)
         body[i : i + 1] = inside.body
         try:
-            return compile(tree, kernel["file"], "exec")
+            return compile(tree, kernel.file, "exec")
         finally:
             body[:] = before
 
@@ -96,9 +119,9 @@ class Kernels:
         """Let tracebacks find the submission's lines, as far as kernels reach."""
         files = {}
         for kernel in self.texts:
-            lines = files.setdefault(kernel["file"], {})
-            for i, text in enumerate(kernel["source"].splitlines()):
-                lines[kernel["line"] + i] = text
+            lines = files.setdefault(kernel.file, {})
+            for i, text in enumerate(kernel.source.splitlines()):
+                lines[kernel.line + i] = text
         for name, lines in files.items():
             known = [lines.get(i + 1, "") + "\n" for i in range(max(lines))]
             linecache.cache[name] = len(known), None, known, name
@@ -110,32 +133,47 @@ class Kernels:
 
     def make(self, number):
         kernel = self.texts[number]
-        if self.interpreted and kernel["gluon"]:
-            raise Refused("Triton's interpreter runs no Gluon: this kernel needs a GPU", kernel["line"])
-        space = {name: self.outside(used) for name, used in kernel["uses"].items()}
+        if self.interpreted and kernel.kind == "gluon":
+            raise Refused("Triton's interpreter runs no Gluon: this kernel needs a GPU", kernel.line)
+        space = {name: self.outside(used) for name, used in kernel.uses.items()}
         space |= {"__name__": "submission", "__builtins__": self.python, "_grader_tl": tl}
+        if kernel.kind == "constexpr function":
+            return self.constexpr_function(number, space)
         return self.for_interpreter(number, space) if self.interpreted else self.for_compiler(number, space)
 
     def outside(self, used):
         """The value that a name of a kernel's text means."""
-        ((kind, value),) = used.items()
-        if kind == "kernel":
-            return self[value]
-        if kind == "module":
-            return module_named(value)
-        if kind == "function":
-            return function_named(*value)
-        if kind == "constexpr":
-            return tl.constexpr(self.outside(value))
-        if kind == "values":
-            return tuple(self.outside(inner) for inner in value)
-        if kind == "triton_dtype":
-            return triton_dtype(value)
-        if kind == "opaque":
-            return Missing(f"a kernel can call @triton.jit functions and triton.language, not a Python {value}")
-        if kind == "value":
-            return plain(value)
-        raise Refused("a kernel uses a value from outside that is no constant")
+        match used:
+            case KernelNumber():
+                return self[used.number]
+            case Module():
+                return module_named(used.name)
+            case Function():
+                return function_named(used.module, used.name)
+            case Constexpr():
+                return tl.constexpr(self.outside(used.value))
+            case Tuple():
+                return make_tuple(used, map(self.outside, used.items))
+            case NamedTuple():
+                return collections.namedtuple("Made", used.fields)
+            case Opaque():
+                return Missing(f"a kernel can call @triton.jit functions and triton.language, not a Python {used.type}")
+        return plain(used)
+
+    def constexpr_function(self, number, space):
+        """What a kernel calls while it is compiled: the checked text as Python, which takes constants alone."""
+        kernel = self.texts[number]
+        space["__builtins__"] = self.python | OF_CONSTANTS
+        exec(compile(ast.fix_missing_locations(self.trees[number]), kernel.file, "exec"), space)
+        function = space[kernel.name]
+
+        @functools.wraps(function)
+        def of_constants(*args, **kwargs):
+            if any(isinstance(value, tl.tensor) for value in tree_iter((args, kwargs))):
+                raise Refused(f"{kernel.name} is a constexpr_function, which takes constants and no block", kernel.line)
+            return function(*args, **kwargs)
+
+        return triton.constexpr_function(of_constants)
 
     def for_interpreter(self, number, space):
         """The checked tree, rewritten as Triton's interpreter rewrites kernels; no text is parsed again."""
@@ -145,35 +183,34 @@ class Kernels:
         space |= {name: vars(interpreter)[name] for name in REWRITTEN_USE if name in vars(interpreter)}
         space |= {name: value for name, value in vars(interpreter).items() if name.startswith("_grader_")}
         exec(self.codes[number], space)
-        function = space[kernel["name"]]
-        function.__annotations__ = dict.fromkeys(kernel["constexprs"], "tl.constexpr")
+        function = space[kernel.name]
+        function.__annotations__ = dict.fromkeys(kernel.constexprs, "tl.constexpr")
         made = interpreter.InterpretedFunction(function)
         made.rewritten_fn[function] = function
         return made
 
     def compile(self, number):
         self.trees[number] = ast.fix_missing_locations(self.rewritten(self.texts[number], self.trees[number]))
-        return compile(self.trees[number], self.texts[number]["file"], "exec")
+        return compile(self.trees[number], self.texts[number].file, "exec")
 
     @staticmethod
     def rewritten(kernel, tree):
         """A checked tree as Triton's interpreter rewrites kernels."""
-        imported = {
-            n: u["function"][1] for n, u in kernel["uses"].items() if "function" in u and hasattr(tl, u["function"][1])
-        }
+        used = {name: used.name for name, used in kernel.uses.items() if isinstance(used, Function)}
+        imported = {name: function for name, function in used.items() if function in LANGUAGE}
         tree = Patched(imported).visit(tree) if imported else tree
         return interpreter.FunctionRewriter.ast_transformer.visit(tree)
 
     def for_compiler(self, number, space):
         """A JITFunction of the checked text: what Triton will parse is compared with the tree that was checked."""
         kernel = self.texts[number]
-        name = f"{number}/{kernel['file']}"  # each kernel's own: its text begins where it began
-        text = "\n" * (kernel["line"] - 1) + kernel["source"]
+        name = f"{number}/{kernel.file}"  # each kernel's own: its text begins where it began
+        text = "\n" * (kernel.line - 1) + kernel.source
         linecache.cache[name] = len(text), None, text.splitlines(True), name
-        bare = f"def {kernel['name']}({ast.unparse(self.trees[number].body[0].args)}):\n    pass\n"
-        exec(compile("\n" * (kernel["line"] - 1) + bare, name, "exec"), space)
-        function = space[kernel["name"]]
-        function.__annotations__ = dict.fromkeys(kernel["constexprs"], "tl.constexpr")
+        bare = f"def {kernel.name}({ast.unparse(self.trees[number].body[0].args)}):\n    pass\n"
+        exec(compile("\n" * (kernel.line - 1) + bare, name, "exec"), space)
+        function = space[kernel.name]
+        function.__annotations__ = dict.fromkeys(kernel.constexprs, "tl.constexpr")
         made = decorator(kernel)(function)
         parsed = made.parse().body[0]
         parsed.decorator_list, parsed.returns = [], None
@@ -181,17 +218,17 @@ class Kernels:
             if isinstance(node, ast.arg):
                 node.annotation = None
         if ast.dump(parsed) != ast.dump(self.trees[number].body[0]):
-            raise Refused("a kernel's text is not what Triton reads of it: has it a `def` in a text?", kernel["line"])
+            raise Refused("a kernel's text is not what Triton reads of it: has it a `def` in a text?", kernel.line)
         return made
 
 
 def decorator(kernel):
-    if kernel["gluon"]:
+    if kernel.kind == "gluon":
         from triton.experimental import gluon
 
         return gluon.jit
     return lambda function: triton.jit(
-        function, do_not_specialize=kernel["unspecialized"] or None, noinline=kernel["noinline"] or None
+        function, do_not_specialize=kernel.unspecialized or None, noinline=kernel.noinline or None
     )
 
 
@@ -214,24 +251,23 @@ def module_named(name):
         from triton.language.extra import libdevice
 
         return libdevice
-    if name.startswith(GLUON):
-        import importlib
-
-        return importlib.import_module(name)
+    if name.startswith(GLUON) and name in sys.modules:  # kernel_check.check has imported those that a kernel may use
+        return sys.modules[name]
     known = {
         "triton": triton, "triton.language": tl, "triton.language.core": tl, "triton.language.math": tl.math,
-        "math": __import__("math"), "triton.language.extra": tl.extra,
+        "math": math, "triton.language.extra": tl.extra,
     }  # fmt: skip
     return known.get(name) or Missing(f"the module {name} does not exist inside a kernel")
 
 
 def function_named(module, name):
     """A function of Triton's language that was imported by name."""
-    if module.startswith(GLUON) and name and name[0] != "_":
-        return getattr(module_named(module), name, None) or Missing(f"{name} does not exist inside a kernel")
+    if module.startswith(GLUON) and name[0] != "_":
+        found = getattr(module_named(module), name, None)
+        return found if getattr(found, "__module__", "").startswith("triton.") else Missing(GONE.format(name))
     if "libdevice" in module and name in LIBDEVICE:
         return getattr(module_named("libdevice"), name)
     for allowed, owner in ((LANGUAGE, tl), (MATH, tl.math)):
         if name in allowed:
             return getattr(owner, name)
-    return Missing(f"{name} does not exist inside a kernel")
+    return Missing(GONE.format(name))

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 
+import msgspec
 import numpy as np
 import replies
 import torch
@@ -16,7 +17,7 @@ import triton.language as tl
 import triton.runtime.interpreter as interpreter
 from allocations import INPUT_POISON, Allocations
 from patches import Patches
-from program import flat
+from program import Argument, Branch, Choice, Launch, launches_in
 from replay import Replay, place_inputs
 from reuse import Results
 
@@ -42,16 +43,14 @@ def look(runner, request, program):
     "ran": lines; "kinds": {kernel: {name: kind}}, where a kind is "int", "float" or the like for a scalar, or a letter
     (f, i, b, p for a pointer) with the number of dimensions. Both are empty where the request does not "watch".
     """
-    watch = Watch({kernel["file"] for kernel in program["kernels"]})
+    watch = Watch({kernel.file for kernel in program.kernels})
     if request["watch"]:
         bench = Bench(runner, request, program)
         with bench.ready(), watch:
             bench.output({}, None)
-    fields = ("launch", "number", "grid", "args", "line", "expressions")
-    launches = [{name: step[name] for name in fields} for step in flat(program["steps"]) if "launch" in step]
     return {
-        "status": "returned", "kernels": program["kernels"], "launches": launches,
-        "ran": sorted(watch.ran), "kinds": watch.kinds,
+        "status": "returned", "kernels": msgspec.to_builtins(program.kernels),
+        "launches": msgspec.to_builtins(launches_in(program.steps)), "ran": sorted(watch.ran), "kinds": watch.kinds,
     }  # fmt: skip
 
 
@@ -145,7 +144,7 @@ class Bench:
         """
         self.blank = as_rows(self.output({}, [])[0]).clone()
         started = time.perf_counter()
-        launches = sum("launch" in step for step in flat(self.program["steps"]))
+        launches = len(launches_in(self.program.steps))
         self.results.record() if launches == 1 and programs and len(programs) == 1 else self.results.rest()
         with contextlib.suppress(FAILS), time_limit(60.0):
             self.output({}, programs)
@@ -207,15 +206,16 @@ def change_launches(program, changes):
         return program
 
     def changed(step):
-        if "choices" in step:
-            branches = [branch | {"steps": [changed(inner) for inner in branch["steps"]]} for branch in step["choices"]]
-            return step | {"choices": branches}
-        change = changes.get(str(step["number"])) if "launch" in step else None
+        if isinstance(step, Choice):
+            branches = [Branch(branch.config, [*map(changed, branch.steps)]) for branch in step.branches]
+            return Choice(branches, step.line)
+        change = changes.get(str(step.number)) if isinstance(step, Launch) else None
         if change is None:
             return step
-        return step | {"args": step["args"] | change.get("args", {}), "grid": change.get("grid", step["grid"])}
+        args = step.args | msgspec.convert(change.get("args", {}), dict[str, Argument])
+        return msgspec.structs.replace(step, args=args, grid=tuple(change.get("grid", step.grid)))
 
-    return program | {"steps": [changed(step) for step in program["steps"]]}
+    return msgspec.structs.replace(program, steps=[*map(changed, program.steps)])
 
 
 class Memory:

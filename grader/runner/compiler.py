@@ -204,7 +204,7 @@ def node_in(error):
 def place(nodes, program):
     """The line in the submission's file of the last of these (source of a kernel, node) that lies there; 0 without."""
     for source, node in reversed(nodes):
-        for kernel in program["kernels"]:
-            if isinstance(source, str) and kernel["source"].strip() == source.strip() and hasattr(node, "lineno"):
-                return kernel["line"] + node.lineno - 1
+        for kernel in program.kernels:
+            if isinstance(source, str) and kernel.source.strip() == source.strip() and hasattr(node, "lineno"):
+                return kernel.line + node.lineno - 1
     return 0

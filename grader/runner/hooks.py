@@ -7,11 +7,23 @@ import numpy as np
 import torch
 import triton.language as tl
 import triton.runtime.interpreter as interpreter
-from counters import CARRY, carry_origins
+from costs import MULTIPLYING
 from patches import Patches
+from promises import PROMISES
 from triton.runtime.interpreter import TensorHandle
+from visits import CARRY, carry_origins
 
 BUILDER = interpreter.InterpreterBuilder
+
+
+def end(handle):
+    """A block goes with the last name for it: whoever counted it hears of that."""
+    if counted := handle.__dict__.get("counted"):
+        costs, size = counted
+        costs.alive -= size
+
+
+TensorHandle.__del__ = end
 HIDES = -1e4  # a term that is added to scores and has this or less is a mask
 
 
@@ -21,6 +33,8 @@ def hooks(trace):
         (interpreter, "_interpreter", lambda old: trace),
         *around_launches(trace),
         *around_loads(trace),
+        *around_blocks(trace),
+        *around_promises(trace),
         *around_arithmetic(trace),
     ]
 
@@ -42,8 +56,7 @@ def around_launches(trace):
         def traced(executor, *args, **kwargs):
             trace.begin_launch(executor.fn, args, kwargs)
             try:
-                with trace.allocations.paused():  # the interpreter's own copies are not the submission's
-                    return old(executor, *args, **kwargs)
+                return old(executor, *args, **kwargs)
             finally:
                 trace.end_launch()
 
@@ -75,39 +88,73 @@ def around_loads(trace):
 
         return traced
 
-    def masked_store(old):
-        def traced(builder, pointers, value, *rest, **named):
-            trace.storing = getattr(value, "origin", None), value.data.shape
-            try:
-                return old(builder, pointers, value, *rest, **named)
-            finally:
-                trace.storing = None
+    yield BUILDER, "create_masked_load", masked_load
+
+
+def around_promises(trace):
+    """Hints to the compiler are held against the values; a barrier is noted."""
+
+    def set_attr(old):
+        def traced(handle, name, value):
+            if name in PROMISES:
+                trace.promise(PROMISES[name], handle, value)
+            return old(handle, name, value)
 
         return traced
 
-    yield BUILDER, "create_masked_load", masked_load
-    yield BUILDER, "create_masked_store", masked_store
+    def barrier(old):
+        def traced(builder, *args):
+            trace.barrier()
+            return old(builder, *args)
+
+        return traced
+
+    yield TensorHandle, "set_attr", set_attr
+    yield BUILDER, "create_barrier", barrier
+
+
+def around_blocks(trace):
+    """Every block is counted from its making to the end of its last name, and what is multiplied by what makes it."""
+    costs = trace.costs
+
+    def begun(old):
+        def made(handle):
+            handle.counted = costs, (size := handle.data.size)
+            costs.computed += size
+            costs.alive += size
+            if costs.alive > costs.most:
+                costs.most = costs.alive
+
+        return made
+
+    def multiplying(name):
+        def make(old):
+            def traced(builder, *operands):
+                made = old(builder, *operands)
+                costs.multiply(name, made.data)
+                return made
+
+            return traced
+
+        return make
+
+    yield TensorHandle, "__post_init__", begun
+    for name in MULTIPLYING:
+        if hasattr(BUILDER, name):
+            yield BUILDER, name, multiplying(name)
 
 
 def around_arithmetic(trace):
-    """Dots and exponentials are counted; origins are carried to where tiles meet."""
+    """Dots are counted; origins are carried to where tiles meet."""
 
     def dot(old):
         def traced(builder, a, b, *rest, **named):
-            trace.traffic.dot(a.data.shape, b.data.shape)
+            trace.costs.dot(a.data, b.data)
             scores = trace.note_product(getattr(a, "origin", None), getattr(b, "origin", None))
             made = old(builder, a, b, *rest, **named)
             if scores is not None:
                 made.origin = scores
-                trace.live_scores.add(made)
             return made
-
-        return traced
-
-    def exponential(old):
-        def traced(builder, argument):
-            trace.traffic.exponentials(argument.data.size)
-            return old(builder, argument)
 
         return traced
 
@@ -130,10 +177,8 @@ def around_arithmetic(trace):
     yield BUILDER, "create_select", select
     yield BUILDER, "create_fadd", add
     yield BUILDER, "create_dot", dot
-    yield BUILDER, "create_exp", exponential
-    yield BUILDER, "create_exp2", exponential
     for name in CARRY:
-        yield BUILDER, name, lambda old: carry_origins(old, trace.note_product, trace.live_scores.add)
+        yield BUILDER, name, lambda old: carry_origins(old, trace.note_product)
 
 
 # int32 overflow -------------------------------------------------------------------------------------------------------
@@ -149,10 +194,8 @@ HANDED_ON = (
     "create_add", "create_sub", "create_mul", "create_idiv", "create_int_cast", "create_splat", "create_broadcast",
     "create_expand_dims", "create_reshape", "create_trans", "create_select",
 )  # fmt: skip
-USES = (
-    "create_addptr", "create_minsi", "create_maxsi", "create_icmpSLT", "create_icmpSLE", "create_icmpSGT",
-    "create_icmpSGE",
-)  # fmt: skip
+COMPARES = ("create_icmpSLT", "create_icmpSLE", "create_icmpSGT", "create_icmpSGE")
+USES = ("create_addptr", "create_minsi", "create_maxsi", *COMPARES)
 SIGNED = (tl.int32, tl.int64)
 INT32 = np.dtype(np.int32)
 
@@ -165,7 +208,7 @@ class Overflows:
 
     def __enter__(self):
         for name, wraps in WRAPS.items():
-            self.put(name, self.noticing, wraps)
+            self.put(name, self.noticing, wraps, name == "create_shl")
         return self
 
     def __exit__(self, *exc):
@@ -175,7 +218,7 @@ class Overflows:
     def put(self, name, wrapper, *rest):
         self.patches.replace(BUILDER, name, lambda old: wrapper(old, *rest))
 
-    def noticing(self, operation, wraps):
+    def noticing(self, operation, wraps, shifts):
         def computed(builder, a, b):
             made = operation(builder, a, b)
             if made.data.dtype == INT32 and made.dtype.scalar == tl.int32:
@@ -183,6 +226,7 @@ class Overflows:
                 if lanes:
                     self.follow()
                     made.set_attr("wrapped", [self.line(), lanes])
+                    made.set_attr("shifted", shifts)
             return made
 
         return computed
@@ -194,7 +238,7 @@ class Overflows:
             for name in HANDED_ON:
                 self.put(name, self.handing_on)
             for name in USES:
-                self.put(name, self.using)
+                self.put(name, self.using, name in COMPARES)
 
     def handing_on(self, operation):
         def computed(builder, *operands, **named):
@@ -206,9 +250,11 @@ class Overflows:
 
         return computed
 
-    def using(self, operation):
+    def using(self, operation, compares):
         def computed(builder, a, b):
             for operand in (a, b):
+                if compares and operand.attr.get("shifted"):  # a bit that was shifted to the sign is asked for
+                    continue
                 wrapped = operand.attr.pop("wrapped", None)
                 if wrapped and wrapped[1]:
                     self.report(*wrapped)

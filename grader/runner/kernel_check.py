@@ -10,7 +10,7 @@ import sys
 
 import triton.language as tl
 from operations import names
-from program import Refused
+from program import Module, Refused
 
 SYNTAX = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For,
@@ -41,22 +41,30 @@ ATTRIBUTES = {name for name in dir(tl.tensor) if name[0] != "_"} | names(
     "is_fp16 is_bf16 is_fp32 is_fp64 is_fp8 is_int is_int32 is_int64 is_ptr is_block block_shape strides itemsize "
     "is_int_unsigned is_int_signed int_bitwidth is_standard_floating"
 )
+# Attributes of what a kernel can hold: no field of a NamedTuple opens them.
+OF_OBJECTS = {
+    name for kind in (tl.tensor, tl.constexpr, tl.dtype, str, int, float, tuple) for name in dir(kind)
+} | names("handle data fn base values run name src cache")
+F_STRING = 'an f-string inside a kernel shows only a tl.constexpr, as {D}: print takes values apart, print("k", k)'
 GLUON = "triton.experimental.gluon.language"
 # Names of the interpreter's that its rewriting puts into a kernel: the second since triton 3.9, for `a < b < c`.
 REWRITTEN_USE = ("interpreter_semantic", "_InterpreterComparison")
 
 
-def check(kernel):
-    """The syntax tree of a kernel's text, decorators and annotations gone; raises Refused."""
+def check(kernel, fields=()):
+    """The syntax tree of a kernel's text, decorators and annotations gone; raises Refused.
+
+    fields: of the NamedTuples that the program's launches hand over.
+    """
     try:
-        tree = ast.parse("\n" * (kernel["line"] - 1) + kernel["source"])
+        tree = ast.parse("\n" * (kernel.line - 1) + kernel.source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise Refused("a kernel's text is no function", kernel["line"]) from None
-    if kernel["gluon"]:
+        raise Refused("a kernel's text is no function", kernel.line) from None
+    if kernel.kind == "gluon":
         import triton.experimental.gluon.language
         import triton.experimental.gluon.language.nvidia.hopper  # noqa: F401
-    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef) or tree.body[0].name != kernel["name"]:
-        raise Refused("a kernel's text is no single function", kernel["line"])
+    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef) or tree.body[0].name != kernel.name:
+        raise Refused("a kernel's text is no single function", kernel.line)
     function = tree.body[0]
     function.decorator_list, function.returns = [], None
     for argument in (node for node in ast.walk(function.args) if isinstance(node, ast.arg)):
@@ -66,13 +74,13 @@ def check(kernel):
     for default in function.args.defaults:
         if any(isinstance(node, ast.List | ast.ListComp) for node in ast.walk(default)):
             raise Refused("a default that keeps what a call left in it does not exist inside a kernel", default.lineno)
-    Check(kernel, function).all()
+    Check(kernel, function, fields).all()
     return tree
 
 
-def check_inside(kernel, function, module):
+def check_inside(kernel, function, module, fields=()):
     """The same of statements that are put into a checked function; raises Refused."""
-    found = Check(kernel, module)
+    found = Check(kernel, module, fields)
     found.own |= Check(kernel, function).own
     found.all()
 
@@ -84,12 +92,16 @@ def is_allowed(kind):
 
 
 class Check:
-    """Walks over one function."""
+    """Walks over one function. fields: of NamedTuples, names that may stand behind a dot."""
 
-    def __init__(self, kernel, function):
+    def __init__(self, kernel, function, fields=()):
         self.kernel, self.function, self.judged = kernel, function, set()
+        self.gluon, self.fields = kernel.kind == "gluon", set(fields) - OF_OBJECTS
         self.nodes = list(ast.walk(function))
         self.own = {node.arg for node in self.nodes if isinstance(node, ast.arg)}
+        # What an assertion says goes to nobody in the kernel.
+        said = [n.msg for n in self.nodes if isinstance(n, ast.Assert) and n.msg]
+        self.shown = {inner for text in said for inner in ast.walk(text)}
         stored = (n for n in self.nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
         self.own |= {node.id for node in stored}
 
@@ -97,16 +109,24 @@ class Check:
         for node in self.nodes:
             line = getattr(node, "lineno", None)
             nested = isinstance(node, ast.FunctionDef) and node is not self.function
-            if nested or not is_allowed(type(node)):
+            table = isinstance(node, ast.Dict) and self.kernel.kind == "constexpr function"
+            if nested or not (is_allowed(type(node)) or table):
                 raise Refused(f"`{WORDS.get(type(node), type(node).__name__)}` does not exist inside a kernel", line)
             if isinstance(node, ast.Attribute) and id(node) not in self.judged:
-                self.attributes(node, line)
+                self.attribute(node, line)
             if isinstance(node, ast.Name) and id(node) not in self.judged:
                 self.name(node, line)
             if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name | ast.Attribute):
                 raise Refused("a kernel calls functions by their names", line)
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) in self.own:
+                raise Refused(f"`{node.func.id}` is a value: a kernel calls functions by their own names", line)
+            if isinstance(node, ast.FormattedValue) and not (self.is_constant(node.value) or node in self.shown):
+                raise Refused(F_STRING, line)
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "arange":
                 self.counts_from_a_constant(node, line)
+
+    def is_constant(self, node):
+        return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in self.kernel.constexprs)
 
     def counts_from_a_constant(self, node, line):
         """Raise Refused for tl.arange(k_start, ...): the interpreter knows the number of a loop, the compiler not."""
@@ -121,10 +141,10 @@ class Check:
 
     def find_module(self, name):
         """The module that a name of the text means, or None."""
-        used = self.kernel["uses"].get(name, {})
-        return used["module"] if name not in self.own and "module" in used else None
+        used = self.kernel.uses.get(name)
+        return used.name if name not in self.own and isinstance(used, Module) else None
 
-    def attributes(self, node, line):
+    def attribute(self, node, line):
         """`tl.math.exp2`, `O.dtype.element_ty`: modules first, each with a list of its own, then values."""
         chain, base = [node], node.value
         while isinstance(base, ast.Attribute):
@@ -135,7 +155,7 @@ class Check:
             self.judged.add(id(base))
             chain = self.in_module(module, chain, line)
         for link in chain:
-            if link.attr not in ATTRIBUTES and not (self.kernel["gluon"] and link.attr[0] != "_"):
+            if link.attr not in ATTRIBUTES | self.fields and not (self.gluon and link.attr[0] != "_"):
                 instead = INSTEAD.get(link.attr, "")
                 raise Refused(f"`.{link.attr}` is no attribute that a kernel has{instead and ': ' + instead}", line)
             if not isinstance(link.ctx, ast.Load):
@@ -146,7 +166,7 @@ class Check:
         while chain and known_module(f"{module}.{chain[0].attr}"):
             module, chain = f"{module}.{chain[0].attr}", chain[1:]
         name = chain[0].attr if chain else ""
-        if module.startswith(GLUON) and self.kernel["gluon"] and name and name[0] != "_":
+        if module.startswith(GLUON) and self.gluon and name and name[0] != "_":
             return chain[1:]
         short = "libdevice" if module.endswith("libdevice") else module
         if name not in MODULES.get(short, ()):

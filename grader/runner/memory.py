@@ -1,16 +1,14 @@
-"""In the runner, interpreted: the memory of one launch as the kernel sees it, and which part of it is q, k or v.
+"""In the runner, interpreted: the memory of one launch as the kernel sees it.
 
 Each storage gets a window of virtual addresses of its own, a terabyte wide, so that a pointer that runs out of one
-tensor can never land in another. A copy in another dtype, layout or company is still K: what a kernel loads of it
-counts. Each storage has labels, one an element; what moves elements moves their labels, by the same operation on
-integers, and arithmetic on one labelled tensor keeps them.
+tensor can never land in another.
 """
 
+import ctypes
+
 import numpy as np
+import sparse
 import torch
-from operations import MOVE
-from replay import list_tensors
-from torch.utils._python_dispatch import _disable_current_modes
 
 WINDOW = 1 << 40  # bytes between windows; storages lie in the middle of theirs, so that overruns stay in it both ways
 MIDDLE = 1 << 39
@@ -20,37 +18,74 @@ NOBODY = -1  # no program has written, or read, this element
 class Region:
     """One storage of a launch: its window, the elements of it that may be touched, and who touched them.
 
-    legal_view: the one view that is legal, for the grader's inputs; None where all between first and last is legal.
-    role, role_view, width: "q", "k" or "v" where the storage is that input, the view in which it lies there as
-    (B, H, N, D), and D. labels: which element of q, k and v each element is a copy of, or None; shapes: those of q, k
-    and v, which the labels count in. watcher: to be told of loads, or None. seen_by: {"load" or "store": the last
-    program that did}.
+    legal_view: what alone is legal of the grader's inputs, (start, [(stride, size)]); None where all between first and
+    last is.
+    input: the name of the call's input that the storage is, or None. role, role_view, width: "q", "k" or "v" where it
+    is one of these, the view in which it lies there as (B, H, N, D), and D. loaded: which elements were, or None.
+    lanes: which lane of which block stored each element, where no barrier came since.
+    seen_by: {"load" or "store": the last program that did}. views: {dtype: the storage as an array of it}.
     """
 
     def __init__(self, index, storage, name, itemsize):
-        self.name, self.real, self.bytes = name, storage.data_ptr(), storage.nbytes()
+        self.name, self.real, self.bytes, self.storage = name, storage.data_ptr(), storage.nbytes(), storage
         self.virtual = (index + 1) * WINDOW + MIDDLE
         self.first, self.last = 0, self.bytes  # legal bytes, unless there is a view
-        self.legal_view = self.role = self.role_view = self.watcher = self.labels = self.shapes = None
+        self.legal_view = self.role = self.role_view = self.input = None
         self.width = 0
-        self.writers = self.readers = self.atomics = self.loaded = None
-        self.itemsize, self.seen_by = itemsize, {}
+        self.writers = self.readers = self.atomics = self.loaded = self.lanes = None
+        self.itemsize, self.seen_by, self.far, self.views = itemsize, {}, sparse.is_far(storage), {}
 
     def holds(self, role, tensor):
         """Note that `tensor`, a view (B, H, N, D) of this storage, is an input."""
         self.role, self.role_view, self.width = role, describe_view(tensor), tensor.shape[-1]
+        self.allow(tensor)
+
+    def allow(self, tensor):
+        """Of this storage only the elements of `tensor` may be touched."""
+        start, dims = describe_view(tensor)
+        merged = []
+        for stride, size, _ in dims:  # what lies densely in a wider dim is one with it
+            if merged and merged[-1][0] == stride * size:
+                size *= merged.pop()[1]
+            merged.append((stride, size))
+        self.legal_view = start, merged
 
     def legal(self, offsets, itemsize):
         """For byte offsets into the storage: True where a whole legal element begins."""
         inside = (offsets >= self.first) & (offsets + itemsize <= self.last)
         if self.legal_view is None:
             return inside
-        left = offsets - self.legal_view[0]
+        start, dims = self.legal_view
+        left = offsets - start
         inside &= left >= 0
-        for stride, size, _ in self.legal_view[1]:  # the widest stride first
-            inside &= left // stride < size
-            left = left % stride
+        for stride, size in dims:  # the widest stride first
+            index = left // stride
+            inside &= index < size
+            left = left - index * stride
         return inside & (left == 0)
+
+    def read(self, offsets, dtype):
+        """The elements that begin at these legal byte offsets."""
+        if not (offsets % dtype.itemsize).any():
+            return self.view(dtype)[offsets // dtype.itemsize]
+        parts = self.view(np.dtype(np.uint8))[offsets[:, None] + np.arange(dtype.itemsize)]
+        return parts.view(dtype)[:, 0]
+
+    def write(self, offsets, values):
+        """Have these elements begin at these legal byte offsets."""
+        dtype = values.dtype
+        if not (offsets % dtype.itemsize).any():
+            self.view(dtype)[offsets // dtype.itemsize] = values
+        else:
+            parts = np.ascontiguousarray(values)[:, None].view(np.uint8)
+            self.view(np.dtype(np.uint8))[offsets[:, None] + np.arange(dtype.itemsize)] = parts
+
+    def view(self, dtype):
+        """The storage as a flat array of this dtype."""
+        if dtype not in self.views:
+            whole = (ctypes.c_char * self.bytes).from_address(self.real)
+            self.views[dtype] = np.frombuffer(whole, dtype, count=self.bytes // dtype.itemsize)
+        return self.views[dtype]
 
     def place(self, offsets):
         """For legal byte offsets into a region with a role: (batch, head) of the first lane, and the (first, last)
@@ -58,8 +93,10 @@ class Region:
         """
         left, token, place, here = offsets - self.role_view[0], np.zeros(1, np.int64), [0, 0], None
         for stride, _, dimension in self.role_view[1]:
+            if dimension == 3:  # columns tell no place
+                break
             index = left // stride
-            left = left % stride
+            left = left - index * stride
             if dimension == 2:
                 token = index
             elif dimension < 2:
@@ -79,51 +116,14 @@ class Region:
             place[dimension], left = divmod(left, stride)
         return {"row": place[2], "column": place[3]} if place[3] else None
 
-    def labels_at(self, offsets):
-        """The label of each of these byte offsets, of an input or of what holds copies."""
-        if self.labels is not None:
-            return self.labels[offsets // self.itemsize]
-        left, label = offsets - self.role_view[0], np.zeros(offsets.shape, np.int64)
-        _, heads, tokens, width = self.shapes[self.role]
-        weights = {0: heads * tokens * width, 1: tokens * width, 2: width, 3: 1}
-        for stride, _, dimension in self.role_view[1]:
-            label += left // stride * weights[dimension]
-            left = left % stride
-        return label + (ROLES.index(self.role) << SHIFT)
-
-    def copied(self, offsets):
-        """Of labelled memory: (roles that lie at these offsets, (first, last) token, (batch, head), elements) or None.
-
-        Token and place are those of the first role there, K before V, in the head of its first element.
-        """
-        labels = self.labels_at(offsets)
-        labels = labels[labels != NOTHING]
-        if not labels.size:
-            return None
-        found = labels >> SHIFT
-        roles = "".join(ROLES[i] for i in sorted(set(found.tolist())))
-        inside = labels[found == ROLES.index(roles[0])] & ((1 << SHIFT) - 1)
-        _, heads, tokens, width = self.shapes[roles[0]]
-        rows = inside // width
-        rows = rows[rows // tokens == rows[0] // tokens]
-        place = int(rows[0] // tokens // heads), int(rows[0] // tokens % heads)
-        token = rows % tokens
-        return roles, (int(token.min()), int(token.max())), place, inside.size
-
-    def note_loaded(self, offsets):
-        """Remember which elements of a copy were loaded."""
+    def note_loaded(self, offsets, itemsize):
+        """Remember which elements were loaded, but of what lies far apart."""
+        if self.far:
+            return
         if self.loaded is None:
             self.loaded = np.zeros(-(-self.bytes // self.itemsize), bool)
-        self.loaded[offsets // self.itemsize] = True
-
-    def every_label(self):
-        """The labels of all elements of the storage."""
-        if self.labels is not None:
-            return self.labels
-        elements = np.nonzero(self.loaded)[0]
-        labels = np.full(self.loaded.shape, NOTHING, np.int64)
-        labels[elements] = self.labels_at(elements * self.itemsize)
-        return labels
+        for part in range(0, itemsize, self.itemsize):
+            self.loaded[(offsets + part) // self.itemsize] = True
 
     def touched_by(self, which):
         """The program that last wrote ("writers") or read ("readers") each element of the storage."""
@@ -150,117 +150,3 @@ def tensors_of_argument(value):
     elif isinstance(value, tuple | list):
         for inner in value:
             yield from tensors_of_argument(inner)
-
-
-# Which elements are copies of q, k and v ------------------------------------------------------------------------------
-
-
-ROLES = "qkv"
-SHIFT = 48  # of the role in a label; below it is ((batch * H + head) * N + token) * D + d
-NOTHING = -1
-# Operations that take indices or masks beside what they move.
-INDEXED = {
-    "index_select", "gather", "index", "index_put", "index_put_", "_index_put_impl_", "index_copy", "index_copy_",
-    "scatter", "scatter_", "take", "masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select",
-    "where", "index_fill", "index_fill_", "repeat_interleave",
-}  # fmt: skip
-
-
-class Origins:
-    """inputs: {"q": (B, H, N, D) tensor, ...}. `labels` of a storage by its address: int64, one an element, or None."""
-
-    def __init__(self, inputs):
-        self.inputs, self.known, self.sizes, self.kept, self.labelled = inputs, {}, {}, [], False
-
-    def shape(self, role):
-        return self.inputs[role].shape
-
-    def labels(self, address):
-        return self.known.get(address)
-
-    def label_inputs(self):
-        """Only once something is done with them: most wrappers hand them to a kernel as they are."""
-        for role, tensor in self.inputs.items():
-            labels = self.new(tensor)
-            each = torch.arange(tensor.numel()) + (ROLES.index(role) << SHIFT)
-            labels.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).copy_(each.view(tensor.shape))
-
-    def new(self, tensor):
-        storage = tensor.untyped_storage()
-        self.kept.append(storage)  # its address is not given out again
-        labels = torch.full((storage.nbytes() // tensor.element_size(),), NOTHING, dtype=torch.int64)
-        self.known[storage.data_ptr()] = labels
-        self.sizes[storage.data_ptr()] = tensor.element_size()
-        return labels
-
-    def labels_in_form(self, tensor):
-        """The labels of a tensor in its own form, or None; of numbers seen as integers of their size, too."""
-        address = tensor.untyped_storage().data_ptr()
-        labels = self.known.get(address)
-        if labels is None or self.sizes.get(address, tensor.element_size()) != tensor.element_size():
-            return None
-        return labels.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-
-    def add(self, address, elements):
-        """Labels for a storage that a kernel writes copies into."""
-        self.known[address] = torch.full((elements,), NOTHING, dtype=torch.int64)
-        return self.known[address]
-
-    def __call__(self, op, function, args, named, made):
-        """An operation of the wrapper was done: its outputs `made` get their labels."""
-        with _disable_current_modes():
-            if not self.labelled:
-                self.labelled = True
-                self.label_inputs()
-            found = [self.labels_in_form(tensor) for tensor in list_tensors(args, named)]
-            if any(f is not None and bool((f >= 0).any()) for f in found):
-                self.follow(op, function, args, named, made, [f for f in found if f is not None])
-            else:
-                self.forget(made)
-
-    def forget(self, made):
-        for tensor in made:
-            if (labels := self.labels_in_form(tensor)) is not None:
-                labels.fill_(NOTHING)
-
-    def follow(self, op, function, args, named, made, found):
-        result = None
-        if op in MOVE and made:
-            try:
-                result = self.moved(op, function, args, named)
-            except (RuntimeError, TypeError, IndexError, ValueError):
-                result = None
-        else:
-            whole = [f for f in found if made and f.numel() == made[0].numel() and bool((f >= 0).any())]
-            result = whole[0].reshape(made[0].shape) if len(whole) == 1 else None
-        if result is None:
-            return self.forget(made)
-        for tensor, labels in zip(made, result if isinstance(result, tuple | list) else (result,), strict=False):
-            if tensor.shape == labels.shape:
-                place = self.labels_in_form(tensor)
-                place = self.new_in_form(tensor) if place is None else place
-                if place.data_ptr() != labels.data_ptr():
-                    place.copy_(labels)
-
-    def new_in_form(self, tensor):
-        return self.new(tensor).as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-
-    def moved(self, op, function, args, named):
-        """The operation on labels: what is filled in has none, indices and masks are themselves."""
-        named = {n: v for n, v in named.items() if n not in ("dtype", "layout", "device", "pin_memory", "non_blocking")}
-        every = op not in INDEXED
-        args = [self.shadow(arg, every or (i == 0 and op != "where")) for i, arg in enumerate(args)]
-        if op in ("constant_pad_nd", "masked_fill", "masked_fill_"):
-            args = [*args[:2], NOTHING]
-        return function(*args, **{n: self.shadow(v, every) for n, v in named.items()})
-
-    def shadow(self, value, data):
-        """The labels of tensors; of one without any, nothing where it is data, and the tensor where it is an index."""
-        if isinstance(value, list | tuple):
-            return [self.shadow(inner, data) for inner in value]
-        if not isinstance(value, torch.Tensor):
-            return value
-        labels = self.labels_in_form(value)
-        if labels is not None:
-            return labels
-        return torch.full(value.shape, NOTHING) if data or value.is_floating_point() else value

@@ -1,112 +1,93 @@
-"""In the runner: which operations of PyTorch a program may have outside its kernels, and how much it does with them."""
+"""In the runner: which operations of PyTorch a program may have outside its kernels.
 
-from math import prod
+An operation of PyTorch's own (namespace aten) is allowed where PyTorch tags it as pointwise or as a reduction, where it
+returns a view, or where it stands on a short list: it makes a tensor, moves, orders or sums elements, or multiplies
+matrices, whose cost is judged elsewhere. All else is refused: attention, convolutions, transforms, solvers, files and
+other libraries have no such tag and stand on no list; random numbers have a tag of their own. P2 has no softmax.
+"""
 
-from program import LARGEST, flat, tensors_in
+import functools
+
+import torch
+from program import Choice, Launch, Tensor, flat, tensors_in
 
 
 def names(text):
     return set(text.split())
 
 
-MAKE = names(
-    "empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like new_zeros ones ones_like "
-    "new_ones full full_like new_full fill_ fill zero_ arange linspace scalar_tensor eye tril_indices "
-    "triu_indices"
+def variants(text, *forms):
+    """Each name as it is and in these forms: in place, as a copy of a view."""
+    return {form.format(name) for name in names(text) for form in ("{}", *forms)}
+
+
+MAKE = variants("empty zeros ones full empty_strided", "{}_like", "new_{}") | names(
+    "empty_permuted fill fill_ zero_ arange linspace scalar_tensor eye tril_indices triu_indices"
 )
-MOVE = names(
-    "clone copy_ copy _to_copy cat stack index_select constant_pad_nd flip roll repeat index slice_scatter "
-    "select_scatter _unsafe_view view_copy expand_copy repeat_interleave contiguous as_strided_copy unfold_copy "
-    "tril triu tril_ triu_ masked_fill masked_fill_ where gather index_put_ _index_put_impl_ index_copy_ "
-    "index_copy index_put slice_copy permute_copy transpose_copy t_copy split_with_sizes_copy scatter scatter_ "
-    "take masked_scatter masked_scatter_ masked_select diagonal_copy select_copy unbind_copy squeeze_copy "
-    "unsqueeze_copy lift_fresh_copy _reshape_copy index_fill index_fill_ lift _pin_memory"
+MOVE = variants(
+    "clone copy cat stack index_select constant_pad_nd flip roll repeat index slice_scatter select_scatter index_put "
+    "index_copy index_fill scatter masked_fill masked_scatter masked_select where gather take tril triu contiguous "
+    "repeat_interleave lift _pin_memory _to_copy _unsafe_view",
+    "{}_",
+) | variants(
+    "view expand as_strided slice permute transpose t split_with_sizes diagonal select unbind squeeze unsqueeze unfold "
+    "lift_fresh _reshape",
+    "{}_copy",
+) | {"_index_put_impl_"}  # fmt: skip
+ORDER = variants(
+    "cumsum cumprod cummax cummin logcumsumexp sort topk nonzero isin bucketize searchsorted equal floor_divide ldexp "
+    "index_add scatter_add scatter_reduce __and__ __or__ __lshift__ __rshift__",
+    "{}_",
 )
-ARITHMETIC = names(
-    "add add_ sub sub_ mul mul_ div div_ rsub neg neg_ reciprocal reciprocal_ exp exp_ exp2 exp2_ log log_ log2 "
-    "log2_ log10 log1p log1p_ expm1 expm1_ maximum minimum fmax fmin max min amax amin aminmax sum mean sqrt "
-    "sqrt_ rsqrt rsqrt_ pow pow_ square abs abs_ sign eq ne lt le gt ge eq_ ne_ lt_ le_ gt_ ge_ logical_and "
-    "logical_and_ logical_or logical_or_ logical_not logical_not_ logical_xor bitwise_and bitwise_or bitwise_not "
-    "bitwise_xor bitwise_and_ bitwise_or_ __and__ __or__ isnan isinf isfinite nan_to_num nan_to_num_ logaddexp "
-    "logaddexp2 logsumexp clamp clamp_ clamp_min clamp_min_ clamp_max clamp_max_ any all floor_divide floor ceil "
-    "round trunc remainder fmod addcmul addcmul_ addcdiv addcdiv_ lerp lerp_ relu relu_ cumsum cummax cummin "
-    "logcumsumexp sigmoid tanh argmax argmin topk sort nonzero ldexp ldexp_ frexp __lshift__ __rshift__ "
-    "bitwise_left_shift bitwise_right_shift var std norm linalg_vector_norm count_nonzero isin bucketize "
-    "searchsorted equal floor_ ceil_ sin cos erf"
-)
-PRODUCTS = names("mm bmm addmm baddbmm baddbmm_ addmm_ dot mv addmv vdot addbmm _int_mm")
+PRODUCTS = variants("mm bmm addmm baddbmm dot mv addmv vdot addbmm _int_mm", "{}_")
 SOFTMAX = names("_softmax _log_softmax")
-SCALARS = 16  # elements: a number for each head may be made of q and k, to scale with
-IN_A_WRAPPER = MAKE | MOVE | ARITHMETIC | PRODUCTS | SOFTMAX
-ALLOWED = {"p1": IN_A_WRAPPER, "p2": IN_A_WRAPPER - SOFTMAX}
+# Of a PyTorch that has no tag for them.
+REDUCTIONS = names(
+    "sum nansum mean prod amax amin aminmax max min any all argmax argmin logsumexp std std_mean var var_mean norm "
+    "linalg_vector_norm count_nonzero"
+)
+LISTED = MAKE | MOVE | ORDER | PRODUCTS | SOFTMAX | REDUCTIONS
+TAGS = {torch.Tag.pointwise, getattr(torch.Tag, "reduction", torch.Tag.pointwise)}
 WITHOUT_KERNELS = {"p1", "p2"}  # they are PyTorch: no kernel runs unwatched
 IN_A_CHOICE = MAKE | names("copy_ clone _to_copy")  # before a launch that is tuned: what it writes is made ready
 
 
+@functools.cache
+def is_allowed(op):
+    """True for an operation of this name that a wrapper may use."""
+    forms = [getattr(torch.ops.aten, name, None) for name in {op, op.removesuffix("_")}]
+    forms = [form for form in forms if isinstance(form, torch._ops.OpOverloadPacket)]
+    overloads = [getattr(form, name) for form in forms for name in form.overloads()]
+    tags = {tag for overload in overloads for tag in overload.tags}
+    if not overloads or torch.Tag.nondeterministic_seeded in tags:
+        return False
+    return op in LISTED or bool(TAGS & tags) or any(map(returns_view, overloads))
+
+
+def returns_view(overload):
+    aliases = [returned.alias_info for returned in overload._schema.returns]
+    return any(alias is not None and not alias.is_write for alias in aliases)
+
+
 def forbidden(program, problem):
-    """The first step, a dict, whose operation is not on the problem's list, or None."""
-    allowed = ALLOWED.get(problem, IN_A_WRAPPER)
-    for step in program["setup"] + program["steps"]:
-        here = allowed & IN_A_CHOICE if "choices" in step else allowed
+    """The first operation that is not allowed in this problem, or None."""
+    for step in program.setup + program.steps:
         for inner in flat([step]):
-            if "op" in inner and (inner["namespace"] != "aten" or inner["op"] not in here):
+            if isinstance(inner, Launch):
+                continue
+            allowed = inner.namespace == "aten" and is_allowed(inner.op)
+            softmax = problem == "p2" and inner.op in SOFTMAX
+            if not allowed or softmax or (isinstance(step, Choice) and inner.op not in IN_A_CHOICE):
                 return inner
     return None
 
 
-def volume(program):
-    """What the operations do with numbers that depend on q, k or v: {"products": multiply-adds, "arithmetic" and
-    "moved": elements, "lines": {each: where most of it is}, "together": [operation, line] where two of q, k and v that
-    no kernel has seen are put together, or None}.
-
-    program: as it ran. Which storages a step reads and writes was held against what it did (replay.py).
-    """
-    roles = {i: {s["name"]} for i, s in enumerate(program["storages"]) if s.get("name") in ("q", "k", "v")}
-    roles |= {i: {"?"} for i, s in enumerate(program["storages"]) if s["kind"] in ("old", "unseen")}
-    total, together = {"products": 0, "arithmetic": 0, "moved": 0}, None
-    worst = dict.fromkeys(total, (0, None))
-    for step in flat(program["steps"]):
-        reads = list(tensors_in([step["args"], step.get("kwargs")]))
-        if "launch" in step:
-            seen = {"kernel"} if any(read[0] in roles for read in reads) else set()
-            for read in reads if seen else ():
-                if program["storages"][read[0]]["kind"] != "input":
-                    roles[read[0]] = roles.get(read[0], set()) | seen
-            continue
-        found = [roles[read[0]] for read in reads if roles.get(read[0])]
-        if not found:
-            continue
-        everything = set().union(*found)
-        for write in tensors_in(step["out"]):
-            roles[write[0]] = roles.get(write[0], set()) | everything
-        kind, amount = measure_step(step, reads)
-        large = [roles[read[0]] for read in reads if roles.get(read[0]) and prod(read[2]) > SCALARS]
-        raw = {frozenset(each & set("qkv")) for each in large if "kernel" not in each} - {frozenset()}
-        if kind != "moved" and len(raw) > 1:
-            together = together or [step["op"], step["line"]]
-        total[kind] += amount
-        worst[kind] = max(worst[kind], (amount, step["line"]), key=lambda entry: entry[0])
-    return total | {"lines": {kind: line for kind, (_, line) in worst.items()}, "together": together}
-
-
-def measure_step(step, reads):
-    """(kind, how much): multiply-adds of a product, else elements."""
-    if step["op"] in PRODUCTS:
-        factors = list(tensors_in(step["args"]))[-2:]  # PyTorch hands them over by place
-        if len(factors) < 2:
-            return "products", LARGEST
-        a, b = factors
-        return "products", prod(a[2]) * (b[2][-1] if len(b[2]) > 1 else 1)
-    size = max((prod(tensor[2]) for tensor in [*reads, *tensors_in(step["out"])]), default=0)
-    return ("moved" if step["op"] in MAKE | MOVE else "arithmetic"), size
-
-
 def depends_on_a_launch(program):
     """True where what is returned depends on what a launch wrote."""
-    live = {returned["t"][0] for returned in program["returns"] if "t" in returned}
-    for step in reversed(list(flat(program["setup"] + program["steps"]))):
-        touched = {tensor[0] for tensor in tensors_in([step["args"], step.get("kwargs"), step.get("out")])}
-        if "launch" in step and touched & live:
+    live = {returned.storage for returned in program.returns if isinstance(returned, Tensor)}
+    for step in reversed(list(flat(program.setup + program.steps))):
+        touched = {tensor.storage for tensor in tensors_in(step)}
+        if isinstance(step, Launch) and touched & live:
             return True
         if touched & live:
             live |= touched

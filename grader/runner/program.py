@@ -1,30 +1,34 @@
-"""In the runner: is what came a program at all? Every field checked, so that nothing later meets a surprise.
+"""In the runner: the form of a program. msgspec decodes the recorder's JSON into these structs, or says what is wrong.
 
-A program: {"version": 1, "storages", "kernels", "setup", "stale", "steps", "returns", "several"}.
-- storages: {"kind", "bytes"}. kinds: "input" with "name" (an argument of the call), "old" (an input of a call before,
-  or made of one: its numbers are gone), "made" by a step, "constant" with "data" in hexadecimal, "unseen" (no operation
-  made it).
-- a step: {"op", "overload", "namespace", "args", "kwargs", "out", "line"}, {"launch": a kernel's number, "number",
-  "grid", "args", "options", "line", "expressions"}, {"choices": [{"config", "steps"}], "line"}, or {"free": storages
-  that are let go of}.
-- kernels: {"name", "file", "line", "source", "constexprs", "uses", "gluon", "noinline", "unspecialized"}.
-- returns: tensors, or {"type"} of what is none. setup: steps before the call. stale: storages that an earlier call left
-  something in.
-- a tensor: {"t": [storage, dtype, sizes, strides, offset]}, in elements.
+Every value has a type of this file. A dtype, a format or a padding is one of a closed list; a name (of an operation, a
+module, a function) is looked up in a table of the runner's, and never as an attribute of an object. So nothing that a
+program holds can become an object that the runner does not mean to give to a kernel.
 """
 
-import json
+import keyword
+import math
+from typing import Annotated, Literal
 
-DTYPES = {
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import astuple
+
+LARGEST = 1 << 45
+CONSTANT = 1 << 16  # bytes of one constant
+DEPTH = 16  # structs in structs
+LEAVES = {type(None), bool, int, str, bytes}
+RESERVED = ("_grader", "__")  # how no name of a kernel begins
+
+Size = Annotated[int, Meta(ge=0, le=LARGEST)]
+Line = Annotated[int, Meta(ge=0, lt=1 << 24)] | None
+Whole = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Short = Annotated[str, Meta(max_length=200)]  # a name that is shown, or a text that a kernel is given
+Long = Annotated[str, Meta(max_length=1 << 17)]  # a kernel's text
+Name = Annotated[str, Meta(max_length=200, pattern=r"^[^\W\d]\w*\Z")]
+Dtype = Literal[
     "float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
     "uint64", "bool", "float8_e4m3fn", "float8_e5m2",
-}  # fmt: skip
-KINDS = {"input": {"name": str}, "old": {}, "made": {}, "constant": {"data": str}, "unseen": {"line": (int, None)}}
-LARGEST = 1 << 45
-TEXT = 1 << 17  # characters of a kernel
-NAME = 200  # characters of a name: it is shown
-DEPTH = 8
-RETURNS = 64  # values
+]  # fmt: skip
 
 
 class Malformed(Exception):
@@ -39,41 +43,281 @@ class Refused(Exception):
         self.line = line
 
 
+class Part(Struct, frozen=True, forbid_unknown_fields=True, tag_field="is"):
+    """Part of a program: an object of JSON with exactly these fields, whose "is" says which part."""
+
+
+# Storages: what tensors lie in ----------------------------------------------------------------------------------------
+
+
+class Input(Part, tag="input"):  # an argument of the call, by its name
+    bytes: Size
+    name: Short
+
+
+class Old(Part, tag="old"):  # an input of an earlier call, or made of one: its numbers are gone
+    bytes: Size
+
+
+class Made(Part, tag="made"):  # what a step makes
+    bytes: Size
+
+
+class Constant(Part, tag="constant"):  # bytes that the program brings along; base64 in JSON
+    data: Annotated[bytes, Meta(max_length=CONSTANT)]
+
+    @property
+    def bytes(self):
+        return len(self.data)
+
+
+class Unseen(Part, tag="unseen"):  # what no operation made, and what is too large for a constant
+    bytes: Size
+    line: Line
+
+
+# Values --------------------------------------------------------------------------------------------------------------
+
+
+class Tensor(Part, tag="tensor"):  # part of a storage; sizes, strides and offset count elements
+    storage: Size
+    dtype: Dtype
+    sizes: Annotated[list[Size], Meta(max_length=16)]
+    strides: list[Size]
+    offset: Size
+
+    def __post_init__(self):
+        if len(self.sizes) != len(self.strides):
+            raise ValueError("a tensor needs a stride for each size")
+
+    @property
+    def elements(self):
+        return math.prod(self.sizes)
+
+
+class Float(Part, tag="float"):  # a number as float.hex writes it: JSON has neither infinity nor NaN
+    hex: Annotated[str, Meta(max_length=40)]
+
+    def __post_init__(self):
+        try:
+            float.fromhex(self.hex)
+        except OverflowError:
+            raise ValueError("a float that is none") from None
+
+
+class TorchDtype(Part, tag="dtype"):
+    name: Dtype
+
+
+class Format(Part, tag="format"):  # a layout or a memory format of PyTorch's
+    name: Literal["strided", "contiguous_format", "preserve_format", "channels_last", "channels_last_3d"]
+
+
+class Device(Part, tag="device"):
+    """The device of the run: there is one."""
+
+
+class TritonDtype(Part, tag="triton dtype"):
+    name: Literal[
+        "void", "int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "fp8e4b15",
+        "fp8e4nv", "fp8e4b8", "fp8e5", "fp8e5b16", "fp16", "bf16", "fp32", "fp64",
+    ]  # fmt: skip
+
+
+class KernelNumber(Part, tag="kernel"):
+    number: Size
+
+
+class Constexpr(Part, tag="constexpr"):
+    value: "Argument"
+
+
+class NamedTuple(Part, tag="named tuple"):  # the class itself, which a kernel may call
+    fields: list[Name]
+
+    def __post_init__(self):
+        check_fields(self.fields)
+
+
+class Tuple(Part, tag="tuple"):  # fields: the names of its items where it is a NamedTuple
+    items: list["Argument"]
+    fields: list[Name] | None = None
+
+    def __post_init__(self):
+        if self.fields is not None and len(self.fields) != len(self.items):
+            raise ValueError("a NamedTuple has a name for each item")
+        check_fields(self.fields or ())
+
+
+def check_fields(names):
+    if len(set(names)) != len(names) or any(name.startswith("_") or keyword.iskeyword(name) for name in names):
+        raise ValueError("a NamedTuple's field with the name of no field")
+    if "base" in names:  # by this name Triton's descriptors are known
+        raise ValueError("a NamedTuple's field `base`: give it another name")
+
+
+Shape = Annotated[list[Annotated[int, Meta(ge=0, le=1 << 40)]], Meta(min_length=1, max_length=5)]
+
+
+class Descriptor(Part, tag="descriptor"):  # a TensorDescriptor; one of Gluon's has the fields of its NVMMASharedLayout
+    base: Tensor
+    shape: Shape
+    strides: Shape
+    block: Shape
+    padding: Literal["zero", "nan"]
+    layout: dict[Name, bool | Whole | list[Whole | list[Whole]] | None] | None = None
+
+
+class Module(Part, tag="module"):
+    """A module that a kernel names; kernel_check.py and build.py have the tables of those that it may use."""
+
+    name: Short
+
+
+class Function(Part, tag="function"):  # a function of Triton's language that a kernel imported by its name
+    module: Short
+    name: Name
+
+
+class Opaque(Part, tag="opaque"):  # what no kernel can use, by the name of its type: a kernel that uses it is refused
+    type: Short
+
+
+Plain = bool | Whole | Short | Float | TorchDtype | None
+Operand = Plain | Tensor | Format | Device  # of an operation of PyTorch's
+Argument = Plain | Tensor | TritonDtype | KernelNumber | Constexpr | Tuple | Descriptor
+Use = Argument | Module | Function | NamedTuple | Opaque  # what a name of a kernel's text means
+
+# Kernels and steps ---------------------------------------------------------------------------------------------------
+
+
+class Kernel(Part):
+    """A function that Triton compiles. uses: what it names from outside. constexprs, unspecialized: parameters."""
+
+    kind: Literal["kernel", "gluon", "constexpr function"]
+    name: Name
+    file: Annotated[str, Meta(max_length=200, pattern=r"^[^/\0]+\Z")]
+    line: Annotated[int, Meta(ge=1, le=1 << 20)]
+    source: Long
+    constexprs: list[Short]
+    unspecialized: list[Short]
+    noinline: bool
+    uses: Annotated[dict[Name, Use], Meta(max_length=1000)]
+
+
+class Operation(Part, tag="operation"):  # an operation of PyTorch's, and the tensors that it returns
+    namespace: Short
+    op: Short
+    overload: Short
+    args: list[Operand | list[Operand]]
+    kwargs: dict[Name, Operand | list[Operand]]
+    out: list[Tensor]
+    line: Line
+
+
+class Launch(Part, tag="launch"):
+    """A kernel's launch, the `number`-th of the call. expressions: {argument: its text in the submission's file}."""
+
+    kernel: Size
+    number: Size
+    grid: tuple[Annotated[int, Meta(ge=0, le=1 << 31)], ...]
+    args: Annotated[dict[Name, Argument], Meta(max_length=1000)]
+    options: Annotated[dict[Name, Argument], Meta(max_length=100)]
+    line: Line
+    expressions: Annotated[dict[str, Long], Meta(max_length=1000)]
+
+    def __post_init__(self):
+        if len(self.grid) != 3:
+            raise ValueError("a grid has three sizes")
+        if strange := NO_OPTIONS & self.options.keys():
+            raise ValueError(f"a launch has no option {min(strange)}")
+
+
+NO_OPTIONS = {"ir_override", "extern_libs", "grid", "warmup"}  # the first two name files that Triton reads
+
+
+class Free(Part, tag="free"):  # storages that Python let go of
+    storages: list[Size]
+
+
+class Branch(Part):  # what one configuration of a tuned kernel does
+    config: Long
+    steps: list[Operation | Launch | Free]
+
+
+class Choice(Part, tag="choice"):  # the configurations of a tuned kernel, of which the runner takes one
+    branches: Annotated[list[Branch], Meta(min_length=1, max_length=1000)]
+    line: Line
+
+    def __post_init__(self):
+        if not all(any(isinstance(step, Launch) for step in branch.steps) for branch in self.branches):
+            raise ValueError("a choice without a launch")
+
+
+class Other(Part, tag="other"):  # what is returned and no tensor, by the name of its type
+    type: Short
+
+
+Storage = Input | Old | Made | Constant | Unseen
+Step = Operation | Launch | Free | Choice
+
+
+class Program(Part):
+    """setup: steps before the call. stale: storages that an earlier call left something in. several: it returns a
+    tuple or a list."""
+
+    version: Literal[2]
+    storages: list[Storage]
+    kernels: list[Kernel]
+    setup: list[Step]
+    stale: list[Size]
+    steps: list[Step]
+    returns: Annotated[list[Tensor | Other], Meta(max_length=64)]
+    several: bool
+
+
+DECODER = msgspec.json.Decoder(Program)
+
+
 def read(data):
     """The program in these bytes of JSON; raises Malformed."""
     try:
-        program = json.loads(data)
-    except (ValueError, RecursionError):
-        raise Malformed("it is no JSON") from None
-    return checked(program)
-
-
-def checked(program):
-    fields = {
-        "version": int, "storages": list, "kernels": list, "setup": list, "stale": list, "steps": list, "returns": list,
-        "several": bool,
-    }  # fmt: skip
-    having(program, fields, "a program")
-    need(program["version"] == 1, "another version")
-    for storage in program["storages"]:
-        check_storage(storage)
-    check = Checker(len(program["storages"]), len(program["kernels"]))
-    for i, kernel in enumerate(program["kernels"]):
-        check.kernel(kernel, i)
-    for step in (*program["setup"], *program["steps"]):
-        check.step(step, choices=True)
-    inputs = {i for i, storage in enumerate(program["storages"]) if storage["kind"] == "input"}
-    for step in flat(program["setup"]):
-        need(not inputs & {tensor[0] for tensor in tensors_in(step)}, "a step before the call with the call's inputs")
-    for number in program["stale"]:
-        check.whole(number, check.storages - 1)
-    need(len(program["returns"]) <= RETURNS and (program["returns"] or program["several"]), "what is returned")
-    for returned in program["returns"]:
-        if type(returned) is dict and "t" in returned:
-            check.tensor(returned)
-        else:
-            having(returned, {"type": str}, "what is returned")
+        program = DECODER.decode(data)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise Malformed(str(error)[:300]) from None
+    except RecursionError:
+        raise Malformed("values too deep") from None
+    check(program)
     return program
+
+
+def check(program):
+    """Raise Malformed where parts of a program do not fit together; that a tensor lies in its storage, Replay sees."""
+    for part in parts(program):
+        if isinstance(part, Tensor):
+            need(part.storage < len(program.storages), "a storage that is not there")
+        if isinstance(part, Free):
+            need(all(number < len(program.storages) for number in part.storages), "a storage that is not there")
+        if isinstance(part, KernelNumber):
+            need(part.number < len(program.kernels), "a kernel that is not there")
+        if isinstance(part, Constexpr):
+            need(not tensors_in(part), "a tensor in a constexpr")
+        if isinstance(part, Launch):
+            need(part.kernel < len(program.kernels), "a kernel that is not there")
+            kernel = program.kernels[part.kernel]
+            need(kernel.kind != "constexpr function", "a launch of what is no kernel")
+            known = (part.args.get(name) for name in kernel.constexprs)
+            need(not tensors_in(list(known)), "a tensor for a tl.constexpr")
+    for place, kernel in enumerate(program.kernels):
+        need(not any(name.startswith(RESERVED) for name in (kernel.name, *kernel.uses)), "a name for no kernel")
+        need(not tensors_in(kernel.uses), "a kernel that uses a tensor from outside")
+        numbers = [part.number for part in parts(kernel.uses) if isinstance(part, KernelNumber)]
+        need(all(number < place for number in numbers), "a kernel that uses a later one")  # so that none calls itself
+    inputs = {i for i, storage in enumerate(program.storages) if isinstance(storage, Input)}
+    early = {tensor.storage for tensor in tensors_in(program.setup)}
+    need(not inputs & early, "a step before the call with the call's inputs")
+    need(all(number < len(program.storages) for number in program.stale), "a storage that is not there")
+    need(program.returns or program.several, "nothing is returned")
 
 
 def need(condition, what):
@@ -81,219 +325,52 @@ def need(condition, what):
         raise Malformed(what)
 
 
-def having(value, fields, what):
-    """`value` is an object with exactly these fields of these types."""
-    need(type(value) is dict and value.keys() == fields.keys(), f"{what} has other fields")
-    for name, kinds in fields.items():
-        kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-        kinds = tuple(type(None) if kind is None else kind for kind in kinds)
-        need(type(value[name]) in kinds, f"{what} has no {name}")
-
-
-def check_storage(storage):
-    need(type(storage) is dict and storage.get("kind") in list(KINDS), "an unknown kind of storage")
-    having(storage, {"kind": str, "bytes": int} | KINDS[storage["kind"]], "a storage")
-    need(0 <= storage["bytes"] <= LARGEST, "a storage of an impossible size")
-    if "data" in storage:
-        try:
-            size = len(bytes.fromhex(storage["data"]))
-        except ValueError:
-            size = -1
-        need(size == storage["bytes"], "a constant whose data are not all there")
-
-
-class Checker:
-    """Checks parts of a program that has so many storages and kernels."""
-
-    def __init__(self, storages, kernels):
-        self.storages, self.kernels = storages, kernels
-
-    def whole(self, value, most=LARGEST, least=0):
-        need(type(value) is int and least <= value <= most, "a number out of its range")
-
-    def line(self, step):
-        need(step["line"] is None or (type(step["line"]) is int and 0 <= step["line"] < 1 << 24), "a line")
-
-    def tensor(self, value):
-        need(type(value) is dict and value.keys() == {"t"} and type(value["t"]) is list, "a tensor")
-        need(len(value["t"]) == 5, "a tensor")
-        storage, dtype, sizes, strides, offset = value["t"]
-        self.whole(storage, self.storages - 1)
-        need(type(dtype) is str and dtype in DTYPES, "an unknown dtype")
-        need(type(sizes) is list and type(strides) is list and len(sizes) == len(strides) <= 16, "a shape")
-        for number in (*sizes, *strides, offset):
-            self.whole(number)
-
-    def value(self, value, depth=0):
-        """An argument: a plain value, a list, or an object with one field that says what it is."""
-        need(depth < DEPTH, "values too deep")
-        if value is None or type(value) in (bool, int):
-            need(type(value) is not int or -(1 << 64) < value < 1 << 64, "a number out of its range")
-        elif type(value) is str:
-            need(len(value) < TEXT, "a text too long")
-        elif type(value) is list:
-            for inner in value:
-                self.value(inner, depth + 1)
-        else:
-            need(type(value) is dict and len(value) == 1, "a value")
-            ((kind, inner),) = value.items()
-            self.tagged(kind, inner, depth)
-
-    def tagged(self, kind, inner, depth):
-        if kind == "t":
-            self.tensor({"t": inner})
-        elif kind in ("tuple", "values"):
-            need(type(inner) is list, "a tuple")
-            self.value(inner, depth + 1)
-        elif kind == "f":
-            try:
-                float.fromhex(inner)
-            except (ValueError, TypeError, OverflowError):
-                need(False, "a float")
-        elif kind in ("dtype", "enum", "triton_dtype", "opaque", "module"):
-            need(type(inner) is str and len(inner) < NAME, "a name")
-        elif kind == "function":
-            need(type(inner) is list and len(inner) == 2 and all(type(i) is str for i in inner), "a function")
-        elif kind == "device":
-            need(inner == 0 and type(inner) is int, "a device")
-        elif kind == "kernel":
-            self.whole(inner, self.kernels - 1)
-        elif kind in ("constexpr", "value"):
-            self.value(inner, depth + 1)
-        elif kind in ("descriptor", "gluon_descriptor"):
-            need(type(inner) is list and len(inner) == 5 + (kind != "descriptor"), "a descriptor")
-            need(type(inner[-1]) is str, "a descriptor")
-            if kind == "gluon_descriptor":
-                self.layout(inner[4])
-            self.tensor(inner[0])
-            for numbers in inner[1:4]:
-                need(type(numbers) is list and 1 <= len(numbers) <= 5, "a descriptor")
-                for number in numbers:
-                    self.whole(number, 1 << 40)
-        else:
-            need(False, "a value of an unknown kind")
-
-    def layout(self, layout):
-        """[name, [[field, plain value], ...]] of a shared layout."""
-        need(type(layout) is list and len(layout) == 2 and layout[0] == "NVMMASharedLayout", "a layout")
-        need(type(layout[1]) is list and len(layout[1]) < 20, "a layout")
-        for field in layout[1]:
-            need(type(field) is list and len(field) == 2 and type(field[0]) is str, "a layout")
-            self.value(field[1])
-
-    def named(self, values):
-        need(type(values) is dict and len(values) < 1000, "arguments")
-        need(all(len(name) < NAME for name in values), "an argument's name")
-        for value in values.values():
-            self.value(value)
-
-    def kernel(self, kernel, place):
-        fields = {
-            "name": str, "file": str, "line": int, "source": str, "constexprs": list, "uses": dict, "gluon": bool,
-            "noinline": bool, "unspecialized": list,
-        }  # fmt: skip
-        having(kernel, fields, "a kernel")
-        need(len(kernel["source"]) < TEXT and kernel["name"].isidentifier(), "a kernel's text")
-        need(len(kernel["name"]) < NAME, "a kernel's name")
-        need(len(kernel["file"]) < NAME and "/" not in kernel["file"] and "\0" not in kernel["file"], "a kernel's file")
-        self.whole(kernel["line"], 1 << 20, 1)
-        for name in (*kernel["constexprs"], *kernel["unspecialized"]):
-            need(type(name) is str and len(name) < NAME, "a parameter")
-        self.named(kernel["uses"])
-        need(all(type(used) is dict for used in kernel["uses"].values()), "what a kernel uses")
-        for used in kernels_in(kernel["uses"]):
-            need(used < place, "a kernel that uses a later one")  # so that none calls itself
-
-    def step(self, step, choices=False):
-        need(type(step) is dict, "a step")
-        if "free" in step:
-            having(step, {"free": list}, "what is freed")
-            for number in step["free"]:
-                self.whole(number, self.storages - 1)
+def parts(value):
+    """Every struct in a struct, a list or a dict: the outer ones first."""
+    level = [value]
+    for _ in range(DEPTH):
+        below = []
+        for each in level:
+            if isinstance(each, Struct):
+                yield each
+                below += () if type(each) is Tensor else astuple(each)
+            elif isinstance(each, dict):
+                below += each.values()
+            else:
+                below += each
+        level = [each for each in below if type(each) not in LEAVES]
+        if not level:
             return
-        if "choices" in step and choices:
-            having(step, {"choices": list, "line": (int, None)}, "a choice")
-            need(1 <= len(step["choices"]) <= 1000, "a choice")
-            for choice in step["choices"]:
-                having(choice, {"config": str, "steps": list}, "a choice")
-                need(len(choice["config"]) < TEXT, "a choice")
-                for inner in choice["steps"]:
-                    self.step(inner)
-                need(any("launch" in inner for inner in choice["steps"]), "a choice without a launch")
-        elif "op" in step:
-            fields = {
-                "op": str, "overload": str, "namespace": str, "args": list, "kwargs": dict, "out": list,
-                "line": (int, None),
-            }  # fmt: skip
-            having(step, fields, "an operation")
-            need(all(len(step[name]) < NAME for name in ("op", "overload", "namespace")), "an operation's name")
-            self.value(step["args"])
-            self.named(step["kwargs"])
-            for out in step["out"]:
-                need(out is None or type(out) is dict, "an output")
-                if out is not None:
-                    self.tensor(out)
-        else:
-            self.launch(step)
-        self.line(step)
-
-    def launch(self, step):
-        fields = {
-            "launch": int, "number": int, "grid": list, "args": dict, "options": dict, "line": (int, None),
-            "expressions": dict,
-        }  # fmt: skip
-        having(step, fields, "a launch")
-        self.whole(step["launch"], self.kernels - 1)
-        self.whole(step["number"])
-        need(len(step["grid"]) == 3, "a grid")
-        for size in step["grid"]:
-            self.whole(size, 1 << 31)
-        self.named(step["args"])
-        self.named(step["options"])
-        need(len(step["expressions"]) < 1000, "expressions")
-        need(all(type(text) is str and len(text) < TEXT for text in step["expressions"].values()), "expressions")
-
-
-def kernels_in(value):
-    """The numbers of the kernels in plain data."""
-    if isinstance(value, dict):
-        if "kernel" in value and type(value["kernel"]) is int:
-            yield value["kernel"]
-        for inner in value.values():
-            yield from kernels_in(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from kernels_in(inner)
+    raise Malformed("values too deep")
 
 
 def tensors_in(value):
-    """The tensors in plain data that was checked, as [storage, dtype, sizes, strides, offset]."""
-    if isinstance(value, dict):
-        if "t" in value and isinstance(value["t"], list):
-            yield value["t"]
-        else:
-            for inner in value.values():
-                yield from tensors_in(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from tensors_in(inner)
+    """The tensors in a struct, a list or a dict."""
+    return [part for part in parts(value) if isinstance(part, Tensor)]
 
 
 def flat(steps):
     """The operations and launches among the steps, of a choice those of all."""
     for step in steps:
-        branches = [choice["steps"] for choice in step["choices"]] if "choices" in step else [[step]]
+        branches = [branch.steps for branch in step.branches] if isinstance(step, Choice) else [[step]]
         for inner in (inner for branch in branches for inner in branch):
-            if "free" not in inner:
+            if not isinstance(inner, Free):
                 yield inner
+
+
+def launches_in(steps):
+    return [step for step in flat(steps) if isinstance(step, Launch)]
 
 
 def resolved(program, chosen):
     """The program as it ran: of each choice the branch that was taken. chosen: {place among all steps: branch}."""
 
     def taken(steps, first):
-        branches = (s["choices"][chosen[at]]["steps"] if "choices" in s else [s] for at, s in enumerate(steps, first))
+        branches = (
+            step.branches[chosen[at]].steps if isinstance(step, Choice) else [step]
+            for at, step in enumerate(steps, first)
+        )
         return [step for branch in branches for step in branch]
 
-    setup = program["setup"]
-    return program | {"setup": taken(setup, 0), "steps": taken(program["steps"], len(setup))}
+    setup, steps = taken(program.setup, 0), taken(program.steps, len(program.setup))
+    return msgspec.structs.replace(program, setup=setup, steps=steps)

@@ -1,10 +1,14 @@
 """In the runner: a checked program executed on given inputs, in the interpreter, for the compiler or on a GPU."""
 
+import collections
 import contextlib
 import sys
 from dataclasses import dataclass
 from itertools import count
+from math import prod
 
+import program as form
+import sparse
 import torch
 from allocations import POISON, fenced
 from program import Malformed, tensors_in
@@ -53,7 +57,7 @@ class Replay:
         self.used = used_storages(program)
 
     def run(self, inputs):
-        """What the program returns: tensors, or {"type"} of what is none. inputs: {name: Place}."""
+        """What the program returns: tensors, or program.Other for what is none. inputs: {name: Place}."""
         while True:
             with contextlib.suppress(ChoiceMade):
                 self.begin(inputs)
@@ -62,34 +66,36 @@ class Replay:
     def begin(self, inputs):
         """What was done before the call, on these inputs."""
         program, self.places = self.program, {}
-        for number, storage in enumerate(program["storages"]):
-            if number in self.used and storage["kind"] != "made":
+        for number, storage in enumerate(program.storages):
+            if number in self.used and not isinstance(storage, form.Made):
                 self.places[number] = self.given(storage, inputs)
-        for at, step in zip(count(), program["setup"]):
+        for at, step in zip(count(), program.setup):
             self.step(at, step)
-        for number in program["stale"]:
+        for number in program.stale:
             self.forget(number)
 
     def call(self):
         """The call itself; what it made is let go of."""
         program = self.program
         kept = dict(self.places)
-        for at, step in zip(count(len(program["setup"])), program["steps"]):
+        for at, step in zip(count(len(program.setup)), program.steps):
             self.step(at, step)
-        returned = [self.tensor(r["t"]) if "t" in r else r for r in program["returns"]]
+        returned = [self.tensor(each) if isinstance(each, form.Tensor) else each for each in program.returns]
         self.places = kept
         return returned
 
     def given(self, storage, inputs):
         """The place of a storage that no step makes."""
-        if storage["kind"] == "input":
-            if storage["name"] not in inputs:
-                raise Malformed(f"an input named {storage['name']}")
-            return inputs[storage["name"]]
-        data = torch.full((storage["bytes"],), POISON, dtype=torch.uint8, device=self.device)
-        if storage["kind"] == "constant" and storage["bytes"]:
-            data.copy_(torch.frombuffer(bytearray.fromhex(storage["data"]), dtype=torch.uint8))
-        return Place(data.untyped_storage(), data.storage_offset(), storage["bytes"])
+        if isinstance(storage, form.Input):
+            if storage.name not in inputs:
+                raise Malformed(f"an input named {storage.name}")
+            return inputs[storage.name]
+        if storage.bytes > sparse.FAR_BYTES:  # of a call before: what nobody has written is zero
+            return Place(sparse.empty(storage.bytes, torch.uint8).untyped_storage(), 0, storage.bytes)
+        data = torch.full((storage.bytes,), POISON, dtype=torch.uint8, device=self.device)
+        if isinstance(storage, form.Constant) and storage.bytes:
+            data.copy_(torch.frombuffer(bytearray(storage.data), dtype=torch.uint8))
+        return Place(data.untyped_storage(), data.storage_offset(), storage.bytes)
 
     def forget(self, number):
         """What an earlier call left in a workspace is gone: floating-point numbers are NaN."""
@@ -99,73 +105,75 @@ class Replay:
             whole.set_(place.storage, place.start, (place.bytes,), (1,)).fill_(POISON)
 
     def dtypes(self):
-        return {r[0]: getattr(torch, r[1]) for step in self.program["setup"] for r in tensors_in(step.get("out"))}
+        made = (step for step in self.program.setup if isinstance(step, form.Operation))
+        return {tensor.storage: getattr(torch, tensor.dtype) for step in made for tensor in step.out}
 
     # Steps -----------------------------------------------------------------------------------------------------------
 
     def step(self, at, step):
-        if "choices" in step:
-            for inner in step["choices"][self.choice(at, step["choices"])]["steps"]:
+        if isinstance(step, form.Choice):
+            for inner in step.branches[self.choice(at, step.branches)].steps:
                 self.simple(inner)
         else:
             self.simple(step)
 
-    def choice(self, at, choices):
+    def choice(self, at, branches):
         """The configuration of a launch that was tuned: the first, or the one that `choose` finds."""
         if at not in self.chosen:
             if self.choose is None:
                 self.chosen[at] = 0
             else:
-                self.chosen[at] = self.choose(choices, lambda i: [self.simple(inner) for inner in choices[i]["steps"]])
+                self.chosen[at] = self.choose(branches, lambda i: [self.simple(inner) for inner in branches[i].steps])
                 raise ChoiceMade
         return self.chosen[at]
 
     def simple(self, step):
-        if "free" in step:
-            for number in step["free"]:
+        if isinstance(step, form.Free):
+            for number in step.storages:
                 self.places.pop(number, None)
-        elif "op" in step:
-            self.line = step["line"]
+        elif isinstance(step, form.Operation):
+            self.line = step.line
             self.operation(step)
         else:
-            kernel = self.kernels[step["launch"]]
-            args = {name: self.value(value) for name, value in step["args"].items()}
-            options = {name: self.value(value) for name, value in step["options"].items()}
+            kernel = self.kernels[step.kernel]
             try:
-                self.launch(kernel, tuple(step["grid"]), args, options)
+                args = {name: self.value(value) for name, value in step.args.items()}
+                options = {name: self.value(value) for name, value in step.options.items()}
+                self.launch(kernel, step.grid, args, options)
+            except Malformed:
+                raise
             except Exception as error:
-                raise LaunchRaised(step["number"], step["line"]) from error
+                raise LaunchRaised(step.number, step.line) from error
 
     def operation(self, step):
-        packet, overload = getattr(torch.ops.aten, step["op"]), step["overload"] or "default"
-        if overload not in packet.overloads():
+        function = find_overload(step.op, step.overload)
+        if function is None:
             raise Malformed("an operation that PyTorch has not")
+        args = self.value(step.args)
+        named = {name: self.value(value) for name, value in step.kwargs.items()}
         try:
-            function = getattr(packet, overload)
-            args = self.value(step["args"])
-            named = {name: self.value(value) for name, value in step["kwargs"].items()}
             out = function(*args, **named)
         except Exception as error:
-            raise StepRaised(step["line"]) from error
+            raise StepRaised(step.line) from error
         made = [t for t in (out if isinstance(out, tuple | list) else (out,)) if isinstance(t, torch.Tensor)]
-        if len(made) != len(step["out"]) or None in step["out"]:
+        if len(made) != len(step.out):
             raise Malformed("an operation with other outputs than it has")
-        for ref, tensor in zip(step["out"], made, strict=True):
-            self.made(step, ref["t"], tensor)
+        for described, tensor in zip(step.out, made, strict=True):
+            self.made(step, described, tensor)
         if self.observer:
-            self.observer(step["op"], function, args, named, made)
+            self.observer(step, args, named, made)
 
-    def made(self, step, ref, tensor):
+    def made(self, step, described, tensor):
         """Note where an operation's output lies; raises Malformed where it is not what was recorded."""
-        number, dtype, sizes, strides, offset = ref
-        same = list(tensor.shape) == sizes and str(tensor.dtype)[6:] == dtype
-        if not same or (list(tensor.stride()) != strides and tensor.numel() > 1):
-            raise Malformed(f"another output of {step['op']} than was recorded")
+        number = described.storage
+        same = list(tensor.shape) == described.sizes and str(tensor.dtype)[6:] == described.dtype
+        if not same or (list(tensor.stride()) != described.strides and tensor.numel() > 1):
+            raise Malformed(f"another output of {step.op} than was recorded")
         size, storage = tensor.element_size(), tensor.untyped_storage()
         place = self.places.get(number)
         if place is None:
-            start = (tensor.storage_offset() - offset) * size
-            extent = self.program["storages"][number]["bytes"]
+            start = (tensor.storage_offset() - described.offset) * size
+            extent = self.program.storages[number].bytes
             if start < 0 or start + extent > storage.nbytes():
                 raise Malformed("a storage larger than it is")
             if any(other.storage.data_ptr() == storage.data_ptr() for other in self.places.values()) and extent:
@@ -177,41 +185,42 @@ class Replay:
     # Values ----------------------------------------------------------------------------------------------------------
 
     def value(self, value):
-        if isinstance(value, list):
-            return [self.value(inner) for inner in value]
-        if not isinstance(value, dict):
-            return value
-        ((kind, inner),) = value.items()
-        if kind == "t":
-            return self.tensor(inner)
-        if kind == "tuple":
-            return tuple(self.value(each) for each in inner)
-        if kind == "device":
-            return torch.device(self.device)
-        if kind == "kernel":
-            return self.kernels[inner]
-        if kind == "descriptor":
-            from triton.tools.tensor_descriptor import TensorDescriptor
-
-            base, shape, strides, block, padding = inner
-            return TensorDescriptor(self.tensor(base["t"]), shape, strides, block, padding)
-        if kind == "gluon_descriptor":
-            from triton.experimental.gluon import language as gl
-            from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-
-            base, shape, strides, block, (_, fields), padding = inner
-            layout = gl.NVMMASharedLayout(**{name: plain(field) for name, field in fields})
-            return TensorDescriptor(self.tensor(base["t"]), shape, strides, block, layout, padding)
+        match value:
+            case list():
+                return [self.value(inner) for inner in value]
+            case form.Tensor():
+                return self.tensor(value)
+            case form.Tuple():
+                return make_tuple(value, map(self.value, value.items))
+            case form.Device():
+                return torch.device(self.device)
+            case form.KernelNumber():
+                return self.kernels[value.number]
+            case form.Constexpr():
+                return sys.modules["triton"].language.constexpr(self.value(value.value))
+            case form.Descriptor():
+                return self.descriptor(value)
         return plain(value)
 
-    def tensor(self, ref):
+    def descriptor(self, value):
+        parts = self.tensor(value.base), value.shape, value.strides, value.block
+        if value.layout is None:
+            from triton.tools.tensor_descriptor import TensorDescriptor
+
+            return TensorDescriptor(*parts, value.padding)
+        from triton.experimental.gluon import language as gl
+        from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+        return TensorDescriptor(*parts, gl.NVMMASharedLayout(**value.layout), value.padding)
+
+    def tensor(self, described):
         """A tensor of the program as a view of where its storage lies; never outside of that."""
-        number, dtype, sizes, strides, offset = ref
-        place = self.places.get(number)
+        sizes, strides, offset = described.sizes, described.strides, described.offset
+        place = self.places.get(described.storage)
         if place is None:
             raise Malformed("a tensor that no step has made")
         with torch._C._DisableTorchDispatch():  # nothing that is counted: modes need not see it
-            tensor = torch.empty(0, dtype=getattr(torch, dtype), device=self.device)
+            tensor = torch.empty(0, dtype=getattr(torch, described.dtype), device=self.device)
             size = tensor.element_size()
             last = offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) if all(sizes) else 0
             if last * size > place.bytes or place.start % size:
@@ -226,19 +235,30 @@ def list_tensors(*values):
 
 def used_storages(program):
     """The numbers of all storages that steps and returns name."""
-    named = tensors_in([program["setup"], program["steps"], program["returns"]])
-    return {ref[0] for ref in named} | set(program["stale"])
+    named = tensors_in([program.setup, program.steps, program.returns])
+    return {tensor.storage for tensor in named} | set(program.stale)
 
 
 def place_inputs(described, data, device, poison):
     """({name: Place}, {name: its fenced base}, {name: the tensor}) of described inputs.
 
-    data: their bytes, one after the other; None where numbers do not matter.
+    data: their bytes, one after the other; None where numbers do not matter. Of a sparse one, whose buffer has few
+    pages, they are those of its elements, and its base is the tensor itself.
     """
     places, bases, tensors, start = {}, {}, {}, 0
+    sparse.begin()
     for each in described:
         dtype, elements = getattr(torch, each["dtype"]), each["elements"]
         itemsize = torch.empty(0, dtype=dtype).element_size()
+        if each.get("sparse"):
+            flat, held = sparse.empty(elements, dtype), prod(each["shape"])
+            tensor = flat.as_strided(each["shape"], each["strides"], each["offset"])
+            if data is not None:
+                tensor.copy_(torch.frombuffer(data, dtype=dtype, count=held, offset=start).view(each["shape"]))
+            start += held * itemsize
+            places[each["name"]] = Place(flat.untyped_storage(), 0, elements * itemsize)
+            bases[each["name"]] = tensors[each["name"]] = tensor
+            continue
         _, base = fenced((elements,), (1,), dtype, device, poison)
         if elements and data is not None:
             values = torch.frombuffer(data, dtype=dtype, count=elements, offset=start)
@@ -254,6 +274,13 @@ def place_inputs(described, data, device, poison):
 # Values and launches -------------------------------------------------------------------------------------------------
 
 
+def find_overload(op, overload):
+    """The overload of PyTorch's own operation that has these names, or None."""
+    packet = getattr(torch.ops.aten, op, None)
+    known = isinstance(packet, torch._ops.OpOverloadPacket) and (overload or "default") in packet.overloads()
+    return getattr(packet, overload or "default") if known else None
+
+
 def triton_dtype(name):
     """A dtype of Triton, which is imported only for what is Triton's."""
     import triton.language as tl
@@ -264,26 +291,25 @@ def triton_dtype(name):
     return found
 
 
-def plain(value):
-    """A value of a program that is no tensor."""
-    if isinstance(value, list):
-        return [plain(inner) for inner in value]
-    if not isinstance(value, dict):
-        return value
-    ((kind, inner),) = value.items()
-    if kind == "constexpr":
-        import triton.language as tl
+def make_tuple(described, items):
+    """A tuple, or a NamedTuple where its fields have names."""
+    if described.fields is None:
+        return tuple(items)
+    return collections.namedtuple("Arguments", described.fields)(*items)
 
-        return tl.constexpr(plain(inner))
-    made = {
-        "f": lambda: float.fromhex(inner), "tuple": lambda: tuple(plain(i) for i in inner),
-        "dtype": lambda: getattr(torch, inner), "enum": lambda: getattr(torch, inner),
-        "triton_dtype": lambda: triton_dtype(inner),
-        "value": lambda: plain(inner),
-    }.get(kind)  # fmt: skip
-    if made is None:
-        raise Malformed(f"a value of the kind {kind} where it cannot be")
-    return made()
+
+def plain(value):
+    """A value of a program that is a constant."""
+    match value:
+        case form.Float():
+            return float.fromhex(value.hex)
+        case form.TorchDtype() | form.Format():
+            return getattr(torch, value.name)
+        case form.TritonDtype():
+            return triton_dtype(value.name)
+        case None | bool() | int() | str():
+            return value
+    raise Malformed(f"a {type(value).__name__} where it cannot be")
 
 
 def launch(kernel, grid, args, options):

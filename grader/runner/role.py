@@ -4,21 +4,23 @@ What it measures and computes is believed, so it is confined like a recorder and
 """
 
 import contextlib
+import functools
 import importlib.util
 import json
 import os
 import time
 from dataclasses import dataclass, field
-from math import prod
 
+import msgspec
 import numpy
 import refusals
 import replies
-import spans
+import sparse
 import torch
 from allocations import INPUT_POISON, Allocations
-from operations import WITHOUT_KERNELS, depends_on_a_launch, forbidden, volume
-from program import Malformed, Refused, flat, read, resolved
+from costs import WrapperCosts
+from operations import WITHOUT_KERNELS, depends_on_a_launch, forbidden
+from program import Constant, Malformed, Refused, Unseen, launches_in, read, resolved
 from replay import LaunchRaised, Replay, StepRaised, launch, place_inputs, tune, used_storages
 
 GAVE_UP = 1 << 28  # bytes of a program
@@ -32,25 +34,34 @@ class Runner:
     kernels: dict = field(default_factory=dict)
     timed: object = None
 
-    def make_kernels(self, program):
-        from build import Kernels
+    @functools.cached_property
+    def texts(self):
+        """{name: text} of the submission's files: the grader leaves them beside the first request."""
+        with open("texts.json") as file:
+            return json.load(file)
 
-        key = json.dumps(program["kernels"])
+    def make_kernels(self, program):
+        from build import Kernels, fields_of
+
+        fields = fields_of(program)
+        key = msgspec.json.encode(program.kernels), fields
         if key not in self.kernels:
-            made = Kernels(program, self.setup["device"] == "cpu")
+            made = Kernels(program.kernels, fields, self.setup["device"] == "cpu")
             made.check()
             self.kernels[key] = made
         return self.kernels[key]
 
 
 def get_ready(device):
-    """Import what the device needs."""
+    """Import what the device needs; returns what the grader is told of this machine, or None."""
     if device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
     numpy.seterr(all="ignore")  # a kernel's own NaN is judged; numpy's warnings about it are noise
     torch.set_num_threads(1)
+    if device == "cpu":
+        sparse.reserve()
     if not importlib.util.find_spec("triton"):
-        return
+        return None
     import build  # noqa: F401
     import triton
 
@@ -62,10 +73,12 @@ def get_ready(device):
         semantics.enable()
         if fault := semantics.check_tracing():
             raise RuntimeError(fault)
+        return {"trial_seconds": semantics.time_trial()}
     if device == "compile":
         import compiler  # noqa: F401
     if device == "cuda":  # a wrapper's own allocator is not part of a program
         triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+    return None
 
 
 def begin(setup):
@@ -93,7 +106,7 @@ def answering(job):
             data = file.read(GAVE_UP)
         try:
             program = read(data)
-            if reply := not_allowed(program, request):
+            if reply := not_allowed(program, request, runner.texts):
                 return reply
             return job(runner, request, program)
         except Malformed as error:
@@ -111,24 +124,24 @@ def answering(job):
     return answered
 
 
-def not_allowed(program, request):
-    if program["kernels"] and request["problem"] in WITHOUT_KERNELS:
-        kernel = program["kernels"][0]
-        return {"status": "a kernel", "kernel": kernel["name"], "line": kernel["line"]}
-    for kernel in program["kernels"]:
-        if not stands_there(kernel, request["texts"]):
-            return {"status": "another text", "kernel": kernel["name"], "line": kernel["line"]}
+def not_allowed(program, request, texts):
+    if program.kernels and request["problem"] in WITHOUT_KERNELS:
+        kernel = program.kernels[0]
+        return {"status": "a kernel", "kernel": kernel.name, "line": kernel.line}
+    for kernel in program.kernels:
+        if not stands_there(kernel, texts):
+            return {"status": "another text", "kernel": kernel.name, "line": kernel.line}
     step = forbidden(program, request["problem"])
     if step is None:
         return None
-    name = step["op"] if step["namespace"] == "aten" else f"{step['namespace']}.{step['op']}"
-    return {"status": "not allowed", "operation": name, "line": step["line"]}
+    name = step.op if step.namespace == "aten" else f"{step.namespace}.{step.op}"
+    return {"status": "not allowed", "operation": name, "line": step.line}
 
 
 def stands_there(kernel, texts):
     """True where a kernel's text is what the submission's file has at its line."""
-    lines = texts.get(kernel["file"], "").splitlines()[kernel["line"] - 1 :]
-    wanted = kernel["source"].splitlines()
+    lines = texts.get(kernel.file, "").splitlines()[kernel.line - 1 :]
+    wanted = kernel.source.splitlines()
     indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
     there = [line[indent:] if not line[:indent].strip() else line for line in lines[: len(wanted)]]
     return [line.rstrip() for line in there] == [line.rstrip() for line in wanted]
@@ -136,9 +149,9 @@ def stands_there(kernel, texts):
 
 def describe_raised(error, program, request):
     """What a step raised, with the line of the kernel where there is one."""
-    code = "\n".join(kernel["source"] for kernel in program["kernels"])
+    code = "\n".join(kernel.source for kernel in program.kernels)
     found = replies.describe_error(error, request["module"], code)
-    if program["kernels"] and (words := refusals.in_words(replies.find_causes(error)[-1], found["source"])):
+    if program.kernels and (words := refusals.in_words(replies.find_causes(error)[-1], found["source"])):
         found |= {"exception": "DoesNotCompile", "text": words}
     found["kind"] = "resources" if type(error).__name__ == "OutOfResources" else "other"
     if found["kind"] == "resources":
@@ -153,38 +166,34 @@ def run(runner, request, program):
     with open("inputs.bin", "rb") as file:
         data = bytearray(file.read())
     places, bases, tensors = place_inputs(request["inputs"], data, device, INPUT_POISON)
-    watch = Allocations(request["count"], tensors.values())
-    looking, trace, observer = contextlib.ExitStack(), None, None
+    watch = Allocations()
+    trace, wrapper = None, WrapperCosts()
     if request["trace"]:
         from trace import Trace
 
-        bits = Bits(request, tensors)
         followed = {role: tensors[role] for role in "qkv" if role in tensors}
-        others = [base for name, base in bases.items() if name not in followed]
-        trace = Trace(followed, watch, request["module"], bits.watchers, others)
-        observer = trace.origins
+        trace = Trace(followed, watch, request["module"], {n: base for n, base in bases.items() if n not in followed})
     choose = tune if device == "cuda" else lambda choices, run: request["choice"] % len(choices)
-    replay = Replay(program, kernels, device, launch, choose, observer)
+    replay = Replay(program, kernels, device, launch, choose, wrapper)
     started = time.perf_counter()
-    with torch.no_grad(), watch, trace or looking:
+    with torch.no_grad(), watch, trace or contextlib.nullcontext():
         returned = replay.run(places)
     if device == "cuda":
         torch.cuda.synchronize()
     seconds = time.perf_counter() - started
     program = resolved(program, replay.chosen)
     reply = {
-        "status": "returned", "seconds": seconds, "several": program["several"],
+        "status": "returned", "seconds": seconds, "several": program.several,
         "outputs": replies.write_outputs(returned, device), "changed": changed(bases, data),
-        "broken_fences": watch.broken_fences(), "largest": watch.largest, "peak": watch.peak,
-        "trace": trace.report() if trace else None, "volume": volume(program),
+        "broken_fences": watch.broken_fences(),
+        "trace": trace.report() if trace else None, "wrapper": wrapper.report(),
         "launched": depends_on_a_launch(program), "kernels": used_kernels(program),
         "unseen": unseen(program),
     }  # fmt: skip
-    if trace:
-        reply |= bits.report()
-    if request.get("spans"):
-        with torch.no_grad():
-            reply["keys_of_a_row"] = spans.most_keys(replay, places, tensors)
+    if request.get("row"):
+        import dependents
+
+        reply["held_of_a_row"] = dependents.most(program, kernels, request["inputs"], data, request["row"])
     return reply
 
 
@@ -197,10 +206,8 @@ def run_sets(runner, request, program):
     size, outputs = len(data) // request["sets"], []
     replay = Replay(program, kernels, device, launch)
     for start in range(0, len(data), size):
-        places, _, tensors = place_inputs(
-            request["inputs"], bytearray(data[start : start + size]), device, INPUT_POISON
-        )
-        watch, trace = Allocations(False, tensors.values()), contextlib.nullcontext()
+        places, *_ = place_inputs(request["inputs"], bytearray(data[start : start + size]), device, INPUT_POISON)
+        watch, trace = Allocations(), contextlib.nullcontext()
         if device == "cpu":
             from trace import Trace
 
@@ -219,11 +226,11 @@ def find_first_bad(runner, request, program):
     kernels = runner.make_kernels(program)
     with open("inputs.bin", "rb") as file:
         data = bytearray(file.read())
-    places, _, tensors = place_inputs(request["inputs"], data, "cpu", INPUT_POISON)
-    watch = Allocations(False, tensors.values())
-    follow = FirstBad(request["module"], request["texts"].get(request["module"], ""))
+    places, *_ = place_inputs(request["inputs"], data, "cpu", INPUT_POISON)
+    watch = Allocations()
+    follow = FirstBad(request["module"], runner.texts.get(request["module"], ""))
     replay = Replay(program, kernels, "cpu", launch)
-    replay.observer = lambda op, function, args, named, made: follow.operation(replay, op, args, named, made)
+    replay.observer = lambda step, args, named, made: follow.operation(replay, step.op, args, named, made)
     with torch.no_grad(), watch, Trace({}, watch, request["module"]), follow.open():
         replay.run(places)
     found = follow.found
@@ -245,33 +252,16 @@ def changed(bases, data):
 
 def used_kernels(program):
     """Names and lines of the kernels that are launched."""
-    launched = {step["launch"] for step in flat(program["setup"] + program["steps"]) if "launch" in step}
-    return sorted({f"{program['kernels'][i]['name']} (line {program['kernels'][i]['line']})" for i in launched})
+    launched = [program.kernels[step.kernel] for step in launches_in(program.setup + program.steps)]
+    return sorted({f"{kernel.name} (line {kernel.line})" for kernel in launched})
 
 
 def unseen(program):
     """Storages that no operation made and that are used: {"bytes", "line" of the largest unseen, "constants"}."""
-    used = [program["storages"][i] for i in used_storages(program)]
-    large = max((s for s in used if s["kind"] == "unseen"), key=lambda s: s["bytes"], default=None)
-    constants = sum(s["bytes"] for s in used if s["kind"] == "constant")
-    return {"bytes": large["bytes"] if large else 0, "line": large and large["line"], "constants": constants}
-
-
-class Bits:
-    """Of x1: whose bits each program loaded, by their places."""
-
-    def __init__(self, request, tensors):
-        self.loaded, self.watchers = {}, {}
-        if "lists" in request:
-            bits = tensors["bits"]
-            self.tile_bytes, self.start = max(1, 4 * prod(bits.shape[1:])), bits.storage_offset() * 4
-            self.watchers = {bits.untyped_storage().data_ptr(): self.load}
-
-    def load(self, program, offsets):
-        self.loaded.setdefault(program, set()).update(((offsets - self.start) // self.tile_bytes).tolist())
-
-    def report(self):
-        return {"bits_loaded": [[program, sorted(places)] for program, places in self.loaded.items()]}
+    used = [program.storages[i] for i in used_storages(program)]
+    large = max((s for s in used if isinstance(s, Unseen)), key=lambda s: s.bytes, default=None)
+    constants = sum(s.bytes for s in used if isinstance(s, Constant))
+    return {"bytes": large.bytes if large else 0, "line": large and large.line, "constants": constants}
 
 
 def compile_only(runner, request, program):

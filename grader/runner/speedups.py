@@ -10,8 +10,10 @@ import types
 import numpy as np
 import triton.language as tl
 import triton.runtime.interpreter as interpreter
+from blocks import DoesNotCompile
 from patches import replace
 from triton.language.semantic import TritonSemantic
+from triton.runtime.interpreter import TensorHandle
 
 
 def enable():
@@ -28,7 +30,13 @@ def enable():
     replace(TritonSemantic, "broadcast_impl_value", broadcast_by_plan)
     replace(TritonSemantic, "computation_type_impl", remember_promotions)
     replace(TritonSemantic, "binary_op_type_checking_impl", leave_equal_types)
+    builder = interpreter.InterpreterBuilder
+    replace(builder, "create_splat", lambda old: splat_by_strides)
+    replace(builder, "create_broadcast", broadcast_by_strides)
+    replace(builder, "create_expand_dims", lambda old: insert_dim)
     replace(interpreter.ReduceOps, "min_max", reduce_directly)
+    replace(interpreter.ReduceOps, "generic_reduce", reduce_by_slices)
+    replace(interpreter.ScanOps, "generic_scan", scan_by_slices)
 
 
 # Calls ---------------------------------------------------------------------------------------------------------------
@@ -220,19 +228,60 @@ def remember_promotions(promote):
 
 
 def leave_equal_types(check):
-    """Two tensors of one type that computes in itself need one shape, and no more."""
+    """Two tensors of one type that computes in itself, a tensor and a number, a pointer and its offset: one shape is all
+    that they need.
+    """
 
     def computes_in_itself(semantic, kind, div_or_mod):
         return semantic.computation_type_impl(kind, False, kind, False, div_or_mod) == kind
 
+    def takes(kind, number, div_or_mod):
+        """True where a number of Python's has this type beside a tensor of it."""
+        whole = type(number) is int and -(2**31) <= number < 2**31
+        if kind is tl.float32 or (kind is tl.float16 and not div_or_mod):
+            return whole or type(number) is float
+        return whole and kind in (tl.int32, tl.int64)
+
     def checked(semantic, lhs, rhs, allow_lhs_ptr=False, allow_rhs_ptr=False, arithmetic_check=True, div_or_mod=False):
-        if type(lhs) is type(rhs) is tl.tensor and lhs.type.scalar is rhs.type.scalar:
-            kind = lhs.type.scalar
-            if not kind.is_ptr() and (not arithmetic_check or computes_in_itself(semantic, kind, div_or_mod)):
+        one = lhs.type.scalar if type(lhs) is tl.tensor else None
+        other = rhs.type.scalar if type(rhs) is tl.tensor else None
+        if one is not None and one is other:
+            if not one.is_ptr() and (not arithmetic_check or computes_in_itself(semantic, one, div_or_mod)):
                 return semantic.broadcast_impl_value(lhs, rhs)
+        elif one is not None and other is not None:
+            if allow_lhs_ptr and one.is_ptr() and other.is_int():
+                return semantic.broadcast_impl_value(lhs, rhs)
+        elif arithmetic_check and one is not None and takes(one, rhs, div_or_mod):
+            return semantic.broadcast_impl_value(lhs, semantic.scalar_constant(rhs, one))
+        elif arithmetic_check and other is not None and takes(other, lhs, div_or_mod):
+            return semantic.broadcast_impl_value(semantic.scalar_constant(lhs, other), rhs)
         return check(semantic, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
 
     return checked
+
+
+# Shapes: numpy's own functions for them ask many questions first ------------------------------------------------------
+
+
+def splat_by_strides(builder, kind, scalar):
+    dtype = interpreter._get_np_dtype(scalar.dtype)
+    one = np.ascontiguousarray(scalar.data, dtype)
+    return TensorHandle(np.ndarray(kind.shape, dtype, one, 0, (0,) * len(kind.shape)), scalar.dtype.scalar)
+
+
+def broadcast_by_strides(create_broadcast):
+    def broadcasted(builder, block, shape):
+        data = block.data
+        if data.ndim != len(shape) or not data.flags.c_contiguous:
+            return create_broadcast(builder, block, shape)
+        strides = [0 if n == 1 else stride for n, stride in zip(data.shape, data.strides, strict=True)]
+        return TensorHandle(np.ndarray(shape, data.dtype, data, 0, strides), block.dtype.scalar)
+
+    return broadcasted
+
+
+def insert_dim(builder, block, axis):
+    return TensorHandle(block.data[(slice(None),) * axis + (None,)], block.dtype.scalar)
 
 
 # Reductions ----------------------------------------------------------------------------------------------------------
@@ -247,3 +296,53 @@ def reduce_directly(min_max):
         return min_max(operation, values, DIRECTLY.get(val_reduce_op, val_reduce_op), idx_reduce_op)
 
     return reduced
+
+
+def combined(operation, values, axis):
+    """Yields the blocks that a combine function makes of the slices along an axis, one after the other."""
+    data = [value.handle.data for value in values]
+    before = None
+    for i in range(data[0].shape[axis]):
+        slices = [operation.to_tensor(d.take(i, axis), v.dtype) for d, v in zip(data, values, strict=True)]
+        if before is not None:
+            slices = operation.combine_fn(*before, *slices)
+            slices = slices if isinstance(slices, tuple | tl.tuple) else (slices,)
+        shape = data[0].take(i, axis).shape
+        arrays = [np.asarray(s.handle.data if isinstance(s, tl.tensor) else s).reshape(shape) for s in slices]
+        before = [operation.to_tensor(a.astype(d.dtype), v.dtype) for a, d, v in zip(arrays, data, values, strict=True)]
+        yield [block.handle.data.reshape(shape) for block in before]
+
+
+def reduce_by_slices(one_by_one):
+    """The interpreter calls a combine function for each element; here it is called for each slice."""
+
+    def reduced(operation, values):
+        values, axis = operation.unravel(values, operation.axis)
+        try:
+            *_, last = combined(operation, values, axis)
+        except DoesNotCompile:
+            raise
+        except Exception:  # a combine function for single numbers alone
+            return one_by_one(operation, values)
+        if operation.keep_dims:
+            every = tuple(range(values[0].handle.data.ndim)) if operation.axis is None else axis
+            last = [np.expand_dims(data, every) for data in last]
+        return [operation.to_tensor(data, value.dtype) for data, value in zip(last, values, strict=True)]
+
+    return reduced
+
+
+def scan_by_slices(one_by_one):
+    """The same of tl.associative_scan."""
+
+    def scanned(operation, values):
+        try:
+            steps = list(combined(operation, values, operation.axis))
+        except DoesNotCompile:
+            raise
+        except Exception:  # a combine function for single numbers alone
+            return one_by_one(operation, values)
+        blocks = (np.stack(parts, operation.axis) for parts in zip(*steps, strict=True))
+        return [operation.to_tensor(data, value.dtype) for data, value in zip(blocks, values, strict=True)]
+
+    return scanned

@@ -5,7 +5,7 @@ from functools import partial
 
 import replies
 import torch
-from allocations import Allocations
+from allocations import POISON, Allocations
 from replay import Place, Replay, launch, tune
 from stopwatch import Stopwatch
 
@@ -34,7 +34,7 @@ class Timed:
             self.prepare = lambda: replay.call
             self.fill(0)
             replay.run(places)
-            replay.begin(places)
+            self.prepare = partial(begin_anew, replay, places)
 
     def fill(self, seed):
         """Fresh inputs: normal numbers, and what a function of ours makes of them."""
@@ -53,8 +53,8 @@ class Timed:
     def measure(self, request):
         """Milliseconds of `samples` calls, each on its own inputs; the first request warms up and tells the memory.
 
-        synchronised_ms: of one more call that began when nothing else ran. check: ranges, as Kind.parts has them, of
-        the last sample's inputs and outputs that are written to outputs.bin.
+        synchronised_ms: of one more call that began when nothing else ran. checked: the number of the sample, if any,
+        of whose inputs and outputs the ranges `check`, as Kind.parts has them, are written to outputs.bin.
         """
         watch, returned = self.watch, []
 
@@ -67,23 +67,26 @@ class Timed:
             if request["warm_up"]:
                 watch.warm_up(call)
                 peak = watch.peak(call)
+            checked, reply = request.get("checked"), {}
             for i in range(request["samples"]):
+                returned.clear()
                 self.fill(request["seed"] + 1 + i)
                 times.append(watch.sample(call))
-            reply = self.checked(request, returned) if request.get("check") else {}
+                if i == checked:
+                    reply = self.check(request, returned, request["seed"] + 1 + i)
             if request["samples"]:
                 synchronised = watch.sample(call, alone=True)
         return reply | {"ms": times, "peak_bytes": peak, "host_ms": watch.host_ms, "synchronised_ms": synchronised}
 
-    def checked(self, request, returned):
-        """The last sample's outputs with its inputs, for the grader to compare; and the fences of a call with canaries.
+    def check(self, request, returned, seed):
+        """A sample's outputs with its inputs, for the grader to compare; and the fences of a call with canaries.
 
         The inputs are drawn once more: what the call may have written there is not what it was given.
         """
         (out,), n = returned, len(self.inputs)
         outputs = list(out) if isinstance(out, tuple | list) else [out]
         outputs = [[cut(*each) for each in zip(outputs, ranges[n:], strict=False)] for ranges in request["check"]]
-        self.fill(request["seed"] + request["samples"])
+        self.fill(seed)
         inputs = [[*map(cut, self.inputs.values(), ranges[:n])] for ranges in request["check"]]
         parts = [part for pair in zip(inputs, outputs, strict=True) for each in pair for part in each]
         fenced = Allocations()
@@ -92,6 +95,33 @@ class Timed:
         if self.device == "cuda":
             torch.cuda.synchronize()
         return {"outputs": replies.write_outputs(parts, self.device), "broken_fences": fenced.broken_fences()}
+
+
+def begin_anew(replay, places):
+    """The call of a program that knows of no call before: its workspaces are made anew, on memory that was wiped."""
+    replay.places = {}
+    wipe_free_memory()
+    replay.begin(places)
+    return replay.call
+
+
+def wipe_free_memory():
+    """Fill what PyTorch's allocator keeps for later: a kernel could find there what it left in an earlier call."""
+    if not torch.cuda.is_initialized():
+        return
+    for segment in torch.cuda.memory_snapshot():
+        for block in segment["blocks"]:
+            if block["state"] == "inactive":
+                torch.as_tensor(Bytes(block["address"], block["size"]), device="cuda").fill_(POISON)
+
+
+class Bytes:
+    """Memory of a GPU, as torch.as_tensor takes it."""
+
+    def __init__(self, address, size):
+        self.__cuda_array_interface__ = {
+            "shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3,
+        }  # fmt: skip
 
 
 def cut(returned, ranges):

@@ -13,15 +13,17 @@ from collections import Counter
 
 import address_terms
 import numpy as np
+import promises
 import triton.runtime.interpreter as interpreter
 from addresses import Addresses, described
 from allocations import GUARD
-from counters import LiveScores, Origin, TileVisits, Traffic, count_lanes
+from costs import Costs
 from hooks import Overflows, hooks
-from memory import NOBODY, NOTHING, ROLES, SHIFT, WINDOW, Origins, Region, tensors_of_argument
+from memory import NOBODY, WINDOW, Region, tensors_of_argument
 from patches import Patches
+from visits import Origin, TileVisits, count_lanes
 
-COPIED = 1.2  # elements loaded of k or v for each different one: more is a copy for each head
+MOST_SHAPES = 64  # of blocks, by which lanes are told apart
 ATOMIC = -2  # written by atomics: any number of programs may
 
 
@@ -39,22 +41,18 @@ class Trace:
     inside_rows: {argument: {"column", "row", "line"}} of the first block of whole rows that begins inside one.
 
     inputs: {"q": tensor, ...} as the grader made them; only their own elements may be read. allocations: what was
-    fenced. module: the name of the submission's file. watchers: {address of a storage: function(program, byte offsets
-    into it)} to be told of loads. others: inputs beside q, k and v, flat and whole: around them nothing may be read.
-    origins: which elements are copies of q, k and v.
+    fenced. module: the name of the submission's file. others: {name: tensor} of the inputs beside q, k and v, flat and
+    whole: around them nothing may be read.
     """
 
-    def __init__(self, inputs, allocations, module, watchers=(), others=()):
-        self.inputs, self.origins = inputs, Origins(inputs)
-        self.shapes = {role: tensor.shape for role, tensor in inputs.items()}
+    def __init__(self, inputs, allocations, module, others=()):
+        self.inputs, self.allocations, self.module = inputs, allocations, module
         self.given = {tensor.untyped_storage().data_ptr(): role for role, tensor in inputs.items()}
-        self.visits, self.traffic, self.live_scores = TileVisits(self.kernel_line), Traffic(), LiveScores()
-        self.loaded, self.labels_of = {}, {}
-        self.allocations, self.module, self.watchers = allocations, module, dict(watchers)
-        self.others = {tensor.untyped_storage().data_ptr(): tensor for tensor in others}
-        self.faults, self.undefined, self.launches, self.products = Counter(), Counter(), 0, 0
-        self.regions, self.by_storage, self.arguments = [], {}, {}
-        self.kernel, self.program, self.origin, self.storing = "", NOBODY, None, None
+        self.visits, self.costs = TileVisits(self.kernel_line), Costs()
+        self.others = {tensor.untyped_storage().data_ptr(): (name, tensor) for name, tensor in dict(others).items()}
+        self.faults, self.undefined, self.launches = Counter(), Counter(), 0
+        self.regions, self.by_storage, self.arguments, self.shapes = [], {}, {}, {}
+        self.kernel, self.program, self.origin = "", NOBODY, None
         self.places, self.first, self.addresses, self.inside_rows = [], {}, Addresses(), {}
         self.original = interpreter._interpreter
         self.overflows, self.patches = Overflows(self.line, self.overflow), Patches()
@@ -74,7 +72,7 @@ class Trace:
     def begin_launch(self, function, args, kwargs):
         """Forget who touched what: only programs of one launch can race."""
         self.kernel, self.launches = function.__name__, self.launches + 1
-        self.traffic.begin_launch(self.kernel)
+        self.costs.begin_launch(self.kernel)
         self.regions, self.by_storage, self.arguments = [], {}, {}
         self.addresses.begin_launch(bool(self.faults))
         parameters = inspect.getfullargspec(function).args
@@ -86,40 +84,13 @@ class Trace:
     def begin_program(self, *place):
         self.program += 1
         self.places.append(place)
-        self.live_scores.begin_program()
         self.visits.begin_program()
-        self.traffic.begin_program(self.kernel, self.program)
+        self.costs.begin_program()
 
     def end_launch(self):
-        """Keep which elements of k and v, and of copies of them, the launch loaded, by their storage."""
-        for region in self.regions:
-            if region.loaded is not None:
-                key = self.kernel, region.name, region.key
-                before = self.loaded.get(key)
-                self.loaded[key] = region.loaded if before is None else before | region.loaded
-                self.labels_of[key] = region.every_label()
+        self.costs.end_launch(self.regions)
 
-    def copies(self):
-        """{role: {"argument", "kernel", "elements", "needed"}} of k and v where copies of them are loaded."""
-        found, seen = {}, {}
-        for key, loaded in self.loaded.items():
-            seen[key[2]] = key[:2], loaded | seen[key[2]][1] if key[2] in seen else loaded, self.labels_of[key]
-        for role in "kv":
-            parts = []
-            for names, loaded, labels in seen.values():
-                own = labels[: len(loaded)][loaded[: len(labels)]]
-                own = own[(own != NOTHING) & (own >> SHIFT == ROLES.index(role))]
-                if own.size:
-                    parts.append((names, own))
-            elements = sum(own.size for _, own in parts)
-            needed = np.unique(np.concatenate([own for _, own in parts])).size if parts else 0
-            if elements > COPIED * needed:
-                (kernel, argument), _ = max(parts, key=lambda part: part[1].size)
-                found[role] = {"argument": argument, "kernel": kernel, "elements": elements, "needed": needed}
-        return found
-
-    def note_product(self, a, b, products=0):
-        self.products += products
+    def note_product(self, a, b):
         return self.visits.note_product(self.kernel, a, b)
 
     def virtual_address(self, tensor):
@@ -132,19 +103,22 @@ class Trace:
 
     def new_region(self, tensor, key):
         arguments = self.arguments.get(key, [("?", tensor)])
-        region = Region(len(self.regions), tensor.untyped_storage(), arguments[0][0], tensor.element_size())
+        smallest = min(each.element_size() for each in (tensor, *(each for _, each in arguments)))
+        region = Region(len(self.regions), tensor.untyped_storage(), arguments[0][0], smallest)
         region.key, region.tensor = key, arguments[0][1]
-        region.watcher, region.shapes = self.watchers.get(key), self.shapes
         self.regions.append(region)
         if key in self.given:
+            region.input = self.given[key]
             region.holds(self.given[key], self.inputs[self.given[key]])
-            region.legal_view, region.tensor = region.role_view, self.inputs[self.given[key]]
+            region.tensor = self.inputs[self.given[key]]
             return region
-        labels = self.origins.labels(key)
-        region.labels = None if labels is None else labels.numpy()
-        if (other := self.others.get(key)) is not None:
-            region.first = other.storage_offset() * other.element_size()
-            region.last = region.first + other.nbytes
+        if key in self.others:
+            region.input, other = self.others[key]
+            if region.far:
+                region.allow(other)
+            else:
+                region.first = other.storage_offset() * other.element_size()
+                region.last = region.first + other.nbytes
         for buffer, size, _ in self.allocations.buffers:
             if buffer.untyped_storage().data_ptr() == key:
                 region.first, region.last = GUARD, GUARD + size
@@ -156,35 +130,40 @@ class Trace:
         return getattr(self.__dict__["original"], name)
 
     def load(self, pointers, mask, other, dtype):
-        pointers, mask = self.access("load", pointers, mask, np.dtype(dtype).itemsize)
-        return self.original.load(pointers, mask, other, dtype)
+        region, offsets, mask = self.access("load", pointers, mask, np.dtype(dtype).itemsize)
+        if offsets.size == mask.size:
+            return region.read(offsets, np.dtype(dtype)).reshape(mask.shape)
+        made = np.array(np.broadcast_to(other, mask.shape), dtype)
+        if offsets.size:
+            made[mask] = region.read(offsets, np.dtype(dtype))
+        return made
 
     def store(self, pointers, value, mask):
-        pointers, mask = self.access("store", pointers, mask, value.dtype.itemsize)
-        return self.original.store(pointers, value, mask)
+        region, offsets, mask = self.access("store", pointers, mask, value.dtype.itemsize)
+        if offsets.size:
+            region.write(offsets, np.broadcast_to(value, mask.shape)[mask])
 
     def atomic_rmw(self, operation, pointers, value, mask, semantic):
-        pointers, mask = self.access("atomic", pointers, mask, value.dtype.itemsize)
-        return self.original.atomic_rmw(operation, pointers, value, mask, semantic)
+        region, _, mask = self.access("atomic", pointers, mask, value.dtype.itemsize)
+        return self.original.atomic_rmw(operation, real_addresses(region, pointers), value, mask, semantic)
 
     def atomic_cas(self, pointers, compare, value, semantic):
-        pointers, _ = self.access("atomic", pointers, np.ones(np.shape(pointers), bool), value.dtype.itemsize)
-        return self.original.atomic_cas(pointers, compare, value, semantic)
+        every = np.ones(np.shape(pointers), bool)
+        region, _, legal = self.access("atomic", pointers, every, value.dtype.itemsize)
+        if not legal.all():  # it has no mask: where one lane is illegal, none is run
+            return np.zeros_like(compare)
+        return self.original.atomic_cas(real_addresses(region, pointers), compare, value, semantic)
 
     # Checking --------------------------------------------------------------------------------------------------------
 
     def access(self, kind, pointers, mask, itemsize):
-        """Check the live lanes of one operation; returns real addresses, and the mask without the illegal lanes."""
-        pointers = np.asarray(pointers)
-        mask = np.asarray(mask, bool)
+        """Check the live lanes of one operation: (the Region, byte offsets of the legal ones into it, their mask)."""
+        pointers, mask = np.asarray(pointers), np.asarray(mask, bool)
         if mask.shape != pointers.shape:
             mask = np.broadcast_to(mask, pointers.shape)
-        mask = np.ascontiguousarray(mask)
-        live = pointers[mask].astype(np.int64)
+        live = (pointers.reshape(-1) if mask.all() else pointers[mask]).astype(np.int64)
         if live.size == 0:
-            if kind == "load" and pointers.size:
-                self.note_empty(pointers)
-            return pointers, mask
+            return None, live, mask
         region = self.region_at(int(live[0]))
         if region and kind == "load" and region.role and (begins := region.begins_inside_a_row(pointers)):
             self.inside_rows.setdefault(region.name, begins | {"line": self.line()})
@@ -199,66 +178,17 @@ class Trace:
             mask = mask.copy()
             mask[mask] = legal
             offsets = offsets[legal]
-        if region is None:
-            return pointers, mask
         if offsets.size:
-            self.traffic.moved(kind, region.name, offsets.size * itemsize)
+            self.costs.access(kind, region, offsets, itemsize)
             if region.legal_view is None:
-                self.check_sharing(kind, region, offsets // itemsize)
-            if region.watcher and kind == "load":
-                region.watcher(self.program, offsets)
-            if kind == "load" and (region.role or region.labels is not None):
-                self.origin = self.find_origin(region, offsets, pointers.shape, mask)
-                if self.origin:
-                    self.visits.load(self.kernel, self.origin)
-            if kind == "store" and region.legal_view is None:
-                self.label(region, offsets, mask)
-        return (pointers.astype(np.int64) - region.virtual + region.real).astype(np.uint64), mask
-
-    def note_empty(self, pointers):
-        """A block of K or V of which a mask hides every lane: it is multiplied all the same."""
-        region = self.region_at(int(pointers.astype(np.int64).flat[0]))
-        if region and region.role in ("k", "v"):
-            rows = min(count_lanes(pointers.shape, region.width), pointers.size / region.width)
-            self.visits.empty[region.role] += rows
-
-    def find_origin(self, region, offsets, shape, mask):
-        if region.labels is None:
-            role, (tokens, place) = region.role, region.place(offsets)
-            count, width = offsets.size, region.width
-            if role != "q":
-                region.note_loaded(offsets)
-        else:
-            found = region.copied(offsets)
-            if found is None:
-                return None
-            role, tokens, place, count = found
-            width = self.shapes[role[0]][-1]
-            region.note_loaded(offsets)
-        rows = tokens[1] - tokens[0] + 1  # lanes past the end may have been turned back to a row that is there
-        part = min(1.0, count / (rows * width))
-
-        def labels():
-            every = np.full(shape, NOTHING, np.int64)
-            every[mask] = region.labels_at(offsets)
-            return every
-
-        return Origin(role, tokens, place, part, count_lanes(shape, width), labels)
-
-    def label(self, region, offsets, mask):
-        """What a kernel stores of q, k or v is a copy too; scores that it stores are alive."""
-        origin, shape = self.storing or (None, ())
-        if origin is not None and origin.role == "scores":
-            self.live_scores.stored(self.kernel, origin)
-        labels = origin.labels() if origin is not None and origin.labels else None
-        if labels is not None and labels.shape != shape and labels.shape[::-1] == shape:
-            labels = labels.T
-        if labels is not None and labels.shape == mask.shape and labels[mask].shape == offsets.shape:
-            if region.labels is None:
-                region.labels = self.origins.add(region.key, -(-region.bytes // region.itemsize)).numpy()
-            region.labels[offsets // region.itemsize] = labels[mask]
-        elif region.labels is not None:
-            region.labels[offsets // region.itemsize] = NOTHING
+                elements = offsets // region.itemsize
+                self.check_sharing(kind, region, elements)
+                self.check_lanes(kind, region, elements, mask)
+            if kind == "load" and region.role:
+                self.origin = find_origin(region, offsets, pointers.shape)
+                if region.role == "q":
+                    self.visits.find_record(self.kernel, self.origin)
+        return region, offsets, mask
 
     def region_at(self, address):
         index = address // WINDOW - 1
@@ -280,13 +210,27 @@ class Trace:
             writers[elements] = me
             if others.any():
                 self.fault("write of another program's element", region, int(others.sum()), by=before[others][0])
-            if (twice := elements.size - np.unique(elements).size) > 0:
-                self.fault("element written twice by one store", region, twice)
             if (read := (readers >= 0) & (readers != me)).any():
                 self.fault("write of what another program reads", region, int(read.sum()))
         else:
             writers[elements] = ATOMIC
             region.touched_by("atomics")[elements] = me
+
+    def check_lanes(self, kind, region, elements, mask):
+        """Lanes of one program run in any order, too: what one stores, another may load after a barrier alone."""
+        if kind == "atomic" or (kind == "load" and region.lanes is None):
+            return
+        block = self.shapes.setdefault(mask.shape, len(self.shapes) + 1)
+        lanes = np.flatnonzero(mask) * MOST_SHAPES + block % MOST_SHAPES
+        if kind == "store":
+            stored_by = region.touched_by("lanes")
+            stored_by[elements] = lanes
+            if twice := int((stored_by[elements] != lanes).sum()):
+                self.fault("element written twice by one store", region, twice)
+        else:
+            stored = np.where(region.writers[elements] == self.program, region.lanes[elements], NOBODY)
+            if (others := (stored >= 0) & (stored != lanes)).any():
+                self.fault("read of another lane's write", region, int(others.sum()))
 
     def undefined_lanes(self, pointers, mask):
         """NaN for the lanes that a mask without other= leaves undefined: on a GPU they may hold anything."""
@@ -317,6 +261,16 @@ class Trace:
         with contextlib.suppress(Exception):  # words, on which no verdict depends
             return address_terms.Terms(address_terms.Text(linecache.getlines(self.module)), frames).report()
         return []
+
+    def promise(self, hint, handle, sizes):
+        """Note a hint to the compiler that does not hold."""
+        if lanes := promises.broken(hint, handle, sizes):
+            self.faults[("hint that does not hold", self.kernel, hint, self.line(), "")] += lanes
+
+    def barrier(self):
+        """What the program stored so far, all its lanes may load."""
+        for region in self.regions:
+            region.lanes = None
 
     def overflow(self, line, lanes):
         self.faults[("int32 overflow", self.kernel, "?", line, "")] += lanes
@@ -354,15 +308,26 @@ class Trace:
                 entries(self.faults, ("kind", "kernel", "argument", "line", "where")),
                 key=lambda fault: fault["kind"] != "int32 overflow",
             ),
-            **self.visits.report(),
-            "totals": self.traffic.report(),
-            "copied_out": self.copies(),
-            "live_scores": self.live_scores.report(),
-            "products": self.products,
+            "visits": self.visits.report(),
+            "totals": self.costs.totals(),
+            "costs": self.costs.report(),
             "undefined": entries(self.undefined, ("kernel", "argument", "line")),
             "addresses": self.addresses.report(("load", "store") if self.faults else ("store",)),
             "inside_rows": self.inside_rows,
         }
+
+
+def real_addresses(region, pointers):
+    """Where the lanes lie whose pointers are of this region; anywhere without one, since none is live."""
+    return (pointers.astype(np.int64) - region.virtual + region.real).astype(np.uint64) if region else pointers
+
+
+def find_origin(region, offsets, shape):
+    """The Origin of what is loaded of an input at these offsets, by a block of this shape."""
+    tokens, place = region.place(offsets)
+    rows = tokens[1] - tokens[0] + 1  # lanes past the end may have been turned back to a row that is there
+    part = min(1.0, offsets.size / (rows * region.width))
+    return Origin(region.role, tokens, place, part, count_lanes(shape, region.width))
 
 
 def describe_outside(addresses, legal):

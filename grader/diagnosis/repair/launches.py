@@ -27,8 +27,8 @@ class Launch:
 
     @property
     def tensors(self):
-        """{argument: [storage, dtype, sizes, strides, offset]}."""
-        return {name: value["t"] for name, value in self.args.items() if isinstance(value, dict) and "t" in value}
+        """{argument: its tensor, with "sizes" and "strides"}."""
+        return {name: value for name, value in self.args.items() if kind_of(value) == "tensor"}
 
     @property
     def numbers(self):
@@ -37,7 +37,12 @@ class Launch:
 
     @property
     def floats(self):
-        return [name for name, value in self.args.items() if isinstance(value, dict) and "f" in value]
+        return [name for name, value in self.args.items() if kind_of(value) == "float"]
+
+
+def kind_of(value):
+    """What an argument of the runner's program is, like "tensor" or "float"; None for a plain number."""
+    return value["is"] if isinstance(value, dict) else None
 
 
 @dataclass(frozen=True)
@@ -66,17 +71,16 @@ def valued(launch, how, what):
     if how == "argument":
         return launch.args[what[0]]
     if how == "float":
-        return {"f": FLOATS[what[0]](size(launch, *what[1:])).hex()}
+        return {"is": "float", "hex": FLOATS[what[0]](size(launch, *what[1:])).hex()}
     if how == "quotient":
         return size(launch, *what[:2]) // max(1, size(launch, *what[2:]))
     if how == "tiles":
         return -(-size(launch, *what[:2]) // max(1, launch.args[what[2]]))
-    _, _, sizes, strides, _ = launch.tensors[what[0]]
-    return (strides if how == "stride" else sizes)[what[1]]
+    return launch.tensors[what[0]]["strides" if how == "stride" else "sizes"][what[1]]
 
 
 def size(launch, tensor, dimension):
-    return launch.tensors[tensor][2][dimension]
+    return launch.tensors[tensor]["sizes"][dimension]
 
 
 def changes(launch):
@@ -98,7 +102,7 @@ def told(launch, name):
 
 
 def exchanged_tensors(launch):
-    tensors = [name for name, tensor in launch.tensors.items() if len(tensor[2]) == 4]
+    tensors = [name for name, tensor in launch.tensors.items() if len(tensor["sizes"]) == 4]
     for a, b in itertools.combinations(tensors, 2):
         values = (a, ("argument", b)), (b, ("argument", a))
         yield Change("tensor", launch.number, f"`{told(launch, a)}` and `{told(launch, b)}`", values)
@@ -113,15 +117,15 @@ def strides(launch):
         if found := STRIDE.match(name):
             rows.setdefault(found[1].upper(), []).append(name)
     for row in rows.values():
-        for tensor, (_, _, sizes, _, _) in launch.tensors.items():
-            if len(row) <= len(sizes):
+        for tensor, described in launch.tensors.items():
+            if len(row) <= len(described["sizes"]):
                 values = tuple((name, ("stride", tensor, i)) for i, name in enumerate(row))
                 yield Change("stride", launch.number, f"the strides {', '.join(row)}", values)
 
 
 def tiles(launch):
     """Grids with an axis of whole tiles, of any size that is there."""
-    tensors = [name for name, tensor in launch.tensors.items() if len(tensor[2]) == 4]
+    tensors = [name for name, tensor in launch.tensors.items() if len(tensor["sizes"]) == 4]
     for axis, now in enumerate(launch.grid):
         tried = {now}
         for tensor, dimension, block in itertools.product(tensors, range(3), launch.numbers):
@@ -134,7 +138,7 @@ def tiles(launch):
 
 def numbers(launch):
     """A single number: a stride, a size, a quotient of sizes, another argument; of a float a known scale."""
-    tensors = [name for name, tensor in launch.tensors.items() if len(tensor[2]) == 4]
+    tensors = [name for name, tensor in launch.tensors.items() if len(tensor["sizes"]) == 4]
     known = [(how, name, i) for name in tensors for how in ("stride", "size") for i in range(4)]
     heads = [("quotient", a, 1, b, 1) for a in tensors for b in tensors if a != b]
     for name, now in launch.numbers.items():

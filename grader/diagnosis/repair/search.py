@@ -156,7 +156,7 @@ class Bench:
         self.kernels = {
             number: Kernel(number, each["source"], each["line"], reply["kinds"].get(each["name"], {}), ran)
             for number, each in enumerate(reply["kernels"])
-            if not each["gluon"]
+            if each["kind"] == "kernel"
         }
         self.launches = [
             Launch(each["number"], each["line"] or 0, tuple(each["grid"]), each["args"], each["expressions"])

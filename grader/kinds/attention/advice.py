@@ -1,12 +1,12 @@
 """What costs no points and is worth knowing: tiles that a right kernel visits, or masks, for nothing."""
 
-from grader.kinds.attention import work
+from grader.kinds.attention import tile_visits
 
 
 def on_tiles(case, trace):
     """A sentence on what the kernels did within what is allowed, or an empty one."""
     records = [record for record in trace["visits"] if record["tiles"]]
-    seen, spans = work.seen_of(case), work.spans_of(records)
+    seen, spans = tile_visits.seen_of(case), tile_visits.spans_of(records)
     visited, in_vain, whole, masked = 0, [], 0, 0
     for record in records:
         rows = seen(record["batch"], record["head"]).mask[record["q"][0] : record["q"][1] + 1]

@@ -45,7 +45,7 @@ def find(problem, case, placed, got, expected, mistakes, records=()):
     def two():
         return one_of_each_kind(matcher.two_at_once(tried, spec, bench, time.thread_time() + SECONDS_FOR_TWO))
 
-    return one_of_each_kind(found), two
+    return one_of_each_kind(found), two if some_finite else no_two
 
 
 def no_two():

@@ -23,7 +23,6 @@ from grader.kinds.attention import (
     lines,
     memory,
     moved_rows,
-    own_work,
     picture,
     tile_visits,
     work,
@@ -39,7 +38,6 @@ from grader.result import Outcome
 COMPILED = {"B": 2, "N": 2048}  # the rest is the problem's speed case: sizes that no argument's value of 1 specialises
 CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
 ABOUT_TILES = (DIAGONAL, PHASES, SINKS, TAILS, WINDOW)  # sections: what they explain, the tiles that were met show
-LONGEST_MEASURED = 1100  # keys: the program runs twice more for it
 
 
 class Attention(Kind):
@@ -65,13 +63,13 @@ class Attention(Kind):
 
     def request(self, problem, case, placed, device):
         request, files = super().request(problem, case, placed, device)
-        request["count"] |= case in problem.memory_cases
-        request |= {
-            "tiles": case.tiles,
-            "spans": measures_rows(problem, case),
-            "choice": zlib.crc32(case.name.encode()),
-        }
+        request |= {"tiles": case.tiles, "choice": zlib.crc32(case.name.encode())}
+        if case.name == LONG_ROW and not problem.uses_triton:
+            request["row"] = ["q", [0, 0, -1]]
         return request, files
+
+    def reply(self, submission, case, placed):
+        return work.reply_with_other_lengths(super().reply, submission, case, lambda of: self.inputs(of, 0), placed)
 
     # What is timed ---------------------------------------------------------------------------------------------------
 
@@ -126,12 +124,12 @@ class Attention(Kind):
         return catalogue.every(problem, case, placed, spec, records, sizes, order)
 
     def beyond_values(self, problem, case, reply):
-        if too_many := memory.judge_keys_at_once(reply):
-            return too_many
+        if not problem.uses_triton:
+            outcome, sentence, facts = memory.judge(problem, case, reply)
+            return outcome, sentence, facts | self.drawn(case, reply)
         drawn = self.drawn(case, reply)
-        if case in problem.memory_cases:
-            outcome, sentence, facts = memory.judge_memory(case, reply)
-            return outcome, sentence, facts | drawn
+        if by_torch := work.by_torch(problem, case, reply):
+            return Outcome.WASTEFUL, by_torch, drawn
         waste = self.wasted(case, reply) if reply["trace"] else None
         if waste and problem.counts_work:  # judged for the problem as a whole
             return Outcome.PASSED, "", drawn | {"waste": waste}
@@ -144,14 +142,9 @@ class Attention(Kind):
     def explain_fault(self, case, trace, fault):
         return addresses.explain(case, trace, fault)
 
-    def own_work(self, problem, case, reply):
-        found = super().own_work(problem, case, reply)
-        return found + own_work.excess_volume(problem, case, reply["volume"]) if problem.uses_triton else found
-
     # The cases of a problem together ---------------------------------------------------------------------------------
 
     def check_cases(self, problem, cases, seed, results):
-        work.name_short_kernels(cases, results)
         causes.look_for_two(results, cases, closer.order)
         closer.drop_chance([result for result in results if result.diagnosis and result.diagnosis.what == "lse"])
 
@@ -193,19 +186,13 @@ class Attention(Kind):
         return kinds
 
     def long_case(self, cases):
-        return next((case for case in cases if case.name == LONG_ROW), cases[0])
+        return work.long_case(cases)
 
     def wasted(self, case, reply):
         return work.wasted(case, reply)
 
     def judge_work(self, results):
         return work.judge(results)
-
-
-def measures_rows(problem, case):
-    """True where the scores of a row that are held at once are measured: in P2, on long rows of plain numbers."""
-    long = memory.KEYS_AT_ONCE < case.num_keys <= LONGEST_MEASURED
-    return bool(problem.memory_cases) and long and case.values == "normal"
 
 
 KIND = Attention()

@@ -10,7 +10,7 @@ from collections import Counter
 import torch
 
 from grader.course.masks import whole_mask
-from grader.kinds.attention import work
+from grader.kinds.attention import tile_visits
 from grader.kinds.error_map import TILE, error_maps
 
 MOST_EDGES = 12  # of a row of the mask
@@ -33,7 +33,7 @@ def draw(case, trace, compared=(), complete=True):
             place = picture["errors"]["place"]
         if any("batch" in r for r in records):
             picture["visits"] = visits(case, records, place, complete=complete and not compared)
-            picture["need"] = need(case, records, trace.get("key_rows") or ())
+            picture["need"] = need(case, records, (trace.get("costs") or {}).get("inputs", {}))
             place = picture["visits"]["place"]
         visibility = case.seen_at(*(place or (0, 0)))
         if "visits" not in picture:
@@ -163,7 +163,7 @@ def visits(case, records, place, complete):
         by_place.setdefault((record["batch"], record["head"]), []).append(record)
     if place is None or tuple(place) not in by_place:
         place = max(by_place, key=lambda p: needless(case, by_place[p]))
-    seen, bands, masked = work.Seen(case, case.seen_at(*place)), {}, {}
+    seen, bands, masked = tile_visits.Seen(case, case.seen_at(*place)), {}, {}
     for record in by_place[tuple(place)]:
         masked.setdefault(tuple(record["q"]), []).extend(record.get("masked", ()))
         tiles = bands.setdefault(tuple(record["q"]), Counter())
@@ -175,7 +175,7 @@ def visits(case, records, place, complete):
             rows[first : last + 1] = False
         untouched = [piece for stretch in stretches_of(rows[None])[0] for piece in pieces(*stretch, tile_rows(records))]
         bands |= {tuple(piece): Counter() for piece in untouched}
-    span, shown = max(work.spans_of(records).values()), []
+    span, shown = max(tile_visits.spans_of(records).values()), []
     for q, tiles in sorted(bands.items()):
         covered = torch.zeros(case.num_keys, dtype=torch.bool)
         for first, last in tiles:
@@ -202,7 +202,7 @@ def distinct(record):
 
 def needless(case, records):
     """Keys visited that are not needed, or visited again."""
-    seen_by, total = work.seen_of(case), 0
+    seen_by, total = tile_visits.seen_of(case), 0
     for record in records:
         seen = seen_by(record["batch"], record["head"])
         for (first, last), times in distinct(record).items():
@@ -210,19 +210,19 @@ def needless(case, records):
     return total
 
 
-def need(case, records, key_rows):
+def need(case, records, loaded_of):
     """What the records visited and loaded of K and V, in tiles and in bytes, against what the mask needs.
 
-    key_rows: rows of K and of V that each program loaded.
+    loaded_of: {name of an input: elements that programs loaded of it}.
     """
-    needed, spans = work.need(case, records), work.spans_of(records)
+    needed, spans = tile_visits.need(case, records), tile_visits.spans_of(records)
     row = case.D * getattr(torch, case.dtype).itemsize
     visited = sum(last - first + 1 for record in records for first, last in record["tiles"])
-    loaded = sum(entry["k"] + entry["v"] for entry in key_rows) or 2 * visited
-    seen = work.seen_of(case)
+    loaded = (loaded_of.get("k", 0) + loaded_of.get("v", 0)) / case.D or 2 * visited
+    seen = tile_visits.seen_of(case)
     pairs = sum(int(seen(batch, head).mask.sum()) for batch in range(case.B) for head in range(case.Hq))
     return {
-        "visited_tiles": round(sum(work.tiles_met(case, record, spans[record["kernel"]]) for record in records)),
+        "visited_tiles": round(sum(tile_visits.tiles_met(case, record, spans[record["kernel"]]) for record in records)),
         "needed_tiles": needed["tiles"],
         "loaded_bytes": round(loaded * row), "needed_bytes": 2 * needed["keys"] * row,
         "pairs": pairs, "pair_flops": 4 * pairs * case.D,

@@ -1,9 +1,11 @@
 """Which tiles of keys each tile of queries met, and in which order: from the trace, or as a kernel of ours would."""
 
 import itertools
+from collections import Counter, defaultdict
 
 import torch
 
+from grader.course.masks import whole_mask
 from grader.kinds.attention import mask_mistakes
 
 FORWARD, BACKWARD, UNKNOWN = 1, -1, 0  # how a kernel walks over the keys
@@ -159,3 +161,75 @@ def loaded(case, steps):
     for first_row, end_row, first_key, end_key in steps:
         pairs[first_row:end_row, first_key:end_key] = True
     return pairs.expand(case.B, case.Hq, -1, -1)
+
+
+# What the visits needed: for pictures and advice -------------------------------------------------------------------
+
+
+def need(case, records):
+    """{"tiles", "keys", "of"}: tiles of keys that the mask needs, the keys in them, and how many tiles there are.
+
+    A tile of queries needs the tiles of keys, of the kernel's own size, that hold a key which one of its queries sees.
+    Programs that share a tile of queries need them once, between them.
+    records: of the trace, those that met keys.
+    """
+    seen, spans, counted, taken_up = seen_of(case), spans_of(records), Counter(tiles=0, keys=0, of=0), set()
+    for record in records:
+        tile = (record["batch"], record["head"], *record["q"])
+        if tile not in taken_up:
+            taken_up.add(tile)
+            span, heads = spans[record["kernel"]], record["key_heads"]
+            keys = seen(record["batch"], record["head"]).tiles(record["q"], span)
+            counted.update(tiles=len(keys) * heads, keys=sum(keys) * heads, of=-(-case.num_keys // span) * heads)
+    return dict(counted)
+
+
+def spans_of(records):
+    """{kernel: keys in its largest tile}: an end cuts some off, others are small for the diagonal or the sinks."""
+    spans = defaultdict(int)
+    for record in records:
+        spans[record["kernel"]] = max(spans[record["kernel"]], record["span"])
+    return spans
+
+
+def tiles_met(case, record, span):
+    """Tiles of `span` keys that a record met: a smaller one is a part of one, but whole where the sequence ends."""
+    return sum(1 if last == case.num_keys - 1 else (last - first + 1) / span for first, last in record["tiles"])
+
+
+def seen_of(case):
+    """(batch, head) -> its Seen; one for all that share a mask."""
+    made = {}
+
+    def seen(batch, head):
+        visibility = case.seen_at(batch, head)
+        if visibility not in made:
+            made[visibility] = Seen(case, visibility)
+        return made[visibility]
+
+    return seen
+
+
+class Seen:
+    """Which keys the queries of a tile see; asked often for the same tiles."""
+
+    def __init__(self, case, visibility=None):
+        self.mask = whole_mask(visibility or case.visibility, case.N, case.num_keys).numpy()
+        self.answers = {}
+
+    def keys(self, q):
+        return torch.from_numpy(self.mask[q[0] : q[1] + 1].any(0))
+
+    def tiles(self, q, span):
+        """Keys in each tile of `span` keys of which the queries see one."""
+        key = (*q, span)
+        if key not in self.answers:
+            starts = (self.keys(q).nonzero().flatten() // span).unique() * span
+            self.answers[key] = [min(span, self.mask.shape[1] - start) for start in starts.tolist()]
+        return self.answers[key]
+
+    def any(self, q, tile):
+        key = (*q, *tile)
+        if key not in self.answers:
+            self.answers[key] = bool(self.mask[q[0] : q[1] + 1, tile[0] : tile[1] + 1].any())
+        return self.answers[key]

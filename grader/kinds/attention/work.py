@@ -1,24 +1,347 @@
-"""Work counted: what a kernel loaded of K and V against what its mask needs, and copies that nobody needs."""
+"""Work is cost: what a program costs, counted where it was replayed, against what the mask of its case needs.
 
-from collections import Counter, defaultdict
+Nobody asks whose numbers a block holds. Who computes a tile that no query sees multiplies it, who keeps a row holds it,
+who copies K out to every query head loads the copies, and what PyTorch computes it touches.
+"""
 
+import functools
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
 import torch
 
 from grader.course.masks import whole_mask
 from grader.course.problem import LONG_ROW
+from grader.kinds.attention import tile_visits
 from grader.processes.unfinished import needs_review
 from grader.result import Outcome
 
-SLACK_TILES = 2  # a tile of queries may meet this many tiles of keys more than it needs, for each stretch of the mask
-WHOLE_MATRIX = 8  # a tensor of N x Nk elements is one where that is this many times the elements of q
+# The most that is allowed of each ratio of Costs, and how it was set: report of `python -m grader.tests.kinds.costs`.
+PRODUCTS, LOADED, COMPUTED, STORED, DIFFERENT, HELD = 1.15, 1.3, 20.0, 9.0, 1.5, 1.1
+TOUCHED, MULTIPLY_ADDS, MADE = 36.0, 16.0, 16.0  # by PyTorch, for each element of q
+MOST_OF = 0.95  # of all multiplications in dots
+ONE_TILE = 256  # queries or keys: a tile of more is held against one of so many
+TOO_FAR = 64  # keys: one tile of up to so many may be met beyond an end of the mask, for each tile of queries
+SETTLED = 1000  # keys: on shorter rows tiles, and parts of a row, are not yet what they will be
+WHOLE = 256  # keys: lengths that differ by a multiple of it end alike in a tile
+TIMES = {False: (2, 4), True: (8, 16)}  # whether in PyTorch: how many times as long the longer rows are
+FEW_QUERIES = 32  # where the keys are many, in PyTorch
+NARROW = 32  # D: a narrower one may be cut into parts that are padded to what tl.dot takes
+FEW = 64  # tokens: a shorter row may be padded to so many
+FORWARD = 2  # products for each pair
+SHARED = 4  # query heads to a kv head from which copies for each query head show
 
 
-ONE_TILE = 256  # keys whose scores a program may hold at once, on a row of LONG keys and more
-LONG = 1024
-ACCOUNTED = 1.6  # times the FLOPs that the visible pairs need, where keys cannot be followed
-PADDED = 6  # times the FLOPs of the tiles needed: a head dim of 16 may be computed as 64
-HIDDEN = 0.25  # times the tiles needed
-EDGE = 32  # keys of a tile that is half visible, at each end of a mask
+@dataclass(frozen=True)
+class Costs:
+    """What a case's kernels cost, each as a ratio to what its mask needs with the kernels' own tiles.
+
+    tile: queries and keys of a tile, the mean weighed by work. tiles, needed: how many of that size were multiplied,
+    and how many hold a visible pair. products: multiplications. loaded, keys_loaded: elements, and of K or V those that
+    are read where the call has them. computed: elements of blocks that were made, for each pair needed. stored:
+    elements for each of o. different: elements that launches with products load, each counted once, over those of q, k
+    and v. without_dots: the part of the products needed that no dot makes.
+    """
+
+    tile: tuple[int, int]
+    tiles: float
+    needed: float
+    products: float
+    loaded: float
+    keys_loaded: float
+    computed: float
+    stored: float
+    different: float
+    without_dots: float
+
+
+def measure(case, costs):
+    """The Costs of a case, of what the runner counted."""
+    queries, shapes = queries_in_a_tile(case, costs), Counter()
+    tiles, others = products_by_tile(case, costs)
+    for (rows, columns), count in tiles.items():  # some dots may be transposed
+        shapes[(columns, rows) if columns == queries != rows else (rows, columns)] += count
+    products, tile = sum(shapes.values()), (1, 1)
+    if products:
+        tile = tuple(round(sum(shape[i] * count for shape, count in shapes.items()) / products) for i in (0, 1))
+    each = case.multiplied
+    rows = case.B * case.Hq * case.N  # each is divided, if it sees a key or not
+    allowed = {shape: max(rows, need(case, *shape)) + slack(case, *shape) for shape in {*shapes, tile}}
+    q, keys = case.B * case.Hq * case.N * case.D, case.B * case.kv_heads * case.num_keys * case.D
+    area, in_dots = tile[0] * tile[1], sum(count for *_, count in costs["dots"])
+    itemsize = getattr(torch, case.dtype).itemsize
+    pairs_a_row = allowed[tile] / (queries or min(tile))
+    return Costs(
+        tile=tile, tiles=products / each / area, needed=need(case, *tile) / area,
+        products=sum(count / each / allowed[shape] for shape, count in shapes.items())
+        + others / each / case.D / allowed[tile],
+        loaded=(costs["loaded"] - costs["stored"]) / (case.D * allowed[tile] * (1 / tile[1] + 2 / tile[0])),
+        keys_loaded=max(costs["inputs"].get(name, 0) for name in "kv") / (case.D * pairs_a_row),
+        computed=costs["computed"] / allowed[tile],
+        stored=costs["stored"] / q, different=costs["different"] / itemsize / (q + 2 * keys),
+        without_dots=max(0.0, 1 - in_dots / each / case.D / max(1, need(case, *tile))),
+    )  # fmt: skip
+
+
+def products_by_tile(case, costs):
+    """({(queries, keys) of a tile: pairs multiplied in tiles of that size, each product of a case a pair of its own},
+    all other multiplications).
+
+    A product is a dot, or a multiplication of blocks with an axis for the head dim. A head dim that is padded makes as
+    many pairs as one that is not.
+    """
+    dots = [((rows, columns, depth), count) for rows, columns, depth, count in costs["dots"]]
+    blocks, others = [(tuple(shape), count) for shape, count in costs["multiplied"]], 0
+    found, width = Counter(), head_axis(case, dots)
+    for dims, count in dots:
+        axis = next((i for i in (2, 1, 0) if dims[i] == width), 2)
+        tile = tuple(side for i, side in enumerate(dims) if i != axis)
+        found[tile] += count / max(case.D, width)
+    alone = not dots and not any(is_product(shape, case.D) for shape, _ in blocks)
+    for shape, count in blocks:
+        if is_product(shape, case.D) or (alone and case.D in shape):
+            sides = list(shape)
+            sides.remove(case.D)
+            found[tuple([1, 1, *sides][-2:])] += count / case.D
+        else:
+            others += count
+    return found, others
+
+
+def head_axis(case, dots):
+    """The length of the axis that is the head dim in these dots: D, or what all of them pad it to.
+
+    D is the depth of the dots that make scores. What is cut into parts has the products of the whole.
+    """
+    whole = sum(count for _, count in dots)
+    with_it = sum(count for dims, count in dots if case.D in dims)
+    deep = sum(count for dims, count in dots if dims[2] == case.D)
+    if not dots or (with_it > MOST_OF * whole and deep > whole / 4):
+        return case.D
+    least = min(min(dims[1:]) for dims, count in dots if count > (1 - MOST_OF) * whole)
+    return max(case.D, least)
+
+
+def queries_in_a_tile(case, costs):
+    """How many queries a tile has: a side of the dots that make o; 0 where none tells."""
+    dots = {tuple(dims): count for *dims, count in costs["dots"]}
+    width, found = head_axis(case, list(dots.items())), Counter()
+    for (rows, columns, depth), count in dots.items():
+        if depth != width and width in (rows, columns):  # queries x D or, transposed, D x queries
+            found[rows if columns == width else columns] += count
+    if not found and len(dots) == 1:  # as many keys in a tile as D: both products have one form
+        ((rows, columns, _),) = dots
+        return rows if columns == width else columns
+    return max(found, key=found.get, default=0)
+
+
+def is_product(shape, D):
+    return len(shape) > 2 and D in shape
+
+
+# What is needed ------------------------------------------------------------------------------------------------------
+
+
+def need(case, rows, keys):
+    """Pairs in all tiles of rows x keys that hold a visible one, over batches and heads."""
+    if case.tile_letters:
+        rows, keys = case.block  # the lists are of these
+    return sum(times * need_of(seen, case.N, case.num_keys, rows, keys) for seen, times in masks(case))
+
+
+def slack(case, rows, keys):
+    """Pairs that may be met beyond an end of the mask; where lists say what to meet, none."""
+    if case.tile_letters:
+        return 0
+    return case.B * case.Hq * -(-case.N // rows) * rows * min(keys, TOO_FAR)
+
+
+def masks(case):
+    """[(a mask's visibility, how many heads of all batches have it)]."""
+    if case.one_mask:
+        return [(case.visibility, case.B * case.Hq)]
+    return list(Counter(case.seen_at(batch, head) for batch in range(case.B) for head in range(case.Hq)).items())
+
+
+@functools.lru_cache(256)
+def need_of(visibility, queries, keys, rows, columns):
+    """Pairs in the tiles of rows x columns that hold a visible one.
+
+    Which side of a dot holds the queries is not known: the larger of both counts. What lies past the ends of the mask
+    in a tile of up to ONE_TILE goes with its last row and column. A larger tile is held against smaller ones.
+    """
+    mask, found = whole_mask(visibility, queries, keys).numpy(), []
+    for tile in {(rows, columns), (columns, rows)}:
+        whole = np.pad(
+            mask, [(0, -size % min(side, ONE_TILE)) for size, side in zip(mask.shape, tile, strict=True)], "edge"
+        )
+        whole = np.pad(whole, [(0, -size % side) for size, side in zip(whole.shape, tile, strict=True)])
+        r, c = (side // next(n for n in range(-(-side // ONE_TILE), side + 1) if side % n == 0) for side in tile)
+        tiles = whole.reshape(whole.shape[0] // r, r, whole.shape[1] // c, c).any((1, 3))
+        found.append(int(tiles.sum()) * r * c)
+    return max(found)
+
+
+# The rules -----------------------------------------------------------------------------------------------------------
+
+
+def reply_with_other_lengths(reply_to, submission, case, inputs, placed):
+    """reply_to's reply; of the long row with {"held": {length: elements held at once on a row of that length}}.
+
+    A row of half the length is asked too. Where less is held there, rows of two and four times the length say whether
+    that goes on: a kernel may take larger tiles for longer rows. PyTorch is asked for many keys and few queries. All
+    lengths leave the same rest in a tile.
+    """
+    reply = reply_to(submission, case, placed)
+    if case.name != LONG_ROW or reply["status"] != "returned" or held(reply) is None:
+        return reply
+    data, found, in_torch = submission.take_outputs(reply), {case.N: held(reply)}, "held_of_a_row" in reply
+    shorter, *longer = (case.N + round((times - 1) * case.N / WHOLE) * WHOLE for times in (0.5, *TIMES[in_torch]))
+    for length in (shorter, *longer):
+        if length < case.N or (in_torch and length == longer[0]) or max(found.values()) > HELD * found[shorter]:
+            other = of_length(case, length)
+            other = replace(other, N=FEW_QUERIES, Nk=length) if in_torch else other
+            reply_there = reply_to(submission, other, inputs(other))
+            if reply_there["status"] != "returned":
+                return reply_there
+            found[length] = held(reply_there)
+    return reply | {"held": found, "kept": data}
+
+
+def long_case(cases):
+    """The long row among the cases, or None."""
+    return next((case for case in cases if case.name == LONG_ROW), None)
+
+
+def of_length(case, length):
+    """The same with one kv head and another number of tokens."""
+    group = case.Hq // case.kv_heads
+    return replace(case, B=1, Hq=group, Hkv=case.Hkv and 1, N=length, Nk=case.Nk and length)
+
+
+def held(reply):
+    """The elements that one program held at once, in PyTorch those that depend on one query's row; None on a GPU."""
+    return reply.get("held_of_a_row") or (reply["trace"] and reply["trace"]["costs"]["held"])
+
+
+def wasted(case, reply):
+    """(sentence, facts) where the kernels cost more than the mask needs, else None.
+
+    reply: the runner's, its trace included; "held": how many elements a program held on rows of several lengths.
+    On short rows tiles, and parts that are merged, hold more than their keys: there only lists say what is needed.
+    """
+    rules = (multiplies_too_much, loads_too_much)
+    if case.num_keys >= SETTLED:
+        rules = (grows, copies_heads, *rules, computes_too_much, stores_too_much)
+    elif not case.tile_letters:
+        return None
+    found = measure(case, reply["trace"]["costs"])
+    facts = {"costs": asdict(found)}
+    for rule in rules:
+        if sentence := rule(case, found, reply):
+            return sentence, facts
+    return None
+
+
+def grows(case, found, reply):
+    by_length = sorted(reply.get("held", {}).items())
+    if len(by_length) > 3 and by_length[-1][1] > HELD * by_length[-2][1]:
+        (short, before), *_, (long, now) = by_length
+        return (
+            f"A program holds {now / before:.1f} times as many elements on a row of {long} tokens as on one of "
+            f"{short}: it keeps a part of the row, and needs no online softmax. Take tiles of a fixed size, one after "
+            "the other."
+        )
+    return ""
+
+
+def copies_heads(case, found, reply):
+    if case.multiplied == FORWARD and case.Hq >= SHARED * case.kv_heads and found.different > DIFFERENT:
+        return (
+            f"The kernels load {found.different:.1f} times as many different elements as q, k and v have: K or V is "
+            f"copied out to {case.Hq} heads before. The kernel can read its head where it is."
+        )
+    return ""
+
+
+def multiplies_too_much(case, found, reply):
+    if found.products <= PRODUCTS or case.D < NARROW:
+        return ""
+    rows, keys = found.tile
+    said = (
+        f"The kernels multiply {found.tiles:.0f} tiles of {rows} x {keys} where {found.needed:.0f} hold a visible pair"
+    )
+    return f"{said}: {in_vain(case, reply['trace']) or ONE_PASS}."
+
+
+def loads_too_much(case, found, reply):
+    of_lists = case.tile_letters  # a kernel may load bits for each tile beside its keys
+    times = found.keys_loaded if of_lists else max(found.loaded, found.keys_loaded)
+    if case.multiplied == FORWARD and times > LOADED:
+        return f"The kernels load {times:.1f} times what one pass over the tiles that this mask needs has to load."
+    return ""
+
+
+def computes_too_much(case, found, reply):
+    queries, keys = found.tile
+    inputs = case.D * (1 / queries + 1 / keys)  # for each pair: blocks of q, k, v and o, their pointers and masks
+    most = case.multiplied * (COMPUTED * (1 + inputs) + 4 * case.D * found.without_dots)
+    if found.computed > most:
+        return (
+            f"The kernels make {found.computed:.0f} elements of blocks for each pair of the tiles that this mask "
+            f"needs, where {most:.0f} are enough."
+        )
+    return ""
+
+
+def stores_too_much(case, found, reply):
+    if found.stored > STORED:
+        return (
+            f"The kernels store {found.stored:.0f} elements for each element of the output: scores, and an o for "
+            "each tile of keys, belong in no tensor. Keep one tile at a time."
+        )
+    return ""
+
+
+ONE_PASS = "one pass over them is enough. Are scores computed twice, or tiles multiplied that a mask hides"
+
+
+def in_vain(case, trace):
+    """`queries 0 to 63 meet keys 64 to 1029, which none of them sees`, where the visits show such tiles."""
+    seen = tile_visits.seen_of(case)
+    for record in trace["visits"]:
+        q = record["q"]
+        hidden = [tile for tile in record["tiles"] if not seen(record["batch"], record["head"]).any(q, tile)]
+        if len(hidden) > 1:
+            first, last = min(tile[0] for tile in hidden), max(tile[1] for tile in hidden)
+            between = "" if sum(b - a + 1 for a, b in hidden) == last - first + 1 else "tiles among "
+            return f"queries {q[0]} to {q[1]} meet {between}keys {first} to {last}, which none of them sees"
+    return ""
+
+
+def by_torch(problem, case, reply):
+    """A sentence where PyTorch does more outside of the kernels than preparing and merging take, else ""."""
+    costs, q = reply["wrapper"], case.B * case.Hq * max(case.N, FEW) * case.D
+    for what, bound in (("multiply_adds", MULTIPLY_ADDS), ("touched", TOUCHED), ("made", MADE)):
+        if costs[what] > bound * q:
+            _, line = costs["lines"][what]
+            at = f", most of it in {problem.module}:{line}" if line else ""
+            return (
+                f"Outside of kernels PyTorch {DOES[what].format(costs[what])}{at}: {costs[what] / q:.0f} for each "
+                f"element of q, where preparing and merging take at most {bound:g}. Attention is the kernel's work."
+            )
+    return ""
+
+
+DOES = {
+    "multiply_adds": "does {} multiply-adds",
+    "touched": "touches {} elements",
+    "made": "makes tensors of {} numbers",
+}
+
+
+# The work of a problem -----------------------------------------------------------------------------------------------
 
 
 def judge(results):
@@ -27,7 +350,7 @@ def judge(results):
     if wasteful:  # the long row says it most plainly
         first = max(wasteful, key=lambda result: result.case == LONG_ROW)
         sentence, facts = first.facts["waste"]
-        if facts.get("unfollowed"):
+        if facts.get("uncounted"):
             return needs_review([sentence])
         return Outcome.WASTEFUL, f'"{first.case}": {sentence}', facts | {"picture": first.facts.get("picture")}
     long_row = next((result for result in results if result.case == LONG_ROW), None)
@@ -36,269 +359,3 @@ def judge(results):
     if long_row is None or long_row.outcome is not Outcome.PASSED:
         return Outcome.NOT_RUN, f'not judged: "{LONG_ROW}" must be right first', {"earned": False}
     return Outcome.PASSED, "", {}
-
-
-def name_short_kernels(cases, results):
-    """Say with the long row which kernels were launched on shorter rows alone: no long one tells of them."""
-    right = [(cases[r.case], r) for r in results if r.case in cases and r.outcome is Outcome.PASSED]
-    long_row = next((result for case, result in right if case.name == LONG_ROW), None)
-    long = {name for case, result in right if case.num_keys >= LONG for name in result.facts.get("kernels", ())}
-    short = {name for case, result in right for name in result.facts.get("kernels", ())} - long
-    if long_row is not None and short:
-        long_row.facts["short_kernels"] = names = sorted(short)
-        said = f"launched on shorter rows alone, and not judged on long ones: {', '.join(names)}"
-        long_row.sentence = f"{long_row.sentence or 'right'}; {said}"
-
-
-def wasted(case, reply):
-    """(sentence, facts) where the kernel did or held more than the mask needs, else None.
-
-    reply: the runner's, its trace included.
-    """
-    return whole_row(case, reply) or whole_matrix(case, reply) or needless(case, reply)
-
-
-def needless(case, reply):
-    """The same of what a program loads: copies, and tiles that no query sees."""
-    for judged in (copied_out, needless_tiles, hidden_tiles, unaccounted):
-        if found := judged(case, reply["trace"]):
-            return found
-    return None
-
-
-def whole_row(case, reply):
-    """The scores of a whole row at once: then no online softmax is needed, and none was learned."""
-    held = reply["trace"]["live_scores"]
-    if case.num_keys < LONG:
-        return None
-    queries = max((record["rows"] for record in reply["trace"]["visits"]), default=0)
-    if queries > ONE_TILE:
-        return f"One tile holds {queries} queries: no key is hidden from all of them. Take smaller tiles.", {}
-    if held["keys"] <= ONE_TILE:
-        return None
-    kernel = f"{held['kernel']} writes" if held["kernel"] else "A program holds"
-    sentence = (
-        f"{kernel} the scores of {held['keys']} keys of a row at once: one tile holds the whole row, no online "
-        f"softmax. Take tiles of at most {ONE_TILE} keys, one after the other."
-    )
-    return sentence, {"keys_at_once": held["keys"]}
-
-
-def unaccounted(case, trace):
-    """On a long row: more products than the visible pairs need, in blocks whose keys could not be followed."""
-    if case.num_keys < LONG or case.tile_letters:
-        return None
-    if followed(case, trace["visits"]):
-        return too_many_products(case, trace)
-    mask = whole_mask(case.visibility, case.N, case.num_keys)
-    needed = 4 * int(mask.sum()) * case.B * case.Hq * case.D
-    flops = sum(total["dot_flops"] for total in trace["totals"].values())
-    edges = 4 * case.B * case.Hq * case.N * case.D * 2 * EDGE  # tiles are whole where the mask begins and ends
-    if needed / 2 <= flops <= ACCOUNTED * needed + edges and not case.shares_heads:
-        return None
-    if flops <= ACCOUNTED * needed + edges:
-        return "What the kernels load of K could not be followed to what they multiply.", {"unfollowed": True}
-    sentence = (
-        f"The kernels do {flops} FLOPs in dots where the visible pairs need {needed}: tiles are multiplied that no "
-        "query sees."
-    )
-    return sentence, {"flops": flops, "flops_needed": needed}
-
-
-def too_many_products(case, trace):
-    """Products far beyond those of the tiles that the mask needs, although those were met, too."""
-    visits = [record for record in trace["visits"] if record["tiles"]]
-    flops = sum(total["dot_flops"] for total in trace["totals"].values())
-    of_kernel = defaultdict(list)
-    for record in visits:
-        of_kernel[record["kernel"]].append(record)
-    needed = 0
-    for kernel, records in of_kernel.items():
-        area = max(record["rows"] for record in records) * spans_of(records)[kernel]
-        needed = max(needed, 4 * case.D * area * need(case, records)["tiles"])
-    if flops <= PADDED * needed:
-        return None
-    sentence = f"The kernels do {flops} FLOPs in dots where the tiles that this mask needs have {needed}."
-    return sentence, {"flops": flops, "flops_needed": needed}
-
-
-def followed(case, visits):
-    """True where every visible pair was seen to meet in a dot or a product; heads that share K may share a tile."""
-    visible = whole_mask(case.visibility, case.N, case.num_keys)
-    met, group = torch.zeros(case.B, case.kv_heads, *visible.shape, dtype=torch.bool), case.Hq // case.kv_heads
-    for record in visits:
-        first, last = record["q"]
-        for start, end in record["tiles"]:
-            met[record["batch"], record["head"] // group, first : last + 1, start : end + 1] = True
-    return not bool((visible & ~met).any())
-
-
-def whole_matrix(case, reply):
-    """A score for every pair of tokens, held anywhere: what the online softmax is there to avoid."""
-    pairs, q_size = case.N * case.num_keys, case.B * case.Hq * case.N * case.D
-    if pairs < WHOLE_MATRIX * q_size or reply["largest"] < pairs:
-        return None
-    sentence = (
-        f"A tensor of {reply['largest']} elements was made; the whole score matrix has {pairs} ({case.N} x "
-        f"{case.num_keys}), q and o {q_size} each. Keep one tile of it at a time."
-    )
-    return sentence, {"largest_tensor": reply["largest"], "limit": pairs}
-
-
-def copied_out(case, trace):
-    """K or V with one copy of each head for every query head that shares it."""
-    if not trace["copied_out"] or not case.shares_heads:
-        return None
-    copies, names = trace["copied_out"].values(), " and ".join(role.upper() for role in trace["copied_out"])
-    loaded, needed = sum(copy["elements"] for copy in copies), sum(copy["needed"] for copy in copies)
-    sentence = (
-        f"{names} {'is' if len(copies) == 1 else 'are'} copied out to {case.Hq} heads before the kernel runs: {loaded} "
-        f"elements are loaded where {needed} are different. The kernel can read its head where it is."
-    )
-    return sentence, {"elements_copied": loaded, "elements_needed": needed}
-
-
-def needless_tiles(case, trace):
-    """Tiles of keys that no query of the tile sees, or that are loaded again and again.
-
-    All kernels together may load what the one needs that needs most: a second pass has no allowance of its own.
-    SLACK_TILES more are allowed each time that a tile of queries is taken up, for tiles that do not start at
-    multiples of their size, twice where there are sinks apart from the window. Loaded is what the dots met or what the
-    programs loaded, whichever is more.
-    """
-    visits = [record for record in trace["visits"] if record["tiles"]]
-    seen, spans, needed = Seen(case), spans_of(visits), need(case, visits)
-    rows = {(entry["kernel"], entry["program"]): max(entry["k"], entry["v"]) for entry in trace["key_rows"]}
-    by_program, by_kernel = defaultdict(list), Counter()
-    for record in visits:
-        by_program[record["kernel"], record["program"]].append(record)
-    loaded = slack = tiles = 0
-    worst = None
-    for program, records in by_program.items():
-        span = spans[program[0]]
-        needs = sum(len(seen.tiles(record["q"], span)) * record["key_heads"] for record in records)
-        loads = max(sum(tiles_met(case, record, span) for record in records), rows.get(program, 0) / span)
-        tiles, loaded = tiles + loads, loaded + loads * span
-        by_kernel[program[0]] += needs * span
-        slack += SLACK_TILES * (2 if case.sinks else 1) * len(records) * span
-        if worst is None or loads - needs > worst[0]:
-            worst = loads - needs, records, loads, needs, span
-    allowed = slack + max(by_kernel.values(), default=0)
-    if loaded <= allowed:
-        return None
-    _, records, loads, needs, span = worst
-    sentence = (
-        f"{records[0]['kernel']} loads {tiles:.0f} tiles of keys where this mask needs {needed['tiles']} of "
-        f"{needed['of']}: query rows {show_rows(records)} load {loads:.0f} tiles of {span} and see keys in {needs}"
-    )
-    if len(by_kernel) > 1 and worst[0] <= SLACK_TILES * 2:
-        sentence = (
-            f"{' and '.join(sorted(by_kernel))} together load {tiles:.0f} tiles of keys where one pass over them needs "
-            f"{needed['tiles']}: the online softmax needs one pass"
-        )
-    facts = {"tiles_loaded": round(tiles), "tiles_needed": needed["tiles"], "tiles_allowed": round(allowed / span)}
-    return f"{sentence}{unseen(seen, records)}.", facts | {"tiles": needed["of"]}
-
-
-def hidden_tiles(case, trace):
-    """On a long row: tiles that are multiplied although a mask of their load hides every key of them.
-
-    Loops of a fixed length have some at their end; half as many as are needed is a loop over all tiles.
-    """
-    if case.num_keys < LONG or case.tile_letters or not case.causal:
-        return None
-    visits = [record for record in trace["visits"] if record["tiles"]]
-    span = max(spans_of(visits).values(), default=1)
-    tiles, needed = trace["empty_rows"] / span, need(case, visits)
-    if tiles <= HIDDEN * needed["tiles"] + SLACK_TILES * len(visits):
-        return None
-    sentence = (
-        f"The kernels multiply {tiles:.0f} tiles of keys of which the mask of their load hides every key, where this "
-        f"mask needs {needed['tiles']} of {needed['of']}: end the loop before them."
-    )
-    return sentence, {"tiles_hidden": round(tiles), "tiles_needed": needed["tiles"]}
-
-
-def show_rows(records):
-    rows = sorted({tuple(record["q"]) for record in records})
-    return f"{rows[0][0]}-{rows[0][1]}" + (f" and {len(rows) - 1} more tiles" if len(rows) > 1 else "")
-
-
-def unseen(seen, records):
-    """`; keys 128-255 none of them sees`: the stretch of tiles met that no query of the first record sees."""
-    hidden = [tile for tile in records[0]["tiles"] if not seen.any(records[0]["q"], tile)]
-    if not hidden:
-        return ""
-    return f"; keys {min(a for a, _ in hidden)}-{max(b for _, b in hidden)} hold tiles that none of them sees"
-
-
-# What is needed: the one measure, for the verdict and for the picture ------------------------------------------------
-
-
-def need(case, records):
-    """{"tiles", "keys", "of"}: tiles of keys that the mask needs, the keys in them, and how many tiles there are.
-
-    A tile of queries needs the tiles of keys, of the kernel's own size, that hold a key which one of its queries sees.
-    Programs that share a tile of queries need them once, between them.
-    records: of the trace, those that met keys.
-    """
-    seen, spans, counted, taken_up = seen_of(case), spans_of(records), Counter(tiles=0, keys=0, of=0), set()
-    for record in records:
-        tile = (record["batch"], record["head"], *record["q"])
-        if tile not in taken_up:
-            taken_up.add(tile)
-            span, heads = spans[record["kernel"]], record["key_heads"]
-            keys = seen(record["batch"], record["head"]).tiles(record["q"], span)
-            counted.update(tiles=len(keys) * heads, keys=sum(keys) * heads, of=-(-case.num_keys // span) * heads)
-    return dict(counted)
-
-
-def spans_of(records):
-    """{kernel: keys in its largest tile}: an end cuts some off, others are small for the diagonal or the sinks."""
-    spans = defaultdict(int)
-    for record in records:
-        spans[record["kernel"]] = max(spans[record["kernel"]], record["span"])
-    return spans
-
-
-def tiles_met(case, record, span):
-    """Tiles of `span` keys that a record met: a smaller one is a part of one, but whole where the sequence ends."""
-    return sum(1 if last == case.num_keys - 1 else (last - first + 1) / span for first, last in record["tiles"])
-
-
-def seen_of(case):
-    """(batch, head) -> its Seen; one for all that share a mask."""
-    made = {}
-
-    def seen(batch, head):
-        visibility = case.seen_at(batch, head)
-        if visibility not in made:
-            made[visibility] = Seen(case, visibility)
-        return made[visibility]
-
-    return seen
-
-
-class Seen:
-    """Which keys the queries of a tile see; asked often for the same tiles."""
-
-    def __init__(self, case, visibility=None):
-        self.mask = whole_mask(visibility or case.visibility, case.N, case.num_keys).numpy()
-        self.answers = {}
-
-    def keys(self, q):
-        return torch.from_numpy(self.mask[q[0] : q[1] + 1].any(0))
-
-    def tiles(self, q, span):
-        """Keys in each tile of `span` keys of which the queries see one."""
-        key = (*q, span)
-        if key not in self.answers:
-            starts = (self.keys(q).nonzero().flatten() // span).unique() * span
-            self.answers[key] = [min(span, self.mask.shape[1] - start) for start in starts.tolist()]
-        return self.answers[key]
-
-    def any(self, q, tile):
-        key = (*q, *tile)
-        if key not in self.answers:
-            self.answers[key] = bool(self.mask[q[0] : q[1] + 1, tile[0] : tile[1] + 1].any())
-        return self.answers[key]

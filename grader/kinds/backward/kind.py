@@ -8,11 +8,12 @@ import torch
 
 from grader.course import tensors
 from grader.diagnosis import cross_case
-from grader.kinds.attention import kv_heads
+from grader.kinds.attention import kv_heads, work
 from grader.kinds.backward import causes, closer, gradients, inputs
 from grader.kinds.backward.cases import OUTPUTS, PROBLEM, TENSORS, compiled
 from grader.kinds.kind import Derived, Kind, Naive, Right
 from grader.reference import naive
+from grader.result import Outcome
 
 KEPT = 64  # answers
 NAIVE = Path(naive.__file__)
@@ -45,6 +46,9 @@ class Backward(Kind):
     def request(self, problem, case, placed, device):
         request, files = super().request(problem, case, placed, device)
         return request | {"tiles": case.tiles}, files
+
+    def reply(self, submission, case, placed):
+        return work.reply_with_other_lengths(super().reply, submission, case, lambda of: self.inputs(of, 0), placed)
 
     def outputs(self, problem, case):
         _, queries, keys, *_ = self.shapes(case)
@@ -87,6 +91,19 @@ class Backward(Kind):
             got = dict(zip(OUTPUTS, tensors.read_outputs(data, reply), strict=True))
             facts["diagnosis"] = causes.diagnose(case, got, self.expect(case, placed, device))
         return outcome, sentence, facts
+
+    def beyond_values(self, problem, case, reply):
+        if by_torch := work.by_torch(problem, case, reply):
+            return Outcome.WASTEFUL, by_torch, {}
+        if reply["trace"] and (waste := self.wasted(case, reply)):
+            return Outcome.WASTEFUL, *waste
+        return super().beyond_values(problem, case, reply)
+
+    def long_case(self, cases):
+        return work.long_case(cases)
+
+    def wasted(self, case, reply):
+        return work.wasted(case, reply)
 
     def check_cases(self, problem, cases, seed, results):
         def refutes(case, kinds, evidence, failing):

@@ -1,7 +1,6 @@
 """x1's kind: the lists of its builders, and its kernel's output and loads on the grader's own lists."""
 
 import math
-from collections import defaultdict
 
 import torch
 
@@ -11,6 +10,7 @@ from grader.kinds.attention import picture, work
 from grader.kinds.attention.kind import Attention
 from grader.kinds.block_sparse import check_lists, list_mistakes, tile_lists
 from grader.kinds.block_sparse.cases import PROBLEM, BuilderCase
+from grader.kinds.block_sparse.patterns import PARTIAL
 from grader.kinds.kind import Kind
 from grader.result import Outcome
 
@@ -58,12 +58,8 @@ class BlockSparse(Attention):
         return list_mistakes.every(problem, case, placed, spec, records, sizes)
 
     def wasted(self, case, reply):
-        """(sentence, facts) where a kernel loaded more than its lists name, else None."""
-        trace = reply["trace"]
-        return (
-            work.whole_matrix(case, reply) or work.copied_out(case, trace) or needless_tiles(case, trace)
-            or needless_bits(case, reply)
-        )  # fmt: skip
+        """(sentence, facts) where a kernel did more than its lists name, else None."""
+        return work.wasted(case, reply) or needless_bits(case, reply["trace"]["costs"])
 
 
 class Builder(Kind):
@@ -209,77 +205,20 @@ def middle_of_a_row(trace):
     return ""
 
 
-def needless_tiles(case, trace):
-    """Tiles of keys that are not in the list of the queries' own row, or that are loaded again.
+def needless_bits(case, costs):
+    """(sentence, facts) where more words of bits were loaded than the PARTIAL tiles of all heads have, else None.
 
-    Loaded is what the dots met or what the programs loaded, whichever is more, in keys; there is no slack: the lists
-    say exactly what is needed. Programs that share a row of tiles may share its list.
+    A kernel that takes a tile in parts narrower than a word loads that word for each part.
     """
-    lists, by_program = tile_lists.cut(case), defaultdict(list)
-    for record in trace["visits"]:
-        by_program[record["kernel"], record["program"]].append(record)
-    rows = {(entry["kernel"], entry["program"]): max(entry["k"], entry["v"]) for entry in trace["key_rows"]}
-    loaded = needed = 0.0
-    taken_up, worst = set(), None
-    for program, records in by_program.items():
-        names = [lists.tiles(record) for record in records]
-        met = sum(last - first + 1 for record in records for first, last in record["tiles"])
-        loads = max(met, rows.get(program, 0.0))
-        needs = sum(size_of(case, columns) for columns in names)
-        loaded += loads
-        for record, columns in zip(records, names, strict=True):
-            tile = (record["batch"], record["head"], *record["q"])
-            needed += 0 if tile in taken_up else size_of(case, columns)
-            taken_up.add(tile)
-        if worst is None or loads - needs > worst[0]:
-            worst = loads - needs, records, loads, names
-    if loaded <= needed:
+    lists, (batches, heads) = tile_lists.cut(case), case.maps
+    partial = (lists.kinds == PARTIAL).flatten(1).sum(1).view(batches, heads).expand(case.B, case.Hq)
+    needed = int(partial.sum()) * case.block[0] * (case.block[1] // tile_lists.WORD)
+    narrowest = min((side for *sides, _ in costs["dots"] for side in sides), default=tile_lists.WORD)
+    loaded = costs["inputs"].get("bits", 0)
+    if loaded <= needed * max(1, tile_lists.WORD // narrowest):
         return None
-    _, records, loads, names = worst
-    span, first = case.block[1], records[0]
-    stranger = next((t for t in map(tuple, first["tiles"]) if t[0] // span not in names[0]), None)
-    hint = f"; keys {stranger[0]}-{stranger[1]} are in no list of theirs" if stranger else ""
     sentence = (
-        f"{first['kernel']} loads {tiles_in(case, loaded)} tiles of keys where the lists name "
-        f"{tiles_in(case, needed)}: query rows {work.show_rows(records)} of batch {first['batch']}, head "
-        f"{first['head']} load {tiles_in(case, loads)}, and their list names {len(names[0])}{hint}."
+        f"The kernels load {loaded} words of bits where the PARTIAL tiles of all heads have {needed}: FULL and CAUSAL "
+        "tiles need none."
     )
-    return sentence, {"tiles_loaded": math.ceil(loaded / span), "tiles_needed": math.ceil(needed / span)}
-
-
-def size_of(case, columns):
-    """Keys in these tiles."""
-    return sum(last - first + 1 for first, last in (keys_of(case, column) for column in columns))
-
-
-def tiles_in(case, keys):
-    """Keys in tiles, up to a whole one: the last tile may be short."""
-    return math.ceil(keys / case.block[1])
-
-
-def needless_bits(case, reply):
-    """Bits loaded of tiles that are not PARTIAL in the list of the program's rows."""
-    lists, loaded, needed, where = tile_lists.cut(case), 0, 0, None
-    of_program = defaultdict(set)
-    for record in reply["trace"]["visits"]:
-        of_program[record["program"]] |= lists.bits_of(record)
-    for program, places in reply["bits_loaded"]:
-        own = of_program[program]
-        loaded, needed = loaded + len(places), needed + len(own)
-        where = where or next(
-            iter(r for r in reply["trace"]["visits"] if r["program"] == program and set(places) - own), None
-        )
-    if where is None:
-        return None
-    rows = f"query rows {where['q'][0]}-{where['q'][1]} of batch {where['batch']}, head {where['head']}"
-    if loaded <= needed:
-        sentence = (
-            f"{where['kernel']} loads bits of other tiles than those that its lists name, first for {rows}, though the "
-            "values came out right: `places` says where the bits of an entry lie."
-        )
-    else:
-        sentence = (
-            f"{where['kernel']} loads the bits of {loaded} tiles where {needed} of the tiles listed are PARTIAL, first "
-            f"for {rows}: FULL and CAUSAL tiles need none."
-        )
     return sentence, {"bits_loaded": loaded, "bits_needed": needed}

@@ -34,21 +34,6 @@ class Lists:
         sizes = {"block_q": block_q, "block_k": block_k, "queries": self.case.N, "keys": self.case.num_keys}
         return sizes | {"batches": batches, "heads": heads}
 
-    def rows(self, record):
-        """The four numbers of `starts` of each tile of queries in which the rows of a record of the trace lie."""
-        batches, heads = self.case.maps
-        this_map = (record["batch"] % batches) * heads + record["head"] % heads
-        first, last = (row // self.case.block[0] for row in record["q"])
-        return self.starts[this_map, first : last + 1].tolist()
-
-    def tiles(self, record):
-        """The tiles of keys that the record's rows are to load."""
-        return {column for first, *_, after in self.rows(record) for column in self.columns[first:after].tolist()}
-
-    def bits_of(self, record):
-        """The places of the bits that they are to load."""
-        return {place for *_, first, after in self.rows(record) for place in self.places[first:after].tolist()}
-
 
 @functools.lru_cache(maxsize=8)
 def cut(case):

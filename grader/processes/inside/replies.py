@@ -82,8 +82,9 @@ def write_outputs(outputs, device):
 
 
 def describe_output(tensor):
-    if not isinstance(tensor, torch.Tensor):  # what a program returns that is no tensor is named by its type
-        return {"plain": False, "type": tensor["type"] if isinstance(tensor, dict) else type(tensor).__name__}
+    if not isinstance(tensor, torch.Tensor):
+        named = getattr(tensor, "type", None)  # a program.Other has the name of what the wrapper returned
+        return {"plain": False, "type": named if isinstance(named, str) else type(tensor).__name__}
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
     return {
         "plain": plain,

@@ -109,24 +109,23 @@ class Event(Stream):
 
 
 def cuda_functions(gpu):
-    """{name in torch.cuda: what stands there while a GPU is pretended}."""
-    nothing, idle = (lambda *args, **kwargs: None), (lambda *args, **kwargs: Stream())
-    beside = lambda *args, **kwargs: contextlib.nullcontext()  # noqa: E731
+    """{name in torch.cuda: what stands there while a GPU is pretended}: each its own object, as torch.compile asks."""
     properties = torch_properties(gpu)
-    functions = {
-        "is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0,
-        "get_device_capability": lambda device=None: (properties.major, properties.minor),
-        "get_device_properties": lambda device=None: properties,
-        "get_device_name": lambda device=None: properties.name,
-        "is_bf16_supported": lambda *args, **kwargs: True,
-        "mem_get_info": lambda device=None: (MEMORY, MEMORY),
-        "is_current_stream_capturing": lambda: False,
-        "current_stream": idle, "default_stream": idle, "Stream": Stream, "Event": Event,
-        "device": beside, "device_of": beside, "stream": beside,
+    returned = {
+        "is_available": True, "device_count": 1, "current_device": 0, "get_device_properties": properties,
+        "get_device_capability": (properties.major, properties.minor), "get_device_name": properties.name,
+        "is_bf16_supported": True, "mem_get_info": (MEMORY, MEMORY), "is_current_stream_capturing": False,
+        "current_stream": Stream(), "default_stream": Stream(),
     }  # fmt: skip
-    for name in ("init", "set_device", "set_stream", "synchronize", "empty_cache", "reset_peak_memory_stats"):
-        functions[name] = nothing
-    return functions
+    returned |= dict.fromkeys(("device", "device_of", "stream"), contextlib.nullcontext())
+    nothing = ("init", "set_device", "set_stream", "synchronize", "empty_cache", "reset_peak_memory_stats")
+    returned |= dict.fromkeys(nothing)
+    return {name: returning(value) for name, value in returned.items()} | {"Stream": Stream, "Event": Event}
+
+
+def returning(value):
+    """A function of its own that returns `value`, whatever it is given."""
+    return lambda *args, **kwargs: value
 
 
 def torch_properties(gpu):

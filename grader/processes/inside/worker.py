@@ -90,12 +90,12 @@ class ForkServer:
     def answer_start(self, request, descriptors):
         """Import what the device needs."""
         try:
-            KEPT["role"].get_ready(request["device"])
+            facts = KEPT["role"].get_ready(request["device"]) or {}
         except Exception as error:
             return {"status": "broken", "error": f"{type(error).__name__}: {error}"}
         gc.enable()
         gc.freeze()  # a child's collector need not walk, and copy, what is here already
-        return {"status": "ready"}
+        return {"status": "ready"} | facts
 
     def answer_fork(self, request, descriptors):
         pid = os.fork()
