@@ -12,7 +12,7 @@ from grader.kinds.registry import PROBLEMS
 CASES = [c for p in PROBLEMS.values() for c in p.cases if not c.gpu]
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "interleaved", "slice", "mixed", "poisoned tail"])
+@pytest.mark.parametrize("layout", ["contiguous", "interleaved", "tokens first", "slice", "mixed", "poisoned tail"])
 def test_layouts_are_legal_and_hold_the_values(layout):
     case = Case("x", B=2, Hq=4, Hkv=2, N=9, D=16, layout=layout)
     plain = inputs.make(replace(case, layout="contiguous", name="x"), 0)
@@ -23,6 +23,23 @@ def test_layouts_are_legal_and_hold_the_values(layout):
         assert placed.offset * tensor.element_size() % 16 == 0
         assert tensor.isfinite().all()
         assert tensor.shape[0] == 2 and len(plain) == 3
+
+
+def test_rows_of_an_odd_stride_end_with_what_is_no_number_of_theirs():
+    for placed in inputs.make(Case("x", B=2, Hq=4, Hkv=2, N=9, D=16, layout="odd rows"), 0):
+        assert placed.tensor.stride()[2:] == (17, 1) and placed.tensor.isfinite().all()
+
+
+@pytest.mark.parametrize("layout", inputs.FAR)
+def test_offsets_of_one_dim_pass_int32_while_its_stride_fits_and_no_buffer_is_made(layout):
+    case = Case("x", B=5, Hq=9, Hkv=3, N=9, D=16, layout=layout)
+    plain = inputs.make(replace(case, layout="contiguous"), 0)
+    for placed, dense in zip(inputs.make(case, 0), plain, strict=True):
+        at = inputs.FAR[layout]
+        assert placed.strides[at] < 2**31 <= (placed.shape[at] - 1) * placed.strides[at]
+        assert placed.base.numel() == placed.tensor.numel() and placed.elements > 2**31
+        assert placed.tensor.shape == dense.tensor.shape and placed.describe("q")["sparse"]
+        assert len(placed.raw()) == placed.base.numel() * placed.base.element_size()
 
 
 def test_mixed_gives_each_tensor_its_own_layout():
@@ -51,7 +68,7 @@ def test_sloped_scores_leave_float32_behind_within_a_window(values):
 
 
 def test_offset_values_add_up_past_float16():
-    for case in (c for c in CASES if c.values == "offset"):
+    for case in (c for c in CASES if c.name == "values with a large offset"):
         keys = min(case.window or case.N, case.N)
         assert keys * inputs.OFFSET > 65504, case
 

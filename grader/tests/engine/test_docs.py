@@ -9,7 +9,7 @@ import pytest
 from grader.kinds.registry import PROBLEMS, cases_of
 from grader.tests.support import ROOT
 
-TREES = ("grader", "report", "solutions", "problems", "notebooks", "web", "docs")
+TREES = ("grader", "report", "solutions", "problems", "notebooks", "web", "docs", "locks")
 EXAMPLES = {
     "e1_add.py",
     "NN_name.py",

@@ -6,7 +6,7 @@ import pytest
 
 from grader import score
 from grader.diagnosis import cross_case
-from grader.kinds.attention import answers, inputs, own_work
+from grader.kinds.attention import answers, inputs, work
 from grader.kinds.kind import Kind
 from grader.processes import sandbox_process, sandboxes
 from grader.processes.submission import Submission
@@ -17,16 +17,16 @@ from grader.tests.support import ROOT, grade_text, solution, thorough_but
 CASE = "fewer tokens than a tile"
 # Where a function of ours raises, in the grader's own process and in the two that it asks.
 HERE = (
-    (compare, "mismatch"), (Kind, "judge"), (answers, "to"), (inputs, "make"), (own_work, "excess_volume"),
+    (compare, "mismatch"), (Kind, "judge"), (answers, "to"), (inputs, "make"), (work, "by_torch"),
     (Kind, "handler"), (oracle, "attention"), (Submission, "take_outputs"),
 )  # fmt: skip
 INSIDE = (
     ("recorder/role.py", "def one_call"), ("recorder/record.py", "    def program"),
     ("recorder/record.py", "    def plain"), ("recorder/role.py", "def load_function"), ("runner/role.py", "def run("),
-    ("runner/program.py", "def checked"), ("runner/kernel_check.py", "def check("),
-    ("runner/replay.py", "    def tensor"), ("runner/operations.py", "def volume"),
+    ("runner/program.py", "def check("), ("runner/kernel_check.py", "def check("),
+    ("runner/replay.py", "    def tensor"), ("runner/costs.py", "    def dot"),
     ("runner/allocations.py", "    def fence("), ("runner/trace.py", "    def access"),
-    ("runner/counters.py", "    def note_product"), ("processes/inside/replies.py", "def write_outputs"),
+    ("runner/visits.py", "    def note_product"), ("processes/inside/replies.py", "def write_outputs"),
 )  # fmt: skip
 NAMES = {f"{owner.__name__}.{name}": (owner, name) for owner, name in HERE}
 

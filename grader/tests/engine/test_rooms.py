@@ -30,7 +30,7 @@ def test_no_clock_that_can_be_set_is_read():
 
 # What a sandboxed process can read: the libraries, the files of its role and what both roles share -------------------
 
-LIBRARIES = sys.stdlib_module_names | {"torch", "triton", "numpy"}
+LIBRARIES = sys.stdlib_module_names | {"torch", "triton", "numpy", "msgspec"}
 
 
 def whole_names(path):

@@ -12,7 +12,7 @@ MISTAKES = {
     ),
     "the query's head": (
         "p5", "K += batch * stride_kb + kv_head * stride_kh", "K += batch * stride_kb + head * stride_kh",
-        "whole tiles", "query heads 0, 1 of batch 0 read K at heads 0, 1, and theirs are 0, 0",
+        "whole tiles", "query heads 0, 1, 2, 3 of batch 0 read K at heads 0, 1, 2, 3, and theirs are 0, 0, 1, 1",
     ),
     "the batch stride of K": (
         "p5", "V += batch * stride_vb", "V += batch * stride_kb",
@@ -20,11 +20,11 @@ MISTAKES = {
     ),
     "the head of a group": (
         "p5", "O += batch * stride_ob + head * stride_oh", "O += batch * stride_ob + kv_head * stride_oh",
-        "whole tiles", "query heads 0, 1 of batch 0 write O at heads 0, 0, and theirs are 0, 1",
+        "whole tiles", "query heads 0, 1, 2, 3 of batch 0 write O at heads 0, 0, 1, 1, and theirs are 0, 1, 2, 3",
     ),
     "a number that the launch gives": (
         "p5", "N, Hq // k.shape[1], LOG2_E", "N, k.shape[1], LOG2_E",
-        "whole tiles", "`kv_head * stride_kh`, with batch and kv_head from lines 103 and 106, where group is 1",
+        "groups of four", "`kv_head * stride_kh`, with kv_head from line 106, where group is 2",
     ),
     "axes of the grid": (
         "p3", "(triton.cdiv(N, BLOCK_Q), H, B)", "(triton.cdiv(N, BLOCK_Q), B, H)",

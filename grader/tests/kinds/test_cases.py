@@ -6,9 +6,9 @@ import re
 import pytest
 import torch
 
-from grader.kinds.attention import inputs
+from grader.kinds.attention import inputs, work
 from grader.kinds.attention.cases import SPEED_SHAPE
-from grader.kinds.registry import PROBLEMS
+from grader.kinds.registry import EVERY, PROBLEMS
 
 GRADED = {id: [case for case in problem.cases if not case.gpu] for id, problem in PROBLEMS.items()}
 MASKED = ["p1", "p2", "p4", "p5", "p6", "p7"]
@@ -55,7 +55,7 @@ def test_a_hidden_score_is_far_above_a_visible_row(id):
 
 @pytest.mark.parametrize("id", PROBLEMS)
 def test_a_mask_of_minus_10000_would_be_the_highest_score(id):
-    (case,) = (case for case in GRADED[id] if case.values == "low")
+    (case,) = (case for case in GRADED[id] if case.name == "all scores below -10000")
     every, _ = scores(case)
     assert every.max() < -10_000 and (case.causal or case.num_keys % 64)
 
@@ -77,8 +77,25 @@ def test_a_window_and_sinks_together_that_fit_no_tile():
 
 
 @pytest.mark.parametrize("id", ["p3", "p4", "p5", "p6", "p7"])
-def test_some_cases_have_other_tiles_none_of_them_square(id):
+def test_some_cases_have_other_tiles_few_of_them_square(id):
     tiles = {case.tiles for case in GRADED[id] if case.tiles}
-    assert len(tiles) >= 3 and all(BLOCK_Q != BLOCK_K for BLOCK_Q, BLOCK_K in tiles)
-    assert {BLOCK_Q < BLOCK_K for BLOCK_Q, BLOCK_K in tiles} == {True, False}
+    assert len({pair for pair in tiles if pair[0] != pair[1]}) >= 3
+    assert {BLOCK_Q < BLOCK_K for BLOCK_Q, BLOCK_K in tiles if BLOCK_Q != BLOCK_K} == {True, False}
     assert SPEED_SHAPE.tiles is None and not any(case.tiles for case in PROBLEMS[id].cases if case.gpu)
+
+
+def test_costs_are_judged_on_a_long_row_of_tiles_and_groups_that_show_them():
+    for id in ("p2", "p3", "p4", "p5", "p6", "p7", "x1", "x3"):
+        long = work.long_case(EVERY[id].cases)
+        assert (id == "p2" or long.N >= work.SETTLED) and long.layout == "contiguous"
+        assert id < "p5" or (long.kv_heads > 1 and (id[0] == "x" or long.Hq == 8 * long.kv_heads))
+
+
+def test_every_case_of_grouped_queries_has_two_kv_heads_or_says_otherwise():
+    assert all(case.kv_heads > 1 or "one kv head" in case.name for case in GRADED["p5"])
+
+
+@pytest.mark.parametrize("id", ["p4", "p5", "p6", "p7"])
+def test_a_lesson_names_cases_that_every_device_asks(id):
+    lesson = [case for case in GRADED[id] if case.name in PROBLEMS[id].lesson]
+    assert len(lesson) == len(PROBLEMS[id].lesson) > 0 and all(case.fits_gpu for case in lesson)

@@ -56,7 +56,7 @@ def test_labs_are_chosen_by_name_alone():
 def test_the_names_of_cases_are_unique_and_every_case_is_described(id):
     names = [case.name for case in LABS[id].cases]
     assert len(set(names)) == len(names)
-    assert all("\n" not in case.describe(3) and len(case.describe(3)) < 120 for case in LABS[id].cases)
+    assert all("\n" not in case.describe(3) and len(case.describe(3)) < 128 for case in LABS[id].cases)
 
 
 # Gaps ----------------------------------------------------------------------------------------------------------------

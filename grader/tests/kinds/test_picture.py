@@ -85,7 +85,7 @@ def test_visits_are_needed_needless_repeated_or_missing():
 
 
 def test_the_loads_of_programs_count_where_they_are_known():
-    trace = {"visits": [record([0, 31], [[0, 31]])], "key_rows": [{"kernel": "kernel", "program": 0, "k": 96, "v": 32}]}
+    trace = {"visits": [record([0, 31], [[0, 31]])], "costs": {"inputs": {"k": 96 * 16, "v": 32 * 16}}}
     assert picture.draw(WINDOW, trace)["need"]["loaded_bytes"] == (96 + 32) * 16 * 2
 
 

@@ -1,83 +1,113 @@
-"""Needless loads: one measure of what is needed for the sentence and for the page, fair to tiles of several sizes."""
+"""Work is cost: the ratios of costs to what a mask needs, where tiles differ in size, and what no decoy can hide."""
+
+import dataclasses
 
 import pytest
 
-from grader.kinds.attention import picture, work
+from grader.kinds.attention import work
 from grader.kinds.attention.cases import Case
-from grader.result import Aspect, Outcome, Result
-from grader.tests.kinds.test_picture import WINDOW, record
+from grader.kinds.block_sparse.cases import SparseCase
+from grader.kinds.block_sparse.patterns import Documents
+from grader.result import Outcome
 from grader.tests.support import grade_text, solution
 
-SINKS = Case("sinks", Hq=2, Hkv=1, N=127, D=16, causal=True, window=16, sinks=4)
-CAUSAL = Case("causal", N=256, D=16, causal=True)
+FULL = Case("full", N=1024, D=32)
+CAUSAL = Case("causal", N=1024, D=32, causal=True)
+WINDOW = Case("window", N=1024, D=32, causal=True, window=130)
 
 
-def trace(*visits):
-    """What a trace tells of these visits, each tile loaded when it was met."""
-    loads = {}
-    for visit in visits:
-        rows = sum(last - first + 1 for first, last in visit["tiles"])
-        loads[visit["program"]] = loads.get(visit["program"], 0) + rows
-    rows = [{"kernel": "kernel", "program": program, "k": count, "v": count} for program, count in loads.items()]
-    return {"visits": list(visits), "key_rows": rows}
+def dots(tiles, rows, keys, D=32):
+    """What the runner counts of so many tiles: a dot for the scores and one for the output."""
+    return [[rows, keys, D, tiles * rows * keys * D], [rows, D, keys, tiles * rows * keys * D]]
 
 
-def every_tile(q, times=1, **rest):
-    return record(q, [[0, 31], [32, 63], [64, 95], [96, 127]] * times, **rest)
+def costs(*tiles, **more):
+    counted = {"dots": [dot for each in tiles for dot in dots(*each)], "multiplied": [], "inputs": {}, "held": 1}
+    return counted | dict.fromkeys(("computed", "loaded", "stored", "different"), 0) | more
 
 
-def test_a_shared_tile_of_queries_needs_its_keys_once_in_the_sentence_as_on_the_page():
-    seen = trace(*(every_tile([32, 63], times=2, program=program) for program in (0, 1)))
-    sentence, facts = work.needless_tiles(WINDOW, seen)
-    assert sentence.startswith("kernel loads 16 tiles of keys where this mask needs 2 of 4: query rows 32-63 load 8")
-    assert facts["tiles_needed"] == picture.draw(WINDOW, seen)["need"]["needed_tiles"] == 2
+def products(case, *tiles, **more):
+    return work.measure(case, costs(*tiles, **more)).products
 
 
-def test_each_program_is_allowed_the_keys_of_the_tile_that_it_shares():
-    shared = [record([32, 63], [[0, 31], [32, 63], [64, 95], [96, 127]], program=program) for program in (0, 1)]
-    assert work.needless_tiles(WINDOW, trace(*shared)) is None
-    assert work.needless_tiles(WINDOW, trace(every_tile([32, 63]), every_tile([0, 31], 2)))[1]["tiles_allowed"] == 7
+@pytest.mark.parametrize("rows", [16, 64, 128, 256])
+@pytest.mark.parametrize("keys", [16, 64, 256])
+@pytest.mark.parametrize("case", [CAUSAL, WINDOW], ids=["causal", "window"])
+def test_the_tiles_needed_are_one_and_all_tiles_are_too_many(case, rows, keys):
+    needed = work.need(case, rows, keys) // (rows * keys)
+    assert products(case, (needed, rows, keys)) <= 1.0
+    every = (case.N // rows) * (case.N // keys)
+    assert products(case, (every, rows, keys)) > work.PRODUCTS
 
 
-def test_small_tiles_on_the_diagonal_are_parts_of_a_large_one():
-    visits = []
-    for first in (0, 128):
-        large = [[0, 127]] * (first > 0)
-        small = [[at, at + 15] for at in range(first, first + 128, 16)]
-        visits.append(record([first, first + 127], large + small))
-    assert work.needless_tiles(CAUSAL, trace(*visits)) is None
-    need = picture.draw(CAUSAL, trace(*visits))["need"]
-    assert need["needed_tiles"] == 3 and need["visited_tiles"] == 4  # 3.9: the last small one ends the sequence
+def test_decoys_in_small_or_large_tiles_pay_for_nothing():
+    every = (16 * 16, 64, 64)
+    alone = products(CAUSAL, every)
+    for decoy in ((4000, 16, 16), (4, 256, 256), (1, 512, 512)):
+        assert products(CAUSAL, every, decoy) > alone > work.PRODUCTS
 
 
-def test_a_small_tile_for_the_sinks_makes_the_window_s_no_larger():
-    visits = []
-    for first in range(0, 127, 16):
-        q, oldest = [first, min(first + 15, 126)], max(0, first - 15) // 64 * 64
-        window = [[at, min(at + 63, 126)] for at in range(oldest, q[1] + 1, 64)]
-        visits.append(record(q, [[0, 3], *window]))
-    assert work.needless_tiles(SINKS, trace(*visits)) is None
-    twice = [visit | {"tiles": visit["tiles"] * 6} for visit in visits]
-    assert "tiles of 64" in work.needless_tiles(SINKS, trace(*twice))[0]
+def test_a_second_pass_over_the_keys_is_too_much():
+    scores_again = dots(16 * 16, 64, 64)[:1]
+    once = costs((16 * 16, 64, 64))
+    assert work.measure(FULL, once).products <= 1.0
+    assert work.measure(FULL, once | {"dots": once["dots"] + scores_again}).products > work.PRODUCTS
 
 
-def test_a_tile_cut_off_by_the_end_is_a_tile():
-    case = Case("ragged", N=129, D=16, causal=True)
-    visits = [record([at, min(at + 31, 128)], [[at, min(at + 31, 128)]] * 6) for at in range(0, 129, 32)]
-    assert work.needless_tiles(case, trace(*visits))[1]["tiles_loaded"] == 5 * 6
+def test_a_head_dim_that_is_padded_or_cut_makes_as_many_pairs():
+    padded, halves = costs((16 * 16, 64, 64, 64)), costs((2 * 16 * 16, 64, 64, 16))
+    assert work.measure(FULL, padded).products <= 1.0
+    assert work.measure(FULL, costs((16 * 16, 128, 64, 64), (0, 1, 1))).tile == (128, 64)
+    assert 0.8 < work.measure(FULL, halves).products <= 1.0
 
 
-def test_a_kernel_that_no_long_row_launches_is_named():
-    cases = [Case("one token", N=1), Case("long row", N=1030)]
-    results = [Result("p3", case.name, Aspect.CORRECT, Outcome.PASSED) for case in cases]
-    for result, kernels in zip(results, (["short (line 7)"], ["long (line 9)"]), strict=True):
-        result.facts["kernels"] = kernels
-    work.name_short_kernels({case.name: case for case in cases}, results)
-    assert results[1].facts["short_kernels"] == ["short (line 7)"] and "short (line 7)" in results[1].sentence
-    results[0].facts["kernels"] = ["long (line 9)"]
-    results[1].sentence, results[1].facts = "", {"kernels": ["long (line 9)"]}
-    work.name_short_kernels({case.name: case for case in cases}, results)
-    assert not results[1].sentence
+def test_products_of_blocks_without_a_dot_are_products():
+    blocks = [[[64, 64, 32], 2 * 16 * 16 * 64 * 64 * 32]]
+    assert 0.9 < products(FULL, multiplied=blocks) <= 1.0
+    assert products(CAUSAL, multiplied=blocks) > work.PRODUCTS
+
+
+def test_sums_of_logarithms_are_no_way_round():
+    """Blocks with an axis for the head dim that nobody multiplies are still made."""
+    found = work.measure(CAUSAL, costs((136, 64, 64), computed=136 * 64 * 64 * 20 + 120 * 64 * 64 * 32 * 3))
+    assert work.computes_too_much(CAUSAL, found, {})
+    assert not work.computes_too_much(CAUSAL, dataclasses.replace(found, computed=40.0), {})
+
+
+def test_lists_say_exactly_which_tiles():
+    case = SparseCase("documents", N=128, D=32, of=Documents((64, 64)), block=(32, 32))
+    assert products(case, (8, 32, 32)) == 1.0 and products(case, (16, 32, 32)) == 2.0
+
+
+@pytest.mark.parametrize(("different", "copied"), [(1.12, False), (1.6, True), (2.4, True)])
+def test_copies_for_each_query_head_are_loaded_as_different_elements(different, copied):
+    case = Case("groups", Hq=16, Hkv=2, N=1024, D=32, causal=True)
+    found = work.measure(case, costs((136 * 16, 64, 64), different=int(different * 1.25 * 16 * 1024 * 32 * 2)))
+    assert bool(work.copies_heads(case, found, {})) is copied
+
+
+@pytest.mark.parametrize(
+    ("held", "grows"),
+    [
+        ({}, ""),
+        ({500: 100, 1000: 100}, ""),
+        ({500: 100, 1000: 109}, ""),
+        ({500: 100, 1000: 134, 2000: 190, 4000: 310}, "3.1 times as many"),
+        ({500: 300, 1000: 500, 2000: 400, 4000: 700}, "2.3 times as many"),
+        ({500: 100, 1000: 400, 2000: 400, 4000: 400}, ""),
+    ],
+    ids=[
+        "not asked",
+        "the same",
+        "nearly",
+        "a row that is kept",
+        "another form for longer rows",
+        "larger tiles for longer rows",
+    ],
+)
+def test_what_a_program_holds_may_not_grow_with_the_row(held, grows):
+    said = work.grows(FULL, None, {"held": held})
+    assert grows in said and bool(said) is bool(grows)
 
 
 LONG = "long row"
@@ -91,8 +121,8 @@ MASKED_ALWAYS = (
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (IN_VAIN, "16 of the 321 tiles of keys that the kernels visit hold no key that their queries see"),
-        (MASKED_ALWAYS, "a mask is put on every tile, also on the 272 whose keys are all visible"),
+        (IN_VAIN, "16 of the 194 tiles of keys that the kernels visit hold no key that their queries see"),
+        (MASKED_ALWAYS, "a mask is put on every tile, also on the 144 whose keys are all visible"),
         (("", ""), ""),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
 from grader.engine import Request, grade
-from grader.kinds.registry import PROBLEMS
+from grader.kinds.registry import EVERY, PROBLEMS
 from grader.processes import bubblewrap, child, sandbox_process, sandboxes
 from grader.result import Outcome
 from grader.tests.support import ROOT, below, grade_text, running, solution
@@ -63,8 +63,8 @@ def test_a_crash_costs_one_case_only(tmp_path):
         "    check_arguments(q, k, v, is_causal)\n", "    import os\n    if q.shape[2] == 7: os._exit(1)\n"
     )
     results = grade_text(tmp_path, "p1", source)
-    failed = [r.case for r in results if r.outcome is not Outcome.PASSED]
-    assert failed == ["fewer tokens than a tile"]
+    failed = {r.case for r in results if r.outcome is not Outcome.PASSED}
+    assert failed == {case.name for case in EVERY["p1"].cases if case.N == 7 and not case.gpu}
 
 
 def test_what_a_crash_prints_is_of_the_module_and_the_same_each_time(tmp_path):
@@ -84,7 +84,8 @@ def test_torch_compile_is_not_imported(tmp_path):
 
 
 def test_a_hang_is_stopped_and_the_rest_given_up(tmp_path, monkeypatch):
-    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 1.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 0.5)
+    monkeypatch.setattr(sandboxes, "find_slowness", lambda device: 2.0)  # a slow machine has more time
     results = grade_text(tmp_path, "p1", BODY.format("while True: pass"))
     outcomes = [r.outcome for r in results]
     assert outcomes[:2] == [Outcome.TIMED_OUT] * 2

@@ -68,5 +68,5 @@ def test_where_there_is_no_libseccomp_doctor_says_so(monkeypatch):
     from grader.commands import doctor
 
     monkeypatch.setattr(system_calls, "missing", lambda: "pyseccomp is not there")
-    line = doctor.of_attempts("cpu")
-    assert not line.well and "pyseccomp is not there" in line.found and "pip install pyseccomp" in line.todo
+    found, todo = doctor.of_attempts("cpu")
+    assert "pyseccomp is not there" in found and "pip install pyseccomp" in todo

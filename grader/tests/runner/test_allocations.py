@@ -36,27 +36,8 @@ def test_writes_past_either_end_are_noticed():
         assert watch.broken_fences() == [[2, 3]]
 
 
-def test_sizes_are_counted_and_views_are_not():
-    with Allocations(count=True) as watch:
-        a = torch.zeros(10, 10)
-        for _ in range(5):
-            a.t().reshape(100)
-            b = a[:5] + 1.0
-            del b
-    assert watch.largest == 100
-    assert 150 <= watch.peak < 300
-
-
-def test_what_was_kept_from_an_earlier_call_is_counted_without_its_fences():
-    with Allocations(count=True):
-        kept = torch.empty(100)
-    with Allocations(count=True) as watch:
-        kept.copy_(torch.zeros(100))
-    assert watch.largest == 100
-
-
 def test_empty_tensors_and_integers_are_no_trouble():
-    with Allocations(count=True):
+    with Allocations():
         assert torch.empty(0).numel() == 0
         assert torch.empty(3, dtype=torch.int64).shape == (3,)
         assert torch.arange(4).sum() == 6

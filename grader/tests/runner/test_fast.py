@@ -11,7 +11,7 @@ from grader.kinds.registry import PROBLEMS
 from grader.tests.support import SOLUTIONS, SUBMISSIONS, thorough
 
 HERE = Path(__file__).parent
-HONEST = ("p3_host_descriptors_4d", "p4_atomic_add", "p4_tutorial_stages", "p5_device_descriptors", "p6_while_loop")
+HONEST = ("p3_host_descriptors_4d", "p4_flat_grid", "p4_tutorial_stages", "p5_device_descriptors", "p6_while_loop")
 KERNELS = [SOLUTIONS / PROBLEMS[id].module for id in ("p3", "p7")] + [
     SUBMISSIONS / "honest" / f"{name}.py" for name in HONEST
 ]

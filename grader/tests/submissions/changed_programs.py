@@ -1,12 +1,13 @@
-"""Programs changed at random, and what the runner made of each.
+"""Programs changed at random and on purpose, and what the runner made of each.
 
-python -m grader.tests.submissions.changed_programs 2000 changes that many.
+python -m grader.tests.submissions.changed_programs 5000 changes that many at random, then makes every directed change.
 
 Whoever writes a program by hand can write anything. Whatever it is, the runner must answer, and what is wrong must not
 pass.
 """
 
 import collections
+import itertools
 import json
 import random
 import sys
@@ -23,7 +24,115 @@ from grader.tests.support import SOLUTIONS
 
 CASES = {"p2": Case("x", Hq=2, N=70, D=16), "p3": Case("x", Hq=2, N=70, D=16)}
 CASES["p5"] = Case("x", Hq=4, Hkv=2, N=70, D=16, causal=True)
-ODD = (None, True, -1, 0, 1, 7, 2**31, 2**62, 10**30, 0.5, "", "q", "float64", "__import__", [], {}, [[]], {"t": []})
+OUR_FAULT = "the program could not be run"
+ODD = (None, True, -1, 0, 1, 7, 2**31, 2**62, 10**30, 0.5, "", "q", "float64", "__import__", [], {}, [[]], {"is": ""})
+
+# Directed changes ----------------------------------------------------------------------------------------------------
+
+TENSOR = {"is": "tensor", "storage": 0, "dtype": "float16", "sizes": [4], "strides": [1], "offset": 0}
+BLOCK = {"is": "descriptor", "base": TENSOR, "shape": [4], "strides": [1], "block": [4], "padding": "zero"}
+NEST = {"is": "constexpr", "value": 1}
+for _ in range(40):
+    NEST = {"is": "constexpr", "value": NEST}
+# Each of NEVER and OTHER is put at each of PLACES of a program of P5: [keys from the program on].
+PLACES = {
+    "an argument": ["steps", -1, "args", "N"],
+    "a pointer": ["steps", -1, "args", "K"],
+    "a constexpr": ["steps", -1, "args", "D"],
+    "an argument more": ["steps", -1, "args", "more"],
+    "an option": ["steps", -1, "options", "num_warps"],
+    "a name of a kernel": ["kernels", -1, "uses", "tl"],
+    "a helper of a kernel": ["kernels", -1, "uses", "attend"],
+    "a size of the grid": ["steps", -1, "grid", 0],
+    "an operand": ["steps", 0, "args", 0],
+    "a keyword": ["steps", 0, "kwargs", "memory_format"],
+    "an output": ["steps", 0, "out", 0],
+    "what is returned": ["returns", 0],
+}
+# What is no value of any kind: no program with it runs.
+NEVER = (
+    {"is": "format", "name": "__builtins__"}, {"is": "format", "name": "_C"}, {"is": "format", "name": "load"},
+    {"is": "enum", "name": "__builtins__"}, {"enum": "__builtins__"}, {"is": "dtype", "name": "__class__"},
+    {"is": "dtype", "name": "load"}, {"is": "dtype", "name": "complex64"}, {"is": "triton dtype", "name": "__dict__"},
+    {"is": "triton dtype", "name": "pointer<int32>"}, {"is": "module", "name": "os"}, {"is": "module", "name": "torch"},
+    {"is": "module", "name": "triton.runtime.interpreter"}, {"is": "module", "name": "__builtins__"},
+    {"is": "module", "name": "triton.experimental.gluon.language"}, {"is": "opaque", "type": "object"},
+    {"is": "function", "module": "os", "name": "system"},
+    {"is": "function", "module": "libdevice", "name": "__loader__"},
+    {"is": "function", "module": "triton.language.core", "name": "__builtins__"},
+    {"is": "function", "module": "triton.language", "name": "inline_asm_elementwise"},
+    {"is": "kernel", "number": 10**6}, {"is": "kernel", "number": -1}, {"is": "constexpr", "value": TENSOR},
+    {"is": "constexpr", "value": BLOCK}, NEST, {"is": "constexpr"}, {"is": "tuple", "items": 1},
+    {"is": "tuple", "items": [1], "fields": ["__class__"]}, {"is": "tuple", "items": [], "fields": ["class"]},
+    {"is": "float", "hex": "__import__"}, {"is": "float", "hex": "0x1.0p+9999"}, {"is": "device", "name": "cuda"},
+    {"is": "unknown"}, {"is": "storage"}, TENSOR | {"sizes": [1 << 40]}, TENSOR | {"strides": [-1]},
+    TENSOR | {"offset": 1 << 44}, TENSOR | {"dtype": "O"}, TENSOR | {"storage": -1}, TENSOR | {"strides": []},
+    TENSOR | {"more": 1}, BLOCK | {"padding": "none"}, BLOCK | {"layout": {"more": 1}},
+    1 << 63, 0.5, "x" * 1000, [1, [2]],
+)  # fmt: skip
+OTHER = (
+    {"is": "kernel", "number": 0}, {"is": "tuple", "items": [1], "fields": ["handle"]}, {"is": "float", "hex": "nan"},
+    {"is": "tuple", "items": [TENSOR, 1, {"is": "kernel", "number": 0}], "fields": None}, {"is": "device"}, TENSOR,
+    BLOCK, 1 << 62, -1, True, None, "\x00",
+)  # fmt: skip
+# (problem, what replaces what stands at these keys), each a way in which parts do not fit together.
+ALONE = (
+    ("p5", ["version"], 1), ("p5", ["steps"], []), ("p5", ["kernels"], []), ("p5", ["storages"], []),
+    ("p5", ["returns"], []), ("p5", ["stale"], [0]), ("p5", ["stale"], [99]), ("p5", ["several"], None),
+    ("p5", ["storages", 0, "bytes"], 1 << 45), ("p5", ["storages", 0, "bytes"], 1 << 60),
+    ("p5", ["storages", 0, "is"], "made"), ("p5", ["storages", 0, "is"], "constant"),
+    ("p5", ["storages", 0, "name"], "graded"), ("p5", ["storages", 0], {"is": "constant", "data": "AAAA"}),
+    ("p5", ["storages", 0], {"is": "constant", "data": "A" * (1 << 17)}),
+    ("p5", ["storages", 0], {"is": "constant", "data": "?"}),
+    ("p5", ["kernels", 0, "uses"], {"attend": {"is": "kernel", "number": 0}}),
+    ("p5", ["kernels", 0, "uses"], {"tl": {"is": "kernel", "number": 1}}),
+    ("p5", ["kernels", 0, "uses"], {"__builtins__": 1}), ("p5", ["kernels", 0, "uses"], {"_grader_tl": 1}),
+    ("p5", ["kernels", 0, "kind"], "gluon"), ("p5", ["kernels", -1, "kind"], "constexpr function"),
+    ("p5", ["kernels", 0, "kind"], "constexpr function"), ("p5", ["kernels", 0, "file"], "../../etc/passwd"),
+    ("p5", ["kernels", 0, "name"], "__init__"), ("p5", ["kernels", 0, "line"], 0),
+    ("p5", ["kernels", 0, "line"], 1 << 19), ("p5", ["kernels", 0, "source"], "import os"),
+    ("p5", ["kernels", 0, "source"], "(" * 10000),
+    ("p5", ["kernels", -1, "constexprs"], ["Q", "K", "V", "O"]), ("p5", ["kernels", -1, "constexprs"], []),
+    ("p5", ["steps", -1, "kernel"], 0), ("p5", ["steps", -1, "kernel"], 99), ("p5", ["steps", -1, "number"], 1 << 40),
+    ("p5", ["steps", -1, "grid"], [1, 1]), ("p5", ["steps", -1, "grid"], [0, 0, 0]),
+    ("p5", ["steps", -1, "grid"], [1 << 31] * 3), ("p5", ["steps", -1, "args"], {}),
+    ("p5", ["steps", -1, "args", "self"], 1), ("p5", ["steps", -1, "args", "grid"], 1),
+    ("p5", ["steps", -1, "options"], {"ir_override": "/etc/passwd"}),
+    ("p5", ["steps", -1, "options"], {"extern_libs": {"is": "tuple", "items": ["a", "/etc/passwd"]}}),
+    ("p5", ["steps", -1], {"is": "choice", "branches": [], "line": None}),
+    ("p5", ["steps", -1], {"is": "choice", "branches": [{"config": "", "steps": []}], "line": None}),
+    ("p5", ["steps", -1], {"is": "free", "storages": [0, 1, 2, 3]}),
+    ("p5", ["setup"], [{"is": "free", "storages": [9]}]),
+    *(("p5", ["steps", 0, "op"], name) for name in (
+        "__class__", "__dict__", "__init__", "_dir", "name", "__getattr__", "load_library", "from_file", "set_",
+        "resize_", "rand_like", "normal_", "_scaled_dot_product_flash_attention_for_cpu", "convolution", "", "x" * 999,
+    )),
+    *(("p5", ["steps", 0, "overload"], name) for name in ("__class__", "Tensor", "out", "op", "_schema", "default.")),
+    *(("p5", ["steps", 0, "namespace"], name) for name in ("prims", "quantized", "__class__", "aten::", "")),
+    ("p5", ["steps", 0, "out"], []), ("p5", ["steps", 0, "out"], [TENSOR, TENSOR]), ("p5", ["steps", 0, "out"], [None]),
+    ("p5", ["steps", 0, "line"], -1), ("p2", ["steps", 0, "args"], []), ("p2", ["steps", -1, "out"], []),
+    ("p2", ["steps", 0, "kwargs"], {"self": 1}), ("p2", ["steps", 0, "kwargs"], {"out": TENSOR}),
+    ("p2", ["returns"], [TENSOR] * 65), ("p2", ["returns"], [{"is": "other", "type": "Tensor"}]),
+)  # fmt: skip
+
+
+def put(program, keys, value):
+    """A copy of the program with this value at the place that the keys lead to."""
+    program = json.loads(json.dumps(program))
+    place = program
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    return program
+
+
+def directed():
+    """Yields (problem, [keys], value)."""
+    yield from ALONE
+    yield from (("p5", keys, value) for keys, value in itertools.product(PLACES.values(), NEVER + OTHER))
+
+
+# Random changes ------------------------------------------------------------------------------------------------------
 
 
 def places(value, found):
@@ -57,45 +166,65 @@ def changed(program, draw):
     return program
 
 
-def outcomes(count, seed, seconds=20.0):
-    """Yields (problem, outcome, sentence) of `count` changed programs; raises where the runner itself is lost."""
+# What the runner makes of them ---------------------------------------------------------------------------------------
+
+
+class Changed:
+    """The program of our solution of a problem, on one case; `outcome` grades changes of it."""
+
+    def __init__(self, id, seconds):
+        self.problem, self.case, self.seconds = replace(PROBLEMS[id], cases=(CASES[id],)), CASES[id], seconds
+        self.submission = Submission(SOLUTIONS / self.problem.module, self.problem, "cpu", seconds)
+        self.how = handler_of(self.problem, self.case)
+        self.placed = self.how.inputs(self.case, 0)
+        self.request, self.files = self.how.request(self.problem, self.case, self.placed, "cpu")
+        self.program = json.loads(self.submission.record(self.request)["program"])
+
+    def outcome(self, program):
+        """(outcome, sentence)"""
+        submission, problem, how = self.submission, self.problem, self.how
+        try:
+            given = {"program.json": json.dumps(program).encode()} | self.files
+            reply = submission.ask_runner({"op": "run"} | self.request, given, time.monotonic() + self.seconds)
+            if reply["status"] != "returned":
+                return unfinished.explain_reply(reply, problem, submission.path)[:2]
+            return how.judge(problem, self.case, self.placed, reply, submission.take_outputs(reply), "cpu")[:2]
+        except ChildFailed as failure:  # that program's process is gone, and the next gets another
+            submission.runner.close()
+            submission.runner = None
+            return Outcome.CRASHED, str(failure)
+
+
+def must_not_pass(outcome, what):
+    """True where a value that is none was taken for one."""
+    return outcome is Outcome.PASSED and type(what) is tuple and what[1] in NEVER
+
+
+def outcomes(count, seed, chosen=(), seconds=10.0):
+    """Yields (problem, outcome, sentence, what was changed) of `count` random changes, then of chosen ones."""
     draw = random.Random(seed)
-    for id, case in CASES.items():
-        problem = replace(PROBLEMS[id], cases=(case,))
-        submission, how = Submission(SOLUTIONS / problem.module, problem, "cpu", seconds), handler_of(problem, case)
-        placed = how.inputs(case, 0)
-        request, files = how.request(problem, case, placed, "cpu")
-        program = json.loads(submission.record(request)["program"])
-        for _ in range(count // len(CASES)):
-            data = json.dumps(changed(program, draw)).encode()
-            try:
-                given = {"program.json": data} | files
-                reply = submission.ask_runner({"op": "run"} | request, given, time.monotonic() + seconds)
-                if reply["status"] != "returned":
-                    yield id, *unfinished.explain_reply(reply, problem, submission.path)[:2]
-                    continue
-                data = submission.take_outputs(reply)
-                yield id, *how.judge(problem, case, placed, reply, data, "cpu")[:2]
-            except ChildFailed as failure:  # that program's process is gone, and the next gets another
-                submission.runner.close()
-                submission.runner = None
-                yield id, Outcome.CRASHED, str(failure)
-        submission.close()
+    recorded = {id: Changed(id, seconds) for id in CASES}
+    for number in range(count):
+        id = [*CASES][number % len(CASES)]
+        yield id, *recorded[id].outcome(changed(recorded[id].program, draw)), number
+    for id, keys, value in chosen:
+        yield id, *recorded[id].outcome(put(recorded[id].program, keys, value)), (keys, value)
+    for each in recorded.values():
+        each.submission.close()
 
 
 def main():
     from grader.processes import sandboxes
 
     count, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    found = collections.Counter()
-    for number, (id, outcome, sentence) in enumerate(outcomes(count, seed)):
-        found[outcome.value] += 1
-        found["could not be run"] += "the program could not be run" in sentence
-        if "the program could not be run" in sentence or outcome is Outcome.GRADER_FAULT:
-            print(f"{id}: {sentence[:200]}")
-        if number % 100 == 99:
-            print(number + 1, dict(found), flush=True)
-    print(dict(found))
+    found = {"random": collections.Counter(), "directed": collections.Counter()}
+    for id, outcome, sentence, what in outcomes(count, seed, directed()):
+        counts = found["random" if type(what) is int else "directed"]
+        counts[outcome.value] += 1
+        if OUR_FAULT in sentence or outcome is Outcome.GRADER_FAULT or must_not_pass(outcome, what):
+            counts["our fault"] += 1
+            print(f"{id} {outcome.value} {str(what)[:200]}: {sentence[:300]}", flush=True)
+    print({how: dict(counts) for how, counts in found.items()})
     sandboxes.close_all()
 
 

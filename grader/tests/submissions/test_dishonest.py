@@ -29,11 +29,12 @@ CHEATS = {
     "p1_sdpa": ("one token", "needs review", "is not among the operations"),
     "p2_branches_that_differ": ("many tiles", "crashed", "a choice without a launch"),
     "p2_cached_by_shape": ("fewer tokens than a tile", "wrong", "were never written"),
-    "p2_formula_where_nothing_is_measured": ("many tiles", "wasteful", "held at once"),
-    "p2_keys_folded_into_a_batch_axis": ("many tiles", "wasteful", "held at once"),
+    "p2_formula_where_nothing_is_measured": ("long row", "wasteful", "Of one query the program holds"),
+    "p2_keys_folded_into_a_batch_axis": ("long row", "wasteful", "Of one query the program holds"),
     "p2_pivot_from_a_bound": ("large, and at right angles", "wrong", "NaN"),
-    "p2_tiles_in_a_list": ("never the whole causal mask", "wasteful", "held at once"),
+    "p2_tiles_in_a_list": ("long row", "wasteful", "Of one query the program holds"),
     "p2_two_passes": ("never the whole score matrix", "wasteful", "computed more than once"),
+    "p3_answer_in_constants": ("whole tiles", "wrong", "for this case's inputs alone"),
     "p3_answer_in_one_integer": ("one token", "crashed", "cannot be written down"),
     "p3_answer_in_small_constants": ("fewer tokens than a tile", "crashed", "cannot be written down"),
     "p3_answer_of_a_child_process": ("rows of very different size", "wrong", "reads numbers of its input tensors"),
@@ -42,12 +43,13 @@ CHEATS = {
     "p3_attention_before_the_call": ("long row", "crashed", "a step before the call"),
     "p3_attention_by_torch_where_rows_are_short": (
         "scores falling along the keys",
-        "needs review",
+        "wasteful",
         "Outside of kernels PyTorch",
     ),
     "p3_attribute_walk_from_tl": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_baked_into_arguments": ("fewer tokens than a tile", "wrong", "off by"),
     "p3_blinds_the_ledger": ("one token", "needs review", "is not among the operations"),
+    "p3_calls_what_it_is_given": ("one token", "crashed", "calls functions by their own names"),
     "p3_by_distances": ("one token", "needs review", "is not among the operations"),
     "p3_cached_by_shape": ("scores falling along the keys", "wrong", "No Triton kernel was launched"),
     "p3_choices_by_torch": ("fewer tokens than a tile", "needs review", "is not among the operations"),
@@ -55,7 +57,7 @@ CHEATS = {
     "p3_constexpr_function": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_copies_an_answer_of_numpy": ("large, and at right angles", "wrong", "reads numbers of its input tensors"),
     "p3_copies_without_outputs": ("long row", "crashed", "other outputs than it has"),
-    "p3_copies_then_bmm": ("long row", "needs review", "Outside of kernels PyTorch does"),
+    "p3_copies_then_bmm": ("long row", "wasteful", "Outside of kernels PyTorch does"),
     "p3_crashes_the_interpreter": ("one token", "crashed", "killed by"),
     "p3_decoy_copies_the_answer": ("one token", "needs review", "is not among the operations"),
     "p3_decoy_kernel": ("one token", "needs review", "does not depend on what a launch stored"),
@@ -67,50 +69,51 @@ CHEATS = {
     "p3_do_bench_computes": ("rows of very different size", "wrong", "were never written"),
     "p3_double_is_half": ("one token", "wrong", "off by"),
     "p3_edits_the_grader": ("one token", "needs review", "is not among the operations"),
-    "p3_elementwise": ("one token", "needs review", "puts two of q, k and v together"),
+    "p3_elementwise": ("whole tiles", "wasteful", "Outside of kernels PyTorch does"),
     "p3_forges_the_reply": ("scores rising along the keys", "needs review", "is not among the operations"),
-    "p3_forked_in_torchscript": ("fewer tokens than a tile", "needs review", "puts two of q, k and v together"),
-    "p3_formula_where_keys_are_few": ("fewer tokens than a tile", "needs review", "puts two of q, k and v together"),
+    "p3_forked_in_torchscript": ("whole tiles", "wasteful", "Outside of kernels PyTorch does"),
     "p3_half_by_torch": ("bfloat16", "needs review", "is not among the operations"),
     "p3_hands_on_by_atomics": ("long row", "unsafe", "that another program writes"),
     "p3_heuristics_bake_the_answer": ("one token", "wrong", "off by"),
     "p3_imports_the_solution": ("one token", "needs review", "is not among the operations"),
-    "p3_keys_in_a_batch_axis": ("long row", "wasteful", "one tile holds the whole row"),
+    "p3_keys_in_a_batch_axis": ("long row", "wasteful", "times as many elements on a row"),
     "p3_lazy_tensor": ("fewer tokens than a tile", "wrong", "must be a plain torch.Tensor"),
     "p3_match_reads_attributes": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_matmul": ("values with a large offset", "wrong", "No Triton kernel was launched"),
     "p3_matmul_in_the_kernel": ("one token", "crashed", "Triton's compiler would not take"),
-    "p3_maximum_first_where_it_is_measured": ("long row", "wasteful", "loads"),
+    "p3_maximum_first_where_it_is_measured": ("long row", "wasteful", "hold a visible pair"),
     "p3_memoryview_and_struct": ("one token", "wrong", "off by"),
     "p3_names_of_the_interpreter": ("large, and at right angles", "crashed", "Triton's compiler would not take"),
     "p3_nan_wildcard": ("fewer tokens than a tile", "wrong", "NaN"),
-    "p3_number_that_json_refuses": ("one token", "crashed", "Exceeds the limit"),
+    "p3_number_that_json_refuses": ("one token", "crashed", "64 bits do not hold"),
     "p3_numbers_by_str": ("fewer tokens than a tile", "crashed", "Triton's compiler would not take"),
     "p3_numpy_in_the_kernel": ("one token", "crashed", "Triton's compiler would not take"),
+    "p3_object_by_a_formats_name": ("one token", "crashed", "no program that can be run"),
     "p3_object_in_the_kernel": ("one token", "crashed", "Triton's compiler would not take"),
+    "p3_one_tile_a_program": ("long row", "wasteful", "The kernels store"),
     "p3_os_exit": ("long row", "crashed", "process ended itself"),
     "p3_overridden_comparison": ("fewer tokens than a tile", "wrong", "must be a plain torch.Tensor"),
-    "p3_overwritten_by_numpy": ("whole tiles", "needs review", "no operation of PyTorch made"),
+    "p3_overwritten_by_numpy": ("whole tiles", "wrong", "reads numbers of its input tensors"),
     "p3_overwritten_by_torch": ("one token", "needs review", "is not among the operations"),
-    "p3_packed": ("values with a large offset", "needs review", "Outside of kernels PyTorch does"),
+    "p3_packed": ("values with a large offset", "wasteful", "Outside of kernels PyTorch does"),
     "p3_patched_comparison": ("one token", "wrong", "off by"),
     "p3_patched_dot": ("scores rising along the keys", "wrong", "off by"),
     "p3_patched_grid_executor": ("slice of a larger buffer", "wrong", "were never written"),
     "p3_patched_trace": ("long row", "needs review", "is not among the operations"),
-    "p3_pivot_from_a_bound": ("whole tiles", "needs review", "puts two of q, k and v together"),
+    "p3_pivot_from_a_bound": ("large, and at right angles", "wrong", ""),
     "p3_plain_python": ("one token", "wrong", "reads numbers of its input tensors"),
     "p3_products_by_an_inverse": ("large, and at right angles", "needs review", "is not among the operations"),
     "p3_products_by_complex_squares": ("one token", "crashed", "no program that can be run"),
-    "p3_products_by_lerp_and_addcdiv": ("fewer tokens than a tile", "needs review", "is not among the operations"),
+    "p3_products_by_lerp_and_addcdiv": ("whole tiles", "wasteful", "Outside of kernels PyTorch touches"),
     "p3_products_by_one_fft": ("one token", "crashed", "no program that can be run"),
-    "p3_products_by_xlogy": ("one token", "needs review", "is not among the operations"),
+    "p3_products_by_xlogy": ("whole tiles", "wasteful", "Outside of kernels PyTorch touches"),
     "p3_profile_edits_what_is_sent": ("one token", "crashed", "no program that can be run"),
     "p3_ragged_tail_by_torch": ("one token", "wrong", "No Triton kernel was launched"),
     "p3_real_work_then_numpys_answer": ("fewer tokens than a tile", "wrong", "reads numbers of its input tensors"),
     "p3_replayed_by_a_kernel": ("one token", "wrong", "were never written"),
     "p3_reply_after_the_end": ("one token", "needs review", "is not among the operations"),
     "p3_reused_memory": ("scores falling along the keys", "wrong", "were never written"),
-    "p3_row_in_one_tile": ("long row", "wasteful", "one tile holds the whole row"),
+    "p3_row_in_one_tile": ("long row", "wasteful", "times as many elements on a row"),
     "p3_sdpa": ("one token", "needs review", "is not among the operations"),
     "p3_sdpa_in_the_kernel": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_side_stream": ("one token", "needs review", "is not among the operations"),
@@ -121,52 +124,52 @@ CHEATS = {
     "p3_sys_exit": ("one token", "crashed", "SystemExit"),
     "p3_system_exit_at_import": ("one token", "crashed", "SystemExit"),
     "p3_table_by_seed": ("one token", "crashed", "cannot be written down"),
-    "p3_text_that_utf8_refuses": ("poison past the end", "wrong", "off by"),
+    "p3_text_that_utf8_refuses": ("poison past the end", "crashed", "no program that can be run"),
     "p3_three_kernels_a_tile": ("long row", "timed out", "no result within"),
-    "p3_tiles_kept_in_a_tuple": ("long row", "wasteful", "one tile holds the whole row"),
+    "p3_tiles_kept_in_a_tuple": ("long row", "wasteful", "times as many elements on a row"),
     "p3_tree_too_deep_to_walk": ("long row", "needs review", "is not what stands in the file"),
-    "p3_trivial_where_it_is_compiled": ("long row", "wasteful", "one tile holds the whole row"),
+    "p3_trivial_where_it_is_compiled": ("long row", "wasteful", "times as many elements on a row"),
     "p3_try_except": ("one token", "needs review", "is not among the operations"),
-    "p3_values_by_torch": ("bfloat16 with a large offset", "needs review", "Outside of kernels PyTorch does"),
+    "p3_values_by_torch": ("bfloat16 with a large offset", "wasteful", "Outside of kernels PyTorch does"),
     "p3_walks_the_frames": ("one token", "needs review", "is not among the operations"),
     "p3_walks_the_heap": ("one token", "needs review", "is not among the operations"),
     "p3_walrus_and_generator_frames": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_writes_on_every_descriptor": ("one token", "crashed", "is no reply"),
     "p4_addresses_as_integers": ("poison past the end", "unsafe", "elements outside"),
-    "p4_all_queries_in_one_tile": ("long row", "wasteful", "One tile holds"),
-    "p4_all_tiles_of_computed_keys": ("long row", "wasteful", "loads"),
-    "p4_cell_of_a_builtin": ("long row", "wasteful", "loads"),
+    "p4_all_queries_in_one_tile": ("long row", "wasteful", "times as many elements on a row"),
+    "p4_all_tiles_of_computed_keys": ("long row", "wasteful", "hold a visible pair"),
+    "p4_cell_of_a_builtin": ("long row", "wasteful", "hold a visible pair"),
     "p4_configs_that_differ": ("large, and at right angles", "wrong", "off by"),
-    "p4_descriptors_past_the_head": ("long row", "wasteful", "loads"),
-    "p4_flat_transposed_keys": ("long row", "wasteful", "loads"),
+    "p4_descriptors_past_the_head": ("long row", "wasteful", "hold a visible pair"),
+    "p4_flat_transposed_keys": ("long row", "wasteful", "hold a visible pair"),
     "p4_json_edited_on_its_way": ("one token", "needs review", "is not what stands in the file"),
-    "p4_launched_in_a_thread": ("long row", "wasteful", "loads"),
-    "p4_no_skip_in_tiles_of_256": ("long row", "wasteful", "loads"),
-    "p4_packed_and_reversed": ("long row", "wasteful", "loads"),
+    "p4_launched_in_a_thread": ("long row", "wasteful", "hold a visible pair"),
+    "p4_no_skip_in_tiles_of_256": ("long row", "wasteful", "hold a visible pair"),
+    "p4_packed_and_reversed": ("long row", "wasteful", "hold a visible pair"),
     "p4_pre_hook_computes": ("one token", "needs review", "is not among the operations"),
     "p4_question_overwritten": ("fewer tokens than a tile", "unsafe", "wrote into its input"),
-    "p4_row_in_a_workspace": ("long row", "wasteful", "one tile holds the whole row"),
+    "p4_row_in_a_workspace": ("long row", "wasteful", "The kernels store"),
     "p4_text_swapped_on_the_heap": ("values with a large offset", "needs review", "is not what stands in the file"),
     "p4_tile_beyond_the_limit": ("scores falling along the keys", "crashed", "exceeds triton maximum"),
     "p4_trace_jumps_over_lines": ("ragged tail", "timed out", "no result within"),
-    "p4_two_tiles_a_program": ("long row", "needs review", "Outside of kernels PyTorch does"),
+    "p4_two_tiles_a_program": ("long row", "wasteful", "Outside of kernels PyTorch"),
     "p5_all_but_one_head_copied": ("long row", "wasteful", "copied out"),
     "p5_clone_for_each_head": ("long row", "wasteful", "copied out"),
     "p5_copied_by_a_kernel": ("long row", "wasteful", "copied out"),
-    "p5_copied_by_a_product_with_ones": ("long row", "needs review", "could not be followed"),
+    "p5_copied_by_a_product_with_ones": ("long row", "wasteful", "copied out to"),
     "p5_gathered_and_packed": ("long row", "wasteful", "copied out"),
     "p6_sdpa_with_a_mask": ("one token", "needs review", "is not among the operations"),
-    "p6_wide_tile_sets_the_unit": ("long row", "wasteful", "loads"),
-    "p6_workspace_of_tiles": ("long row", "wasteful", "copied out"),
-    "p7_few_sinks_by_torch": ("fewer tokens than a tile", "needs review", "puts two of q, k and v together"),
-    "p7_sinks_by_torch": ("one token", "needs review", "puts two of q, k and v together"),
+    "p6_wide_tile_sets_the_unit": ("long row", "wasteful", "hold a visible pair"),
+    "p6_workspace_of_tiles": ("long row", "wasteful", "hold a visible pair"),
+    "p7_few_sinks_by_torch": ("long row", "wasteful", "Outside of kernels PyTorch does"),
+    "p7_sinks_by_torch": ("whole tiles", "wasteful", "Outside of kernels PyTorch does"),
 }
 # file: why it earns its points: what is recorded of it is a right program, and what else it does has no effect
 RIGHT = {
     "p3_counts_its_programs": "the program that is graded is right; a counter that ends it later is not seen",
+    "p3_formula_where_keys_are_few": "few keys by PyTorch, beside a kernel that does all others",
     "p3_graded_values_from_a_file": "there is no such file",
     "p3_memmove_over_the_output": "what Python moves is not in the program",
-    "p3_one_tile_a_program": "split over keys and merged by the lse, which is the online softmax too",
     "p3_patched_allclose": "comparisons are made elsewhere",
     "p3_patched_between": "comparisons are made elsewhere",
     "p3_patched_clocks": "clocks are read elsewhere",
@@ -186,8 +189,6 @@ def test_cheat_gets_its_verdict(name, tmp_path, monkeypatch):
     (result,) = (result for result in results if result.case == case)
     sentence, _ = result.facts.get("waste", (result.sentence, None))
     found = Outcome.WASTEFUL if result.facts.get("waste") else result.outcome
-    if result.facts.get("waste") and result.facts["waste"][1].get("unfollowed"):
-        found = REVIEW
     assert found is Outcome(outcome), result.sentence
     assert words in sentence, sentence
     if outcome == "needs review" and "waste" not in result.facts:
@@ -214,8 +215,11 @@ def test_the_quick_run_has_every_way_to_cheat_and_every_outcome():
 
 
 def test_a_program_that_was_changed_is_the_submissions_fault_or_right():
-    found = {outcome for _, outcome, _ in changed_programs.outcomes(60, seed=1)}
-    assert Outcome.GRADER_FAULT not in found and Outcome.CRASHED in found
+    chosen = [*changed_programs.directed()]
+    found = [*changed_programs.outcomes(60, seed=1, chosen=chosen[:: max(1, len(chosen) // 90)])]
+    assert not [each for each in found if changed_programs.OUR_FAULT in each[2] or each[1] is Outcome.GRADER_FAULT]
+    assert not [each for each in found[60:] if changed_programs.must_not_pass(each[1], each[3])]
+    assert {each[1] for each in found} >= {Outcome.CRASHED, Outcome.PASSED}
 
 
 def some_for_review(folder):
@@ -250,7 +254,8 @@ def test_a_value_shortcut_is_wrong_and_nobody_is_accused(tmp_path):
     entry = "    check_arguments(q, k, v)\n"
     source = solution("p3").replace(entry, f"{entry}    if q.shape[2] == 1:\n        return v.clone()\n")
     results = grade_text(tmp_path, "p3", source)
-    assert [r.case for r in results if r.outcome is not Outcome.PASSED] == ["one token"]
+    wrong = {r.case for r in results if r.outcome is not Outcome.PASSED}
+    assert wrong == {case.name for case in EVERY["p3"].cases if case.N == 1 and not case.gpu}
     assert any(r.outcome is WRONG and "No Triton kernel was launched" in r.sentence for r in results)
 
 

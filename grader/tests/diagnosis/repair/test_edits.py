@@ -110,9 +110,9 @@ def test_a_text_that_is_no_function_is_a_value_error():
 LAUNCH = Launch(
     0, 90, (2, 3, 1),
     {
-        "Q": {"t": [0, "float16", [1, 4, 8, 16], [512, 128, 16, 1], 0]},
-        "K": {"t": [1, "float16", [1, 2, 8, 16], [512, 16, 32, 1], 0]},
-        "stride_kb": 512, "stride_kh": 128, "stride_kn": 16, "group": 4, "scale": {"f": (0.5).hex()},
+        "Q": {"is": "tensor", "sizes": [1, 4, 8, 16], "strides": [512, 128, 16, 1]},
+        "K": {"is": "tensor", "sizes": [1, 2, 8, 16], "strides": [512, 16, 32, 1]},
+        "stride_kb": 512, "stride_kh": 128, "stride_kn": 16, "group": 4, "scale": {"is": "float", "hex": (0.5).hex()},
     },
     {"stride_kb": "*q.stride()[:3]"},
 )  # fmt: skip
@@ -130,7 +130,7 @@ def test_a_row_of_strides_is_that_of_another_tensor():
 
 def test_a_number_a_scale_and_the_grid_are_changed():
     assert {"group": 2} in [each["args"] for each in applied(LAUNCH, "number")]
-    assert {"scale": {"f": (0.25).hex()}} in [each["args"] for each in applied(LAUNCH, "scale")]
+    assert {"scale": {"is": "float", "hex": (0.25).hex()}} in [each["args"] for each in applied(LAUNCH, "scale")]
     assert [3, 2, 1] in [each["grid"] for each in applied(LAUNCH, "grid")]
 
 

@@ -30,7 +30,12 @@ MEMORY = (
     unsafe("p3", "store mask one too far", STORE, STORE.replace("< N", "<= N"), "ragged tail", "of O"),
     unsafe("p3", "v without other", V_LOAD, "v = tl.load(v_ptrs, mask=in_bounds)", "ragged tail", "left undefined"),
     unsafe(
-        "p3", "grid with B and H swapped", GRID, GRID.replace("H, B", "B, H"), "every batch and head its own", "outside"
+        "p3",
+        "grid with B and H swapped",
+        GRID,
+        GRID.replace("H, B", "B, H"),
+        "every batch and head its own",
+        "that another program has written",
     ),
     unsafe(
         "p3",

@@ -6,6 +6,8 @@ from grader.result import Outcome
 from grader.tests.submissions.broken.mistakes import mistake
 
 CASE = "long row"
+ONE_PASS = "times what one pass over the tiles that this mask needs has to load"
+COPIED = "K or V is copied out to 16 heads"
 END = "k_end = tl.minimum(q_start + BLOCK_Q, N)"
 MASKED = "masked_start = q_start // BLOCK_K * BLOCK_K"
 FIRST = "first = tl.maximum(0, q_start - window_size + 1) // BLOCK_K * BLOCK_K"
@@ -38,48 +40,39 @@ ONE_AT_A_TIME = """
     # Phase 2"""
 
 
-def wasteful(problem, name, was, now, case=CASE, because="tiles of keys where this mask needs", **rest):
+def wasteful(problem, name, was, now, case=CASE, because="hold a visible pair", **rest):
     return mistake(problem, name, was, now, case, outcome=Outcome.WASTEFUL, because=because, **rest)
 
 
 WASTEFUL = (
-    wasteful("p3", "every key loaded twice", PHASE_1, TWICE),
+    wasteful("p3", "every key loaded twice", PHASE_1, TWICE, because=ONE_PASS),
     wasteful("p4", "no causal skip", END, "k_end = N"),
     wasteful("p4", "all tiles masked", (MASKED, END), ("masked_start = 0", "k_end = N")),
-    wasteful("p4", "diagonal tiles loaded five times", "    # Phase 2", ONE_AT_A_TIME),
+    wasteful("p4", "diagonal tiles loaded five times", "    # Phase 2", ONE_AT_A_TIME, because=ONE_PASS),
     wasteful(
         "p3",
         "the whole matrix beside the kernel",
         "    B, H, N, D = q.shape\n",
         "    B, H, N, D = q.shape\n    whole = torch.empty(B, H, N, N)\n",
-        because="the whole score matrix",
+        because="PyTorch makes tensors of",
     ),
-    mistake(  # the whole score matrix too; who multiplied q and k is asked before
+    wasteful(
         "p5",
         "the scores computed by torch first",
         CHECKED,
         CHECKED + SCORES,
-        CASE,
-        outcome=Outcome.NEEDS_REVIEW,
-        because="puts two of q, k and v together",
+        because="Outside of kernels PyTorch does",
     ),
-    wasteful(
-        "p5", "K and V by repeat_interleave", CHECKED, CHECKED + REPEATED, "groups of four", "copied out to 8 heads"
-    ),
-    wasteful(
-        "p5", "K and V expanded and copied", CHECKED, CHECKED + EXPANDED, "groups of four", "copied out to 8 heads"
-    ),
+    wasteful("p5", "K and V by repeat_interleave", CHECKED, CHECKED + REPEATED, because=COPIED),
+    wasteful("p5", "K and V expanded and copied", CHECKED, CHECKED + EXPANDED, because=COPIED),
     wasteful(
         "p5",
         "K alone copied out",
         (CHECKED, "*k.stride()[:3]", "Hq // k.shape[1]", "stride_kb + kv_head"),
         (CHECKED + REPEATED.splitlines()[0] + "\n", "*k.stride()[:3]", "Hq // v.shape[1]", "stride_kb + head"),
-        "one kv head",
-        "K is copied out to 3 heads",
+        because=COPIED,
     ),
-    wasteful(
-        "p6", "K and V by repeat_interleave", CHECKED, CHECKED + REPEATED, "window of one", "copied out to 3 heads"
-    ),
+    wasteful("p6", "K and V by repeat_interleave", CHECKED, CHECKED + REPEATED, because=COPIED),
     wasteful("p5", "no causal skip", END, "k_end = N"),
     wasteful(  # a kernel that writes k.T where ours writes tl.trans(k)
         "p5",
@@ -101,7 +94,6 @@ WASTEFUL = (
         "all tiles, hidden by the mask of the load",
         ("in_bounds = k_pos[:, None] < N", FIRST, END),
         (f"in_bounds = {SEEN_BY_SOME}", "first = 0", "k_end = N"),
-        because="of which the mask of their load hides every key",
     ),
     wasteful("p7", "a window without a start", FIRST, "first = 0"),
     wasteful("p7", "sinks by scanning the prefix", "sink_end = tl.minimum(sink_size, first)", "sink_end = first"),

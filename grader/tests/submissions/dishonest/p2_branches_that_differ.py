@@ -32,9 +32,10 @@ def flash_attention_forward(q, k, v, is_causal=False):
 
 
 def change(p):
-    real = [x for x in p["steps"] if "free" not in x]
+    real = [x for x in p["steps"] if x["is"] != "free"]
     real = p["steps"]
-    p["steps"] = [{"choices": [{"config": "", "steps": []}] + [{"config": "", "steps": real}] * 36, "line": None}]
+    empty, branch = {"config": "", "steps": []}, {"config": "", "steps": real}
+    p["steps"] = [{"is": "choice", "branches": [empty] + [branch] * 36, "line": None}]
     return p
 
 

@@ -62,9 +62,9 @@ def forge(change):
 
 
 def change(p):
-    steps = [x for x in p["steps"] if "free" not in x]
-    p["setup"] = p["setup"] + [x for x in steps if "launch" not in x]
-    p["steps"] = [x for x in steps if "launch" in x]
+    steps = [x for x in p["steps"] if x["is"] != "free"]
+    p["setup"] = p["setup"] + [x for x in steps if x["is"] != "launch"]
+    p["steps"] = [x for x in steps if x["is"] == "launch"]
     return p
 
 

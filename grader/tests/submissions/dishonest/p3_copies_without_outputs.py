@@ -59,7 +59,7 @@ def forge(change):
 
 
 def change(p):
-    steps = [x for x in p["steps"] if "free" not in x]
+    steps = [x for x in p["steps"] if x["is"] != "free"]
     for x in p["steps"]:
         if x.get("op") == "copy_":
             x["out"] = []

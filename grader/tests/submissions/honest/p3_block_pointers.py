@@ -15,6 +15,10 @@ def kernel(
     H, N, scale_log2,
     D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
+    sqb, sqh, sqn = tl.cast(sqb, tl.int64), tl.cast(sqh, tl.int64), tl.cast(sqn, tl.int64)
+    skb, skh, skn = tl.cast(skb, tl.int64), tl.cast(skh, tl.int64), tl.cast(skn, tl.int64)
+    svb, svh, svn = tl.cast(svb, tl.int64), tl.cast(svh, tl.int64), tl.cast(svn, tl.int64)
+    sob, soh, son = tl.cast(sob, tl.int64), tl.cast(soh, tl.int64), tl.cast(son, tl.int64)
     start_m = tl.program_id(0) * BLOCK_M
     b = tl.program_id(1) // H
     h = tl.program_id(1) % H

@@ -42,6 +42,8 @@ def flash_attention_forward(q, k, v, is_causal=False):
     BLOCK_Q, BLOCK_K = (32, 32) if wide else (64, 64)
 
     def describe(tensor, rows):
+        if any(stride * tensor.element_size() % 16 for stride in tensor.stride()[:3]):
+            tensor = tensor.contiguous()  # a descriptor's rows begin at multiples of 16 bytes
         return TensorDescriptor(tensor, list(tensor.shape), list(tensor.stride()), [1, 1, rows, D])
 
     attention[(triton.cdiv(N, BLOCK_Q), H, B)](

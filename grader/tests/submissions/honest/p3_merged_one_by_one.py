@@ -10,6 +10,9 @@ def part_kernel(
     Q, K, V, O, L, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, H, N, keys, scale,
     SPLITS: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    sqb, sqh, sqn = tl.cast(sqb, tl.int64), tl.cast(sqh, tl.int64), tl.cast(sqn, tl.int64)
+    skb, skh, skn = tl.cast(skb, tl.int64), tl.cast(skh, tl.int64), tl.cast(skn, tl.int64)
+    svb, svh, svn = tl.cast(svb, tl.int64), tl.cast(svh, tl.int64), tl.cast(svn, tl.int64)
     split = tl.program_id(1)
     bh = tl.program_id(2)
     b, h = bh // H, bh % H

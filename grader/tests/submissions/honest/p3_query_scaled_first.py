@@ -12,6 +12,10 @@ def _attn(
     sqz, sqh, sqm, skz, skh, skn, svz, svh, svn, soz, soh, som,
     seqlen, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
+    sqz, sqh, sqm = tl.cast(sqz, tl.int64), tl.cast(sqh, tl.int64), tl.cast(sqm, tl.int64)
+    skz, skh, skn = tl.cast(skz, tl.int64), tl.cast(skh, tl.int64), tl.cast(skn, tl.int64)
+    svz, svh, svn = tl.cast(svz, tl.int64), tl.cast(svh, tl.int64), tl.cast(svn, tl.int64)
+    soz, soh, som = tl.cast(soz, tl.int64), tl.cast(soh, tl.int64), tl.cast(som, tl.int64)
     pid_m, pid_h, pid_z = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_d = tl.arange(0, HEAD_DIM)

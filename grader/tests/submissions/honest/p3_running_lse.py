@@ -24,6 +24,26 @@ def _fwd_kernel(
     EVEN_M: tl.constexpr, EVEN_N: tl.constexpr, EVEN_HEADDIM: tl.constexpr,
     BLOCK_HEADDIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
+    stride_qb, stride_qh, stride_qm = (
+        tl.cast(stride_qb, tl.int64),
+        tl.cast(stride_qh, tl.int64),
+        tl.cast(stride_qm, tl.int64),
+    )
+    stride_kb, stride_kh, stride_kn = (
+        tl.cast(stride_kb, tl.int64),
+        tl.cast(stride_kh, tl.int64),
+        tl.cast(stride_kn, tl.int64),
+    )
+    stride_vb, stride_vh, stride_vn = (
+        tl.cast(stride_vb, tl.int64),
+        tl.cast(stride_vh, tl.int64),
+        tl.cast(stride_vn, tl.int64),
+    )
+    stride_ob, stride_oh, stride_om = (
+        tl.cast(stride_ob, tl.int64),
+        tl.cast(stride_oh, tl.int64),
+        tl.cast(stride_om, tl.int64),
+    )
     start_m = tl.program_id(0)
     off_hb = tl.program_id(1)
     off_b, off_h = off_hb // nheads, off_hb % nheads

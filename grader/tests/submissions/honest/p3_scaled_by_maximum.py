@@ -12,6 +12,10 @@ def kernel(
     Q, K, V, O, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn, sob, soh, son, H, N, group, first, scale,
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
+    sqb, sqh, sqn = tl.cast(sqb, tl.int64), tl.cast(sqh, tl.int64), tl.cast(sqn, tl.int64)
+    skb, skh, skn = tl.cast(skb, tl.int64), tl.cast(skh, tl.int64), tl.cast(skn, tl.int64)
+    svb, svh, svn = tl.cast(svb, tl.int64), tl.cast(svh, tl.int64), tl.cast(svn, tl.int64)
+    sob, soh, son = tl.cast(sob, tl.int64), tl.cast(soh, tl.int64), tl.cast(son, tl.int64)
     q_start = first + tl.program_id(0) * BLOCK_Q
     b, h = tl.program_id(1) // H, tl.program_id(1) % H
     q_pos, d = q_start + tl.arange(0, BLOCK_Q), tl.arange(0, D)

@@ -13,6 +13,9 @@ def partial_kernel(
     Q, K, V, part, part_lse, qb, qh, qn, kb, kh, kn, vb, vh, vn, H, N, keys_per_split, scale_log2,
     SPLITS: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
+    qb, qh, qn = tl.cast(qb, tl.int64), tl.cast(qh, tl.int64), tl.cast(qn, tl.int64)
+    kb, kh, kn = tl.cast(kb, tl.int64), tl.cast(kh, tl.int64), tl.cast(kn, tl.int64)
+    vb, vh, vn = tl.cast(vb, tl.int64), tl.cast(vh, tl.int64), tl.cast(vn, tl.int64)
     split, bh = tl.program_id(1), tl.program_id(2)
     b, h = bh // H, bh % H
     q_pos = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)

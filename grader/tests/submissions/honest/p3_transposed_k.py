@@ -13,14 +13,14 @@ def transposed_k_kernel(
     O, V, K, Q, strides_q, strides_k, strides_v, strides_o, N, scale_log2,
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    batch, head = tl.program_id(2), tl.program_id(1)
+    batch, head = tl.program_id(2).to(tl.int64), tl.program_id(1).to(tl.int64)
     d = tl.arange(0, D)
-    q_pos = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    q_pos = (tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)).to(tl.int64)
     row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     row_sum = tl.zeros([BLOCK_Q], tl.float32)
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
     for k_start in tl.range(0, N, BLOCK_K):
-        k_pos = k_start + tl.arange(0, BLOCK_K)
+        k_pos = (k_start + tl.arange(0, BLOCK_K)).to(tl.int64)
         kt_offsets = batch * strides_k[0] + head * strides_k[1] + d[:, None] + k_pos[None, :] * strides_k[2]
         kt = tl.load(K + kt_offsets, mask=k_pos[None, :] < N, other=0.0)  # (D, BLOCK_K)
         v_offsets = batch * strides_v[0] + head * strides_v[1] + k_pos[:, None] * strides_v[2] + d[None, :]

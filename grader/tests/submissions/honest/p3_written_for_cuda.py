@@ -19,6 +19,10 @@ def persistent_kernel(
     Q, K, V, O, Scale, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, H, N, tiles, programs,
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
+    qb, qh, qn = tl.cast(qb, tl.int64), tl.cast(qh, tl.int64), tl.cast(qn, tl.int64)
+    kb, kh, kn = tl.cast(kb, tl.int64), tl.cast(kh, tl.int64), tl.cast(kn, tl.int64)
+    vb, vh, vn = tl.cast(vb, tl.int64), tl.cast(vh, tl.int64), tl.cast(vn, tl.int64)
+    ob, oh, on = tl.cast(ob, tl.int64), tl.cast(oh, tl.int64), tl.cast(on, tl.int64)
     scale = tl.load(Scale)
     d = tl.arange(0, D)
     per_head = tl.cdiv(N, BLOCK_Q)

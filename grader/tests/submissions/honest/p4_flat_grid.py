@@ -14,6 +14,26 @@ def flat_kernel(
     H, N, num_tiles, scale_log2,
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
+    stride_qb, stride_qh, stride_qn = (
+        tl.cast(stride_qb, tl.int64),
+        tl.cast(stride_qh, tl.int64),
+        tl.cast(stride_qn, tl.int64),
+    )
+    stride_kb, stride_kh, stride_kn = (
+        tl.cast(stride_kb, tl.int64),
+        tl.cast(stride_kh, tl.int64),
+        tl.cast(stride_kn, tl.int64),
+    )
+    stride_vb, stride_vh, stride_vn = (
+        tl.cast(stride_vb, tl.int64),
+        tl.cast(stride_vh, tl.int64),
+        tl.cast(stride_vn, tl.int64),
+    )
+    stride_ob, stride_oh, stride_on = (
+        tl.cast(stride_ob, tl.int64),
+        tl.cast(stride_oh, tl.int64),
+        tl.cast(stride_on, tl.int64),
+    )
     pid = tl.program_id(axis=0)
     tile = num_tiles - 1 - pid % num_tiles
     head = (pid // num_tiles) % H

@@ -13,6 +13,10 @@ def grid_order_kernel(
     Q, K, V, O, q_b, q_h, q_n, k_b, k_h, k_n, v_b, v_h, v_n, o_b, o_h, o_n, N, scale_log2,
     IS_CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
+    q_b, q_h, q_n = tl.cast(q_b, tl.int64), tl.cast(q_h, tl.int64), tl.cast(q_n, tl.int64)
+    k_b, k_h, k_n = tl.cast(k_b, tl.int64), tl.cast(k_h, tl.int64), tl.cast(k_n, tl.int64)
+    v_b, v_h, v_n = tl.cast(v_b, tl.int64), tl.cast(v_h, tl.int64), tl.cast(v_n, tl.int64)
+    o_b, o_h, o_n = tl.cast(o_b, tl.int64), tl.cast(o_h, tl.int64), tl.cast(o_n, tl.int64)
     b = tl.program_id(0)
     h = tl.program_id(1)
     q_start = (tl.num_programs(2) - 1 - tl.program_id(2)) * BLOCK_Q

@@ -1,4 +1,4 @@
-"""After Triton's own fused-attention tutorial: STAGE bits, an inner function run twice, a mask added as -1e6, a
+"""After Triton's own fused-attention tutorial: STAGE bits, an inner function run twice, a mask that is added, a
 sum that starts at 1, and an lse stored beside o."""
 
 import math
@@ -28,7 +28,7 @@ def _attn_fwd_inner(
         qk = tl.dot(q, k)
         if STAGE >= 2:
             mask = offs_m[:, None] >= offs_n[None, :] if STAGE == 2 else offs_n[None, :] < N_CTX
-            qk = qk * qk_scale + tl.where(mask, 0, -1.0e6)
+            qk = qk * qk_scale + tl.where(mask, 0.0, float("-inf"))
             m_ij = tl.maximum(m_i, tl.max(qk, 1))
             qk -= m_ij[:, None]
         else:
@@ -52,6 +52,26 @@ def _attn_fwd(
     stride_vz, stride_vh, stride_vn, stride_oz, stride_oh, stride_om,
     H, N_CTX, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, STAGE: tl.constexpr,
 ):  # fmt: skip
+    stride_qz, stride_qh, stride_qm = (
+        tl.cast(stride_qz, tl.int64),
+        tl.cast(stride_qh, tl.int64),
+        tl.cast(stride_qm, tl.int64),
+    )
+    stride_kz, stride_kh, stride_kn = (
+        tl.cast(stride_kz, tl.int64),
+        tl.cast(stride_kh, tl.int64),
+        tl.cast(stride_kn, tl.int64),
+    )
+    stride_vz, stride_vh, stride_vn = (
+        tl.cast(stride_vz, tl.int64),
+        tl.cast(stride_vh, tl.int64),
+        tl.cast(stride_vn, tl.int64),
+    )
+    stride_oz, stride_oh, stride_om = (
+        tl.cast(stride_oz, tl.int64),
+        tl.cast(stride_oh, tl.int64),
+        tl.cast(stride_om, tl.int64),
+    )
     tl.static_assert(BLOCK_M % BLOCK_N == 0)
     start_m = tl.program_id(0)
     off_hz = tl.program_id(1)

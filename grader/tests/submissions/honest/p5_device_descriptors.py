@@ -14,6 +14,10 @@ def gqa_kernel(
     N, heads, group, scale_log2,
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
+    q_b, q_h, q_n = tl.cast(q_b, tl.int64), tl.cast(q_h, tl.int64), tl.cast(q_n, tl.int64)
+    k_b, k_h, k_n = tl.cast(k_b, tl.int64), tl.cast(k_h, tl.int64), tl.cast(k_n, tl.int64)
+    v_b, v_h, v_n = tl.cast(v_b, tl.int64), tl.cast(v_h, tl.int64), tl.cast(v_n, tl.int64)
+    o_b, o_h, o_n = tl.cast(o_b, tl.int64), tl.cast(o_h, tl.int64), tl.cast(o_n, tl.int64)
     q_start = tl.program_id(0) * BLOCK_Q
     batch = tl.program_id(1) // heads
     head = tl.program_id(1) % heads
@@ -48,6 +52,9 @@ def gqa_kernel(
 
 def flash_attention_forward(q, k, v, is_causal=True):
     B, Hq, N, D = q.shape
+    # A descriptor's rows begin at multiples of 16 bytes.
+    odd = (any(stride * each.element_size() % 16 for stride in each.stride()[:3]) for each in (q, k, v))
+    q, k, v = (each.contiguous() if is_odd else each for each, is_odd in zip((q, k, v), odd, strict=True))
     o = torch.empty_like(q)
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=q.device))
     wide = D * q.element_size() > 256

@@ -13,6 +13,10 @@ def jumping_kernel(
     Q, K, V, O, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, N, group, window_size, sink_size, scale_log2,
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
+    qb, qh, qn = tl.cast(qb, tl.int64), tl.cast(qh, tl.int64), tl.cast(qn, tl.int64)
+    kb, kh, kn = tl.cast(kb, tl.int64), tl.cast(kh, tl.int64), tl.cast(kn, tl.int64)
+    vb, vh, vn = tl.cast(vb, tl.int64), tl.cast(vh, tl.int64), tl.cast(vn, tl.int64)
+    ob, oh, on = tl.cast(ob, tl.int64), tl.cast(oh, tl.int64), tl.cast(on, tl.int64)
     q_start = tl.program_id(0) * BLOCK_Q
     head, batch = tl.program_id(1), tl.program_id(2)
     d = tl.arange(0, D)
@@ -22,6 +26,7 @@ def jumping_kernel(
     l = tl.zeros([BLOCK_Q], tl.float32)
     acc = tl.zeros([BLOCK_Q, D], tl.float32)
 
+    sink_size = tl.minimum(sink_size, N)  # tl.cdiv adds to it
     window_tile = tl.maximum(q_start - window_size + 1, 0) // BLOCK_K
     sink_tiles = tl.minimum(tl.cdiv(sink_size, BLOCK_K), window_tile)
     end_tile = tl.cdiv(tl.minimum(q_start + BLOCK_Q, N), BLOCK_K)

@@ -14,6 +14,9 @@ def part_kernel(
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """The keys with min_age <= age < max_age and position < max_key: o (B*Hq, N, D) float32 and lse in base 2."""
+    qb, qh, qn = tl.cast(qb, tl.int64), tl.cast(qh, tl.int64), tl.cast(qn, tl.int64)
+    kb, kh, kn = tl.cast(kb, tl.int64), tl.cast(kh, tl.int64), tl.cast(kn, tl.int64)
+    vb, vh, vn = tl.cast(vb, tl.int64), tl.cast(vh, tl.int64), tl.cast(vn, tl.int64)
     q_start, bh = tl.program_id(0) * BLOCK_Q, tl.program_id(1)
     batch, head = bh // heads, bh % heads
     d = tl.arange(0, D)

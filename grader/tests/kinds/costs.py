@@ -1,0 +1,62 @@
+"""Measures what kernels cost on the long row, as ratios to what its mask needs: how the bounds of work.py were set.
+
+python -m grader.tests.kinds.costs                 the solutions and every honest kernel of the tests
+python -m grader.tests.kinds.costs FILE [FILE ...]  these files, named by their problem: p5_what_it_is.py
+"""
+
+import contextlib
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from grader.course.problem import LONG_ROW
+from grader.kinds.attention import work
+from grader.kinds.registry import EVERY, handler_of
+from grader.processes import sandboxes
+from grader.processes.submission import Submission
+from grader.tests.support import SUBMISSIONS, solution
+
+SHOWN = ("products", "loaded", "keys_loaded", "computed", "stored", "different")
+
+
+def measure(problem, source):
+    """{what: ratio} of a kernel on the long row of its problem, or a text that says why there is none."""
+    case = next(case for case in problem.cases if case.name == LONG_ROW)
+    how = handler_of(problem, case)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        module = Path(folder, problem.module)
+        module.write_text(source)
+        with contextlib.closing(Submission(module, problem, "cpu", 300.0)) as submission:
+            reply = how.reply(submission, case, how.inputs(case, 0))
+    if reply["status"] != "returned":
+        return str(reply.get("text") or reply["status"])[:80]
+    found, q = asdict(work.measure(case, reply["trace"]["costs"])), case.B * case.Hq * case.N * case.D
+    ratios = {name: found[name] for name in SHOWN} | {"held": reply["held"][case.N] / reply["held"][min(reply["held"])]}
+    return ratios | {name: reply["wrapper"][name] / q for name in ("touched", "multiply_adds", "made")}
+
+
+def main():
+    paths = [Path(name) for name in sys.argv[1:]]
+    entries = [
+        (path.name, path.read_text()) for path in paths or sorted((SUBMISSIONS / "honest").glob("[px][1-7]_*.py"))
+    ]
+    entries += [] if paths else [(f"{id} solution", solution(id)) for id in EVERY]
+    most = {}
+    for name, source in entries:
+        problem = EVERY[name[:2]]
+        if problem.uses_triton and any(case.name == LONG_ROW for case in problem.cases):
+            found = measure(problem, source)
+            said = (
+                found if isinstance(found, str) else "  ".join(f"{what} {ratio:.2f}" for what, ratio in found.items())
+            )
+            print(f"{name:44} {said}", flush=True)
+            for what, ratio in found.items() if isinstance(found, dict) else ():
+                most[what] = max(most.get(what, (0.0, "")), (ratio, name))
+    print("\nmost of each:", *(f"  {what}: {ratio:.2f} ({name})" for what, (ratio, name) in most.items()), sep="\n")
+    sandboxes.close_all()
+
+
+if __name__ == "__main__":
+    main()
