@@ -14,7 +14,7 @@ import msgspec
 import splice
 import triton
 import triton.language as tl
-from kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, REWRITTEN_USE, check, check_inside
+from kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, REWRITTEN_USE, check, check_inside, is_field
 from program import Constexpr, Function, KernelNumber, Module, NamedTuple, Opaque, Refused, Tuple, parts
 from replay import make_tuple, plain
 from torch.utils._pytree import tree_iter
@@ -136,7 +136,7 @@ class Kernels:
         if self.interpreted and kernel.kind == "gluon":
             raise Refused("Triton's interpreter runs no Gluon: this kernel needs a GPU", kernel.line)
         space = {name: self.outside(used) for name, used in kernel.uses.items()}
-        space |= {"__name__": "submission", "__builtins__": self.python, "_grader_tl": tl}
+        space |= {"__name__": "submission", "__builtins__": self.python, "_grader_tl": tl, "_grader_field": field_of}
         if kernel.kind == "constexpr function":
             return self.constexpr_function(number, space)
         return self.for_interpreter(number, space) if self.interpreted else self.for_compiler(number, space)
@@ -164,7 +164,7 @@ class Kernels:
         """What a kernel calls while it is compiled: the checked text as Python, which takes constants alone."""
         kernel = self.texts[number]
         space["__builtins__"] = self.python | OF_CONSTANTS
-        exec(compile(ast.fix_missing_locations(self.trees[number]), kernel.file, "exec"), space)
+        exec(compile(ast.fix_missing_locations(Fields().visit(self.trees[number])), kernel.file, "exec"), space)
         function = space[kernel.name]
 
         @functools.wraps(function)
@@ -199,7 +199,7 @@ class Kernels:
         used = {name: used.name for name, used in kernel.uses.items() if isinstance(used, Function)}
         imported = {name: function for name, function in used.items() if function in LANGUAGE}
         tree = Patched(imported).visit(tree) if imported else tree
-        return interpreter.FunctionRewriter.ast_transformer.visit(tree)
+        return interpreter.FunctionRewriter.ast_transformer.visit(Fields().visit(tree))
 
     def for_compiler(self, number, space):
         """A JITFunction of the checked text: what Triton will parse is compared with the tree that was checked."""
@@ -244,6 +244,25 @@ class Patched(ast.NodeTransformer):
         return ast.copy_location(
             ast.Attribute(ast.Name("_grader_tl", ast.Load()), self.imported[node.id], ast.Load()), node
         )
+
+
+class Fields(ast.NodeTransformer):
+    """`shape.heads` becomes _grader_field(shape, "heads"): such a name opens a NamedTuple and no other object."""
+
+    def visit_Attribute(self, node):
+        self.generic_visit(node)
+        if not is_field(node):
+            return node
+        return ast.copy_location(
+            ast.Call(ast.Name("_grader_field", ast.Load()), [node.value, ast.Constant(node.attr)], []), node
+        )
+
+
+def field_of(value, name):
+    """The field of a NamedTuple; raises AttributeError where the value is none or has no such field."""
+    if isinstance(value, tuple) and name in getattr(value, "_fields", ()):
+        return value[value._fields.index(name)]
+    raise AttributeError(f"{type(value).__name__!r} object has no attribute {name!r}")
 
 
 def module_named(name):

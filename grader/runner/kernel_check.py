@@ -118,12 +118,15 @@ class Check:
                 self.name(node, line)
             if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name | ast.Attribute):
                 raise Refused("a kernel calls functions by their names", line)
-            if isinstance(node, ast.Call) and getattr(node.func, "id", None) in self.own:
-                raise Refused(f"`{node.func.id}` is a value: a kernel calls functions by their own names", line)
             if isinstance(node, ast.FormattedValue) and not (self.is_constant(node.value) or node in self.shown):
                 raise Refused(F_STRING, line)
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "arange":
                 self.counts_from_a_constant(node, line)
+
+        for node in self.nodes:  # now that attributes are told apart
+            if isinstance(node, ast.Call) and (getattr(node.func, "id", None) in self.own or is_field(node.func)):
+                called = ast.unparse(node.func)
+                raise Refused(f"`{called}` is a value: a kernel calls functions by their own names", node.lineno)
 
     def is_constant(self, node):
         return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in self.kernel.constexprs)
@@ -142,7 +145,7 @@ class Check:
     def find_module(self, name):
         """The module that a name of the text means, or None."""
         used = self.kernel.uses.get(name)
-        return used.name if name not in self.own and isinstance(used, Module) else None
+        return used.name if isinstance(used, Module) else None
 
     def attribute(self, node, line):
         """`tl.math.exp2`, `O.dtype.element_ty`: modules first, each with a list of its own, then values."""
@@ -155,6 +158,7 @@ class Check:
             self.judged.add(id(base))
             chain = self.in_module(module, chain, line)
         for link in chain:
+            link.is_field = link.attr in self.fields - ATTRIBUTES
             if link.attr not in ATTRIBUTES | self.fields and not (self.gluon and link.attr[0] != "_"):
                 instead = INSTEAD.get(link.attr, "")
                 raise Refused(f"`.{link.attr}` is no attribute that a kernel has{instead and ': ' + instead}", line)
@@ -179,6 +183,11 @@ class Check:
             raise Refused(f"`{node.id}` is no name for a kernel", line)
         if self.find_module(node.id):
             raise Refused(f"`{node.id}` is a module: a kernel can use what is in it, not the module", line)
+
+
+def is_field(node):
+    """True for an attribute that no value of the language has: it is one of a NamedTuple's, or there is none."""
+    return getattr(node, "is_field", False)
 
 
 def known_module(name):

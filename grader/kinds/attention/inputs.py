@@ -12,7 +12,8 @@ HUGE = 30000.0  # still finite in float16
 OFFSET = 400.0  # 250 keys of this size add up past float16's 65504 when they are not divided yet
 UNEVEN = 6.0  # q and k apart from zero by this much: scores of +-36 * sqrt(D)
 PEAK = 1000.0  # the highest score of a row: not even float64 takes its exp without the maximum
-LOUD = 60.0  # k against the others: not even float32 takes exp of such scores without a maximum
+LOUD = 1000.0  # k against the others: not even float64 takes exp of such scores without a maximum
+NEEDLES = 40  # keys, of which one is loud
 LONG = 20.0  # q and k in halves of the head dim that the other leaves nearly empty
 LOW = 320.0  # of one column of q and of -k: scores near -12800 at D = 64, and each number exact in bfloat16
 FAR_SCORE = 120_000.0  # beyond float16, and beyond a maximum that begins at -30000
@@ -97,9 +98,13 @@ def level(score, spread=1.0):
 
 
 def late(case, generator):
-    """Small scores first, and in the last third of the keys scores of hundreds: a look at some keys tells nothing."""
+    """Small scores, but for a few keys of the last third whose scores are hundreds above or below.
+
+    The largest score of some keys, or a bound on all, is far from a row's maximum.
+    """
     q, k, v = normal(case, generator)
-    k[:, :, case.num_keys - case.num_keys // 3 :] *= LOUD
+    few, third = max(1, case.num_keys // NEEDLES), max(1, case.num_keys // 3)
+    k[:, :, case.num_keys - 1 - torch.randperm(third, generator=generator)[:few]] *= LOUD
     return q, k, v
 
 

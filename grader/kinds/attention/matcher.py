@@ -59,6 +59,8 @@ class Matcher:
         finite = wrong & got.isfinite() & o.isfinite()
         rest, error = (got - o)[finite].norm(), (got - right)[finite].norm()
         if mistake.rounding:
+            if (wrong & ~got.isnan()).sum() < MOST * wrong.sum():  # NaN equals many mistakes at once
+                return False
             known = got.isfinite() & o.isfinite() | (near & ~o.isfinite())
             return bool(known.float().mean() >= NEARLY_ALL and rest <= EXPLAINED * error)
         if rest > left * error:

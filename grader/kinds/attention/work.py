@@ -232,7 +232,7 @@ def wasted(case, reply):
     On short rows tiles, and parts that are merged, hold more than their keys: there only lists say what is needed.
     """
     rules = (multiplies_too_much, loads_too_much)
-    if case.num_keys >= SETTLED:
+    if settled(case):
         rules = (grows, copies_heads, *rules, computes_too_much, stores_too_much)
     elif not case.tile_letters:
         return None
@@ -242,6 +242,12 @@ def wasted(case, reply):
         if sentence := rule(case, found, reply):
             return sentence, facts
     return None
+
+
+def settled(case):
+    """A long row of two, four or more heads: a kernel may take heads, or those of a group, together and pad them."""
+    group = case.Hq // case.kv_heads
+    return case.num_keys >= SETTLED and case.Hq > 1 and not case.Hq & (case.Hq - 1) and not group & (group - 1)
 
 
 def grows(case, found, reply):
