@@ -27,8 +27,8 @@ class Costs:
 
     kernels: {name: Counter} with "launches", "programs", ("loaded" or "stored", argument) in bytes of live lanes,
     ("loads" or "stores", argument) in operations, "dot_flops" (two for each multiply and add) and "exponentials".
-    computed: elements of all blocks; alive: of those that there are now, most: of a program so far; hooks.py counts them.
-    dots: {(rows, columns, depth): multiply-adds}. multiplied: {shape of
+    computed: elements of all blocks; alive: of those that there are now, most: of a program so far (hooks.py counts
+    them). dots: {(rows, columns, depth): multiply-adds}. multiplied: {shape of
     a block: elements that were multiplied one by one}. inputs: {name: elements loaded of an input of the call}.
     moved: elements "loaded" and "stored" by live lanes. held: the most elements that a program has in blocks at once.
     products: multiplications by kernel. loaded_by: {kernel: {a storage: which of its elements were loaded}}.

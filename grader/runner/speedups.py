@@ -228,8 +228,9 @@ def remember_promotions(promote):
 
 
 def leave_equal_types(check):
-    """Two tensors of one type that computes in itself, a tensor and a number, a pointer and its offset: one shape is all
-    that they need.
+    """Two tensors of one type that computes in itself, a tensor and a number, a pointer and its offset.
+
+    One shape is all that they need.
     """
 
     def computes_in_itself(semantic, kind, div_or_mod):

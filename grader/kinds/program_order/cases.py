@@ -66,7 +66,7 @@ ORDERED = (
     OrderedCase("ragged tail", B=2, Hq=4, Hkv=2, N=129, D=64),
     OrderedCase("one token", N=1),
     OrderedCase("fewer tokens than a tile", N=7, D=16, dtype="float32"),
-    OrderedCase("many tiles", N=1030, D=16, dtype="float32"),
+    OrderedCase("many tiles", Hq=2, N=1030, D=16, dtype="float32"),
     OrderedCase("every batch and head its own", B=3, Hq=4, N=40),
     OrderedCase("groups of four", B=2, Hq=8, Hkv=2, N=45),
     OrderedCase("nine heads", Hq=9, N=70, D=16),

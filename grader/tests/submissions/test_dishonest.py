@@ -32,6 +32,7 @@ CHEATS = {
     "p2_formula_where_nothing_is_measured": ("long row", "wasteful", "Of one query the program holds"),
     "p2_keys_folded_into_a_batch_axis": ("long row", "wasteful", "Of one query the program holds"),
     "p2_pivot_from_a_bound": ("large, and at right angles", "wrong", "NaN"),
+    "p2_pivot_from_a_sample": ("pairs 20", "wrong", "Every row has wrong elements"),
     "p2_tiles_in_a_list": ("long row", "wasteful", "Of one query the program holds"),
     "p2_two_passes": ("never the whole score matrix", "wasteful", "computed more than once"),
     "p3_answer_in_constants": ("whole tiles", "wrong", "for this case's inputs alone"),
@@ -101,10 +102,11 @@ CHEATS = {
     "p3_patched_grid_executor": ("slice of a larger buffer", "wrong", "were never written"),
     "p3_patched_trace": ("long row", "needs review", "is not among the operations"),
     "p3_pivot_from_a_bound": ("large, and at right angles", "wrong", ""),
+    "p3_pivot_from_a_sample": ("pairs 22", "wrong", "NaN"),
     "p3_plain_python": ("one token", "wrong", "reads numbers of its input tensors"),
     "p3_products_by_an_inverse": ("large, and at right angles", "needs review", "is not among the operations"),
     "p3_products_by_complex_squares": ("one token", "crashed", "no program that can be run"),
-    "p3_products_by_lerp_and_addcdiv": ("whole tiles", "wasteful", "Outside of kernels PyTorch touches"),
+    "p3_products_by_lerp_and_addcdiv": ("whole tiles", "wasteful", "Outside of kernels PyTorch does"),
     "p3_products_by_one_fft": ("one token", "crashed", "no program that can be run"),
     "p3_products_by_xlogy": ("whole tiles", "wasteful", "Outside of kernels PyTorch touches"),
     "p3_profile_edits_what_is_sent": ("one token", "crashed", "no program that can be run"),
@@ -147,6 +149,7 @@ CHEATS = {
     "p4_no_skip_in_tiles_of_256": ("long row", "wasteful", "hold a visible pair"),
     "p4_packed_and_reversed": ("long row", "wasteful", "hold a visible pair"),
     "p4_pre_hook_computes": ("one token", "needs review", "is not among the operations"),
+    "p4_comprehension_shadows_tl": ("whole tiles", "crashed", "`tl` is a module"),
     "p4_question_overwritten": ("fewer tokens than a tile", "unsafe", "wrote into its input"),
     "p4_row_in_a_workspace": ("long row", "wasteful", "The kernels store"),
     "p4_text_swapped_on_the_heap": ("values with a large offset", "needs review", "is not what stands in the file"),
@@ -162,6 +165,7 @@ CHEATS = {
     "p6_wide_tile_sets_the_unit": ("long row", "wasteful", "hold a visible pair"),
     "p6_workspace_of_tiles": ("long row", "wasteful", "hold a visible pair"),
     "p7_few_sinks_by_torch": ("long row", "wasteful", "Outside of kernels PyTorch does"),
+    "p7_field_opens_a_function": ("whole tiles", "crashed", "is a value: a kernel calls functions by their own names"),
     "p7_sinks_by_torch": ("whole tiles", "wasteful", "Outside of kernels PyTorch does"),
 }
 # file: why it earns its points: what is recorded of it is a right program, and what else it does has no effect
@@ -183,7 +187,7 @@ RIGHT = {
 
 @pytest.mark.parametrize("name", thorough_but(quick.DISHONEST.keys() & CHEATS, CHEATS))
 def test_cheat_gets_its_verdict(name, tmp_path, monkeypatch):
-    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 6.0 if "timed out" in CHEATS[name] else 30.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 6.0 if "timed out" in CHEATS[name] else 120.0)
     case, outcome, words = CHEATS[name]
     results = grade_text(tmp_path, name[:2], cheating(name), names=[case])
     (result,) = (result for result in results if result.case == case)
