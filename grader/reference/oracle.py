@@ -215,9 +215,9 @@ def expect(q, k, v, visibility, tf32=False, scale=None):
     allowed twice the error of the careful kernels' lse; -inf must be met exactly.
 
     Why twice: 40 honest forms (tiles of 16 keys up to all, in three orders; exp or exp2; q scaled in its dtype or not;
-    p rounded before its sum or not), on every case at 20 seeds, use at most 0.84 of what is allowed for o and 0.81 for
-    lse: 1.68 times would do, and a sixth is left for forms not thought of. An accumulator in float16 is rejected in
-    each of P1 to P7 at each of the seeds. tests/reference/honest_forms.py measures it.
+    p rounded before its sum or not) use less than 0.9 of what is allowed for o and for lse, on every case: 1.8 times
+    would do, and a tenth is left for forms not thought of. An accumulator in float16 is rejected in each of P1 to P7.
+    tests/reference/honest_forms.py measures it.
     """
     o, lse, size = attention(q, k, v, visibility.mask, scale)
     error_o = error_lse = 0.0

@@ -54,7 +54,8 @@ def flash_attention_forward(q, k, v, is_causal=True):
     B, Hq, N, D = q.shape
     # A descriptor's rows begin at multiples of 16 bytes.
     odd = (any(stride * each.element_size() % 16 for stride in each.stride()[:3]) for each in (q, k, v))
-    q, k, v = (each.contiguous() if is_odd else each for each, is_odd in zip((q, k, v), odd, strict=True))
+    fresh = torch.contiguous_format  # of one row, `contiguous()` would keep the strides
+    q, k, v = (each.clone(memory_format=fresh) if is_odd else each for each, is_odd in zip((q, k, v), odd, strict=True))
     o = torch.empty_like(q)
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=q.device))
     wide = D * q.element_size() > 256
