@@ -64,10 +64,10 @@ def peaked(case, generator):
 
 
 def uneven(case, generator):
-    """Scores of every other query hundreds above, or below, those of its neighbours: each row needs its own maximum."""
+    """Scores hundreds above, or below, those of the next query and of the next head: each row needs its own maximum."""
     q, k, v = normal(case, generator)
-    sign = 1.0 - 2.0 * (torch.arange(case.N) % 2)
-    return q + UNEVEN * sign[:, None], k + UNEVEN, v
+    sign = 1.0 - 2.0 * ((torch.arange(case.Hq)[:, None] + torch.arange(case.N)) % 2)
+    return q + UNEVEN * sign[..., None], k + UNEVEN, v
 
 
 def low(case, generator):

@@ -1,4 +1,4 @@
-"""The cases of P1 to P7, read from rows.csv: a named case has one idea; its other parameters carry pairs of classes.
+"""Cases read from a table: a named case has one idea; its other parameters carry pairs of classes.
 
 `pairs 1` and the like have no other idea; the classes stand in contract.py. Where a row is taken away, a test
 says which pairs no case has any more. An empty cell is a Case's default.
@@ -9,30 +9,38 @@ from pathlib import Path
 
 from grader.kinds.attention.case import EVERYTHING, Case
 
-TABLE = Path(__file__).with_name("rows.csv")
-WORDS = ("name", "dtype", "layout", "values")
+TEXTS = ("name", "dtype", "layout", "values", "gradient")
+SIZES = ("tiles", "block")  # `128x64`
+VALUES = {"yes": True, "no": False, "everything": EVERYTHING}
 
 
 def read_cell(field, text):
-    """The value of a Case's field as the table has it: `everything` is the widest window, `128x64` a size of tiles."""
-    if field in WORDS:
+    """The value of a Case's field as the table has it."""
+    if field in TEXTS:
         return text
     if field == "left_out":
         return tuple(text.split())
-    if field == "tiles":
+    if field in SIZES:
         return tuple(map(int, text.split("x")))
-    return {"yes": True, "everything": EVERYTHING}.get(text) or int(text)
+    return VALUES[text] if text in VALUES else int(text)
 
 
-def read_table():
-    """{problem: its cases}"""
+def read_table(beside, make=Case, readers=None):
+    """{problem: its cases} of the rows.csv beside a module; a table of one problem has no column for it: None.
+
+    make: the class of the cases. readers: {field: function of a cell's text}, for fields of its own.
+    """
     found = {}
-    with TABLE.open(encoding="utf-8", newline="") as file:
+    with Path(beside).with_name("rows.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            problem = row.pop("problem")
-            case = Case(**{field: read_cell(field, text) for field, text in row.items() if text})
-            found[problem] = (*found.get(problem, ()), case)
+            problem = row.pop("problem", None)
+            filled = {field: text for field, text in row.items() if text}
+            values = {
+                field: readers[field](text) if readers and field in readers else read_cell(field, text)
+                for field, text in filled.items()
+            }
+            found[problem] = (*found.get(problem, ()), make(**values))
     return found
 
 
-OF = read_table()
+OF = read_table(__file__)

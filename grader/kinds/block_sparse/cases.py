@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from grader.course.masks import Visibility
 from grader.course.problem import Problem
-from grader.kinds.attention.cases import Case
+from grader.kinds.attention import rows
+from grader.kinds.attention.case import Case
 from grader.kinds.block_sparse import tile_map
 from grader.kinds.block_sparse.patterns import (
     CAUSAL,
@@ -163,86 +164,20 @@ KERNEL = (
     SparseCase("2048 tokens, random tiles", B=2, Hq=4, N=2048, D=128, of=MANY, block=(64, 64), gpu=True),
     SparseCase("float32, ragged", Hq=2, N=333, D=128, dtype="float32", of=Visibility(True, 100), gpu=True),
 )  # fmt: skip
-IMAGES = Interleaved((300, 215, 300, 215))  # all four kinds of tiles of 128 x 64, also in its first half
-PAIRS = (
-    SparseCase("long row", Hq=4, Hkv=2, N=1030, D=64, dtype="float32", of=IMAGES, block=(128, 64)),
-    SparseCase("scores near 100000", B=2, Hkv=1, N=70, D=256, dtype="bfloat16", layout="far rows", values="high",
-        of=Visibility(True), block=(32, 64)),
-    SparseCase("all scores below -1000000", Hq=8, Hkv=1, N=83, D=16, dtype="float32", layout="odd rows",
-        values="lowest", of=Visibility(), block=(16, 32)),
-    SparseCase("rows of an odd stride", B=2, Hq=9, Hkv=3, N=5, D=64, dtype="bfloat16", layout="odd rows",
-        of=Visibility(True, 40, 3), block=(64, 64)),
-    SparseCase("rows beyond int32", Hq=12, Hkv=3, N=7, dtype="float32", layout="far rows", of=Documents((2, 5)),
-        block=(32, 32)),
-    SparseCase("heads beyond int32", Hq=9, Hkv=3, N=1, D=128, dtype="float32", layout="far heads",
-        of=Visibility(True), block=(32, 64)),
-    SparseCase("batches beyond int32", B=5, Hq=4, Hkv=2, N=1, D=256, dtype="bfloat16", layout="far batches",
-        of=Visibility(True), block=(16, 32)),
-    SparseCase("pairs 1", B=5, Hq=6, Hkv=3, N=5, Nk=1, D=128, dtype="bfloat16", layout="mixed", values="offset",
-        of=Visibility(), block=(64, 64)),
-    SparseCase("pairs 2", B=5, Hkv=1, N=7, Nk=10, D=64, dtype="float32", layout="interleaved", values="lowest",
-        of=Visibility(True, 40, 3), block=(32, 32)),
-    SparseCase("pairs 3", Hq=16, Hkv=2, N=1, Nk=4, D=256, layout="mixed", values="high", of=Documents((1, 3)),
-        block=(32, 64)),
-    SparseCase("pairs 4", B=2, Hq=8, Hkv=1, N=64, Nk=35, D=64, dtype="bfloat16", layout="slice", values="rising",
-        of=Interleaved((16, 16, 32)), block=(16, 32)),
-    SparseCase("pairs 5", B=2, Hq=4, Hkv=1, N=1, Nk=4, D=128, dtype="bfloat16", layout="poisoned tail",
-        values="lower", of=Visibility(True), block=(64, 64)),
-    SparseCase("pairs 6", B=5, Hq=3, Hkv=1, N=64, Nk=35, dtype="float32", layout="odd rows", values="high",
-        of=Visibility(), block=(32, 32)),
-    SparseCase("pairs 7", Hq=12, Hkv=3, N=83, Nk=54, D=256, dtype="float32", layout="tokens first", values="offset",
-        of=Visibility(True, 40, 3), block=(32, 64)),
-    SparseCase("pairs 8", Hq=10, Hkv=5, N=11, Nk=14, D=16, dtype="float32", layout="poisoned tail", values="rising",
-        of=Documents((4, 10)), block=(16, 32)),
-    SparseCase("pairs 9", Hq=6, Hkv=2, N=64, Nk=35, D=256, layout="far rows", values="lower",
-        of=Interleaved((16, 16, 32)), block=(64, 64)),
-    SparseCase("pairs 10", Hq=6, Hkv=2, N=257, Nk=260, dtype="bfloat16", layout="interleaved", values="high",
-        of=Visibility(True), block=(128, 64)),
-    SparseCase("pairs 11", B=2, Hq=2, Hkv=1, N=13, Nk=16, D=64, layout="odd rows", values="offset", of=Visibility(),
-        block=(32, 64)),
-    SparseCase("pairs 12", B=2, Hkv=1, N=257, Nk=228, D=128, layout="odd rows", values="orthogonal",
-        of=Visibility(True, 40, 3), block=(128, 64)),
-    SparseCase("pairs 13", B=5, Hkv=1, N=5, Nk=1, D=16, dtype="bfloat16", layout="slice", values="high",
-        of=Documents((1, 4)), block=(64, 64)),
-    SparseCase("pairs 14", Hq=4, Hkv=1, N=275, Nk=246, D=64, dtype="bfloat16", layout="mixed", values="uneven",
-        of=Interleaved((68, 68, 139)), block=(128, 64)),
-    SparseCase("pairs 15", Hq=10, Hkv=5, N=64, Nk=61, layout="mixed", values="lower", of=Visibility(True),
-        block=(32, 64)),
-    SparseCase("pairs 16", Hq=8, Hkv=1, N=5, Nk=8, layout="far rows", values="offset", of=Visibility(), block=(16, 32)),
-    SparseCase("pairs 17", Hq=8, Hkv=2, N=1, D=64, layout="odd rows", values="high", of=Visibility(True, 40, 3),
-        block=(64, 64)),
-    SparseCase("pairs 18", Hq=2, Hkv=1, N=64, Nk=35, D=128, layout="interleaved", values="high",
-        of=Documents((21, 43)), block=(32, 32)),
-    SparseCase("pairs 19", B=5, Hkv=1, N=5, Nk=1, D=256, values="falling", of=Interleaved((1, 1, 3)), block=(32, 64)),
-    SparseCase("pairs 20", Hq=3, Hkv=1, N=64, Nk=35, D=256, layout="poisoned tail", values="offset",
-        of=Visibility(True), block=(16, 32)),
-    SparseCase("pairs 21", Hq=9, Hkv=9, N=1, D=16, values="high", of=Visibility(), block=(64, 64)),
-    SparseCase("pairs 22", Hq=8, Hkv=1, N=1, D=128, dtype="float32", layout="interleaved", of=Visibility(True, 40, 3),
-        block=(32, 32)),
-    SparseCase("pairs 23", Hq=3, Hkv=1, N=7, Nk=1, D=16, dtype="float32", layout="far rows", values="falling",
-        of=Documents((2, 5)), block=(32, 64)),
-    SparseCase("pairs 24", Hkv=1, N=290, Nk=261, D=64, dtype="float32", layout="far rows", values="lower",
-        of=Interleaved((72, 72, 146)), block=(128, 64)),
-    SparseCase("pairs 25", Hkv=1, N=1101, Nk=1072, D=16, layout="interleaved", values="falling", of=Visibility(True),
-        block=(128, 64)),
-    SparseCase("pairs 26", Hq=5, Hkv=5, N=1, D=16, dtype="float32", values="lower", of=Visibility(), block=(32, 32)),
-    SparseCase("pairs 27", B=5, Hkv=1, N=33, Nk=4, D=16, dtype="float32", layout="mixed", values="uneven",
-        of=Visibility(True, 40, 3), block=(32, 64)),
-    SparseCase("pairs 28", Hkv=1, N=257, Nk=228, D=256, dtype="float32", layout="slice", values="offset",
-        of=Documents((85, 172)), block=(128, 64)),
-    SparseCase("pairs 29", Hkv=1, N=1, D=256, dtype="bfloat16", layout="odd rows", values="high", of=Visibility(True),
-        block=(64, 64)),
-    SparseCase("pairs 30", Hq=3, Hkv=1, N=1, D=16, layout="mixed", values="high", of=Visibility(True), block=(32, 32)),
-    SparseCase("pairs 31", Hq=8, Hkv=1, N=1, D=16, values="lowest", of=Visibility(), block=(32, 64)),
-    SparseCase("pairs 32", Hq=2, Hkv=1, N=1103, dtype="float32", of=Visibility(True, 40, 3), block=(128, 64)),
-    SparseCase("pairs 33", B=2, Hkv=1, N=1101, Nk=1104, D=64, dtype="bfloat16", values="offset",
-        of=Documents((368, 736)), block=(128, 64)),
-    SparseCase("pairs 34", B=5, Hq=16, Hkv=2, N=257, Nk=228, D=16, dtype="float32", layout="odd rows",
-        of=Interleaved((64, 64, 129)), block=(128, 64)),
-    SparseCase("pairs 35", B=5, Hq=4, Hkv=1, N=1, D=16, layout="odd rows", values="high", of=Visibility(True),
-        block=(32, 64)),
-    SparseCase("pairs 36", B=2, Hq=3, Hkv=1, N=1101, Nk=1098, dtype="float32", of=Visibility(), block=(128, 64)),
-)  # fmt: skip
+
+
+def read_mask(text):
+    """`full`, `causal`, `causal 40 3` (its window and sinks), `documents 2 5`, `interleaved 16 16 32`."""
+    kind, *sizes = text.split()
+    sizes = tuple(map(int, sizes))
+    if kind in SEGMENTS:
+        return SEGMENTS[kind](sizes)
+    return Visibility(kind == "causal", *sizes)
+
+
+SEGMENTS = {"documents": Documents, "interleaved": Interleaved}
+# The long row's images make all four kinds of tiles of 128 x 64, also in its first half.
+(PAIRS,) = rows.read_table(__file__, SparseCase, {"of": read_mask}).values()
 
 PROBLEM = Problem(
     "x1", "block-sparse attention", "x1_block_sparse.py", "block_sparse_attention",
