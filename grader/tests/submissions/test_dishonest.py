@@ -32,7 +32,7 @@ CHEATS = {
     "p2_formula_where_nothing_is_measured": ("long row", "wasteful", "Of one query the program holds"),
     "p2_keys_folded_into_a_batch_axis": ("long row", "wasteful", "Of one query the program holds"),
     "p2_pivot_from_a_bound": ("large, and at right angles", "wrong", "NaN"),
-    "p2_pivot_from_a_sample": ("pairs 20", "wrong", "Every row has wrong elements"),
+    "p2_pivot_from_a_sample": ("pairs 21", "wrong", "Every row has wrong elements"),
     "p2_tiles_in_a_list": ("long row", "wasteful", "Of one query the program holds"),
     "p2_two_passes": ("never the whole score matrix", "wasteful", "computed more than once"),
     "p3_answer_in_constants": ("whole tiles", "wrong", "for this case's inputs alone"),
