@@ -1,8 +1,14 @@
 """The tests' submissions trust each other: one sandbox process for all of them, where a class has one for each."""
 
+import signal
+
 import pytest
 
+from grader.kinds.attention import answers
 from grader.processes import sandboxes
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # pytest in the background: what the tests start must hear Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -12,6 +18,19 @@ def one_warm_process(tmp_path_factory):
     sandboxes.TRUSTING[:] = [folder]
     yield
     sandboxes.close_all()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def answers_are_kept():
+    """The oracle answers a case once for all tests of a process: they ask the same cases of many submissions."""
+    work_out = answers.work_out
+
+    def keep(case, placed):
+        return answers.KEPT.setdefault(answers.key_of(case, placed), work_out(case, placed))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answers, "work_out", keep)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -47,8 +47,11 @@ def honest(name):
     return kernel
 
 
-def grade_text(folder, problem_id, source, names=None, seed=0, cases=None):
-    """The results, speed left out, of `source` as the module of a problem; `cases` replaces the problem's own."""
+def grade_text(folder, problem_id, source, names=None, seed=0, cases=None, hints=True):
+    """The results, speed left out, of `source` as the module of a problem; `cases` replaces the problem's own.
+
+    hints: look closer at what is wrong, which takes longer than the verdict.
+    """
     from dataclasses import replace
 
     problem = EVERY[problem_id]
@@ -57,7 +60,7 @@ def grade_text(folder, problem_id, source, names=None, seed=0, cases=None):
         names = [case.name for case in cases] if names is None else names  # and none that is drawn
     (folder / problem.module).write_text(source)
     names = None if names is None else frozenset(names)
-    results = grade(Request(folder, (problem,), names, "cpu", seed), lanes=1)
+    results = grade(Request(folder, (problem,), names, "cpu", seed, hints=hints), lanes=1)
     return [result for result in results if result.aspect.value != "speed"]
 
 
