@@ -27,7 +27,10 @@ KINDS = {
 FIRST = 40  # the line of the `def`
 
 
-def kernel(source=SOURCE, ran=range(FIRST, FIRST + 20)):
+LINES = range(FIRST, FIRST + 20)
+
+
+def kernel(source=SOURCE, ran=LINES):
     return Kernel(0, source, FIRST, KINDS, frozenset(ran))
 
 
