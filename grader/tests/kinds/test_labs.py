@@ -33,7 +33,7 @@ def failures(results):
 
 
 @pytest.mark.parametrize(
-    ("id", "seed"), [("x1", 0), thorough("x1", 5), ("x2", 0), thorough("x2", 5), thorough("x3", 0), thorough("x3", 5)]
+    ("id", "seed"), [("x1", 0), thorough("x1", 5), ("x2", 0), thorough("x2", 5), thorough("x3", 0)]
 )
 def test_the_solution_passes_and_earns_nothing(id, seed, tmp_path):
     results = grade_text(tmp_path, id, solution(id), seed=seed)

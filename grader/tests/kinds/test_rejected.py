@@ -47,7 +47,7 @@ def test_what_square_tiles_hide_is_rejected(name, tmp_path):
     problem_id, (was, now) = name[:2], MISTAKES[name]
     source = with_square_tiles(problem_id)
     assert was in source
-    assert_rejected(grade_text(tmp_path, problem_id, source.replace(was, now), names=SIZES[problem_id]))
+    assert_rejected(grade_text(tmp_path, problem_id, source.replace(was, now), SIZES[problem_id], hints=False))
 
 
 def assert_rejected(results):
@@ -126,7 +126,7 @@ def test_a_mask_that_only_small_scores_forgive_is_rejected(id, change, tmp_path)
         assert was in source
         source = source.replace(was, now)
     names = [case.name for case in EVERY[id].cases if case.name in STEEP]
-    assert_rejected(grade_text(tmp_path, id, source, names=names))
+    assert_rejected(grade_text(tmp_path, id, source, names, hints=False))
 
 
 @pytest.mark.parametrize(("keys", "outcome"), [(256, Outcome.PASSED), (4096, Outcome.WASTEFUL)])

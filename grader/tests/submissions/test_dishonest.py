@@ -214,7 +214,7 @@ RIGHT = {
 def test_cheat_gets_its_verdict(name, tmp_path, monkeypatch):
     monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 6.0 if "timed out" in CHEATS[name] else 120.0)
     case, outcome, words = CHEATS[name]
-    results = grade_text(tmp_path, name[:2], cheating(name), names=[case])
+    results = grade_text(tmp_path, name[:2], cheating(name), [case], hints=False)
     (result,) = (result for result in results if result.case == case)
     sentence, _ = result.facts.get("waste", (result.sentence, None))
     found = Outcome.WASTEFUL if result.facts.get("waste") else result.outcome
