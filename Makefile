@@ -124,7 +124,7 @@ test: $(SETUP)
 
 test-all:
 	@$(if $(PYTHON),,python3 grader/commands/environment.py $(TEST_EXTRAS))
-	@$(PY) -m pytest $(TESTS) -q -n auto --none-left-out
+	@$(PY) -m pytest $(TESTS) -q -n auto --none-left-out $(if $(REST),--not-again)
 
 test-matrix: $(SETUP)
 	@$(PY) -m grader.tests.matrix

@@ -2,9 +2,12 @@
 
 import pytest
 
+PASSED = "course/passed"  # in pytest's cache: the tests that passed in the last run
+
 
 def pytest_addoption(parser):
     parser.addoption("--none-left-out", action="store_true", help="fail where a test was skipped that needs no GPU")
+    parser.addoption("--not-again", action="store_true", help="leave out the tests that passed in the last run")
 
 
 def pytest_configure(config):
@@ -14,9 +17,13 @@ def pytest_configure(config):
         torch.set_num_threads(1)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     import torch
 
+    if config.option.not_again:
+        passed = set(config.cache.get(PASSED, []))
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
     if torch.cuda.is_available():
         return
     for item in items:
@@ -34,7 +41,10 @@ def pytest_sessionfinish(session):
     """`make test-all` promises that everything ran: a test that was skipped without need of a GPU fails the run."""
     yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if not session.config.option.none_left_out or reporter is None:
+    if reporter is None:  # one of several processes
+        return
+    session.config.cache.set(PASSED, [report.nodeid for report in reporter.stats.get("passed", [])])
+    if not session.config.option.none_left_out:
         return
     left_out = [report for report in reporter.stats.get("skipped", []) if "GPU" not in reason(report)]
     if left_out:
