@@ -39,7 +39,7 @@ def decode(data):
 def quote_line(path, line):
     """A line of a submission's file as it is quoted, or an empty string."""
     try:
-        lines = read(path).splitlines()
+        lines = io.StringIO(read(path), newline=None).readlines()
         return clean(lines[line - 1].strip()[:LINE]) if line and 0 < line < sys.maxsize else ""
     except (OSError, IndexError):
         return ""

@@ -5,6 +5,7 @@ import builtins
 import collections
 import copy
 import functools
+import io
 import linecache
 import math
 import sys
@@ -44,6 +45,8 @@ class Missing:
 
     def __getattr__(self, name):
         raise Refused(self.sentence)
+
+    __getitem__ = __getattr__
 
 
 def python_names():
@@ -120,7 +123,7 @@ class Kernels:
         files = {}
         for kernel in self.texts:
             lines = files.setdefault(kernel.file, {})
-            for i, text in enumerate(kernel.source.splitlines()):
+            for i, text in enumerate(kernel.source.split("\n")):
                 lines[kernel.line + i] = text
         for name, lines in files.items():
             known = [lines.get(i + 1, "") + "\n" for i in range(max(lines))]
@@ -206,7 +209,7 @@ class Kernels:
         kernel = self.texts[number]
         name = f"{number}/{kernel.file}"  # each kernel's own: its text begins where it began
         text = "\n" * (kernel.line - 1) + kernel.source
-        linecache.cache[name] = len(text), None, text.splitlines(True), name
+        linecache.cache[name] = len(text), None, io.StringIO(text).readlines(), name
         bare = f"def {kernel.name}({ast.unparse(self.trees[number].body[0].args)}):\n    pass\n"
         exec(compile("\n" * (kernel.line - 1) + bare, name, "exec"), space)
         function = space[kernel.name]

@@ -64,6 +64,13 @@ class Costs:
                 loaded = region.loaded if before is None or size != region.itemsize else before | region.loaded
                 known[region.key] = region.storage, region.itemsize, loaded  # kept: no other has its address
 
+    def overwritten(self, tensors):
+        """Between launches PyTorch has written into these: what is loaded of them now are other elements."""
+        keys = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+        for known in self.loaded_by.values():
+            for key in keys & known.keys():
+                known[key, len(known)] = known.pop(key)
+
     def different(self):
         """Bytes that kernels load which make a good part of all products, each of a storage counted once."""
         whole, found = sum(self.products.values()), {}

@@ -24,7 +24,7 @@ class FirstBad:
     """
 
     def __init__(self, file, texts):
-        self.file, self.lines, self.found, self.before = file, texts.splitlines(), None, {}
+        self.file, self.lines, self.found, self.before = file, texts.split("\n"), None, {}
         self.exponent, self.patches, self.since = None, Patches(), {}
 
     @contextlib.contextmanager

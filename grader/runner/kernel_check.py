@@ -46,6 +46,7 @@ OF_OBJECTS = {
     name for kind in (tl.tensor, tl.constexpr, tl.dtype, str, int, float, tuple) for name in dir(kind)
 } | names("handle data fn base values run name src cache")
 F_STRING = 'an f-string inside a kernel shows only a tl.constexpr, as {D}: print takes values apart, print("k", k)'
+NUMBERS = ("float", "int", "bool", "constexpr")  # what makes one
 GLUON = "triton.experimental.gluon.language"
 # Names of the interpreter's that its rewriting puts into a kernel: the second since triton 3.9, for `a < b < c`.
 REWRITTEN_USE = ("interpreter_semantic", "_InterpreterComparison")
@@ -72,7 +73,7 @@ def check(kernel, fields=()):
     if function.args.vararg or function.args.kwarg or function.args.kwonlyargs or function.args.posonlyargs:
         raise Refused("a kernel's parameters are plain names: no * and no **", function.lineno)
     for default in function.args.defaults:
-        if any(isinstance(node, ast.List | ast.ListComp) for node in ast.walk(default)):
+        if any(isinstance(node, ast.List | ast.ListComp) or is_made(node) for node in ast.walk(default)):
             raise Refused("a default that keeps what a call left in it does not exist inside a kernel", default.lineno)
     Check(kernel, function, fields).all()
     return tree
@@ -122,6 +123,10 @@ class Check:
                 raise Refused(F_STRING, line)
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "arange":
                 self.counts_from_a_constant(node, line)
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("print", "hasattr"):
+                self.of_python(node, line)
+            if isinstance(node, ast.arg | ast.keyword) and node.arg and is_reserved(node.arg):
+                raise Refused(f"`{node.arg}` is no name for a kernel", line)
 
         for node in self.nodes:  # now that attributes are told apart
             if isinstance(node, ast.Call) and (getattr(node.func, "id", None) in self.own or is_field(node.func)):
@@ -141,6 +146,14 @@ class Check:
                 "the loop counts to the block",
                 line,
             )
+
+    def of_python(self, call, line):
+        """Raise Refused where print or hasattr does what they do in Python alone."""
+        if call.func.id == "print" and call.keywords:
+            raise Refused("print takes values alone inside a kernel", line)
+        names = [getattr(text, "value", None) for text in call.args[1:]]
+        if call.func.id == "hasattr" and not (names and {*names} <= ATTRIBUTES | self.fields):
+            raise Refused("hasattr asks for an attribute that a kernel's values have, by its name", line)
 
     def find_module(self, name):
         """The module that a name of the text means, or None."""
@@ -179,10 +192,15 @@ class Check:
         return chain[1:]
 
     def name(self, node, line):
-        if node.id.startswith("__") or node.id.startswith("_grader") or node.id in REWRITTEN_USE:
+        if is_reserved(node.id):
             raise Refused(f"`{node.id}` is no name for a kernel", line)
         if self.find_module(node.id):
             raise Refused(f"`{node.id}` is a module: a kernel can use what is in it, not the module", line)
+
+
+def is_reserved(name):
+    """True for a name of Python's or of the interpreter's own."""
+    return name.startswith(("__", "_grader")) or name in REWRITTEN_USE
 
 
 def is_field(node):
@@ -218,6 +236,17 @@ IN_TRITON = {
     "tl.exp and tl.sum", "tensor": "tl.full makes a block", "ones": "tl.full makes a block", "empty": "tl.zeros does",
     "transpose": "tl.trans does",
 }  # fmt: skip
+
+
+def is_made(node):
+    """True for a call in a default that may make what lasts: a number is no such thing."""
+    called = node.func if isinstance(node, ast.Call) else None
+    return called is not None and (getattr(called, "id", "") or called.attr) not in (
+        "float",
+        "int",
+        "bool",
+        "constexpr",
+    )
 
 
 def is_range(call):

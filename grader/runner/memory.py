@@ -18,17 +18,17 @@ NOBODY = -1  # no program has written, or read, this element
 class Region:
     """One storage of a launch: its window, the elements of it that may be touched, and who touched them.
 
-    legal_view: what alone is legal of the grader's inputs, (start, [(stride, size)]); None where all between first and
-    last is.
+    window: its number, from 1. legal_view: what alone is legal of the grader's inputs, (start, [(stride, size)]); None
+    where all between first and last is.
     input: the name of the call's input that the storage is, or None. role, role_view, width: "q", "k" or "v" where it
     is one of these, the view in which it lies there as (B, H, N, D), and D. loaded: which elements were, or None.
     lanes: which lane of which block stored each element, where no barrier came since.
     seen_by: {"load" or "store": the last program that did}. views: {dtype: the storage as an array of it}.
     """
 
-    def __init__(self, index, storage, name, itemsize):
+    def __init__(self, window, storage, name, itemsize):
         self.name, self.real, self.bytes, self.storage = name, storage.data_ptr(), storage.nbytes(), storage
-        self.virtual = (index + 1) * WINDOW + MIDDLE
+        self.virtual = window * WINDOW + MIDDLE
         self.first, self.last = 0, self.bytes  # legal bytes, unless there is a view
         self.legal_view = self.role = self.role_view = self.input = None
         self.width = 0

@@ -4,7 +4,7 @@ import collections
 import contextlib
 import sys
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, takewhile
 from math import prod
 
 import program as form
@@ -317,7 +317,9 @@ def launch(kernel, grid, args, options):
     interpreted = type(kernel).__name__ == "InterpretedFunction"
     if interpreted and not sys.modules["trace"].is_open():
         raise RuntimeError("a kernel was to be interpreted without a trace")
-    kernel.run(grid=grid, warmup=False, **args, **({} if interpreted else options))
+    first = list(takewhile(args.__contains__, kernel.arg_names))  # by place: a name may be `grid`
+    rest = {name: value for name, value in args.items() if name not in first}
+    kernel.run(*map(args.get, first), grid=grid, warmup=False, **rest, **({} if interpreted else options))
 
 
 def tune(choices, run):

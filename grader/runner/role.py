@@ -6,6 +6,7 @@ What it measures and computes is believed, so it is confined like a recorder and
 import contextlib
 import functools
 import importlib.util
+import io
 import json
 import os
 import time
@@ -138,10 +139,15 @@ def not_allowed(program, request, texts):
     return {"status": "not allowed", "operation": name, "line": step.line}
 
 
+def lines_of(text):
+    """Its lines as Python counts them: a form feed, or a separator of Unicode's, ends none."""
+    return io.StringIO(text, newline=None).readlines()
+
+
 def stands_there(kernel, texts):
     """True where a kernel's text is what the submission's file has at its line."""
-    lines = texts.get(kernel.file, "").splitlines()[kernel.line - 1 :]
-    wanted = kernel.source.splitlines()
+    lines = lines_of(texts.get(kernel.file, ""))[kernel.line - 1 :]
+    wanted = lines_of(kernel.source)
     indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
     there = [line[indent:] if not line[:indent].strip() else line for line in lines[: len(wanted)]]
     return [line.rstrip() for line in there] == [line.rstrip() for line in wanted]
@@ -174,7 +180,13 @@ def run(runner, request, program):
         followed = {role: tensors[role] for role in "qkv" if role in tensors}
         trace = Trace(followed, watch, request["module"], {n: base for n, base in bases.items() if n not in followed})
     choose = tune if device == "cuda" else lambda choices, run: request["choice"] % len(choices)
-    replay = Replay(program, kernels, device, launch, choose, wrapper)
+
+    def observe(step, args, named, made):
+        wrapper(step, args, named, made)
+        if trace and (step.op.endswith("_") or "out" in named):
+            trace.costs.overwritten(made)
+
+    replay = Replay(program, kernels, device, launch, choose, observe)
     started = time.perf_counter()
     with torch.no_grad(), watch, trace or contextlib.nullcontext():
         returned = replay.run(places)

@@ -8,6 +8,7 @@ module, which is replaced by a proxy while a trace is open.
 import contextlib
 import inspect
 import linecache
+import random
 import sys
 from collections import Counter
 
@@ -24,7 +25,8 @@ from patches import Patches
 from visits import Origin, TileVisits, count_lanes
 
 MOST_SHAPES = 64  # of blocks, by which lanes are told apart
-ATOMIC = -2  # written by atomics: any number of programs may
+ATOMIC, SEVERAL = -2, -3  # written by atomics, which any number of programs may; read by several
+LARGE = 16384.0  # of any dtype
 
 
 def is_open():
@@ -51,8 +53,9 @@ class Trace:
         self.visits, self.costs = TileVisits(self.kernel_line), Costs()
         self.others = {tensor.untyped_storage().data_ptr(): (name, tensor) for name, tensor in dict(others).items()}
         self.faults, self.undefined, self.launches = Counter(), Counter(), 0
-        self.regions, self.by_storage, self.arguments, self.shapes = [], {}, {}, {}
-        self.kernel, self.program, self.origin = "", NOBODY, None
+        self.regions, self.by_storage, self.arguments, self.shapes = {}, {}, {}, {}
+        self.kernel, self.program, self.origin, self.in_any_order = "", NOBODY, None, None
+        self.asked = []  # programs with lanes that are undefined
         self.places, self.first, self.addresses, self.inside_rows = [], {}, Addresses(), {}
         self.original = interpreter._interpreter
         self.overflows, self.patches = Overflows(self.line, self.overflow), Patches()
@@ -73,7 +76,7 @@ class Trace:
         """Forget who touched what: only programs of one launch can race."""
         self.kernel, self.launches = function.__name__, self.launches + 1
         self.costs.begin_launch(self.kernel)
-        self.regions, self.by_storage, self.arguments = [], {}, {}
+        self.regions, self.by_storage, self.arguments = {}, {}, {}
         self.addresses.begin_launch(bool(self.faults))
         parameters = inspect.getfullargspec(function).args
         named = inspect.getcallargs(function, *args, **{k: v for k, v in kwargs.items() if k in parameters})
@@ -88,7 +91,7 @@ class Trace:
         self.costs.begin_program()
 
     def end_launch(self):
-        self.costs.end_launch(self.regions)
+        self.costs.end_launch(self.regions.values())
 
     def note_product(self, a, b):
         return self.visits.note_product(self.kernel, a, b)
@@ -104,9 +107,9 @@ class Trace:
     def new_region(self, tensor, key):
         arguments = self.arguments.get(key, [("?", tensor)])
         smallest = min(each.element_size() for each in (tensor, *(each for _, each in arguments)))
-        region = Region(len(self.regions), tensor.untyped_storage(), arguments[0][0], smallest)
+        number = max(self.regions, default=0) + 1 + random.SystemRandom().randrange(8)  # no kernel knows how far
+        region = self.regions[number] = Region(number, tensor.untyped_storage(), arguments[0][0], smallest)
         region.key, region.tensor = key, arguments[0][1]
-        self.regions.append(region)
         if key in self.given:
             region.input = self.given[key]
             region.holds(self.given[key], self.inputs[self.given[key]])
@@ -144,15 +147,27 @@ class Trace:
             region.write(offsets, np.broadcast_to(value, mask.shape)[mask])
 
     def atomic_rmw(self, operation, pointers, value, mask, semantic):
+        """What was there before; where another program's atomics were, a block has NaN or the largest integer.
+
+        Which programs came before is not known: a counter alone may ask, as the queue of tiles does.
+        """
+        self.in_any_order = None
         region, _, mask = self.access("atomic", pointers, mask, value.dtype.itemsize)
-        return self.original.atomic_rmw(operation, real_addresses(region, pointers), value, mask, semantic)
+        dense = (np.ascontiguousarray(array) for array in (real_addresses(region, pointers), value, mask))  # C++ reads
+        before = self.original.atomic_rmw(operation, *dense, semantic)
+        if self.in_any_order is not None and before.size > 1:
+            unknown = np.zeros(before.shape, bool)
+            unknown[mask] = self.in_any_order
+            before = np.where(unknown, unknown_number(before.dtype), before)
+        return before
 
     def atomic_cas(self, pointers, compare, value, semantic):
         every = np.ones(np.shape(pointers), bool)
         region, _, legal = self.access("atomic", pointers, every, value.dtype.itemsize)
         if not legal.all():  # it has no mask: where one lane is illegal, none is run
             return np.zeros_like(compare)
-        return self.original.atomic_cas(real_addresses(region, pointers), compare, value, semantic)
+        dense = (np.ascontiguousarray(array) for array in (real_addresses(region, pointers), compare, value))
+        return self.original.atomic_cas(*dense, semantic)
 
     # Checking --------------------------------------------------------------------------------------------------------
 
@@ -191,28 +206,29 @@ class Trace:
         return region, offsets, mask
 
     def region_at(self, address):
-        index = address // WINDOW - 1
-        return self.regions[index] if 0 <= index < len(self.regions) else None
+        return self.regions.get(address // WINDOW)
 
     def check_sharing(self, kind, region, elements):
         """Programs of one launch run in any order: what one writes, no other may write or read."""
-        writers, me = region.touched_by("writers"), self.program
-        before = writers[elements]
+        writers, readers, me = region.touched_by("writers"), region.touched_by("readers"), self.program
+        before, read = writers[elements], readers[elements]
         others = (before >= 0) & (before != me)
         if kind != "atomic" and region.atomics is not None:  # added up by several, and taken as if all had come
             others |= (before == ATOMIC) & (region.atomics[elements] != me)
         if kind == "load":
-            region.touched_by("readers")[elements] = me
+            readers[elements] = np.where((read == NOBODY) | (read == me), me, SEVERAL)
             if others.any():
                 self.fault("read of another program's write", region, int(others.sum()))
-        elif kind == "store":
-            readers = region.touched_by("readers")[elements]
+            return
+        if others.any():
+            self.fault("write of another program's element", region, int(others.sum()), by=before[others][0])
+        if (read := (read != NOBODY) & (read != me)).any():
+            self.fault("write of what another program reads", region, int(read.sum()))
+        if kind == "store":
             writers[elements] = me
-            if others.any():
-                self.fault("write of another program's element", region, int(others.sum()), by=before[others][0])
-            if (read := (readers >= 0) & (readers != me)).any():
-                self.fault("write of what another program reads", region, int(read.sum()))
         else:
+            if region.atomics is not None:
+                self.in_any_order = (before == ATOMIC) & (region.atomics[elements] != me)
             writers[elements] = ATOMIC
             region.touched_by("atomics")[elements] = me
 
@@ -233,13 +249,22 @@ class Trace:
                 self.fault("read of another lane's write", region, int(others.sum()))
 
     def undefined_lanes(self, pointers, mask):
-        """NaN for the lanes that a mask without other= leaves undefined: on a GPU they may hold anything."""
+        """What a mask without other= leaves undefined: NaN in one program, a large number in the next that asks.
+
+        On a GPU the lanes may hold anything, and a kernel that looks for NaN there must not find it each time.
+        """
         dtype = np.dtype(interpreter._get_np_dtype(pointers.get_element_ty()))
         region = self.region_at(int(np.asarray(pointers.data).flat[0]))
         lanes = int((~np.asarray(mask.data, bool)).sum())
         self.undefined[(self.kernel, region.name if region else "?", self.line())] += lanes
-        nan = np.nan if dtype.kind == "f" else 0x7FC0 if dtype.itemsize == 2 else 0x7F  # bfloat16 travels as its bits
-        filled = np.full(pointers.data.shape, nan, dtype)
+        if lanes and (not self.asked or self.asked[-1] != self.program):
+            self.asked.append(self.program)
+        which = len(self.asked) % 2
+        if dtype.kind == "f":
+            anything = np.nan if which else LARGE
+        else:  # bfloat16 travels as its bits
+            anything = (0x7FC0 if which else 0x4680) if dtype.itemsize == 2 else 0x7F
+        filled = np.full(pointers.data.shape, anything, dtype)
         return interpreter.TensorHandle(filled, pointers.get_element_ty())
 
     def fault(self, kind, region, lanes, where="", by=NOBODY, pointers=None):
@@ -269,7 +294,7 @@ class Trace:
 
     def barrier(self):
         """What the program stored so far, all its lanes may load."""
-        for region in self.regions:
+        for region in self.regions.values():
             region.lanes = None
 
     def overflow(self, line, lanes):
@@ -315,6 +340,11 @@ class Trace:
             "addresses": self.addresses.report(("load", "store") if self.faults else ("store",)),
             "inside_rows": self.inside_rows,
         }
+
+
+def unknown_number(dtype):
+    """NaN, or the largest integer: of bits of a float, too, a NaN."""
+    return np.nan if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).max
 
 
 def real_addresses(region, pointers):

@@ -27,6 +27,7 @@ SETTLED = 1000  # keys: on shorter rows tiles, and parts of a row, are not yet w
 WHOLE = 256  # keys: lengths that differ by a multiple of it end alike in a tile
 TIMES = {False: (2, 4), True: (8, 16)}  # whether in PyTorch: how many times as long the longer rows are
 FEW_QUERIES = 32  # where the keys are many, in PyTorch
+PADDED = 2  # times D: what a head dim is padded to at the most
 NARROW = 32  # D: a narrower one may be cut into parts that are padded to what tl.dot takes
 FEW = 64  # tokens: a shorter row may be padded to so many
 FORWARD = 2  # products for each pair
@@ -88,8 +89,8 @@ def products_by_tile(case, costs):
     """({(queries, keys) of a tile: pairs multiplied in tiles of that size, each product of a case a pair of its own},
     all other multiplications).
 
-    A product is a dot, or a multiplication of blocks with an axis for the head dim. A head dim that is padded makes as
-    many pairs as one that is not.
+    A product is a dot, or a multiplication of blocks with an axis for the head dim. A head dim that is padded to PADDED
+    times as many makes as many pairs as one that is not.
     """
     dots = [((rows, columns, depth), count) for rows, columns, depth, count in costs["dots"]]
     blocks, others = [(tuple(shape), count) for shape, count in costs["multiplied"]], 0
@@ -97,7 +98,7 @@ def products_by_tile(case, costs):
     for dims, count in dots:
         axis = next((i for i in (2, 1, 0) if dims[i] == width), 2)
         tile = tuple(side for i, side in enumerate(dims) if i != axis)
-        found[tile] += count / max(case.D, width)
+        found[tile] += count / min(width, PADDED * case.D)
     alone = not dots and not any(is_product(shape, case.D) for shape, _ in blocks)
     for shape, count in blocks:
         if is_product(shape, case.D) or (alone and case.D in shape):

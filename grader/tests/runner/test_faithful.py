@@ -167,7 +167,7 @@ STRANGE = {
     "del interpreter._patch_lang": "has no triton.runtime.interpreter._patch_lang",
     "builder.create_fadd = lambda self, a, b: interpreter.TensorHandle(a.data + b.data, a.dtype)": "sums of bfloat16",
     "interpreter.FunctionRewriter.rewrite_ast = lambda self: self.fn": "max of blocks and `and` and `not`",
-    "builder.create_splat = None": "A kernel fails in triton",
+    "builder.create_make_range = None": "A kernel fails in triton",
     "pass": "",
 }
 ENABLE_IN_EACH = """
