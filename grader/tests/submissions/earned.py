@@ -39,7 +39,7 @@ def measure(name, folder):
         text = solution(id).replace(was, now)
     else:
         text = source_of(BROKEN[name])
-    results = grade_text(folder, id, text)
+    results = grade_text(folder, id, text, hints=False)
     cases = [result for result in results if result.aspect.concerns_case]
     work = next((result.outcome.value for result in results if result.aspect.value == "work"), "-")
     passed = sum(result.outcome.value == "passed" for result in cases)
