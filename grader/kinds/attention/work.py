@@ -20,6 +20,7 @@ from grader.result import Outcome
 # The most that is allowed of each ratio of Costs, and how it was set: report of `python -m grader.tests.kinds.costs`.
 PRODUCTS, LOADED, COMPUTED, STORED, DIFFERENT, HELD = 1.2, 1.3, 20.0, 9.0, 1.5, 1.1
 TOUCHED, MULTIPLY_ADDS, MADE = 36.0, 16.0, 16.0  # by PyTorch, for each element of q
+POINTWISE = 6  # multiplications for each pair that every kernel has beside its products: scale, exp, rescaling
 MOST_OF = 0.95  # of all multiplications in dots
 ONE_TILE = 256  # queries or keys: a tile of more is held against one of so many
 TOO_FAR = 64  # keys: one tile of up to so many may be met beyond an end of the mask, for each tile of queries
@@ -76,7 +77,7 @@ def measure(case, costs):
     return Costs(
         tile=tile, tiles=products / each / area, needed=need(case, *tile) / area,
         products=sum(count / each / allowed[shape] for shape, count in shapes.items())
-        + others / each / case.D / allowed[tile],
+        + max(0.0, others / allowed[tile] - POINTWISE) / each / case.D,
         loaded=(costs["loaded"] - costs["stored"]) / (case.D * allowed[tile] * (1 / tile[1] + 2 / tile[0])),
         keys_loaded=max(costs["inputs"].get(name, 0) for name in "kv") / (case.D * pairs_a_row),
         computed=costs["computed"] / allowed[tile],
