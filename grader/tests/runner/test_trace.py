@@ -133,3 +133,38 @@ def test_a_larger_buffer_of_ones_own_may_be_read(tmp_path):
     body = "tl.store(O + row * D + d, tl.load(Q + row * D + d)); tl.load(O - 3 * D + d); tl.load(O + (n + 5) * D + d)"
     result = verdict(tmp_path, body, before=before)
     assert result.outcome is Outcome.WRONG and "shape" in result.sentence
+
+
+@pytest.mark.parametrize("added", ["tl.load(Q + row * D + d)", "tl.load(Q + row * D + d) + tl.zeros([D], tl.float32)"])
+def test_atomics_without_a_mask_add_to_every_element(added, tmp_path):
+    """Of one token v is the answer."""
+    body = f"tl.atomic_add(O + row * D + d, tl.zeros([D], tl.float32))\n    tl.atomic_add(O + row * D + d, {added})"
+    source = TOUCH.format(body=body, before="o.zero_(); q = v", grid="1")
+    assert verdict_of(tmp_path, source, Case("x", N=1, D=16, dtype="float32")).outcome is Outcome.PASSED
+
+
+def test_what_an_atomic_returns_of_other_programs_is_no_number(tmp_path):
+    result = verdict(tmp_path, "tl.store(O + row * D + d, tl.atomic_add(Q + d, tl.zeros([D], tl.float32)))",
+                     before="q = q.float() * 0", case=Case("x", N=5, D=16, dtype="float32"))  # fmt: skip
+    assert "NaN" in result.sentence, result.sentence
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ("@triton.jit\ndef", "\f\n@triton.jit\ndef", ""),
+        ("    row = tl", "    # a separator\u2028of lines\n    row = tl", ""),
+        ("n, D: tl", "grid, D: tl", ""),
+        ("n, D: tl", "warmup, D: tl", ""),
+        ("n, D: tl", "_grader_one_value, D: tl", "is no name for a kernel"),
+        ("    row = tl", "    print(n, file=n)\n    row = tl", "print takes values alone"),
+        ("    row = tl", '    if hasattr(n, "__index__"):\n        n = 1\n    row = tl', "hasattr asks for"),
+    ],
+)
+def test_names_and_lines_of_a_kernel(was, now, words, tmp_path):
+    source = TOUCH.format(body=COPY, before="q = v", grid="1")
+    assert was in source
+    result = verdict_of(tmp_path, source.replace(was, now, 1), Case("x", N=1, D=16))
+    assert result.outcome is (Outcome.CRASHED if words else Outcome.PASSED) and words in result.sentence, (
+        result.sentence
+    )
