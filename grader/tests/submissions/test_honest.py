@@ -3,21 +3,22 @@
 import pytest
 
 from grader import score
-from grader.course.problem import SECONDS_PER_CASE, WORK
+from grader.course.problem import LONG_ROW, SECONDS_PER_CASE, WORK
 from grader.kinds.registry import EVERY
 from grader.result import Outcome
 from grader.tests.submissions import corpus, quick
 from grader.tests.support import grade_text, honest, thorough_but
 
-SHARE = 3  # of the cases that have no idea but their pairs, a kernel meets one in so many
+NAMED, PAIRS = 2, 3  # of the cases with an idea, and of those with none but their pairs, a kernel meets one in so many
 
 
 def names_of(kernel):
-    """The cases for a kernel: all that have an idea, and the share of the others that the kernels before it left."""
+    """The cases for a kernel: its long row, and the share of the others that the kernels before it left."""
     problem, kernels = EVERY[kernel[:2]], [name for name in corpus.HONEST if name[:2] == kernel[:2]]
-    pairs = [case.name for case in problem.cases if case.name.startswith("pairs ")]
-    named = [case.name for case in (*problem.cases, *problem.memory_cases) if case.name not in pairs]
-    return [*named, *pairs[kernels.index(kernel) % SHARE :: SHARE], WORK]
+    number, names = kernels.index(kernel), [case.name for case in (*problem.cases, *problem.memory_cases)]
+    pairs = [name for name in names if name.startswith("pairs ")]
+    named = [name for name in names if name not in pairs]
+    return {*named[number % NAMED :: NAMED], *pairs[number % PAIRS :: PAIRS], LONG_ROW, WORK}
 
 
 @pytest.mark.parametrize("name", thorough_but(quick.HONEST, corpus.HONEST))
