@@ -46,7 +46,7 @@ OF_OBJECTS = {
     name for kind in (tl.tensor, tl.constexpr, tl.dtype, str, int, float, tuple) for name in dir(kind)
 } | names("handle data fn base values run name src cache")
 F_STRING = 'an f-string inside a kernel shows only a tl.constexpr, as {D}: print takes values apart, print("k", k)'
-NUMBERS = ("float", "int", "bool", "constexpr")  # what makes one
+NUMBERS = ("float", "int", "bool", "constexpr")  # the functions that make one
 GLUON = "triton.experimental.gluon.language"
 # Names of the interpreter's that its rewriting puts into a kernel: the second since triton 3.9, for `a < b < c`.
 REWRITTEN_USE = ("interpreter_semantic", "_InterpreterComparison")
@@ -239,7 +239,7 @@ IN_TRITON = {
 
 
 def is_made(node):
-    """True for a call in a default that may make what lasts: a number is no such thing."""
+    """True for a call in a default whose value a kernel could change, as list() is; a number cannot be changed."""
     called = node.func if isinstance(node, ast.Call) else None
     return called is not None and (getattr(called, "id", "") or called.attr) not in (
         "float",

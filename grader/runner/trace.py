@@ -26,7 +26,7 @@ from visits import Origin, TileVisits, count_lanes
 
 MOST_SHAPES = 64  # of blocks, by which lanes are told apart
 ATOMIC, SEVERAL = -2, -3  # written by atomics, which any number of programs may; read by several
-LARGE = 16384.0  # of any dtype
+LARGE = 16384.0  # finite in every dtype
 
 
 def is_open():
@@ -343,7 +343,7 @@ class Trace:
 
 
 def unknown_number(dtype):
-    """NaN, or the largest integer: of bits of a float, too, a NaN."""
+    """NaN; of integers the largest, which read as a float is NaN too."""
     return np.nan if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).max
 
 

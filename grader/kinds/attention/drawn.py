@@ -25,7 +25,10 @@ def every(problem, seed):
 
 
 def long_row(problem, case, seed):
-    """The long row of this seed: a kernel that works less in the one that all know meets another dtype and width."""
+    """The long row of this seed; of a kernel in Triton with another dtype, head dim and layout than the one all know.
+
+    A kernel that wastes nothing only in the row that all know is found.
+    """
     draw = random.Random(f"long row {seed}")
     tokens, sinks = draw.randint(1026, 1100), draw.randint(1, 90)
     window = draw.choice((draw.randint(100, 200), draw.randint(257, 400)))

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from grader.kinds.attention import inputs, work
+from grader.kinds.attention import drawn, inputs, work
 from grader.kinds.attention.cases import SPEED_SHAPE
 from grader.kinds.registry import EVERY, PROBLEMS
 
@@ -89,6 +89,18 @@ def test_costs_are_judged_on_a_long_row_of_tiles_and_groups_that_show_them():
         long = work.long_case(EVERY[id].cases)
         assert (id == "p2" or long.N >= work.SETTLED) and long.layout == "contiguous"
         assert id < "p5" or (long.kv_heads > 1 and (id[0] == "x" or long.Hq == 8 * long.kv_heads))
+
+
+@pytest.mark.parametrize("id", ["p3", "p7"])
+def test_the_long_row_of_a_class_has_a_dtype_a_width_and_a_window_of_its_own(id):
+    rows = [work.long_case(drawn.every(PROBLEMS[id], seed)) for seed in range(1, 20)]
+    assert {row.dtype for row in rows} == {"float16", "bfloat16", "float32"} and {row.D for row in rows} == {
+        32,
+        64,
+        128,
+    }
+    assert len({row.layout for row in rows}) > 3 and all(work.settled(row) for row in rows)
+    assert id == "p3" or {row.window > 256 for row in rows} == {True, False}
 
 
 def test_every_case_of_grouped_queries_has_two_kv_heads_or_says_otherwise():

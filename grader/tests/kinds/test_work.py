@@ -9,7 +9,7 @@ from grader.kinds.attention.cases import Case
 from grader.kinds.block_sparse.cases import SparseCase
 from grader.kinds.block_sparse.patterns import Documents
 from grader.result import Outcome
-from grader.tests.support import grade_text, solution
+from grader.tests.support import grade_text, honest, solution
 
 FULL = Case("full", N=1024, D=32)
 CAUSAL = Case("causal", N=1024, D=32, causal=True)
@@ -132,3 +132,10 @@ def test_what_costs_no_points_is_told_as_advice(change, said, tmp_path):
     (long_row,) = (result for result in results if result.case == LONG)
     assert long_row.outcome is results[-1].outcome is Outcome.PASSED
     assert said in long_row.sentence and ("It costs no points" in long_row.sentence) is bool(said)
+
+
+@pytest.mark.thorough
+def test_parts_that_end_in_a_tile_of_their_own_are_no_waste_where_heads_are_narrow(tmp_path):
+    """A class's row of D = 32, where what every kernel multiplies beside its products weighs most."""
+    results = grade_text(tmp_path, "p3", honest("p3_merged_by_einsum"), names=[LONG, "work"], seed=4)
+    assert [result.sentence for result in results if result.outcome is not Outcome.PASSED] == []
