@@ -9,7 +9,7 @@ from grader.kinds.attention.cases import Case
 from grader.kinds.block_sparse.cases import SparseCase
 from grader.kinds.block_sparse.patterns import Documents
 from grader.result import Outcome
-from grader.tests.support import grade_text, honest, solution
+from grader.tests.support import grade_text, honest, solution, thorough
 
 FULL = Case("full", N=1024, D=32)
 CAUSAL = Case("causal", N=1024, D=32, causal=True)
@@ -119,16 +119,18 @@ MASKED_ALWAYS = (
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("id", "change", "said"),
     [
-        (IN_VAIN, "16 of the 194 tiles of keys that the kernels visit hold no key that their queries see"),
-        (MASKED_ALWAYS, "a mask is put on every tile, also on the 144 whose keys are all visible"),
-        (("", ""), ""),
+        ("p4", IN_VAIN, "16 of the 194 tiles of keys that the kernels visit hold no key that their queries see"),
+        ("p4", MASKED_ALWAYS, "a mask is put on every tile, also on the 112 whose keys are all visible"),
+        ("p4", ("", ""), ""),
+        thorough("p6", ("", ""), ""),
+        thorough("p7", ("", ""), ""),
     ],
 )
-def test_what_costs_no_points_is_told_as_advice(change, said, tmp_path):
-    assert change[0] in solution("p4")
-    results = grade_text(tmp_path, "p4", solution("p4").replace(*change), names=[LONG, "work"])
+def test_what_costs_no_points_is_told_as_advice(id, change, said, tmp_path):
+    assert change[0] in solution(id)
+    results = grade_text(tmp_path, id, solution(id).replace(*change), names=[LONG, "work"])
     (long_row,) = (result for result in results if result.case == LONG)
     assert long_row.outcome is results[-1].outcome is Outcome.PASSED
     assert said in long_row.sentence and ("It costs no points" in long_row.sentence) is bool(said)
