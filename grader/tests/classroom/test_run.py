@@ -298,11 +298,13 @@ def test_a_lane_starts_once_and_again_where_it_is_lost(tmp_path):
 
 
 @pytest.mark.thorough
-def test_the_answers_are_worked_out_before_the_fork(tmp_path):
+def test_the_answers_are_worked_out_before_the_fork(tmp_path, monkeypatch):
     from grader.classroom import one
     from grader.kinds.attention import answers, inputs
     from grader.kinds.registry import EVERY, PROBLEMS
 
+    monkeypatch.setattr(answers, "KEPT", {})  # other tests keep answers too
+    one.work_out.cache_clear()
     job = replace(job_of(tmp_path), problems=("p3",), keys={"p3": "k"}, seed=5)
     (tmp_path / "job").write_text(job.to_json())
     case = next(case for case in PROBLEMS["p3"].cases if not case.gpu)

@@ -1,5 +1,5 @@
-"""Queries, keys and values are copied into zeroed buffers of whole tiles with one empty window in front, so that
-every query tile has the same number of key tiles."""
+"""Queries, keys and values are copied into zeroed buffers of whole tiles with one empty tile in front, which every
+query tile near the beginning reads."""
 
 import math
 
@@ -22,7 +22,7 @@ def banded_kernel(
     m = tl.full([BLOCK], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK], tl.float32)
     acc = tl.zeros([BLOCK, D], tl.float32)
-    for step in range(0, key_tiles):
+    for step in range(0, tl.minimum(key_tiles, tile + 2)):
         k_pos = (tile - step) * BLOCK + tl.arange(0, BLOCK)  # negative in front of the sequence
         offsets = kv * N_k * D + (front + k_pos)[:, None] * D + d[None, :]
         k = tl.load(K + offsets)
@@ -45,7 +45,7 @@ def flash_attention_forward(q, k, v, is_causal=True, window_size=128):
     BLOCK = 16 if D * q.element_size() > 512 else 32
     window_size = min(window_size, N)
     key_tiles = 1 + triton.cdiv(window_size - 1, BLOCK)
-    front = (key_tiles - 1) * BLOCK
+    front = BLOCK
     padded = triton.cdiv(N, BLOCK) * BLOCK
     q_buffer = q.new_zeros(B, Hq, padded, D)
     q_buffer[:, :, :N] = q
