@@ -101,7 +101,8 @@ def grade_in(folder, request, lanes, on_case, on_look):
     pool = ThreadPoolExecutor(lanes)
     try:
         graders = [ProblemGrader(request, problem, on_case, folder, on_look) for problem in request.problems]
-        list(pool.map(ProblemGrader.run, graders))
+        longest_first = sorted(graders, key=lambda grader: -len(request.cases(grader.problem)))
+        list(pool.map(ProblemGrader.run, longest_first))  # the last to end has little left to do alone
         for grader in graders:
             if grader.is_timed():
                 grader.speed()
