@@ -1,9 +1,12 @@
 # Thin: every target is one command of the grader's. `make` alone explains itself.
 # Values go by the environment: no shell reads a folder's name, and make does not expand what stands in it.
 OPTIONS := P SUBMISSION CASE DEVICE SEED OUT TARGETS COMPILE SWEEP NB SUBMISSIONS ROSTER \
-           LANES ENGINE PARTITION GPUS ARRAY N D WINDOW SINKS DTYPE ROOM HINTS
+           LANES ENGINE PARTITION GPUS ARRAY N D WINDOW SINKS DTYPE ROOM HINTS SANDBOX
 $(foreach name,$(OPTIONS),$(eval override $(name) := $$(value $(name))))
 export $(OPTIONS) PIP_ARGS PYTHON
+ifneq ($(SANDBOX),)
+export GRADER_SANDBOX := $(SANDBOX)
+endif
 PIP_ARGS ?=
 PYTHON ?=
 
@@ -66,6 +69,7 @@ help:
 	@echo "  OUT=folder              where results.json, report.html, pictures and profiles go"
 	@echo "Options of make try: P, SUBMISSION, DEVICE, SEED as above; N=8 D=16 WINDOW=3 SINKS=1 DTYPE=float16"
 	@echo "Options of make class: P, SEED, DEVICE, TARGETS, COMPILE as above; OUT=folder (class), ROSTER=roster.csv, LANES=2"
+	@echo "  SANDBOX=none            grade also where submissions cannot be put in a sandbox (bubblewrap)"
 	@echo "  on a cluster: ENGINE=slurm PARTITION=name GPUS=1 (of each job) ARRAY=16 (jobs at a time)"
 	@echo "Options of make report: SWEEP=\"--only P4,fast --lengths 16k\"; SWEEP=--help lists them"
 	@echo "Options of make notebooks: NB=02 or NB=\"02 04\", only these"

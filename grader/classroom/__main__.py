@@ -19,7 +19,7 @@ from grader.classroom.record import MACHINE_FAULT
 from grader.commands import versions
 from grader.commands.arguments import BadArguments, choose_device, choose_problems, choose_targets
 from grader.kinds.registry import LABS, PROBLEMS
-from grader.processes import files, scratch
+from grader.processes import bubblewrap, files, scratch
 from grader.result import clean, quoted
 
 KEPT = "what is graded is kept, and the same command goes on from there"
@@ -111,6 +111,12 @@ def check(options):
         raise BadArguments(f"{options.out} is a file, and the results need a folder: choose another OUT")
     if options.out.resolve() == options.submissions.resolve():
         raise BadArguments("OUT must be another folder than SUBMISSIONS: what students handed in is never changed")
+    obstacle = bubblewrap.find_obstacle(options.device or "cpu") if options.engine == "local" else None
+    if obstacle and not bubblewrap.is_switched_off():
+        raise BadArguments(
+            f"submissions would not be in a sandbox ({obstacle}), and one could read the others and your files: "
+            "install bubblewrap, or say SANDBOX=none to grade them all the same"
+        )
 
 
 def choose(options):

@@ -5,13 +5,10 @@ read-only, and one folder to write in; no network, no other process, no other fi
 """
 
 import contextlib
-import errno
 import functools
 import json
 import os
-import random
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -50,12 +47,16 @@ UNPROTECTED = (
 
 def find_obstacle(device="cpu"):
     """Why submissions are not in a sandbox here, as part of a sentence; None where they are."""
-    if os.environ.get(SWITCH) == "none":
+    if is_switched_off():
         return f"{SWITCH}=none switches it off"
     tool = shutil.which("bwrap")
     if tool is None:
         return "bubblewrap is not installed: apt install bubblewrap"
     return try_out(tool, device)
+
+
+def is_switched_off():
+    return os.environ.get(SWITCH) == "none"
 
 
 @functools.cache
@@ -254,24 +255,6 @@ def may_be_another_user(readable, confined):
     readable: folders that the child must read; in a sandbox what lies above them does not count.
     """
     return os.geteuid() == 0 and all(open_to_all(Path(os.path.realpath(folder)), confined) for folder in readable)
-
-
-def claim_uid():
-    """(a user for one sandbox's children, the claim on it), which holds until the claim is closed or we end.
-
-    No other grader on this machine has that user, so that children cannot signal each other, and whoever ends all
-    processes of a user ends no others. The claim is a name of a socket, which the kernel gives once and takes back.
-    """
-    claim = socket.socket(socket.AF_UNIX)
-    for uid in random.SystemRandom().sample(UIDS, len(UIDS)):
-        try:
-            claim.bind(f"\0attention-grader-{uid}")
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                continue
-        return uid, claim
-    claim.close()
-    raise OSError(errno.EUSERS, "all users for submissions are taken")
 
 
 def open_to_all(folder, alone):

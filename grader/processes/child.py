@@ -69,14 +69,11 @@ class Child:
 
     def receive(self, seconds):
         """The next reply; raises TimedOut and Died."""
-        deadline, looked = time.monotonic() + seconds, time.monotonic()
+        deadline = time.monotonic() + seconds
         while b"\n" not in self.pending[-READ_BYTES:]:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimedOut(f"no result within {round(seconds, 1):g} s")
-            if time.monotonic() > looked + LOOK_SECONDS:
-                looked = time.monotonic()
-                self.look()
             if self.channel not in self.output.wait(min(left, LOOK_SECONDS), self.channel):
                 continue
             chunk = os.read(self.channel, READ_BYTES)
@@ -95,9 +92,6 @@ class Child:
             if isinstance(reply, dict):
                 return reply
         raise Died(NO_REPLY)
-
-    def look(self):
-        """Of a child that is waited for: raises Died where it does what it must not."""
 
     def __enter__(self):
         return self

@@ -11,7 +11,7 @@ import signal
 import time
 from pathlib import Path
 
-from grader.processes import sandboxes, scratch
+from grader.processes import sandboxes
 from grader.processes.bubblewrap import outside_paths
 from grader.processes.child import NO_REPLY, CannotStart, Child, ChildFailed, Died, TimedOut
 from grader.processes.sandbox_process import GRADER, KINDS
@@ -119,12 +119,6 @@ class ConfinedChild(Child):
         return self.output.take(cut=leave_out_workers_calls)
 
     # What it does, and how it ends -----------------------------------------------------------------------------------
-
-    def look(self):
-        """Raise Died where the submission fills the disk; a tmpfs has a size."""
-        folder = self.sandbox.disk_folder
-        if folder and (what := scratch.find_excess(folder, self.sandbox.inhabitants())):
-            raise Died(what)
 
     def how_it_ended(self):
         status = None

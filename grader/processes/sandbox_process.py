@@ -8,6 +8,7 @@ children cannot touch it.
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -21,7 +22,6 @@ from grader.course.problem import SLOWEST
 from grader.processes import bubblewrap, scratch, system_calls
 from grader.processes.cgroup import Group
 from grader.processes.child import CannotStart
-from grader.processes.inside import process_tree
 from grader.processes.scratch import PLACE, Scratch
 
 GRADER = Path(__file__).parent.parent
@@ -72,11 +72,11 @@ class SandboxProcess:
 
     kind: of KINDS. sockets: {device: our end}. ready: the devices whose fork server has imported what it needs. forked:
     how many children there were; once there was one, the end of the process is the submission's doing, since it runs
-    nothing else. living: the numbers of children that live. disk_folder: where children write without a sandbox.
+    nothing else. disk_folder: where children write without a sandbox.
     """
 
     def __init__(self, kind, submission=None):
-        self.kind, self.ready, self.forked, self.living, self.closed = kind, set(), 0, set(), False
+        self.kind, self.ready, self.forked, self.closed = kind, set(), 0, False
         self.slowness = {}  # device: how many times as long as on our machine a kernel takes here; at least 1
         self.owner, self.used_before, self.spent = os.getpid(), {}, 0.0
         what = KINDS[kind]
@@ -87,9 +87,8 @@ class SandboxProcess:
         seen = [submission] if submission else []
         if not self.confined:
             seen += [sys.prefix, sys.base_prefix, INSIDE, GRADER / what.code]
-        self.uid, self.claim = None, None
-        if bubblewrap.may_be_another_user(seen, self.confined):
-            self.uid, self.claim = bubblewrap.claim_uid()
+        another = bubblewrap.may_be_another_user(seen, self.confined)
+        self.uid = random.SystemRandom().choice(bubblewrap.UIDS) if another else None
         self.group = Group(what.memory_bytes, what.processes)
         try:
             if not self.confined:
@@ -173,9 +172,7 @@ class SandboxProcess:
     def fork(self, device, setup, descriptors):
         """A child with these descriptors as requests, output and channel; returns its number inside."""
         self.forked += 1
-        pid = self.ask(device, {"op": "fork", "limits": self.limits(), **setup}, descriptors=descriptors)["pid"]
-        self.living.add(pid)
-        return pid
+        return self.ask(device, {"op": "fork", "limits": self.limits(), **setup}, descriptors=descriptors)["pid"]
 
     def exit_status(self, device, pid):
         """The exit status of a child, negative for a signal, or None while it lives."""
@@ -194,9 +191,7 @@ class SandboxProcess:
             gone = self.ask(device, {"op": "end", "pid": pid})["gone"]
         except CannotStart:
             gone = False
-        if gone:
-            self.living.discard(pid)
-        else:
+        if not gone:
             self.close()
 
     def limits(self):
@@ -247,7 +242,7 @@ class SandboxProcess:
         return self.process.poll() is None and not self.closed
 
     def close(self):
-        """Kill all that is inside, or, without a sandbox, all that can be found of it; remove what it wrote.
+        """Kill all that is inside; without a sandbox, its children end with it. Remove what it wrote.
 
         In a fork of the process that started it, only what was used is noted: others use it too.
         """
@@ -262,8 +257,6 @@ class SandboxProcess:
         if self.process:
             self.end()
         self.group.close()
-        if self.claim:
-            self.claim.close()
         if self.scratch:
             self.scratch.close()
         if self.disk_folder:
@@ -273,10 +266,7 @@ class SandboxProcess:
         """Kill the sandbox process and all that is inside."""
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        for pid in () if self.confined else self.living:  # inside, none outlives the sandbox process
-            with contextlib.suppress(OSError):
-                os.killpg(pid, signal.SIGKILL)
-        for pid in self.survivors():
+        for pid in self.group.processes():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):  # last: one that traces it would be told before us
@@ -297,19 +287,6 @@ class SandboxProcess:
                 said = self.ask(device, {"op": "usage"}, USAGE_SECONDS)
                 used[device], imports = float(said["core_seconds"]), float(said["imports"])
         return used, imports
-
-    def inhabitants(self):
-        """Numbers of all processes in it, where there is no sandbox."""
-        return {*process_tree.find_descendants(self.process.pid), *self.survivors()}
-
-    def survivors(self):
-        """Numbers of processes that outlived it: by the control group, or by the user that only they have."""
-        yield from self.group.processes()
-        if self.uid is not None:
-            for folder in Path("/proc").glob("[0-9]*"):
-                with contextlib.suppress(OSError):
-                    if folder.stat().st_uid == self.uid:
-                        yield int(folder.name)
 
 
 def environment(device):

@@ -1,6 +1,6 @@
 """Where processes write. In the sandbox: a tmpfs of bounded size that is gone with it, reached by a descriptor.
 
-Where there is no sandbox it is a folder of the disk, and what is written there or held open without a name is counted.
+Where there is no sandbox it is a folder of the disk.
 """
 
 import contextlib
@@ -13,8 +13,6 @@ import time
 
 PLACE = "/scratch"  # inside
 REMOVE_SECONDS = 2.0  # after one child
-BYTES = 4 << 30  # of all files together, without a sandbox
-ENTRIES = 100_000  # files and folders
 FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -132,47 +130,3 @@ def remove_files(descriptor, until):
             else:
                 os.unlink(entry.name, dir_fd=descriptor)
     return folders
-
-
-# Without a sandbox ---------------------------------------------------------------------------------------------------
-
-
-def find_excess(folder, pids):
-    """What was written too much in `folder`, or is held open by these processes, as a clause; else None."""
-    try:
-        written, entries = count_named(folder)
-    except OSError as error:  # too deep for a path, or closed to us: who hides what is written is not believed
-        return f"it made folders that cannot be looked into ({error.strerror})"
-    if entries > ENTRIES:
-        return f"it wrote more than {ENTRIES:,} files"
-    if written + count_unnamed(pids) > BYTES:
-        return f"it wrote more than {BYTES >> 30} GiB of files"
-    return None
-
-
-def count_named(folder):
-    """(bytes, entries) of all below a folder, counted no further than the limits; raises OSError."""
-    total, count, folders = 0, 0, [folder]
-    while folders:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                with contextlib.suppress(FileNotFoundError):
-                    total, count = total + entry.stat(follow_symlinks=False).st_blocks * 512, count + 1
-                if total > BYTES or count > ENTRIES:
-                    return total, count
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-    return total, count
-
-
-def count_unnamed(pids):
-    """Bytes of the files without a name that these processes have open or mapped, each file once."""
-    sizes = {}
-    for folder in (f"/proc/{pid}/{kind}" for pid in pids for kind in ("fd", "map_files")):
-        with contextlib.suppress(OSError):  # it has ended; only root may follow what is mapped
-            for name in os.listdir(folder):
-                with contextlib.suppress(OSError):
-                    about = os.stat(f"{folder}/{name}")
-                    if stat.S_ISREG(about.st_mode) and not about.st_nlink:
-                        sizes[about.st_dev, about.st_ino] = about.st_blocks * 512
-    return sum(sizes.values())

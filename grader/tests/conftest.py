@@ -1,14 +1,18 @@
 """The tests' submissions trust each other: one sandbox process for all of them, where a class has one for each."""
 
+import os
 import signal
 
 import pytest
 
 from grader.kinds.attention import answers
-from grader.processes import sandboxes
+from grader.processes import bubblewrap, sandboxes
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # pytest in the background: what the tests start must hear Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if bubblewrap.find_obstacle():  # the tests' own classes are graded all the same
+    os.environ[bubblewrap.SWITCH] = "none"
 
 
 @pytest.fixture(autouse=True, scope="session")

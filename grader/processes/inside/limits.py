@@ -4,8 +4,9 @@ import contextlib
 import ctypes
 import os
 import resource
+import signal
 
-DUMPABLE, SUBREAPER = 4, 36  # of prctl
+DEATH_SIGNAL, DUMPABLE, SUBREAPER = 1, 4, 36  # of prctl
 
 
 def prctl(option, value):
@@ -37,6 +38,7 @@ def apply(limits):
         os.setresuid(limits["uid"], limits["uid"], limits["uid"])
     most(resource.RLIMIT_NPROC, limits["processes"])
     prctl(DUMPABLE, 1)
+    prctl(DEATH_SIGNAL, signal.SIGKILL)  # it ends with the sandbox process; a change of user takes this back
 
 
 def most(kind, value):

@@ -32,18 +32,9 @@ def find_programs(pid, children):
     processes = read_table()
     roots = {p for p, (_, group, _) in processes.items() if p == pid or group == pid}
     roots |= {p for p, (parent, _, _) in processes.items() if parent == os.getpid() and p not in children}
-    return {p: processes[p][2] for p in add_descendants(roots, processes)}
-
-
-def find_descendants(pid):
-    """Numbers of the processes that came of this one, itself among them."""
-    return add_descendants({pid}, read_table())
-
-
-def add_descendants(found, processes):
-    while below := {p for p, (parent, _, _) in processes.items() if parent in found} - found:
-        found |= below
-    return found
+    while below := {p for p, (parent, _, _) in processes.items() if parent in roots} - roots:
+        roots |= below
+    return {p: processes[p][2] for p in roots}
 
 
 def end(pid, children):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from grader.classroom import journal, plan
-from grader.classroom.__main__ import SEED_FILE
+from grader.classroom.__main__ import SEED_FILE, main
 from grader.classroom.local import Local
 from grader.classroom.record import GRADED, MACHINE_FAULT
 from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
@@ -440,3 +440,16 @@ def test_a_real_class(tmp_path):
     changed = [now for now, then in zip(json.loads(verdicts(out)), json.loads(text), strict=True) if now != then]
     assert [(one["submission"], one["problem"], one["earned"]) for one in changed] == [("ann", "p1", "10")]
     assert (out / "pages" / "ann.html").read_text().count("FlashAttention") >= 1, "the page still has the other problem"
+
+
+def test_a_class_without_a_sandbox_must_be_asked_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.delenv("GRADER_SANDBOX", raising=False)
+    (tmp_path / "in").mkdir()
+    command = [str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    assert main(command, lambda options: None) == 2
+    said = capsys.readouterr().err
+    assert "bubblewrap is not installed" in said and "SANDBOX=none" in said and not (tmp_path / "out").exists()
+    monkeypatch.setenv("GRADER_SANDBOX", "none")
+    assert main(command, lambda options: None) == 2
+    assert "SANDBOX" not in capsys.readouterr().err, "there are no submissions: that is what is told"

@@ -281,27 +281,24 @@ def test_a_huge_file(form, attempt):
     assert result.outcome is Outcome.CRASHED and "File too large" in result.sentence
 
 
-def test_many_files(form, attempt, monkeypatch):
-    monkeypatch.setattr(scratch, "BYTES", 64 << 20)
+@in_bubblewrap
+def test_many_files(form, attempt):
     lines = "import itertools, time\nfor n in itertools.count():\n    open(str(n), 'wb').write(bytes(1 << 24))"
     result = attempt(lines + "\n    time.sleep(0.02)")
-    said = "of files" if form == PLAIN else "No space left on device"
-    assert result.outcome is Outcome.CRASHED and said in result.sentence, result
+    assert result.outcome is Outcome.CRASHED and "No space left on device" in result.sentence, result
     left = os.listdir(sandboxes.serving("record", attempt.folder).scratch.descriptor)
     assert not [name for name in left if name.startswith("case-")]
 
 
+@in_bubblewrap
 @pytest.mark.parametrize("keep", ["open", "mapped"])
-def test_files_without_a_name_are_counted(keep, form, attempt, monkeypatch):
-    if keep == "mapped" and form == PLAIN and os.geteuid() != 0:
-        pytest.skip("only root may see which files are mapped")
-    monkeypatch.setattr(scratch, "BYTES", 256 << 20)
+def test_files_without_a_name_are_counted(keep, form, attempt):
     lines = "import mmap, os, time\nkept = []\nwhile True:\n    file = open('x', 'w+b'); os.unlink('x')\n"
     lines += "    file.write(bytes(1 << 25)); file.flush(); time.sleep(0.02)\n"
     before = shutil.disk_usage("/tmp").free
     result = attempt(lines + f"    kept.append({'file' if keep == 'open' else 'mmap.mmap(file.fileno(), 1 << 25)'})")
-    said = "0 GiB of files" if form == PLAIN else "No space left on device"
-    assert result.outcome is Outcome.CRASHED and (said in result.sentence or "memory" in result.sentence), result
+    said = ("No space left on device", "memory")
+    assert result.outcome is Outcome.CRASHED and any(words in result.sentence for words in said), result
     assert before - shutil.disk_usage("/tmp").free < 1 << 28
 
 
@@ -314,22 +311,17 @@ HIDING = {
 @pytest.mark.parametrize("how", thorough_but(["closed"], HIDING))
 def test_a_folder_that_nobody_can_look_into_is_removed(how, form, attempt):
     result = attempt(f"import os, time\n{HIDING[how]}\ntime.sleep(1.2)")
-    looked = form == PLAIN and (how == "deep" or os.geteuid() != 0)
-    assert result.outcome is (Outcome.CRASHED if looked else Outcome.PASSED), result
-    assert not looked or "folders that cannot be looked into" in result.sentence
+    assert result.outcome is Outcome.PASSED, result
     left = os.listdir(sandboxes.serving("record", attempt.folder).scratch.descriptor)
     assert not [name for name in left if name.startswith("case-")]
 
 
 @pytest.mark.thorough
-def test_files_without_end_are_counted_or_end_with_the_case(form, attempt, monkeypatch):
-    # Few files and a long limit in the plain form: it says how many files there were, however slow the machine is.
-    monkeypatch.setattr(scratch, "ENTRIES", 1_000)
+def test_files_without_end_end_with_the_case(form, attempt, monkeypatch):
     monkeypatch.setattr(scratch, "REMOVE_SECONDS", 0.2)
-    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 60.0 if form == PLAIN else 3.0)
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 3.0)
     result = attempt("import itertools, os\nfor n in itertools.count(): os.close(os.open(str(n), os.O_CREAT))")
-    said = "more than 1,000 files" if form == PLAIN else "no result within"
-    assert said in result.sentence, result
+    assert "no result within" in result.sentence, result
 
 
 def test_a_flood_of_output(form, attempt):
@@ -550,6 +542,20 @@ def test_a_grader_that_is_killed_leaves_nothing(tmp_path):
     process.kill()
     process.wait()
     assert not running("sleep 603.25")
+
+
+def test_children_end_with_their_sandbox_process(form):
+    runner = sandboxes.serving("cpu")
+    with confined.ConfinedChild("cpu", 30):
+        inside = below(runner.process.pid)
+        runner.close()
+        time.sleep(0.5)
+        assert len(inside) >= 2 and not [pid for pid in inside if is_alive(pid)]
+
+
+def is_alive(pid):
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(") ")[2][0] not in "ZX"
 
 
 def any_sleeps():

@@ -11,7 +11,7 @@ import pytest
 from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
 from grader.engine import Request, grade
 from grader.kinds.registry import EVERY, PROBLEMS
-from grader.processes import bubblewrap, child, sandbox_process, sandboxes
+from grader.processes import child, sandbox_process, sandboxes
 from grader.result import Outcome
 from grader.tests.support import ROOT, below, grade_text, running, solution
 
@@ -220,26 +220,6 @@ def test_a_sandbox_process_ends_with_any_of_its_fork_servers(alone, lost):
     assert second is not first and second.alive()
     assert not any(Path(f"/proc/{pid}/exe").exists() for pid in inside)
     assert verdict(alone, solution("p1")).outcome is Outcome.PASSED
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has names of sockets that are no files")
-def test_no_two_sandboxes_have_the_same_user(monkeypatch):
-    """Else the end of one, which kills all that its user runs, would end the other's children."""
-    two = "bubblewrap.UIDS = range(1000, 1002)"  # no sandbox beside this test takes one of these
-    claim = f"from grader.processes import bubblewrap; {two}; print(bubblewrap.claim_uid()[0])"
-    monkeypatch.setattr(bubblewrap, "UIDS", range(1000, 1002))
-    (mine, held), other = bubblewrap.claim_uid(), run_python(claim)
-    assert {str(mine), other.stdout.strip()} == {"1000", "1001"}, other
-    second, also_held = bubblewrap.claim_uid()  # the other process ended, and its claim with it
-    assert {mine, second} == {1000, 1001}
-    assert "all users for submissions are taken" in run_python(claim).stderr
-    for each in (held, also_held):
-        each.close()
-    assert run_python(claim).returncode == 0
-
-
-def run_python(text):
-    return subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True)
 
 
 def test_other_problems_are_graded_beside_a_bad_one(tmp_path):
