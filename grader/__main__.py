@@ -10,6 +10,7 @@ from pathlib import Path
 
 from grader.commands import versions
 from grader.commands.arguments import BadArguments, Parser, choose_device, choose_problems, choose_targets
+from grader.diagnosis import failures
 from grader.processes import scratch
 from grader.result import clean, quoted
 
@@ -131,6 +132,7 @@ def write_report(results, request, seconds, path):
     except ModuleNotFoundError as error:
         return f"{path.name} was not written: {error.name} is missing (pip install {error.name})"
     except Exception as error:
+        failures.log("the page", error)
         return f"{path.name} was not written, and that is the grader's fault: {type(error).__name__}: {error}"
     return f"pictures: {path}"
 
@@ -165,6 +167,7 @@ def main(argv=None):
     from grader.result import Outcome
 
     console = terminal.make_console()
+    failures.begin(options.out)
     total = sum(
         len(request.cases(p))
         + request.judges_work(p)
@@ -191,6 +194,8 @@ def main(argv=None):
     details = [f"details: {options.out / 'results.json'}"] if request.names is None else []
     for line in (*details, write_report(results, request, seconds, options.out / "report.html")):
         console.print(clean(line), markup=False, soft_wrap=True)
+    if failed := failures.in_words(failures.counted(), options.out):
+        console.print(clean(failed), markup=False, soft_wrap=True)
     if any(result.outcome is Outcome.GRADER_FAULT for result in results):
         return 2
     return 0 if score.passed(results) else 1

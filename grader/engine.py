@@ -20,7 +20,7 @@ from grader.course.problem import (
     WORK,
     Problem,
 )
-from grader.diagnosis import faults
+from grader.diagnosis import failures, faults
 from grader.gpu import compiling, machine, speed
 from grader.kinds import registry
 from grader.processes import confined, handed_in, sandboxes, unfinished
@@ -162,14 +162,15 @@ class ProblemGrader:
     def explain(self, cases, results):
         """Say why cases are wrong, when all of them are known: one pass, one sentence for each."""
         by_name, seed = {case.name: case for case in cases}, self.request.seed
-        try:
+        confirmed = False
+        with failures.harmless("the comparison of cases"):
             self.kind.check_cases(self.problem, by_name, seed, results)
-        except Exception:  # a fault of ours costs the causes, which nothing has confirmed, and no verdict
-            for result in results:
-                if result.diagnosis:
-                    result.diagnosis.causes = []
+            confirmed = True
+        for result in () if confirmed else results:
+            if result.diagnosis:
+                result.diagnosis.causes = []
         if self.request.hints and any(r.diagnosis or r.outcome is Outcome.UNSAFE for r in results):
-            with contextlib.suppress(Exception):  # it changes no verdict
+            with failures.harmless("the closer look"), contextlib.suppress(ChildFailed):
                 show = functools.partial(self.on_look, self.problem)
                 self.kind.look_closer(self.problem, by_name, seed, results, self.submission, show)
         for result in results:
@@ -402,6 +403,7 @@ class ProblemGrader:
             except CannotStart as broken:
                 outcome, sentence, facts = Outcome.NOT_RUN, f"not compiled: {broken}", {"compile": []}
             except Exception as error:  # it can cost points alone, so that nothing is gained by it
+                failures.log("compiling", error)
                 outcome, sentence, facts = Outcome.NOT_RUN, f"not compiled: {faults.in_words(error)}", {"compile": []}
         result = self.result(case, outcome, sentence, facts, printed, Aspect.COMPILE)
         result.seconds = time.perf_counter() - started
@@ -454,6 +456,7 @@ def give_memory_back():
 
 def grader_fault(error):
     """(outcome, sentence) for a failure that is not the student's."""
+    failures.log("the grader", error)
     return Outcome.GRADER_FAULT, f"The grader failed, not your code: these points are open. {faults.in_words(error)}"
 
 

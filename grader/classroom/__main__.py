@@ -18,6 +18,7 @@ from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
 from grader.commands import versions
 from grader.commands.arguments import BadArguments, choose_device, choose_problems, choose_targets
+from grader.diagnosis import failures
 from grader.kinds.registry import LABS, PROBLEMS
 from grader.processes import bubblewrap, files, scratch
 from grader.result import clean, quoted
@@ -73,6 +74,7 @@ def main(argv=None, make_engine=None):
 def grade_class(options, problems, make_engine):
     """Take in, plan, grade what is left, export; the exit status."""
     options.out.mkdir(parents=True, exist_ok=True)
+    failures.begin(options.out)
     with journal.Journal(options.out) as book:
         seed = choose_seed(options)
         rows, submissions, notes = take_in(options, problems)
@@ -230,6 +232,7 @@ def export(out):
     try:
         return list(write(out))
     except Exception as error:
+        failures.log("writing the gradebooks", error)
         again = f"python -m grader.classroom.export {quoted(out)}"
         return [f"gradebooks were not written ({type(error).__name__}: {error}); the grades stand, try {again}"]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from grader.classroom import ids, names
 from grader.classroom.record import Row
+from grader.diagnosis import failures
 
 NUMBER, NAME, WORD = 3, 2, 1  # what is surer is larger
 HANDED_IN_TWICE = "Handed in twice; the latest, {}, was graded, not {}."
@@ -67,6 +68,7 @@ def find_safely(submission, students, by_number):
     try:
         return find(submission, students, by_number)
     except Exception as error:
+        failures.log(f"the claim of {submission.id!r}", error)
         return Claim(why=FAULT.format(type(error).__name__, names.shortened(str(error))))
 
 
@@ -107,6 +109,7 @@ def settle(claims):
     try:
         own = latest(first)
     except Exception as error:
+        failures.log(f"the claims on {claims[0][0].student.key!r}", error)
         said = FAULT.format(type(error).__name__, names.shortened(str(error)))
         return None, [remarked(s, said) for _, s in claims]
     said = CLAIMED.format(names.shortened(student.title), words(own))

@@ -5,6 +5,7 @@ import os
 from grader.classroom import harvest, names, submitters
 from grader.classroom.names import readable, shortened
 from grader.commands.arguments import BadArguments
+from grader.diagnosis import failures
 from grader.kinds.registry import EVERY
 from grader.result import quoted
 
@@ -78,6 +79,7 @@ def find_owner(name, metadata, platform, numbers):
         why = why or ("names no student" if owner.alone and name in NAMED else "")
         return owner, [f"{shortened(name)} {why}: it is taken by itself."] if why else []
     except Exception as error:  # one name stops nobody else's
+        failures.log(f"the owner of {name!r}", error)
         why = f"that is the grader's fault ({type(error).__name__}: {shortened(str(error))})"
         return names.alone(name), [
             f"It could not be told whose {shortened(name)} is, and {why}: it is taken by itself."

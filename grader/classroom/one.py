@@ -18,6 +18,7 @@ from grader import engine, score
 from grader.classroom import details, page, plan
 from grader.classroom.plan import Job
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
+from grader.diagnosis import failures
 from grader.kinds.registry import EVERY, kind_of
 from grader.processes import bubblewrap, files, sandboxes, scratch
 from grader.processes.child import CannotStart
@@ -72,6 +73,7 @@ def run(job, grade=None):
     grade = grade or grade_problem
     if job.needs_gpu and not torch.cuda.is_available():
         return plan.fault_records(job, "PyTorch sees no GPU on the machine that was to grade this.")
+    failures.begin(Path(job.out))
     records, results = [], {}
     for id in job.problems:
         started = time.perf_counter()
@@ -81,7 +83,9 @@ def run(job, grade=None):
             details.write(job, id, found)
         records.append(record)
         results[id] = found
-    return [*records[:-1], replace(records[-1], remarks=(*records[-1].remarks, *write_page(job, results, records)))]
+    remarks = [*records[-1].remarks, *write_page(job, results, records)]
+    remarks += filter(None, [failures.in_words(failures.counted(), Path(job.out))])
+    return [*records[:-1], replace(records[-1], remarks=tuple(remarks))]
 
 
 def grade_problem(problem, job):
@@ -145,6 +149,7 @@ def write_page(job, results, records):
     except OSError:
         raise  # a full disk is a fault of the machine: what it cost is done again
     except Exception as error:
+        failures.log("the page", error)
         return (f"The page was not written, and that is the grader's fault: {type(error).__name__}: {error}.",)
     return ()
 

@@ -37,7 +37,7 @@ GIB = 1 << 30
 FILE_BYTES = 1 * GIB  # of one file
 FILES = 1024
 # What a child may inherit: enough to find programs, libraries and GPUs.
-INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CC", "VIRTUAL_ENV")
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CC", "VIRTUAL_ENV", "GRADER_DEBUG")
 INHERITED_PREFIXES = ("CUDA_", "NVIDIA_", "TRITON_CACHE", "HIP_", "ROCR_")
 
 

@@ -5,11 +5,12 @@ outside are noted and switched off. All memory operations of Triton's interprete
 module, which is replaced by a proxy while a trace is open.
 """
 
-import contextlib
 import inspect
 import linecache
+import os
 import random
 import sys
+import traceback
 from collections import Counter
 
 import address_terms
@@ -27,6 +28,7 @@ from visits import Origin, TileVisits, count_lanes
 MOST_SHAPES = 64  # of blocks, by which lanes are told apart
 ATOMIC, SEVERAL = -2, -3  # written by atomics, which any number of programs may; read by several
 LARGE = 16384.0  # finite in every dtype
+LOGGED = 2000  # characters of a traceback
 
 
 def is_open():
@@ -57,6 +59,7 @@ class Trace:
         self.kernel, self.program, self.origin, self.in_any_order = "", NOBODY, None, None
         self.asked = []  # programs with lanes that are undefined
         self.places, self.first, self.addresses, self.inside_rows = [], {}, Addresses(), {}
+        self.failed = []  # tracebacks of what changes no verdict
         self.original = interpreter._interpreter
         self.overflows, self.patches = Overflows(self.line, self.overflow), Patches()
 
@@ -283,9 +286,13 @@ class Trace:
         while frame:
             frames += [frame] if frame.f_code.co_filename == self.module else []
             frame = frame.f_back
-        with contextlib.suppress(Exception):  # words, on which no verdict depends
+        try:
             return address_terms.Terms(address_terms.Text(linecache.getlines(self.module)), frames).report()
-        return []
+        except Exception:  # words, on which no verdict depends: whoever reads the trace logs it
+            if os.environ.get("GRADER_DEBUG") == "1":
+                raise
+            self.failed.append(traceback.format_exc()[-LOGGED:])
+            return []
 
     def promise(self, hint, handle, sizes):
         """Note a hint to the compiler that does not hold."""
@@ -334,6 +341,7 @@ class Trace:
                 key=lambda fault: fault["kind"] != "int32 overflow",
             ),
             "visits": self.visits.report(),
+            "failed": self.failed,
             "totals": self.costs.totals(),
             "costs": self.costs.report(),
             "undefined": entries(self.undefined, ("kernel", "argument", "line")),

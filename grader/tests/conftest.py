@@ -11,6 +11,7 @@ from grader.processes import bubblewrap, sandboxes
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # pytest in the background: what the tests start must hear Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+os.environ["GRADER_DEBUG"] = "1"  # what changes no verdict and fails is raised
 if bubblewrap.find_obstacle():  # the tests' own classes are graded all the same
     os.environ[bubblewrap.SWITCH] = "none"
 

@@ -6,6 +6,7 @@ from grader.classroom import journal
 from grader.classroom.export import decisions, gradebook, gradescope, junit, similar
 from grader.classroom.record import Class
 from grader.classroom.sheet import BadSheet
+from grader.diagnosis import failures
 
 AGAIN = "the grades stand; python -m grader.classroom.export writes it again"
 
@@ -41,6 +42,7 @@ def write(out, graded: Class | None = None):
         except OSError as error:
             line = f"{name} was not written: {error.strerror}; {AGAIN}"
         except Exception as error:
+            failures.log(name, error)
             line = f"{name} was not written, and that is the grader's fault: {type(error).__name__}: {error}; {AGAIN}"
         if line:
             yield line

@@ -1,6 +1,5 @@
 """The ladder's kind: attention of q, k and v under a mask; its work is counted in tiles of keys."""
 
-import contextlib
 import math
 import zlib
 from collections import defaultdict
@@ -8,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from grader.course.problem import LONG_ROW
-from grader.diagnosis import cross_case, locate
+from grader.diagnosis import cross_case, failures, locate
 from grader.diagnosis.cause import Diagnosis, mistake_pattern
 from grader.kinds.attention import (
     addresses,
@@ -114,7 +113,7 @@ class Attention(Kind):
         evidence = {"tiles": tiles, "order": tile_visits.order_of(records, tiles), "two": two, "records": records}
         met = tile_visits.in_words(records, facts["first"][:3])
         told = []
-        with contextlib.suppress(Exception):  # words, on which no verdict depends
+        with failures.harmless("the words on what an output shows"):
             told = addresses.of_a_wrong_output(case, reply["trace"], facts["unwritten"]) if reply["trace"] else []
             told += [] if found else moved_rows.find(got, right.expected, right.allowed)
         return Diagnosis("output", where, found, evidence, told, met=met, met_for=ABOUT_TILES)

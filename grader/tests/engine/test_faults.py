@@ -118,6 +118,7 @@ def test_a_fault_in_the_cross_case_check_costs_the_causes_alone(tmp_path, monkey
     assert text != solution("p3")
     before = grade_text(tmp_path, "p3", text, names=[CASE])
     monkeypatch.setattr(cross_case, "check", fail)
+    monkeypatch.setenv("GRADER_DEBUG", "0")
     (result,) = grade_text(tmp_path, "p3", text, names=[CASE])
     assert [r.outcome for r in before] == [result.outcome] == [Outcome.WRONG]
     assert not result.facts["causes"] and "got " in result.sentence

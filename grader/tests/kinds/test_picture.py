@@ -153,7 +153,8 @@ def test_tiles_that_were_masked_are_named_beside_those_visited():
     assert [band["masked"] for band in bands] == [[[0, 31]], [[32, 63]]]
 
 
-def test_a_failure_of_ours_costs_the_picture_alone():
+def test_a_failure_of_ours_costs_the_picture_alone(monkeypatch):
+    monkeypatch.setenv("GRADER_DEBUG", "0")
     assert "fault" in picture.draw(WINDOW, {"visits": [record("broken", [[0, 31]])]})
 
 
