@@ -57,14 +57,13 @@ def run(request, folder):
 
 
 def in_words(result):
-    """[lines of a hint]: where to look, the question, what to read, the line; those that are known."""
+    """[lines of a hint]: where to look, the question, what to read; those that are known."""
     facts = result.facts
     told = [*facts.get("measured", ())[:1], facts.get("met"), facts.get("where")]
     look = " ".join(filter(None, told)) if "where" in facts else result.sentence
     hints = [[f"where to look: {look}" if "where" in facts else look]]
     hints += [[f"ask yourself: {facts['question']}"]] if facts.get("question") else []
     hints += [[f"read {notebook_of(facts['section'])}"]] if facts.get("section") else []
-    hints += [[" ".join(facts["suspects"])]] if facts.get("suspects") else []
     if result.outcome is Outcome.CRASHED and result.problem in registry.PROBLEMS:
         number = result.problem.removeprefix("p")
         hints += [[f"put a print or breakpoint() before that line, and look at the shapes: make try P={number}"]]

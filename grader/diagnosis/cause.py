@@ -64,9 +64,8 @@ class Diagnosis:
     what: the output that is wrong, as a student calls it. where: a sentence on the wrong elements. causes: every cause
     that fits this case; the cross-case check leaves those that fit the others, too. evidence: what a kind needs to ask
     other cases about these causes. measured: what more runs of the kernel have shown, the most telling first; true of
-    the kernel, whatever the cause is. suspects: places where one change makes every case right, each with a sentence.
-    shown_by: another case, which shows a cause where this one shows none. met: a sentence on what the first wrong rows
-    met, and where, told beside what leads to one of the sections `met_for`.
+    the kernel, whatever the cause is. shown_by: another case, which shows a cause where this one shows none. met: a
+    sentence on what the first wrong rows met, and where, told beside what leads to one of the sections `met_for`.
     """
 
     what: str
@@ -74,7 +73,6 @@ class Diagnosis:
     causes: list[Cause] = field(default_factory=list)
     evidence: dict = field(default_factory=dict)
     measured: list["Measured"] = field(default_factory=list)
-    suspects: list = field(default_factory=list)
     shown_by: str = ""
     met: str = ""
     met_for: tuple[str, ...] = ()
@@ -86,13 +84,9 @@ class Diagnosis:
 
     @property
     def sentence(self):
-        """`Your output equals ..., and also .... First wrong row 32 ...`; without a cause, what was measured and
-        the suspected lines first.
-        """
+        """`Your output equals ..., and also .... First wrong row 32 ...`; without a cause, what was measured first."""
         facts = " ".join(each.sentence for each in self.measured[:TOLD])
-        if not self.named:
-            first = " ".join([facts, *(each.sentence for each in self.suspects)]).strip()
-        elif len(self.named) > CLEAR and self.measured:  # of many explanations most are wrong; a fact is true
+        if not self.named or (len(self.named) > CLEAR and self.measured):
             first = facts
         else:
             first = self.equals
@@ -128,8 +122,6 @@ class Diagnosis:
             known["met"] = self.met_told
         if self.measured:
             known["measured"] = [each.sentence for each in self.measured]
-        if self.suspects:
-            known["suspects"] = [each.sentence for each in self.suspects]
         if self.hints:
             known |= {"question": self.hints[0].question}
             known |= {"section": self.hints[0].section} if NOTEBOOKS.is_dir() else {}

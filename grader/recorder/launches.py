@@ -5,7 +5,6 @@ chooses. A compiled kernel that Triton hands out (kernel.warmup, kernel[grid](..
 """
 
 import contextlib
-import linecache
 import types
 from operator import index
 from unittest.mock import patch
@@ -13,7 +12,7 @@ from unittest.mock import patch
 import torch
 import triton.language as tl
 from record import CannotRecord
-from sources import Sources, described, expressions, is_kernel, names_used, signature
+from sources import Sources, described, is_kernel, names_used, signature
 from triton.runtime import autotuner, interpreter, jit
 from triton.runtime.errors import OutOfResources
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -87,7 +86,7 @@ class Launches:
             "grid": grid + [1] * (3 - len(grid)),
             "args": {name: self.argument(value) for name, value in named.items()},
             "options": {name: self.argument(value) for name, value in options.items()},
-            "line": line, "expressions": self.written(line, list(named)),
+            "line": line,
         })  # fmt: skip
 
     @staticmethod
@@ -121,19 +120,6 @@ class Launches:
             found |= {"shape": plain(value.shape), "strides": plain(value.strides), "block": plain(value.block_shape)}
             return found | ({"layout": {n: plain(v) for n, v in vars(value.layout).items()}} if gluon else {})
         return self.recorder.plain(value)
-
-    def written(self, line, names):
-        """{argument: its expression} as the submission's file has it at this line."""
-        if line is None:
-            return {}
-        text = "".join(linecache.getline(self.recorder.module, line + i) for i in range(40)).lstrip()
-        for end in range(1, 41):
-            with contextlib.suppress(SyntaxError):
-                found = expressions("\n".join(text.splitlines()[:end]))
-                return {
-                    names[k] if isinstance(k, int) else k: v for k, v in found.items() if k not in range(len(names), 99)
-                }
-        return {}
 
     def tune(self, tuner, args, kwargs):
         """Every configuration as a choice of the runner's; the wrapper goes on as with the first."""

@@ -117,14 +117,3 @@ def used(function, source):
     closure = {name: cell.cell_contents for name, cell in cells}
     scope = {**function.__globals__, **closure}
     return {name: scope[name] for name in names_used(source) if name in scope and name[:2] != "__"}
-
-
-def expressions(call_text):
-    """{position or name: text} of the arguments in the text of a launch, `kernel[grid](a, b, C=c)`."""
-    found = {}
-    for node in ast.walk(ast.parse(call_text)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
-            found = {i: ast.unparse(argument) for i, argument in enumerate(node.args)}
-            found |= {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg}
-            break
-    return found

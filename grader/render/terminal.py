@@ -125,7 +125,7 @@ def show_failures(console, group, lines=None):
 
 
 def explained_first(results):
-    """The results in their order, but wrong outputs without a cause after the others, and last those without a line.
+    """The results in their order, but wrong outputs without a cause later, and last what nothing was measured of.
 
     Of those with one, what most cases show comes first: a crash of all but one case, before that one.
     """
@@ -133,7 +133,7 @@ def explained_first(results):
     def unknown(result):
         if not result.aspect.concerns_case:
             return 3
-        known = [result.facts.get(name) for name in ("causes", "suspects", "measured")]
+        known = [result.facts.get(name) for name in ("causes", "measured")]
         return 0 if "where" not in result.facts or known[0] else 1 if any(known) else 2
 
     def sign(result):

@@ -3,7 +3,6 @@
 import ast
 import builtins
 import collections
-import copy
 import functools
 import io
 import linecache
@@ -11,11 +10,9 @@ import math
 import sys
 import types
 
-import msgspec
-import splice
 import triton
 import triton.language as tl
-from kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, REWRITTEN_USE, check, check_inside, is_field
+from kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, REWRITTEN_USE, check, is_field
 from program import Constexpr, Function, KernelNumber, Module, NamedTuple, Opaque, Refused, Tuple, parts
 from replay import make_tuple, plain
 from torch.utils._pytree import tree_iter
@@ -84,39 +81,6 @@ class Kernels:
         for i, kernel in enumerate(self.texts):
             self.trees[i] = check(kernel, self.fields)
         self.show_lines()
-
-    def changed(self, texts):
-        """The same kernels, some with another text, {number: text}, which is checked alike; raises Refused."""
-        made = copy.copy(self)
-        made.texts, made.made, made.trees, made.codes = list(self.texts), {}, dict(self.trees), dict(self.codes)
-        for number, text in texts.items():
-            made.texts[number] = msgspec.structs.replace(self.texts[number], source=text)
-            made.codes[number] = self.changed_code(number, text)
-            if made.codes[number] is None:
-                made.trees[number] = check(made.texts[number], self.fields)
-                made.codes[number] = made.compile(number)
-        return made
-
-    def changed_code(self, number, text):
-        """The code of a kernel in which one statement is another, or None where more is."""
-        if number not in self.codes:
-            self.codes[number] = self.compile(number)
-        kernel, tree = self.texts[number], self.trees[number]
-        change = splice.find_change(tree, kernel.source, text)
-        if change is None:
-            return None
-        body, i, words = change
-        try:
-            inside = splice.parse_statement(words, body[i].lineno)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise Refused("a kernel's text is no function", body[i].lineno) from None
-        check_inside(kernel, tree.body[0], inside, self.fields)
-        inside, before = ast.fix_missing_locations(self.rewritten(kernel, inside)), list(body)
-        body[i : i + 1] = inside.body
-        try:
-            return compile(tree, kernel.file, "exec")
-        finally:
-            body[:] = before
 
     def show_lines(self):
         """Let tracebacks find the submission's lines, as far as kernels reach."""

@@ -79,13 +79,6 @@ def check(kernel, fields=()):
     return tree
 
 
-def check_inside(kernel, function, module, fields=()):
-    """The same of statements that are put into a checked function; raises Refused."""
-    found = Check(kernel, module, fields)
-    found.own |= Check(kernel, function).own
-    found.all()
-
-
 @functools.cache
 def is_allowed(kind):
     """True for a kind of node that kernels may have."""

@@ -216,7 +216,7 @@ class Operation(Part, tag="operation"):  # an operation of PyTorch's, and the te
 
 
 class Launch(Part, tag="launch"):
-    """A kernel's launch, the `number`-th of the call. expressions: {argument: its text in the submission's file}."""
+    """A kernel's launch, the `number`-th of the call."""
 
     kernel: Size
     number: Size
@@ -224,7 +224,6 @@ class Launch(Part, tag="launch"):
     args: Annotated[dict[Name, Argument], Meta(max_length=1000)]
     options: Annotated[dict[Name, Argument], Meta(max_length=100)]
     line: Line
-    expressions: Annotated[dict[str, Long], Meta(max_length=1000)]
 
     def __post_init__(self):
         if len(self.grid) != 3:

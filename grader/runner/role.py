@@ -300,20 +300,7 @@ def measure_ours(runner, request):
         return {"status": "raised", **replies.describe_error(error, "ours.py", "")}
 
 
-def look_at_program(runner, request, program):
-    import candidates
-
-    return candidates.look(runner, request, program)
-
-
-def run_candidates(runner, request, program):
-    import candidates
-
-    return candidates.run(runner, request, program)
-
-
 JOBS = {
     "run": answering(run), "run sets": answering(run_sets), "first bad": answering(find_first_bad),
     "compile": answering(compile_only), "time": answering(measure), "time ours": measure_ours,
-    "look": answering(look_at_program), "candidates": answering(run_candidates),
 }  # fmt: skip

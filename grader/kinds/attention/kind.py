@@ -19,7 +19,6 @@ from grader.kinds.attention import (
     drawn,
     inputs,
     kv_heads,
-    lines,
     memory,
     moved_rows,
     picture,
@@ -160,7 +159,6 @@ class Attention(Kind):
     def look_closer(self, problem, cases, seed, results, submission, show):
         show("measuring the weights")
         closer.look(self, problem, cases, seed, results, submission)
-        lines.look(self, problem, cases, seed, results, submission, closer.order, show)
 
     def would_show(self, problem, case, seed, kinds, evidence, dtype):
         """Those of the kinds of mistake that would make this case fail, whatever their variant.

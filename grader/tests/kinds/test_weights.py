@@ -147,9 +147,9 @@ def test_what_a_mistake_depends_on_is_told(tmp_path):
 
 @pytest.mark.thorough
 def test_an_unsafe_kernel_is_told_the_line_of_its_address(tmp_path):
-    """The load is told by the fault; where its address comes from, by the search."""
+    """The load is told by the fault; where its address comes from, by what the lines before add to it."""
     text = solution("p5").replace("kv_head * stride_vh", "head * stride_vh")
     line = next(i for i, words in enumerate(text.splitlines(), 1) if words.strip().startswith("V += "))
     results = grade_text(tmp_path, "p5", text, names=["whole tiles", "no sharing"])
     (unsafe,) = [result for result in results if result.outcome is Outcome.UNSAFE]
-    assert "outside V" in unsafe.sentence and f"See line {line} " in unsafe.sentence, unsafe.sentence
+    assert "outside V" in unsafe.sentence and f"Line {line} adds " in unsafe.sentence, unsafe.sentence

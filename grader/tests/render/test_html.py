@@ -77,12 +77,12 @@ def test_what_has_a_cause_stands_before_what_has_a_place_alone(tmp_path):
     bare = {"where": "First wrong row 3.", "causes": []}
     given = [
         result(case="bare", outcome=Outcome.WRONG, sentence="First wrong row 3.", facts=bare),
-        result(case="line", outcome=Outcome.WRONG, sentence="See line 7.", facts=bare | {"suspects": ["See line 7."]}),
+        result(case="measured", outcome=Outcome.WRONG, sentence="Weights.", facts=bare | {"measured": ["Weights."]}),
         result(case="cause", outcome=Outcome.WRONG, sentence="A window of 33.", facts=bare | {"causes": [CAUSE]}),
         result(case="crash", outcome=Outcome.CRASHED, sentence="KeyError"),
         result("p6", "work", Outcome.WASTEFUL, Aspect.WORK, "loads too much"),
     ]
-    expected = ["cause", "crash", "line", "bare", "work"]
+    expected = ["cause", "crash", "measured", "bare", "work"]
     assert [r.case for r in terminal.explained_first(given)] == expected
     page = page_of(given, tmp_path)
     places = [page.index(f"<strong>{name}</strong>") for name in expected]

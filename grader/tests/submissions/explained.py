@@ -1,7 +1,7 @@
 """How many wrong kernels of the corpus are explained: python -m grader.tests.submissions.explained [WORDS OF A NAME].
 
 Of each wrong output of `broken/`: "cause", a known mistake that gives it; "measured", what more runs of the kernel have
-shown, or a line; "place", rows and numbers alone. Whether what is said is true, tests/diagnosis asserts.
+shown; "place", rows and numbers alone. Whether what is said is true, tests/diagnosis asserts.
 """
 
 import sys
@@ -18,7 +18,7 @@ def explain(mistake):
     """(how it is explained, the sentence) in the case that must show it."""
     with tempfile.TemporaryDirectory() as folder:
         (result,) = grade_text(Path(folder), mistake.problem, source_of(mistake), names=[mistake.case])
-    known = ("cause", "causes"), ("measured", "measured"), ("measured", "suspects")
+    known = ("cause", "causes"), ("measured", "measured")
     return next((how for how, fact in known if result.facts.get(fact)), "place"), result.sentence
 
 
