@@ -1,7 +1,7 @@
 # Thin: every target is one command of the grader's. `make` alone explains itself.
 # Values go by the environment: no shell reads a folder's name, and make does not expand what stands in it.
 OPTIONS := P SUBMISSION CASE DEVICE SEED OUT TARGETS COMPILE SWEEP NB SUBMISSIONS ROSTER \
-           LANES ENGINE PARTITION GPUS ARRAY N D WINDOW SINKS DTYPE ROOM HINTS SANDBOX
+           LANES ENGINE PARTITION GPUS ARRAY N D WINDOW SINKS DTYPE ROOM HINTS SANDBOX VERBOSE
 $(foreach name,$(OPTIONS),$(eval override $(name) := $$(value $(name))))
 export $(OPTIONS) PIP_ARGS PYTHON
 ifneq ($(SANDBOX),)
@@ -16,7 +16,7 @@ SETUP := $(if $(PYTHON),,setup)
 ARGS = $(if $(SUBMISSION),--submission "$$SUBMISSION") $(if $(P),--problems "$$P") $(if $(CASE),--case "$$CASE") \
        $(if $(DEVICE),--device "$$DEVICE") $(if $(SEED),--seed "$$SEED") $(if $(OUT),--out "$$OUT") \
        $(if $(TARGETS),--targets "$$TARGETS") $(if $(filter no,$(COMPILE)),--no-compile) \
-       $(if $(filter no,$(HINTS)),--no-hints)
+       $(if $(filter no,$(HINTS)),--no-hints) $(if $(VERBOSE),--verbose)
 
 CLASS = $(if $(P),--problems "$$P") $(if $(DEVICE),--device "$$DEVICE") $(if $(SEED),--seed "$$SEED") \
         $(if $(OUT),--out "$$OUT") $(if $(TARGETS),--targets "$$TARGETS") $(if $(filter no,$(COMPILE)),--no-compile) \
@@ -65,6 +65,7 @@ help:
 	@echo "  SEED=1                  other inputs of the same kind"
 	@echo "  TARGETS=sm_86,gfx942    GPUs to compile the kernels for (sm_80,sm_90)"
 	@echo "  COMPILE=no              do not ask whether they compile for a GPU"
+	@echo "  VERBOSE=1               every failing case whole; else the first, and a line for each other"
 	@echo "  HINTS=no                do not look closer at what is wrong: saves seconds, and tells less"
 	@echo "  OUT=folder              where results.json, report.html, pictures and profiles go"
 	@echo "Options of make try: P, SUBMISSION, DEVICE, SEED as above; N=8 D=16 WINDOW=3 SINKS=1 DTYPE=float16"

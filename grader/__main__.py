@@ -28,6 +28,7 @@ def parse(argv):
         "--targets", metavar="LIST", help="GPUs to compile for, like sm_80,gfx942 (default: sm_80,sm_90)"
     )
     parser.add_argument("--no-compile", action="store_true", help="do not ask whether the kernels compile for a GPU")
+    parser.add_argument("--verbose", action="store_true", help="show every failing case whole, not the first alone")
     parser.add_argument("--no-hints", action="store_true", help="do not look closer at what is wrong")
     parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="where what is written goes")
     parser.add_argument("--show", action="store_true", help="draw one case of one problem instead of grading")
@@ -190,7 +191,7 @@ def main(argv=None):
     seconds = time.perf_counter() - started
     if request.names is None:  # first of all: whatever cannot be shown, the results are there
         gradescope.write(results, options.out / "results.json")
-    terminal.show(console, results, request, seconds)
+    terminal.show(console, results, request, seconds, options.verbose)
     details = [f"details: {options.out / 'results.json'}"] if request.names is None else []
     for line in (*details, write_report(results, request, seconds, options.out / "report.html")):
         console.print(clean(line), markup=False, soft_wrap=True)

@@ -31,6 +31,7 @@ from grader.result import Aspect, Outcome, Result, clean, quoted, shortened
 CLEARED = 2  # crashes of a problem in which our own kernel was asked, and passed: then the next are not doubted
 # Options of glibc's mallopt: M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, the latter two in bytes.
 MALLOC = {-8: 1, -3: 16 << 20, -1: 16 << 20}
+FEW_OTHERS = 6  # cases that are judged beside the one that was asked for, where its cause is certain
 
 
 @dataclass(frozen=True)
@@ -151,11 +152,15 @@ class ProblemGrader:
             self.compile(given)
 
     def with_others(self, cases):
-        """(cases, results) to be explained together: one case alone is to say what it says among all."""
+        """(cases, results) to be explained together: one case alone is to say what it says among all.
+
+        A certain cause needs few others, which show whether it is chance.
+        """
         if not self.request.hear_others or not any(result.diagnosis for result in self.results):
             return cases, self.results
         known = {result.case: result for result in self.results}
         every = replace(self.request, names=None).cases(self.problem)
+        every = sorted(every, key=self.kind.size)[:FEW_OTHERS] if is_certain(self.results) else every
         every += [case for case in cases if case not in every]
         return every, [known.get(case.name) or self.without_doubt(case) for case in every]
 
@@ -169,7 +174,7 @@ class ProblemGrader:
         for result in () if confirmed else results:
             if result.diagnosis:
                 result.diagnosis.causes = []
-        if self.request.hints and any(r.diagnosis or r.outcome is Outcome.UNSAFE for r in results):
+        if self.request.hints and any(result.diagnosis for result in results) and not is_certain(results):
             with failures.harmless("the closer look"), contextlib.suppress(ChildFailed):
                 show = functools.partial(self.on_look, self.problem)
                 self.kind.look_closer(self.problem, by_name, seed, results, self.submission, show)
@@ -436,6 +441,13 @@ class ProblemGrader:
         result = self.result(case, outcome, sentence, facts, aspect=Aspect.SPEED)
         result.seconds = time.perf_counter() - started
         return self.keep(result)
+
+
+def is_certain(results):
+    """True where all that is wrong has one and the same cause: nothing more is tried out."""
+    named = [result.diagnosis.named for result in results if result.diagnosis]
+    kinds = {cause.kind for causes in named for cause in causes if not cause.general}
+    return len(kinds) == 1 and all(len(causes) == 1 for causes in named)
 
 
 def question_for_compiler(problem):

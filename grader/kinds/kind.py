@@ -108,6 +108,10 @@ class Kind:
         """The tensors of a call, Placed, in the order of `names`. Required."""
         raise NotImplementedError
 
+    def size(self, case):
+        """By which cases are ordered where the smallest come first."""
+        return 0
+
     def shapes(self, case):
         """[shape] of the same, for compiling. Required where something is compiled."""
         raise NotImplementedError

@@ -18,7 +18,8 @@ STYLE = {
     Outcome.NEEDS_REVIEW: "magenta",
 }  # fmt: skip
 PLAIN_WIDTH = 120  # where output is not a terminal
-FAILURES_SHOWN = 3  # of one problem; the rest is in results.json
+FAILURES_SHOWN = 1  # whole, of one problem; the others have a line each
+LINE = 120  # letters of what is said in a line
 PRINTED_LINES = 8
 PRINTED_LINES_OF_ONE = 200  # where one case was asked for
 
@@ -40,10 +41,11 @@ def make_progress(console, total):
     return progress
 
 
-def show(console, results, request, seconds):
-    """Everything a student sees at the end."""
+def show(console, results, request, seconds, verbose=False):
+    """Everything a student sees at the end. verbose: every failing case whole."""
     for group in score.by_problem(results).values():
-        show_failures(console, group, None if request.names is None else PRINTED_LINES_OF_ONE)
+        lines, whole = (None, FAILURES_SHOWN) if request.names is None else (PRINTED_LINES_OF_ONE, len(group))
+        show_failures(console, group, lines, len(group) if verbose else whole)
         show_unjudged(console, group)
         show_compiled(console, group, asked=request.names is not None)
         if request.names is not None:  # one case was asked for: what it printed matters, passed or not
@@ -94,8 +96,11 @@ def points_of(id, group):
     return "-" if id in LABS else f"{points(sum(score.earned(group)))}/{points(sum(score.max_points(group)))}"
 
 
-def show_failures(console, group, lines=None):
-    """Each failing case in the form that README.md shows; the same sentence again is counted, not repeated."""
+def show_failures(console, group, lines=None, whole=FAILURES_SHOWN):
+    """Failing cases in the form that README.md shows, so many of them whole, the others in a line each.
+
+    The same sentence again is counted, not repeated.
+    """
     failures = [r for r in group if r.outcome not in (Outcome.PASSED, Outcome.NOT_RUN) and r.sentence]
     failures += [r for r in group if r.outcome is Outcome.NOT_RUN and r.aspect.concerns_case and r.sentence]
     failures = explained_first(failures)
@@ -104,7 +109,7 @@ def show_failures(console, group, lines=None):
     alike = {}
     for result in failures:
         alike.setdefault(result.message, []).append(result)
-    for (outcome, _), same in list(alike.items())[:FAILURES_SHOWN]:
+    for (outcome, _), same in list(alike.items())[:whole]:
         first = same[0]
         head = Text(f'{first.problem} "{first.case}" ({first.description}): ')
         console.print(head + Text(outcome.value, style=STYLE.get(outcome, "red")), soft_wrap=True)
@@ -119,9 +124,19 @@ def show_failures(console, group, lines=None):
         if outcome is not Outcome.NOT_RUN:
             console.print(f"  again: {first.again}", markup=False, soft_wrap=True)
         console.print()
-    if len(alike) > FAILURES_SHOWN:
-        more = sum(len(same) for same in list(alike.values())[FAILURES_SHOWN:])
-        console.print(f"  {group[0].problem}: {more} more failing case{'s' * (more > 1)}; results.json has all\n")
+    rest = list(alike.values())[whole:]
+    for first, *more in rest:
+        others = f" and {len(more)} more" if more else ""
+        line = f'{first.problem} "{first.case}"{others}: {first.outcome.value}: {in_short(first.sentence)}'
+        console.print(line, markup=False, soft_wrap=True)
+    if rest:
+        console.print(f"  whole: make grade P={group[0].problem.removeprefix('p')} VERBOSE=1\n", markup=False)
+
+
+def in_short(text):
+    """The first sentence, or its beginning."""
+    first = text.partition(". ")[0].rstrip(".")
+    return first if len(first) <= LINE else f"{first[:LINE].rpartition(' ')[0]} ..."
 
 
 def explained_first(results):

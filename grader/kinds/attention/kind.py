@@ -52,6 +52,9 @@ class Attention(Kind):
     def inputs(self, case, seed):
         return inputs.make(case, seed)
 
+    def size(self, case):
+        return closer.order(case)
+
     def shapes(self, case):
         keys = (case.B, case.kv_heads, case.num_keys, case.D)
         return [(case.B, case.Hq, case.N, case.D), keys, keys]

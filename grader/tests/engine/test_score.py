@@ -91,9 +91,9 @@ def test_gradescope_document(tmp_path):
     assert gradescope.render([group[0], timed])["tests"][1]["extra_data"]["arms"] == {"yours": {"median_ms": 1.0}}
 
 
-def show(results, tmp_path):
+def show(results, tmp_path, verbose=False):
     console = Console(width=100, record=True, file=io.StringIO(), highlight=False)
-    terminal.show(console, results, Request(tmp_path, (), None, "cpu", 0), 3.0)
+    terminal.show(console, results, Request(tmp_path, (), None, "cpu", 0), 3.0, verbose)
     return console.export_text()
 
 
@@ -147,7 +147,23 @@ def test_terminal_says_one_more_case_of_one(tmp_path):
 
 def test_terminal_shows_wrong_places_apart_where_no_cause_is_known(tmp_path):
     text = show([wrong("a", sentence="First wrong row 3."), wrong("b", sentence="First wrong row 5.")], tmp_path)
-    assert "First wrong row 3." in text and "First wrong row 5." in text and "the same" not in text
+    assert "First wrong row 3." in text and "First wrong row 5" in text and "the same" not in text
+
+
+def test_terminal_shows_the_first_failure_whole_and_a_line_for_each_other(tmp_path):
+    long = "Your output equals " + "a window of 33 and " * 9
+    given = [
+        wrong("a", "a window of 6"),
+        wrong("again", "a window of 7"),
+        wrong("b", sentence=long),
+        wrong("c", sentence="Row 5. At (0, 0, 5, 0)."),
+    ]
+    text = show(given, tmp_path)
+    assert text.count("again: ") == 1 and "ask yourself" not in text
+    assert 'p3 "c": wrong: Row 5\n' in text and " ...\n" in text
+    assert "whole: make grade P=3 VERBOSE=1\n" in text
+    text = show(given, tmp_path, verbose=True)
+    assert text.count("again: ") == 3 and "VERBOSE" not in text and "At (0, 0, 5, 0)." in text
 
 
 def test_other_numbers_in_a_sentence_make_no_other_message():
