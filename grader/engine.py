@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import secrets
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -444,10 +445,10 @@ class ProblemGrader:
 
 
 def is_certain(results):
-    """True where all that is wrong has one and the same cause: nothing more is tried out."""
+    """True where one cause alone explains at least half of what is wrong: nothing more is tried out."""
     named = [result.diagnosis.named for result in results if result.diagnosis]
-    kinds = {cause.kind for causes in named for cause in causes if not cause.general}
-    return len(kinds) == 1 and all(len(causes) == 1 for causes in named)
+    alone = Counter(causes[0].kind for causes in named if len(causes) == 1 and not causes[0].general)
+    return 2 * max(alone.values(), default=0) >= max(1, len(named))
 
 
 def question_for_compiler(problem):
