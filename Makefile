@@ -33,10 +33,11 @@ ROOM_TESTS = $(if $(ROOM),$(or $(wildcard grader/tests/$(ROOM) $(ROOM)/tests),$(
              $(ROOM); they are $(notdir $(patsubst %/__init__.py,%,$(wildcard grader/tests/*/__init__.py))) report notebooks web)),$(TESTS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup doctor grade try class gradescope hint show profile report notebooks site site-test test test-all test-matrix sample skeletons lint lock
+.PHONY: help setup doctor grade watch try class gradescope hint show profile report notebooks site site-test test test-all test-matrix sample skeletons lint lock
 
 help:
 	@echo "make grade       grade problems/; everything it needs is set up first"
+	@echo "make watch       grade again whenever a module is saved: make watch P=6"
 	@echo "make try         your scores, weights and output beside the right ones, on small tensors: make try P=6"
 	@echo "make class       grade a folder of submissions, and go on where that was stopped: make class SUBMISSIONS=folder"
 	@echo "make gradescope  autograder.zip, to upload as a Gradescope autograder"
@@ -86,6 +87,9 @@ doctor: $(SETUP)
 
 grade: $(SETUP)
 	@$(PY) -m grader $(ARGS)
+
+watch: $(SETUP)
+	@$(PY) -m grader --watch $(ARGS)
 
 try: $(SETUP)
 	@$(PY) -m grader.commands.trying $(TRY)

@@ -4,13 +4,11 @@ arguments."""
 import difflib
 import os
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 from grader.commands import versions
 from grader.commands.arguments import BadArguments, Parser, choose_device, choose_problems, choose_targets
-from grader.diagnosis import failures
 from grader.processes import scratch
 from grader.result import clean, quoted
 
@@ -32,6 +30,7 @@ def parse(argv):
     parser.add_argument("--no-hints", action="store_true", help="do not look closer at what is wrong")
     parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="where what is written goes")
     parser.add_argument("--show", action="store_true", help="draw one case of one problem instead of grading")
+    parser.add_argument("--watch", action="store_true", help="grade again whenever a module is saved, until Ctrl-C")
     parser.add_argument("--hint", action="store_true", help="give the next hint on one problem instead of a grade")
     parser.add_argument("--profile", action="store_true", help="look inside one kernel with Nsight Compute instead")
     return parser.parse_args(argv)
@@ -124,20 +123,6 @@ def unknown_case(name, request, more=()):
     return f"no case is named {name!r}; {hint}The cases are: {'; '.join(names)}"
 
 
-def write_report(results, request, seconds, path):
-    """Write the page; returns the line to print. Whatever goes wrong with it, the verdicts stand."""
-    try:
-        from grader.render import html
-
-        html.write(results, request, seconds, path)
-    except ModuleNotFoundError as error:
-        return f"{path.name} was not written: {error.name} is missing (pip install {error.name})"
-    except Exception as error:
-        failures.log("the page", error)
-        return f"{path.name} was not written, and that is the grader's fault: {type(error).__name__}: {error}"
-    return f"pictures: {path}"
-
-
 def main(argv=None):
     scratch.choose_own_folder()
     try:
@@ -162,44 +147,11 @@ def main(argv=None):
         from grader.commands import profile as command
 
         return command.run(request, command.choose_case(request.problems[0], options.case), options.out)
-    from grader import score
-    from grader.engine import grade
-    from grader.render import gradescope, terminal
-    from grader.result import Outcome
+    from grader.commands import grading
 
-    console = terminal.make_console()
-    failures.begin(options.out)
-    total = sum(
-        len(request.cases(p))
-        + request.judges_work(p)
-        + request.compiles(p)
-        + bool(p.speed_case and request.names is None)
-        for p in request.problems
-    )
-    cores = os.cpu_count() or 1
-    lanes = max(1, min(cores // 4 if request.device == "cuda" else cores, len(request.problems)))
-    started = time.perf_counter()
-    with terminal.make_progress(console, total) as progress:
-
-        def on_case(problem, name):
-            progress.update(progress.task_ids[0], advance=1, description=f"{problem.id} {name}")
-
-        def on_look(problem, words):
-            progress.update(progress.task_ids[0], description=f"{problem.id} {words}")
-
-        results = grade(request, lanes, on_case, on_look)
-    seconds = time.perf_counter() - started
-    if request.names is None:  # first of all: whatever cannot be shown, the results are there
-        gradescope.write(results, options.out / "results.json")
-    terminal.show(console, results, request, seconds, options.verbose)
-    details = [f"details: {options.out / 'results.json'}"] if request.names is None else []
-    for line in (*details, write_report(results, request, seconds, options.out / "report.html")):
-        console.print(clean(line), markup=False, soft_wrap=True)
-    if failed := failures.in_words(failures.counted(), options.out):
-        console.print(clean(failed), markup=False, soft_wrap=True)
-    if any(result.outcome is Outcome.GRADER_FAULT for result in results):
-        return 2
-    return 0 if score.passed(results) else 1
+    if options.watch:
+        return grading.watch(request, options.out, options.verbose)
+    return grading.run(request, options.out, options.verbose)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The command: bad input gets one sentence and exit status 2; verdicts get 0 or 1; nothing of ours is a traceback."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -185,3 +186,27 @@ def test_no_command_says_a_path_that_a_terminal_obeys(command, name, capsys):
     assert status_of(command, ["--submission", name] if command is main else [name]) == 2
     said = capsys.readouterr().err
     assert "no" in said and not set(said) & set("\x1b\x9b\u202e\udcff")
+
+
+def test_watch_grades_again_when_the_file_is_saved(tmp_path):
+    module = tmp_path / PROBLEMS["p1"].module
+    module.write_text("import no_such_module\n")
+    command = [sys.executable, "-u", "-m", "grader", "--watch", "--submission", tmp_path, "--problems", "1"]
+    command += ["--case", "one token", "--out", tmp_path]
+    with subprocess.Popen(list(map(str, command)), cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        first = "".join(iter_until(process.stdout, "Ctrl-C ends"))
+        assert "No module named 'no_such_module'" in first and f"watching {module.name}" in first
+        saved = tmp_path / "saved"  # as editors save: another file takes its place
+        saved.write_text(solution("p1"))
+        saved.replace(module)
+        second = "".join(iter_until(process.stdout, "Ctrl-C ends"))
+        assert "saved" in second and "1/1" in second and "no_such_module" not in second
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+def iter_until(lines, words):
+    for line in lines:
+        yield line
+        if words in line:
+            return
