@@ -105,7 +105,13 @@ def record(problem, path, case, seed, folder):
         submission.close()
     if "program" not in reply:
         raise ncu.Failed(explain(reply, problem, path), 1, printed)
-    setup = {"module": path.name, "problem": problem.id, "folder": str(folder), "sys_path": outside_paths()}
+    setup = {
+        "module": path.name,
+        "kernels": True,
+        "refused": problem.refused,
+        "folder": str(folder),
+        "sys_path": outside_paths(),
+    }
     setup |= {"inputs": request["inputs"]}
     described = {"request.json": setup, "texts.json": submission.read_texts()}
     files |= {name: json.dumps(data).encode() for name, data in described.items()}

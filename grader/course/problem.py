@@ -28,7 +28,8 @@ class Problem:
     tiled: it is solved tile by tile. memory_cases: those in which no tensor of Nq x Nk elements may exist at any time
     (P2). takes: the arguments that the entry point must have beside its tensors, where its first case does not tell.
     compile_case: what is compiled, where nothing is timed. tensors: what it is called with, by name. lesson: the names
-    of cases that show what the problem teaches; only who passes them has work to be judged.
+    of cases that show what the problem teaches; only who passes them has work to be judged. refused: operations of
+    PyTorch that would be the problem's work.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Problem:
     compile_case: object = None
     tensors: tuple[str, ...] = ("q", "k", "v")
     lesson: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
     @property
     def keywords(self):

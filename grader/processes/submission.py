@@ -118,7 +118,7 @@ class Submission:
     def ask_runner(self, request, files, deadline):
         self.start_runner()
         self.runner.put(files)
-        about = {"problem": self.problem.id, "module": self.path.name}
+        about = {"module": self.path.name, "kernels": self.problem.uses_triton, "refused": self.problem.refused}
         return self.runner.call(request | about, max(0.1, deadline - time.monotonic()))
 
     def read_texts(self):

@@ -40,7 +40,7 @@ def explain_program(reply, problem, path):
         evidence = f"The kernel {reply['kernel']} is not what stands in the file{at}: do not generate kernels."
         return needs_review([evidence])
     if status == "not allowed":
-        which = ALLOWED[problem.id in ("p1", "p2")]
+        which = ALLOWED[not problem.uses_triton]
         return needs_review([f"torch's {reply['operation']}{at} is not among the operations of {problem.id}: {which}"])
     return None
 

@@ -48,7 +48,6 @@ REDUCTIONS = names(
 )
 LISTED = MAKE | MOVE | ORDER | PRODUCTS | SOFTMAX | REDUCTIONS
 TAGS = {torch.Tag.pointwise, getattr(torch.Tag, "reduction", torch.Tag.pointwise)}
-WITHOUT_KERNELS = {"p1", "p2"}  # they are PyTorch: no kernel runs unwatched
 IN_A_CHOICE = MAKE | names("copy_ clone _to_copy")  # before a launch that is tuned: what it writes is made ready
 
 
@@ -69,15 +68,14 @@ def returns_view(overload):
     return any(alias is not None and not alias.is_write for alias in aliases)
 
 
-def forbidden(program, problem):
-    """The first operation that is not allowed in this problem, or None."""
+def forbidden(program, refused):
+    """The first operation that is not allowed, or one of those that this problem refuses; None where all are."""
     for step in program.setup + program.steps:
         for inner in flat([step]):
             if isinstance(inner, Launch):
                 continue
-            allowed = inner.namespace == "aten" and is_allowed(inner.op)
-            softmax = problem == "p2" and inner.op in SOFTMAX
-            if not allowed or softmax or (isinstance(step, Choice) and inner.op not in IN_A_CHOICE):
+            allowed = inner.namespace == "aten" and is_allowed(inner.op) and inner.op not in refused
+            if not allowed or (isinstance(step, Choice) and inner.op not in IN_A_CHOICE):
                 return inner
     return None
 

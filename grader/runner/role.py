@@ -20,7 +20,7 @@ import sparse
 import torch
 from allocations import INPUT_POISON, Allocations
 from costs import WrapperCosts
-from operations import WITHOUT_KERNELS, depends_on_a_launch, forbidden
+from operations import depends_on_a_launch, forbidden
 from program import Constant, Malformed, Refused, Unseen, launches_in, read, resolved
 from replay import LaunchRaised, Replay, StepRaised, launch, place_inputs, tune, used_storages
 
@@ -126,13 +126,13 @@ def answering(job):
 
 
 def not_allowed(program, request, texts):
-    if program.kernels and request["problem"] in WITHOUT_KERNELS:
+    if program.kernels and not request["kernels"]:  # none runs unwatched
         kernel = program.kernels[0]
         return {"status": "a kernel", "kernel": kernel.name, "line": kernel.line}
     for kernel in program.kernels:
         if not stands_there(kernel, texts):
             return {"status": "another text", "kernel": kernel.name, "line": kernel.line}
-    step = forbidden(program, request["problem"])
+    step = forbidden(program, request["refused"])
     if step is None:
         return None
     name = step.op if step.namespace == "aten" else f"{step.namespace}.{step.op}"

@@ -58,6 +58,7 @@ PROBLEMS = (
         "p2", "online softmax", "p2_online_softmax.py", "flash_attention_forward",
         "flash_attention_forward(q, k, v, is_causal=False) -> (o, lse)",
         (*rows.OF["p2"], *gpu_cases(longest=2048)), uses_triton=False, returns_lse=True,
+        refused=("_softmax", "_log_softmax"),
         memory_cases=WHOLE_MATRIX,
     ),
     Problem(
