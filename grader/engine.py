@@ -27,7 +27,7 @@ from grader.kinds import registry
 from grader.processes import confined, handed_in, sandboxes, unfinished
 from grader.processes.child import CannotStart, ChildFailed, TimedOut
 from grader.processes.submission import Submission
-from grader.result import Aspect, Outcome, Result, clean, quoted, shortened
+from grader.result import Aspect, Outcome, Result, Verdict, clean, quoted, shortened
 
 CLEARED = 2  # crashes of a problem in which our own kernel was asked, and passed: then the next are not doubted
 # Options of glibc's mallopt: M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, the latter two in bytes.
@@ -193,7 +193,7 @@ class ProblemGrader:
         """Grade one case, or give it the verdict that holds for all."""
         started = time.perf_counter()
         known = given or self.fault
-        result = self.result(case, *known) if known else self.without_doubt(case)
+        result = self.result(case, known) if known else self.without_doubt(case)
         result.seconds = time.perf_counter() - started
         self.keep(result)
         return result
@@ -218,75 +218,77 @@ class ProblemGrader:
             return result
         if isinstance(doubt, CannotStart):
             self.fault = grader_fault(doubt)  # the next case would fare no better
-        return self.result(case, *grader_fault(doubt))
+        return self.result(case, grader_fault(doubt))
 
     def attempt(self, case):
         """(the result of a case, why it may be our fault or None)."""
         try:
-            result = self.grade_case(case)
-            return result, result.facts.pop("doubt", None)
+            verdict = self.grade_case(case)
+            return self.result(case, verdict), verdict.doubt
         except Exception as error:
             sentence = f"Your code could not be graded, and ours can: {faults.in_words(error)}"
-            return self.result(case, Outcome.CRASHED, sentence), error
+            return self.result(case, Verdict(Outcome.CRASHED, sentence)), error
 
     def cannot_run(self):
-        """(outcome, sentence) where nothing of this problem can run, else None."""
+        """The Verdict where nothing of this problem can run, else None."""
         if (self.request.submission / self.problem.module).is_symlink() and not self.path.is_file():
-            return Outcome.NOT_RUN, f"{self.problem.module} is a link, and none is followed: put the file there."
+            return Verdict(
+                Outcome.NOT_RUN, f"{self.problem.module} is a link, and none is followed: put the file there."
+            )
         if not self.path.is_file():
-            return Outcome.NOT_RUN, f"There is no {self.problem.module} in {clean(str(self.request.submission))}."
+            return Verdict(
+                Outcome.NOT_RUN, f"There is no {self.problem.module} in {clean(str(self.request.submission))}."
+            )
         if self.problem.uses_triton and not triton_is_here():
-            return (
+            return Verdict(
                 Outcome.NOT_RUN,
                 "Triton is not installed; it has wheels for Linux only. See docs/students.md, 'Without Linux'.",
             )
         return None
 
-    def result(self, case, outcome, sentence="", facts=None, printed="", aspect=None):
+    def result(self, case, verdict, aspect=Aspect.CORRECT):
         return Result(
-            self.problem.id, case.name, aspect or Aspect.CORRECT, outcome, shortened(sentence), facts or {},
-            case.describe(self.request.seed_told), self.request.again(self.problem, case.name), printed,
-            diagnosis=facts.pop("diagnosis", None) if facts else None,
+            self.problem.id, case.name, aspect, verdict.outcome, shortened(verdict.sentence), verdict.facts,
+            case.describe(self.request.seed_told), self.request.again(self.problem, case.name), verdict.printed,
+            diagnosis=verdict.diagnosis,
         )  # fmt: skip
 
     def grade_case(self, case):
+        """The Verdict on a case."""
         if self.timeouts >= TIMEOUTS_BEFORE_GIVING_UP:
-            return self.result(
-                case, Outcome.NOT_RUN, f"Not run: {self.timeouts} cases of this problem timed out before."
-            )
+            return Verdict(Outcome.NOT_RUN, f"Not run: {self.timeouts} cases of this problem timed out before.")
         whole = SECONDS_PER_PROBLEM[self.request.device]
         if self.spent > whole and self.spent > (whole := whole * sandboxes.find_slowness(self.request.device)):
             sentence = f"Not run: the cases before took {self.spent:.0f} s; all of a problem have {whole:g} s together."
-            return self.result(case, Outcome.NOT_RUN, sentence)
+            return Verdict(Outcome.NOT_RUN, sentence)
         handler = self.kind.handler(case)
         placed, submission, started = handler.inputs(case, self.request.seed), self.submission, time.monotonic()
         try:
             reply = handler.reply(submission, case, placed)
             data = self.outputs(reply)
         except ChildFailed as failure:
-            return self.child_failed(case, failure)
+            return self.child_failed(failure)
         finally:
             self.spent += time.monotonic() - started
         printed = submission.take_printed()
         if reply["status"] != "returned":
             self.lose_processes() if self.request.device == "cuda" else None  # its context may be lost
-            result = self.result(case, *unfinished.explain_reply(reply, self.problem, self.path), printed=printed)
-            if result.outcome is Outcome.CRASHED and unexplained(reply):
-                result.facts["doubt"] = result.sentence
-            return result
-        judged = handler.judge(self.problem, case, placed, reply, data, self.request.device)
-        if judged[0] in (Outcome.PASSED, Outcome.WASTEFUL) and reply.get("unseen", {}).get("constants"):
+            verdict = unfinished.explain_reply(reply, self.problem, self.path)
+            doubtful = verdict.outcome is Outcome.CRASHED and unexplained(reply)
+            return replace(verdict, printed=printed, doubt=verdict.sentence if doubtful else None)
+        verdict = handler.judge(self.problem, case, placed, reply, data, self.request.device)
+        if verdict.outcome in (Outcome.PASSED, Outcome.WASTEFUL) and reply.get("unseen", {}).get("constants"):
             try:
-                judged = self.judge_on_other_numbers(handler, case, reply["program"]) or judged
+                verdict = self.judge_on_other_numbers(handler, case, reply["program"]) or verdict
             except ChildFailed as failure:
-                return self.child_failed(case, failure)
-        if judged[0] in (Outcome.PASSED, Outcome.WASTEFUL) and "wrapper" in reply:
+                return self.child_failed(failure)
+        if verdict.outcome in (Outcome.PASSED, Outcome.WASTEFUL) and "wrapper" in reply:
             evidence = handler.own_work(self.problem, case, reply)
-            judged = unfinished.needs_review(evidence) if evidence else judged
-        return self.result(case, *judged, printed=printed)
+            verdict = unfinished.needs_review(evidence) if evidence else verdict
+        return replace(verdict, printed=printed)
 
     def judge_on_other_numbers(self, handler, case, program):
-        """(outcome, sentence, facts) where a program that has run is wrong on numbers that nobody could know.
+        """The Verdict where a program that has run is wrong on numbers that nobody could know.
 
         What a program brings along may be the answer to a case, made from the public seed.
         """
@@ -297,11 +299,11 @@ class ProblemGrader:
         reply = self.submission.ask_runner(request, files, self.submission.deadline(runner=True))
         data = self.outputs(reply)
         if data is not None:
-            outcome, _, _ = handler.judge(self.problem, case, placed, reply, data, device)
-            if outcome in (Outcome.PASSED, Outcome.WASTEFUL):
+            verdict = handler.judge(self.problem, case, placed, reply, data, device)
+            if verdict.outcome in (Outcome.PASSED, Outcome.WASTEFUL):
                 return None
         sentence = "The numbers that your wrapper brings along give the right output for this case's inputs alone."
-        return Outcome.WRONG, sentence, {}
+        return Verdict(Outcome.WRONG, sentence)
 
     def outputs(self, reply):
         """The bytes that came back, where there are any."""
@@ -315,7 +317,8 @@ class ProblemGrader:
         self.submission.close()
         self.spent += time.monotonic() - started
 
-    def child_failed(self, case, failure):
+    def child_failed(self, failure):
+        """The Verdict where the submission's process gave no reply."""
         timed_out = isinstance(failure, TimedOut)
         line = failure.line or (self.submission.running_line() if timed_out else None)
         printed = failure.printed or self.submission.take_printed()
@@ -324,10 +327,10 @@ class ProblemGrader:
             self.timeouts += 1
             at = f" It was at {self.problem.module}:{line}." if line else ""
             hint = " Does every loop end, and does it step by a whole tile?"
-            return self.result(case, Outcome.TIMED_OUT, f"Stopped: {failure}.{at}{hint}", printed=printed)
+            return Verdict(Outcome.TIMED_OUT, f"Stopped: {failure}.{at}{hint}", printed=printed)
         hint = " Does a pointer leave its tensor?" if "SIGSEGV" in str(failure) else ""
         sentence = f"Your code did not return: {failure}.{hint}"
-        return self.result(case, Outcome.CRASHED, sentence, {"doubt": sentence}, printed)
+        return Verdict(Outcome.CRASHED, sentence, printed=printed, doubt=sentence)
 
     def begin_beside(self, given):
         """On a GPU: what needs no turn of its own, beside the cases."""
@@ -350,30 +353,31 @@ class ProblemGrader:
             right.facts["waste"] = waste
         elif waste:
             sentence, facts = waste
-            review = unfinished.needs_review([sentence]) if facts.get("uncounted") else None
-            right.outcome, right.sentence, right.facts = review or (Outcome.WASTEFUL, sentence, right.facts | facts)
+            wasteful = Verdict(Outcome.WASTEFUL, sentence, right.facts | facts)
+            verdict = unfinished.needs_review([sentence]) if facts.get("uncounted") else wasteful
+            right.outcome, right.sentence, right.facts = verdict.outcome, verdict.sentence, verdict.facts
 
     def work(self, results):
         """What the kernels cost, judged over the cases that are right."""
         case = self.request.cases(self.problem)[0]
         try:
-            outcome, sentence, facts = self.kind.judge_work(results)
-            if outcome not in (Outcome.NEEDS_REVIEW, Outcome.GRADER_FAULT):
-                outcome, sentence, facts = self.not_learned(results) or (outcome, sentence, facts)
+            verdict = self.kind.judge_work(results)
+            if verdict.outcome not in (Outcome.NEEDS_REVIEW, Outcome.GRADER_FAULT):
+                verdict = self.not_learned(results) or verdict
         except Exception as error:
-            outcome, sentence, facts = *grader_fault(error), {}
-        self.keep(self.result(replace(case, name=WORK), outcome, sentence, facts, aspect=Aspect.WORK))
+            verdict = grader_fault(error)
+        self.keep(self.result(replace(case, name=WORK), verdict, Aspect.WORK))
 
     def not_learned(self, results):
-        """(outcome, sentence, facts) where a case that shows the problem's lesson is not right, else None."""
+        """The Verdict where a case that shows the problem's lesson is not right, else None."""
         missed = [r for r in results if r.case in self.problem.lesson and r.outcome is not Outcome.PASSED]
         if not missed:
             return None
         if all(result.outcome is Outcome.GRADER_FAULT for result in missed):
-            return Outcome.GRADER_FAULT, missed[0].sentence, {}
+            return Verdict(Outcome.GRADER_FAULT, missed[0].sentence)
         missed = [result for result in missed if result.outcome is not Outcome.GRADER_FAULT]
         taught = f'"{missed[0].case}" shows what {self.problem.id.upper()} teaches'
-        return Outcome.NOT_RUN, f"not judged: {taught}, and must be right first", {"earned": False}
+        return Verdict(Outcome.NOT_RUN, f"not judged: {taught}, and must be right first", {"earned": False})
 
     def interpreted(self, case):
         """What a GPU's program wastes, told by the interpreter: (sentence, facts) or None."""
@@ -386,7 +390,7 @@ class ProblemGrader:
         finally:
             submission.close()
         if reply["status"] != "returned":
-            sentence = unfinished.explain_reply(reply, self.problem, self.path)[1]
+            sentence = unfinished.explain_reply(reply, self.problem, self.path).sentence
             return f"What the kernels cost could not be counted: {sentence}", {"uncounted": True}
         return self.kind.wasted(case, reply)
 
@@ -394,24 +398,23 @@ class ProblemGrader:
         """Compile the submission's kernels for the GPUs asked for; an unfinished problem is spared."""
         case = self.kind.compiled_case(self.problem, COMPILES)
         outcomes, passed = self.outcomes, Outcome.PASSED in self.outcomes
-        started, printed = time.perf_counter(), ""
+        started = time.perf_counter()
         if given:
-            outcome, sentence, facts = *given, {"compile": []}
+            verdict = replace(given, facts={"compile": []})
         elif outcomes and not passed:
-            outcome, sentence, facts = Outcome.NOT_RUN, "not compiled: no case has passed", {"compile": []}
+            verdict = Verdict(Outcome.NOT_RUN, "not compiled: no case has passed", {"compile": []})
         else:
             try:
                 targets, every = self.request.targets, self.request.all_targets
                 canary = question_for_compiler(registry.EVERY["p3"])
                 asked = question_for_compiler(self.problem)
-                judged = compiling.judge(asked, self.path, targets, canary, passed, every)
-                outcome, sentence, facts, printed = judged
+                verdict = compiling.judge(asked, self.path, targets, canary, passed, every)
             except CannotStart as broken:
-                outcome, sentence, facts = Outcome.NOT_RUN, f"not compiled: {broken}", {"compile": []}
+                verdict = Verdict(Outcome.NOT_RUN, f"not compiled: {broken}", {"compile": []})
             except Exception as error:  # it can cost points alone, so that nothing is gained by it
                 failures.log("compiling", error)
-                outcome, sentence, facts = Outcome.NOT_RUN, f"not compiled: {faults.in_words(error)}", {"compile": []}
-        result = self.result(case, outcome, sentence, facts, printed, Aspect.COMPILE)
+                verdict = Verdict(Outcome.NOT_RUN, f"not compiled: {faults.in_words(error)}", {"compile": []})
+        result = self.result(case, verdict, Aspect.COMPILE)
         result.seconds = time.perf_counter() - started
         self.keep(result)
 
@@ -419,27 +422,27 @@ class ProblemGrader:
         """Time the submission against naive PyTorch and the reference, where that is possible and earned."""
         case, outcomes = self.problem.speed_case, self.outcomes
         if self.request.device != "cuda":
-            return self.keep(self.result(case, Outcome.NOT_RUN, "not run: needs a GPU", aspect=Aspect.SPEED))
+            return self.keep(self.result(case, Verdict(Outcome.NOT_RUN, "not run: needs a GPU"), Aspect.SPEED))
         if all(outcome in (Outcome.PASSED, Outcome.GRADER_FAULT) for outcome in outcomes):
             if Outcome.GRADER_FAULT in outcomes:  # not timed because of us: what it earns is open, too
                 sentence = "The grader failed on a case before, not your code: the speed is open."
-                return self.keep(self.result(case, Outcome.GRADER_FAULT, sentence, aspect=Aspect.SPEED))
+                return self.keep(self.result(case, Verdict(Outcome.GRADER_FAULT, sentence), Aspect.SPEED))
         else:
             sentence = "not run: only a kernel that passes every case is timed"
-            return self.keep(self.result(case, Outcome.NOT_RUN, sentence, {"earned": False}, aspect=Aspect.SPEED))
+            verdict = Verdict(Outcome.NOT_RUN, sentence, {"earned": False})
+            return self.keep(self.result(case, verdict, Aspect.SPEED))
         if torch.cuda.get_device_capability() < speed.OLDEST_GPU:
             sentence = "not run: for a GPU older than sm_80 Triton makes no matrix instructions"
-            return self.keep(self.result(case, Outcome.NOT_RUN, sentence, aspect=Aspect.SPEED))
+            return self.keep(self.result(case, Verdict(Outcome.NOT_RUN, sentence), Aspect.SPEED))
         started = time.perf_counter()
         try:
             host_ms = self.beside["host"].result()
-            judged = speed.judge(self.problem, self.kind, self.path, self.request.seed, host_ms)
-            outcome, sentence, facts = judged
+            verdict = speed.judge(self.problem, self.kind, self.path, self.request.seed, host_ms)
         except ChildFailed as failure:
-            outcome, sentence, facts = Outcome.CRASHED, f"While it was timed, your code did not return: {failure}.", {}
+            verdict = Verdict(Outcome.CRASHED, f"While it was timed, your code did not return: {failure}.")
         except Exception as error:
-            outcome, sentence, facts = *grader_fault(error), {}
-        result = self.result(case, outcome, sentence, facts, aspect=Aspect.SPEED)
+            verdict = grader_fault(error)
+        result = self.result(case, verdict, Aspect.SPEED)
         result.seconds = time.perf_counter() - started
         return self.keep(result)
 
@@ -468,9 +471,11 @@ def give_memory_back():
 
 
 def grader_fault(error):
-    """(outcome, sentence) for a failure that is not the student's."""
+    """The Verdict for a failure that is not the student's."""
     failures.log("the grader", error)
-    return Outcome.GRADER_FAULT, f"The grader failed, not your code: these points are open. {faults.in_words(error)}"
+    return Verdict(
+        Outcome.GRADER_FAULT, f"The grader failed, not your code: these points are open. {faults.in_words(error)}"
+    )
 
 
 def unexplained(reply):

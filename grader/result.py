@@ -45,6 +45,21 @@ class Aspect(str, Enum):
 
 
 @dataclass
+class Verdict:
+    """What is decided: of one case, of a problem's work, of its compiling or its speed. It becomes a Result.
+
+    sentence, facts, printed and diagnosis: as a Result has them. doubt: why it may be a fault of ours, or None.
+    """
+
+    outcome: Outcome
+    sentence: str = ""
+    facts: dict = field(default_factory=dict)
+    printed: str = ""
+    diagnosis: object = None
+    doubt: object = None
+
+
+@dataclass
 class Result:
     """What became of one case of one problem under one aspect.
 

@@ -139,5 +139,5 @@ def attempt(tool, problem, path, folder):
 
 
 def explain(reply, problem, path):
-    outcome, sentence, *_ = unfinished.explain_reply(reply, problem, path)
-    return f"{outcome.value}: {sentence}"
+    verdict = unfinished.explain_reply(reply, problem, path)
+    return f"{verdict.outcome.value}: {verdict.sentence}"

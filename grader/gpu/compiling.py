@@ -15,7 +15,7 @@ from grader.processes import sandboxes, unfinished
 from grader.processes.child import CannotStart, ChildFailed, TimedOut
 from grader.processes.handed_in import quote_line
 from grader.processes.submission import Submission
-from grader.result import Outcome
+from grader.result import Outcome, Verdict
 
 SECONDS = 45.0  # for all GPUs of one problem; a kernel takes one or two
 CANARY_SECONDS = 20.0
@@ -56,7 +56,7 @@ class Attempt:
 
 
 def judge(asked, path, targets, canary, ran=True, all_targets=True):
-    """(outcome, sentence, facts, printed) on the kernels of the module at `path`.
+    """The Verdict on the kernels of the module at `path`.
 
     asked, canary: the submission's problem, and that of our own kernel, which tells whose fault it is.
     ran: whether they are known to run in the interpreter. all_targets: False to stop at the first that they compile
@@ -67,7 +67,7 @@ def judge(asked, path, targets, canary, ran=True, all_targets=True):
     try:
         sandboxes.serving("compile")  # its start is not the submission's time
     except CannotStart as failure:
-        return Outcome.NOT_RUN, f"not compiled: {failure}", {"compile": []}, ""
+        return Verdict(Outcome.NOT_RUN, f"not compiled: {failure}", {"compile": []})
     deadline = time.monotonic() + SECONDS
     attempts = []
     for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
@@ -78,18 +78,19 @@ def judge(asked, path, targets, canary, ran=True, all_targets=True):
     facts = {"compile": [entry for tried in attempts for entry in tried.kernels]}
     printed = next((tried.printed for tried in attempts if tried.printed), "")
     if any(tried.compiled for tried in attempts):
-        return Outcome.PASSED, advice(attempts), facts, printed
+        return Verdict(Outcome.PASSED, advice(attempts), facts, printed)
     failed = [tried for tried in attempts if tried.error]
     if not failed:
-        return Outcome.NOT_RUN, f"not compiled: {attempts[0].unknown}", facts, printed
+        return Verdict(Outcome.NOT_RUN, f"not compiled: {attempts[0].unknown}", facts, printed)
     ours = attempt(canary, CANARY, GPUS[failed[0].target], CANARY_SECONDS)
     if not ours.compiled:
         why = f"not compiled: here, Triton compiles no kernel for {ours.target}: {ours.error or ours.unknown}"
-        return Outcome.NOT_RUN, why, {"compile": []}, ""
+        return Verdict(Outcome.NOT_RUN, why, {"compile": []})
     if failed[0].outcome is Outcome.UNFINISHED:
-        return Outcome.UNFINISHED, failed[0].error, facts, printed
+        return Verdict(Outcome.UNFINISHED, failed[0].error, facts, printed)
     late = any(tried.outcome is Outcome.TIMED_OUT for tried in failed)
-    return Outcome.TIMED_OUT if late else Outcome.CRASHED, explain_failures(failed, ran), facts, printed
+    outcome = Outcome.TIMED_OUT if late else Outcome.CRASHED
+    return Verdict(outcome, explain_failures(failed, ran), facts, printed)
 
 
 def attempt(asked, path, gpu, seconds):
@@ -112,7 +113,7 @@ def attempt(asked, path, gpu, seconds):
         # What runs in the interpreter is to run here too: a wrapper that raises has no kernel to show.
         return lost(gpu, said, Outcome.CRASHED) if reply["line"] else Attempt(gpu.target, unknown=said)
     if reply["status"] != "returned":
-        return Attempt(gpu.target, unknown=unfinished.explain_program(reply, problem, path)[1])
+        return Attempt(gpu.target, unknown=unfinished.explain_program(reply, problem, path).sentence)
     return read_reply(problem, path, gpu, reply, printed)
 
 

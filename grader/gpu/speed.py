@@ -14,7 +14,7 @@ from grader.processes import unfinished
 from grader.processes.child import CannotStart, ChildFailed
 from grader.processes.confined import ConfinedChild
 from grader.processes.submission import Submission
-from grader.result import Outcome
+from grader.result import Outcome, Verdict
 
 DEVICE = "cuda"
 CHECKED = 2  # parts of a timed call that are compared with what is right, in a round that is drawn
@@ -29,7 +29,7 @@ SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 
 def judge(problem, kind, path, seed, host_ms):
-    """(outcome, sentence, facts) for the speed of the submission at `path`. host_ms: what `host_time` told, or None.
+    """The Verdict on the speed of the submission at `path`. host_ms: what `host_time` told, or None.
 
     facts: of each arm its milliseconds, peak bytes and the milliseconds that its launch takes on the host; the ratios
     with their intervals; the fraction of the GPU's peak where that is known; the machine, its clocks, the versions.
@@ -49,9 +49,9 @@ def judge(problem, kind, path, seed, host_ms):
         for arm in arms.values():
             arm.close()
     if timings["yours"].failure:
-        return Outcome.CRASHED, f"While it was timed: {timings['yours'].failure}", {}
+        return Verdict(Outcome.CRASHED, f"While it was timed: {timings['yours'].failure}")
     if arms["yours"].wrong:
-        return Outcome.WRONG, f"While it was timed: {arms['yours'].wrong}", {}
+        return Verdict(Outcome.WRONG, f"While it was timed: {arms['yours'].wrong}")
     facts = {
         "shape": case.describe(seed),
         "arms": {n: t.summary() | arms[n].facts for n, t in timings.items() if t.samples},
@@ -65,7 +65,7 @@ def judge(problem, kind, path, seed, host_ms):
         "dtype": case.dtype,
         "machine": machine.facts() | {"clocks": {"before": before, "after": machine.clocks()}},
     }
-    return *verdict(facts), facts
+    return verdict(facts)
 
 
 class OurArm:
@@ -125,7 +125,7 @@ class YourArm(OurArm):
         else:
             reply = self.submission.run(request, files(self.kind), op="time")
         if reply["status"] != "returned":
-            raise ArmFailed(unfinished.explain_reply(reply, self.problem, self.module)[1])
+            raise ArmFailed(unfinished.explain_reply(reply, self.problem, self.module).sentence)
         if samples:
             self.alone.append((reply["synchronised_ms"] - reply["host_ms"], min(reply["ms"])))
         if check:
@@ -187,24 +187,25 @@ def straddles(ratio, bar):
 
 
 def verdict(facts):
-    """(outcome, sentence); a bar is compared with the end of the interval that favours the student.
+    """The Verdict; a bar is compared with the end of the interval that favours the student.
 
     A bar whose arm could not be timed is no bar. `share` of facts is set to the part of the points that is earned.
     """
     yours, least = facts["arms"]["yours"], facts["least_ms"]
     if least and yours["median_ms"] < least:
         facts["earned"] = False
-        return Outcome.NOT_RUN, (
+        sentence = (
             f"not believed: {yours['median_ms']:.3f} ms, where this GPU needs {least:.3f} ms at its peak to move the "
             "bytes and do the FLOPs. Is the work done outside of the timed call, or not at all?"
         )
+        return Verdict(Outcome.NOT_RUN, sentence, facts)
     below = [n for n, bar in SPEED_BARS.items() if (r := facts["times_as_fast"].get(n)) and r.high < bar]
     facts["share"] = 1 - len(below) / len(SPEED_BARS)
     text = in_words(facts)
     if below:
         bars = " and ".join(f"{SPEED_BARS[name]:g} x {name}" for name in below)
-        return Outcome.SLOW, f"Right but slow: {text}. The bar that it misses is {bars}."
-    return Outcome.PASSED, text
+        return Verdict(Outcome.SLOW, f"Right but slow: {text}. The bar that it misses is {bars}.", facts)
+    return Verdict(Outcome.PASSED, text, facts)
 
 
 def in_words(facts):

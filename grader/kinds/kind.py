@@ -15,7 +15,7 @@ from grader.diagnosis import failures, locate
 from grader.diagnosis.cause import Diagnosis
 from grader.kinds import error_map, form
 from grader.reference import compare
-from grader.result import Outcome
+from grader.result import Outcome, Verdict
 
 
 @dataclass(frozen=True)
@@ -194,15 +194,15 @@ class Kind:
     # What came back --------------------------------------------------------------------------------------------------
 
     def judge(self, problem, case, placed, reply, data, device):
-        """(outcome, sentence, facts) of a call that returned; `data`: the raw bytes of what it returned.
+        """The Verdict on a call that returned; `data`: the raw bytes of what it returned.
 
         Judged in this order: form, inputs unchanged, fences whole, loads and stores, values, then what the kind adds.
         What is unsafe explains what is wrong.
         """
         if wrong := form.wrong_form(problem, self.outputs(problem, case), reply, device):
-            return Outcome.WRONG, wrong, {}
+            return Verdict(Outcome.WRONG, wrong)
         if unsafe := form.overwritten(reply):
-            return Outcome.UNSAFE, unsafe, {}
+            return Verdict(Outcome.UNSAFE, unsafe)
         trace = reply["trace"]
         for text in trace["failed"] if trace else ():
             failures.count("the runner's reading of an address", text)
@@ -212,10 +212,10 @@ class Kind:
             measured = ""
             with failures.harmless("the words on a fault's addresses"):
                 measured = self.explain_fault(case, trace, fault)
-            return Outcome.UNSAFE, form.describe_fault(problem, fault, measured), drawn
+            return Verdict(Outcome.UNSAFE, form.describe_fault(problem, fault, measured), drawn)
         if problem.uses_triton and not reply["kernels"]:
             sentence = f"No Triton kernel was launched: {problem.id} is to be computed by a kernel of yours."
-            return Outcome.WRONG, sentence, {}
+            return Verdict(Outcome.WRONG, sentence)
         right = self.right(problem, case, placed, device)
         for got, each in zip(tensors.read_outputs(data, reply), right, strict=True):
             if facts := compare.mismatch(*map(as_heads, (got, each.expected, each.allowed))):
@@ -229,20 +229,21 @@ class Kind:
         return ""
 
     def mismatch(self, problem, case, placed, reply, got, right, facts):
-        """(outcome, sentence, facts) of an output that is not the right one; its sentence is its diagnosis's."""
+        """The Verdict on an output that is not the right one; its sentence is its diagnosis's."""
         facts |= self.drawn(case, reply, got, right)
         if facts["nan"] and reply["trace"] and reply["trace"]["undefined"]:
             sentence = form.describe_undefined(problem, reply["trace"]["undefined"][0])
-            return Outcome.UNSAFE, sentence, facts | {"trace": reply["trace"]}
-        return Outcome.WRONG, "", facts | {"diagnosis": self.diagnose(problem, case, placed, reply, got, right, facts)}
+            return Verdict(Outcome.UNSAFE, sentence, facts | {"trace": reply["trace"]})
+        diagnosis = self.diagnose(problem, case, placed, reply, got, right, facts)
+        return Verdict(Outcome.WRONG, facts=facts, diagnosis=diagnosis)
 
     def diagnose(self, problem, case, placed, reply, got, right, facts):
         """The Diagnosis of this case alone; `check_cases` hears the others."""
         return Diagnosis("output", locate.where(facts))
 
     def beyond_values(self, problem, case, reply):
-        """(outcome, sentence, facts) where every value is right."""
-        return Outcome.PASSED, "", self.drawn(case, reply)
+        """The Verdict where every value is right."""
+        return Verdict(Outcome.PASSED, facts=self.drawn(case, reply))
 
     def drawn(self, case, reply, got=None, right=None):
         """{"picture": the numbers behind the picture of a case}, of the output that is wrong, if one is."""
@@ -282,8 +283,8 @@ class Kind:
         return None
 
     def judge_work(self, results):
-        """(outcome, sentence, facts) on the work of a problem, of the results of its cases."""
-        return Outcome.PASSED, "", {}
+        """The Verdict on the work of a problem, of the results of its cases."""
+        return Verdict(Outcome.PASSED)
 
 
 def as_heads(tensor):

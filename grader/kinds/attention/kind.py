@@ -31,7 +31,7 @@ from grader.kinds.attention.mask_mistakes import PHASES, SINKS, WINDOW
 from grader.kinds.attention.matcher import TOGETHER
 from grader.kinds.kind import Kind, Naive, Right
 from grader.reference import naive
-from grader.result import Outcome
+from grader.result import Outcome, Verdict
 
 COMPILED = {"B": 2, "N": 2048}  # the rest is the problem's speed case: sizes that no argument's value of 1 specialises
 CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
@@ -126,19 +126,20 @@ class Attention(Kind):
 
     def beyond_values(self, problem, case, reply):
         if not problem.uses_triton:
-            outcome, sentence, facts = memory.judge(problem, case, reply)
-            return outcome, sentence, facts | self.drawn(case, reply)
+            verdict = memory.judge(problem, case, reply)
+            verdict.facts |= self.drawn(case, reply)
+            return verdict
         drawn = self.drawn(case, reply)
         if by_torch := work.by_torch(problem, case, reply):
-            return Outcome.WASTEFUL, by_torch, drawn
+            return Verdict(Outcome.WASTEFUL, by_torch, drawn)
         waste = self.wasted(case, reply) if reply["trace"] else None
         if waste and problem.counts_work:  # judged for the problem as a whole
-            return Outcome.PASSED, "", drawn | {"waste": waste}
+            return Verdict(Outcome.PASSED, "", drawn | {"waste": waste})
         if waste:
             sentence, facts = waste
-            return Outcome.WASTEFUL, sentence, facts | drawn
+            return Verdict(Outcome.WASTEFUL, sentence, facts | drawn)
         said = advice.on_tiles(case, reply["trace"]) if reply["trace"] and case.name == LONG_ROW else ""
-        return Outcome.PASSED, said, drawn
+        return Verdict(Outcome.PASSED, said, drawn)
 
     def explain_fault(self, case, trace, fault):
         return addresses.explain(case, trace, fault)

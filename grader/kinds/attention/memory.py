@@ -1,7 +1,7 @@
 """P2's lesson: what is held at once, and how often scores are computed."""
 
 from grader.kinds.attention import work
-from grader.result import Outcome
+from grader.result import Outcome, Verdict
 
 TWO_PASSES = 2.5  # multiply-adds for each of a score; q k^T is one, p v is another
 KEYS_AT_ONCE = 256  # of all queries: more than that is no tile
@@ -12,19 +12,19 @@ COUNTED = (
 
 
 def judge(problem, case, reply):
-    """(outcome, sentence, facts) on what PyTorch holds and multiplies, where a problem asks for tiles."""
+    """The Verdict on what PyTorch holds and multiplies, where a problem asks for tiles."""
     if not problem.memory_cases:
-        return Outcome.PASSED, "", {}
+        return Verdict(Outcome.PASSED)
     if grows := work.grows(case, None, reply):
         sentence = f"{grows.replace('A program holds', 'Of one query the program holds')} {COUNTED}."
-        return Outcome.WASTEFUL, sentence, {"held": reply["held"]}
+        return Verdict(Outcome.WASTEFUL, sentence, {"held": reply["held"]})
     if case in problem.memory_cases:
         return judge_memory(case, reply)
-    return Outcome.PASSED, "", {}
+    return Verdict(Outcome.PASSED)
 
 
 def judge_memory(case, reply):
-    """(outcome, sentence, facts) on what was held at once, where the whole score matrix may not be."""
+    """The Verdict on what was held at once, where the whole score matrix may not be."""
     limit, whole = case.N * KEYS_AT_ONCE, case.N * case.num_keys
     largest = reply["wrapper"]["largest"]
     facts = {"largest_tensor": largest, "limit": limit}
@@ -33,12 +33,12 @@ def judge_memory(case, reply):
             f"A tensor of {largest} elements was made: more than {KEYS_AT_ONCE} keys of every query. The "
             f"whole score matrix has {whole} ({case.N} x {case.num_keys}). Keep one tile of it at a time."
         )
-        return Outcome.WASTEFUL, sentence, facts
+        return Verdict(Outcome.WASTEFUL, sentence, facts)
     products, once = reply["wrapper"]["multiply_adds"], case.B * case.Hq * whole * case.D
     if products > TWO_PASSES * once:
         sentence = (
             f"Scores were computed more than once: {products} multiply-adds where q k^T and p v have {2 * once}. The "
             "online softmax needs one pass over the keys."
         )
-        return Outcome.WASTEFUL, sentence, facts
-    return Outcome.PASSED, "", facts
+        return Verdict(Outcome.WASTEFUL, sentence, facts)
+    return Verdict(Outcome.PASSED, "", facts)

@@ -15,7 +15,7 @@ from grader.course.masks import whole_mask
 from grader.course.problem import LONG_ROW
 from grader.kinds.attention import tile_visits
 from grader.processes.unfinished import needs_review
-from grader.result import Outcome
+from grader.result import Outcome, Verdict
 
 # The most that is allowed of each ratio of Costs, and how it was set: report of `python -m grader.tests.kinds.costs`.
 PRODUCTS, LOADED, COMPUTED, STORED, DIFFERENT, HELD = 1.2, 1.3, 20.0, 9.0, 1.5, 1.1
@@ -353,17 +353,17 @@ DOES = {
 
 
 def judge(results):
-    """(outcome, sentence, facts) on the work of a problem: the long row is right, and nothing that is right wastes."""
+    """The Verdict on the work of a problem: the long row is right, and nothing that is right wastes."""
     wasteful = [r for r in results if r.outcome is Outcome.PASSED and r.facts.get("waste")]
     if wasteful:  # the long row says it most plainly
         first = max(wasteful, key=lambda result: result.case == LONG_ROW)
         sentence, facts = first.facts["waste"]
         if facts.get("uncounted"):
             return needs_review([sentence])
-        return Outcome.WASTEFUL, f'"{first.case}": {sentence}', facts | {"picture": first.facts.get("picture")}
+        return Verdict(Outcome.WASTEFUL, f'"{first.case}": {sentence}', facts | {"picture": first.facts.get("picture")})
     long_row = next((result for result in results if result.case == LONG_ROW), None)
     if long_row is not None and long_row.outcome is Outcome.GRADER_FAULT:
-        return Outcome.GRADER_FAULT, long_row.sentence, {}
+        return Verdict(Outcome.GRADER_FAULT, long_row.sentence)
     if long_row is None or long_row.outcome is not Outcome.PASSED:
-        return Outcome.NOT_RUN, f'not judged: "{LONG_ROW}" must be right first', {"earned": False}
-    return Outcome.PASSED, "", {}
+        return Verdict(Outcome.NOT_RUN, f'not judged: "{LONG_ROW}" must be right first', {"earned": False})
+    return Verdict(Outcome.PASSED)

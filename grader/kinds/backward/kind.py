@@ -13,7 +13,7 @@ from grader.kinds.backward import causes, closer, gradients, inputs
 from grader.kinds.backward.cases import OUTPUTS, PROBLEM, TENSORS, compiled
 from grader.kinds.kind import Derived, Kind, Naive, Right
 from grader.reference import naive
-from grader.result import Outcome
+from grader.result import Outcome, Verdict
 
 KEPT = 64  # answers
 NAIVE = Path(naive.__file__)
@@ -86,17 +86,17 @@ class Backward(Kind):
     # What came back --------------------------------------------------------------------------------------------------
 
     def judge(self, problem, case, placed, reply, data, device):
-        outcome, sentence, facts = super().judge(problem, case, placed, reply, data, device)
-        if "diagnosis" in facts:  # of the first output that is wrong; it is told with the others
+        verdict = super().judge(problem, case, placed, reply, data, device)
+        if verdict.diagnosis:  # of the first output that is wrong; it is told with the others
             got = dict(zip(OUTPUTS, tensors.read_outputs(data, reply), strict=True))
-            facts["diagnosis"] = causes.diagnose(case, got, self.expect(case, placed, device))
-        return outcome, sentence, facts
+            verdict.diagnosis = causes.diagnose(case, got, self.expect(case, placed, device))
+        return verdict
 
     def beyond_values(self, problem, case, reply):
         if by_torch := work.by_torch(problem, case, reply):
-            return Outcome.WASTEFUL, by_torch, {}
+            return Verdict(Outcome.WASTEFUL, by_torch)
         if reply["trace"] and (waste := self.wasted(case, reply)):
-            return Outcome.WASTEFUL, *waste
+            return Verdict(Outcome.WASTEFUL, *waste)
         return super().beyond_values(problem, case, reply)
 
     def long_case(self, cases):

@@ -12,7 +12,7 @@ from grader.kinds.block_sparse import check_lists, list_mistakes, tile_lists
 from grader.kinds.block_sparse.cases import PROBLEM, BuilderCase
 from grader.kinds.block_sparse.patterns import PARTIAL
 from grader.kinds.kind import Kind
-from grader.result import Outcome
+from grader.result import Outcome, Verdict
 
 
 class BlockSparse(Attention):
@@ -44,7 +44,7 @@ class BlockSparse(Attention):
     def judge(self, problem, case, placed, reply, data, device):
         if names := ", ".join(name for name in reply.get("changed", ()) if name in tile_lists.NAMES):
             sentence = f"Your code wrote into the Tiles that it was given: {names} must stay as they were."
-            return Outcome.UNSAFE, sentence, {}
+            return Verdict(Outcome.UNSAFE, sentence)
         return super().judge(problem, case, placed, reply, data, device)
 
     def explain_fault(self, case, trace, fault):
@@ -126,22 +126,22 @@ def are_lists(reply):
 
 
 def judge_lists(case, reply, data):
-    """(outcome, sentence, facts) of what a builder returned."""
+    """The Verdict on what a builder returned."""
     if reply["type"] == "NoneType":
-        return Outcome.WRONG, f"{case.builder} returned nothing; it must return Tiles.", {}
+        return Verdict(Outcome.WRONG, f"{case.builder} returned nothing; it must return Tiles.")
     if wrong := check_lists.wrong_fields(case, reply["outputs"], reply["plain"]):
-        return Outcome.WRONG, wrong.sentence, {}
+        return Verdict(Outcome.WRONG, wrong.sentence)
     starts, columns, places, bits = tensors.read_outputs(data, reply)
     found = check_lists.wrong_kinds(case, starts, columns)
     if found and not found.mistake:
-        return Outcome.WRONG, found.sentence, {}
+        return Verdict(Outcome.WRONG, found.sentence)
     facts = {"picture": draw_lists(case, starts, columns)}
     found = found or check_lists.wrong_bits(case, starts, columns, places, bits)
     if not found:
-        return Outcome.PASSED, "", facts
+        return Verdict(Outcome.PASSED, "", facts)
     facts |= {"question": found.question} if found.question else {}
     causes = [Cause(found.mistake, found.question, list_mistakes.LISTS)] if found.mistake else []
-    return Outcome.WRONG, found.sentence, facts | {"causes": causes}
+    return Verdict(Outcome.WRONG, found.sentence, facts | {"causes": causes})
 
 
 def draw_lists(case, starts, columns):

@@ -3,6 +3,7 @@
 import math
 import random
 from collections import defaultdict
+from dataclasses import replace
 
 import torch
 
@@ -11,7 +12,7 @@ from grader.kinds.attention.kind import Attention
 from grader.kinds.kind import Kind
 from grader.kinds.program_order.cases import PROBLEM, OrderCase
 from grader.kinds.program_order.check_order import check_order
-from grader.result import Outcome
+from grader.result import Outcome, Verdict
 
 ORDER = "the order in which tiles run"
 WORDS = {2: torch.int16, 4: torch.int32}
@@ -61,11 +62,11 @@ class ProgramOrder(Attention):
         return reply
 
     def judge(self, problem, case, placed, reply, data, device):
-        judged = super().judge(problem, case, placed, reply, data, device)
-        if judged[0] is not Outcome.PASSED:
-            return judged
+        verdict = super().judge(problem, case, placed, reply, data, device)
+        if verdict.outcome is not Outcome.PASSED:
+            return verdict
         wrong = misplaced(reply) if "order" in reply else tell_other_bits(reply) if "other_bits" in reply else None
-        return (Outcome.WRONG, wrong, judged[2]) if wrong else judged
+        return replace(verdict, outcome=Outcome.WRONG, sentence=wrong) if wrong else verdict
 
 
 class OrderFunction(Kind):
@@ -108,16 +109,16 @@ def draw_sizes(case, seed):
 
 
 def judge_orders(asked, reply):
-    """(outcome, sentence, facts) on program_order at each of the sizes that were asked for."""
+    """The Verdict on program_order at each of the sizes that were asked for."""
     for size, order in zip(asked, reply["orders"], strict=False):
         call = "program_order(num_tiles={}, num_heads={}, num_dies={}, heads_per_kv={})".format(*size)
         if order is None:
-            return Outcome.WRONG, f"{call} must be a list of (head, tile); it is {reply['came']}.", {}
+            return Verdict(Outcome.WRONG, f"{call} must be a list of (head, tile); it is {reply['came']}.")
         if wrong := check_order(order, *size):
             known = [(words, ask) for words, ask in QUESTIONS.items() if words in wrong]
             facts = {"question": known[0][1], "causes": [Cause(*known[0], ORDER)]} if known else {}
-            return Outcome.WRONG, f"{call}: {wrong}.", {"size": size} | facts
-    return Outcome.PASSED, "", {}
+            return Verdict(Outcome.WRONG, f"{call}: {wrong}.", {"size": size} | facts)
+    return Verdict(Outcome.PASSED)
 
 
 def misplaced(reply):

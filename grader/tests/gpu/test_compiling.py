@@ -173,7 +173,8 @@ def judged(folder, source, targets=("sm_80", "sm_90")):
 @pytest.mark.thorough
 def test_too_much_shared_memory_for_every_gpu_is_not_passed(tmp_path):
     source = changed(GRID, "    return (128, 128, 8, 5)\n")
-    outcome, sentence, facts, _ = judged(tmp_path, source)
+    verdict = judged(tmp_path, source)
+    outcome, sentence, facts = verdict.outcome, verdict.sentence, verdict.facts
     assert outcome is Outcome.CRASHED
     assert (
         "runs in the interpreter, does not fit a GPU: flash_attention_kernel needs 294912 bytes of shared" in sentence
@@ -184,7 +185,8 @@ def test_too_much_shared_memory_for_every_gpu_is_not_passed(tmp_path):
 
 def test_too_much_for_one_gpu_is_advice(tmp_path):
     source = changed(GRID, "    return (128, 128, 8, 3)\n")
-    outcome, sentence, facts, _ = judged(tmp_path, source, ("sm_86", "sm_90"))
+    verdict = judged(tmp_path, source, ("sm_86", "sm_90"))
+    outcome, sentence, facts = verdict.outcome, verdict.sentence, verdict.facts
     assert outcome is Outcome.PASSED and "compile" not in sentence
     assert "bytes of shared memory; an sm_86 has 101376: smaller tiles" in sentence
     assert ["error" in entry for entry in facts["compile"]] == [True, False]
@@ -194,32 +196,37 @@ def test_too_much_for_one_gpu_is_advice(tmp_path):
 def test_a_class_stops_at_the_first_target_that_compiles(targets, tried, tmp_path):
     path = tmp_path / PROBLEMS["p3"].module
     path.write_text(changed(GRID, "    return (128, 128, 8, 3)\n"))  # fits no sm_86
-    outcome, _, facts, _ = compiling.judge(ASKED, path, targets.split(), ASKED, all_targets=False)
+    verdict = compiling.judge(ASKED, path, targets.split(), ASKED, all_targets=False)
+    outcome, facts = verdict.outcome, verdict.facts
     assert outcome is Outcome.PASSED and [entry["target"] for entry in facts["compile"]] == tried.split()
 
 
 @pytest.mark.thorough
 def test_spills_are_advice(tmp_path):
-    outcome, sentence, _, _ = judged(tmp_path, changed(GRID, "    return (128, 128, 4, 2)\n"), ("sm_80",))
+    verdict = judged(tmp_path, changed(GRID, "    return (128, 128, 4, 2)\n"), ("sm_80",))
+    outcome, sentence = verdict.outcome, verdict.sentence
     assert outcome is Outcome.PASSED and "bytes of each thread's registers on sm_80" in sentence
 
 
 @pytest.mark.thorough
 def test_missing_matrix_instructions_are_advice(tmp_path):
     source = (SUBMISSIONS / "honest" / "p3_all_float32.py").read_text()
-    outcome, sentence, _, _ = judged(tmp_path, source, ("sm_80",))
+    verdict = judged(tmp_path, source, ("sm_80",))
+    outcome, sentence = verdict.outcome, verdict.sentence
     assert outcome is Outcome.PASSED and "uses no matrix instructions on sm_80: does every product" in sentence
 
 
 def test_an_open_gap_is_unfinished(tmp_path):
     source = inserted('tl.static_assert(False, "TODO 1: the scores of this tile")')
-    outcome, sentence, _, _ = judged(tmp_path, source, ("sm_80",))
+    verdict = judged(tmp_path, source, ("sm_80",))
+    outcome, sentence = verdict.outcome, verdict.sentence
     assert (outcome, sentence) == (Outcome.UNFINISHED, "TODO 1: the scores of this tile")
 
 
 def test_a_wrapper_that_raises_for_a_gpu_has_no_kernel_to_compile(tmp_path):
     source = changed("    check_arguments(q, k, v)\n", "    if q.shape[2] == 2048: raise KeyError('long')\n")
-    outcome, sentence, _, _ = judged(tmp_path, source, ("sm_80",))
+    verdict = judged(tmp_path, source, ("sm_80",))
+    outcome, sentence = verdict.outcome, verdict.sentence
     assert outcome is Outcome.CRASHED and "KeyError at p3_flash_attention.py:" in sentence
 
 
@@ -227,7 +234,8 @@ def test_a_triton_that_compiles_nothing_costs_nothing(tmp_path, monkeypatch):
     canary = tmp_path / "canary.py"
     canary.write_text(inserted("j = row_maxx"))
     monkeypatch.setattr(compiling, "CANARY", canary)
-    outcome, sentence, _, _ = judged(tmp_path, inserted("j = row_maxx"), ("sm_80",))
+    verdict = judged(tmp_path, inserted("j = row_maxx"), ("sm_80",))
+    outcome, sentence = verdict.outcome, verdict.sentence
     assert outcome is Outcome.NOT_RUN and "Triton compiles no kernel for sm_80" in sentence
 
 
@@ -235,7 +243,8 @@ def test_a_compiler_that_does_not_start_costs_nothing(tmp_path, monkeypatch):
     broken = tmp_path / "worker.py"
     broken.write_text("raise RuntimeError('no backend')\n")
     monkeypatch.setattr(sandbox_process, "WORKER", broken)
-    outcome, sentence, _, _ = judged(tmp_path, solution("p3"))
+    verdict = judged(tmp_path, solution("p3"))
+    outcome, sentence = verdict.outcome, verdict.sentence
     assert outcome is Outcome.NOT_RUN and "not compiled: " in sentence and "no backend" in sentence
 
 

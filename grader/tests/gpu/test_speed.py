@@ -29,40 +29,44 @@ def facts(naive=None, reference=None, ms=1.0, **more):
 
 
 def test_fast_passes_and_slow_says_how_slow():
-    outcome, sentence = speed.verdict(facts((9, 8.9, 9.1), (1, 0.9, 1.1)))
+    judged = speed.verdict(facts((9, 8.9, 9.1), (1, 0.9, 1.1)))
+    outcome, sentence = judged.outcome, judged.sentence
     assert outcome is Outcome.PASSED and "9.00 x as fast as naive PyTorch (8.90 to 9.10" in sentence
     known = facts((1, 0.9, 1.1), (0.1, 0.1, 0.1))
-    outcome, sentence = speed.verdict(known)
+    judged = speed.verdict(known)
+    outcome, sentence = judged.outcome, judged.sentence
     assert outcome is Outcome.SLOW and "2 x naive PyTorch and 0.5 x reference" in sentence and known["share"] == 0
 
 
 def test_each_bar_is_half_of_the_points():
     known = facts((5, 5, 5), (0.1, 0.1, 0.1))
-    assert speed.verdict(known)[0] is Outcome.SLOW and known["share"] == 0.5
+    assert speed.verdict(known).outcome is Outcome.SLOW and known["share"] == 0.5
 
 
 def test_a_bar_inside_the_interval_is_passed():
     bar = SPEED_BARS["naive PyTorch"]
-    assert speed.verdict(facts((bar - 0.1, bar - 0.2, bar + 0.1), (1, 1, 1)))[0] is Outcome.PASSED
+    assert speed.verdict(facts((bar - 0.1, bar - 0.2, bar + 0.1), (1, 1, 1))).outcome is Outcome.PASSED
     assert speed.straddles(Ratio(bar, bar - 1, bar + 1), bar) and not speed.straddles(Ratio(9, 8, 9), bar)
 
 
 def test_an_arm_that_could_not_be_timed_is_no_bar():
     known = facts(None, (1, 1, 1), failures={"naive PyTorch": "CUDA out of memory"}, oom=["naive PyTorch"])
-    outcome, sentence = speed.verdict(known)
+    judged = speed.verdict(known)
+    outcome, sentence = judged.outcome, judged.sentence
     assert outcome is Outcome.PASSED and "naive PyTorch ran out of memory (oom)" in sentence
 
 
 def test_faster_than_the_machine_is_not_believed():
     known = facts((900, 800, 950), (30, 29, 31), ms=0.01)
-    outcome, sentence = speed.verdict(known)
+    judged = speed.verdict(known)
+    outcome, sentence = judged.outcome, judged.sentence
     assert outcome is Outcome.NOT_RUN and "not believed: 0.010 ms" in sentence and known["earned"] is False
-    assert speed.verdict(facts((9, 9, 9), (1, 1, 1), ms=0.01, least_ms=None))[0] is Outcome.PASSED
+    assert speed.verdict(facts((9, 9, 9), (1, 1, 1), ms=0.01, least_ms=None)).outcome is Outcome.PASSED
 
 
 def test_the_fraction_of_the_peak_is_said_where_it_is_known():
-    assert "101% of this GPU's peak" in speed.verdict(facts((9, 9, 9), (1, 1, 1)))[1]
-    assert "peak," not in speed.verdict(facts((9, 9, 9), (1, 1, 1), machine={"gpu": "some GPU"}))[1]
+    assert "101% of this GPU's peak" in speed.verdict(facts((9, 9, 9), (1, 1, 1))).sentence
+    assert "peak," not in speed.verdict(facts((9, 9, 9), (1, 1, 1), machine={"gpu": "some GPU"})).sentence
 
 
 class FakeChild:
@@ -246,7 +250,8 @@ def on_cpu(monkeypatch, tmp_path):
 
 
 def test_a_backward_pass_is_timed_beside_autograd_and_the_reference(on_cpu):
-    outcome, sentence, facts = on_cpu(BACKWARD)
+    judged = on_cpu(BACKWARD)
+    outcome, sentence, facts = judged.outcome, judged.sentence, judged.facts
     assert outcome is Outcome.PASSED and "x as fast as autograd's backward of naive PyTorch (" in sentence, sentence
     assert set(facts["arms"]) == set(speed.SPEED_BARS) | {"yours"} and not facts["failures"]
     assert all(ratio for ratio in facts["times_as_fast"].values())
@@ -254,7 +259,8 @@ def test_a_backward_pass_is_timed_beside_autograd_and_the_reference(on_cpu):
 
 def test_a_call_that_takes_long_where_none_was_before_it_is_wrong(on_cpu, monkeypatch):
     monkeypatch.setattr(speed, "ALONE", -math.inf)  # any call takes longer than so
-    outcome, sentence, _ = on_cpu(BACKWARD)
+    judged = on_cpu(BACKWARD)
+    outcome, sentence = judged.outcome, judged.sentence
     assert outcome is Outcome.WRONG and "begun alone" in sentence
 
 
@@ -281,5 +287,6 @@ def test_what_an_arm_of_ours_prepares_is_not_timed(on_cpu, tmp_path):
 def test_a_wrong_gradient_of_a_timed_call_is_told(old, new, said, on_cpu):
     """Of heads that take another batch's weights, and of a call that overwrites what it was given, too."""
     assert old in BACKWARD
-    outcome, sentence, _ = on_cpu(BACKWARD.replace(old, new, 1))
+    judged = on_cpu(BACKWARD.replace(old, new, 1))
+    outcome, sentence = judged.outcome, judged.sentence
     assert outcome is Outcome.WRONG and said in sentence, sentence

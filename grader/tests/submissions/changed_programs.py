@@ -187,8 +187,11 @@ class Changed:
             given = {"program.json": json.dumps(program).encode()} | self.files
             reply = submission.ask_runner({"op": "run"} | self.request, given, time.monotonic() + self.seconds)
             if reply["status"] != "returned":
-                return unfinished.explain_reply(reply, problem, submission.path)[:2]
-            return how.judge(problem, self.case, self.placed, reply, submission.take_outputs(reply), "cpu")[:2]
+                verdict = unfinished.explain_reply(reply, problem, submission.path)
+            else:
+                data = submission.take_outputs(reply)
+                verdict = how.judge(problem, self.case, self.placed, reply, data, "cpu")
+            return verdict.outcome, verdict.sentence
         except ChildFailed as failure:  # that program's process is gone, and the next gets another
             submission.runner.close()
             submission.runner = None
