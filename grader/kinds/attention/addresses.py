@@ -264,7 +264,7 @@ def past_the_end(table, begin):
 def shared_rows(table, owners, fault):
     """Two programs that write the same rows."""
     first, second = (tuple(program) for program in (*fault["programs"], *fault["programs"])[:2])
-    if first == second:
+    if first == second or not {first, second} <= set(table.programs):  # another launch's, say
         return ""
     if not {first, second} <= set(owners):
         return same_place(table, first, second, fault["terms"])
@@ -287,8 +287,6 @@ def shared_rows(table, owners, fault):
 
 
 def same_place(table, first, second, terms):
-    if not {first, second} <= set(table.programs):
-        return ""
     place, other = (table.decode(table.programs[program]["first"]) for program in (first, second))
     if place != other or place is None:
         return ""
