@@ -8,7 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from grader.commands import versions
-from grader.commands.arguments import BadArguments, Parser, choose_device, choose_problems, choose_targets
+from grader.commands.arguments import (
+    BadArguments,
+    Parser,
+    check_sandbox,
+    choose_device,
+    choose_problems,
+    choose_targets,
+)
+from grader.diagnosis import failures
 from grader.processes import scratch
 from grader.result import clean, quoted
 
@@ -127,6 +135,7 @@ def main(argv=None):
     scratch.choose_own_folder()
     try:
         options = parse(argv)
+        check_sandbox()
         request = build_request(options)
     except BadArguments as error:
         print(clean(f"grader: {error}"), file=sys.stderr)
@@ -135,14 +144,14 @@ def main(argv=None):
 
     for warning in filter(None, (versions.warning(), bubblewrap.warning(request.device))):
         print(warning, file=sys.stderr)
-    if options.show:
-        from grader.commands import show
+    failures.begin(options.out)
+    if options.show or options.hint:
+        from grader.commands import hint, show
 
-        return show.run(request, options.out)
-    if options.hint:
-        from grader.commands import hint
-
-        return hint.run(replace(request, targets=()), options.out)
+        status = show.run(request, options.out) if options.show else hint.run(replace(request, targets=()), options.out)
+        if said := failures.in_words(failures.counted(), options.out):
+            print(clean(said), file=sys.stderr)
+        return status
     if options.profile:
         from grader.commands import profile as command
 

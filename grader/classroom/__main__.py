@@ -17,7 +17,7 @@ from grader.classroom import claims, intake, journal, names, one, plan, progress
 from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
 from grader.commands import versions
-from grader.commands.arguments import BadArguments, choose_device, choose_problems, choose_targets
+from grader.commands.arguments import BadArguments, check_sandbox, choose_device, choose_problems, choose_targets
 from grader.diagnosis import failures
 from grader.kinds.registry import LABS, PROBLEMS
 from grader.processes import bubblewrap, files, scratch
@@ -100,6 +100,7 @@ def grade_class(options, problems, make_engine):
 
 def check(options):
     """Raise BadArguments for what cannot be used."""
+    check_sandbox()
     if not options.submissions.is_dir():
         what = "is a file, not a folder" if options.submissions.exists() else "does not exist"
         raise BadArguments(f"the folder of submissions {options.submissions} {what}")

@@ -84,7 +84,8 @@ def run(job, grade=None):
         records.append(record)
         results[id] = found
     remarks = [*records[-1].remarks, *write_page(job, results, records)]
-    remarks += filter(None, [failures.in_words(failures.counted(), Path(job.out))])
+    # A remark names no folder of this machine: the log lies beside the gradebook.
+    remarks += filter(None, [failures.in_words(failures.counted(), Path())])
     return [*records[:-1], replace(records[-1], remarks=tuple(remarks))]
 
 

@@ -1,6 +1,7 @@
 """Arguments that several commands take: which problems, which device, which GPUs to compile for."""
 
 import argparse
+import os
 
 
 class BadArguments(Exception):
@@ -30,6 +31,12 @@ def choose_problems(text, problems, labs):
                 raise BadArguments(f"there is no problem {number}; {known}")
             chosen.append(problems[f"p{number}"])
     return tuple(dict.fromkeys(chosen))
+
+
+def check_sandbox():
+    """Raise BadArguments where SANDBOX, which the Makefile hands on as GRADER_SANDBOX, is no word of ours."""
+    if (word := os.environ.get("GRADER_SANDBOX", "")) not in ("", "none"):
+        raise BadArguments(f"SANDBOX={word} is unknown: SANDBOX=none does without bubblewrap, no SANDBOX uses it")
 
 
 def choose_device(asked):

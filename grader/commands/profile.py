@@ -105,14 +105,8 @@ def record(problem, path, case, seed, folder):
         submission.close()
     if "program" not in reply:
         raise ncu.Failed(explain(reply, problem, path), 1, printed)
-    setup = {
-        "module": path.name,
-        "kernels": True,
-        "refused": problem.refused,
-        "folder": str(folder),
-        "sys_path": outside_paths(),
-    }
-    setup |= {"inputs": request["inputs"]}
+    setup = {"module": path.name, "folder": str(folder), "sys_path": outside_paths(), "inputs": request["inputs"]}
+    setup |= {"kernels": True, "refused": problem.refused}
     described = {"request.json": setup, "texts.json": submission.read_texts()}
     files |= {name: json.dumps(data).encode() for name, data in described.items()}
     for name, data in {**files, "program.json": reply["program"]}.items():

@@ -9,7 +9,7 @@ _log, _counted = logging.getLogger("grader"), []
 
 
 def begin(folder):
-    """Write the log of this run into `folder`; there is no file before there is something to write."""
+    """Write the log into `folder`, behind what stands there; no file is made before there is something to write."""
     for handler in _log.handlers[:]:
         _log.removeHandler(handler)
         handler.close()
@@ -51,6 +51,6 @@ def counted():
 
 
 def in_words(number, folder):
-    """`2 explanations failed: see grader.log`, or an empty string."""
+    """`2 explanations failed, and no verdict changed: see grader.log`, or an empty string."""
     what = "1 explanation" if number == 1 else f"{number} explanations"
     return f"{what} failed, and no verdict changed: see {folder / LOG}" if number else ""

@@ -130,7 +130,8 @@ def show_failures(console, group, lines=None, whole=FAILURES_SHOWN):
         line = f'{first.problem} "{first.case}"{others}: {first.outcome.value}: {in_short(first.sentence)}'
         console.print(line, markup=False, soft_wrap=True)
     if rest:
-        console.print(f"  whole: make grade P={group[0].problem.removeprefix('p')} VERBOSE=1\n", markup=False)
+        again = first.again.replace(f' CASE="{first.case}"', "")
+        console.print(f"  whole: {again} VERBOSE=1\n", markup=False, soft_wrap=True)
 
 
 def in_short(text):

@@ -205,6 +205,13 @@ def test_watch_grades_again_when_the_file_is_saved(tmp_path):
         assert process.wait(20) == 0
 
 
+def test_another_word_than_none_for_the_sandbox_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GRADER_SANDBOX", "off")
+    for command, given in ((main, ["--problems", "1"]), (classroom.main, [tmp_path])):
+        assert status_of(command, given) == 2
+        assert "SANDBOX=off is unknown: SANDBOX=none does without bubblewrap" in capsys.readouterr().err
+
+
 def iter_until(lines, words):
     for line in lines:
         yield line
