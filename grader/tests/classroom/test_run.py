@@ -453,3 +453,19 @@ def test_a_class_without_a_sandbox_must_be_asked_for(tmp_path, monkeypatch, caps
     monkeypatch.setenv("GRADER_SANDBOX", "none")
     assert main(command, lambda options: None) == 2
     assert "SANDBOX" not in capsys.readouterr().err, "there are no submissions: that is what is told"
+
+
+def test_explanations_that_failed_are_a_remark_without_a_folder(tmp_path, monkeypatch):
+    from grader.classroom import one
+    from grader.diagnosis import failures
+
+    def grade(problem, job):
+        failures.count("a picture", ValueError("of ours"))
+        return []
+
+    monkeypatch.setattr(one, "make_record", lambda job, id, *given: plan.fault_records(job, "")[0])
+    job = job_of(tmp_path)
+    Path(job.out).mkdir()
+    *_, last = one.run(job, grade)
+    assert any(said.endswith("see grader.log") and str(tmp_path) not in said for said in last.remarks), last.remarks
+    assert "ValueError: of ours" in (Path(job.out) / "grader.log").read_text()

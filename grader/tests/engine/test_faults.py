@@ -1,17 +1,20 @@
 """Faults seeded in our own code: each is told as ours and leaves its points open; no student can bring one about."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from grader import score
 from grader.diagnosis import cross_case
+from grader.diagnosis.cause import Cause, Diagnosis
+from grader.engine import is_certain
 from grader.kinds.attention import answers, inputs, work
 from grader.kinds.kind import Kind
 from grader.processes import sandbox_process, sandboxes
 from grader.processes.submission import Submission
 from grader.reference import compare, oracle
-from grader.result import Outcome
+from grader.result import Aspect, Outcome, Result
 from grader.tests.support import ROOT, grade_text, solution, thorough_but
 
 CASE = "fewer tokens than a tile"
@@ -122,3 +125,16 @@ def test_a_fault_in_the_cross_case_check_costs_the_causes_alone(tmp_path, monkey
     (result,) = grade_text(tmp_path, "p3", text, names=[CASE])
     assert [r.outcome for r in before] == [result.outcome] == [Outcome.WRONG]
     assert not result.facts["causes"] and "got " in result.sentence
+
+
+def test_a_cause_is_certain_where_it_alone_explains_half_of_what_is_wrong():
+    def results(*causes):
+        return [replace(WRONG, diagnosis=Diagnosis("output", "", [Cause(c, "?", "") for c in each])) for each in causes]
+
+    window, scale = "a window of {}".format, "no scale"
+    assert is_certain(results([window(33)], [window(65)], [scale], []))
+    assert not is_certain(results([window(33)], [scale], []))
+    assert not is_certain(results([window(33), scale])) and not is_certain(results()) and not is_certain(results([]))
+
+
+WRONG = Result("p6", "one", Aspect.CORRECT, Outcome.WRONG)
