@@ -17,9 +17,8 @@ HOLDS = {
     "classroom": "a whole class", "__main__": "the command", "test_assignment": "the same by pytest",
     "conftest": "pytest's options", "commands": "show, doctor, ...", "engine": "one problem's cases",
     "render": "terminal, HTML, PNG", "kinds": "what is asked and right", "gpu": "compile, time, profile",
-    "score": "points", "diagnosis": "why it is wrong", "processes": "every child process", "course": "problem, masks",
-    "reference": "float64, allowed error", "result": "the one result model", "recorder": "beside the submission",
-    "runner": "runs the program",
+    "score": "points", "diagnosis": "why it is wrong", "course": "problem, masks",
+    "reference": "float64, allowed error", "result": "the one result model", "core": "record, run, watch",
 }  # fmt: skip
 
 
@@ -80,7 +79,7 @@ def draw(floors, imports):
 
 def main(argv):
     floors = read_floors()
-    text = draw([*floors, ["recorder", "runner"]], read_imports({room for floor in floors for room in floor}))
+    text = draw(floors, read_imports({room for floor in floors for room in floor}))
     if argv == ["--check"]:
         return int(PICTURE.read_text() != text)
     PICTURE.write_text(text)

@@ -16,9 +16,9 @@ from grader.commands.arguments import (
     choose_problems,
     choose_targets,
 )
+from grader.core.sandbox import scratch
+from grader.core.sandbox.texts import clean, quoted
 from grader.diagnosis import failures
-from grader.processes import scratch
-from grader.result import clean, quoted
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -140,7 +140,7 @@ def main(argv=None):
     except BadArguments as error:
         print(clean(f"grader: {error}"), file=sys.stderr)
         return 2
-    from grader.processes import bubblewrap
+    from grader.core.sandbox import bubblewrap
 
     for warning in filter(None, (versions.warning(), bubblewrap.warning(request.device))):
         print(warning, file=sys.stderr)

@@ -13,6 +13,10 @@ from pathlib import Path
 
 import torch
 
+from grader.core.sandbox import confined, handed_in, sandboxes
+from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
+from grader.core.sandbox.submission import Submission
+from grader.core.sandbox.texts import clean, quoted, shortened
 from grader.course.problem import (
     COMPILES,
     SECONDS_PER_CASE,
@@ -21,13 +25,10 @@ from grader.course.problem import (
     WORK,
     Problem,
 )
-from grader.diagnosis import failures, faults
+from grader.diagnosis import failures, faults, unfinished
 from grader.gpu import compiling, machine, speed
 from grader.kinds import registry
-from grader.processes import confined, handed_in, sandboxes, unfinished
-from grader.processes.child import CannotStart, ChildFailed, TimedOut
-from grader.processes.submission import Submission
-from grader.result import Aspect, Outcome, Result, Verdict, clean, quoted, shortened
+from grader.result import Aspect, Outcome, Result, Verdict
 
 CLEARED = 2  # crashes of a problem in which our own kernel was asked, and passed: then the next are not doubted
 # Options of glibc's mallopt: M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, the latter two in bytes.

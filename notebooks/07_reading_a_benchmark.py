@@ -79,8 +79,8 @@ png(figure, "In six rows the mean lies far to the right of the median")
 # %% tags=["varies"]
 import torch
 
+from grader.core.run.stopwatch import Stopwatch
 from grader.gpu.timing import Timing
-from grader.runner.stopwatch import Stopwatch
 
 torch.set_num_threads(1)
 watch, numbers, scrap = Stopwatch("cpu"), torch.ones(1 << 16), torch.ones(1 << 26)

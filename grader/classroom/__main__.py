@@ -18,10 +18,10 @@ from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
 from grader.commands import versions
 from grader.commands.arguments import BadArguments, check_sandbox, choose_device, choose_problems, choose_targets
+from grader.core.sandbox import bubblewrap, files, scratch
+from grader.core.sandbox.texts import clean, quoted
 from grader.diagnosis import failures
 from grader.kinds.registry import LABS, PROBLEMS
-from grader.processes import bubblewrap, files, scratch
-from grader.result import clean, quoted
 
 KEPT = "what is graded is kept, and the same command goes on from there"
 TARGETS = "sm_90,sm_80"  # a class stops at the first that a kernel compiles for; Hopper's takes a sixth less

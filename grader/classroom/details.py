@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from grader.processes import files
+from grader.core.sandbox import files
 from grader.result import Aspect, Outcome, Result
 
 

@@ -5,9 +5,9 @@ import os
 from grader.classroom import harvest, names, submitters
 from grader.classroom.names import readable, shortened
 from grader.commands.arguments import BadArguments
+from grader.core.sandbox.texts import quoted
 from grader.diagnosis import failures
 from grader.kinds.registry import EVERY
-from grader.result import quoted
 
 IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", names.METADATA}
 LISTS = (".csv", ".txt", ".md", ".yml", ".json", ".xlsx")  # lie beside submissions, and nobody misses them

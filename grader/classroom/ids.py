@@ -8,7 +8,7 @@ from collections import Counter
 
 from grader.classroom import names
 from grader.commands.arguments import BadArguments
-from grader.processes import files
+from grader.core.sandbox import files
 
 NAME = "ids.json"
 

@@ -12,10 +12,10 @@ from grader.classroom.harvest import Harvest
 from grader.classroom.names import Owner, shortened
 from grader.classroom.texts import as_text
 from grader.commands import asked
+from grader.core.sandbox import files
+from grader.core.sandbox.child import ChildFailed
+from grader.core.sandbox.limited import Limited
 from grader.kinds.registry import EVERY
-from grader.processes import files
-from grader.processes.child import ChildFailed
-from grader.processes.limited import Limited
 
 NOT_THEIRS = {"solutions", "grader", "tests"}  # folders of a whole repository that hold no student's work
 # No more than that is read again for each `def` of a text: one that has thousands stops nobody.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grader.classroom.record import GRADED, Class, Lazy, Record, Row
 from grader.commands.arguments import BadArguments
-from grader.processes import files
+from grader.core.sandbox import files
 
 JOURNAL, SUBMISSIONS, LOCK = "journal.jsonl", "submissions.json", "journal.lock"
 LONGEST_LINE = 64 << 20  # bytes; what is longer was written by nobody here

@@ -1,7 +1,7 @@
 """The process of one lane: python -m grader.classroom.lane FOLDER grades jobs, each in a fork of its own.
 
 What every submission needs, torch and the right answers among it, is there before the fork: paid once a lane. It is
-asked as processes/child.py asks: {"job": NAME}, where NAME.job.json in FOLDER is a plan.Job whose records go to
+asked as core/sandbox/child.py asks: {"job": NAME}, where NAME.job.json in FOLDER is a plan.Job whose records go to
 NAME.records.json. The reply is {"status": of the fork}; what is printed goes to standard error. It ends when its
 standard input does, and the fork takes its children with it: nothing outlives the command that started it, however that
 ended.
@@ -53,14 +53,14 @@ def end_with_the_lane():
     """Wait for the end of standard input, where nothing more is asked before the fork has ended; then end it."""
     while os.read(0, 1 << 10):
         pass
-    if confined := sys.modules.get("grader.processes.confined"):
+    if confined := sys.modules.get("grader.core.sandbox.confined"):
         confined.close_all()
     os._exit(3)
 
 
 def main():
     from grader.classroom import one
-    from grader.processes import sandboxes
+    from grader.core.sandbox import sandboxes
 
     # What was lost may have left its runner in the middle of something.
     serve(sys.argv[1], one.main, one.get_ready, sandboxes.renew)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grader.classroom import plan
 from grader.classroom.record import Record
-from grader.processes.child import CannotStart, Died, TimedOut, TrustedChild, describe_exit
+from grader.core.sandbox.child import CannotStart, Died, TimedOut, TrustedChild, describe_exit
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "grader.classroom.lane")

@@ -6,8 +6,8 @@ It imports no part of the grading, so that torch is loaded once a submission: by
 import signal
 from pathlib import Path
 
-from grader.processes import files
-from grader.processes.child import TrustedChild
+from grader.core.sandbox import files
+from grader.core.sandbox.child import TrustedChild
 
 ROOT = Path(__file__).resolve().parents[2]
 # A batch's folder holds these of each of its jobs, by the job's number. A result or a failure is there whole or not.

@@ -18,10 +18,10 @@ from grader import engine, score
 from grader.classroom import details, page, plan
 from grader.classroom.plan import Job
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
+from grader.core.sandbox import bubblewrap, files, sandboxes, scratch
+from grader.core.sandbox.child import CannotStart
 from grader.diagnosis import failures
 from grader.kinds.registry import EVERY, kind_of
-from grader.processes import bubblewrap, files, sandboxes, scratch
-from grader.processes.child import CannotStart
 from grader.result import Outcome
 
 PRINTED = 1000  # characters of a case's output that its record keeps; the page has more

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from grader.classroom import __main__ as command
 from grader.classroom.export.gradescope import SORRY
-from grader.processes import bubblewrap, files
+from grader.core.sandbox import bubblewrap, files
 
 SEED = Path(__file__).resolve().parents[2] / "seed.txt"  # the bundle's own
 LARGEST = 5 << 20  # bytes of a file that is taken along: a module is a thousandth of that

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from grader.classroom.fingerprint import digest
-from grader.processes import files
+from grader.core.sandbox import files
 
 TAIL = 200  # bytes at the end, in which the mark stands
 

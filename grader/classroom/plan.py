@@ -8,7 +8,8 @@ from fractions import Fraction
 
 from grader.classroom import fingerprint
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
-from grader.course.problem import POINTS, SECONDS_PER_CASE, SECONDS_PER_PROBLEM, SLOWEST
+from grader.core.sandbox.sandbox_process import SLOWEST
+from grader.course.problem import POINTS, SECONDS_PER_CASE, SECONDS_PER_PROBLEM
 from grader.kinds.registry import EVERY
 
 ATTEMPTS = 3  # of a problem that the machine failed, the first included

@@ -18,7 +18,7 @@ import submitit
 from grader.classroom import batches, cluster, node, plan
 from grader.classroom.local import ROOT, read_records
 from grader.commands.arguments import BadArguments
-from grader.processes import files
+from grader.core.sandbox import files
 
 CHUNK = 500  # submissions of one array job; Slurm's own limit is 1001 where nobody changed it
 AT_A_TIME = 16

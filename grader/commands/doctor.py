@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from grader.commands import versions
+from grader.core.sandbox import bubblewrap, system_calls
+from grader.core.sandbox.cgroup import Group
 from grader.gpu import ncu
-from grader.processes import bubblewrap, system_calls
-from grader.processes.cgroup import Group
 
 NEEDED = ("torch", "triton", "numpy", "msgspec", "rich")  # without all else, grading works with less
 OPTIONAL = ("jinja2", "matplotlib", "copydetect")

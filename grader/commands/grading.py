@@ -4,10 +4,11 @@ import os
 import time
 
 from grader import score
+from grader.core.sandbox.texts import clean
 from grader.diagnosis import failures
 from grader.engine import grade
 from grader.render import gradescope, terminal
-from grader.result import Outcome, clean
+from grader.result import Outcome
 
 LOOK_SECONDS = 0.3  # between two looks at a file that is watched
 

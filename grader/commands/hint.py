@@ -5,11 +5,12 @@ import re
 from dataclasses import replace
 
 from grader.commands import asked, show
+from grader.core.sandbox.texts import clean
 from grader.diagnosis.cause import NOTEBOOKS
 from grader.engine import grade
 from grader.kinds import registry
 from grader.render import drawing, terminal, text_map
-from grader.result import Outcome, clean
+from grader.result import Outcome
 
 SILENT = (Outcome.PASSED, Outcome.NOT_RUN)
 ENDED = (Outcome.CRASHED, Outcome.TIMED_OUT)  # before anything was visited as it should be

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import torch
 
+from grader.core.sandbox.bubblewrap import outside_paths
+from grader.core.sandbox.child import ChildFailed
+from grader.core.sandbox.submission import Submission
+from grader.core.sandbox.texts import clean
+from grader.diagnosis import unfinished
 from grader.gpu import machine, ncu
 from grader.gpu.speed import timed_case
 from grader.kinds import registry
-from grader.processes import unfinished
-from grader.processes.bubblewrap import outside_paths
-from grader.processes.child import ChildFailed
-from grader.processes.submission import Submission
 from grader.render import terminal
-from grader.result import clean
 
 REPORT = "report.ncu-rep"
-PROGRAM = Path(__file__).parents[1] / "runner" / "profiled.py"
+PROGRAM = Path(__file__).parents[1] / "core" / "run" / "profiled.py"
 SECONDS = 90.0  # to record
 SECTIONS = (
     "SpeedOfLight", "LaunchStats", "Occupancy", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "SchedulerStats",

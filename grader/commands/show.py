@@ -6,9 +6,10 @@ import shutil
 import subprocess
 import sys
 
+from grader.core.sandbox.texts import clean
 from grader.engine import grade
 from grader.render import drawing, terminal
-from grader.result import Outcome, clean
+from grader.result import Outcome
 
 
 def run(request, folder):

@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = [str(ROOT / "grader" / "runner"), str(ROOT / "grader" / "processes" / "inside")]
 
 
 def parse(argv):
@@ -53,11 +52,10 @@ def loaded(problem, path, device):
     numpy.seterr(all="ignore")  # what overflows is a number as on a GPU, and no warning
     with contextlib.ExitStack() as stack:
         if device == "cpu":
-            import without_gpu
+            from grader.core.inside import without_gpu
 
             if problem.uses_triton:
-                import blocks
-                import semantics
+                from grader.core.interpret import blocks, semantics
 
                 blocks.KNOWN["breakpoint"] = breakpoint  # a graded kernel may not have it
                 without_gpu.index_with_scalars()
@@ -112,9 +110,8 @@ def main(argv=None):
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
-    sys.path += ROOMS
+    from grader.core.sandbox.texts import clean
     from grader.kinds.registry import PROBLEMS
-    from grader.result import clean
 
     problem = PROBLEMS.get(f"p{options.problem.removeprefix('p')}")
     if problem is None:

@@ -1,6 +1,6 @@
 """Will it compile? A submission's kernels compiled for GPUs that are not here, and what is said of it.
 
-runner/compiler.py does the work, in a child of its own for each GPU, within SECONDS and MEMORY.
+core/run/compiler.py does the work, in a child of its own for each GPU, within SECONDS and MEMORY.
 """
 
 import re
@@ -8,13 +8,14 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from grader.core.sandbox import sandboxes
+from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
+from grader.core.sandbox.handed_in import quote_line
+from grader.core.sandbox.submission import Submission
 from grader.course.problem import Problem
+from grader.diagnosis import unfinished
 from grader.gpu.compile_errors import first_line, in_plain_words
 from grader.gpu.gpus import GPUS
-from grader.processes import sandboxes, unfinished
-from grader.processes.child import CannotStart, ChildFailed, TimedOut
-from grader.processes.handed_in import quote_line
-from grader.processes.submission import Submission
 from grader.result import Outcome, Verdict
 
 SECONDS = 45.0  # for all GPUs of one problem; a kernel takes one or two
@@ -22,7 +23,7 @@ CANARY_SECONDS = 20.0
 MEMORY = 4 << 30  # bytes, for the child and for ptxas each
 NOTABLE_SPILL = 64  # bytes of a thread; a few cost nothing
 
-CANARY = Path(__file__).parents[1] / "runner" / "compile_canary.py"
+CANARY = Path(__file__).parent / "canary" / "compile_canary.py"
 SMALLER = ": smaller tiles or fewer num_stages need less"
 BLANK = dict.fromkeys((
     "registers", "spill_bytes", "shared_bytes", "shared_limit", "matrix_instructions", "num_warps", "num_stages",

@@ -4,8 +4,8 @@ import glob
 import re
 import shutil
 
-from grader.processes import sandbox_process
-from grader.processes.child import CannotStart, TimedOut, TrustedChild
+from grader.core.sandbox import sandbox_process
+from grader.core.sandbox.child import CannotStart, TimedOut, TrustedChild
 
 # Where the CUDA toolkit and NVIDIA's packages put it; often none of these is on PATH.
 PLACES = ("/usr/local/cuda/bin/ncu", "/usr/local/cuda-*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
+from grader.core.sandbox.child import CannotStart, ChildFailed
+from grader.core.sandbox.confined import ConfinedChild
+from grader.core.sandbox.submission import Submission
 from grader.course.problem import SECONDS_PER_CASE, SPEED_BARS
+from grader.diagnosis import unfinished
 from grader.gpu import machine, peaks, timing
 from grader.gpu.timing import ArmFailed, Plan
-from grader.processes import unfinished
-from grader.processes.child import CannotStart, ChildFailed
-from grader.processes.confined import ConfinedChild
-from grader.processes.submission import Submission
 from grader.result import Outcome, Verdict
 
 DEVICE = "cuda"

@@ -6,7 +6,7 @@ Source: Gradescope, "Autograder specifications", section "Output format".
 import json
 
 from grader import score
-from grader.processes import files
+from grader.core.sandbox import files
 from grader.result import Outcome
 
 KEPT = (

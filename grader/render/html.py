@@ -11,11 +11,12 @@ from pathlib import Path
 import jinja2
 
 from grader import score
+from grader.core.sandbox import files
+from grader.core.sandbox.texts import clean
 from grader.kinds.registry import EVERY, LABS
-from grader.processes import files
 from grader.render import terminal
 from grader.render.drawing import KINDS, Drawing, draw
-from grader.result import Aspect, Outcome, Result, clean
+from grader.result import Aspect, Outcome, Result
 
 FAILING_DRAWN = 5  # of one problem, with pictures
 PASSING_BOXES = 2500  # likewise: tiles in the pictures of the cases that passed, some 25 bytes each

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
+from grader.core.sandbox import bubblewrap, sandboxes
 from grader.kinds.attention import answers
-from grader.processes import bubblewrap, sandboxes
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # pytest in the background: what the tests start must hear Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)

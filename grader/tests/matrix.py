@@ -21,7 +21,7 @@ VERSIONS = ("3.6.0", "3.7.0", "3.7.1", "3.8.0", "3.9.0")
 PARTS = {  # of grader/tests
     "solutions": "solutions/test_solutions.py",
     "submissions": "submissions",
-    "interpreter": "runner/test_faithful.py",
+    "interpreter": "core/run/test_faithful.py",
 }
 COLUMNS = "{:8} " + "{:>22} " * len(PARTS) + "{:>8}"
 

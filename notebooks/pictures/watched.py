@@ -3,24 +3,16 @@
 Import it where TRITON_INTERPRET is 1 and set before triton was imported.
 """
 
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 
-GRADER = Path(__file__).resolve().parents[2] / "grader"
-BESIDE_A_PROGRAM = [str(GRADER / "runner"), str(GRADER / "processes" / "inside")]
-sys.path[:0] = BESIDE_A_PROGRAM  # what lies there imports its neighbours by bare name
-from trace import Trace  # noqa: E402
-
-from allocations import Allocations  # noqa: E402
-from hooks import BUILDER  # noqa: E402
-from patches import Patches  # noqa: E402
-
-del sys.path[: len(BESIDE_A_PROGRAM)]
+from grader.core.interpret.patches import Patches
+from grader.core.run.allocations import Allocations
+from grader.core.run.hooks import BUILDER
+from grader.core.run.trace import Trace
 
 
 @dataclass(frozen=True)

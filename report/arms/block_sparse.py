@@ -5,8 +5,8 @@ from functools import partial
 
 import torch
 
+from grader.core.run.stopwatch import Stopwatch
 from grader.kinds.block_sparse import patterns
-from grader.runner.stopwatch import Stopwatch
 from report.arms import block_sparse_kernels as kernels
 from report.measuring.arms import Arms, Counted
 from report.measuring.check import Check, spread_rows

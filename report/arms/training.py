@@ -19,8 +19,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from grader.core.sandbox import files
 from grader.gpu import machine
-from grader.processes import files
 from report.measuring.machine import slug
 from report.places import RESULTS, Refused
 

@@ -4,19 +4,12 @@ Import it where TRITON_INTERPRET is not set.
 """
 
 import contextlib
-import sys
 from functools import partial
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from report.places import ROOT
-
-FOLDERS = [str(ROOT / "grader" / "runner"), str(ROOT / "grader" / "processes" / "inside")]
-sys.path[:0] = FOLDERS  # what lies there imports its neighbours by bare name
-import compiler  # noqa: E402
-import without_gpu  # noqa: E402
-
-sys.path[:] = [folder for folder in sys.path if folder not in FOLDERS]
+from grader.core.inside import without_gpu
+from grader.core.run import compiler
 
 get_ready = compiler.get_ready
 
@@ -25,7 +18,7 @@ get_ready = compiler.get_ready
 def launches(gpu):
     """While open, each launch of a wrapper compiles its kernel for `gpu`, plain data, and runs nothing.
 
-    Yields a Compiling of grader/runner/compiler.py.
+    Yields a Compiling of grader/core/run/compiler.py.
     """
     from triton.runtime.jit import JITFunction
 

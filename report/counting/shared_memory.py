@@ -15,7 +15,7 @@ import sys
 import tempfile
 from dataclasses import asdict, astuple, dataclass, fields
 
-from grader.processes.child import ChildFailed, TrustedChild
+from grader.core.sandbox.child import ChildFailed, TrustedChild
 from report.places import REPORT, ROOT, Refused, load
 
 ROWS = REPORT / "shared_memory.csv"

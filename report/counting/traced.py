@@ -4,9 +4,9 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from grader.core.sandbox import sandboxes
 from grader.engine import Request, grade
 from grader.kinds.registry import EVERY
-from grader.processes import sandboxes
 from report import places
 from report.counting.cost import SIZES, Cost
 

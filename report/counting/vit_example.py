@@ -17,9 +17,9 @@ import time
 
 import torch
 
+from grader.core.run.stopwatch import Stopwatch
 from grader.kinds.block_sparse import patterns
 from grader.reference import oracle
-from grader.runner.stopwatch import Stopwatch
 from report.places import load
 
 HEADS, HEAD_DIM = 12, 64

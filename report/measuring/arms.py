@@ -7,8 +7,8 @@ from functools import partial
 
 import torch
 
+from grader.core.run.stopwatch import Stopwatch
 from grader.kinds.attention.cases import Case
-from grader.runner.stopwatch import Stopwatch
 from report.measuring.check import Check
 from report.places import Refused
 

@@ -4,7 +4,7 @@ import json
 import re
 from datetime import datetime, timezone
 
-from grader.processes import files
+from grader.core.sandbox import files
 from report.measuring.rows import BadTable
 
 SAME_MACHINE = ("gpu", "torch", "triton")  # rows of one CSV share these

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
-from grader.processes import files
+from grader.core.sandbox import files
 from report.places import Refused
 
 STATUSES = ("ok", "oom", "failed", "not run")

@@ -6,7 +6,7 @@ import sys
 import threading
 from dataclasses import asdict
 
-from grader.processes.child import CannotStart, ChildFailed, TimedOut, TrustedChild
+from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut, TrustedChild
 from report.measuring.rows import not_measured
 from report.places import ROOT, Refused
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from grader.classroom import journal
 from grader.classroom.export import canvas, decisions, everything, moodle
 from grader.commands.arguments import BadArguments, Parser
-from grader.result import clean
+from grader.core.sandbox.texts import clean
 
 
 def parse(argv):

@@ -9,7 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from grader.processes import files
+from grader.core.sandbox import files
 
 ROOT = Path(__file__).resolve().parents[3]
 AUTOGRADER = Path(__file__).parent / "autograder"

@@ -12,8 +12,8 @@ from grader.classroom.export.standing import decimal, points_with_review
 from grader.classroom.names import list_some
 from grader.classroom.record import Lazy, Record
 from grader.classroom.sheet import BadSheet, Sheet, plain, to_csv
-from grader.processes import files
-from grader.result import quoted
+from grader.core.sandbox import files
+from grader.core.sandbox.texts import quoted
 
 NAME = "decisions.csv"
 COLUMNS = ("submission", "problem", "points", "reason", "name", "without", "with", "record", "owner")

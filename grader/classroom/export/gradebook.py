@@ -2,7 +2,7 @@
 
 from grader.classroom.export.standing import decimal, standings
 from grader.classroom.sheet import to_csv
-from grader.processes import files
+from grader.core.sandbox import files
 
 
 def render(graded):

@@ -9,7 +9,7 @@ import re
 from fractions import Fraction
 
 from grader.classroom.export.standing import decimal, problem_line, standing
-from grader.processes import files
+from grader.core.sandbox import files
 
 HERE = re.compile(
     r""" SUBMISSION=(?:\$?'[^']*'|"[^"]*"|[^\s'"])+"""

@@ -8,8 +8,8 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from grader.classroom.export.standing import GRADED, standing
 from grader.classroom.record import name_of_case
-from grader.processes import files
-from grader.result import clean as harmless
+from grader.core.sandbox import files
+from grader.core.sandbox.texts import clean as harmless
 
 # XML 1.0 has no place for these, escaped or not: terminals' colours, NUL, lone surrogates.
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -12,8 +12,8 @@ from grader.classroom import page
 from grader.classroom.export.standing import NOT_HANDED_IN, decimal, review_remark
 from grader.classroom.export.tallies import Tallies
 from grader.classroom.names import list_some, shortened
+from grader.core.sandbox import files
 from grader.kinds.registry import EVERY
-from grader.processes import files
 from grader.render import html
 from grader.render.drawing import KINDS
 

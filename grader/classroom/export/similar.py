@@ -33,8 +33,8 @@ from pathlib import Path
 
 from grader.classroom.export import live
 from grader.classroom.export.own import Own, among, numbers, signs
-from grader.processes.child import ChildFailed
-from grader.processes.limited import Limited
+from grader.core.sandbox.child import ChildFailed
+from grader.core.sandbox.limited import Limited
 
 SHARE = 0.96  # of what is the own of the submission that has less of it
 SIGNS = 250  # shared, letters of `wording`; of structure a name is one sign, as any other mark

@@ -13,8 +13,8 @@ import torch
 
 from grader.course.masks import whole_mask
 from grader.course.problem import LONG_ROW
+from grader.diagnosis.unfinished import needs_review
 from grader.kinds.attention import tile_visits
-from grader.processes.unfinished import needs_review
 from grader.result import Outcome, Verdict
 
 # The most that is allowed of each ratio of Costs, and how it was set: report of `python -m grader.tests.kinds.costs`.

@@ -17,8 +17,8 @@ from grader.classroom import journal, plan
 from grader.classroom.__main__ import SEED_FILE, main
 from grader.classroom.local import Local
 from grader.classroom.record import GRADED, MACHINE_FAULT
+from grader.core.sandbox import bubblewrap
 from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
-from grader.processes import bubblewrap
 from grader.tests.classroom import quick_class
 from grader.tests.classroom.quick_one import MODULES
 from grader.tests.support import ROOT, SOLUTIONS, thorough

@@ -421,7 +421,7 @@ def test_a_node_loads_torch_in_the_grading_process_alone():
 
 
 def test_what_slurm_is_asked_for_covers_what_a_submission_may_take():
-    from grader.processes import sandbox_process
+    from grader.core.sandbox import sandbox_process
 
     engine = slurm.Slurm("out", None, 2, 4)
     job = plan.Job("ann", "Ann", tuple(MODULES), "", "", {}, targets=("sm_80",))

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from grader.commands import doctor, versions
-from grader.processes import bubblewrap
+from grader.core.sandbox import bubblewrap
 from grader.tests import matrix
 
 

@@ -12,9 +12,9 @@ from grader.__main__ import main
 from grader.classroom import __main__ as classroom
 from grader.classroom import entries
 from grader.classroom.export import __main__ as export
+from grader.core.sandbox import scratch
 from grader.engine import Request
 from grader.kinds.registry import PROBLEMS
-from grader.processes import scratch
 from grader.tests.support import ROOT, SOLUTIONS, solution, thorough
 
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 
 from grader import score
+from grader.core.sandbox import sandbox_process, sandboxes
+from grader.core.sandbox.submission import Submission
 from grader.diagnosis import cross_case
 from grader.diagnosis.cause import Cause, Diagnosis
 from grader.engine import is_certain
 from grader.kinds.attention import answers, inputs, work
 from grader.kinds.kind import Kind
-from grader.processes import sandbox_process, sandboxes
-from grader.processes.submission import Submission
 from grader.reference import compare, oracle
 from grader.result import Aspect, Outcome, Result
-from grader.tests.support import ROOT, grade_text, solution, thorough_but
+from grader.tests.support import grade_text, solution, thorough_but
 
 CASE = "fewer tokens than a tile"
 # Where a function of ours raises, in the grader's own process and in the two that it asks.
@@ -25,11 +25,11 @@ HERE = (
 )  # fmt: skip
 INSIDE = (
     ("recorder/role.py", "def one_call"), ("recorder/record.py", "    def program"),
-    ("recorder/record.py", "    def plain"), ("recorder/role.py", "def load_function"), ("runner/role.py", "def run("),
-    ("runner/program.py", "def check("), ("runner/kernel_check.py", "def check("),
-    ("runner/replay.py", "    def tensor"), ("runner/costs.py", "    def dot"),
-    ("runner/allocations.py", "    def fence("), ("runner/trace.py", "    def access"),
-    ("runner/visits.py", "    def note_product"), ("processes/inside/replies.py", "def write_outputs"),
+    ("recorder/record.py", "    def plain"), ("recorder/role.py", "def load_function"), ("run/role.py", "def run("),
+    ("run/program.py", "def check("), ("run/kernel_check.py", "def check("),
+    ("run/replay.py", "    def tensor"), ("run/costs.py", "    def dot"),
+    ("run/allocations.py", "    def fence("), ("run/trace.py", "    def access"),
+    ("run/visits.py", "    def note_product"), ("inside/replies.py", "def write_outputs"),
 )  # fmt: skip
 NAMES = {f"{owner.__name__}.{name}": (owner, name) for owner, name in HERE}
 
@@ -63,8 +63,7 @@ QUICK = [INSIDE[7]]
 def test_a_fault_in_the_processes_that_it_asks_is_ours(place, tmp_path, monkeypatch):
     file, start = place
     copy = tmp_path / "copy"
-    for room in ("processes/inside", "recorder", "runner"):
-        shutil.copytree(ROOT / "grader" / room, copy / room)
+    shutil.copytree(sandbox_process.CORE, copy)
     handed_in = tmp_path / "handed in"
     handed_in.mkdir()
     text = (copy / file).read_text()
@@ -73,9 +72,8 @@ def test_a_fault_in_the_processes_that_it_asks_is_ours(place, tmp_path, monkeypa
     assert found and colon
     indent = " " * (4 + len(start) - len(start.lstrip()))
     (copy / file).write_text(f'{head}{found}{signature}{colon}{indent}raise ValueError("seeded")\n{body}')
-    monkeypatch.setattr(sandbox_process, "WORKER", copy / "processes" / "inside" / "worker.py")
-    monkeypatch.setattr(sandbox_process, "INSIDE", copy / "processes" / "inside")
-    monkeypatch.setattr(sandbox_process, "GRADER", copy)
+    monkeypatch.setattr(sandbox_process, "WORKER", copy / "inside" / "worker.py")
+    monkeypatch.setattr(sandbox_process, "CORE", copy)
     try:
         assert is_ours(grade_text(handed_in, "p3", solution("p3"), names=[CASE]))
     finally:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from grader.core.sandbox.sandbox_process import KINDS
 from grader.tests.support import ROOT
 
 GRADER = ROOT / "grader"
-RECORDER, RUNNER, INSIDE = GRADER / "recorder", GRADER / "runner", GRADER / "processes" / "inside"
 
 
 def test_a_room_imports_those_below_it_and_no_imports_go_round():
@@ -28,39 +28,26 @@ def test_no_clock_that_can_be_set_is_read():
     assert not [path.name for path in sources if clock.search(path.read_text())]
 
 
-# What a sandboxed process can read: the libraries, the files of its role and what both roles share -------------------
+# What a sandboxed process can read: the libraries, and the rooms of the core that it is shown -------------------------
 
 LIBRARIES = sys.stdlib_module_names | {"torch", "triton", "numpy", "msgspec"}
 
 
-def whole_names(path):
-    """The first names of all that a module imports, wherever it does; "." for what is imported relatively."""
-    names = set()
+def imported(path):
+    """The names of all modules that a module imports, wherever it does."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
+            yield from (alias.name for alias in node.names)
         if isinstance(node, ast.ImportFrom):
-            names |= {"." if node.level else node.module.split(".")[0]}
-    return names
+            yield "." * node.level + (node.module or "")
 
 
-def names_in(*folders):
-    return {path.stem for folder in folders for path in folder.glob("*.py")}
-
-
-SEEN = {RECORDER: (RECORDER, INSIDE), RUNNER: (RUNNER, INSIDE), INSIDE: (INSIDE,)}
-
-
-@pytest.mark.parametrize("folder", SEEN, ids=lambda folder: folder.name)
-def test_what_runs_inside_imports_what_is_there(folder):
-    allowed = LIBRARIES | names_in(*SEEN[folder]) | ({"role"} if folder == INSIDE else set())
-    assert len(names_in(folder)) >= 5 and "grader" not in allowed
-    strange = {path.name: whole_names(path) - allowed for path in folder.glob("*.py")}
-    assert not {name: found for name, found in strange.items() if found}
-
-
-def test_the_roles_share_no_name_but_their_own():
-    """Neighbours are imported by bare name: two files of one name would hide each other."""
-    inside = names_in(INSIDE)
-    assert not inside & (names_in(RECORDER) | names_in(RUNNER))
-    assert names_in(RECORDER) & names_in(RUNNER) == {"role"}
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_runs_inside_imports_what_is_there(kind):
+    rooms = [f"grader.core.{folder.name}" for folder in KINDS[kind].folders]
+    files = [path for folder in KINDS[kind].folders for path in folder.glob("*.py")]
+    assert len(files) > 12
+    for path in files:
+        for name in imported(path):
+            known = name.split(".")[0] in LIBRARIES or any(f"{name}.".startswith(f"{room}.") for room in rooms)
+            assert known or name == "grader.core", f"{path.name} imports {name}"

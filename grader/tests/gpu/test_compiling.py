@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from grader import score
+from grader.core.sandbox import bubblewrap, sandbox_process, sandboxes
 from grader.engine import Request, grade, question_for_compiler
 from grader.gpu import compile_errors, compiling
 from grader.gpu.gpus import GPUS
 from grader.kinds.registry import PROBLEMS
-from grader.processes import bubblewrap, sandbox_process, sandboxes
 from grader.render import gradescope
 from grader.result import Aspect, Outcome
 from grader.tests.support import SUBMISSIONS, running, solution, thorough, thorough_but

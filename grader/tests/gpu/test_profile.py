@@ -182,15 +182,15 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(profiled, monkey
     raise AssertionError("the profiled process still runs")
 
 
-PROFILES = """
+PROFILES = f"""
 import json, sys
-sys.path[:0] = {rooms}
+sys.path.insert(0, {str(ROOT)!r})
 import torch
 happened = []
 torch.cuda.synchronize = lambda: None
 torch.cuda.profiler.start = lambda: happened.append("start")
 torch.cuda.profiler.stop = lambda: happened.append("stop")
-import profiled, replay, role
+from grader.core.run import profiled, replay, role
 role.get_ready("compile")
 real = replay.place_inputs
 replay.place_inputs = lambda described, data, device, poison: real(described, data, "cpu", poison)
@@ -201,7 +201,7 @@ class Calls(replay.Replay):
         happened.append("call")
         return super().call()
 replay.Replay = Calls
-import program as form
+from grader.core.protocol import program as form
 program = form.Program(2, [], [], [], [], [], [], True)
 open("inputs.bin", "wb").close()
 reply = profiled.profile(role.Runner({{"device": "cuda"}}), {{"inputs": []}}, program)
@@ -212,8 +212,7 @@ assert happened == ["call"] * profiled.WARM_UP + ["start", "call", "stop"], happ
 
 
 def test_the_program_profiles_one_call_after_warm_up(tmp_path):
-    rooms = [str(ROOT / "grader" / "runner"), str(ROOT / "grader" / "processes" / "inside")]
-    subprocess.run([sys.executable, "-c", PROFILES.format(rooms=rooms)], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-c", PROFILES], cwd=tmp_path, check=True)
 
 
 # Where it is not installed, and bad input ----------------------------------------------------------------------------

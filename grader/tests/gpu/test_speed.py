@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from grader import engine
+from grader.core.sandbox.child import ChildFailed, Died
 from grader.course.problem import SPEED_BARS
 from grader.engine import ProblemGrader, Request
 from grader.gpu import speed, timing
 from grader.gpu.timing import ArmFailed, Plan, Ratio
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import EVERY, PROBLEMS, kind_of
-from grader.processes.child import ChildFailed, Died
 from grader.result import Outcome
 from grader.tests.support import SOLUTIONS
 

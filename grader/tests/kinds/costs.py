@@ -10,11 +10,11 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+from grader.core.sandbox import sandboxes
+from grader.core.sandbox.submission import Submission
 from grader.course.problem import LONG_ROW
 from grader.kinds.attention import work
 from grader.kinds.registry import EVERY, handler_of
-from grader.processes import sandboxes
-from grader.processes.submission import Submission
 from grader.tests.support import SUBMISSIONS, solution
 
 SHOWN = ("products", "loaded", "keys_loaded", "computed", "stored", "different")

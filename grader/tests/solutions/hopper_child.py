@@ -11,17 +11,12 @@ from dataclasses import asdict
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from grader.gpu.gpus import GPUS
-from grader.tests.support import ROOT
-
-sys.path.insert(0, str(ROOT / "grader" / "runner"))  # what lies there imports its neighbours by bare name
-sys.path.insert(0, str(ROOT / "grader" / "processes" / "inside"))
-
-import compiler
 import torch
-import without_gpu
 from triton.runtime.jit import JITFunction
 
+from grader.core.inside import without_gpu
+from grader.core.run import compiler
+from grader.gpu.gpus import GPUS
 from solutions import fast_attention, x1_block_sparse
 from solutions import fast_block_sparse as fast
 from solutions.block_sparse_lists import Lists

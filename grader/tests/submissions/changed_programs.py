@@ -14,11 +14,11 @@ import sys
 import time
 from dataclasses import replace
 
+from grader.core.sandbox.child import ChildFailed
+from grader.core.sandbox.submission import Submission
+from grader.diagnosis import unfinished
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import PROBLEMS, handler_of
-from grader.processes import unfinished
-from grader.processes.child import ChildFailed
-from grader.processes.submission import Submission
 from grader.result import Outcome
 from grader.tests.support import SOLUTIONS
 
@@ -217,7 +217,7 @@ def outcomes(count, seed, chosen=(), seconds=10.0):
 
 
 def main():
-    from grader.processes import sandboxes
+    from grader.core.sandbox import sandboxes
 
     count, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     found = {"random": collections.Counter(), "directed": collections.Counter()}

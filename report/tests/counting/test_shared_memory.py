@@ -1,6 +1,5 @@
 """The page on shared memory: formula and compiler stand in the relation that it says, and the kernels refuse by it."""
 
-import sys
 from dataclasses import asdict, replace
 
 import pytest
@@ -10,7 +9,7 @@ from grader.gpu.gpus import GPUS
 from report.counting import shared_memory
 from report.counting.shared_memory import TARGETS, Shape
 from report.pages import tile_shapes
-from report.places import ROOT, load
+from report.places import load
 
 ROWS = shared_memory.recorded()
 COMPILED_AGAIN = (
@@ -52,8 +51,7 @@ def test_the_compiler_says_today_what_is_recorded():
 
 def refusal(kernel, target, dtype, D, tile):
     """What the wrapper says on a GPU that is pretended, before it launches anything; an empty string if nothing."""
-    sys.path.insert(0, str(ROOT / "grader" / "processes" / "inside"))
-    import without_gpu
+    from grader.core.inside import without_gpu
 
     module = load(f"{shared_memory.MODULES[kernel]}.py")
     q = torch.zeros(8, 1, D, dtype=dtype)
@@ -84,8 +82,7 @@ def test_what_cannot_fit_is_refused_with_both_numbers(kernel):
 @pytest.mark.parametrize("kernel", ["x1", "packed"])
 def test_the_wrapper_asks_before_it_launches(kernel):
     pytest.importorskip("triton")
-    sys.path.insert(0, str(ROOT / "grader" / "processes" / "inside"))
-    import without_gpu
+    from grader.core.inside import without_gpu
 
     module = load(f"{shared_memory.MODULES[kernel]}.py")
     cu_seqlens = torch.tensor([0, 128], dtype=torch.int32)

@@ -61,10 +61,10 @@ def test_the_same_files_give_the_same_bytes_and_no_test_goes_along(tmp_path):
         "locks/base.txt",
         "locks/torch.txt",
         "locks/cuda.txt",
-        "grader/processes/inside/worker.py",
+        "grader/core/inside/worker.py",
         "grader/kinds/attention/rows.csv",
-        "grader/recorder/role.py",
-        "grader/runner/role.py",
+        "grader/core/record/role.py",
+        "grader/core/run/role.py",
         "solutions/p1_naive_attention.py",
     }
     assert wanted | {"grader/commands/environment.py", "grader/render/templates/report.css"} <= names

@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import torch
 
-from grader.processes.inside import without_gpu
+from grader.core.inside import without_gpu
 from grader.tests.solutions.gluon_on_cpu import machine
 from grader.tests.solutions.gluon_on_cpu.language import Constant, Pointer, block, gl, nothing
 from grader.tests.solutions.gluon_on_cpu.turns import PROGRAM

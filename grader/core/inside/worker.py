@@ -1,0 +1,216 @@
+"""Inside the sandbox: a fork server. It imports what its role needs, and forks a child for each module or program.
+
+Started as `python -I worker.py ROOM SCRATCH DEVICE=SOCKET ...` by sandbox_process.py; ROOM is a package of the core
+whose module `role` says what to import (`get_ready`), what a child begins with (`begin`) and which requests it answers
+(`JOBS`). A child
+gets its requests as JSON lines on one descriptor and replies with JSON lines on another; tensors and programs travel as
+files of its scratch folder, the current folder.
+"""
+
+import contextlib
+import faulthandler
+import fcntl
+import gc
+import importlib
+import json
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import time
+import traceback
+import types
+
+
+def show_core():
+    """Have `grader.core` be the folders of the core that are visible here; of the rest of the grader there is nothing."""
+    core = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for name, path in (("grader", []), ("grader.core", [core])):
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__path__ = path
+
+
+show_core()
+from grader.core.inside import limits, process_tree  # noqa: E402
+
+KEPT = {}  # the role; the core-seconds of the imports
+
+
+def sandbox_process(room, scratch, controls):
+    """Import what every device needs, and serve it, or fork a server for each; all end when one of them does.
+
+    scratch: a folder whose descriptor the grader needs, or "-". controls: {device: socket}.
+    """
+    if scratch != "-":
+        folder = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
+        socket.send_fds(next(iter(controls.values())), [b"s"], [folder])
+        os.close(folder)
+    gc.disable()  # nothing that is imported goes away
+    try:
+        import torch  # noqa: F401
+
+        KEPT["role"] = importlib.import_module(f"grader.core.{room}.role")
+    except Exception as error:
+        for control in controls.values():
+            answer(control, status="broken", error=f"{type(error).__name__}: {error}")
+        return
+    if len(controls) == 1:  # no second process: what this one uses has its imports in it
+        KEPT["imports"] = 0.0
+        return ForkServer(*controls.values()).serve()
+    KEPT["imports"] = time.process_time()
+    for control in controls.values():
+        if os.fork() == 0:
+            for other in controls.values():
+                if other is not control:
+                    other.close()
+            ForkServer(control).serve()
+            os._exit(0)
+    for control in controls.values():
+        control.close()
+    limits.protect_server()
+    os.wait()
+
+
+class ForkServer:
+    """Serves one device in a process of its own: what the device needs, once that is asked for; then a fork for each
+    child. ended: {process number: exit status, negative for a signal}. living: numbers of the children that live.
+    """
+
+    def __init__(self, control):
+        self.control, self.ended, self.living = control, {}, set()
+
+    def serve(self):
+        """Answer what the grader asks, until it closes its end."""
+        limits.protect_server()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                message, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, 3)
+                while message and not message.endswith(b"\n"):
+                    message += self.control.recv(1 << 16)
+                if not message:
+                    return
+                request = json.loads(message)
+                self.reap()
+                answer(self.control, **getattr(self, f"answer_{request['op']}")(request, descriptors))
+
+    def answer_start(self, request, descriptors):
+        """Import what the device needs."""
+        try:
+            facts = KEPT["role"].get_ready(request["device"]) or {}
+        except Exception as error:
+            return {"status": "broken", "error": f"{type(error).__name__}: {error}"}
+        gc.enable()
+        gc.freeze()  # a child's collector need not walk, and copy, what is here already
+        return {"status": "ready"} | facts
+
+    def answer_fork(self, request, descriptors):
+        pid = os.fork()
+        if pid == 0:
+            self.control.close()
+            become_child(request, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self.living.add(pid)
+        return {"pid": pid}
+
+    def answer_status(self, request, descriptors):
+        return {"status": self.ended.get(request["pid"])}
+
+    def answer_signal(self, request, descriptors):
+        if request["pid"] in self.living:
+            os.killpg(request["pid"], request["number"])  # a child may have forked for its call
+        return {}
+
+    def answer_programs(self, request, descriptors):
+        programs = process_tree.find_programs(request["pid"], self.living - {request["pid"]})
+        return {"programs": list(programs.values())}
+
+    def answer_end(self, request, descriptors):
+        gone = process_tree.end(request["pid"], self.living - {request["pid"]})
+        self.reap()
+        return {"gone": gone}
+
+    def answer_usage(self, request, descriptors):
+        """The core-seconds of this fork server and its ended children, and those of what was imported before."""
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return {"core_seconds": sum(each.ru_utime + each.ru_stime for each in used), "imports": KEPT["imports"]}
+
+    def reap(self):
+        """Note how those ended that have ended."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.ended[pid] = os.waitstatus_to_exitcode(status)
+            self.living.discard(pid)
+
+
+def answer(control, **message):
+    control.sendall(json.dumps(message).encode() + b"\n")
+
+
+def become_child(setup, descriptors):
+    """In the forked process: its own group, its own folder and descriptors; answers requests, and never returns."""
+    status = 1
+    try:
+        os.setsid()
+        requests, output, channel = map(move_descriptor, descriptors)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        limits.apply(setup["limits"])
+        os.chdir(setup["folder"])
+        faulthandler.enable()
+        faulthandler.register(signal.SIGUSR1)  # the grader asks where a case hangs before it ends it
+        sys.modules["__main__"] = types.ModuleType("__main__")  # the worker's own names are none of the module's
+        serve(setup, os.fdopen(requests, "rb"), channel)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def move_descriptor(descriptor):
+    """The same under a number that cannot be guessed, and not for programs that the module starts."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().randrange(100, 800))
+    os.close(descriptor)
+    return moved
+
+
+def send(channel, **message):
+    """Write one reply."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    line = json.dumps(message).encode() + b"\n"
+    while line:
+        line = line[os.write(channel, line) :]
+
+
+def serve(setup, requests, channel):
+    """Begin as the role does, then answer requests until there are no more."""
+    role = KEPT["role"]
+    try:
+        state = role.begin(setup)
+    except BaseException as error:
+        return send(channel, status="raised", **role.describe(error, setup))
+    send(channel, status="loaded")
+    for line in requests:
+        request = json.loads(line)
+        try:
+            message = {"status": "returned", **role.JOBS[request["op"]](state, request)}
+        except BaseException as error:
+            message = {"status": "raised", **role.describe(error, setup)}
+        send(channel, **message | {"token": request.get("token")})
+        gc.collect()  # what a case leaves in cycles is few objects, and tens of megabytes
+
+
+if __name__ == "__main__":
+    given = (word.split("=") for word in sys.argv[3:])
+    sandbox_process(sys.argv[1], sys.argv[2], {device: socket.socket(fileno=int(number)) for device, number in given})

@@ -1,0 +1,1 @@
+"""Triton's interpreter, patched to compute what compiled Triton computes."""

@@ -1,0 +1,176 @@
+"""Beside the submission: a launch of a kernel is a step of the program, and runs nothing.
+
+With triton.autotune every configuration is written down with its grid, its options and what its hooks do; the runner
+chooses. A compiled kernel that Triton hands out (kernel.warmup, kernel[grid](...)) can be launched too.
+"""
+
+import contextlib
+import types
+from operator import index
+from unittest.mock import patch
+
+import torch
+import triton.language as tl
+from triton.runtime import autotuner, interpreter, jit
+from triton.runtime.errors import OutOfResources
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from grader.core.record.record import CannotRecord
+from grader.core.record.sources import Sources, described, is_kernel, names_used, signature
+
+CONFIGS = 200  # of one launch, at most
+
+
+class Launches:
+    """Writes the launches of a recorder down while `watching`."""
+
+    def __init__(self, recorder):
+        self.recorder, self.sources = recorder, Sources(recorder)
+
+    @contextlib.contextmanager
+    def watching(self):
+        launches = self
+
+        def run(kernel, *args, grid=None, warmup=False, **kwargs):
+            return launches.run(kernel, args, kwargs, grid, warmup)
+
+        def tune(tuner, *args, **kwargs):
+            return launches.tune(tuner, args, kwargs)
+
+        compiled = lambda model=None, **_: model if model is not None else lambda function: function  # noqa: E731
+        with contextlib.ExitStack() as stack:
+            for owner, name, stub in (
+                (interpreter.InterpretedFunction, "run", run), (jit.JITFunction, "run", run),
+                (autotuner.Autotuner, "run", tune), (torch, "compile", compiled),
+                (torch.library, "wrap_triton", lambda kernel: kernel),
+                (torch.library, "triton_op", torch.library.custom_op),  # the other looks for kernels with torch._dynamo
+            ):  # fmt: skip
+                stack.enter_context(patch.object(owner, name, stub))
+            yield
+
+    def know(self, module):
+        """Read the kernels of a module once, before a process is forked for each case."""
+        for value in list(vars(module).values()):
+            if is_kernel(value):
+                with contextlib.suppress(Exception):
+                    names_used(described(value.fn)["source"])
+                    signature(value.fn)
+
+    def run(self, kernel, args, kwargs, grid, warmup):
+        with torch._C._DisableTorchDispatch():
+            names = list(signature(kernel.fn).parameters)
+            own = {name: value for name, value in kwargs.items() if name in names}
+            options = {name: value for name, value in kwargs.items() if name not in names}
+            if not warmup:
+                bound = signature(kernel.fn).bind(*args, **own)
+                bound.apply_defaults()
+                named = dict(bound.arguments)
+                grid = grid(named | options) if callable(grid) else grid
+        if warmup:
+            return Compiled(self, kernel, names, options)
+        for hook in getattr(kernel, "pre_run_hooks", ()):
+            hook(*args, **kwargs)
+        with torch._C._DisableTorchDispatch():
+            self.launch(kernel, named, options, grid)
+        return Compiled(self, kernel, names, options)
+
+    def launch(self, kernel, named, options, grid):
+        recorder = self.recorder
+        recorder.note_freed()
+        number, line = recorder.launches, recorder.line()
+        recorder.launches += 1
+        if number in recorder.failing:
+            raise self.failure(recorder.failing[number])
+        grid = whole_numbers(grid if isinstance(grid, tuple | list | torch.Size) else (grid,))
+        recorder.steps.append({
+            "is": "launch", "kernel": self.sources.number(kernel), "number": number,
+            "grid": grid + [1] * (3 - len(grid)),
+            "args": {name: self.argument(value) for name, value in named.items()},
+            "options": {name: self.argument(value) for name, value in options.items()},
+            "line": line,
+        })  # fmt: skip
+
+    @staticmethod
+    def failure(failed):
+        """The exception of a launch that the runner saw fail; `as_seen` marks it."""
+        if failed["kind"] == "resources":
+            error = OutOfResources(failed["needed"], failed["limit"], failed["what"])
+        else:
+            error = interpreter.InterpreterError(failed["text"])
+        error.as_seen = True
+        return error
+
+    def argument(self, value):
+        """One argument of a launch as plain data."""
+        if isinstance(value, tl.constexpr):
+            return {"is": "constexpr", "value": self.argument(value.value)}
+        if isinstance(value, tl.dtype) and not isinstance(value, tl.pointer_type | tl.block_type):
+            return {"is": "triton dtype", "name": value.name}
+        if is_kernel(value):
+            return {"is": "kernel", "number": self.sources.number(value)}
+        if isinstance(value, list):
+            raise CannotRecord("a list as an argument of a launch: Triton takes tuples", self.recorder.line())
+        if isinstance(value, tuple):
+            fields = getattr(value, "_fields", None)
+            items = [self.argument(inner) for inner in value]
+            return {"is": "tuple", "items": items, "fields": fields and list(fields)}
+        gluon = type(value).__name__ == "TensorDescriptor" and "gluon" in type(value).__module__
+        if isinstance(value, TensorDescriptor) or gluon:
+            plain = self.recorder.plain
+            found = {"is": "descriptor", "base": self.recorder.tensor(value.base), "padding": str(value.padding)}
+            found |= {"shape": plain(value.shape), "strides": plain(value.strides), "block": plain(value.block_shape)}
+            return found | ({"layout": {n: plain(v) for n, v in vars(value.layout).items()}} if gluon else {})
+        return self.recorder.plain(value)
+
+    def tune(self, tuner, args, kwargs):
+        """Every configuration as a choice of the runner's; the wrapper goes on as with the first."""
+        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+        configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
+        recorder, before, branches, results = self.recorder, self.recorder.steps, [], []
+        for config in configs[:CONFIGS]:
+            recorder.steps = []
+            try:
+                if config.pre_hook:
+                    config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
+                results.append(tuner.fn.run(*args, **kwargs, **config.all_kwargs()))
+                branches.append({"config": str(config), "steps": recorder.steps})
+            finally:
+                recorder.steps = before
+        tuner.best_config, tuner.nargs = configs[0], None
+        if len(branches) == 1:
+            recorder.steps += branches[0]["steps"]
+        else:
+            recorder.steps.append({"is": "choice", "branches": branches, "line": recorder.line()})
+        return results[0]
+
+
+def whole_numbers(grid):
+    """[int]; raises CannotRecord where a GPU would take no such grid."""
+    try:
+        return [index(size) for size in grid]
+    except TypeError:
+        raise CannotRecord(
+            f"the grid {tuple(grid)} is not of whole numbers: triton.cdiv(a, b) divides and rounds up"
+        ) from None
+
+
+class Compiled:
+    """What a launch or a warm-up returns: it can be launched, and answers as a compiled kernel of a likely size."""
+
+    n_regs, n_spills, n_max_threads = 128, 0, 1024
+
+    def __init__(self, launches, kernel, names, options):
+        self.launches, self.kernel, self.names, self.options = launches, kernel, names, options
+        self.metadata = types.SimpleNamespace(shared=0, num_warps=options.get("num_warps", 4), name=kernel.fn.__name__)
+        self.asm, self.name = {}, kernel.fn.__name__
+
+    def _init_handles(self):
+        pass
+
+    def __getitem__(self, grid):
+        def launch(*args, stream=None):
+            with torch._C._DisableTorchDispatch():
+                named = dict(zip(self.names, args, strict=False))
+                self.launches.launch(self.kernel, named, self.options, grid)
+
+        return launch

@@ -1,0 +1,120 @@
+"""A kernel as plain data: its text, where it lies, and what it uses from outside."""
+
+import ast
+import functools
+import inspect
+import os
+import textwrap
+import types
+
+import triton.language as tl
+from triton.runtime import jit
+from triton.runtime.interpreter import InterpretedFunction
+
+from grader.core.record.record import CannotRecord
+
+CONSTEXPR = tuple(vars(jit)[name] for name in ("ConstexprFunction",) if name in vars(jit))
+
+
+def is_kernel(value):
+    """True for a function whose text goes into the program."""
+    return isinstance(value, (InterpretedFunction, jit.JITFunction, *CONSTEXPR))
+
+
+class Sources:
+    """Numbers kernels in the program of a recorder, each with the functions that it calls."""
+
+    def __init__(self, recorder):
+        self.recorder, self.numbers = recorder, {}
+
+    def number(self, kernel):
+        """The number of a kernel; it is read anew at each launch, since what it uses may have changed."""
+        return self.add(kernel, {})
+
+    def add(self, kernel, open_ones):
+        function = kernel.fn
+        if function in open_ones:
+            text = f"the kernel {function.__name__} calls itself: Triton has no recursion"
+            raise CannotRecord(text, self.recorder.line())
+        entry = dict(described(function))
+        kind = "constexpr function" if isinstance(kernel, CONSTEXPR) else "kernel"
+        entry |= {
+            "kind": "gluon" if type(kernel).__name__ == "GluonJITFunction" else kind,
+            "unspecialized": [str(name) for name in getattr(kernel, "do_not_specialize", None) or ()],
+            "noinline": bool(getattr(kernel, "noinline", False)), "uses": {},
+        }  # fmt: skip
+        for name, value in used(function, entry["source"]).items():
+            entry["uses"][name] = self.outside(value, open_ones | {function: True})
+        key = repr(entry)
+        if key not in self.numbers:
+            self.numbers[key] = len(self.recorder.kernels)
+            self.recorder.kernels.append(entry)
+        return self.numbers[key]
+
+    def outside(self, value, open_ones):
+        """What a name of the kernel's text means, as plain data."""
+        if is_kernel(value):
+            return {"is": "kernel", "number": self.add(value, open_ones)}
+        if isinstance(value, types.ModuleType):
+            return {"is": "module", "name": value.__name__}
+        if isinstance(value, tl.constexpr):
+            inner = self.outside(value.value, open_ones)
+            return opaque(value) if is_no_value(inner) else {"is": "constexpr", "value": inner}
+        if isinstance(value, tl.dtype) and not isinstance(value, tl.pointer_type | tl.block_type):
+            return {"is": "triton dtype", "name": value.name}
+        if isinstance(value, tuple | list):
+            fields = getattr(value, "_fields", None)
+            items = [self.outside(inner, open_ones) for inner in value]
+            tuple_of = {"is": "tuple", "items": items, "fields": fields and list(fields)}
+            return opaque(value) if any(map(is_no_value, items)) else tuple_of
+        if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+            return {"is": "named tuple", "fields": list(value._fields)}
+        module = getattr(value, "__module__", None) or ""
+        if callable(value) and module.startswith(("triton.language", "triton.experimental.gluon.language")):
+            return {"is": "function", "module": module, "name": getattr(value, "__name__", "")}
+        if value is None or isinstance(value, bool | int | float | str):
+            return self.recorder.plain(value)
+        return opaque(value)
+
+
+def opaque(value):
+    return {"is": "opaque", "type": type(value).__name__}
+
+
+def is_no_value(described):
+    """True for what a kernel can name, and hold in no tuple."""
+    return isinstance(described, dict) and described["is"] in ("opaque", "module", "function", "named tuple")
+
+
+@functools.cache
+def described(function):
+    """The text from its `def` on, and its place."""
+    lines, start = inspect.getsourcelines(function)
+    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    first = tree.lineno - 1  # the decorators stand above it
+    constexprs = [p.name for p in signature(function).parameters.values() if "constexpr" in str(p.annotation)]
+    return {
+        "name": function.__name__, "file": os.path.basename(function.__code__.co_filename), "line": start + first,
+        "source": textwrap.dedent("".join(lines[first:])), "constexprs": constexprs,
+    }  # fmt: skip
+
+
+signature = functools.cache(inspect.signature)
+
+
+@functools.cache
+def names_used(source):
+    """Names that a function's text has from outside."""
+    tree = ast.parse(source)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]  # annotations too: Gluon looks at them
+    own = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    own |= {node.id for node in nodes if not isinstance(node.ctx, ast.Load)}
+    return sorted({node.id for node in nodes} - own)
+
+
+def used(function, source):
+    """{name: value} of what the text uses from outside, closures included; what is nowhere is left out."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    closure = {name: cell.cell_contents for name, cell in cells}
+    scope = {**function.__globals__, **closure}
+    return {name: scope[name] for name in names_used(source) if name in scope and name[:2] != "__"}

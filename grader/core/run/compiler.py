@@ -1,0 +1,211 @@
+"""In the runner that compiles: each kernel that a program launches is compiled for a GPU, which need not be here."""
+
+import contextlib
+import io
+import os
+import re
+import resource
+import tempfile
+import time
+
+import torch
+import triton
+from triton import knobs
+from triton.compiler.errors import CompilationError
+from triton.runtime import cache
+from triton.runtime.errors import OutOfResources
+
+from grader.core.inside import without_gpu
+from grader.core.protocol.program import Refused
+from grader.core.run.allocations import INPUT_POISON
+from grader.core.run.replay import LaunchRaised, Replay, StepRaised, place_inputs
+
+TENSOR_MEMORY = 512  # columns of a multiprocessor, where the GPU has it
+PTXAS_LINES = re.compile(r"ptxas\S* info|bytes (stack frame|gmem)|^\s*$")  # lines of its log
+
+
+def get_ready(folder):
+    """Before a module is loaded: compile, whatever the module says about the interpreter, and leave nothing behind."""
+    knobs.runtime.interpret = False
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
+    # Half a second of hashing all of Triton, so that another Triton's cache is not taken for this one's: it is empty.
+    if hasattr(cache, "triton_key"):
+        cache.triton_key = lambda: triton.__version__
+    tempfile.tempdir = folder  # what ptxas reads and writes
+    if hasattr(knobs.nvidia, "dump_ptxas_log"):
+        knobs.nvidia.dump_ptxas_log = True  # registers and spills
+
+
+def compile_program(runner, request, program):
+    """Run a program whose launches compile and return, for the request's GPU.
+
+    Returns {"kernels": [facts of each], "error": None or what stopped it}; one that a wrapper may answer has "launch".
+    """
+    limit_memory(request["memory_bytes"])
+    places, _, _ = place_inputs(request["inputs"], None, "cpu", INPUT_POISON)
+    compiling, error = Compiling(request["gpu"]), None
+    try:
+        with without_gpu.active_driver(without_gpu.Driver(request["gpu"])), torch.no_grad():
+            kernels = runner.make_kernels(program)
+            Replay(program, kernels, "cpu", compiling.launch, compiling.first_that_compiles).run(places)
+    except Refused as refused:
+        error = {"kind": "language", "kernel": None, "exception": "Refused", "text": str(refused), "line": refused.line}
+    except StepRaised as raised:
+        cause = raised.__cause__
+        error = {"kind": "wrapper", "exception": type(cause).__name__, "text": str(cause), "line": raised.line}
+    except LaunchRaised as raised:
+        error = describe(raised.__cause__, compiling, program) | {"launch": raised.number}
+    return {"kernels": compiling.report(), "error": error}
+
+
+def limit_memory(size):
+    """At most `size` bytes of data for this process and for each that it starts, ptxas among them."""
+    resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+
+
+class Compiling:
+    """A launch compiles its kernel, exactly as specialised for that launch, and runs nothing.
+
+    failed: (kernel, exception) of the last launch that did not compile. Where a kernel needs more shared memory than
+    the GPU has, the launch raises OutOfResources, as it does on that GPU.
+    """
+
+    def __init__(self, gpu):
+        self.gpu = gpu
+        self.kernels, self.seen, self.failed = [], set(), None
+        self.tried = {}
+
+    def launch(self, kernel, grid, args, options):
+        name, started, said = kernel.__name__, time.perf_counter(), io.StringIO()
+        try:
+            with contextlib.redirect_stdout(said):
+                compiled = kernel.run(grid=grid, warmup=True, **args, **options)
+            if id(compiled) not in self.seen:
+                self.seen.add(id(compiled))
+                seconds = time.perf_counter() - started
+                self.kernels.append(
+                    describe_kernel(compiled, said.getvalue(), self.gpu) | {"seconds": round(seconds, 2)}
+                )
+            self.check_resources(compiled.metadata)
+        except Exception as error:
+            self.failed = name, error
+            raise
+        finally:
+            print("".join(line for line in said.getvalue().splitlines(True) if not PTXAS_LINES.search(line)), end="")
+
+    def check_resources(self, metadata):
+        limits = {"shared memory": (metadata.shared, self.gpu["shared_bytes"])}
+        limits["tensor memory"] = (getattr(metadata, "tmem_size", None) or 0, TENSOR_MEMORY)
+        for name, (needed, limit) in limits.items():
+            if needed > limit:
+                raise OutOfResources(needed, limit, name)
+
+    def first_that_compiles(self, choices, run):
+        """The choice among configurations: the first that compiles and fits stands for the fastest."""
+        failure = None
+        for i in range(len(choices)):
+            before = len(self.kernels)
+            try:
+                run(i)
+            except Exception as error:
+                failure = error
+                continue
+            finally:
+                for entry in self.kernels[before:]:
+                    self.tried[entry["kernel"]] = i + 1
+            return i
+        raise failure
+
+    def report(self):
+        """The facts of each kernel; of one that was tuned, the config that was taken, and how many were tried."""
+        latest = {}
+        for entry in self.kernels:
+            tried = self.tried.get(entry["kernel"])
+            key = entry["kernel"] if tried else len(latest)
+            latest[key] = entry | ({"configs_tried": tried} if tried else {})
+        return list(latest.values())
+
+
+# What is told of a kernel --------------------------------------------------------------------------------------------
+
+
+def describe_kernel(kernel, log, gpu):
+    """Plain data about one compiled kernel; None where it cannot be known."""
+    data, asm = kernel.metadata, kernel.asm
+    facts = {
+        "kernel": data.name, "registers": None, "spill_bytes": None,
+        "shared_bytes": data.shared, "shared_limit": gpu["shared_bytes"], "matrix_instructions": None,
+        "num_warps": data.num_warps, "num_stages": data.num_stages,
+    }  # fmt: skip
+    if "ptx" in asm:
+        facts["registers"] = number(r"Used (\d+) registers", log)
+        facts["spill_bytes"] = number(r"(\d+) bytes spill stores", log)
+        facts["matrix_instructions"] = matrix_instructions(asm["ptx"])
+    elif "amdgcn" in asm:
+        spilled = number(r"\.vgpr_spill_count:\s*(\d+)", asm["amdgcn"])
+        facts["registers"] = number(r"\.vgpr_count:\s*(\d+)", asm["amdgcn"])
+        facts["spill_bytes"] = None if spilled is None else 4 * spilled
+        facts["matrix_instructions"] = matrix_instructions(asm["amdgcn"])
+    return facts
+
+
+MATRIX_INSTRUCTIONS = (
+    r"(wgmma)\.mma_async\.sync\.aligned\.m\d+n\d+k\d+\.\w+\.(\w+)",
+    r"(tcgen05\.mma)\S*\.kind::(\w+)",
+    r"(?<!w)g?(mma)\.sync\.aligned\.m\d+n\d+k\d+\.row\.col\.\w+\.(\w+)",
+    r"v_(mfma|smfmac|wmma)_[a-z]+\d+_\d+x\d+x\d+_?(\w+)",
+)
+
+
+def matrix_instructions(text):
+    """The kinds of matrix instructions in the assembly and the type of their operands, like "wgmma f16"; or "none"."""
+    found = {" ".join(match.groups()) for pattern in MATRIX_INSTRUCTIONS for match in re.finditer(pattern, text)}
+    return ", ".join(sorted(found)) or "none"
+
+
+def number(pattern, text):
+    found = re.findall(pattern, text)
+    return max(map(int, found)) if found else None
+
+
+# What went wrong -----------------------------------------------------------------------------------------------------
+
+
+def describe(error, compiling, program):
+    """What stopped a launch, as plain data: its kind, the cause, and the student's line, 0 where it is not known.
+
+    kind: "language" for an error in the kernel's text, "resources" where it does not fit, "compiler" for what Triton
+    or ptxas said later.
+    """
+    chain = [error]
+    while (following := chain[-1].__cause__ or chain[-1].__context__) and following not in chain:
+        chain.append(following)
+    kernel, failed = compiling.failed or (None, error)
+    found = {"kernel": kernel, "exception": type(chain[-1]).__name__, "text": str(chain[-1]), "line": 0}
+    inner = [link for link in chain if isinstance(link, CompilationError)]
+    if inner:
+        found |= {"text": inner[-1].error_message or str(chain[-1])}
+        return found | {"kind": "language", "line": place([(link.src, link.node) for link in inner], program)}
+    if isinstance(failed, OutOfResources):
+        return found | {"kind": "resources", "needed": failed.required, "limit": failed.limit, "what": failed.name}
+    return found | {"kind": "compiler", "text": str(failed), "line": place([node_in(failed)], program)}
+
+
+def node_in(error):
+    """(source, node) of the kernel's text that Triton was looking at when it raised an error without a place."""
+    source = node = None
+    trace = error.__traceback__
+    while trace:
+        seen, trace = trace.tb_frame.f_locals, trace.tb_next
+        source = getattr(seen.get("self"), "src", None) or source
+        node = seen["node"] if hasattr(seen.get("node"), "lineno") else node
+    return source, node
+
+
+def place(nodes, program):
+    """The line in the submission's file of the last of these (source of a kernel, node) that lies there; 0 without."""
+    for source, node in reversed(nodes):
+        for kernel in program.kernels:
+            if isinstance(source, str) and kernel.source.strip() == source.strip() and hasattr(node, "lineno"):
+                return kernel.line + node.lineno - 1
+    return 0

@@ -1,0 +1,51 @@
+"""In the runner: how many elements that depend on one query's row are alive at once, in a program of PyTorch alone.
+
+The program runs twice, step by step, on inputs that differ in that row: what differs depends on it, in every tensor and
+whatever its layout. Where the online softmax is learned this number does not grow with the keys.
+"""
+
+import torch
+
+from grader.core.protocol.program import Input, tensors_in
+from grader.core.run.allocations import INPUT_POISON, Allocations
+from grader.core.run.replay import Replay, place_inputs
+
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def most(program, kernels, described, data, row):
+    """The most such elements. described, data: the inputs and their bytes; row: (name of an input, its index)."""
+    with torch.no_grad(), Allocations():  # what is not written yet is the same in both
+        one, other = (begun(program, kernels, described, data, row if changed else None) for changed in (False, True))
+        alive, found = {}, 0
+        for step in program.steps:
+            one.simple(step)
+            other.simple(step)
+            alive = {number: count for number, count in alive.items() if number in one.places}
+            for tensor in tensors_in(step):
+                number = tensor.storage
+                if not isinstance(program.storages[number], Input):
+                    size = getattr(torch, tensor.dtype).itemsize
+                    alive[number] = differing(one.places[number], other.places[number], size)
+            found = max(found, sum(alive.values()))
+    return found
+
+
+def begun(program, kernels, described, data, row):
+    """A Replay that stands before the call; row: what is another in it, or None."""
+    places, _, tensors = place_inputs(described, data, "cpu", INPUT_POISON)
+    if row:
+        part = tensors[row[0]][tuple(row[1])]
+        part.copy_(torch.randn(part.shape, generator=torch.Generator().manual_seed(1)))
+    replay = Replay(program, kernels, "cpu", launch=None)
+    replay.begin(places)
+    return replay
+
+
+def differing(one, other, size):
+    """How many elements of `size` bytes differ between two storages."""
+    views = []
+    for place in (one, other):
+        flat = torch.empty(0, dtype=INTEGERS[size])
+        views.append(flat.set_(place.storage, place.start // size, (place.bytes // size,), (1,)))
+    return int((views[0] != views[1]).sum())

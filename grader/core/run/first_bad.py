@@ -1,0 +1,110 @@
+"""In the runner: the line after which a number is NaN or infinite for the first time, in a kernel or beside one."""
+
+import contextlib
+import re
+import sys
+
+import numpy as np
+import torch
+import triton.language as tl
+
+from grader.core.interpret.patches import Patches
+from grader.core.run.hooks import BUILDER
+from grader.core.run.replay import list_tensors
+
+UNWRITTEN = ("empty", "new_empty")  # what they make is NaN until it is written
+
+
+class FirstBad:
+    """While open, follows the lines of kernels in `file`, and the operations of a replay that it observes.
+
+    found: {"line", "what", "held": [(name in the line that holds +inf or -inf, the line that made it so)], "exponent":
+    the largest finite exponent of that line, or None} or None.
+
+    A name counts that holds a NaN or +inf; -inf is what a hidden score is meant to be.
+    """
+
+    def __init__(self, file, texts):
+        self.file, self.lines, self.found, self.before = file, texts.split("\n"), None, {}
+        self.exponent, self.patches, self.since = None, Patches(), {}
+
+    @contextlib.contextmanager
+    def open(self):
+        kept = sys.gettrace()
+        for name in ("create_exp", "create_exp2"):
+            self.patches.replace(BUILDER, name, self.noting)
+        sys.settrace(self.called)
+        try:
+            yield self
+        finally:
+            sys.settrace(kept)
+            self.patches.undo()
+
+    def noting(self, method):
+        """exp or exp2 of the interpreter, of which the largest finite operand since the last line is noted."""
+
+        def noted(builder, operand):
+            data = np.asarray(operand.data)
+            finite = data[np.isfinite(data)] if data.dtype.kind == "f" else data[:0]
+            self.exponent = float(finite.max()) if finite.size else None
+            return method(builder, operand)
+
+        return noted
+
+    def called(self, frame, event, argument):
+        return self.stepped if frame.f_code.co_filename == self.file and not self.found else None
+
+    def stepped(self, frame, event, argument):
+        """The line before this one has run: what it left is compared with what was there."""
+        if self.found or event not in ("line", "return"):
+            return self.stepped
+        now = {name: what for name, value in list(frame.f_locals.items()) if (what := bad(value))}
+        line, before = self.before.get(id(frame), (None, now))
+        new = [name for name in now if name not in before]
+        if new and line:
+            words = re.findall(r"\w+", self.source(line))
+            since = {name: made for (at, name), made in self.since.items() if at == id(frame)}
+            held = [(name, since[name]) for name in dict.fromkeys(words) if name in since and name not in new]
+            self.found = {"line": line, "what": now[new[0]], "held": held, "exponent": self.exponent}
+        for name, value in list(frame.f_locals.items()):
+            if holds_inf(value):
+                self.since.setdefault((id(frame), name), line)
+            else:
+                self.since.pop((id(frame), name), None)
+        self.before[id(frame)], self.exponent = (frame.f_lineno, now), None
+        return self.stepped
+
+    def operation(self, replay, op, args, named, made):
+        """PyTorch has made something: is it the first bad number, of operands that are finite or hidden scores?"""
+        if self.found or op.startswith(UNWRITTEN) or any(map(bad_tensor, list_tensors(args, named))):
+            return
+        if what := next(filter(None, map(bad_tensor, made)), ""):
+            exponent = max((float(each.max()) for each in list_tensors(args, named)), default=None)
+            exponent = exponent if op in ("exp", "exp2") else None
+            self.found = {"line": replay.line, "what": what, "held": [], "exponent": exponent}
+
+    def source(self, line):
+        return self.lines[line - 1].strip() if line and line <= len(self.lines) else ""
+
+
+def holds_inf(value):
+    """True for a block with +inf or -inf in it."""
+    data = np.asarray(value.handle.data) if isinstance(value, tl.tensor) else np.zeros(0)
+    return data.dtype.kind == "f" and bool(np.isinf(data).any())
+
+
+def bad_tensor(tensor):
+    """The same of a tensor of PyTorch's."""
+    if not tensor.is_floating_point():
+        return ""
+    return "NaN" if bool(tensor.isnan().any()) else "infinite" if bool((tensor == torch.inf).any()) else ""
+
+
+def bad(value):
+    """Whether a block holds such a number: "NaN", "infinite" or ""."""
+    if not isinstance(value, tl.tensor) or not value.dtype.scalar.is_floating():
+        return ""
+    data = np.asarray(value.handle.data)
+    if data.dtype.kind != "f":
+        return ""  # bfloat16 travels as its bits
+    return "NaN" if np.isnan(data).any() else "infinite" if np.isposinf(data).any() else ""

@@ -1,0 +1,93 @@
+"""In the runner: which operations of PyTorch a program may have outside its kernels.
+
+An operation of PyTorch's own (namespace aten) is allowed where PyTorch tags it as pointwise or as a reduction, where it
+returns a view, or where it stands on a short list: it makes a tensor, moves, orders or sums elements, or multiplies
+matrices, whose cost is judged elsewhere. All else is refused: attention, convolutions, transforms, solvers, files and
+other libraries have no such tag and stand on no list; random numbers have a tag of their own. P2 has no softmax.
+"""
+
+import functools
+
+import torch
+
+from grader.core.protocol.program import Choice, Launch, Tensor, flat, tensors_in
+
+
+def names(text):
+    return set(text.split())
+
+
+def variants(text, *forms):
+    """Each name as it is and in these forms: in place, as a copy of a view."""
+    return {form.format(name) for name in names(text) for form in ("{}", *forms)}
+
+
+MAKE = variants("empty zeros ones full empty_strided", "{}_like", "new_{}") | names(
+    "empty_permuted fill fill_ zero_ arange linspace scalar_tensor eye tril_indices triu_indices"
+)
+MOVE = variants(
+    "clone copy cat stack index_select constant_pad_nd flip roll repeat index slice_scatter select_scatter index_put "
+    "index_copy index_fill scatter masked_fill masked_scatter masked_select where gather take tril triu contiguous "
+    "repeat_interleave lift _pin_memory _to_copy _unsafe_view",
+    "{}_",
+) | variants(
+    "view expand as_strided slice permute transpose t split_with_sizes diagonal select unbind squeeze unsqueeze unfold "
+    "lift_fresh _reshape",
+    "{}_copy",
+) | {"_index_put_impl_"}  # fmt: skip
+ORDER = variants(
+    "cumsum cumprod cummax cummin logcumsumexp sort topk nonzero isin bucketize searchsorted equal floor_divide ldexp "
+    "index_add scatter_add scatter_reduce __and__ __or__ __lshift__ __rshift__",
+    "{}_",
+)
+PRODUCTS = variants("mm bmm addmm baddbmm dot mv addmv vdot addbmm _int_mm", "{}_")
+SOFTMAX = names("_softmax _log_softmax")
+# Of a PyTorch that has no tag for them.
+REDUCTIONS = names(
+    "sum nansum mean prod amax amin aminmax max min any all argmax argmin logsumexp std std_mean var var_mean norm "
+    "linalg_vector_norm count_nonzero"
+)
+LISTED = MAKE | MOVE | ORDER | PRODUCTS | SOFTMAX | REDUCTIONS
+TAGS = {torch.Tag.pointwise, getattr(torch.Tag, "reduction", torch.Tag.pointwise)}
+IN_A_CHOICE = MAKE | names("copy_ clone _to_copy")  # before a launch that is tuned: what it writes is made ready
+
+
+@functools.cache
+def is_allowed(op):
+    """True for an operation of this name that a wrapper may use."""
+    forms = [getattr(torch.ops.aten, name, None) for name in {op, op.removesuffix("_")}]
+    forms = [form for form in forms if isinstance(form, torch._ops.OpOverloadPacket)]
+    overloads = [getattr(form, name) for form in forms for name in form.overloads()]
+    tags = {tag for overload in overloads for tag in overload.tags}
+    if not overloads or torch.Tag.nondeterministic_seeded in tags:
+        return False
+    return op in LISTED or bool(TAGS & tags) or any(map(returns_view, overloads))
+
+
+def returns_view(overload):
+    aliases = [returned.alias_info for returned in overload._schema.returns]
+    return any(alias is not None and not alias.is_write for alias in aliases)
+
+
+def forbidden(program, refused):
+    """The first operation that is not allowed, or one of those that this problem refuses; None where all are."""
+    for step in program.setup + program.steps:
+        for inner in flat([step]):
+            if isinstance(inner, Launch):
+                continue
+            allowed = inner.namespace == "aten" and is_allowed(inner.op) and inner.op not in refused
+            if not allowed or (isinstance(step, Choice) and inner.op not in IN_A_CHOICE):
+                return inner
+    return None
+
+
+def depends_on_a_launch(program):
+    """True where what is returned depends on what a launch wrote."""
+    live = {returned.storage for returned in program.returns if isinstance(returned, Tensor)}
+    for step in reversed(list(flat(program.setup + program.steps))):
+        touched = {tensor.storage for tensor in tensors_in(step)}
+        if isinstance(step, Launch) and touched & live:
+            return True
+        if touched & live:
+            live |= touched
+    return False

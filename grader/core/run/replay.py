@@ -1,0 +1,347 @@
+"""In the runner: a checked program executed on given inputs, in the interpreter, for the compiler or on a GPU."""
+
+import collections
+import contextlib
+import sys
+from dataclasses import dataclass
+from itertools import count, takewhile
+from math import prod
+
+import torch
+from torch.utils._pytree import tree_iter
+
+from grader.core.inside import sparse
+from grader.core.protocol import program as form
+from grader.core.protocol.program import Malformed, tensors_in
+from grader.core.run.allocations import POISON, fenced
+
+
+class LaunchRaised(Exception):
+    """A launch raised: the wrapper may have an answer to that. number: which of the call's."""
+
+    def __init__(self, number, line):
+        super().__init__(f"launch {number}")
+        self.number, self.line = number, line
+
+
+class StepRaised(Exception):
+    """An operation outside the kernels raised. line: in the submission's file."""
+
+    def __init__(self, line):
+        super().__init__("an operation")
+        self.line = line
+
+
+class ChoiceMade(Exception):
+    """A configuration was chosen by trying all: the program begins anew."""
+
+
+@dataclass
+class Place:
+    """Where a storage of the program lies: in a storage of ours, from byte `start` on, `bytes` long."""
+
+    storage: object
+    start: int
+    bytes: int
+
+
+class Replay:
+    """A program with its kernels, to be run any number of times. observer: told of each operation, or None.
+
+    launch(kernel, grid, args, options) runs or compiles one kernel. choose(choices, run) returns the index of one.
+    """
+
+    def __init__(self, program, kernels, device, launch, choose=None, observer=None):
+        self.program, self.kernels, self.device, self.launch = program, kernels, device, launch
+        self.choose, self.chosen, self.observer, self.places = choose, {}, observer, {}
+        self.line = None  # of the step that runs
+        self.used = used_storages(program)
+
+    def run(self, inputs):
+        """What the program returns: tensors, or program.Other for what is none. inputs: {name: Place}."""
+        while True:
+            with contextlib.suppress(ChoiceMade):
+                self.begin(inputs)
+                return self.call()
+
+    def begin(self, inputs):
+        """What was done before the call, on these inputs."""
+        program, self.places = self.program, {}
+        for number, storage in enumerate(program.storages):
+            if number in self.used and not isinstance(storage, form.Made):
+                self.places[number] = self.given(storage, inputs)
+        for at, step in zip(count(), program.setup):
+            self.step(at, step)
+        for number in program.stale:
+            self.forget(number)
+
+    def call(self):
+        """The call itself; what it made is let go of."""
+        program = self.program
+        kept = dict(self.places)
+        for at, step in zip(count(len(program.setup)), program.steps):
+            self.step(at, step)
+        returned = [self.tensor(each) if isinstance(each, form.Tensor) else each for each in program.returns]
+        self.places = kept
+        return returned
+
+    def given(self, storage, inputs):
+        """The place of a storage that no step makes."""
+        if isinstance(storage, form.Input):
+            if storage.name not in inputs:
+                raise Malformed(f"an input named {storage.name}")
+            return inputs[storage.name]
+        if storage.bytes > sparse.FAR_BYTES:  # of a call before: what nobody has written is zero
+            return Place(sparse.empty(storage.bytes, torch.uint8).untyped_storage(), 0, storage.bytes)
+        data = torch.full((storage.bytes,), POISON, dtype=torch.uint8, device=self.device)
+        if isinstance(storage, form.Constant) and storage.bytes:
+            data.copy_(torch.frombuffer(bytearray(storage.data), dtype=torch.uint8))
+        return Place(data.untyped_storage(), data.storage_offset(), storage.bytes)
+
+    def forget(self, number):
+        """What an earlier call left in a workspace is gone: floating-point numbers are NaN."""
+        place, dtype = self.places.get(number), self.dtypes().get(number)
+        if place and dtype and dtype.is_floating_point:
+            whole = torch.empty(0, dtype=torch.uint8, device=self.device)
+            whole.set_(place.storage, place.start, (place.bytes,), (1,)).fill_(POISON)
+
+    def dtypes(self):
+        made = (step for step in self.program.setup if isinstance(step, form.Operation))
+        return {tensor.storage: getattr(torch, tensor.dtype) for step in made for tensor in step.out}
+
+    # Steps -----------------------------------------------------------------------------------------------------------
+
+    def step(self, at, step):
+        if isinstance(step, form.Choice):
+            for inner in step.branches[self.choice(at, step.branches)].steps:
+                self.simple(inner)
+        else:
+            self.simple(step)
+
+    def choice(self, at, branches):
+        """The configuration of a launch that was tuned: the first, or the one that `choose` finds."""
+        if at not in self.chosen:
+            if self.choose is None:
+                self.chosen[at] = 0
+            else:
+                self.chosen[at] = self.choose(branches, lambda i: [self.simple(inner) for inner in branches[i].steps])
+                raise ChoiceMade
+        return self.chosen[at]
+
+    def simple(self, step):
+        if isinstance(step, form.Free):
+            for number in step.storages:
+                self.places.pop(number, None)
+        elif isinstance(step, form.Operation):
+            self.line = step.line
+            self.operation(step)
+        else:
+            kernel = self.kernels[step.kernel]
+            try:
+                args = {name: self.value(value) for name, value in step.args.items()}
+                options = {name: self.value(value) for name, value in step.options.items()}
+                self.launch(kernel, step.grid, args, options)
+            except Malformed:
+                raise
+            except Exception as error:
+                raise LaunchRaised(step.number, step.line) from error
+
+    def operation(self, step):
+        function = find_overload(step.op, step.overload)
+        if function is None:
+            raise Malformed("an operation that PyTorch has not")
+        args = self.value(step.args)
+        named = {name: self.value(value) for name, value in step.kwargs.items()}
+        try:
+            out = function(*args, **named)
+        except Exception as error:
+            raise StepRaised(step.line) from error
+        made = [t for t in (out if isinstance(out, tuple | list) else (out,)) if isinstance(t, torch.Tensor)]
+        if len(made) != len(step.out):
+            raise Malformed("an operation with other outputs than it has")
+        for described, tensor in zip(step.out, made, strict=True):
+            self.made(step, described, tensor)
+        if self.observer:
+            self.observer(step, args, named, made)
+
+    def made(self, step, described, tensor):
+        """Note where an operation's output lies; raises Malformed where it is not what was recorded."""
+        number = described.storage
+        same = list(tensor.shape) == described.sizes and str(tensor.dtype)[6:] == described.dtype
+        if not same or (list(tensor.stride()) != described.strides and tensor.numel() > 1):
+            raise Malformed(f"another output of {step.op} than was recorded")
+        size, storage = tensor.element_size(), tensor.untyped_storage()
+        place = self.places.get(number)
+        if place is None:
+            start = (tensor.storage_offset() - described.offset) * size
+            extent = self.program.storages[number].bytes
+            if start < 0 or start + extent > storage.nbytes():
+                raise Malformed("a storage larger than it is")
+            if any(other.storage.data_ptr() == storage.data_ptr() for other in self.places.values()) and extent:
+                raise Malformed("two storages that are one")
+            self.places[number] = Place(storage, start, extent)
+        elif place.storage.data_ptr() != storage.data_ptr() and storage.nbytes():
+            raise Malformed("a storage that is made twice")
+
+    # Values ----------------------------------------------------------------------------------------------------------
+
+    def value(self, value):
+        match value:
+            case list():
+                return [self.value(inner) for inner in value]
+            case form.Tensor():
+                return self.tensor(value)
+            case form.Tuple():
+                return make_tuple(value, map(self.value, value.items))
+            case form.Device():
+                return torch.device(self.device)
+            case form.KernelNumber():
+                return self.kernels[value.number]
+            case form.Constexpr():
+                return sys.modules["triton"].language.constexpr(self.value(value.value))
+            case form.Descriptor():
+                return self.descriptor(value)
+        return plain(value)
+
+    def descriptor(self, value):
+        parts = self.tensor(value.base), value.shape, value.strides, value.block
+        if value.layout is None:
+            from triton.tools.tensor_descriptor import TensorDescriptor
+
+            return TensorDescriptor(*parts, value.padding)
+        from triton.experimental.gluon import language as gl
+        from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+        return TensorDescriptor(*parts, gl.NVMMASharedLayout(**value.layout), value.padding)
+
+    def tensor(self, described):
+        """A tensor of the program as a view of where its storage lies; never outside of that."""
+        sizes, strides, offset = described.sizes, described.strides, described.offset
+        place = self.places.get(described.storage)
+        if place is None:
+            raise Malformed("a tensor that no step has made")
+        with torch._C._DisableTorchDispatch():  # nothing that is counted: modes need not see it
+            tensor = torch.empty(0, dtype=getattr(torch, described.dtype), device=self.device)
+            size = tensor.element_size()
+            last = offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) if all(sizes) else 0
+            if last * size > place.bytes or place.start % size:
+                raise Malformed("a tensor outside its storage")
+            return tensor.set_(place.storage, place.start // size + offset, sizes, strides)
+
+
+def list_tensors(*values):
+    """The tensors in lists, tuples and dicts."""
+    return [value for value in tree_iter(values) if isinstance(value, torch.Tensor)]
+
+
+def used_storages(program):
+    """The numbers of all storages that steps and returns name."""
+    named = tensors_in([program.setup, program.steps, program.returns])
+    return {tensor.storage for tensor in named} | set(program.stale)
+
+
+def place_inputs(described, data, device, poison):
+    """({name: Place}, {name: its fenced base}, {name: the tensor}) of described inputs.
+
+    data: their bytes, one after the other; None where numbers do not matter. Of a sparse one, whose buffer has few
+    pages, they are those of its elements, and its base is the tensor itself.
+    """
+    places, bases, tensors, start = {}, {}, {}, 0
+    sparse.begin()
+    for each in described:
+        dtype, elements = getattr(torch, each["dtype"]), each["elements"]
+        itemsize = torch.empty(0, dtype=dtype).element_size()
+        if each.get("sparse"):
+            flat, held = sparse.empty(elements, dtype), prod(each["shape"])
+            tensor = flat.as_strided(each["shape"], each["strides"], each["offset"])
+            if data is not None:
+                tensor.copy_(torch.frombuffer(data, dtype=dtype, count=held, offset=start).view(each["shape"]))
+            start += held * itemsize
+            places[each["name"]] = Place(flat.untyped_storage(), 0, elements * itemsize)
+            bases[each["name"]] = tensors[each["name"]] = tensor
+            continue
+        _, base = fenced((elements,), (1,), dtype, device, poison)
+        if elements and data is not None:
+            values = torch.frombuffer(data, dtype=dtype, count=elements, offset=start)
+            base.copy_(values)
+        start += elements * itemsize
+        places[each["name"]] = Place(base.untyped_storage(), base.storage_offset() * itemsize, elements * itemsize)
+        bases[each["name"]] = base
+        offset = base.storage_offset() + each["offset"]
+        tensors[each["name"]] = base.as_strided(each["shape"], each["strides"], offset)
+    return places, bases, tensors
+
+
+# Values and launches -------------------------------------------------------------------------------------------------
+
+
+def find_overload(op, overload):
+    """The overload of PyTorch's own operation that has these names, or None."""
+    packet = getattr(torch.ops.aten, op, None)
+    known = isinstance(packet, torch._ops.OpOverloadPacket) and (overload or "default") in packet.overloads()
+    return getattr(packet, overload or "default") if known else None
+
+
+def triton_dtype(name):
+    """A dtype of Triton, which is imported only for what is Triton's."""
+    import triton.language as tl
+
+    found = next((t for t in vars(tl).values() if isinstance(t, tl.dtype) and t.name == name), None)
+    if found is None:
+        raise Malformed(f"a Triton dtype {name}")
+    return found
+
+
+def make_tuple(described, items):
+    """A tuple, or a NamedTuple where its fields have names."""
+    if described.fields is None:
+        return tuple(items)
+    return collections.namedtuple("Arguments", described.fields)(*items)
+
+
+def plain(value):
+    """A value of a program that is a constant."""
+    match value:
+        case form.Float():
+            return float.fromhex(value.hex)
+        case form.TorchDtype() | form.Format():
+            return getattr(torch, value.name)
+        case form.TritonDtype():
+            return triton_dtype(value.name)
+        case None | bool() | int() | str():
+            return value
+    raise Malformed(f"a {type(value).__name__} where it cannot be")
+
+
+def launch(kernel, grid, args, options):
+    """Run one kernel: in the interpreter its options mean nothing, and its addresses must be those of a trace."""
+    interpreted = type(kernel).__name__ == "InterpretedFunction"
+    if interpreted and not sys.modules["grader.core.run.trace"].is_open():
+        raise RuntimeError("a kernel was to be interpreted without a trace")
+    first = list(takewhile(args.__contains__, kernel.arg_names))  # by place: a name may be `grid`
+    rest = {name: value for name, value in args.items() if name not in first}
+    kernel.run(*map(args.get, first), grid=grid, warmup=False, **rest, **({} if interpreted else options))
+
+
+def tune(choices, run):
+    """On a GPU: the configuration that is fastest, of those that run."""
+    times, failure = {}, None
+    for i in range(len(choices)):
+        try:
+            run(i)
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            samples = []
+            for _ in range(5):
+                start.record()
+                run(i)
+                end.record()
+                end.synchronize()
+                samples.append(start.elapsed_time(end))
+            times[i] = min(samples)
+        except Exception as error:
+            if type(error.__cause__).__name__ not in ("OutOfResources", "CompileTimeAssertionFailure", "PTXASError"):
+                raise
+            failure = error
+    if not times:
+        raise failure
+    return min(times, key=times.get)

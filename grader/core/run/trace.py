@@ -1,0 +1,377 @@
+"""In the runner, interpreted: every load and store of every kernel, checked against the memory that it may touch.
+
+Addresses are virtual (memory.py), so that a wild pointer can neither hit a neighbour nor crash the process: lanes
+outside are noted and switched off. All memory operations of Triton's interpreter end in four functions of its C++
+module, which is replaced by a proxy while a trace is open.
+"""
+
+import inspect
+import linecache
+import os
+import random
+import sys
+import traceback
+from collections import Counter
+
+import numpy as np
+import triton.runtime.interpreter as interpreter
+
+from grader.core.interpret.patches import Patches
+from grader.core.run import address_terms, promises
+from grader.core.run.addresses import Addresses, described
+from grader.core.run.allocations import GUARD
+from grader.core.run.costs import Costs
+from grader.core.run.hooks import Overflows, hooks
+from grader.core.run.memory import NOBODY, WINDOW, Region, tensors_of_argument
+from grader.core.run.visits import Origin, TileVisits, count_lanes
+
+MOST_SHAPES = 64  # of blocks, by which lanes are told apart
+ATOMIC, SEVERAL = -2, -3  # written by atomics, which any number of programs may; read by several
+LARGE = 16384.0  # finite in every dtype
+LOGGED = 2000  # characters of a traceback
+
+
+def is_open():
+    """True where a trace watches every load and store."""
+    return isinstance(interpreter._interpreter, Trace)
+
+
+class Trace:
+    """While open, traces every launch. faults: {(kind, kernel, argument, line, where): lanes}; undefined: masked loads
+    whose lanes nobody defined, as {(kernel, argument, line): lanes}. places: (x, y, z) in its grid of each program.
+    first: {key of a fault: {"programs": the places of those that did it first, "shape": of the argument, "at": which
+    addresses, as addresses.py describes them, "terms": of its address, as address_terms.py tells them}}.
+
+    inside_rows: {argument: {"column", "row", "line"}} of the first block of whole rows that begins inside one.
+
+    inputs: {"q": tensor, ...} as the grader made them; only their own elements may be read. allocations: what was
+    fenced. module: the name of the submission's file. others: {name: tensor} of the inputs beside q, k and v, flat and
+    whole: around them nothing may be read.
+    """
+
+    def __init__(self, inputs, allocations, module, others=()):
+        self.inputs, self.allocations, self.module = inputs, allocations, module
+        self.given = {tensor.untyped_storage().data_ptr(): role for role, tensor in inputs.items()}
+        self.visits, self.costs = TileVisits(self.kernel_line), Costs()
+        self.others = {tensor.untyped_storage().data_ptr(): (name, tensor) for name, tensor in dict(others).items()}
+        self.faults, self.undefined, self.launches = Counter(), Counter(), 0
+        self.regions, self.by_storage, self.arguments, self.shapes = {}, {}, {}, {}
+        self.kernel, self.program, self.origin, self.in_any_order = "", NOBODY, None, None
+        self.asked = []  # programs with lanes that are undefined
+        self.places, self.first, self.addresses, self.inside_rows = [], {}, Addresses(), {}
+        self.failed = []  # tracebacks of what changes no verdict
+        self.original = interpreter._interpreter
+        self.overflows, self.patches = Overflows(self.line, self.overflow), Patches()
+
+    # Opening and closing ---------------------------------------------------------------------------------------------
+
+    def __enter__(self):
+        for owner, name, make in hooks(self):
+            self.patches.replace(owner, name, make)
+        self.overflows.__enter__()
+        return self
+
+    def __exit__(self, *exc):
+        self.overflows.__exit__()
+        self.patches.undo()
+
+    def begin_launch(self, function, args, kwargs):
+        """Forget who touched what: only programs of one launch can race."""
+        self.kernel, self.launches = function.__name__, self.launches + 1
+        self.costs.begin_launch(self.kernel)
+        self.regions, self.by_storage, self.arguments = {}, {}, {}
+        self.addresses.begin_launch(bool(self.faults))
+        parameters = inspect.getfullargspec(function).args
+        named = inspect.getcallargs(function, *args, **{k: v for k, v in kwargs.items() if k in parameters})
+        for name, value in named.items():
+            for tensor in tensors_of_argument(value):
+                self.arguments.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor))
+
+    def begin_program(self, *place):
+        self.program += 1
+        self.places.append(place)
+        self.visits.begin_program()
+        self.costs.begin_program()
+
+    def end_launch(self):
+        self.costs.end_launch(self.regions.values())
+
+    def note_product(self, a, b):
+        return self.visits.note_product(self.kernel, a, b)
+
+    def virtual_address(self, tensor):
+        """Where the kernel is told that this tensor lies."""
+        key = tensor.untyped_storage().data_ptr()
+        if key not in self.by_storage:
+            self.by_storage[key] = self.new_region(tensor, key)
+        region = self.by_storage[key]
+        return region.virtual + tensor.storage_offset() * tensor.element_size()  # data_ptr() is 0 where there are none
+
+    def new_region(self, tensor, key):
+        arguments = self.arguments.get(key, [("?", tensor)])
+        smallest = min(each.element_size() for each in (tensor, *(each for _, each in arguments)))
+        number = max(self.regions, default=0) + 1 + random.SystemRandom().randrange(8)  # no kernel knows how far
+        region = self.regions[number] = Region(number, tensor.untyped_storage(), arguments[0][0], smallest)
+        region.key, region.tensor = key, arguments[0][1]
+        if key in self.given:
+            region.input = self.given[key]
+            region.holds(self.given[key], self.inputs[self.given[key]])
+            region.tensor = self.inputs[self.given[key]]
+            return region
+        if key in self.others:
+            region.input, other = self.others[key]
+            if region.far:
+                region.allow(other)
+            else:
+                region.first = other.storage_offset() * other.element_size()
+                region.last = region.first + other.nbytes
+        for buffer, size, _ in self.allocations.buffers:
+            if buffer.untyped_storage().data_ptr() == key:
+                region.first, region.last = GUARD, GUARD + size
+        return region
+
+    # The proxy of the C++ module -------------------------------------------------------------------------------------
+
+    def __getattr__(self, name):  # RMW_OP, MEM_SEMANTIC and whatever else it has
+        return getattr(self.__dict__["original"], name)
+
+    def load(self, pointers, mask, other, dtype):
+        region, offsets, mask = self.access("load", pointers, mask, np.dtype(dtype).itemsize)
+        if offsets.size == mask.size:
+            return region.read(offsets, np.dtype(dtype)).reshape(mask.shape)
+        made = np.array(np.broadcast_to(other, mask.shape), dtype)
+        if offsets.size:
+            made[mask] = region.read(offsets, np.dtype(dtype))
+        return made
+
+    def store(self, pointers, value, mask):
+        region, offsets, mask = self.access("store", pointers, mask, value.dtype.itemsize)
+        if offsets.size:
+            region.write(offsets, np.broadcast_to(value, mask.shape)[mask])
+
+    def atomic_rmw(self, operation, pointers, value, mask, semantic):
+        """What was there before; where another program's atomics were, a block has NaN or the largest integer.
+
+        Which programs came before is not known: a counter alone may ask, as the queue of tiles does.
+        """
+        self.in_any_order = None
+        region, _, mask = self.access("atomic", pointers, mask, value.dtype.itemsize)
+        dense = (np.ascontiguousarray(array) for array in (real_addresses(region, pointers), value, mask))  # C++ reads
+        before = self.original.atomic_rmw(operation, *dense, semantic)
+        if self.in_any_order is not None and before.size > 1:
+            unknown = np.zeros(before.shape, bool)
+            unknown[mask] = self.in_any_order
+            before = np.where(unknown, unknown_number(before.dtype), before)
+        return before
+
+    def atomic_cas(self, pointers, compare, value, semantic):
+        every = np.ones(np.shape(pointers), bool)
+        region, _, legal = self.access("atomic", pointers, every, value.dtype.itemsize)
+        if not legal.all():  # it has no mask: where one lane is illegal, none is run
+            return np.zeros_like(compare)
+        dense = (np.ascontiguousarray(array) for array in (real_addresses(region, pointers), compare, value))
+        return self.original.atomic_cas(*dense, semantic)
+
+    # Checking --------------------------------------------------------------------------------------------------------
+
+    def access(self, kind, pointers, mask, itemsize):
+        """Check the live lanes of one operation: (the Region, byte offsets of the legal ones into it, their mask)."""
+        pointers, mask = np.asarray(pointers), np.asarray(mask, bool)
+        if mask.shape != pointers.shape:
+            mask = np.broadcast_to(mask, pointers.shape)
+        live = (pointers.reshape(-1) if mask.all() else pointers[mask]).astype(np.int64)
+        if live.size == 0:
+            return None, live, mask
+        region = self.region_at(int(live[0]))
+        if region and kind == "load" and region.role and (begins := region.begins_inside_a_row(pointers)):
+            self.inside_rows.setdefault(region.name, begins | {"line": self.line()})
+        if region and region.seen_by.get(kind) != self.program:
+            region.seen_by[kind] = self.program
+            self.addresses.note(kind, region, self.places[self.program], pointers)
+        offsets = live - region.virtual if region else live
+        legal = region.legal(offsets, itemsize) if region else np.zeros(live.shape, bool)
+        if not legal.all():
+            where = describe_outside(live, legal) if region else "whole"
+            self.fault(f"out-of-bounds {kind}", region, int((~legal).sum()), where, pointers=pointers)
+            mask = mask.copy()
+            mask[mask] = legal
+            offsets = offsets[legal]
+        if offsets.size:
+            self.costs.access(kind, region, offsets, itemsize)
+            if region.legal_view is None:
+                elements = offsets // region.itemsize
+                self.check_sharing(kind, region, elements)
+                self.check_lanes(kind, region, elements, mask)
+            if kind == "load" and region.role:
+                self.origin = find_origin(region, offsets, pointers.shape)
+                if region.role == "q":
+                    self.visits.find_record(self.kernel, self.origin)
+        return region, offsets, mask
+
+    def region_at(self, address):
+        return self.regions.get(address // WINDOW)
+
+    def check_sharing(self, kind, region, elements):
+        """Programs of one launch run in any order: what one writes, no other may write or read."""
+        writers, readers, me = region.touched_by("writers"), region.touched_by("readers"), self.program
+        before, read = writers[elements], readers[elements]
+        others = (before >= 0) & (before != me)
+        if kind != "atomic" and region.atomics is not None:  # added up by several, and taken as if all had come
+            others |= (before == ATOMIC) & (region.atomics[elements] != me)
+        if kind == "load":
+            readers[elements] = np.where((read == NOBODY) | (read == me), me, SEVERAL)
+            if others.any():
+                self.fault("read of another program's write", region, int(others.sum()))
+            return
+        if others.any():
+            self.fault("write of another program's element", region, int(others.sum()), by=before[others][0])
+        if (read := (read != NOBODY) & (read != me)).any():
+            self.fault("write of what another program reads", region, int(read.sum()))
+        if kind == "store":
+            writers[elements] = me
+        else:
+            if region.atomics is not None:
+                self.in_any_order = (before == ATOMIC) & (region.atomics[elements] != me)
+            writers[elements] = ATOMIC
+            region.touched_by("atomics")[elements] = me
+
+    def check_lanes(self, kind, region, elements, mask):
+        """Lanes of one program run in any order, too: what one stores, another may load after a barrier alone."""
+        if kind == "atomic" or (kind == "load" and region.lanes is None):
+            return
+        block = self.shapes.setdefault(mask.shape, len(self.shapes) + 1)
+        lanes = np.flatnonzero(mask) * MOST_SHAPES + block % MOST_SHAPES
+        if kind == "store":
+            stored_by = region.touched_by("lanes")
+            stored_by[elements] = lanes
+            if twice := int((stored_by[elements] != lanes).sum()):
+                self.fault("element written twice by one store", region, twice)
+        else:
+            stored = np.where(region.writers[elements] == self.program, region.lanes[elements], NOBODY)
+            if (others := (stored >= 0) & (stored != lanes)).any():
+                self.fault("read of another lane's write", region, int(others.sum()))
+
+    def undefined_lanes(self, pointers, mask):
+        """What a mask without other= leaves undefined: NaN in one program, a large number in the next that asks.
+
+        On a GPU the lanes may hold anything, and a kernel that looks for NaN there must not find it each time.
+        """
+        dtype = np.dtype(interpreter._get_np_dtype(pointers.get_element_ty()))
+        region = self.region_at(int(np.asarray(pointers.data).flat[0]))
+        lanes = int((~np.asarray(mask.data, bool)).sum())
+        self.undefined[(self.kernel, region.name if region else "?", self.line())] += lanes
+        if lanes and (not self.asked or self.asked[-1] != self.program):
+            self.asked.append(self.program)
+        which = len(self.asked) % 2
+        if dtype.kind == "f":
+            anything = np.nan if which else LARGE
+        else:  # bfloat16 travels as its bits
+            anything = (0x7FC0 if which else 0x4680) if dtype.itemsize == 2 else 0x7F
+        filled = np.full(pointers.data.shape, anything, dtype)
+        return interpreter.TensorHandle(filled, pointers.get_element_ty())
+
+    def fault(self, kind, region, lanes, where="", by=NOBODY, pointers=None):
+        """by: the other program, if there is one. pointers: of all lanes."""
+        key = kind, self.kernel, region.name if region else "?", self.line(), where
+        self.faults[key] += lanes
+        if key not in self.first:
+            shape = list(region.tensor.shape) if region else []
+            programs = [self.places[program] for program in (by, self.program) if program >= 0]
+            at = described(region, pointers) if region and pointers is not None else {}
+            self.first[key] = {"programs": programs, "shape": shape, "at": at, "terms": self.terms()}
+
+    def terms(self):
+        """What the text adds to the pointer of the access that runs, as address_terms.py tells it."""
+        frames, frame = [], sys._getframe(1)
+        while frame:
+            frames += [frame] if frame.f_code.co_filename == self.module else []
+            frame = frame.f_back
+        try:
+            return address_terms.Terms(address_terms.Text(linecache.getlines(self.module)), frames).report()
+        except Exception:  # words, on which no verdict depends: whoever reads the trace logs it
+            if os.environ.get("GRADER_DEBUG") == "1":
+                raise
+            self.failed.append(traceback.format_exc()[-LOGGED:])
+            return []
+
+    def promise(self, hint, handle, sizes):
+        """Note a hint to the compiler that does not hold."""
+        if lanes := promises.broken(hint, handle, sizes):
+            self.faults[("hint that does not hold", self.kernel, hint, self.line(), "")] += lanes
+
+    def barrier(self):
+        """What the program stored so far, all its lanes may load."""
+        for region in self.regions.values():
+            region.lanes = None
+
+    def overflow(self, line, lanes):
+        self.faults[("int32 overflow", self.kernel, "?", line, "")] += lanes
+
+    def line(self):
+        """The line of the submission's own file that is running, or 0."""
+        frame = sys._getframe(1)
+        while frame and frame.f_code.co_filename != self.module:
+            frame = frame.f_back
+        return frame.f_lineno if frame else 0
+
+    def kernel_line(self):
+        """The line of the kernel itself that is running, where it may have called another; or 0."""
+        frame, line = sys._getframe(1), 0
+        while frame:
+            line = frame.f_lineno if frame.f_code.co_filename == self.module else line
+            frame = frame.f_back
+        return line
+
+    def report(self):
+        """Plain data for the reply: the faults, and the undefined lanes, most lanes first."""
+
+        def entries(counter, names):
+            found = []
+            for key, lanes in counter.most_common(20):
+                entry = dict(zip(names, key, strict=True)) | {"lanes": lanes}
+                entry |= self.first.get(key, {})
+                entry["source"] = linecache.getline(self.module, entry["line"]).strip()
+                found.append(entry)
+            return found
+
+        return {
+            "launches": self.launches,
+            "faults": sorted(  # what overflows is the cause of what is then out of bounds
+                entries(self.faults, ("kind", "kernel", "argument", "line", "where")),
+                key=lambda fault: fault["kind"] != "int32 overflow",
+            ),
+            "visits": self.visits.report(),
+            "failed": self.failed,
+            "totals": self.costs.totals(),
+            "costs": self.costs.report(),
+            "undefined": entries(self.undefined, ("kernel", "argument", "line")),
+            "addresses": self.addresses.report(("load", "store") if self.faults else ("store",)),
+            "inside_rows": self.inside_rows,
+        }
+
+
+def unknown_number(dtype):
+    """NaN; of integers the largest, which read as a float is NaN too."""
+    return np.nan if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).max
+
+
+def real_addresses(region, pointers):
+    """Where the lanes lie whose pointers are of this region; anywhere without one, since none is live."""
+    return (pointers.astype(np.int64) - region.virtual + region.real).astype(np.uint64) if region else pointers
+
+
+def find_origin(region, offsets, shape):
+    """The Origin of what is loaded of an input at these offsets, by a block of this shape."""
+    tokens, place = region.place(offsets)
+    rows = tokens[1] - tokens[0] + 1  # lanes past the end may have been turned back to a row that is there
+    part = min(1.0, offsets.size / (rows * region.width))
+    return Origin(region.role, tokens, place, part, count_lanes(shape, region.width))
+
+
+def describe_outside(addresses, legal):
+    """Which part of one access lies outside: "whole", its "end" or its "start", by address; else "scattered" lanes."""
+    inside = legal[np.argsort(addresses, kind="stable")]
+    if not inside.any():
+        return "whole"
+    turns = np.count_nonzero(inside[1:] != inside[:-1])
+    return "scattered" if turns > 1 else "end" if inside[0] else "start"

@@ -1,0 +1,268 @@
+"""What a submission can see and reach: the command of bubblewrap around the sandbox process, or why there is none.
+
+Inside are the interpreter, the system's libraries, the files of its role and, for a recorder, the submission, all
+read-only, and one folder to write in; no network, no other process, no other file of the grader's.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from grader.core.sandbox import system_calls
+from grader.core.sandbox.scratch import PLACE
+
+ROOT = Path(__file__).resolve().parents[3]
+SWITCH = "GRADER_SANDBOX"  # "none" in the environment: no bubblewrap, also where it works
+PRIVATE = 256 << 20  # bytes of /tmp and of /dev/shm inside
+SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+# Of /usr what Python, a C compiler and ptxas need.
+USR_FOLDERS = (
+    "bin",
+    "lib",
+    "lib32",
+    "lib64",
+    "libx32",
+    "libexec",
+    "include",
+    "local/bin",
+    "local/lib",
+    "local/include",
+)
+HIDDEN = {ROOT}  # folders of the grader's that nobody sees, whatever above them is shown
+HIDDEN_BYTES = 1 << 16  # of what stands in their place
+ETC_FILES = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
+GPU_FILES = ("/proc/driver/nvidia", "/sys", "/etc/OpenCL", "/run/nvidia-persistenced")
+UIDS = range(61184, 65520)  # what systemd keeps for users that live as long as a service: nobody's files are theirs
+
+UNPROTECTED = (
+    "submissions can read files, use the network and see other processes as you can; limits on time, memory, processes "
+    "and file size hold"
+)
+
+
+def find_obstacle(device="cpu"):
+    """Why submissions are not in a sandbox here, as part of a sentence; None where they are."""
+    if is_switched_off():
+        return f"{SWITCH}=none switches it off"
+    tool = shutil.which("bwrap")
+    if tool is None:
+        return "bubblewrap is not installed: apt install bubblewrap"
+    return try_out(tool, device)
+
+
+def is_switched_off():
+    return os.environ.get(SWITCH) == "none"
+
+
+@functools.cache
+def try_out(tool, device):
+    """Why nothing runs in bubblewrap here (user namespaces are often forbidden in containers), or None.
+
+    On a GPU the trial is that CUDA finds it from inside: a sandbox without the GPU would fail every submission.
+    """
+    try:
+        done = run(device, [sys.executable, "-I", "-S", "-c", TRY[device == "cuda"]])
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap does not work here: {error}"
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        return f"bubblewrap does not work here: {said[:200]}"
+    return None
+
+
+def run(device, program, read_only=()):
+    """A program inside, to its end; raises OSError and TimeoutExpired."""
+    with open_filter() as (arguments, descriptors):
+        return subprocess.run(
+            command(device, read_only, arguments) + program, pass_fds=descriptors, capture_output=True,
+            text=True, timeout=60, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def open_filter():
+    """(arguments of bubblewrap, descriptors to hand over) for the filter of system calls, where there is one."""
+    descriptor = system_calls.as_file()
+    try:
+        yield (["--seccomp", str(descriptor)], [descriptor]) if descriptor is not None else ([], [])
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def find_leaks(device="cpu"):
+    """What is possible inside and should not be: [words]; each is tried. Raises OSError and TimeoutExpired."""
+    place = Path(__file__).parents[1] / "inside" / "attempts.py"
+    if system_calls.missing():
+        return [system_calls.missing()]
+    names = (*system_calls.REFUSED, "clone", "clone3")
+    numbers = [f"{name}={number}" for name in names if (number := system_calls.number(name)) is not None]
+    done = run(device, [sys.executable, "-I", "-B", str(place), *numbers], [place.parent])
+    if done.returncode:
+        return [f"the attempts did not run: {done.stderr.strip()[-200:]}"]
+    return [name for name, found in json.loads(done.stdout).items() if found is not None]
+
+
+TRY = (
+    "pass",
+    "import ctypes, sys\n"
+    "try: sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0) and 'CUDA does not find the GPU from inside')\n"
+    "except OSError as error: sys.exit(f'CUDA does not find its driver from inside: {error}')",
+)
+
+
+def warning(device="cpu"):
+    """One line for the person who grades where submissions are not in a sandbox, else None."""
+    why = find_obstacle(device)
+    return f"grader: no sandbox ({why}); {UNPROTECTED}" if why else None
+
+
+def command(device, read_only, arguments=(), scratch_bytes=None):
+    """The beginning of the command that runs a program inside; these folders keep their places.
+
+    arguments: of bubblewrap, beside these. scratch_bytes: the size of a folder to write in, where there is one.
+
+    The program is process 1 there: when it ends, all others are killed, and none of them can signal it.
+    """
+    tool = shutil.which("bwrap")
+    arguments = [tool, *arguments, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+    arguments += ["--unshare-cgroup-try"]
+    arguments += ["--die-with-parent", "--as-pid-1", "--hostname", "grade"]
+    if os.geteuid() == 0:  # it stays root to end the children, which are not; it can change nothing outside
+        arguments += ["--cap-drop", "ALL"]
+        for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_KILL"):
+            arguments += ["--cap-add", capability]
+    else:
+        arguments += ["--unshare-user", *(["--disable-userns"] if has_option(tool, "--disable-userns") else [])]
+    arguments += ["--dev", "/dev", "--proc", "/proc"]
+    for place in ("/tmp", "/dev/shm"):
+        arguments += ["--perms", "1777", "--size", str(PRIVATE), "--tmpfs", place]
+    for place in system_folders():
+        if os.path.islink(place):
+            arguments += ["--symlink", os.readlink(place), place]
+        elif os.path.isdir(place):
+            arguments += [*make_parents(Path(place)), "--ro-bind", place, place]
+    for name in ETC_FILES:
+        arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    arguments += show_gpu() if device == "cuda" else []
+    arguments += show_folders([*python_folders(), *read_only])
+    if scratch_bytes:
+        arguments += ["--perms", "0711", "--size", str(scratch_bytes), "--tmpfs", PLACE]
+    return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--"]
+
+
+def system_folders():
+    """The folders of the system that are shown, as far as they are there."""
+    return [place for place in (*SYSTEM, *(f"/usr/{name}" for name in USR_FOLDERS)) if os.path.lexists(place)]
+
+
+@functools.cache
+def has_option(tool, option):
+    return option in subprocess.run([tool, "--help"], capture_output=True, text=True).stdout
+
+
+def hide(folder):
+    """Show nothing of this folder to any process that starts from now on, but what it is given by name."""
+    HIDDEN.add(Path(os.path.abspath(folder)))
+
+
+def show_folders(folders):
+    """Read-only, the outer before the inner; of a hidden folder below one of them only what is named of it is seen."""
+    arguments, hidden = [], set()
+    places = {Path(os.path.abspath(folder)) for folder in folders}
+    shown = places | {Path(place) for place in system_folders()}
+    for place in sorted(places, key=lambda place: len(place.parts)):
+        arguments += hide_folders(shown, hidden, above=place)
+        arguments += [*make_parents(place), "--ro-bind", str(place), str(place)]
+    arguments += hide_folders(shown, hidden)
+    for name in ("solutions", "grader") if ROOT in places else ():  # the repository itself was named
+        arguments += ["--tmpfs", str(ROOT / name)]
+    return arguments
+
+
+def hide_folders(shown, hidden, above=None):
+    """An empty folder over each hidden one that lies in what is shown: those above `above`, or all that are left."""
+    arguments = []
+    for folder in sorted(HIDDEN - hidden):
+        inside = folder.is_dir() and any(folder.is_relative_to(place) and folder != place for place in shown)
+        if inside and (above is None or (above.is_relative_to(folder) and above != folder)):
+            hidden.add(folder)
+            arguments += ["--size", str(HIDDEN_BYTES), "--tmpfs", str(folder)]
+    return arguments
+
+
+def make_parents(place):
+    """The folders above this one, open to the user that a child becomes."""
+    return [word for above in [*place.parents][-2::-1] for word in ("--perms", "0755", "--dir", str(above))]
+
+
+def python_folders():
+    """The folders of this Python, of its environment and of the libraries that it is told of; never the repository."""
+    named = [sys.prefix, sys.base_prefix, sys.exec_prefix, *outside_paths()]
+    named += os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    named += [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH")]
+    link = Path(sys.executable)
+    while link.is_symlink():  # python -> python3 -> another folder's python3.11
+        named.append(link.parent.parent)
+        link = link.parent / os.readlink(link)
+    folders = {os.path.abspath(name) for name in named if name and os.path.isdir(name)}
+    folders |= {os.path.realpath(folder) for folder in folders}
+    kept = []
+    for folder in sorted(folders):  # a folder comes before those in it
+        inside = any(Path(folder).is_relative_to(known) for known in (*system_folders(), *kept))
+        if not inside and not ROOT.is_relative_to(folder):
+            kept.append(folder)
+    return kept
+
+
+def outside_paths():
+    """Where the child finds torch and triton: this process's path without the grader's own folders."""
+    places = [(entry, Path(entry).resolve()) for entry in sys.path if entry]
+    return [entry for entry, place in places if place != ROOT and not place.is_relative_to(ROOT / "grader")]
+
+
+def show_gpu():
+    """The device nodes of the GPUs, and what their drivers read."""
+    nodes = [*sorted(map(str, Path("/dev").glob("nvidia*"))), "/dev/kfd", "/dev/dri"]
+    arguments = [word for node in nodes for word in ("--dev-bind-try", node, node)]
+    arguments += [word for place in GPU_FILES for word in ("--ro-bind-try", place, place)]
+    return arguments + [word for folder in driver_folders() for word in ("--ro-bind-try", folder, folder)]
+
+
+@functools.cache
+def driver_folders():
+    """Folders of the driver's libraries that lie outside of the system's own."""
+    tool = shutil.which("ldconfig") or "/sbin/ldconfig"
+    try:
+        said = subprocess.run([tool, "-p"], capture_output=True, text=True).stdout
+    except OSError:
+        return []
+    found = [line.rpartition("=> ")[2] for line in said.splitlines() if "libcuda" in line or "libnvidia" in line]
+    folders = {os.path.dirname(path) for name in found for path in (name, os.path.realpath(name))}
+    return sorted(
+        folder for folder in folders if not any(Path(folder).is_relative_to(known) for known in system_folders())
+    )
+
+
+def may_be_another_user(readable, confined):
+    """True where a child can become another user than the grader, who is root, and can read its files as that user.
+
+    readable: folders that the child must read; in a sandbox what lies above them does not count.
+    """
+    return os.geteuid() == 0 and all(open_to_all(Path(os.path.realpath(folder)), confined) for folder in readable)
+
+
+def open_to_all(folder, alone):
+    """True where every user may read what is in this folder and, unless it stands alone, may get there."""
+    try:
+        files = [entry for entry in os.scandir(folder) if entry.name.endswith(".py")]
+        files = [e.is_file(follow_symlinks=False) and e.stat().st_mode & 0o004 for e in files]
+        above = () if alone else folder.parents
+        return folder.stat().st_mode & 0o005 == 0o005 and all(files) and all(a.stat().st_mode & 0o001 for a in above)
+    except OSError:
+        return False

@@ -1,0 +1,222 @@
+"""A child process: it is sent requests as JSON lines, replies with JSON lines, has a time limit, and ends with all that
+it started. This file has what every child has in common, and the child that is trusted.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+
+from grader.core.sandbox.texts import clean
+
+READ_BYTES = 1 << 16
+REPLY_BYTES = 16 << 20  # of one reply; the longest of ours has one
+LOOK_SECONDS = 0.5  # between two looks at a child that is waited for
+PARTS = 64  # of READ_BYTES, more than a pipe holds
+PRINTED_LIMIT = 4000  # characters kept of the beginning of what a child prints
+LAST_BYTES = 10_000  # kept of its end
+NO_REPLY = "what its process sent is no reply"
+
+
+class ChildFailed(Exception):
+    """The child gave no reply: the text is a clause about it.
+
+    printed and line: what it had printed, and where it was, where it failed before there was a Child to ask.
+    """
+
+    printed, line = "", None
+
+
+class TimedOut(ChildFailed):
+    """No reply came in time."""
+
+
+class Died(ChildFailed):
+    """The process ended, or what it sent or left is no reply."""
+
+
+class CannotStart(Exception):
+    """The process could not even start its own part: a fault of the grader or of the machine, never of a student."""
+
+
+class Child:
+    """What every child has: `requests` and `channel`, descriptors of pipes to and from it, and its `output`.
+
+    A subclass starts it and ends it (`close`, also at the end of a `with` statement), and says how it ended.
+    """
+
+    def __init__(self, requests, channel, printed):
+        self.requests, self.channel, self.output, self.pending = requests, channel, Output(printed), bytearray()
+        os.set_blocking(requests, False)
+
+    def call(self, request, seconds):
+        """The reply to one request, a dict. Raises TimedOut and Died."""
+        deadline = time.monotonic() + seconds
+        self.send(request, seconds)
+        return self.receive(max(0.0, deadline - time.monotonic()))
+
+    def send(self, request, seconds):
+        """Send a request; a child that reads nothing, or is dead, is noticed when its reply is awaited."""
+        data, deadline = memoryview(json.dumps(request).encode() + b"\n"), time.monotonic() + seconds
+        with contextlib.suppress(BrokenPipeError):
+            while data and time.monotonic() < deadline:
+                if select.select([], [self.requests], [], LOOK_SECONDS)[1]:
+                    with contextlib.suppress(BlockingIOError):
+                        data = data[os.write(self.requests, data) :]
+
+    def receive(self, seconds):
+        """The next reply; raises TimedOut and Died."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self.pending[-READ_BYTES:]:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimedOut(f"no result within {round(seconds, 1):g} s")
+            if self.channel not in self.output.wait(min(left, LOOK_SECONDS), self.channel):
+                continue
+            chunk = os.read(self.channel, READ_BYTES)
+            if not chunk:
+                raise Died(self.how_it_ended())
+            self.pending += chunk
+            if len(self.pending) > REPLY_BYTES:
+                raise Died(NO_REPLY)
+        line, _, self.pending = self.pending.partition(b"\n")
+        return self.read(bytes(line))
+
+    def read(self, line):
+        """The reply in one line; raises Died."""
+        with contextlib.suppress(ValueError, RecursionError):
+            reply = json.loads(line)
+            if isinstance(reply, dict):
+                return reply
+        raise Died(NO_REPLY)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+
+class TrustedChild(Child):
+    """A program of ours in a process group of its own: JSON lines on its standard input and standard output.
+
+    command, folder, environment: as subprocess.Popen takes them. replies: False for a program whose standard output is
+    only kept like what it prints on standard error. Raises CannotStart.
+    """
+
+    def __init__(self, command, folder=None, environment=None, replies=True):
+        error = subprocess.PIPE if replies else subprocess.STDOUT
+        try:
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=environment, start_new_session=True, bufsize=0, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=error,
+            )  # fmt: skip
+        except OSError as failure:
+            raise CannotStart(f"{command[0]} cannot be started: {failure.strerror}") from None
+        said = self.process.stderr if replies else self.process.stdout
+        channel = self.process.stdout.fileno() if replies else None
+        super().__init__(self.process.stdin.fileno(), channel, os.dup(said.fileno()))
+        self.is_over = False
+
+    def wait(self, seconds=None):
+        """Its exit status, negative for a signal, once it has ended by itself; raises TimedOut."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while self.process.poll() is None:
+            if deadline and time.monotonic() > deadline:
+                raise TimedOut(f"no result within {round(seconds, 1):g} s")
+            self.output.wait(LOOK_SECONDS)
+        return self.process.returncode
+
+    def how_it_ended(self):
+        """`was killed by SIGKILL (the last line that it printed)`, once it has closed its end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(LOOK_SECONDS)
+        return self.describe_end()
+
+    def describe_end(self):
+        return describe_exit(self.process.poll(), self.output.last_line())
+
+    def end(self, grace=0.0):
+        """Close its input, so that it may take its own children with it; after `grace` seconds kill its group."""
+        if self.is_over:  # by now its number may be another's
+            return
+        self.is_over = True
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(grace)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(30)  # a GPU that hangs can keep a killed process
+
+    def close(self, grace=0.0):
+        """End it, and let go of its pipes."""
+        self.end(grace)
+        self.output.close()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe:
+                pipe.close()
+
+
+def describe_exit(code, last_line=""):
+    """`was killed by SIGKILL (the last line that it printed)`. code: the exit status, None where it still runs."""
+    if code is None:
+        how = "closed its channel"
+    else:
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+    return f"{how} ({last_line[:200]})" if last_line else how
+
+
+class Output:
+    """What is printed into a pipe: its beginning and its end; a flood fills no memory.
+
+    Whoever prints waits while nobody drains it.
+    """
+
+    def __init__(self, descriptor):
+        self.descriptor, self.ended, self.kept, self.dropped, self.last = descriptor, False, b"", 0, b""
+        os.set_blocking(descriptor, False)
+
+    def wait(self, seconds, *others):
+        """Drain until one of the other descriptors has something to read, or for so long; returns which are ready."""
+        watched = [*others, *([] if self.ended else [self.descriptor])]
+        ready = select.select(watched, [], [], seconds)[0]
+        if self.descriptor in ready:
+            self.drain()
+        return ready
+
+    def drain(self):
+        """Read what is there, and no more than PARTS of it, so that a flood keeps nobody here."""
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(0 if self.ended else PARTS):
+                chunk = os.read(self.descriptor, READ_BYTES)
+                if not chunk:
+                    self.ended = True
+                    return
+                room = max(0, PRINTED_LIMIT - len(self.kept))
+                self.kept += chunk[:room]
+                self.dropped += len(chunk[room:])
+                self.last = (self.last + chunk)[-LAST_BYTES:]
+
+    def take(self, cut=lambda text: text):
+        """What was printed since the last call, clean and of a sensible length. cut: leaves out parts of it."""
+        self.drain()
+        text, dropped = self.kept.decode(errors="replace"), self.dropped
+        self.kept, self.dropped, self.last = b"", 0, b""
+        return clean(cut(text)).rstrip() + (f"\n[... {dropped} more bytes not shown]" if dropped else "")
+
+    def last_line(self):
+        """The last line that is not blank, or an empty string."""
+        self.drain()
+        lines = self.last.decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def close(self):
+        """A descendant that left the process group may hold the pipe open, and is not waited for."""
+        self.drain()
+        os.close(self.descriptor)
+        self.ended, self.descriptor = True, -1

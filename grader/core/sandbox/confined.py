@@ -1,0 +1,196 @@
+"""A confined child: it loads one submitted module, or runs programs, and can hurt nobody.
+
+Where it runs, and what it may see and take, is the matter of sandbox_process.py, bubblewrap.py and inside/limits.py.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+import signal
+import time
+from pathlib import Path
+
+from grader.core.sandbox import sandboxes
+from grader.core.sandbox.bubblewrap import outside_paths
+from grader.core.sandbox.child import NO_REPLY, CannotStart, Child, ChildFailed, Died, TimedOut
+from grader.core.sandbox.sandbox_process import CORE, KINDS
+from grader.core.sandbox.texts import cleaned
+
+TOO_MUCH = "it took more than {} GiB of memory"
+# What faulthandler prints where a process crashes: its threads, their calls, the modules in C that are loaded.
+CALLS = re.compile(r"^(?:Current t|T)hread [^\n]*\(most recent call first\):\n((?:  File [^\n]*\n?)*)", re.MULTILINE)
+LOADED = re.compile(r"\n*^Extension modules: [^\n]*\n?", re.MULTILINE)
+LIVE = set()  # children that run now: what Ctrl-C must not leave behind
+
+
+class ConfinedChild(Child):
+    """A process of a device, forked by its sandbox process; ask it with `call`, close it with the `with` statement.
+
+    device: of sandbox_process.KINDS. setup: what it begins with, of a recorder its module by "module". submission: the
+    folder that it sees. folder: its current folder, where `put` leaves a file for the next request.
+    After start, `loading` is None where the module was loaded, else the reply that says why it was not.
+    Raises CannotStart where the grader's own part fails, TimedOut or Died where the module does while it loads.
+    """
+
+    def __init__(self, device, load_seconds, submission=None, **setup):
+        module, self.submission = Path(setup.get("module", "")).name, submission
+        self.sandbox, self.device, self.pid, self.folder = None, device, None, None
+        their_input, requests = os.pipe()
+        printed, their_output = os.pipe()
+        channel, their_channel = os.pipe()
+        theirs = [their_input, their_output, their_channel]
+        setup |= {"device": device, "sys_path": outside_paths(), "submission": submission and str(submission)}
+        try:
+            self.start(setup, theirs)
+        except (CannotStart, OSError) as failure:
+            for descriptor in (requests, printed, channel):
+                os.close(descriptor)
+            raise CannotStart(str(failure)) from None
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        super().__init__(requests, channel, printed)
+        LIVE.add(self)
+        try:
+            reply = self.receive(load_seconds)
+            self.loading = None if reply["status"] == "loaded" else reply
+        except ChildFailed as failure:
+            failure.line = self.running_line(module) if isinstance(failure, TimedOut) else None
+            failure.printed = self.take_printed()
+            self.close()
+            raise
+
+    def start(self, setup, descriptors):
+        """Have the child forked; where an earlier child of the submission broke the sandbox process, by a new one."""
+        for attempt in range(2):
+            self.sandbox = sandboxes.serving(self.device, self.submission)
+            used = self.sandbox.forked
+            try:
+                self.folder = self.sandbox.scratch.new_folder()
+                self.pid = self.sandbox.fork(self.device, setup | {"folder": self.folder.path}, descriptors)
+                return
+            except (CannotStart, OSError):
+                self.sandbox.close()
+                if attempt or not used:
+                    raise
+
+    # Requests and files ----------------------------------------------------------------------------------------------
+
+    def call(self, request, seconds):
+        """The reply to one request, whose "status" is a text. Raises TimedOut and Died."""
+        token = secrets.token_hex(8)  # what was written before the request, or beside its reply, is none
+        reply = super().call(request | {"token": token}, seconds)
+        if reply.pop("token", None) != token:
+            raise Died(NO_REPLY)
+        return reply
+
+    def read(self, line):
+        reply = super().read(line)
+        if b"\\" in line or not line.isascii():  # else no text of it can hold anything to clean away
+            try:
+                reply = cleaned(reply)
+            except RecursionError:
+                raise Died(NO_REPLY) from None
+        if not isinstance(reply.get("status"), str):
+            raise Died(NO_REPLY)
+        return reply
+
+    def put(self, files):
+        """Leave files, {name: bytes}, in its folder; raises Died where the child has left no room for them."""
+        try:
+            for name, data in files.items():
+                self.folder.put(name, data)
+        except OSError as error:
+            raise Died(f"it left no room for a file of the grader's: {error.strerror}") from None
+
+    def take(self, name, most, size=None):
+        """The bytes of the file that the child wrote beside its reply; raises Died without one.
+
+        most: bytes; size: exactly so many. A link or a device there would have us read what the child may not.
+        """
+        try:
+            return self.folder.take(name, most, size)
+        except OSError:
+            raise Died(f"its process left no file {name}, or another one") from None
+
+    def take_printed(self):
+        """What it printed since the last call."""
+        return self.output.take(cut=leave_out_workers_calls)
+
+    # What it does, and how it ends -----------------------------------------------------------------------------------
+
+    def how_it_ended(self):
+        status = None
+        try:
+            for _ in range(50):
+                status = self.sandbox.exit_status(self.device, self.pid)
+                if status is not None:
+                    break
+                time.sleep(0.02)
+        except CannotStart:  # the fork server is gone, and runs nothing but children of this submission
+            taken = self.sandbox.group.memory_kills()
+            self.sandbox.close()
+            return self.too_much_memory() if taken else "it brought down the process that watches over it"
+        if status is None:
+            return "the process closed its channel to the grader"
+        if status == -signal.SIGKILL and self.sandbox.group.memory_kills():
+            return self.too_much_memory()
+        if status < 0:
+            return f"the process was killed by {signal.Signals(-status).name}"
+        return f"the process ended itself with exit status {status}"
+
+    def too_much_memory(self):
+        return TOO_MUCH.format(KINDS[self.sandbox.kind].memory_bytes >> 30)
+
+    def program_names(self):
+        """Names of the programs that run for this child now, itself among them."""
+        with contextlib.suppress(CannotStart):
+            return self.sandbox.program_names(self.device, self.pid)
+        return []
+
+    def running_line(self, file_name):
+        """The innermost line of a file that runs now, or None; what it had printed stays in `output`."""
+        with contextlib.suppress(CannotStart):
+            self.sandbox.signal(self.device, self.pid, signal.SIGUSR1)
+            time.sleep(0.3)
+        self.output.drain()
+        printed = self.output.kept.decode(errors="replace")
+        start = printed.find("Current thread ")
+        start = start if start >= 0 else printed.rfind("Thread ")
+        if start < 0:
+            return None
+        self.output.kept = printed[:start].encode()
+        found = re.search(rf'{re.escape(file_name)}", line (\d+)', printed[start:])
+        return int(found.group(1)) if found else None
+
+    def close(self):
+        """Kill the child and all that came of it, and remove its folder."""
+        if self not in LIVE:
+            return
+        LIVE.discard(self)
+        self.sandbox.end_child(self.device, self.pid)
+        self.output.close()
+        os.close(self.requests)
+        os.close(self.channel)
+        self.folder.remove()
+
+
+def close_all():
+    """End every confined child, and every sandbox process with all that is inside."""
+    for child in list(LIVE):
+        child.close()
+    sandboxes.close_all()
+
+
+def leave_out_workers_calls(text):
+    """What a crash printed without what is not the module's: addresses, which differ each time, and the worker's calls.
+
+    A dump that was cut short stays as it is from there on.
+    """
+
+    def calls(found):
+        above, _, _ = found[1].partition(f'  File "{CORE}')
+        return f"Most recent call first:\n{above}"
+
+    return LOADED.sub("\n", CALLS.sub(calls, text))

@@ -1,0 +1,87 @@
+"""Calls a function in a fork with limits of its own: what it reads was made by nobody that can be trusted."""
+
+import contextlib
+import multiprocessing
+import os
+import resource
+import signal
+
+from grader.core.inside import limits
+from grader.core.sandbox.child import ChildFailed, Died, TimedOut
+
+MEMORY = 1 << 30  # bytes beyond what is there at the fork
+FILE_BYTES = 16 << 20  # of one file that it writes
+
+
+class Limited:
+    """`work(argument)` in a fork, which serves one call after the other and is made anew where one was lost.
+
+    Its value and its OSErrors come back. What ends otherwise is tried once more, since a machine may be short of memory
+    for a moment, and then raises ChildFailed. seconds: of one call. Close it with the `with` statement.
+    """
+
+    def __init__(self, work, seconds, memory=MEMORY):
+        self.work, self.seconds, self.memory, self.process = work, seconds, memory, None
+
+    def __call__(self, argument):
+        try:
+            return self.attempt(argument)
+        except ChildFailed:
+            return self.attempt(argument)
+
+    def attempt(self, argument):
+        if self.process is None:
+            self.start()
+        kind, value = "lost", TimedOut(f"it took more than {self.seconds:g} s")
+        try:
+            self.channel.send(argument)
+            if self.channel.poll(self.seconds):
+                kind, value = self.channel.recv()
+        except (EOFError, ConnectionError):
+            value = Died("its process was ended")
+        if kind == "lost":
+            self.close()
+        if kind != "done":
+            raise value
+        return value
+
+    def start(self):
+        self.channel, theirs = multiprocessing.Pipe()
+        # A fork, since `work` knows what the caller knows; a daemon, since it must not outlive this process.
+        self.process = multiprocessing.get_context("fork").Process(target=self.serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def serve(self, channel):
+        """In the fork: answer until the other end is closed."""
+        self.channel.close()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        limits.most(resource.RLIMIT_AS, limits.mapped() + self.memory)
+        limits.most(resource.RLIMIT_FSIZE, FILE_BYTES)
+        limits.most(resource.RLIMIT_CORE, 0)
+        with contextlib.suppress(EOFError, ConnectionError):
+            while True:
+                channel.send(self.answer(channel.recv()))
+        os._exit(0)
+
+    def answer(self, argument):
+        try:
+            return "done", self.work(argument)
+        except OSError as error:
+            return "failed", error
+        except Exception as error:
+            return "lost", Died(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+    def close(self):
+        if self.process is not None:
+            self.channel.close()
+            self.process.kill()
+            self.process.join()
+            self.process = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()

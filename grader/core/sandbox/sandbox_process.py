@@ -1,0 +1,326 @@
+"""The sandbox process: it has imported torch, and a fork server inside for each device forks a child in milliseconds.
+
+Recorders of one submission share one, runners of all submissions another. Inside the sandbox (bubblewrap.py), started
+when first needed, gone with the grader: its ends of the sockets close then. It runs no submitted code itself, and its
+children cannot touch it.
+"""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.core.sandbox import bubblewrap, scratch, system_calls
+from grader.core.sandbox.cgroup import Group
+from grader.core.sandbox.child import CannotStart
+from grader.core.sandbox.scratch import PLACE, Scratch
+
+CORE = Path(__file__).parents[1]
+WORKER = CORE / "inside" / "worker.py"
+SHARED = ("protocol",)  # rooms of the core that every sandbox process imports
+START_SECONDS = 60.0  # for a sandbox and a Python to be there
+IMPORT_SECONDS = 120.0  # to import torch and triton: slow only on a cold, busy disk
+SLOWEST = 3.0  # times: by no more are limits of time longer on a slow machine
+TRIAL_SECONDS = 0.05  # of the runner's trial kernel: two busy cores of a Xeon server take 0.013 to 0.03
+ANSWER_SECONDS = 10.0  # to fork, or to say how a child ended
+REMOVE_SECONDS = 60.0  # a folder without a sandbox: what is watched holds no more
+USAGE_SECONDS = 0.5  # to say what was used, before the end
+GIB = 1 << 30
+FILE_BYTES = 1 * GIB  # of one file
+FILES = 1024
+# What a child may inherit: enough to find programs, libraries and GPUs.
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CC", "VIRTUAL_ENV", "GRADER_DEBUG")
+INHERITED_PREFIXES = ("CUDA_", "NVIDIA_", "TRITON_CACHE", "HIP_", "ROCR_")
+
+
+@dataclass(frozen=True)
+class SandboxKind:
+    """A kind of sandbox process: the devices that share it, the rooms of the core that it imports, that of its role
+    first, and what a submission may take.
+
+    memory_bytes: of all its processes where a control group can be made, else of each; on a GPU the address space says
+    nothing of memory, since CUDA maps far more than there is. scratch_bytes: of the tmpfs to write in.
+    """
+
+    devices: tuple[str, ...]
+    rooms: tuple[str, ...]
+    gpu: bool
+    memory_bytes: int
+    scratch_bytes: int
+    processes: int
+
+    @property
+    def folders(self):
+        """The folders of the grader that it sees."""
+        return [WORKER.parent, *(CORE / room for room in (*self.rooms, *SHARED))]
+
+
+# "record": a submission's module is loaded; it sees no GPU. "cpu": the interpreter; "compile": kernels are compiled and
+# never run; "cuda": they run on a GPU. "direct": a submission's wrapper is called as it is, for its time on the host.
+KINDS = {
+    "recorder": SandboxKind(("record",), ("record",), False, 8 * GIB, 1 * GIB, 64),
+    "runner": SandboxKind(("cpu", "compile"), ("run", "interpret"), False, 8 * GIB, 2 * GIB, 256),
+    "gpu runner": SandboxKind(("cuda",), ("run", "interpret"), True, 48 * GIB, 8 * GIB, 256),
+    "gpu recorder": SandboxKind(("direct",), ("record",), True, 48 * GIB, 1 * GIB, 256),
+}
+
+
+class SandboxProcess:
+    """The sandbox process of the devices that share it. Its methods raise CannotStart where it does not answer.
+
+    kind: of KINDS. sockets: {device: our end}. ready: the devices whose fork server has imported what it needs. forked:
+    how many children there were; once there was one, the end of the process is the submission's doing, since it runs
+    nothing else. disk_folder: where children write without a sandbox.
+    """
+
+    def __init__(self, kind, submission=None):
+        self.kind, self.ready, self.forked, self.closed = kind, set(), 0, False
+        self.slowness = {}  # device: how many times as long as on our machine a kernel takes here; at least 1
+        self.owner, self.used_before, self.spent = os.getpid(), {}, 0.0
+        what = KINDS[kind]
+        self.locks = {device: threading.Lock() for device in what.devices}
+        self.device = "cuda" if what.gpu else "cpu"
+        self.confined = bubblewrap.find_obstacle(self.device) is None
+        self.disk_folder, self.scratch, self.process, self.sockets = None, None, None, {}
+        seen = [submission] if submission else []
+        if not self.confined:
+            seen += [sys.prefix, sys.base_prefix, *what.folders]
+        another = bubblewrap.may_be_another_user(seen, self.confined)
+        self.uid = random.SystemRandom().choice(bubblewrap.UIDS) if another else None
+        self.group = Group(what.memory_bytes, what.processes)
+        try:
+            if not self.confined:
+                self.disk_folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="grade-")))
+                self.disk_folder.chmod(0o711)
+                descriptor = os.open(self.disk_folder, os.O_RDONLY | os.O_DIRECTORY)
+                self.scratch = Scratch(descriptor, self.disk_folder, self.uid)
+            self.start(submission)
+            if self.confined:
+                self.scratch = Scratch(self.receive_scratch(), PLACE, self.uid)
+            self.home = self.scratch.new_folder("home")
+        except OSError:
+            self.close()
+            raise
+
+    # Start -----------------------------------------------------------------------------------------------------------
+
+    def start(self, submission):
+        what = KINDS[self.kind]
+        pairs = {device: socket.socketpair() for device in what.devices}
+        self.sockets = {device: ours for device, (ours, _) in pairs.items()}
+        theirs = {device: end for device, (_, end) in pairs.items()}
+        given = [f"{device}={end.fileno()}" for device, end in theirs.items()]
+        place = PLACE if self.confined else str(self.disk_folder)
+        private = {name: f"{place}/home" for name in ("HOME", "TMPDIR")} | {"USER": "grade", "LOGNAME": "grade"}
+        private |= {"TRITON_CACHE_DIR": f"{place}/home/triton"}
+        self.said = tempfile.TemporaryFile()  # noqa: SIM115
+        program = [
+            sys.executable,
+            "-I",
+            "-B",
+            "-u",
+            str(WORKER),
+            what.rooms[0],
+            PLACE if self.confined else "-",
+            *given,
+        ]
+        with bubblewrap.open_filter() as (arguments, descriptors):
+            if self.confined:
+                seen = [*what.folders, *([submission] if submission else [])]
+                inside = bubblewrap.command(self.device, seen, arguments, what.scratch_bytes)
+                program = inside + program
+            self.process = subprocess.Popen(
+                self.group.enter() + program, pass_fds=[*(end.fileno() for end in theirs.values()), *descriptors],
+                env=environment(self.device) | private, start_new_session=True, stdin=subprocess.DEVNULL,
+                stdout=self.said, stderr=subprocess.STDOUT, cwd="/", preexec_fn=system_calls.prepare(self.confined),
+            )  # fmt: skip
+        for end in theirs.values():
+            end.close()
+
+    def receive_scratch(self):
+        """The scratch folder's descriptor, from inside; raises CannotStart where none comes."""
+        control = next(iter(self.sockets.values()))
+        control.settimeout(START_SECONDS)
+        try:
+            _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        except OSError:
+            descriptors = []
+        if not descriptors:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it has ended, with its reason, or it hangs
+                self.process.wait(USAGE_SECONDS)
+            words = self.last_words()
+            self.close()
+            raise CannotStart(f"the sandbox process did not start; {words}")
+        os.set_inheritable(descriptors[0], False)
+        return descriptors[0]
+
+    def last_words(self):
+        """The last line that the sandbox process printed."""
+        self.said.seek(0)
+        words = self.said.read().decode(errors="replace").strip().splitlines()
+        return words[-1] if words else "it said nothing"
+
+    def start_device(self, device):
+        """Wait until the fork server of a device has imported what it needs."""
+        with self.locks[device]:
+            if device in self.ready:
+                return
+            try:
+                answer = self.exchange(device, {"op": "start", "device": device}, IMPORT_SECONDS, ())
+            except CannotStart as failure:
+                raise CannotStart(f"{failure}; {self.last_words()}") from None
+            if answer["status"] != "ready":
+                raise CannotStart(answer["error"])
+            self.slowness[device] = min(SLOWEST, max(1.0, answer.get("trial_seconds", 0.0) / TRIAL_SECONDS))
+            self.ready.add(device)
+
+    # Children --------------------------------------------------------------------------------------------------------
+
+    def fork(self, device, setup, descriptors):
+        """A child with these descriptors as requests, output and channel; returns its number inside."""
+        self.forked += 1
+        return self.ask(device, {"op": "fork", "limits": self.limits(), **setup}, descriptors=descriptors)["pid"]
+
+    def exit_status(self, device, pid):
+        """The exit status of a child, negative for a signal, or None while it lives."""
+        return self.ask(device, {"op": "status", "pid": pid})["status"]
+
+    def signal(self, device, pid, number):
+        self.ask(device, {"op": "signal", "pid": pid, "number": int(number)})
+
+    def program_names(self, device, pid):
+        """Names of the programs that run for this child."""
+        return self.ask(device, {"op": "programs", "pid": pid})["programs"]
+
+    def end_child(self, device, pid):
+        """Kill a child and all that came of it; where that cannot be done, the sandbox process goes too."""
+        try:
+            gone = self.ask(device, {"op": "end", "pid": pid})["gone"]
+        except CannotStart:
+            gone = False
+        if not gone:
+            self.close()
+
+    def limits(self):
+        """What a child may take, as inside/limits.py has it."""
+        held = "memory" in self.group.held or KINDS[self.kind].gpu
+        others = 0 if self.confined or self.uid is not None or os.geteuid() == 0 else count_tasks(os.getuid())
+        return {
+            "memory_bytes": None if held else KINDS[self.kind].memory_bytes, "file_bytes": FILE_BYTES, "files": FILES,
+            "processes": KINDS[self.kind].processes + others, "uid": self.uid,
+        }  # fmt: skip
+
+    def ask(self, device, message, seconds=ANSWER_SECONDS, descriptors=()):
+        """The answer of a device's fork server."""
+        if not self.locks[device].acquire(timeout=seconds):
+            raise CannotStart(f"the sandbox process did not answer within {seconds:g} s")
+        try:
+            return self.exchange(device, message, seconds, descriptors)
+        finally:
+            self.locks[device].release()
+
+    def exchange(self, device, message, seconds, descriptors):
+        control, line = self.sockets[device], json.dumps(message).encode() + b"\n"
+        try:
+            socket.send_fds(control, [line], descriptors)
+        except OSError as error:
+            raise CannotStart(f"the sandbox process takes no requests: {error.strerror}") from None
+        answer = b""
+        control.settimeout(seconds)
+        while not answer.endswith(b"\n"):  # one answer to one question, on a line
+            try:
+                part = control.recv(1 << 16)
+            except TimeoutError:
+                raise CannotStart(f"the sandbox process did not answer within {seconds:g} s") from None
+            except OSError:
+                part = b""
+            if not part:
+                raise CannotStart("the sandbox process ended")
+            answer += part
+        return json.loads(answer)
+
+    # End -------------------------------------------------------------------------------------------------------------
+
+    def alive(self):
+        if self.process is None:
+            return False
+        if self.owner != os.getpid():  # a fork has its lane's: only its parent can wait for it
+            return not self.closed and os.path.exists(f"/proc/{self.process.pid}")
+        return self.process.poll() is None and not self.closed
+
+    def close(self):
+        """Kill all that is inside; without a sandbox, its children end with it. Remove what it wrote.
+
+        In a fork of the process that started it, only what was used is noted: others use it too.
+        """
+        if self.closed:  # by now its number may be another's
+            return
+        self.note_usage()
+        self.closed = True
+        if self.owner != os.getpid():
+            return
+        for end in self.sockets.values():
+            end.close()
+        if self.process:
+            self.end()
+        self.group.close()
+        if self.scratch:
+            self.scratch.close()
+        if self.disk_folder:
+            scratch.remove(self.disk_folder.name, self.disk_folder.parent, REMOVE_SECONDS)
+
+    def end(self):
+        """Kill the sandbox process and all that is inside."""
+        with contextlib.suppress(OSError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        for pid in self.group.processes():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # last: one that traces it would be told before us
+            self.process.wait(ANSWER_SECONDS)
+
+    def note_usage(self):
+        """Note in `spent` what was used: inside a sandbox nobody else can count it. What it does not say is lost."""
+        used, imports = self.usage()
+        if used:
+            shared = self.owner != os.getpid()
+            self.spent = sum(used[d] - self.used_before.get(d, 0.0) for d in used) + (0.0 if shared else imports)
+
+    def usage(self):
+        """({device: core-seconds so far}, those of the imports)."""
+        used, imports = {}, 0.0
+        for device in self.ready if self.alive() else ():
+            with contextlib.suppress(OSError, CannotStart, KeyError, TypeError, ValueError):
+                said = self.ask(device, {"op": "usage"}, USAGE_SECONDS)
+                used[device], imports = float(said["core_seconds"]), float(said["imports"])
+        return used, imports
+
+
+def environment(device):
+    """The children's environment: little is inherited."""
+    kept = {
+        name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(INHERITED_PREFIXES)
+    }
+    # One thread each: cases run side by side, and a forked child has no threads of its parent's pools.
+    kept |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    if device != "cuda":
+        kept |= {"CUDA_VISIBLE_DEVICES": ""}
+    return kept
+
+
+def count_tasks(uid):
+    """How many threads this user runs now: the limit on processes counts them all."""
+    count = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if folder.stat().st_uid == uid:
+                count += len(os.listdir(folder / "task"))
+    return count

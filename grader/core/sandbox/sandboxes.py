@@ -1,0 +1,108 @@
+"""The sandbox processes that run: each is started on first use, may be shared by forks, and is ended here."""
+
+import atexit
+import contextlib
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from grader.core.sandbox import sandbox_process
+from grader.core.sandbox.child import CannotStart
+from grader.core.sandbox.sandbox_process import KINDS, SandboxProcess
+
+TRUSTING = []  # folders whose submissions trust each other and share a sandbox process: those of the grader's own tests
+_running, _changing, _spent = {}, threading.Lock(), []
+# bubblewrap ends with the thread that started it, so that nothing outlives a grader that was killed: this one stays.
+_starter = None
+
+
+def new_starter():
+    global _starter
+    _starter = ThreadPoolExecutor(1, thread_name_prefix="sandbox process")
+
+
+new_starter()
+os.register_at_fork(after_in_child=new_starter)  # a fork has no threads
+
+
+def serving(device, submission=None):
+    """The SandboxProcess of this device, ready to fork. Raises CannotStart and OSError.
+
+    A recorder's serves the submission in that folder, a runner's all of them.
+    """
+    with _changing:
+        key = start(device, submission)
+        try:
+            _running[key].start_device(device)
+        except CannotStart:
+            close(key)
+            raise
+        return _running[key]
+
+
+def find_slowness(device):
+    """By how much limits of time are longer on this machine: what runs on this device takes so many times as long."""
+    return serving(device).slowness[device]
+
+
+def begin(device, submission=None):
+    """Start the sandbox process of this device and wait for nothing: whoever needs it waits less."""
+    with _changing, contextlib.suppress(OSError, CannotStart):  # who asks for it is told
+        start(device, submission)
+
+
+def start(device, submission):
+    """The key of the sandbox process of this device, which is started where there is none that lives."""
+    if submission is not None:
+        submission = Path(os.path.abspath(submission))
+        submission = next((folder for folder in TRUSTING if submission.is_relative_to(folder)), submission)
+    kind = next(kind for kind in KINDS if device in KINDS[kind].devices)
+    key = kind, sandbox_process.WORKER, submission
+    if key in _running and not _running[key].alive():
+        close(key)
+    if key not in _running:
+        _running[key] = _starter.submit(SandboxProcess, kind, submission).result()
+    return key
+
+
+def close(key):
+    """End the sandbox process of this key and all that is inside."""
+    ended = _running.pop(key)
+    ended.close()
+    _spent.append(ended.spent)
+
+
+def share(devices):
+    """Start the runners of these devices for all forks of this process; what they used so far is not a fork's."""
+    for device in devices:
+        shared = serving(device)
+        shared.used_before, _ = shared.usage()
+
+
+def renew():
+    """End the runners that forks shared: one of them ended in the middle of a request."""
+    close_where(lambda submission: submission is None)
+
+
+def leave(submission):
+    """End what serves the submission in that folder: nobody asks for it again."""
+    close_where(lambda served: served == Path(os.path.abspath(submission)))
+
+
+def close_where(is_meant):
+    with _changing:
+        for key in [key for key in _running if is_meant(key[2])]:
+            close(key)
+
+
+@atexit.register
+def close_all():
+    """End every sandbox process and all that is inside."""
+    while _running:
+        close(next(iter(_running)))
+
+
+def core_seconds():
+    """The core-seconds of the sandbox processes that are gone, with their children."""
+    return sum(_spent)

@@ -1,0 +1,1 @@
+"""A folder of its own: its files are all that the recorder sees of the grader."""

@@ -1,0 +1,72 @@
+"""What a sandbox refuses: each call and each place is tried from inside, as any user."""
+
+import subprocess
+import sys
+
+import pytest
+
+from grader.core.sandbox import bubblewrap, sandbox_process, system_calls
+from grader.tests.support import ROOT
+
+pytestmark = pytest.mark.skipif(
+    bubblewrap.find_obstacle() is not None, reason=f"no sandbox here: {bubblewrap.find_obstacle()}"
+)
+
+
+KEYS = {"keyctl", "add_key", "request_key"}
+BEYOND = {"unshare", "setns", "mount", "ptrace", "process_vm_readv", "process_vm_writev", "bpf", "perf_event_open"}
+RINGS = {"io_uring_setup", "io_uring_enter", "io_uring_register"}
+
+
+def test_nothing_that_must_be_refused_is_possible():
+    assert set(system_calls.REFUSED) >= KEYS | BEYOND | RINGS  # each of them is tried
+    assert bubblewrap.find_leaks() == []
+
+
+def test_without_the_filter_the_attempts_say_what_is_possible(monkeypatch):
+    """The attempts are no test that cannot fail: unshare goes through where nothing refuses it."""
+    names = [f"unshare={system_calls.number('unshare')}", f"keyctl={system_calls.number('keyctl')}"]
+    command = [sys.executable, "-I", "-B", sandbox_process.WORKER.parent / "attempts.py", *names]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert '"the call keyctl": ' in done.stdout and '"the call keyctl": null' not in done.stdout
+
+
+@pytest.mark.parametrize("place", ["/usr/share", "/usr/src", "/root", "/home", "/var", str(ROOT)])
+def test_only_what_python_and_the_compiler_need_is_there(place):
+    done = bubblewrap.run("cpu", [sys.executable, "-I", "-c", f"import os; print(sorted(os.listdir({place!r})))"])
+    shown = done.stdout.strip()
+    assert done.returncode or shown == "[]" or "pyenv" in shown or ".venv" in shown
+
+
+@pytest.mark.parametrize("name", ["a class", "class/of/autumn"])
+def test_a_hidden_folder_under_one_that_is_shown_is_empty(name, tmp_path, monkeypatch):
+    secret = tmp_path / "shown" / name
+    secret.mkdir(parents=True)
+    (secret / "gradebook.csv").write_text("everyone\n")
+    (secret / "own").mkdir()
+    monkeypatch.setattr(bubblewrap, "HIDDEN", {bubblewrap.ROOT})
+    bubblewrap.hide(secret)
+    bubblewrap.hide(tmp_path / "shown" / "gone")  # one that is not there is nothing to hide
+    look = f"import os; print(os.listdir({str(secret)!r}))"
+    for named, seen in (([tmp_path / "shown"], "[]"), ([tmp_path / "shown", secret / "own"], "['own']")):
+        done = bubblewrap.run("cpu", [sys.executable, "-I", "-c", look], named)
+        assert done.stdout.strip() == seen, done.stderr
+
+
+def test_the_keys_of_the_session_are_not_inherited():
+    if system_calls.missing():
+        pytest.skip(system_calls.missing())
+    code = f"import ctypes; print(ctypes.CDLL(None).syscall({system_calls.number('keyctl')}, 0, -3, 0))"
+    told = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=before).stdout
+        for before in (None, None, system_calls.prepare(True))
+    ]
+    assert told[0] == told[1] != told[2] and int(told[2]) > 0
+
+
+def test_where_there_is_no_libseccomp_doctor_says_so(monkeypatch):
+    from grader.commands import doctor
+
+    monkeypatch.setattr(system_calls, "missing", lambda: "pyseccomp is not there")
+    found, todo = doctor.of_attempts("cpu")
+    assert "pyseccomp is not there" in found and "pip install pyseccomp" in todo
