@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from grader.core.protocol.messages import Raised, Returned
 from grader.core.sandbox import confined, handed_in, sandboxes
 from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
 from grader.core.sandbox.submission import Submission
@@ -126,7 +127,7 @@ class ProblemGrader:
         self.kind = registry.kind_of(problem)
         self.path = (folder or request.submission) / problem.module
         self.seconds, self.spent = SECONDS_PER_CASE[request.device], 0.0
-        gpu = machine.gpu_as_data() if request.device == "cuda" and torch.cuda.is_available() else None
+        gpu = machine.first_gpu() if request.device == "cuda" and torch.cuda.is_available() else None
         self.submission = Submission(self.path, problem, request.device, self.seconds, gpu)
         self.timeouts, self.fault, self.cleared, self.beside = 0, None, 0, {}
 
@@ -265,25 +266,26 @@ class ProblemGrader:
         handler = self.kind.handler(case)
         placed, submission, started = handler.inputs(case, self.request.seed), self.submission, time.monotonic()
         try:
-            reply = handler.reply(submission, case, placed)
-            data = self.outputs(reply)
+            answer = handler.reply(submission, case, placed)
+            self.take_outputs(answer)
         except ChildFailed as failure:
             return self.child_failed(failure)
         finally:
             self.spent += time.monotonic() - started
-        printed = submission.take_printed()
-        if reply["status"] != "returned":
+        printed, reply = submission.take_printed(), answer.reply
+        if not answer.returned:
             self.lose_processes() if self.request.device == "cuda" else None  # its context may be lost
             verdict = unfinished.explain_reply(reply, self.problem, self.path)
             doubtful = verdict.outcome is Outcome.CRASHED and unexplained(reply)
             return replace(verdict, printed=printed, doubt=verdict.sentence if doubtful else None)
-        verdict = handler.judge(self.problem, case, placed, reply, data, self.request.device)
-        if verdict.outcome in (Outcome.PASSED, Outcome.WASTEFUL) and reply.get("unseen", {}).get("constants"):
+        verdict = handler.judge(self.problem, case, placed, answer, self.request.device)
+        right, ran = verdict.outcome in (Outcome.PASSED, Outcome.WASTEFUL), isinstance(reply, Returned)
+        if right and ran and reply.unseen.constants:
             try:
-                verdict = self.judge_on_other_numbers(handler, case, reply["program"]) or verdict
+                verdict = self.judge_on_other_numbers(handler, case, answer.program) or verdict
             except ChildFailed as failure:
                 return self.child_failed(failure)
-        if verdict.outcome in (Outcome.PASSED, Outcome.WASTEFUL) and "wrapper" in reply:
+        if ran and verdict.outcome in (Outcome.PASSED, Outcome.WASTEFUL):
             evidence = handler.own_work(self.problem, case, reply)
             verdict = unfinished.needs_review(evidence) if evidence else verdict
         return replace(verdict, printed=printed)
@@ -294,23 +296,20 @@ class ProblemGrader:
         What a program brings along may be the answer to a case, made from the public seed.
         """
         placed, device = handler.inputs(case, secrets.token_hex(8)), self.request.device
-        request, files = handler.request(self.problem, case, placed, device)
-        request |= {"op": "run"} | handler.beside(case)[1]
-        files = {"program.json": program} | files
-        reply = self.submission.ask_runner(request, files, self.submission.deadline(runner=True))
-        data = self.outputs(reply)
-        if data is not None:
-            verdict = handler.judge(self.problem, case, placed, reply, data, device)
+        call, files = handler.request(self.problem, case, placed, device)
+        answer = self.submission.rerun(call, program, files)
+        self.take_outputs(answer)
+        if answer.returned:
+            verdict = handler.judge(self.problem, case, placed, answer, device)
             if verdict.outcome in (Outcome.PASSED, Outcome.WASTEFUL):
                 return None
         sentence = "The numbers that your wrapper brings along give the right output for this case's inputs alone."
         return Verdict(Outcome.WRONG, sentence)
 
-    def outputs(self, reply):
-        """The bytes that came back, where there are any."""
-        if reply["status"] != "returned" or "outputs" not in reply:
-            return None
-        return reply["kept"] if "kept" in reply else self.submission.take_outputs(reply)
+    def take_outputs(self, answer):
+        """Add the bytes that came back, where they are not there."""
+        if answer.returned and answer.data is None:
+            answer.data = self.submission.take_outputs(answer.reply) if answer.reply.outputs else b""
 
     def lose_processes(self):
         """End the submission's processes; what it left to remove is its own time."""
@@ -383,17 +382,17 @@ class ProblemGrader:
     def interpreted(self, case):
         """What a GPU's program wastes, told by the interpreter: (sentence, facts) or None."""
         seconds, handler = SECONDS_PER_CASE["cuda"], self.kind.handler(case)
-        submission = Submission(self.path, self.problem, "cpu", seconds, machine.gpu_as_data())
+        submission = Submission(self.path, self.problem, "cpu", seconds, machine.first_gpu())
         try:
-            reply = handler.reply(submission, case, handler.inputs(case, self.request.seed))
+            answer = handler.reply(submission, case, handler.inputs(case, self.request.seed))
         except (ChildFailed, CannotStart) as failure:
             return f"What the kernels cost could not be counted: {failure}.", {"uncounted": True}
         finally:
             submission.close()
-        if reply["status"] != "returned":
-            sentence = unfinished.explain_reply(reply, self.problem, self.path).sentence
+        if not answer.returned:
+            sentence = unfinished.explain_reply(answer.reply, self.problem, self.path).sentence
             return f"What the kernels cost could not be counted: {sentence}", {"uncounted": True}
-        return self.kind.wasted(case, reply)
+        return self.kind.wasted(case, answer)
 
     def compile(self, given):
         """Compile the submission's kernels for the GPUs asked for; an unfinished problem is spared."""
@@ -407,9 +406,9 @@ class ProblemGrader:
         else:
             try:
                 targets, every = self.request.targets, self.request.all_targets
-                canary = question_for_compiler(registry.EVERY["p3"])
-                asked = question_for_compiler(self.problem)
-                verdict = compiling.judge(asked, self.path, targets, canary, passed, every)
+                canary = subject_of(registry.EVERY["p3"])
+                subject = subject_of(self.problem)
+                verdict = compiling.judge(subject, self.path, targets, canary, passed, every)
             except CannotStart as broken:
                 verdict = Verdict(Outcome.NOT_RUN, f"not compiled: {broken}", {"compile": []})
             except Exception as error:  # it can cost points alone, so that nothing is gained by it
@@ -455,12 +454,11 @@ def is_certain(results):
     return 2 * max(alone.values(), default=0) >= max(1, len(named))
 
 
-def question_for_compiler(problem):
+def subject_of(problem):
     """What compiling.py needs of a problem."""
     kind = registry.kind_of(problem)
     case = kind.compiled_case(problem, COMPILES)
-    lists, more = kind.handler(case).beside(case)
-    return compiling.Asked(problem, {"inputs": kind.described(case), "arguments": case.arguments} | more, lists)
+    return compiling.Subject(problem, kind.unvalued_call(case), kind.beside(case))
 
 
 def give_memory_back():
@@ -481,7 +479,9 @@ def grader_fault(error):
 
 def unexplained(reply):
     """True for a crash that names no line of the submission, or that arose in a file of ours."""
-    return bool(reply.get("ours")) or not (reply.get("line") or reply.get("bad_module"))
+    if isinstance(reply, Raised):
+        return reply.ours or not (reply.line or reply.bad_module)
+    return not getattr(reply, "line", None)
 
 
 def triton_is_here():

@@ -1,6 +1,5 @@
 """The command behind `make profile`: Nsight Compute on one case of one submission, in Nsight Compute's own words."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -8,8 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+import msgspec
 import torch
 
+from grader.core.protocol.messages import Profile, Profiled, RunnerReply
+from grader.core.run.profiled import REPLY, WARM
 from grader.core.sandbox.bubblewrap import outside_paths
 from grader.core.sandbox.child import ChildFailed
 from grader.core.sandbox.submission import Submission
@@ -78,7 +80,7 @@ def profile(problem, path, case, seed, folder):
         raise ncu.Failed(HOW_TO_GET_IT.format(number=problem.number))
     record(problem, path, case, seed, folder)
     reply, launches = attempt(tool, problem, path, folder)
-    names, text = reply["kernels"], ""
+    names, text = reply.kernels, ""
     for more in ([], ["--section", "WarpStateStats", "--print-details", "body"]):  # the latter: why warps wait
         only = ["--kernel-name", f"regex:^({'|'.join(names)})", "--launch-count", str(SHOWN)]
         command = [tool, "--import", str(folder / REPORT), "--page", "details", *only, *more]
@@ -86,46 +88,45 @@ def profile(problem, path, case, seed, folder):
     if not names or "Section:" not in text:
         raise ncu.Failed(f"the call launches no kernel of its own ({launches} of PyTorch's)", 1)
     return f"""{text}
-profiled: one call after {reply["warm_up"]} that warm up; launches in it: {launches}; caches cold, clocks as they are
+profiled: one call after {reply.warm_up} that warm up; launches in it: {launches}; caches cold, clocks as they are
 above: of {", ".join(names)} the first {SHOWN} launches at most, in Nsight Compute's words; why warps wait comes last"""
 
 
 def record(problem, path, case, seed, folder):
     """Record the submission, and write its program, the inputs and the request into the folder; raises Failed."""
     kind = registry.kind_of(problem)
-    submission = Submission(path, problem, "cuda", SECONDS, machine.gpu_as_data())
-    request, files = kind.request(problem, case, kind.inputs(case, seed), "cuda")
-    lists, more = kind.beside(case)
+    submission = Submission(path, problem, "cuda", SECONDS, machine.first_gpu())
+    call, files = kind.request(problem, case, kind.inputs(case, seed), "cuda")
     try:
-        reply = submission.record(request | more, lists)
+        recorded = submission.record(call, kind.beside(case))
         printed = submission.take_printed()
     except ChildFailed as failure:
         raise ncu.Failed(f"crashed: {failure}", 1, failure.printed) from None
     finally:
         submission.close()
-    if "program" not in reply:
-        raise ncu.Failed(explain(reply, problem, path), 1, printed)
-    setup = {"module": path.name, "folder": str(folder), "sys_path": outside_paths(), "inputs": request["inputs"]}
-    setup |= {"kernels": True, "refused": problem.refused}
-    described = {"request.json": setup, "texts.json": submission.read_texts()}
-    files |= {name: json.dumps(data).encode() for name, data in described.items()}
-    for name, data in {**files, "program.json": reply["program"]}.items():
+    if not recorded.program:
+        raise ncu.Failed(explain(recorded.reply, problem, path), 1, printed)
+    setup = submission.runner_setup()
+    setup.folder, setup.sys_path = str(folder), outside_paths()
+    files |= {"request.json": msgspec.json.encode(Profile(setup, call)), "program.json": recorded.program}
+    files |= {"texts.json": msgspec.json.encode(submission.read_texts())}
+    for name, data in files.items():
         (folder / name).write_bytes(data)
 
 
 def attempt(tool, problem, path, folder):
-    """(what the program left in status.json, how many launches ncu profiled); raises Failed."""
+    """(the Profiled that the program left, how many launches ncu profiled); raises Failed."""
     options = ["--export", str(folder / REPORT), *(word for name in SECTIONS for word in ("--section", name))]
     program = [sys.executable, "-I", "-B", "-u", str(PROGRAM), str(folder / "request.json")]
     said, printed = ncu.look_into(tool, folder, options, program)
-    status, fault = folder / "status.json", ncu.find_fault(said)
-    reply = json.loads(status.read_text()) if status.exists() else {"status": "none"}
-    if fault and (reply.get("warm") or reply["status"] == "none"):
+    path_of_reply, fault = folder / REPLY, ncu.find_fault(said)
+    reply = msgspec.json.decode(path_of_reply.read_bytes(), type=RunnerReply) if path_of_reply.exists() else None
+    if fault and (reply is None or (folder / WARM).exists()):
         raise ncu.Failed(f"Nsight Compute failed: {fault}")
-    if reply["status"] not in ("returned", "profiling", "none"):
+    if reply is not None and not isinstance(reply, Profiled):
         raise ncu.Failed(explain(reply, problem, path), 1, printed)
     words = re.findall(r"^==(?:WARNING|ERROR)== *(.*\S)", said, re.M) or printed.splitlines() or ["it said nothing"]
-    if reply["status"] != "returned" and "==PROF== Connected" in said:
+    if reply is None and "==PROF== Connected" in said:
         raise ncu.Failed(f"crashed: the process ended before its call did ({words[-1][:300]})", 1, printed)
     if not (folder / REPORT).exists():
         raise ncu.Failed(f"Nsight Compute measured nothing: {words[-1][:300]}")

@@ -1,6 +1,7 @@
 """What a problem is: plain data; points, shares and limits in one place."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 # Points and limits -------------------------------------------------------------------------------------------------
 
@@ -28,7 +29,7 @@ class Problem:
     (P2). takes: the arguments that the entry point must have beside its tensors, where its first case does not tell.
     compile_case: what is compiled, where nothing is timed. tensors: what it is called with, by name. lesson: the names
     of cases that show what the problem teaches; only who passes them has work to be judged. refused: operations of
-    PyTorch that would be the problem's work.
+    PyTorch that would be the problem's work. beside, observer: the kind's own code in the recorder and in the runner.
     """
 
     id: str
@@ -48,6 +49,8 @@ class Problem:
     tensors: tuple[str, ...] = ("q", "k", "v")
     lesson: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    beside: Path | None = None
+    observer: Path | None = None
 
     @property
     def keywords(self):

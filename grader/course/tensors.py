@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
+from grader.core.protocol.messages import TensorSpec
+
 
 @dataclass
 class Placed:
@@ -34,10 +36,9 @@ class Placed:
         return self.offset + 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
 
     def describe(self, name):
-        """The tensor without its values, as recorder and runner are told of it."""
-        dtype = str(self.base.dtype).removeprefix("torch.")
-        described = describe(name, dtype, self.elements, self.shape, self.strides, self.offset)
-        return described | {"sparse": True} if self.sparse else described
+        """The TensorSpec that recorder and runner are told."""
+        dtype, shape, strides = str(self.base.dtype).removeprefix("torch."), list(self.shape), list(self.strides)
+        return TensorSpec(name, dtype, self.elements, shape, strides, self.offset, self.sparse)
 
     def raw(self):
         """The bytes of the whole buffer; of a sparse one, those of the tensor's elements in order."""
@@ -50,24 +51,17 @@ def place(tensor):
     return Placed(tensor.reshape(-1), tuple(tensor.shape), tensor.stride())
 
 
-def describe(name, dtype, elements, shape, strides, offset=0):
-    return {
-        "name": name, "dtype": dtype, "elements": elements, "shape": list(shape), "strides": list(strides),
-        "offset": offset,
-    }  # fmt: skip
-
-
-def describe_dense(name, dtype, shape):
-    """The same of a dense tensor that has no values yet."""
+def describe_dense(name, dtype, shape, in_call=True):
+    """The TensorSpec of a dense tensor that has no values yet."""
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
-    return describe(name, dtype, math.prod(shape), shape, strides)
+    return TensorSpec(name, dtype, math.prod(shape), list(shape), strides, in_call=in_call)
 
 
-def read_outputs(data, reply):
-    """The returned tensors from their raw bytes."""
+def read_outputs(data, outputs):
+    """The returned tensors from their raw bytes and their forms."""
     data, tensors, start = bytearray(data), [], 0
-    for output in reply["outputs"]:
-        shape, dtype = tuple(output["shape"]), getattr(torch, output["dtype"])
+    for output in outputs:
+        shape, dtype = tuple(output.shape), getattr(torch, output.dtype)
         count = math.prod(shape)
         read = torch.frombuffer(data, dtype=dtype, count=count, offset=start) if count else torch.empty(0, dtype=dtype)
         tensors.append(read.reshape(shape))

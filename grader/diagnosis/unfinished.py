@@ -3,6 +3,16 @@
 import re
 
 from grader.core.inside.replies import first_open_gap
+from grader.core.protocol.messages import (
+    Depends,
+    KernelLaunched,
+    Malformed,
+    NotAllowed,
+    OtherText,
+    Raised,
+    Refused,
+    Reply,
+)
 from grader.core.sandbox import handed_in
 from grader.core.sandbox.handed_in import quote_line
 from grader.course.gaps import filled_but_failing
@@ -14,59 +24,59 @@ ALLOWED = (
 )
 
 
-def explain_reply(reply, problem, path):
+def explain_reply(reply: Reply, problem, path) -> Verdict:
     """The Verdict on a reply without a result."""
     return explain_program(reply, problem, path) or explain_exception(reply, problem, path)
 
 
-def explain_program(reply, problem, path):
+def explain_program(reply: Reply, problem, path) -> Verdict | None:
     """The Verdict where what was recorded could not be run, else None."""
-    status, line = reply["status"], reply.get("line")
+    line = getattr(reply, "line", None)
     at = f" ({problem.module}:{line}{source_at(path, line)})" if line else ""
-    if status == "refused":
-        return Verdict(Outcome.CRASHED, f"Triton's compiler would not take this kernel: {reply['text']}{at}.")
-    if status == "malformed":
-        return Verdict(
-            Outcome.CRASHED, f"What was recorded of your wrapper is no program that can be run: {reply['text']}."
-        )
-    if status == "depends":
-        return Verdict(
-            Outcome.WRONG,
-            f"The wrapper's Python reads numbers of its input tensors{at} and does other things for "
-            "other numbers: what it does may depend on shapes, strides, dtypes and plain arguments alone.",
-        )
-    if status == "a kernel":
-        return Verdict(Outcome.WRONG, f"The kernel {reply['kernel']}{at} is launched: {problem.id} is PyTorch alone.")
-    if status == "another text":
-        evidence = f"The kernel {reply['kernel']} is not what stands in the file{at}: do not generate kernels."
-        return needs_review([evidence])
-    if status == "not allowed":
-        which = ALLOWED[not problem.uses_triton]
-        return needs_review([f"torch's {reply['operation']}{at} is not among the operations of {problem.id}: {which}"])
+    match reply:
+        case Refused(text=text):
+            return Verdict(Outcome.CRASHED, f"Triton's compiler would not take this kernel: {text}{at}.")
+        case Malformed(text=text):
+            sentence = f"What was recorded of your wrapper is no program that can be run: {text}."
+            return Verdict(Outcome.CRASHED, sentence)
+        case Depends():
+            sentence = (
+                f"The wrapper's Python reads numbers of its input tensors{at} and does other things for "
+                "other numbers: what it does may depend on shapes, strides, dtypes and plain arguments alone."
+            )
+            return Verdict(Outcome.WRONG, sentence)
+        case KernelLaunched(kernel=kernel):
+            return Verdict(Outcome.WRONG, f"The kernel {kernel}{at} is launched: {problem.id} is PyTorch alone.")
+        case OtherText(kernel=kernel):
+            evidence = f"The kernel {kernel} is not what stands in the file{at}: do not generate kernels."
+            return needs_review([evidence])
+        case NotAllowed(operation=name):
+            which = ALLOWED[not problem.uses_triton]
+            return needs_review([f"torch's {name}{at} is not among the operations of {problem.id}: {which}"])
     return None
 
 
-def explain_exception(reply, problem, path):
+def explain_exception(reply: Raised, problem, path) -> Verdict:
     """The Verdict for an exception that the submission raised, while it loaded or while it ran."""
-    at = f"{problem.module}:{reply['line']}" if reply["line"] else problem.module
-    if reply["bad_module"]:
-        return Verdict(Outcome.CRASHED, f"{reply['text']}. It must be {problem.signature}.")
-    if reply["exception"] == "CannotRecord":
+    at = f"{problem.module}:{reply.line}" if reply.line else problem.module
+    if reply.bad_module:
+        return Verdict(Outcome.CRASHED, f"{reply.text}. It must be {problem.signature}.")
+    if reply.exception == "CannotRecord":
         return Verdict(
-            Outcome.CRASHED, f"What your Python does cannot be written down as a program: {reply['text']} ({at})."
+            Outcome.CRASHED, f"What your Python does cannot be written down as a program: {reply.text} ({at})."
         )
-    if reply["exception"] == "Refused":
-        where = f"{at}{source_at(path, reply['line'])}"
-        return Verdict(Outcome.CRASHED, f"Triton's compiler would not take this kernel: {reply['text']} ({where}).")
-    if reply["unfinished"]:
+    if reply.exception == "Refused":
+        where = f"{at}{source_at(path, reply.line)}"
+        return Verdict(Outcome.CRASHED, f"Triton's compiler would not take this kernel: {reply.text} ({where}).")
+    if reply.unfinished:
         text = handed_in.read_texts(path.parent).get(path.name, "")
-        gap = reply["todo"] and (first_open_gap(text) or reply["todo"])
+        gap = reply.todo and (first_open_gap(text) or reply.todo)
         return Verdict(Outcome.UNFINISHED, open_gaps(gap, problem, text) if gap else f"NotImplementedError at {at}")
-    text = re.sub(r" \([^()]+\.py, line \d+\)$", "", reply["text"].strip())  # a SyntaxError names its place twice
+    text = re.sub(r" \([^()]+\.py, line \d+\)$", "", reply.text.strip())  # a SyntaxError names its place twice
     first, *rest = text.splitlines() or [""]
     text = first if not rest else f"{first} [...] {rest[-1].strip()}"
-    source = source_at(path, reply["line"]).replace(": `", " in `", 1) if reply["line"] else ""
-    return Verdict(Outcome.CRASHED, f"{reply['exception']} at {at}{source}: {text[:400]}".rstrip(": "))
+    source = source_at(path, reply.line).replace(": `", " in `", 1) if reply.line else ""
+    return Verdict(Outcome.CRASHED, f"{reply.exception} at {at}{source}: {text[:400]}".rstrip(": "))
 
 
 def open_gaps(first, problem, text):

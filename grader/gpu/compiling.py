@@ -5,9 +5,12 @@ core/run/compiler.py does the work, in a child of its own for each GPU, within S
 
 import re
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec.structs import asdict
+
+from grader.core.protocol.messages import Call, Compile, Compiled, Raised
 from grader.core.sandbox import sandboxes
 from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
 from grader.core.sandbox.handed_in import quote_line
@@ -32,12 +35,12 @@ BLANK = dict.fromkeys((
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is compiled of a problem. request: its inputs, described, and arguments. lists: {file: bytes}."""
+class Subject:
+    """What is compiled of a problem: a call without values. beside: {file: bytes} for the recorder."""
 
     problem: Problem
-    request: dict
-    lists: dict
+    call: Call
+    beside: dict[str, bytes]
 
 
 @dataclass
@@ -56,10 +59,10 @@ class Attempt:
         return not (self.error or self.unknown)
 
 
-def judge(asked, path, targets, canary, ran=True, all_targets=True):
+def judge(subject, path, targets, canary, ran=True, all_targets=True):
     """The Verdict on the kernels of the module at `path`.
 
-    asked, canary: the submission's problem, and that of our own kernel, which tells whose fault it is.
+    subject, canary: of the submission's problem, and that of our own kernel, which tells whose fault it is.
     ran: whether they are known to run in the interpreter. all_targets: False to stop at the first that they compile
     for, which settles the outcome; the others would only add facts and advice. Not passed is what compiles for none of
     the targets: crashed where it cannot, timed out where our limits ended it; where that is our fault, or cannot be
@@ -73,7 +76,7 @@ def judge(asked, path, targets, canary, ran=True, all_targets=True):
     attempts = []
     for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
         seconds = (deadline - time.monotonic()) / left
-        attempts.append(attempt(asked, path, GPUS[target], seconds))
+        attempts.append(attempt(subject, path, GPUS[target], seconds))
         if attempts[-1].compiled and not all_targets:
             break
     facts = {"compile": [entry for tried in attempts for entry in tried.kernels]}
@@ -94,26 +97,25 @@ def judge(asked, path, targets, canary, ran=True, all_targets=True):
     return Verdict(outcome, explain_failures(failed, ran), facts, printed)
 
 
-def attempt(asked, path, gpu, seconds):
+def attempt(subject, path, gpu, seconds):
     """Compile for one GPU, in a child of its own: the Attempt."""
     if seconds <= 0:
         return Attempt(gpu.target, unknown="no time was left")
-    problem, plain = asked.problem, asdict(gpu)
-    submission = Submission(path, problem, "compile", seconds, plain)
-    request = {"gpu": plain, "memory_bytes": MEMORY} | asked.request
+    problem = subject.problem
+    submission = Submission(path, problem, "compile", seconds, gpu)
     try:
-        reply = submission.run(request, {}, asked.lists, op="compile")
+        reply = submission.run(Compile(subject.call, gpu, MEMORY), beside=subject.beside).reply
         printed = submission.take_printed()
     except ChildFailed as failure:
         return explain_lost_child(gpu, failure, seconds, at_work(submission))
     finally:
         submission.close()
-    if reply["status"] == "raised":
-        at = f" at {problem.module}:{reply['line']}" if reply["line"] else ""
-        said = f"{reply['exception']}{at}: {first_line(reply['text'])}"
+    if isinstance(reply, Raised):
+        at = f" at {problem.module}:{reply.line}" if reply.line else ""
+        said = f"{reply.exception}{at}: {first_line(reply.text)}"
         # What runs in the interpreter is to run here too: a wrapper that raises has no kernel to show.
-        return lost(gpu, said, Outcome.CRASHED) if reply["line"] else Attempt(gpu.target, unknown=said)
-    if reply["status"] != "returned":
+        return lost(gpu, said, Outcome.CRASHED) if reply.line else Attempt(gpu.target, unknown=said)
+    if not isinstance(reply, Compiled):
         return Attempt(gpu.target, unknown=unfinished.explain_program(reply, problem, path).sentence)
     return read_reply(problem, path, gpu, reply, printed)
 
@@ -139,28 +141,33 @@ def lost(gpu, error, outcome):
     return Attempt(gpu.target, [entry], outcome, error)
 
 
+def told(kernel):
+    """A CompiledKernel as plain data for results.json; `configs_tried` only of one that is tuned."""
+    return {name: value for name, value in asdict(kernel).items() if name != "configs_tried" or value}
+
+
 def read_reply(problem, path, gpu, reply, printed):
     """The Attempt that the child's reply describes."""
-    kernels = [{"target": gpu.target} | facts for facts in reply["kernels"]]
-    error = reply["error"]
+    kernels = [{"target": gpu.target} | told(kernel) for kernel in reply.kernels]
+    error = reply.error
     if not error:
         unknown = "" if kernels else "no kernel was launched"
         return Attempt(gpu.target, kernels, unknown=unknown, printed=printed)
-    if error["kind"] == "wrapper":
-        at = f" at {problem.module}:{error['line']}" if error["line"] else ""
-        said = f"{error['exception']}{at}: {first_line(error['text'])}"
-        return lost(gpu, said, Outcome.CRASHED) if error["line"] else Attempt(gpu.target, kernels, unknown=said)
-    todo = re.search(r"TODO \d+: [^\"'\n]+", f"{error['text']}\n{quote_line(path, error['line'])}")
+    if error.kind == "wrapper":
+        at = f" at {problem.module}:{error.line}" if error.line else ""
+        said = f"{error.exception}{at}: {first_line(error.text)}"
+        return lost(gpu, said, Outcome.CRASHED) if error.line else Attempt(gpu.target, kernels, unknown=said)
+    todo = re.search(r"TODO \d+: [^\"'\n]+", f"{error.text}\n{quote_line(path, error.line)}")
     if todo:
         return Attempt(gpu.target, kernels, Outcome.UNFINISHED, todo.group(0).strip(), printed=printed)
-    if "error code -9" in error["text"]:  # the machine ended ptxas, for want of memory
+    if "error code -9" in error.text:  # the machine ended ptxas, for want of memory
         return Attempt(gpu.target, kernels, unknown="this machine ended ptxas; it may want memory")
     words = say(problem, path, gpu, error, printed)
-    if error["kind"] == "resources" and kernels:
+    if error.kind == "resources" and kernels:
         kernels[-1]["error"] = words
     else:
-        kernels.append({"target": gpu.target, "kernel": error["kernel"], "error": words} | BLANK)
-    kept = "" if error["kind"] == "compiler" else printed  # the compiler's own dump is nothing to read
+        kernels.append({"target": gpu.target, "kernel": error.kernel, "error": words} | BLANK)
+    kept = "" if error.kind == "compiler" else printed  # the compiler's own dump is nothing to read
     return Attempt(gpu.target, kernels, Outcome.CRASHED, words, printed=kept)
 
 
@@ -205,13 +212,10 @@ def advice(attempts):
 
 def say(problem, path, gpu, error, printed):
     """One sentence about an error, with the student's own line."""
-    if error["kind"] == "resources":
-        return (
-            f"{error['kernel']} needs {error['needed']} bytes of {error['what']}; an {gpu.target} has "
-            f"{error['limit']}{SMALLER}"
-        )
-    text, line = error["text"], error["line"]
-    if error["kind"] == "compiler":  # MLIR prints its own words, with the place
+    if error.kind == "resources":
+        return f"{error.kernel} needs {error.needed} bytes of {error.what}; an {gpu.target} has {error.limit}{SMALLER}"
+    text, line = error.text, error.line
+    if error.kind == "compiler":  # MLIR prints its own words, with the place
         said = re.search(rf"{re.escape(problem.module)}:(\d+):\d+\)?: error: (.*)", printed)
         failed = re.search(r"Assertion `(.*)' failed", printed)
         if said and not line:

@@ -1,20 +1,6 @@
 """GPUs that kernels can be compiled for, whether they are here or not: their names and limits, as plain data."""
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """What compiling for a GPU needs to know of it. shared_bytes: the most that one program may have."""
-
-    target: str
-    name: str
-    backend: str
-    arch: int | str
-    warp: int
-    shared_bytes: int
-    processors: int
-
+from grader.core.protocol.messages import Gpu
 
 # Limits: CUDA C++ programming guide, table "Technical specifications per compute capability"; AMD's CDNA ISA guides.
 GPUS = {

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from grader.core.protocol.messages import Gpu
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -28,15 +30,18 @@ def facts():
     }
 
 
-def gpu_as_data():
-    """The first GPU as what is recorded for it needs it, as gpus.Gpu has it."""
+def first_gpu():
+    """The first GPU, as what is recorded for it needs it."""
     gpu = torch.cuda.get_device_properties(0)
-    return {
-        "target": f"sm_{gpu.major}{gpu.minor}", "name": gpu.name, "backend": "hip" if torch.version.hip else "cuda",
-        "arch": gpu.gcnArchName.split(":")[0] if torch.version.hip else 10 * gpu.major + gpu.minor,
-        "warp": gpu.warp_size, "shared_bytes": gpu.shared_memory_per_block_optin,
-        "processors": gpu.multi_processor_count,
-    }  # fmt: skip
+    return Gpu(
+        f"sm_{gpu.major}{gpu.minor}",
+        gpu.name,
+        "hip" if torch.version.hip else "cuda",
+        gpu.gcnArchName.split(":")[0] if torch.version.hip else 10 * gpu.major + gpu.minor,
+        gpu.warp_size,
+        gpu.shared_memory_per_block_optin,
+        gpu.multi_processor_count,
+    )
 
 
 def commit():

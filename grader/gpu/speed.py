@@ -7,9 +7,10 @@ from pathlib import Path
 
 import torch
 
+from grader.core.protocol.messages import Derived, HostTime, HostTimed, RunnerSetup, Time, Timed, TimeOurs
 from grader.core.sandbox.child import CannotStart, ChildFailed
 from grader.core.sandbox.confined import ConfinedChild
-from grader.core.sandbox.submission import Submission
+from grader.core.sandbox.submission import Submission, recorder_setup
 from grader.course.problem import SECONDS_PER_CASE, SPEED_BARS
 from grader.diagnosis import unfinished
 from grader.gpu import machine, peaks, timing
@@ -81,23 +82,22 @@ class OurArm:
     def warm_up(self, seed):
         if not self.facts:
             reply = self.ask(seed, samples=0, warm_up=True)
-            self.facts = {"peak_bytes": reply["peak_bytes"], "host_ms": reply["host_ms"]}
+            self.facts = {"peak_bytes": reply.peak_bytes, "host_ms": reply.host_ms}
 
     def round(self, seed, samples):
-        return self.ask(seed, samples, warm_up=False)["ms"]
+        return self.ask(seed, samples, warm_up=False).ms
 
     def ask(self, seed, samples, warm_up):
-        request = {"op": "time ours", "ours": self.function, "prepares": self.prepares}
-        request |= asked(self.kind, self.case, seed, samples, warm_up)
+        request = TimeOurs(time_request(self.kind, self.case, seed, samples, warm_up), self.function, self.prepares)
         try:
             if self.child is None:
-                self.child = ConfinedChild(DEVICE, LIMIT)
+                self.child = ConfinedChild(RunnerSetup(device=DEVICE), LIMIT)
                 self.child.put({"ours.py": Path(self.module).read_bytes()} | files(self.kind))
             reply = self.child.call(request, LIMIT)
         except ChildFailed as failure:  # that of ours is noted, and ends no other
             raise ArmFailed(str(failure)) from None
-        if reply["status"] != "returned":
-            raise ArmFailed(f"{reply['exception']}: {reply['text'][:200]}", reply["exception"] == "OutOfMemoryError")
+        if not isinstance(reply, Timed):
+            raise ArmFailed(f"{reply.exception}: {reply.text[:200]}", reply.exception == "OutOfMemoryError")
         return reply
 
     def close(self):
@@ -110,24 +110,24 @@ class YourArm(OurArm):
 
     def __init__(self, problem, kind, path, case):
         super().__init__(kind, path, problem.entry_point, case)
-        gpu = machine.gpu_as_data()
+        gpu = machine.first_gpu()
         self.problem, self.wrong, self.alone = problem, "", []
         self.submission = Submission(path, problem, DEVICE, LIMIT, gpu)
         self.parts, self.draw = kind.parts(problem, case), random.SystemRandom()
 
     def ask(self, seed, samples, warm_up):
-        request, check = asked(self.kind, self.case, seed, samples, warm_up), []
+        request, check = time_request(self.kind, self.case, seed, samples, warm_up), []
         if samples > 0 and self.draw.random() < 1 / 4:
             check = self.draw.sample(self.parts, min(CHECKED, len(self.parts)))
-            request |= {"checked": self.draw.randrange(samples), "check": [ranges for _, ranges in check]}
+            request.checked, request.check = self.draw.randrange(samples), [ranges for _, ranges in check]
         if self.facts or self.submission.runner:
-            reply = self.submission.run_again({"op": "time"} | request)
+            reply = self.submission.run_again(request).reply
         else:
-            reply = self.submission.run(request, files(self.kind), op="time")
-        if reply["status"] != "returned":
+            reply = self.submission.run(request, files(self.kind)).reply
+        if not isinstance(reply, Timed):
             raise ArmFailed(unfinished.explain_reply(reply, self.problem, self.module).sentence)
         if samples:
-            self.alone.append((reply["synchronised_ms"] - reply["host_ms"], min(reply["ms"])))
+            self.alone.append((reply.synchronised_ms - reply.host_ms, min(reply.ms)))
         if check:
             self.wrong = self.wrong or self.check_output([case for case, _ in check], reply)
         return reply
@@ -135,9 +135,9 @@ class YourArm(OurArm):
     def check_output(self, cases, reply):
         """A sentence where the outputs of a call that was timed are not right, else an empty string."""
         data = self.submission.take_outputs(reply)
-        if reply["broken_fences"]:
+        if reply.broken_fences:
             return "it wrote past the end of a tensor that it allocated."
-        return self.kind.fault_of_parts(self.problem, cases, reply, data, DEVICE)
+        return self.kind.fault_of_parts(self.problem, cases, reply.outputs, data, DEVICE)
 
     def close(self):
         if self.alone and statistics.median(late - ms * ALONE for late, ms in self.alone) > 0:
@@ -147,12 +147,10 @@ class YourArm(OurArm):
         self.submission.close()
 
 
-def asked(kind, case, seed, samples, warm_up):
-    derived = kind.derived and {name: getattr(kind.derived, name) for name in ("function", "takes", "makes")}
-    return {
-        "inputs": kind.described(case), "arguments": case.arguments, "derived": derived, "seed": seed,
-        "samples": samples, "warm_up": warm_up,
-    }  # fmt: skip
+def time_request(kind, case, seed, samples, warm_up):
+    made = kind.derived
+    derived = made and Derived(made.function, list(made.takes), list(made.makes))
+    return Time(kind.unvalued_call(case), seed, samples, warm_up, derived)
 
 
 def files(kind):
@@ -169,17 +167,13 @@ def timed_case(problem):
 def host_time(problem, kind, path):
     """Milliseconds of the wrapper on the host, as the submission's own process measures them; None without."""
     case = timed_case(problem)
-    setup = {"module": str(path), "entry_point": problem.entry_point, "arguments": list(problem.keywords), "gpu": None}
-    setup["tensors"] = list(problem.tensors)
+    setup = recorder_setup(path, problem, device="direct")
     try:
-        with ConfinedChild("direct", LIMIT, Path(path).parent, **setup) as child:
-            reply = child.loading or child.call(
-                {"op": "direct", "calls": CALLS} | asked(kind, case, 0, 0, False), LIMIT
-            )
+        with ConfinedChild(setup, LIMIT, Path(path).parent) as child:
+            reply = child.failure or child.call(HostTime(kind.unvalued_call(case), CALLS), LIMIT)
     except (ChildFailed, CannotStart):
         return None
-    told = reply.get("host_ms")
-    return float(told) if type(told) in (int, float) and 0 <= told < 1e6 else None
+    return reply.milliseconds if isinstance(reply, HostTimed) else None
 
 
 def straddles(ratio, bar):

@@ -36,39 +36,39 @@ OUTSIDE = {
 }
 
 
-def wrong_form(problem, wanted, reply, device):
+def wrong_form(problem, wanted, got, several, device):
     """A sentence where what came back is not tensors of the right number, shape, dtype and device, else None.
 
-    wanted: [(name, shape, dtype)].
+    wanted: [(name, shape, dtype)]. got: the Outputs; several: they came as a tuple or a list.
     """
-    got, names = reply["outputs"], [name for name, *_ in wanted]
-    if not reply["several"] and got[0]["type"] == "NoneType":
+    names = [name for name, *_ in wanted]
+    if not several and got[0].type == "NoneType":
         return f"{problem.entry_point} returned nothing: is its `return {', '.join(names)}` missing?"
-    if reply["several"] != (len(wanted) > 1) or len(got) != len(wanted):
-        came = f"{len(got)} values" if reply["several"] else f"one {got[0]['type']}"
+    if several != (len(wanted) > 1) or len(got) != len(wanted):
+        came = f"{len(got)} values" if several else f"one {got[0].type}"
         return f"{problem.entry_point} must return {' and '.join(names)}; it returned {came}."
     for (name, want_shape, want_dtype), output in zip(wanted, got, strict=True):
-        if not output["plain"]:
-            return f"{name} must be a plain torch.Tensor; it is a {output['type']}."
-        if output["shape"] != list(want_shape):
-            said = f"{name} has the shape {tuple(output['shape'])}; it must be {tuple(want_shape)}."
-            if output["shape"] == [*want_shape, want_shape[-1]] and want_shape[-1] > 1:
+        if not output.plain:
+            return f"{name} must be a plain torch.Tensor; it is a {output.type}."
+        if output.shape != list(want_shape):
+            said = f"{name} has the shape {tuple(output.shape)}; it must be {tuple(want_shape)}."
+            if output.shape == [*want_shape, want_shape[-1]] and want_shape[-1] > 1:
                 return f"{said} Its parts are reduced over different dimensions: is each reduced over the keys?"
-            too_many = len(output["shape"]) == len(want_shape) + 1
+            too_many = len(output.shape) == len(want_shape) + 1
             return f"{said}{' Over which dimension is reduced, and is it kept?' * too_many}"
-        if output["dtype"] != want_dtype:
-            return f"{name} is {output['dtype']}; it must be {want_dtype}."
-        if output["device"] != device:
-            return f"{name} is on {output['device']}; the inputs are on {device}."
+        if output.dtype != want_dtype:
+            return f"{name} is {output.dtype}; it must be {want_dtype}."
+        if output.device != device:
+            return f"{name} is on {output.device}; the inputs are on {device}."
     return None
 
 
 def overwritten(reply):
     """A sentence where an input changed or something was written around a tensor, else an empty string."""
-    if reply["changed"]:
-        return f"Your code wrote into its input {', '.join(reply['changed'])}: inputs must stay as they were."
-    if reply["broken_fences"]:
-        shapes = " and ".join(str(tuple(shape)) for shape in reply["broken_fences"])
+    if reply.changed:
+        return f"Your code wrote into its input {', '.join(reply.changed)}: inputs must stay as they were."
+    if reply.broken_fences:
+        shapes = " and ".join(str(tuple(shape)) for shape in reply.broken_fences)
         return (
             f"Your code wrote past the end (or before the beginning) of a tensor of shape {shapes} that it allocated: "
             "is every store masked where rows may not exist, and does it use the output's own strides?"
@@ -81,36 +81,36 @@ def describe_fault(problem, fault, measured=""):
 
     measured: what its addresses are, said in place of the questions for any fault of its kind.
     """
-    programs = " and ".join(str(tuple(place)) for place in fault.get("programs", ()))
-    which = f" (program{'s' * (' and ' in programs)} {programs} of the grid)" if programs else ""
-    shape = f", which is {tuple(fault['shape'])}" if fault.get("shape") else ""
-    known = fault | {"programs": which, "shape": shape}
-    known |= {"outside": OUTSIDE[fault["where"]].format(**known) if fault["where"] else ""}
-    does = FAULTS[fault["kind"]].format(**known)
+    programs = " and ".join(map(str, fault.programs))
+    which = f" (program{'s' * (len(fault.programs) > 1)} {programs} of the grid)" if programs else ""
+    shape = f", which is {tuple(fault.shape)}" if fault.shape else ""
+    known = {"argument": fault.argument, "lanes": fault.lanes, "programs": which, "shape": shape, "outside": ""}
+    does = FAULTS[fault.kind]
     if measured:
-        does = (
-            f"{FAULTS[fault['kind']].partition('{programs}')[0].format(**known | {'outside': ''})}{which}: {measured}"
-        )
-    return f"{fault['kernel']} {does} {at_line(problem, fault)}"
+        does = f"{does.partition('{programs}')[0].format(**known)}{which}: {measured}"
+    else:
+        outside = OUTSIDE[fault.where].format(**known) if fault.where else ""
+        does = does.format(**known | {"outside": outside})
+    return f"{fault.kernel} {does} {at_line(problem, fault)}"
 
 
 def describe_undefined(problem, entry):
     return (
-        f"{entry['kernel']} uses values of {entry['argument']} that its mask left undefined: tl.load needs other=... "
+        f"{entry.kernel} uses values of {entry.argument} that its mask left undefined: tl.load needs other=... "
         f"where a masked lane is used later. {at_line(problem, entry)}"
     )
 
 
 def at_line(problem, entry):
-    return f"({problem.module}:{entry['line']}: `{entry['source']}`)" if entry["line"] else ""
+    return f"({problem.module}:{entry.line}: `{entry.source}`)" if entry.line else ""
 
 
 def foreign_data(problem, reply):
     """Sentences: bytes that a program brings along and that no operation of PyTorch made."""
-    unseen = reply["unseen"]
-    if unseen["bytes"]:
-        at = f" ({problem.module}:{unseen['line']})" if unseen["line"] else ""
-        return [f"It uses {unseen['bytes']} bytes{at} that no operation of PyTorch made: make tensors with torch."]
-    if unseen["constants"] > MOST_CONSTANTS:
-        return [f"It brings {unseen['constants']} bytes of numbers along, where a kernel needs next to none."]
+    unseen = reply.unseen
+    if unseen.bytes:
+        at = f" ({problem.module}:{unseen.line})" if unseen.line else ""
+        return [f"It uses {unseen.bytes} bytes{at} that no operation of PyTorch made: make tensors with torch."]
+    if unseen.constants > MOST_CONSTANTS:
+        return [f"It brings {unseen.constants} bytes of numbers along, where a kernel needs next to none."]
     return []

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import torch
 
+from grader.core.protocol.messages import Call, Run, plain_bytes
 from grader.course import tensors
 from grader.diagnosis import failures, locate
 from grader.diagnosis.cause import Diagnosis
@@ -121,28 +122,33 @@ class Kind:
         raise NotImplementedError
 
     def request(self, problem, case, placed, device):
-        """(what the runner is asked, {file: bytes}) of a call; a GPU's kernels are not observed."""
-        interpreted = problem.uses_triton and device == "cpu"
-        request = {
-            "inputs": [tensor.describe(name) for name, tensor in zip(self.names, placed, strict=True)],
-            "arguments": case.arguments, "trace": interpreted, "choice": 0,
-        }  # fmt: skip
-        return request, {"inputs.bin": b"".join(tensor.raw() for tensor in placed)}
+        """(the Call, {file: bytes} for the runner) of a case; a GPU's kernels are not observed."""
+        inputs = [tensor.describe(name) for name, tensor in zip(self.names, placed, strict=True)]
+        watched = problem.uses_triton and device == "cpu"
+        call = Call(inputs, case.arguments, about=self.about(case), watched=watched)
+        return call, {"inputs.bin": b"".join(tensor.raw() for tensor in placed)}
 
     def described(self, case):
         """The inputs without values, dense: for compiling and timing."""
         pairs = zip(self.names, self.shapes(case), strict=True)
         return [tensors.describe_dense(name, case.dtype, shape) for name, shape in pairs]
 
+    def unvalued_call(self, case):
+        """The Call of a case whose inputs have no values."""
+        return Call(self.described(case), case.arguments, about=self.about(case))
+
+    def about(self, case):
+        """What the kind's own code in the recorder is told of a case, as part of a message."""
+        return plain_bytes(None)
+
     def beside(self, case):
-        """({file: bytes} for the recorder, what is added to a request) beside the tensors and arguments."""
-        return {}, {}
+        """{file: bytes} for the recorder, beside the tensors and arguments."""
+        return {}
 
     def reply(self, submission, case, placed):
-        """What came of the case: recorded, and run."""
-        request, files = self.request(submission.problem, case, placed, submission.device)
-        lists, more = self.beside(case)
-        return submission.run(request | more, files, lists)
+        """The Answer to the case: recorded, and run."""
+        call, files = self.request(submission.problem, case, placed, submission.device)
+        return submission.run(Run(call), files, self.beside(case))
 
     # What is timed ---------------------------------------------------------------------------------------------------
 
@@ -156,19 +162,18 @@ class Kind:
         """
         return [(case, [[]] * (len(self.names) + len(self.outputs(problem, case))))]
 
-    def fault_of_parts(self, problem, cases, reply, data, device):
+    def fault_of_parts(self, problem, cases, outputs, data, device):
         """A sentence where the outputs of a timed call are not right, else an empty string.
 
         cases: the parts that came back, of each its inputs and its outputs; `data`: their raw bytes.
         """
-        size, given = len(reply["outputs"]) // len(cases), len(self.names)
-        starts = range(0, len(reply["outputs"]), size)
+        size, given = len(outputs) // len(cases), len(self.names)
+        starts = range(0, len(outputs), size)
         for case, start in zip(cases, starts, strict=True):
-            outputs = reply["outputs"][start + given : start + size]
-            came = {"outputs": outputs, "several": len(outputs) != 1}
-            if wrong := form.wrong_form(problem, self.outputs(problem, case), came, device):
+            came = outputs[start + given : start + size]
+            if wrong := form.wrong_form(problem, self.outputs(problem, case), came, len(came) != 1, device):
                 return f"of a timed call another form came back: {wrong}"
-        every = tensors.read_outputs(data, reply)
+        every = tensors.read_outputs(data, outputs)
         for case, start in zip(cases, starts, strict=True):
             placed = [tensors.place(each) for each in every[start : start + given]]
             right = self.right(problem, case, placed, device)
@@ -193,36 +198,37 @@ class Kind:
 
     # What came back --------------------------------------------------------------------------------------------------
 
-    def judge(self, problem, case, placed, reply, data, device):
-        """The Verdict on a call that returned; `data`: the raw bytes of what it returned.
+    def judge(self, problem, case, placed, answer, device):
+        """The Verdict on the Answer of a call that returned.
 
         Judged in this order: form, inputs unchanged, fences whole, loads and stores, values, then what the kind adds.
         What is unsafe explains what is wrong.
         """
-        if wrong := form.wrong_form(problem, self.outputs(problem, case), reply, device):
+        reply = answer.reply
+        if wrong := form.wrong_form(problem, self.outputs(problem, case), reply.outputs, reply.several, device):
             return Verdict(Outcome.WRONG, wrong)
         if unsafe := form.overwritten(reply):
             return Verdict(Outcome.UNSAFE, unsafe)
-        trace = reply["trace"]
-        for text in trace["failed"] if trace else ():
+        trace = reply.trace
+        for text in trace.failed if trace else ():
             failures.count("the runner's reading of an address", text)
-        if trace and trace["faults"]:
-            drawn = {"trace": trace} | self.drawn(case, reply)
-            fault = trace["faults"][0]
+        if trace and trace.faults:
+            drawn = self.drawn(case, reply)
+            fault = trace.faults[0]
             measured = ""
             with failures.harmless("the words on a fault's addresses"):
                 measured = self.explain_fault(case, trace, fault)
             return Verdict(Outcome.UNSAFE, form.describe_fault(problem, fault, measured), drawn)
-        if problem.uses_triton and not reply["kernels"]:
+        if problem.uses_triton and not reply.kernels:
             sentence = f"No Triton kernel was launched: {problem.id} is to be computed by a kernel of yours."
             return Verdict(Outcome.WRONG, sentence)
         right = self.right(problem, case, placed, device)
-        for got, each in zip(tensors.read_outputs(data, reply), right, strict=True):
+        for got, each in zip(tensors.read_outputs(answer.data, reply.outputs), right, strict=True):
             if facts := compare.mismatch(*map(as_heads, (got, each.expected, each.allowed))):
                 for place in ("first", "worst"):
                     facts[place] = own_place(facts[place], got)
                 return self.mismatch(problem, case, placed, reply, got, each, facts)
-        return self.beyond_values(problem, case, reply)
+        return self.beyond_values(problem, case, answer)
 
     def explain_fault(self, case, trace, fault):
         """What a fault's addresses are and should be, and a question; empty where they do not tell."""
@@ -231,9 +237,8 @@ class Kind:
     def mismatch(self, problem, case, placed, reply, got, right, facts):
         """The Verdict on an output that is not the right one; its sentence is its diagnosis's."""
         facts |= self.drawn(case, reply, got, right)
-        if facts["nan"] and reply["trace"] and reply["trace"]["undefined"]:
-            sentence = form.describe_undefined(problem, reply["trace"]["undefined"][0])
-            return Verdict(Outcome.UNSAFE, sentence, facts | {"trace": reply["trace"]})
+        if facts["nan"] and reply.trace and reply.trace.undefined:
+            return Verdict(Outcome.UNSAFE, form.describe_undefined(problem, reply.trace.undefined[0]), facts)
         diagnosis = self.diagnose(problem, case, placed, reply, got, right, facts)
         return Verdict(Outcome.WRONG, facts=facts, diagnosis=diagnosis)
 
@@ -241,9 +246,9 @@ class Kind:
         """The Diagnosis of this case alone; `check_cases` hears the others."""
         return Diagnosis("output", locate.where(facts))
 
-    def beyond_values(self, problem, case, reply):
+    def beyond_values(self, problem, case, answer):
         """The Verdict where every value is right."""
-        return Verdict(Outcome.PASSED, facts=self.drawn(case, reply))
+        return Verdict(Outcome.PASSED, facts=self.drawn(case, answer.reply))
 
     def drawn(self, case, reply, got=None, right=None):
         """{"picture": the numbers behind the picture of a case}, of the output that is wrong, if one is."""
@@ -258,7 +263,7 @@ class Kind:
     def own_work(self, problem, case, reply):
         """Sentences: the evidence that the output is not the work of the submission's own kernel; mostly none."""
         found = form.foreign_data(problem, reply)
-        if problem.uses_triton and not reply["launched"]:
+        if problem.uses_triton and not reply.launched:
             found.append("The output does not depend on what a launch stored: no kernel of yours computed it.")
         return found
 
@@ -278,7 +283,7 @@ class Kind:
         """The case that a GPU's program is run on in the interpreter, where its costs are counted, or None."""
         return None
 
-    def wasted(self, case, reply):
+    def wasted(self, case, answer):
         """(sentence, facts) where the kernel did more than the case needs, else None."""
         return None
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from grader.core.interpret.patches import Patches
 from grader.core.run.allocations import Allocations
@@ -33,8 +32,7 @@ class Watched(Trace):
     """While open, notes every launch of the kernel and of others in its file. steps: [Step, ...] in order."""
 
     def __init__(self, kernel):
-        nobody = torch.empty(1, 1, 1, 1, dtype=torch.bool)  # no argument is q, k or v of a grader's case
-        super().__init__(dict.fromkeys("qkv", nobody), Allocations(), kernel.fn.__code__.co_filename)
+        super().__init__({}, Allocations(), kernel.fn.__code__.co_filename)
         self.steps = []
 
     def access(self, kind, pointers, mask, itemsize):
@@ -51,16 +49,17 @@ class Watched(Trace):
 
     def moved(self):
         """{argument: bytes that all programs together loaded or stored}."""
-        totals = [kernel[kind] for kernel in self.costs.totals().values() for kind in ("loaded", "stored")]
+        totals = [moved for kernel in self.costs.kernels.values() for moved in (kernel.loaded, kernel.stored)]
         return {name: number for total in totals for name, number in total.items()}
 
     def say(self):
         """Print what the trace found fault with, and the lines."""
         found = self.report()
-        undefined = [one | {"kind": "lanes that nobody defined"} for one in found["undefined"]]
-        for one in found["faults"] + undefined:
-            print(f"{one['kind']}: {one['argument']}, {one['lanes']} lanes\n    {one['source'].split('  # ')[0]}")
-        if not found["faults"] + undefined:
+        told = [(fault.kind, fault) for fault in found.faults]
+        told += [("lanes that nobody defined", one) for one in found.undefined]
+        for kind, one in told:
+            print(f"{kind}: {one.argument}, {one.lanes} lanes\n    {one.source.split('  # ')[0]}")
+        if not told:
             print("no fault")
 
 

@@ -90,14 +90,14 @@ def compiled(shapes, target):
     from grader.gpu.gpus import GPUS
     from report.counting import compiling
 
-    gpu, rows = asdict(GPUS[target]), []
+    gpu, rows = GPUS[target], []
     with tempfile.TemporaryDirectory() as folder:
         compiling.get_ready(folder)
         for shape in shapes:
             fits_or_not = contextlib.suppress(OutOfResources)  # compiled by then
             with compiling.launches(gpu) as found, fits_or_not:
                 launch(shape)
-            rows.append(Row(*astuple(shape), target, triton.__version__, found.kernels[-1]["shared_bytes"]))
+            rows.append(Row(*astuple(shape), target, triton.__version__, found.kernels[-1].shared_bytes))
     return rows
 
 

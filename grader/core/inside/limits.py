@@ -20,23 +20,19 @@ def protect_server():
 
 
 def apply(limits):
-    """Of the child: no more than this of each thing, and no way back; of its own memory it may read all.
-
-    limits: {"memory_bytes": or None, "file_bytes", "processes", "files", "uid": or None}.
-    """
-    memory = limits["memory_bytes"]
-    if memory is not None:  # what torch maps at its import is not the submission's
-        most(resource.RLIMIT_AS, mapped() + memory)
-    most(resource.RLIMIT_FSIZE, limits["file_bytes"])
-    most(resource.RLIMIT_NOFILE, limits["files"])
+    """Give the child no more than messages.Limits, and no way back; of its own memory it may read all."""
+    if limits.memory_bytes is not None:  # what torch maps at its import is not the submission's
+        most(resource.RLIMIT_AS, mapped() + limits.memory_bytes)
+    most(resource.RLIMIT_FSIZE, limits.file_bytes)
+    most(resource.RLIMIT_NOFILE, limits.files)
     most(resource.RLIMIT_CORE, 0)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # where memory runs out, the submission goes first
-    if limits["uid"] is not None:
+    if limits.uid is not None:
         os.setgroups([])
-        os.setresgid(limits["uid"], limits["uid"], limits["uid"])
-        os.setresuid(limits["uid"], limits["uid"], limits["uid"])
-    most(resource.RLIMIT_NPROC, limits["processes"])
+        os.setresgid(limits.uid, limits.uid, limits.uid)
+        os.setresuid(limits.uid, limits.uid, limits.uid)
+    most(resource.RLIMIT_NPROC, limits.processes)
     prctl(DUMPABLE, 1)
     prctl(DEATH_SIGNAL, signal.SIGKILL)  # it ends with the sandbox process; a change of user takes this back
 

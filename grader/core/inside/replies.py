@@ -1,4 +1,4 @@
-"""Inside a child: what it tells of an exception and of what came back, as plain data and as raw bytes in a file."""
+"""Inside a child: what it tells of an exception and of what came back, and the raw bytes of outputs in a file."""
 
 import linecache
 import os
@@ -7,6 +7,9 @@ import traceback
 
 import torch
 
+from grader.core.protocol.messages import Output, Raised
+
+MOST_LINES = 1 << 24
 OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
@@ -14,7 +17,7 @@ OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def describe_error(error, module, code):
-    """An exception as plain data: the root cause, the student's line where it arose, and a gap's name if it is one.
+    """An exception: the root cause, the student's line where it arose, and a gap's name if it is one.
 
     module: the name of the student's file in tracebacks. code: its text, or that of its kernels.
     """
@@ -25,17 +28,18 @@ def describe_error(error, module, code):
     todo = first_open_gap(code) or todo.group(0).strip() if todo else None
     frames = [frame for link in chain for frame in traceback.extract_tb(link.__traceback__) if frame.filename == module]
     line = frames[-1].lineno if frames else getattr(root, "lineno", None) or getattr(root, "line", None)
-    return {
-        "exception": type(root).__name__,
-        "text": str(root)[:2000],
-        "todo": todo,
-        "unfinished": bool(todo) or (isinstance(root, NotImplementedError) and raised_in(root, module)),
-        "bad_module": type(root).__name__ == "BadModule",
-        "line": line,
-        "source": linecache.getline(module, line).strip() if line else "",
-        "ours": raised_by_us(root),
-        "as_seen": any(getattr(link, "as_seen", False) for link in chain),
-    }
+    line = line if type(line) is int and 0 < line < MOST_LINES else None
+    return Raised(
+        type(root).__name__[:200],
+        str(root)[:2000],
+        line,
+        linecache.getline(module, line).strip()[:400] if line else "",
+        todo and todo[:200],
+        bool(todo) or (isinstance(root, NotImplementedError) and raised_in(root, module)),
+        type(root).__name__ == "BadModule",
+        raised_by_us(root),
+        any(getattr(link, "as_seen", False) is True for link in chain),
+    )
 
 
 def find_causes(error):
@@ -76,7 +80,7 @@ def write_outputs(outputs, device):
     # A link that the submission left there is not followed: it may lead to a file that is not its own.
     with open("outputs.bin", "wb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644)) as file:
         for output, words in zip(outputs, described, strict=True):
-            if words["plain"] and words["device"] == device:
+            if words.plain and words.device == device:
                 file.write(raw_bytes(output.detach()))
     return described
 
@@ -84,15 +88,10 @@ def write_outputs(outputs, device):
 def describe_output(tensor):
     if not isinstance(tensor, torch.Tensor):
         named = getattr(tensor, "type", None)  # a program.Other has the name of what the wrapper returned
-        return {"plain": False, "type": named if isinstance(named, str) else type(tensor).__name__}
+        return Output(False, (named if isinstance(named, str) else type(tensor).__name__)[:200])
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
-    return {
-        "plain": plain,
-        "type": type(tensor).__name__,
-        "shape": list(tensor.shape),
-        "dtype": str(tensor.dtype).removeprefix("torch."),
-        "device": tensor.device.type,
-    }
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return Output(plain, type(tensor).__name__[:200], list(tensor.shape), dtype, tensor.device.type)
 
 
 def raw_bytes(tensor):

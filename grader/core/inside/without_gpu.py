@@ -11,10 +11,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
+from grader.core.protocol.messages import Gpu
+
 # The GPU that the interpreter passes for. Few multiprocessors: a persistent kernel is to go round its loop.
-INTERPRETED = {
-    "name": "Triton's interpreter", "backend": "cuda", "arch": 90, "warp": 32, "processors": 8, "shared_bytes": 232448,
-}  # fmt: skip
+INTERPRETED = Gpu("sm_90", "Triton's interpreter", "cuda", 90, 32, 232448, 8)
 REGISTERS = 65536  # of a multiprocessor, each of 32 bits
 MEMORY = 80 << 30
 
@@ -25,7 +25,7 @@ IS_CUDA, DEVICE = torch.Tensor.is_cuda.__get__, torch.Tensor.device.__get__
 def pass_for(gpu):
     """While open, PyTorch and Triton answer as on a machine with `gpu`, and what is asked of it lies on the CPU.
 
-    gpu: plain data, as INTERPRETED is. Open it around a submission's own code only: the grader is to see the truth.
+    Open it around a submission's own code only: the grader is to see the truth.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(patch.multiple(torch.cuda, **cuda_functions(gpu)))
@@ -130,13 +130,13 @@ def returning(value):
 
 def torch_properties(gpu):
     """What torch.cuda.get_device_properties tells of `gpu`."""
-    arch = gpu["arch"] if gpu["backend"] == "cuda" else 94
+    arch = gpu.arch if gpu.backend == "cuda" else 94
     return SimpleNamespace(
-        name=gpu["name"], major=arch // 10, minor=arch % 10, total_memory=MEMORY, warp_size=gpu["warp"],
-        multi_processor_count=gpu["processors"], shared_memory_per_block=49152,
-        shared_memory_per_block_optin=gpu["shared_bytes"], shared_memory_per_multiprocessor=gpu["shared_bytes"] + 1024,
+        name=gpu.name, major=arch // 10, minor=arch % 10, total_memory=MEMORY, warp_size=gpu.warp,
+        multi_processor_count=gpu.processors, shared_memory_per_block=49152,
+        shared_memory_per_block_optin=gpu.shared_bytes, shared_memory_per_multiprocessor=gpu.shared_bytes + 1024,
         regs_per_multiprocessor=REGISTERS, max_threads_per_multi_processor=2048, L2_cache_size=50 << 20,
-        gcnArchName=str(gpu["arch"]), is_integrated=0, is_multi_gpu_board=0,
+        gcnArchName=str(gpu.arch), is_integrated=0, is_multi_gpu_board=0,
     )  # fmt: skip
 
 
@@ -153,12 +153,12 @@ class Driver:
     def get_current_target(self):
         from triton.backends.compiler import GPUTarget
 
-        return GPUTarget(self.gpu["backend"], self.gpu["arch"], self.gpu["warp"])
+        return GPUTarget(self.gpu.backend, self.gpu.arch, self.gpu.warp)
 
     def get_device_properties(self, device=0):
         return {
-            "max_shared_mem": self.gpu["shared_bytes"], "max_num_regs": REGISTERS, "warpSize": self.gpu["warp"],
-            "multiprocessor_count": self.gpu["processors"], "sm_clock_rate": 1_500_000, "mem_clock_rate": 1_500_000,
+            "max_shared_mem": self.gpu.shared_bytes, "max_num_regs": REGISTERS, "warpSize": self.gpu.warp,
+            "multiprocessor_count": self.gpu.processors, "sm_clock_rate": 1_500_000, "mem_clock_rate": 1_500_000,
             "mem_bus_width": 5120,
         }  # fmt: skip
 

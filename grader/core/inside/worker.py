@@ -1,8 +1,8 @@
 """Inside the sandbox: a fork server. It imports what its role needs, and forks a child for each module or program.
 
 Started as `python -I worker.py ROOM SCRATCH DEVICE=SOCKET ...` by sandbox_process.py; ROOM is a package of the core
-whose module `role` says what to import (`get_ready`), what a child begins with (`begin`) and which requests it answers
-(`JOBS`). A child
+whose module `role` says what to import (`get_ready`), what a child begins with (`begin`), which requests it reads
+(`REQUESTS`) and how it answers each (`JOBS`). A child
 gets its requests as JSON lines on one descriptor and replies with JSON lines on another; tensors and programs travel as
 files of its scratch folder, the current folder.
 """
@@ -12,7 +12,6 @@ import faulthandler
 import fcntl
 import gc
 import importlib
-import json
 import os
 import random
 import resource
@@ -25,7 +24,7 @@ import types
 
 
 def show_core():
-    """Have `grader.core` be the folders of the core that are visible here; of the rest of the grader there is nothing."""
+    """Have `grader.core` be the folders of the core that are visible here: no other part can be imported."""
     core = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for name, path in (("grader", []), ("grader.core", [core])):
         sys.modules[name] = types.ModuleType(name)
@@ -33,9 +32,14 @@ def show_core():
 
 
 show_core()
+import msgspec  # noqa: E402
+
 from grader.core.inside import limits, process_tree  # noqa: E402
+from grader.core.protocol import control as messages  # noqa: E402
+from grader.core.protocol.messages import Envelope, Loaded  # noqa: E402
 
 KEPT = {}  # the role; the core-seconds of the imports
+CONTROL, ENVELOPE = msgspec.json.Decoder(messages.Request), msgspec.json.Decoder(Envelope)
 
 
 def sandbox_process(room, scratch, controls):
@@ -54,7 +58,7 @@ def sandbox_process(room, scratch, controls):
         KEPT["role"] = importlib.import_module(f"grader.core.{room}.role")
     except Exception as error:
         for control in controls.values():
-            answer(control, status="broken", error=f"{type(error).__name__}: {error}")
+            answer(control, messages.Started(f"{type(error).__name__}: {error}"))
         return
     if len(controls) == 1:  # no second process: what this one uses has its imports in it
         KEPT["imports"] = 0.0
@@ -91,51 +95,51 @@ class ForkServer:
                     message += self.control.recv(1 << 16)
                 if not message:
                     return
-                request = json.loads(message)
+                request = CONTROL.decode(message)
                 self.reap()
-                answer(self.control, **getattr(self, f"answer_{request['op']}")(request, descriptors))
+                answer(self.control, self.answer_to(request, descriptors))
 
-    def answer_start(self, request, descriptors):
+    def answer_to(self, request, descriptors):
+        match request:
+            case messages.Start(device):
+                return self.start(device)
+            case messages.Fork(setup):
+                return self.fork(setup, descriptors)
+            case messages.AskStatus(pid):
+                return messages.Status(self.ended.get(pid))
+            case messages.Signal(pid, number):
+                if pid in self.living:
+                    os.killpg(pid, number)  # a child may have forked for its call
+                return messages.Done()
+            case messages.AskPrograms(pid):
+                return messages.Programs(list(process_tree.find_programs(pid, self.living - {pid}).values()))
+            case messages.End(pid):
+                gone = process_tree.end(pid, self.living - {pid})
+                self.reap()
+                return messages.Ended(gone)
+            case messages.AskUsage():
+                used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+                return messages.Usage(sum(each.ru_utime + each.ru_stime for each in used), KEPT["imports"])
+
+    def start(self, device):
         """Import what the device needs."""
         try:
-            facts = KEPT["role"].get_ready(request["device"]) or {}
+            seconds = KEPT["role"].get_ready(device)
         except Exception as error:
-            return {"status": "broken", "error": f"{type(error).__name__}: {error}"}
+            return messages.Started(f"{type(error).__name__}: {error}")
         gc.enable()
         gc.freeze()  # a child's collector need not walk, and copy, what is here already
-        return {"status": "ready"} | facts
+        return messages.Started(trial_seconds=seconds)
 
-    def answer_fork(self, request, descriptors):
+    def fork(self, setup, descriptors):
         pid = os.fork()
         if pid == 0:
             self.control.close()
-            become_child(request, descriptors)
+            become_child(setup, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         self.living.add(pid)
-        return {"pid": pid}
-
-    def answer_status(self, request, descriptors):
-        return {"status": self.ended.get(request["pid"])}
-
-    def answer_signal(self, request, descriptors):
-        if request["pid"] in self.living:
-            os.killpg(request["pid"], request["number"])  # a child may have forked for its call
-        return {}
-
-    def answer_programs(self, request, descriptors):
-        programs = process_tree.find_programs(request["pid"], self.living - {request["pid"]})
-        return {"programs": list(programs.values())}
-
-    def answer_end(self, request, descriptors):
-        gone = process_tree.end(request["pid"], self.living - {request["pid"]})
-        self.reap()
-        return {"gone": gone}
-
-    def answer_usage(self, request, descriptors):
-        """The core-seconds of this fork server and its ended children, and those of what was imported before."""
-        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return {"core_seconds": sum(each.ru_utime + each.ru_stime for each in used), "imports": KEPT["imports"]}
+        return messages.Forked(pid)
 
     def reap(self):
         """Note how those ended that have ended."""
@@ -150,8 +154,8 @@ class ForkServer:
             self.living.discard(pid)
 
 
-def answer(control, **message):
-    control.sendall(json.dumps(message).encode() + b"\n")
+def answer(control, message):
+    control.sendall(msgspec.json.encode(message) + b"\n")
 
 
 def become_child(setup, descriptors):
@@ -163,8 +167,8 @@ def become_child(setup, descriptors):
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
-        limits.apply(setup["limits"])
-        os.chdir(setup["folder"])
+        limits.apply(setup.limits)
+        os.chdir(setup.folder)
         faulthandler.enable()
         faulthandler.register(signal.SIGUSR1)  # the grader asks where a case hangs before it ends it
         sys.modules["__main__"] = types.ModuleType("__main__")  # the worker's own names are none of the module's
@@ -183,12 +187,12 @@ def move_descriptor(descriptor):
     return moved
 
 
-def send(channel, **message):
+def send(channel, token, reply):
     """Write one reply."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    line = json.dumps(message).encode() + b"\n"
+    line = msgspec.json.encode(Envelope(token, msgspec.Raw(msgspec.json.encode(reply)))) + b"\n"
     while line:
         line = line[os.write(channel, line) :]
 
@@ -199,15 +203,16 @@ def serve(setup, requests, channel):
     try:
         state = role.begin(setup)
     except BaseException as error:
-        return send(channel, status="raised", **role.describe(error, setup))
-    send(channel, status="loaded")
+        return send(channel, "", role.describe(error, setup))
+    send(channel, "", Loaded())
     for line in requests:
-        request = json.loads(line)
+        envelope = ENVELOPE.decode(line)
         try:
-            message = {"status": "returned", **role.JOBS[request["op"]](state, request)}
+            request = role.REQUESTS.decode(envelope.body)
+            reply = role.JOBS[type(request)](state, request)
         except BaseException as error:
-            message = {"status": "raised", **role.describe(error, setup)}
-        send(channel, **message | {"token": request.get("token")})
+            reply = role.describe(error, setup)
+        send(channel, envelope.token, reply)
         gc.collect()  # what a case leaves in cycles is few objects, and tens of megabytes
 
 

@@ -93,10 +93,10 @@ class Launches:
     @staticmethod
     def failure(failed):
         """The exception of a launch that the runner saw fail; `as_seen` marks it."""
-        if failed["kind"] == "resources":
-            error = OutOfResources(failed["needed"], failed["limit"], failed["what"])
+        if failed.kind == "resources":
+            error = OutOfResources(failed.needed, failed.limit, failed.what)
         else:
-            error = interpreter.InterpreterError(failed["text"])
+            error = interpreter.InterpreterError(failed.text)
         error.as_seen = True
         return error
 

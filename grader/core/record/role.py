@@ -7,19 +7,29 @@ checks, or why there is none.
 import contextlib
 import importlib.util
 import inspect
-import json
 import os
 import statistics
 import sys
 import time
+import types
 from dataclasses import dataclass
 
+import msgspec
 import numpy
 import torch
 
-from grader.core.inside import sparse, without_gpu
-from grader.core.inside.replies import describe_error
-from grader.core.record import labs
+from grader.core.inside import replies, sparse, without_gpu
+from grader.core.protocol.messages import (
+    Answered,
+    Ask,
+    Depends,
+    HostTime,
+    HostTimed,
+    Record,
+    Recorded,
+    RecorderRequest,
+    RecorderSetup,
+)
 from grader.core.record.record import Recorder
 
 
@@ -27,11 +37,12 @@ from grader.core.record.record import Recorder
 class Loaded:
     """A module that is loaded, and the recorder that saw it."""
 
-    setup: dict
+    setup: RecorderSetup
     function: object
-    recorder: object
+    recorder: Recorder | None
     launches: object
     tiles: tuple = ()  # the module's own TILES_INTERPRETER
+    beside: object = None  # the course's own code, as a module
 
 
 LAUNCHES = "grader.core.record.launches"  # there where Triton is
@@ -39,7 +50,7 @@ TILES = "TILES_INTERPRETER"  # where a module has it: BLOCK_Q, BLOCK_K and more,
 
 
 def get_ready(device):
-    """Import what every submission needs; nothing of it runs a kernel."""
+    """Import what every submission needs; nothing of it runs a kernel. Returns seconds, of which none are told."""
     numpy.seterr(all="ignore")
     torch.set_num_threads(1)
     sparse.reserve()
@@ -47,22 +58,23 @@ def get_ready(device):
         import triton.language  # noqa: F401
 
         from grader.core.record import launches  # noqa: F401
+    return 0.0
 
 
 def begin(setup):
     """Load the module of `setup` while the recorder looks on; raises what the module raises."""
-    interpreted = setup["gpu"] is None and setup["device"] != "direct"
+    interpreted = setup.gpu is None and setup.device != "direct"
     os.environ["TRITON_INTERPRET"] = "1" if interpreted else "0"
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     sys.breakpointhook = no_breakpoint
     if "triton" in sys.modules:
         sys.modules["triton"].knobs.runtime.interpret = interpreted
-    sys.path[:] = [*setup["sys_path"], setup["submission"]]
-    if setup["device"] == "direct":
+    sys.path[:] = [*setup.sys_path, setup.submission]
+    if setup.device == "direct":
         return Loaded(setup, load_function(setup), None, None)
-    recorder = Recorder(setup["module"])
+    recorder = Recorder(setup.module)
     launches = sys.modules[LAUNCHES].Launches(recorder) if LAUNCHES in sys.modules else None
-    loaded = Loaded(setup, None, recorder, launches)
+    loaded = Loaded(setup, None, recorder, launches, beside=setup.code and make_module("beside", setup.code))
     with recording(loaded):
         loaded.function = load_function(setup)
         loaded.tiles = own_tiles(setup)
@@ -75,6 +87,13 @@ def no_breakpoint(*args, **kwargs):
     raise RuntimeError("breakpoint() has no terminal here: `make try` runs your file where a debugger works")
 
 
+def make_module(name, code):
+    """A module of messages.Code."""
+    module = types.ModuleType(name)
+    exec(compile(code.text, code.file, "exec"), vars(module))
+    return module
+
+
 @contextlib.contextmanager
 def recording(loaded):
     """Around a submission's own code."""
@@ -82,15 +101,15 @@ def recording(loaded):
         stack.enter_context(torch.no_grad())
         if loaded.launches:
             stack.enter_context(loaded.launches.watching())
-        stack.enter_context(without_gpu.pass_for(loaded.setup["gpu"] or without_gpu.INTERPRETED))
+        stack.enter_context(without_gpu.pass_for(loaded.setup.gpu or without_gpu.INTERPRETED))
         stack.enter_context(loaded.recorder)
         yield
 
 
 def describe(error, setup):
-    """An exception of the submission's, as plain data."""
-    with open(setup["module"], encoding="utf-8", errors="replace") as file:
-        return describe_error(error, setup["module"], file.read())
+    """An exception of the submission's."""
+    with open(setup.module, encoding="utf-8", errors="replace") as file:
+        return replies.describe_error(error, setup.module, file.read())
 
 
 class BadModule(Exception):
@@ -98,13 +117,12 @@ class BadModule(Exception):
 
 
 def module_name(setup):
-    return os.path.splitext(os.path.basename(setup["module"]))[0]
+    return os.path.splitext(os.path.basename(setup.module))[0]
 
 
 def load_function(setup):
     """The entry point of the module; BadModule where it is missing or cannot be called as it will be."""
-    path, entry_point = setup["module"], setup["entry_point"]
-    tensors, arguments = setup["tensors"], setup["arguments"]
+    path, entry_point = setup.module, setup.entry_point
     name = module_name(setup)
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
@@ -118,9 +136,9 @@ def load_function(setup):
     except (TypeError, ValueError):
         return function
     try:
-        signature.bind(*tensors, **dict.fromkeys(arguments))
+        signature.bind(*setup.tensors, **dict.fromkeys(setup.arguments))
     except TypeError as error:
-        call = ", ".join([*tensors, *(f"{argument}=..." for argument in arguments)])
+        call = ", ".join([*setup.tensors, *(f"{argument}=..." for argument in setup.arguments)])
         raise BadModule(f"{entry_point}{signature} cannot be called as {entry_point}({call}): {error}") from None
     return function
 
@@ -129,18 +147,20 @@ def load_function(setup):
 
 
 def record(loaded, request):
-    """Write program.json for one case. Returns {"depends": the line at which Python reads values, or None}.
+    """Write program.json for one call.
 
-    Where numbers were read or brought along, other stand-ins must give the same program.
+    If the wrapper read numbers, or brought some along, a second call has other stand-in values: it must give the same
+    program.
     """
-    set_tiles(loaded, request.get("tiles") or ())
-    reply = record_once(loaded, request | {"seed": 0, "file": "program.json"})
-    if reply["reads"] or reply["constants"]:
+    set_tiles(loaded, request.call.tiles)
+    loaded.recorder.failing = {failing.number: failing for failing in request.failing}
+    constants = record_once(loaded, request.call, 0, "program.json")
+    if (reads := loaded.recorder.reads[:1]) or constants:
         with silence():
-            record_once(loaded, request | {"seed": 2, "file": "other.json"})
+            record_once(loaded, request.call, 2, "other.json")
         if contents("other.json") != contents("program.json"):
-            return {"depends": {"line": (reply["reads"] or [0])[0]}}
-    return reply
+            return Depends(next(iter(reads), None) or None)
+    return Recorded()
 
 
 def own_tiles(setup):
@@ -163,33 +183,36 @@ def contents(name):
         return file.read()
 
 
-def record_once(loaded, request):
-    """Write down a call on stand-in values; a second one where the first left tensors behind, which it may use."""
-    seed = request["seed"]
-    loaded.recorder.failing = {failed["number"]: failed for failed in request.get("failing", ())}
-    with recording(loaded):
-        program = one_call(loaded, request, seed)
-        if loaded.recorder.left_behind():
-            with silence():
-                program = one_call(loaded, request, seed + 1)
-    with open(request["file"], "w", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644)) as file:
-        file.write(json.dumps(program, separators=(",", ":")))
+def record_once(loaded, call, seed, file_name):
+    """Write down a call on stand-in values; a second one if the first left tensors behind, which it may use.
+
+    Returns whether the program brings numbers along.
+    """
     recorder = loaded.recorder
-    constants = any(storage["is"] == "constant" for storage in recorder.storages[recorder.before :])
-    return {"reads": recorder.reads[:5], "constants": constants}
+    with recording(loaded):
+        program = one_call(loaded, call, seed)
+        if recorder.left_behind():
+            with silence():
+                program = one_call(loaded, call, seed + 1)
+    with open(file_name, "wb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644)) as file:
+        file.write(msgspec.json.encode(program))
+    return any(storage["is"] == "constant" for storage in recorder.storages[recorder.before :])
 
 
-def one_call(loaded, request, seed):
+def one_call(loaded, call, seed):
     """The program of one call."""
-    recorder, inputs = loaded.recorder, request["inputs"]
+    recorder = loaded.recorder
     with torch._C._DisableTorchDispatch():
         recorder.begin_call()
         sparse.begin()
-        tensors = [stand_in(described, 10 * seed + i) for i, described in enumerate(inputs)]
-        for tensor, described in zip(tensors, inputs, strict=True):
-            recorder.given(tensor, described["name"])
-        more = labs.make_arguments(loaded, request, recorder)
-    out = loaded.function(*tensors, **request["arguments"], **more)
+        tensors = [stand_in(spec, 10 * seed + i) for i, spec in enumerate(call.inputs)]
+        for tensor, spec in zip(tensors, call.inputs, strict=True):
+            recorder.given(tensor, spec.name)
+        more = {}
+        if bytes(call.about) != b"null":
+            module = sys.modules[module_name(loaded.setup)]
+            more = loaded.beside.arguments(module, msgspec.json.decode(call.about), recorder.given)
+    out = loaded.function(*tensors, **call.arguments, **more)
     with torch._C._DisableTorchDispatch():
         several = isinstance(out, tuple | list)
         returned = [returned_value(recorder, value) for value in (out if several else [out])]
@@ -202,16 +225,15 @@ def returned_value(recorder, value):
     return {"is": "other", "type": type(value).__name__[:200]}
 
 
-def stand_in(described, seed):
+def stand_in(spec, seed):
     """A tensor of the case's form with values of its own, whatever device the module made the default."""
-    elements, generator = described["elements"], torch.Generator("cpu").manual_seed(seed)
-    if described.get("sparse"):
-        dtype, shape = getattr(torch, described["dtype"]), described["shape"]
-        base = sparse.empty(elements, dtype).as_strided(shape, described["strides"], described["offset"])
-        return base.copy_(torch.randn(shape, generator=generator, device="cpu"))
-    base = torch.randn(min(elements, 1 << 20), generator=generator, device="cpu").to(getattr(torch, described["dtype"]))
+    elements, generator, dtype = spec.elements, torch.Generator("cpu").manual_seed(seed), getattr(torch, spec.dtype)
+    if spec.sparse:
+        base = sparse.empty(elements, dtype).as_strided(spec.shape, spec.strides, spec.offset)
+        return base.copy_(torch.randn(spec.shape, generator=generator, device="cpu"))
+    base = torch.randn(min(elements, 1 << 20), generator=generator, device="cpu").to(dtype)
     base = base.repeat(-(-elements // max(1, base.numel())))[:elements] if elements > base.numel() else base
-    return base.as_strided(described["shape"], described["strides"], described["offset"])
+    return base.as_strided(spec.shape, spec.strides, spec.offset)
 
 
 @contextlib.contextmanager
@@ -235,18 +257,27 @@ def silence():
         os.close(nowhere)
 
 
-def direct(loaded, request):
+def ask(loaded, request):
+    """What a function of the course's own code finds out about the module."""
+    module, about = sys.modules[module_name(loaded.setup)], msgspec.json.decode(request.about)
+    with torch.no_grad():
+        found, outputs = getattr(loaded.beside, request.function)(module, about)
+    return Answered(msgspec.Raw(msgspec.json.encode(found)), replies.write_outputs(outputs, "cpu"))
+
+
+def time_on_host(loaded, request):
     """Milliseconds that one call of the wrapper takes on the host, on a GPU; its own word, worth no points."""
     times, inputs = [], []
-    for each in request["inputs"]:
-        inputs.append(torch.randn(each["shape"], device="cuda").to(getattr(torch, each["dtype"])))
+    for spec in request.call.inputs:
+        inputs.append(torch.randn(spec.shape, device="cuda").to(getattr(torch, spec.dtype)))
     with torch.no_grad():
-        for _ in range(request["calls"]):
+        for _ in range(request.calls):
             started = time.perf_counter()
-            loaded.function(*inputs, **request["arguments"])
+            loaded.function(*inputs, **request.call.arguments)
             times.append((time.perf_counter() - started) * 1e3)
             torch.cuda.synchronize()
-    return {"host_ms": statistics.median(times[len(times) // 2 :])}
+    return HostTimed(statistics.median(times[len(times) // 2 :]))
 
 
-JOBS = {"direct": direct, "record": record, "build": labs.build, "order": labs.order}
+REQUESTS = msgspec.json.Decoder(RecorderRequest)
+JOBS = {Record: record, Ask: ask, HostTime: time_on_host}

@@ -9,6 +9,8 @@ import ast
 import numpy as np
 import triton.language as tl
 
+from grader.core.protocol.observed import Term
+
 MOST = 6  # terms, lines and values that are told
 UNCHANGED = {"to", "expand_dims", "broadcast_to"}  # methods whose result has the numbers of what they are called on
 
@@ -59,7 +61,7 @@ class Terms:
         self.terms, self.with_lanes = [], set()
 
     def report(self):
-        """[{"text", "line", "stride": its value or None, "names", "lines": that make them, "values": of others}]."""
+        """[Term]"""
         pointer = self.argument_of_call(0, ("load", "store"), 0, "pointer")
         if pointer is None:
             return []
@@ -74,11 +76,9 @@ class Terms:
             for factor in moving:
                 self.makers(factor, depth, lines, plain, values)
             used = {each.id for each in moving if isinstance(each, ast.Name)}
-            told.append({
-                "text": " * ".join(map(ast.unparse, factors)), "line": line, "names": sorted(used),
-                "stride": self.value_of(strides[0], depth) if len(strides) == 1 else None,
-                "lines": sorted(lines or plain)[:MOST], "values": dict(list(values.items())[:MOST]),
-            })  # fmt: skip
+            stride = self.value_of(strides[0], depth) if len(strides) == 1 else None
+            text, kept = " * ".join(map(ast.unparse, factors)), dict(list(values.items())[:MOST])
+            told.append(Term(text, line, sorted(used), stride, sorted(lines or plain)[:MOST], kept))
         return told[:MOST]
 
     # Following -------------------------------------------------------------------------------------------------------

@@ -5,44 +5,71 @@ An address is told as an offset in elements from the argument's first element; w
 
 import numpy as np
 
+from grader.core.protocol.observed import Access, AddressTable, FirstAccess, InsideRow
+from grader.core.run.observe import Observer
+
 PROGRAMS = 4096  # noted for each argument
 
 
-class Addresses:
-    """A table for each (argument, kind of access) of one launch: the last, or the first with a fault."""
+class Addresses(Observer):
+    """A table for each (argument, kind of access) of one launch: the last, or the first with a fault.
 
-    def __init__(self):
-        self.tables, self.closed = {}, False
+    inside_rows: {argument: InsideRow} of the first block of whole rows of an input that begins inside a row.
+    """
 
-    def begin_launch(self, faulty):
-        """faulty: one of the launches before had a fault."""
-        self.closed = faulty
-        if not faulty:
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.tables, self.closed, self.inside_rows, self.place = {}, False, {}, (0, 0, 0)
+
+    def begin_launch(self):
+        self.closed = bool(self.watch.faults)
+        if not self.closed:
             self.tables = {}
 
-    def note(self, kind, region, place, pointers):
-        """A program's first access of this kind to an argument: `pointers` are its lanes, masked ones too."""
-        key, tensor = (region.name, kind), region.tensor
+    def begin_program(self, place):
+        self.place = place
+
+    def addressed(self, kind, region, pointers):
+        is_new = kind == "load" and region.input and region.name not in self.inside_rows
+        if is_new and (found := begins_inside_a_row(region, pointers)):
+            self.inside_rows[region.name] = InsideRow(*found, self.watch.line())
+        if region.seen_by.get(kind) != self.watch.program:
+            region.seen_by[kind] = self.watch.program
+            self.note(kind, region, pointers)
+
+    def note(self, kind, region, pointers):
+        """Note a program's first access of this kind to an argument."""
         if self.closed:
             return
+        key, tensor = (region.name, kind), region.tensor
         if key not in self.tables:
-            self.tables[key] = {
-                "argument": region.name, "role": region.role, "kind": kind,
-                "shape": list(tensor.shape), "strides": list(tensor.stride()), "programs": [],
-            }  # fmt: skip
-        programs = self.tables[key]["programs"]
+            self.tables[key] = AddressTable(
+                region.name, region.input, kind, list(tensor.shape), list(tensor.stride()), []
+            )
+        programs = self.tables[key].programs
         if len(programs) < PROGRAMS:
-            programs.append({"place": place, **described(region, pointers)})
+            programs.append(FirstAccess(self.place, describe(region, pointers)))
 
-    def report(self, kinds):
+    def of_kinds(self, *kinds):
         return [table for (_, kind), table in self.tables.items() if kind in kinds]
 
 
-def described(region, pointers):
-    """{"first": offset of the first lane, "block": its sides, "steps": from one lane to the next along each}."""
+def describe(region, pointers):
+    """The Access of a block of pointers into this region."""
     bytes_in = np.asarray(pointers).astype(np.int64) - region.virtual
     offsets = bytes_in // region.itemsize - region.tensor.storage_offset()
     origin = (0,) * offsets.ndim
     next_ones = [(*origin[:axis], min(1, size - 1), *origin[axis + 1 :]) for axis, size in enumerate(offsets.shape)]
     first = int(offsets[origin])
-    return {"first": first, "block": list(offsets.shape), "steps": [int(offsets[one]) - first for one in next_ones]}
+    return Access(first, list(offsets.shape), [int(offsets[one]) - first for one in next_ones])
+
+
+def begins_inside_a_row(region, pointers):
+    """(row, column) of a block as wide as the input's rows whose first lane is not a row's first, else None."""
+    shape = region.tensor.shape
+    if pointers.ndim != 2 or len(shape) < 2 or shape[-1] not in pointers.shape:
+        return None
+    left, place = int(pointers[0, 0]) - region.virtual - region.view.start, [0] * len(shape)
+    for stride, _, dim in region.view.dims:
+        place[dim], left = divmod(left, stride)
+    return (place[-2], place[-1]) if place[-1] else None

@@ -16,6 +16,7 @@ from triton.runtime import cache
 from triton.runtime.errors import OutOfResources
 
 from grader.core.inside import without_gpu
+from grader.core.protocol.messages import Compiled, CompiledKernel, CompileError
 from grader.core.protocol.program import Refused
 from grader.core.run.allocations import INPUT_POISON
 from grader.core.run.replay import LaunchRaised, Replay, StepRaised, place_inputs
@@ -37,25 +38,26 @@ def get_ready(folder):
 
 
 def compile_program(runner, request, program):
-    """Run a program whose launches compile and return, for the request's GPU.
+    """The Compiled of a program whose launches compile for the request's GPU and return.
 
-    Returns {"kernels": [facts of each], "error": None or what stopped it}; one that a wrapper may answer has "launch".
+    What stopped it has "launch" where the wrapper may have an answer to it.
     """
-    limit_memory(request["memory_bytes"])
-    places, _, _ = place_inputs(request["inputs"], None, "cpu", INPUT_POISON)
-    compiling, error = Compiling(request["gpu"]), None
+    limit_memory(request.memory_bytes)
+    places, _, _ = place_inputs(request.call.inputs, None, "cpu", INPUT_POISON)
+    compiling, error = Compiling(request.gpu), None
     try:
-        with without_gpu.active_driver(without_gpu.Driver(request["gpu"])), torch.no_grad():
+        with without_gpu.active_driver(without_gpu.Driver(request.gpu)), torch.no_grad():
             kernels = runner.make_kernels(program)
             Replay(program, kernels, "cpu", compiling.launch, compiling.first_that_compiles).run(places)
     except Refused as refused:
-        error = {"kind": "language", "kernel": None, "exception": "Refused", "text": str(refused), "line": refused.line}
+        error = CompileError("language", "Refused", str(refused), refused.line)
     except StepRaised as raised:
         cause = raised.__cause__
-        error = {"kind": "wrapper", "exception": type(cause).__name__, "text": str(cause), "line": raised.line}
+        error = CompileError("wrapper", type(cause).__name__, str(cause), raised.line)
     except LaunchRaised as raised:
-        error = describe(raised.__cause__, compiling, program) | {"launch": raised.number}
-    return {"kernels": compiling.report(), "error": error}
+        error = describe(raised.__cause__, compiling, program)
+        error.launch = raised.number
+    return Compiled(compiling.report(), error)
 
 
 def limit_memory(size):
@@ -82,10 +84,8 @@ class Compiling:
                 compiled = kernel.run(grid=grid, warmup=True, **args, **options)
             if id(compiled) not in self.seen:
                 self.seen.add(id(compiled))
-                seconds = time.perf_counter() - started
-                self.kernels.append(
-                    describe_kernel(compiled, said.getvalue(), self.gpu) | {"seconds": round(seconds, 2)}
-                )
+                self.kernels.append(describe_kernel(compiled, said.getvalue(), self.gpu))
+                self.kernels[-1].seconds = round(time.perf_counter() - started, 2)
             self.check_resources(compiled.metadata)
         except Exception as error:
             self.failed = name, error
@@ -94,7 +94,7 @@ class Compiling:
             print("".join(line for line in said.getvalue().splitlines(True) if not PTXAS_LINES.search(line)), end="")
 
     def check_resources(self, metadata):
-        limits = {"shared memory": (metadata.shared, self.gpu["shared_bytes"])}
+        limits = {"shared memory": (metadata.shared, self.gpu.shared_bytes)}
         limits["tensor memory"] = (getattr(metadata, "tmem_size", None) or 0, TENSOR_MEMORY)
         for name, (needed, limit) in limits.items():
             if needed > limit:
@@ -112,17 +112,16 @@ class Compiling:
                 continue
             finally:
                 for entry in self.kernels[before:]:
-                    self.tried[entry["kernel"]] = i + 1
+                    self.tried[entry.kernel] = i + 1
             return i
         raise failure
 
     def report(self):
-        """The facts of each kernel; of one that was tuned, the config that was taken, and how many were tried."""
+        """Each kernel that was compiled; of one that is tuned, the configuration that was taken."""
         latest = {}
         for entry in self.kernels:
-            tried = self.tried.get(entry["kernel"])
-            key = entry["kernel"] if tried else len(latest)
-            latest[key] = entry | ({"configs_tried": tried} if tried else {})
+            entry.configs_tried = self.tried.get(entry.kernel)
+            latest[entry.kernel if entry.configs_tried else len(latest)] = entry
         return list(latest.values())
 
 
@@ -130,23 +129,19 @@ class Compiling:
 
 
 def describe_kernel(kernel, log, gpu):
-    """Plain data about one compiled kernel; None where it cannot be known."""
+    """What is known of one compiled kernel."""
     data, asm = kernel.metadata, kernel.asm
-    facts = {
-        "kernel": data.name, "registers": None, "spill_bytes": None,
-        "shared_bytes": data.shared, "shared_limit": gpu["shared_bytes"], "matrix_instructions": None,
-        "num_warps": data.num_warps, "num_stages": data.num_stages,
-    }  # fmt: skip
+    found = CompiledKernel(data.name, data.shared, gpu.shared_bytes, data.num_warps, data.num_stages)
     if "ptx" in asm:
-        facts["registers"] = number(r"Used (\d+) registers", log)
-        facts["spill_bytes"] = number(r"(\d+) bytes spill stores", log)
-        facts["matrix_instructions"] = matrix_instructions(asm["ptx"])
+        found.registers = number(r"Used (\d+) registers", log)
+        found.spill_bytes = number(r"(\d+) bytes spill stores", log)
+        found.matrix_instructions = matrix_instructions(asm["ptx"])
     elif "amdgcn" in asm:
         spilled = number(r"\.vgpr_spill_count:\s*(\d+)", asm["amdgcn"])
-        facts["registers"] = number(r"\.vgpr_count:\s*(\d+)", asm["amdgcn"])
-        facts["spill_bytes"] = None if spilled is None else 4 * spilled
-        facts["matrix_instructions"] = matrix_instructions(asm["amdgcn"])
-    return facts
+        found.registers = number(r"\.vgpr_count:\s*(\d+)", asm["amdgcn"])
+        found.spill_bytes = None if spilled is None else 4 * spilled
+        found.matrix_instructions = matrix_instructions(asm["amdgcn"])
+    return found
 
 
 MATRIX_INSTRUCTIONS = (
@@ -172,23 +167,21 @@ def number(pattern, text):
 
 
 def describe(error, compiling, program):
-    """What stopped a launch, as plain data: its kind, the cause, and the student's line, 0 where it is not known.
-
-    kind: "language" for an error in the kernel's text, "resources" where it does not fit, "compiler" for what Triton
-    or ptxas said later.
-    """
+    """The CompileError of what stopped a launch, with the student's line, 0 where it is not known."""
     chain = [error]
     while (following := chain[-1].__cause__ or chain[-1].__context__) and following not in chain:
         chain.append(following)
     kernel, failed = compiling.failed or (None, error)
-    found = {"kernel": kernel, "exception": type(chain[-1]).__name__, "text": str(chain[-1]), "line": 0}
+    found = CompileError("compiler", type(chain[-1]).__name__, str(chain[-1]), 0, kernel)
     inner = [link for link in chain if isinstance(link, CompilationError)]
     if inner:
-        found |= {"text": inner[-1].error_message or str(chain[-1])}
-        return found | {"kind": "language", "line": place([(link.src, link.node) for link in inner], program)}
-    if isinstance(failed, OutOfResources):
-        return found | {"kind": "resources", "needed": failed.required, "limit": failed.limit, "what": failed.name}
-    return found | {"kind": "compiler", "text": str(failed), "line": place([node_in(failed)], program)}
+        found.kind, found.text = "language", inner[-1].error_message or str(chain[-1])
+        found.line = place([(link.src, link.node) for link in inner], program)
+    elif isinstance(failed, OutOfResources):
+        found.kind, found.needed, found.limit, found.what = "resources", failed.required, failed.limit, failed.name
+    else:
+        found.text, found.line = str(failed), place([node_in(failed)], program)
+    return found
 
 
 def node_in(error):

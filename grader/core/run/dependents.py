@@ -13,10 +13,10 @@ from grader.core.run.replay import Replay, place_inputs
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def most(program, kernels, described, data, row):
-    """The most such elements. described, data: the inputs and their bytes; row: (name of an input, its index)."""
+def most(program, kernels, call, data):
+    """The most such elements. call: a messages.Call with a row; data: its inputs' bytes."""
     with torch.no_grad(), Allocations():  # what is not written yet is the same in both
-        one, other = (begun(program, kernels, described, data, row if changed else None) for changed in (False, True))
+        one, other = (begin(program, kernels, call, data, changed) for changed in (False, True))
         alive, found = {}, 0
         for step in program.steps:
             one.simple(step)
@@ -31,11 +31,11 @@ def most(program, kernels, described, data, row):
     return found
 
 
-def begun(program, kernels, described, data, row):
-    """A Replay that stands before the call; row: what is another in it, or None."""
-    places, _, tensors = place_inputs(described, data, "cpu", INPUT_POISON)
-    if row:
-        part = tensors[row[0]][tuple(row[1])]
+def begin(program, kernels, call, data, changed):
+    """A Replay that stands before the call; changed: with other numbers in the row."""
+    places, _, tensors = place_inputs(call.inputs, data, "cpu", INPUT_POISON)
+    if changed:
+        part = tensors[call.row.name][tuple(call.row.index)]
         part.copy_(torch.randn(part.shape, generator=torch.Generator().manual_seed(1)))
     replay = Replay(program, kernels, "cpu", launch=None)
     replay.begin(places)

@@ -9,17 +9,17 @@ import torch
 import triton.language as tl
 
 from grader.core.interpret.patches import Patches
+from grader.core.protocol.messages import FirstBad, Held
 from grader.core.run.hooks import BUILDER
 from grader.core.run.replay import list_tensors
 
 UNWRITTEN = ("empty", "new_empty")  # what they make is NaN until it is written
 
 
-class FirstBad:
+class Follower:
     """While open, follows the lines of kernels in `file`, and the operations of a replay that it observes.
 
-    found: {"line", "what", "held": [(name in the line that holds +inf or -inf, the line that made it so)], "exponent":
-    the largest finite exponent of that line, or None} or None.
+    found: the FirstBad, or None.
 
     A name counts that holds a NaN or +inf; -inf is what a hidden score is meant to be.
     """
@@ -64,8 +64,8 @@ class FirstBad:
         if new and line:
             words = re.findall(r"\w+", self.source(line))
             since = {name: made for (at, name), made in self.since.items() if at == id(frame)}
-            held = [(name, since[name]) for name in dict.fromkeys(words) if name in since and name not in new]
-            self.found = {"line": line, "what": now[new[0]], "held": held, "exponent": self.exponent}
+            held = [Held(name, since[name]) for name in dict.fromkeys(words) if name in since and name not in new]
+            self.found = FirstBad(line, now[new[0]], self.source(line), held, self.exponent)
         for name, value in list(frame.f_locals.items()):
             if holds_inf(value):
                 self.since.setdefault((id(frame), name), line)
@@ -74,14 +74,14 @@ class FirstBad:
         self.before[id(frame)], self.exponent = (frame.f_lineno, now), None
         return self.stepped
 
-    def operation(self, replay, op, args, named, made):
+    def operation(self, step, args, named, made):
         """PyTorch has made something: is it the first bad number, of operands that are finite or hidden scores?"""
-        if self.found or op.startswith(UNWRITTEN) or any(map(bad_tensor, list_tensors(args, named))):
+        if self.found or step.op.startswith(UNWRITTEN) or any(map(bad_tensor, list_tensors(args, named))):
             return
         if what := next(filter(None, map(bad_tensor, made)), ""):
             exponent = max((float(each.max()) for each in list_tensors(args, named)), default=None)
-            exponent = exponent if op in ("exp", "exp2") else None
-            self.found = {"line": replay.line, "what": what, "held": [], "exponent": exponent}
+            exponent = exponent if step.op in ("exp", "exp2") else None
+            self.found = FirstBad(step.line, what, self.source(step.line), [], exponent)
 
     def source(self, line):
         return self.lines[line - 1].strip() if line and line <= len(self.lines) else ""

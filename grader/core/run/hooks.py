@@ -1,7 +1,9 @@
-"""In the runner, interpreted: where a trace takes hold of Triton's interpreter while it is open.
+"""In the runner, interpreted: where a trace and its observers take hold of Triton's interpreter.
 
-Each hook is (owner, name, make): make(what stands there) is put in its place, as patches.replace does it.
+Each hook is (owner, name, make): `patches.replace` calls make(old) and installs what it returns.
 """
+
+from collections import defaultdict
 
 import numpy as np
 import torch
@@ -10,33 +12,20 @@ import triton.runtime.interpreter as interpreter
 from triton.runtime.interpreter import TensorHandle
 
 from grader.core.interpret.patches import Patches
-from grader.core.run.costs import MULTIPLYING
 from grader.core.run.promises import PROMISES
-from grader.core.run.visits import CARRY, carry_origins
 
 BUILDER = interpreter.InterpreterBuilder
 
 
-def end(handle):
-    """A block goes with the last name for it: whoever counted it hears of that."""
-    if counted := handle.__dict__.get("counted"):
-        costs, size = counted
-        costs.alive -= size
-
-
-TensorHandle.__del__ = end
-HIDES = -1e4  # a term that is added to scores and has this or less is a mask
-
-
-def hooks(trace):
+def list_hooks(trace):
     """All of them, for one Trace."""
     return [
         (interpreter, "_interpreter", lambda old: trace),
         *around_launches(trace),
         *around_loads(trace),
-        *around_blocks(trace),
         *around_promises(trace),
-        *around_arithmetic(trace),
+        *after_operations(trace.observers),
+        *(patch for observer in trace.observers for patch in observer.patches()),
     ]
 
 
@@ -65,7 +54,7 @@ def around_launches(trace):
 
     def set_grid_idx(old):
         def traced(builder, x, y, z):
-            trace.begin_program(x, y, z)
+            trace.begin_program((x, y, z))
             return old(builder, x, y, z)
 
         return traced
@@ -76,15 +65,15 @@ def around_launches(trace):
 
 
 def around_loads(trace):
-    """What a load returns knows its origin; lanes that nobody defined are NaN."""
+    """Lanes of a load that nobody defined are NaN; observers hear of the block that was made."""
 
     def masked_load(old):
         def traced(builder, pointers, mask, other, *rest, **named):
             if other is None and not np.asarray(mask.data).all():
                 other = trace.undefined_lanes(pointers, mask)
-            trace.origin = None
             made = old(builder, pointers, mask, other, *rest, **named)
-            made.origin = trace.origin
+            for observer in trace.observers:
+                observer.loaded(made)
             return made
 
         return traced
@@ -114,72 +103,28 @@ def around_promises(trace):
     yield BUILDER, "create_barrier", barrier
 
 
-def around_blocks(trace):
-    """Every block is counted from its making to the end of its last name, and what is multiplied by what makes it."""
-    costs = trace.costs
+def after_operations(observers):
+    """Each operation that observers name is followed by their `after`."""
 
-    def begun(old):
-        def made(handle):
-            handle.counted = costs, (size := handle.data.size)
-            costs.computed += size
-            costs.alive += size
-            if costs.alive > costs.most:
-                costs.most = costs.alive
-
-        return made
-
-    def multiplying(name):
+    def following(name, callbacks):
         def make(old):
-            def traced(builder, *operands):
-                made = old(builder, *operands)
-                costs.multiply(name, made.data)
+            def traced(builder, *operands, **named):
+                made = old(builder, *operands, **named)
+                for after in callbacks:
+                    after(name, operands, made)
                 return made
 
             return traced
 
         return make
 
-    yield TensorHandle, "__post_init__", begun
-    for name in MULTIPLYING:
-        if hasattr(BUILDER, name):
-            yield BUILDER, name, multiplying(name)
-
-
-def around_arithmetic(trace):
-    """Dots are counted; origins are carried to where tiles meet."""
-
-    def dot(old):
-        def traced(builder, a, b, *rest, **named):
-            trace.costs.dot(a.data, b.data)
-            scores = trace.note_product(getattr(a, "origin", None), getattr(b, "origin", None))
-            made = old(builder, a, b, *rest, **named)
-            if scores is not None:
-                made.origin = scores
-            return made
-
-        return traced
-
-    def select(old):
-        def traced(builder, condition, *blocks):
-            trace.visits.note_mask(trace.kernel, condition, blocks)
-            return old(builder, condition, *blocks)
-
-        return traced
-
-    def add(old):
-        def traced(builder, a, b):
-            for term, block in ((a, b), (b, a)):
-                if getattr(block, "origin", None) and term.data.size and term.data.min() <= HIDES:
-                    trace.visits.note_mask(trace.kernel, term, (block,))
-            return old(builder, a, b)
-
-        return traced
-
-    yield BUILDER, "create_select", select
-    yield BUILDER, "create_fadd", add
-    yield BUILDER, "create_dot", dot
-    for name in CARRY:
-        yield BUILDER, name, lambda old: carry_origins(old, trace.note_product)
+    callbacks = defaultdict(list)
+    for observer in observers:
+        for name in observer.operations:
+            callbacks[name].append(observer.after)
+    for name, after in callbacks.items():
+        if hasattr(BUILDER, name):  # not every version of Triton has all of them
+            yield BUILDER, name, following(name, after)
 
 
 # int32 overflow -------------------------------------------------------------------------------------------------------

@@ -54,7 +54,6 @@ class Replay:
     def __init__(self, program, kernels, device, launch, choose=None, observer=None):
         self.program, self.kernels, self.device, self.launch = program, kernels, device, launch
         self.choose, self.chosen, self.observer, self.places = choose, {}, observer, {}
-        self.line = None  # of the step that runs
         self.used = used_storages(program)
 
     def run(self, inputs):
@@ -133,7 +132,6 @@ class Replay:
             for number in step.storages:
                 self.places.pop(number, None)
         elif isinstance(step, form.Operation):
-            self.line = step.line
             self.operation(step)
         else:
             kernel = self.kernels[step.kernel]
@@ -240,35 +238,33 @@ def used_storages(program):
     return {tensor.storage for tensor in named} | set(program.stale)
 
 
-def place_inputs(described, data, device, poison):
-    """({name: Place}, {name: its fenced base}, {name: the tensor}) of described inputs.
+def place_inputs(specs, data, device, poison):
+    """({name: Place}, {name: its fenced base}, {name: the tensor}) of inputs, as TensorSpec has each.
 
     data: their bytes, one after the other; None where numbers do not matter. Of a sparse one, whose buffer has few
     pages, they are those of its elements, and its base is the tensor itself.
     """
     places, bases, tensors, start = {}, {}, {}, 0
     sparse.begin()
-    for each in described:
-        dtype, elements = getattr(torch, each["dtype"]), each["elements"]
-        itemsize = torch.empty(0, dtype=dtype).element_size()
-        if each.get("sparse"):
-            flat, held = sparse.empty(elements, dtype), prod(each["shape"])
-            tensor = flat.as_strided(each["shape"], each["strides"], each["offset"])
+    for spec in specs:
+        dtype, elements = getattr(torch, spec.dtype), spec.elements
+        if spec.sparse:
+            flat, held = sparse.empty(elements, dtype), prod(spec.shape)
+            tensor = flat.as_strided(spec.shape, spec.strides, spec.offset)
             if data is not None:
-                tensor.copy_(torch.frombuffer(data, dtype=dtype, count=held, offset=start).view(each["shape"]))
-            start += held * itemsize
-            places[each["name"]] = Place(flat.untyped_storage(), 0, elements * itemsize)
-            bases[each["name"]] = tensors[each["name"]] = tensor
+                tensor.copy_(torch.frombuffer(data, dtype=dtype, count=held, offset=start).view(spec.shape))
+            start += held * dtype.itemsize
+            places[spec.name] = Place(flat.untyped_storage(), 0, elements * dtype.itemsize)
+            bases[spec.name] = tensors[spec.name] = tensor
             continue
         _, base = fenced((elements,), (1,), dtype, device, poison)
         if elements and data is not None:
-            values = torch.frombuffer(data, dtype=dtype, count=elements, offset=start)
-            base.copy_(values)
-        start += elements * itemsize
-        places[each["name"]] = Place(base.untyped_storage(), base.storage_offset() * itemsize, elements * itemsize)
-        bases[each["name"]] = base
-        offset = base.storage_offset() + each["offset"]
-        tensors[each["name"]] = base.as_strided(each["shape"], each["strides"], offset)
+            base.copy_(torch.frombuffer(data, dtype=dtype, count=elements, offset=start))
+        start += elements * dtype.itemsize
+        begin = base.storage_offset() * dtype.itemsize
+        places[spec.name] = Place(base.untyped_storage(), begin, elements * dtype.itemsize)
+        bases[spec.name] = base
+        tensors[spec.name] = base.as_strided(spec.shape, spec.strides, base.storage_offset() + spec.offset)
     return places, bases, tensors
 
 

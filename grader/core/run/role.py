@@ -7,9 +7,7 @@ import contextlib
 import functools
 import importlib.util
 import io
-import json
 import os
-import time
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,12 +15,15 @@ import numpy
 import torch
 
 from grader.core.inside import replies, sparse
-from grader.core.protocol.program import Constant, Malformed, Refused, Unseen, launches_in, read, resolved
+from grader.core.protocol import messages
+from grader.core.protocol import program as form
+from grader.core.protocol.messages import KernelLaunched, NotAllowed, Outputs, Raised, Returned, RunnerSetup, Unseen
+from grader.core.protocol.program import launches_in, resolved
 from grader.core.run import refusals
 from grader.core.run.allocations import INPUT_POISON, Allocations
-from grader.core.run.costs import WrapperCosts
 from grader.core.run.operations import depends_on_a_launch, forbidden
 from grader.core.run.replay import LaunchRaised, Replay, StepRaised, launch, place_inputs, tune, used_storages
+from grader.core.run.wrapper_costs import WrapperMeter
 
 GAVE_UP = 1 << 28  # bytes of a program
 
@@ -31,15 +32,28 @@ GAVE_UP = 1 << 28  # bytes of a program
 class Runner:
     """What one child keeps between requests. kernels: by their text, since cases of a problem share them."""
 
-    setup: dict
+    setup: RunnerSetup
     kernels: dict = field(default_factory=dict)
     timed: object = None
+
+    @property
+    def device(self):
+        return "cuda" if self.setup.device == "cuda" else "cpu"
 
     @functools.cached_property
     def texts(self):
         """{name: text} of the submission's files: the grader leaves them beside the first request."""
-        with open("texts.json") as file:
-            return json.load(file)
+        with open("texts.json", "rb") as file:
+            return msgspec.json.decode(file.read(), type=dict[str, str])
+
+    @functools.cached_property
+    def observer(self):
+        """The class of the course's own observer, or None."""
+        if self.setup.observer is None:
+            return None
+        space = {"__name__": "observer"}
+        exec(compile(self.setup.observer.text, self.setup.observer.file, "exec"), space)
+        return space["OBSERVER"]
 
     def make_kernels(self, program):
         from grader.core.run.build import Kernels, fields_of
@@ -47,14 +61,20 @@ class Runner:
         fields = fields_of(program)
         key = msgspec.json.encode(program.kernels), fields
         if key not in self.kernels:
-            made = Kernels(program.kernels, fields, self.setup["device"] == "cpu")
+            made = Kernels(program.kernels, fields, self.setup.device == "cpu")
             made.check()
             self.kernels[key] = made
         return self.kernels[key]
 
+    def watch(self, allocations, inputs=None, observed=False):
+        """A Trace, where kernels are interpreted; observed: the course's own observer follows them, too."""
+        from grader.core.run.trace import Trace
+
+        return Trace(inputs or {}, allocations, self.setup.module, self.observer if observed else None)
+
 
 def get_ready(device):
-    """Import what the device needs; returns what the grader is told of this machine, or None."""
+    """Import what the device needs; returns the seconds that a kernel of ours takes, 0 where that does not matter."""
     if device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
     numpy.seterr(all="ignore")  # a kernel's own NaN is judged; numpy's warnings about it are noise
@@ -62,7 +82,7 @@ def get_ready(device):
     if device == "cpu":
         sparse.reserve()
     if not importlib.util.find_spec("triton"):
-        return None
+        return 0.0
     import triton
 
     from grader.core.run import build  # noqa: F401
@@ -76,69 +96,63 @@ def get_ready(device):
         semantics.enable()
         if fault := trial.check_tracing():
             raise RuntimeError(fault)
-        return {"trial_seconds": trial.time_trial()}
+        return trial.time_trial()
     if device == "compile":
         from grader.core.run import compiler  # noqa: F401
     if device == "cuda":  # a wrapper's own allocator is not part of a program
         triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
-    return None
+    return 0.0
 
 
 def begin(setup):
-    if setup["device"] == "compile":
+    if setup.device == "compile":
         from grader.core.run import compiler
 
-        compiler.get_ready(setup["folder"])
+        compiler.get_ready(setup.folder)
     return Runner(setup)
 
 
 def describe(error, setup):
     """An exception that is not a step's: the program's own fault, where it is none, or ours."""
-    nothing = {"line": None, "source": "", "todo": None, "unfinished": False, "bad_module": False}
-    return {"exception": type(error).__name__, "text": f"the program could not be run: {error}"[:2000]} | nothing
+    return Raised(type(error).__name__[:200], f"the program could not be run: {error}"[:2000])
 
 
 # Jobs ----------------------------------------------------------------------------------------------------------------
 
 
 def answering(job):
-    """The job, such that what a program does wrong is told as its own: {"status": "refused", "raised" ...}."""
+    """The job, such that what a program does wrong is told as its own."""
 
     def answered(runner, request):
         with open("program.json", "rb") as file:
             data = file.read(GAVE_UP)
         try:
-            program = read(data)
-            if reply := not_allowed(program, request, runner.texts):
-                return reply
-            return job(runner, request, program)
-        except Malformed as error:
-            return {"status": "malformed", "text": str(error)}
-        except Refused as error:
-            return {"status": "refused", "text": str(error), "line": error.line}
+            program = form.read(data)
+            return not_allowed(program, runner) or job(runner, request, program)
+        except form.Malformed as error:
+            return messages.Malformed(str(error))
+        except form.Refused as error:
+            return messages.Refused(str(error), error.line)
         except LaunchRaised as error:
-            reply = describe_raised(error.__cause__, program, request)
-            reply["line"] = reply["line"] or error.line
-            return {"status": "raised", **reply, "launch": error.number}
+            found = describe_raised(error.__cause__, program, runner)
+            return msgspec.structs.replace(found, line=found.line or error.line, launch=error.number)
         except StepRaised as error:
-            reply = describe_raised(error.__cause__, program, request)
-            return {"status": "raised", **reply, "line": error.line}
+            return msgspec.structs.replace(describe_raised(error.__cause__, program, runner), line=error.line)
 
     return answered
 
 
-def not_allowed(program, request, texts):
-    if program.kernels and not request["kernels"]:  # none runs unwatched
-        kernel = program.kernels[0]
-        return {"status": "a kernel", "kernel": kernel.name, "line": kernel.line}
+def not_allowed(program, runner):
+    """The reply that says why the program is not run, or None."""
+    if program.kernels and not runner.setup.kernels:  # none runs unwatched
+        return KernelLaunched(program.kernels[0].name, program.kernels[0].line)
     for kernel in program.kernels:
-        if not stands_there(kernel, texts):
-            return {"status": "another text", "kernel": kernel.name, "line": kernel.line}
-    step = forbidden(program, request["refused"])
+        if not stands_there(kernel, runner.texts):
+            return messages.OtherText(kernel.name, kernel.line)
+    step = forbidden(program, runner.setup.refused)
     if step is None:
         return None
-    name = step.op if step.namespace == "aten" else f"{step.namespace}.{step.op}"
-    return {"status": "not allowed", "operation": name, "line": step.line}
+    return NotAllowed(step.op if step.namespace == "aten" else f"{step.namespace}.{step.op}", step.line)
 
 
 def lines_of(text):
@@ -147,7 +161,7 @@ def lines_of(text):
 
 
 def stands_there(kernel, texts):
-    """True where a kernel's text is what the submission's file has at its line."""
+    """True where a kernel's text is what stands in the submission's file."""
     lines = lines_of(texts.get(kernel.file, ""))[kernel.line - 1 :]
     wanted = lines_of(kernel.source)
     indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
@@ -155,101 +169,86 @@ def stands_there(kernel, texts):
     return [line.rstrip() for line in there] == [line.rstrip() for line in wanted]
 
 
-def describe_raised(error, program, request):
+def describe_raised(error, program, runner):
     """What a step raised, with the line of the kernel where there is one."""
     code = "\n".join(kernel.source for kernel in program.kernels)
-    found = replies.describe_error(error, request["module"], code)
-    if program.kernels and (words := refusals.in_words(replies.find_causes(error)[-1], found["source"])):
-        found |= {"exception": "DoesNotCompile", "text": words}
-    found["kind"] = "resources" if type(error).__name__ == "OutOfResources" else "other"
-    if found["kind"] == "resources":
-        found |= {"needed": error.required, "limit": error.limit, "what": error.name}
+    found = replies.describe_error(error, runner.setup.module, code)
+    if program.kernels and (words := refusals.in_words(replies.find_causes(error)[-1], found.source)):
+        found = msgspec.structs.replace(found, exception="DoesNotCompile", text=words)
+    if type(error).__name__ == "OutOfResources":
+        needs = {"needed": error.required, "limit": error.limit, "what": error.name}
+        found = msgspec.structs.replace(found, kind="resources", **needs)
     return found
 
 
 def run(runner, request, program):
     """Run the program on the inputs; what came back is described, its bytes stand in outputs.bin."""
-    device = "cuda" if runner.setup["device"] == "cuda" else "cpu"
-    kernels = runner.make_kernels(program)
-    with open("inputs.bin", "rb") as file:
-        data = bytearray(file.read())
-    places, bases, tensors = place_inputs(request["inputs"], data, device, INPUT_POISON)
-    watch = Allocations()
-    trace, wrapper = None, WrapperCosts()
-    if request["trace"]:
-        from grader.core.run.trace import Trace
-
-        followed = {role: tensors[role] for role in "qkv" if role in tensors}
-        trace = Trace(followed, watch, request["module"], {n: base for n, base in bases.items() if n not in followed})
-    choose = tune if device == "cuda" else lambda choices, run: request["choice"] % len(choices)
+    call, device, kernels = request.call, runner.device, runner.make_kernels(program)
+    data = read_inputs()
+    places, bases, tensors = place_inputs(call.inputs, data, device, INPUT_POISON)
+    allocations, wrapper = Allocations(), WrapperMeter()
+    trace = runner.watch(allocations, tensors, observed=True) if call.watched else None
+    choose = tune if device == "cuda" else lambda choices, run: call.choice % len(choices)
 
     def observe(step, args, named, made):
-        wrapper(step, args, named, made)
+        wrapper.operation(step, args, named, made)
         if trace and (step.op.endswith("_") or "out" in named):
             trace.costs.overwritten(made)
 
     replay = Replay(program, kernels, device, launch, choose, observe)
-    started = time.perf_counter()
-    with torch.no_grad(), watch, trace or contextlib.nullcontext():
+    with torch.no_grad(), allocations, trace or contextlib.nullcontext():
         returned = replay.run(places)
     if device == "cuda":
         torch.cuda.synchronize()
-    seconds = time.perf_counter() - started
-    program = resolved(program, replay.chosen)
-    reply = {
-        "status": "returned", "seconds": seconds, "several": program.several,
-        "outputs": replies.write_outputs(returned, device), "changed": changed(bases, data),
-        "broken_fences": watch.broken_fences(),
-        "trace": trace.report() if trace else None, "wrapper": wrapper.report(),
-        "launched": depends_on_a_launch(program), "kernels": used_kernels(program),
-        "unseen": unseen(program),
-    }  # fmt: skip
-    if request.get("row"):
+    program, row_elements = resolved(program, replay.chosen), None
+    if call.row:
         from grader.core.run import dependents
 
-        reply["held_of_a_row"] = dependents.most(program, kernels, request["inputs"], data, request["row"])
-    return reply
+        row_elements = dependents.most(program, kernels, call, data)
+    return Returned(
+        outputs=replies.write_outputs(returned, device),
+        several=program.several,
+        changed=changed(bases, data),
+        broken_fences=allocations.broken_fences(),
+        launched=depends_on_a_launch(program),
+        kernels=used_kernels(program),
+        unseen=unseen(program),
+        wrapper=wrapper.costs,
+        trace=trace and trace.report(),
+        row_elements=row_elements,
+    )
 
 
 def run_sets(runner, request, program):
     """Run the program on several sets of inputs, of which "inputs.bin" has one after the other: their outputs."""
-    device = "cuda" if runner.setup["device"] == "cuda" else "cpu"
-    kernels = runner.make_kernels(program)
-    with open("inputs.bin", "rb") as file:
-        data = file.read()
-    size, outputs = len(data) // request["sets"], []
-    replay = Replay(program, kernels, device, launch)
+    kernels, data, outputs = runner.make_kernels(program), read_inputs(), []
+    size, replay = len(data) // request.sets, Replay(program, kernels, runner.device, launch)
     for start in range(0, len(data), size):
-        places, *_ = place_inputs(request["inputs"], bytearray(data[start : start + size]), device, INPUT_POISON)
-        watch, trace = Allocations(), contextlib.nullcontext()
-        if device == "cpu":
-            from grader.core.run.trace import Trace
-
-            trace = Trace({}, watch, request["module"])
-        with torch.no_grad(), watch, trace:
+        places, *_ = place_inputs(request.call.inputs, data[start : start + size], runner.device, INPUT_POISON)
+        allocations = Allocations()
+        trace = runner.watch(allocations) if runner.device == "cpu" else contextlib.nullcontext()
+        with torch.no_grad(), allocations, trace:
             outputs += replay.run(places)
-    return {"status": "returned", "outputs": replies.write_outputs(outputs, device)}
+    return Outputs(replies.write_outputs(outputs, runner.device))
 
 
 def find_first_bad(runner, request, program):
-    """The line of a kernel that makes the first bad number on these inputs: {"found": None or as FirstBad has it}."""
-    from grader.core.run.first_bad import FirstBad
-    from grader.core.run.trace import Trace
+    """The line of a kernel that makes the first bad number on these inputs."""
+    from grader.core.run.first_bad import Follower
 
-    kernels = runner.make_kernels(program)
-    with open("inputs.bin", "rb") as file:
-        data = bytearray(file.read())
-    places, *_ = place_inputs(request["inputs"], data, "cpu", INPUT_POISON)
-    watch = Allocations()
-    follow = FirstBad(request["module"], runner.texts.get(request["module"], ""))
-    replay = Replay(program, kernels, "cpu", launch)
-    replay.observer = lambda step, args, named, made: follow.operation(replay, step.op, args, named, made)
-    with torch.no_grad(), watch, Trace({}, watch, request["module"]), follow.open():
+    places, *_ = place_inputs(request.call.inputs, read_inputs(), "cpu", INPUT_POISON)
+    module, allocations = runner.setup.module, Allocations()
+    follower = Follower(module, runner.texts.get(module, ""))
+    replay = Replay(program, runner.make_kernels(program), "cpu", launch, observer=follower.operation)
+    with torch.no_grad(), allocations, runner.watch(allocations), follower.open():
         replay.run(places)
-    found = follow.found
-    if found:
-        found["source"] = follow.source(found["line"])
-    return {"status": "returned", "found": found, "outputs": []}
+    return follower.found or messages.FirstBad()
+
+
+def read_inputs():
+    """The bytes of the inputs, one after the other."""
+    with open("inputs.bin", "rb") as file:
+        return bytearray(file.read())
 
 
 def changed(bases, data):
@@ -270,11 +269,11 @@ def used_kernels(program):
 
 
 def unseen(program):
-    """Storages that no operation made and that are used: {"bytes", "line" of the largest unseen, "constants"}."""
+    """What is used and no operation made."""
     used = [program.storages[i] for i in used_storages(program)]
-    large = max((s for s in used if isinstance(s, Unseen)), key=lambda s: s.bytes, default=None)
-    constants = sum(s.bytes for s in used if isinstance(s, Constant))
-    return {"bytes": large.bytes if large else 0, "line": large and large.line, "constants": constants}
+    large = max((s for s in used if isinstance(s, form.Unseen)), key=lambda s: s.bytes, default=None)
+    constants = sum(s.bytes for s in used if isinstance(s, form.Constant))
+    return Unseen(large.bytes if large else 0, large and large.line, constants)
 
 
 def compile_only(runner, request, program):
@@ -286,7 +285,7 @@ def compile_only(runner, request, program):
 def measure(runner, request, program):
     from grader.core.run import timed
 
-    runner.timed = runner.timed or timed.Timed(runner, request, program)
+    runner.timed = runner.timed or timed.of_program(runner, request, program)
     return runner.timed.measure(request)
 
 
@@ -295,13 +294,18 @@ def measure_ours(runner, request):
     from grader.core.run import timed
 
     try:
-        runner.timed = runner.timed or timed.Timed(runner, request)
-        return runner.timed.measure(request)
+        runner.timed = runner.timed or timed.of_module(runner, request)
+        return runner.timed.measure(request.time)
     except Exception as error:
-        return {"status": "raised", **replies.describe_error(error, "ours.py", "")}
+        return replies.describe_error(error, "ours.py", "")
 
 
+REQUESTS = msgspec.json.Decoder(messages.RunnerRequest)
 JOBS = {
-    "run": answering(run), "run sets": answering(run_sets), "first bad": answering(find_first_bad),
-    "compile": answering(compile_only), "time": answering(measure), "time ours": measure_ours,
-}  # fmt: skip
+    messages.Run: answering(run),
+    messages.RunSets: answering(run_sets),
+    messages.FindFirstBad: answering(find_first_bad),
+    messages.Compile: answering(compile_only),
+    messages.Time: answering(measure),
+    messages.TimeOurs: measure_ours,
+}

@@ -6,103 +6,117 @@ from functools import partial
 import torch
 
 from grader.core.inside import replies
+from grader.core.protocol.messages import Timed
 from grader.core.run.allocations import POISON, Allocations
 from grader.core.run.replay import Place, Replay, launch, tune
 from grader.core.run.stopwatch import Stopwatch
 
 
-class Timed:
-    """What is timed and its inputs, kept between rounds. program: checked, or None for a module of ours.
+class TimedCalls:
+    """What is timed and its inputs, kept between rounds.
 
-    function: the call on the inputs as they are; what it needs to be ready is made by `fill`, outside of what is timed.
+    prepare(inputs): returns the call on the inputs as they are; what it makes ready is outside of what is timed.
     """
 
-    def __init__(self, runner, request, program=None):
-        self.device = device = "cuda" if runner.setup["device"] == "cuda" else "cpu"
+    def __init__(self, device, call, derived, prepare):
+        self.device, self.call, self.derived, self.prepare = device, call, derived, prepare
         self.inputs = {
-            each["name"]: torch.empty(each["shape"], device=device, dtype=getattr(torch, each["dtype"]))
-            for each in request["inputs"]
+            spec.name: torch.empty(spec.shape, device=device, dtype=getattr(torch, spec.dtype)) for spec in call.inputs
         }
-        self.arguments, self.derived = request["arguments"], request["derived"]
-        self.derive = self.derived and load("derived.py", self.derived["function"])
+        self.derive = derived and load("derived.py", derived.function)
         self.generator, self.watch, self.function = torch.Generator(device=device), Stopwatch(device), None
-        if program is None:
-            call = partial(load("ours.py", request["ours"]), *self.inputs.values(), **self.arguments)
-            self.prepare = call if request["prepares"] else lambda: call
-        else:
-            replay = Replay(program, runner.make_kernels(program), device, launch, tune)
-            places = {n: Place(t.untyped_storage(), 0, t.untyped_storage().nbytes()) for n, t in self.inputs.items()}
-            self.prepare = lambda: replay.call
-            self.fill(0)
-            replay.run(places)
-            self.prepare = partial(begin_anew, replay, places)
 
-    def fill(self, seed):
+    def draw(self, seed):
         """Fresh inputs: normal numbers, and what a function of ours makes of them."""
         self.function = None  # it may hold what belongs to the inputs before
-        makes = self.derived["makes"] if self.derived else ()
+        makes = self.derived.makes if self.derived else ()
         self.generator.manual_seed(seed)
         for name, tensor in self.inputs.items():
             if name not in makes:
                 tensor.normal_(generator=self.generator)
         if self.derived:
-            made = self.derive(*(self.inputs[name] for name in self.derived["takes"]), **self.arguments)
+            made = self.derive(*(self.inputs[name] for name in self.derived.takes), **self.call.arguments)
             for name, tensor in zip(makes, made, strict=True):
                 self.inputs[name].copy_(tensor)
-        self.function = self.prepare()
+
+    def fill(self, seed):
+        """Fresh inputs, and the call made ready for them."""
+        self.draw(seed)
+        self.function = self.prepare(self.inputs)
 
     def measure(self, request):
-        """Milliseconds of `samples` calls, each on its own inputs; the first request warms up and tells the memory.
-
-        synchronised_ms: of one more call that began when nothing else ran. checked: the number of the sample, if any,
-        of whose inputs and outputs the ranges `check`, as Kind.parts has them, are written to outputs.bin.
-        """
+        """The Timed of `samples` calls; the first request warms up and tells the memory."""
         watch, returned = self.watch, []
 
         def call():
             returned[:] = [self.function()]
 
-        times, peak, synchronised = [], None, None
+        timed = Timed([])
         with torch.no_grad():
-            self.fill(request["seed"])
-            if request["warm_up"]:
+            self.fill(request.seed)
+            if request.warm_up:
                 watch.warm_up(call)
-                peak = watch.peak(call)
-            checked, reply = request.get("checked"), {}
-            for i in range(request["samples"]):
+                timed.peak_bytes = watch.peak(call)
+            for i in range(request.samples):
                 returned.clear()
-                self.fill(request["seed"] + 1 + i)
-                times.append(watch.sample(call))
-                if i == checked:
-                    reply = self.check(request, returned, request["seed"] + 1 + i)
-            if request["samples"]:
-                synchronised = watch.sample(call, alone=True)
-        return reply | {"ms": times, "peak_bytes": peak, "host_ms": watch.host_ms, "synchronised_ms": synchronised}
+                self.fill(request.seed + 1 + i)
+                timed.ms.append(watch.sample(call))
+                if i == request.checked:
+                    self.check(request, returned, request.seed + 1 + i, timed)
+            if request.samples:
+                timed.synchronised_ms = watch.sample(call, alone=True)
+        timed.host_ms = watch.host_ms
+        return timed
 
-    def check(self, request, returned, seed):
-        """A sample's outputs with its inputs, for the grader to compare; and the fences of a call with canaries.
+    def check(self, request, returned, seed, timed):
+        """Write a sample's outputs with its inputs, for the grader to compare; look at the fences of one more call.
 
         The inputs are drawn once more: what the call may have written there is not what it was given.
         """
         (out,), n = returned, len(self.inputs)
         outputs = list(out) if isinstance(out, tuple | list) else [out]
-        outputs = [[cut(*each) for each in zip(outputs, ranges[n:], strict=False)] for ranges in request["check"]]
+        outputs = [[cut(*each) for each in zip(outputs, ranges[n:], strict=False)] for ranges in request.check]
         self.fill(seed)
-        inputs = [[*map(cut, self.inputs.values(), ranges[:n])] for ranges in request["check"]]
+        inputs = [[*map(cut, self.inputs.values(), ranges[:n])] for ranges in request.check]
         parts = [part for pair in zip(inputs, outputs, strict=True) for each in pair for part in each]
-        fenced = Allocations()
-        with fenced:
+        allocations = Allocations()
+        with allocations:
             self.function()
         if self.device == "cuda":
             torch.cuda.synchronize()
-        return {"outputs": replies.write_outputs(parts, self.device), "broken_fences": fenced.broken_fences()}
+        timed.outputs, timed.broken_fences = replies.write_outputs(parts, self.device), allocations.broken_fences()
 
 
-def begin_anew(replay, places):
+def of_program(runner, request, program):
+    """TimedCalls of a program that is checked."""
+    replay = Replay(program, runner.make_kernels(program), runner.device, launch, tune)
+    calls = TimedCalls(runner.device, request.call, request.derived, lambda inputs: begin_anew(replay, inputs))
+    calls.draw(0)
+    replay.run(places_of(calls.inputs))
+    return calls
+
+
+def of_module(runner, request):
+    """TimedCalls of a function of ours.py."""
+    function, arguments = load("ours.py", request.function), request.time.call.arguments
+
+    def prepare(inputs):
+        call = partial(function, *inputs.values(), **arguments)
+        return call() if request.prepares else call
+
+    return TimedCalls(runner.device, request.time.call, request.time.derived, prepare)
+
+
+def places_of(inputs):
+    storages = {name: tensor.untyped_storage() for name, tensor in inputs.items()}
+    return {name: Place(storage, 0, storage.nbytes()) for name, storage in storages.items()}
+
+
+def begin_anew(replay, inputs):
     """The call of a program that knows of no call before: its workspaces are made anew, on memory that was wiped."""
     replay.places = {}
     wipe_free_memory()
-    replay.begin(places)
+    replay.begin(places_of(inputs))
     return replay.call
 
 

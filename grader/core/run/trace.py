@@ -17,13 +17,16 @@ import numpy as np
 import triton.runtime.interpreter as interpreter
 
 from grader.core.interpret.patches import Patches
+from grader.core.protocol import observed
+from grader.core.protocol.messages import plain_bytes
+from grader.core.protocol.observed import Fault, Undefined
 from grader.core.run import address_terms, promises
-from grader.core.run.addresses import Addresses, described
+from grader.core.run.addresses import Addresses, describe
 from grader.core.run.allocations import GUARD
-from grader.core.run.costs import Costs
-from grader.core.run.hooks import Overflows, hooks
-from grader.core.run.memory import NOBODY, WINDOW, Region, tensors_of_argument
-from grader.core.run.visits import Origin, TileVisits, count_lanes
+from grader.core.run.costs import CostMeter
+from grader.core.run.hooks import Overflows, list_hooks
+from grader.core.run.memory import NOBODY, SPAN, Region, tensors_of_argument
+from grader.core.run.observe import Access
 
 MOST_SHAPES = 64  # of blocks, by which lanes are told apart
 ATOMIC, SEVERAL = -2, -3  # written by atomics, which any number of programs may; read by several
@@ -39,34 +42,30 @@ def is_open():
 class Trace:
     """While open, traces every launch. faults: {(kind, kernel, argument, line, where): lanes}; undefined: masked loads
     whose lanes nobody defined, as {(kernel, argument, line): lanes}. places: (x, y, z) in its grid of each program.
-    first: {key of a fault: {"programs": the places of those that did it first, "shape": of the argument, "at": which
-    addresses, as addresses.py describes them, "terms": of its address, as address_terms.py tells them}}.
+    first: {key of a fault: what is known of where it was met first}.
 
-    inside_rows: {argument: {"column", "row", "line"}} of the first block of whole rows that begins inside one.
-
-    inputs: {"q": tensor, ...} as the grader made them; only their own elements may be read. allocations: what was
-    fenced. module: the name of the submission's file. others: {name: tensor} of the inputs beside q, k and v, flat and
-    whole: around them nothing may be read.
+    inputs: {name: tensor} as the grader made them; of their storages only these elements may be read. allocations: what
+    was fenced. module: the name of the submission's file. own: the class of the course's own observer, or None.
     """
 
-    def __init__(self, inputs, allocations, module, others=()):
+    def __init__(self, inputs, allocations, module, own=None):
         self.inputs, self.allocations, self.module = inputs, allocations, module
-        self.given = {tensor.untyped_storage().data_ptr(): role for role, tensor in inputs.items()}
-        self.visits, self.costs = TileVisits(self.kernel_line), Costs()
-        self.others = {tensor.untyped_storage().data_ptr(): (name, tensor) for name, tensor in dict(others).items()}
+        self.given = {tensor.untyped_storage().data_ptr(): name for name, tensor in inputs.items()}
         self.faults, self.undefined, self.launches = Counter(), Counter(), 0
         self.regions, self.by_storage, self.arguments, self.shapes = {}, {}, {}, {}
-        self.kernel, self.program, self.origin, self.in_any_order = "", NOBODY, None, None
+        self.kernel, self.program, self.in_any_order = "", NOBODY, None
         self.asked = []  # programs with lanes that are undefined
-        self.places, self.first, self.addresses, self.inside_rows = [], {}, Addresses(), {}
+        self.places, self.first = [], {}
         self.failed = []  # tracebacks of what changes no verdict
+        self.costs, self.addresses, self.own = CostMeter(self), Addresses(self), own and own(self)
+        self.observers = [self.addresses, self.costs, *([self.own] if own else [])]
         self.original = interpreter._interpreter
         self.overflows, self.patches = Overflows(self.line, self.overflow), Patches()
 
     # Opening and closing ---------------------------------------------------------------------------------------------
 
     def __enter__(self):
-        for owner, name, make in hooks(self):
+        for owner, name, make in list_hooks(self):
             self.patches.replace(owner, name, make)
         self.overflows.__enter__()
         return self
@@ -78,26 +77,24 @@ class Trace:
     def begin_launch(self, function, args, kwargs):
         """Forget who touched what: only programs of one launch can race."""
         self.kernel, self.launches = function.__name__, self.launches + 1
-        self.costs.begin_launch(self.kernel)
         self.regions, self.by_storage, self.arguments = {}, {}, {}
-        self.addresses.begin_launch(bool(self.faults))
         parameters = inspect.getfullargspec(function).args
-        named = inspect.getcallargs(function, *args, **{k: v for k, v in kwargs.items() if k in parameters})
+        named = inspect.getcallargs(function, *args, **{n: x for n, x in kwargs.items() if n in parameters})
         for name, value in named.items():
             for tensor in tensors_of_argument(value):
                 self.arguments.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor))
+        for observer in self.observers:
+            observer.begin_launch()
 
-    def begin_program(self, *place):
+    def begin_program(self, place):
         self.program += 1
         self.places.append(place)
-        self.visits.begin_program()
-        self.costs.begin_program()
+        for observer in self.observers:
+            observer.begin_program(place)
 
     def end_launch(self):
-        self.costs.end_launch(self.regions.values())
-
-    def note_product(self, a, b):
-        return self.visits.note_product(self.kernel, a, b)
+        for observer in self.observers:
+            observer.end_launch(self.regions.values())
 
     def virtual_address(self, tensor):
         """Where the kernel is told that this tensor lies."""
@@ -111,20 +108,10 @@ class Trace:
         arguments = self.arguments.get(key, [("?", tensor)])
         smallest = min(each.element_size() for each in (tensor, *(each for _, each in arguments)))
         number = max(self.regions, default=0) + 1 + random.SystemRandom().randrange(8)  # no kernel knows how far
-        region = self.regions[number] = Region(number, tensor.untyped_storage(), arguments[0][0], smallest)
-        region.key, region.tensor = key, arguments[0][1]
+        name, first = arguments[0]
+        region = self.regions[number] = Region(number, tensor.untyped_storage(), name, first, smallest)
         if key in self.given:
-            region.input = self.given[key]
-            region.holds(self.given[key], self.inputs[self.given[key]])
-            region.tensor = self.inputs[self.given[key]]
-            return region
-        if key in self.others:
-            region.input, other = self.others[key]
-            if region.far:
-                region.allow(other)
-            else:
-                region.first = other.storage_offset() * other.element_size()
-                region.last = region.first + other.nbytes
+            region.hold(self.given[key], self.inputs[self.given[key]])
         for buffer, size, _ in self.allocations.buffers:
             if buffer.untyped_storage().data_ptr() == key:
                 region.first, region.last = GUARD, GUARD + size
@@ -183,11 +170,8 @@ class Trace:
         if live.size == 0:
             return None, live, mask
         region = self.region_at(int(live[0]))
-        if region and kind == "load" and region.role and (begins := region.begins_inside_a_row(pointers)):
-            self.inside_rows.setdefault(region.name, begins | {"line": self.line()})
-        if region and region.seen_by.get(kind) != self.program:
-            region.seen_by[kind] = self.program
-            self.addresses.note(kind, region, self.places[self.program], pointers)
+        for observer in self.observers if region else ():
+            observer.addressed(kind, region, pointers)
         offsets = live - region.virtual if region else live
         legal = region.legal(offsets, itemsize) if region else np.zeros(live.shape, bool)
         if not legal.all():
@@ -197,19 +181,16 @@ class Trace:
             mask[mask] = legal
             offsets = offsets[legal]
         if offsets.size:
-            self.costs.access(kind, region, offsets, itemsize)
-            if region.legal_view is None:
+            for observer in self.observers:
+                observer.accessed(Access(kind, region, offsets, itemsize, pointers.shape))
+            if region.view is None:  # an input is read alone
                 elements = offsets // region.itemsize
                 self.check_sharing(kind, region, elements)
                 self.check_lanes(kind, region, elements, mask)
-            if kind == "load" and region.role:
-                self.origin = find_origin(region, offsets, pointers.shape)
-                if region.role == "q":
-                    self.visits.find_record(self.kernel, self.origin)
         return region, offsets, mask
 
     def region_at(self, address):
-        return self.regions.get(address // WINDOW)
+        return self.regions.get(address // SPAN)
 
     def check_sharing(self, kind, region, elements):
         """Programs of one launch run in any order: what one writes, no other may write or read."""
@@ -277,7 +258,7 @@ class Trace:
         if key not in self.first:
             shape = list(region.tensor.shape) if region else []
             programs = [self.places[program] for program in (by, self.program) if program >= 0]
-            at = described(region, pointers) if region and pointers is not None else {}
+            at = describe(region, pointers) if region and pointers is not None else None
             self.first[key] = {"programs": programs, "shape": shape, "at": at, "terms": self.terms()}
 
     def terms(self):
@@ -323,31 +304,26 @@ class Trace:
         return line
 
     def report(self):
-        """Plain data for the reply: the faults, and the undefined lanes, most lanes first."""
+        """The observed.Trace: faults and undefined lanes, most lanes first."""
 
-        def entries(counter, names):
-            found = []
+        def entries(kind, counter, names):
             for key, lanes in counter.most_common(20):
-                entry = dict(zip(names, key, strict=True)) | {"lanes": lanes}
-                entry |= self.first.get(key, {})
-                entry["source"] = linecache.getline(self.module, entry["line"]).strip()
-                found.append(entry)
-            return found
+                named = dict(zip(names, key, strict=True))
+                source = linecache.getline(self.module, named["line"]).strip()
+                yield kind(lanes=lanes, source=source, **named, **self.first.get(key, {}))
 
-        return {
-            "launches": self.launches,
-            "faults": sorted(  # what overflows is the cause of what is then out of bounds
-                entries(self.faults, ("kind", "kernel", "argument", "line", "where")),
-                key=lambda fault: fault["kind"] != "int32 overflow",
-            ),
-            "visits": self.visits.report(),
-            "failed": self.failed,
-            "totals": self.costs.totals(),
-            "costs": self.costs.report(),
-            "undefined": entries(self.undefined, ("kernel", "argument", "line")),
-            "addresses": self.addresses.report(("load", "store") if self.faults else ("store",)),
-            "inside_rows": self.inside_rows,
-        }
+        faults = list(entries(Fault, self.faults, ("kind", "kernel", "argument", "line", "where")))
+        return observed.Trace(
+            launches=self.launches,
+            faults=sorted(faults, key=lambda fault: fault.kind != "int32 overflow"),  # it causes others
+            undefined=list(entries(Undefined, self.undefined, ("kernel", "argument", "line"))),
+            addresses=self.addresses.of_kinds("store", *(["load"] if self.faults else [])),
+            inside_rows=self.addresses.inside_rows,
+            kernels=self.costs.kernels,
+            costs=self.costs.report(),
+            own=plain_bytes(self.own and self.own.report()),
+            failed=self.failed,
+        )
 
 
 def unknown_number(dtype):
@@ -358,14 +334,6 @@ def unknown_number(dtype):
 def real_addresses(region, pointers):
     """Where the lanes lie whose pointers are of this region; anywhere without one, since none is live."""
     return (pointers.astype(np.int64) - region.virtual + region.real).astype(np.uint64) if region else pointers
-
-
-def find_origin(region, offsets, shape):
-    """The Origin of what is loaded of an input at these offsets, by a block of this shape."""
-    tokens, place = region.place(offsets)
-    rows = tokens[1] - tokens[0] + 1  # lanes past the end may have been turned back to a row that is there
-    part = min(1.0, offsets.size / (rows * region.width))
-    return Origin(region.role, tokens, place, part, count_lanes(shape, region.width))
 
 
 def describe_outside(addresses, legal):

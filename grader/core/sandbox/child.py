@@ -1,5 +1,6 @@
-"""A child process: it is sent requests as JSON lines, replies with JSON lines, has a time limit, and ends with all that
-it started. This file has what every child has in common, and the child that is trusted.
+"""A child process: it reads requests and writes replies, a line of JSON each, within a limit of time.
+
+This file has what every child has in common, and the child that is trusted.
 """
 
 import contextlib
@@ -52,23 +53,23 @@ class Child:
         self.requests, self.channel, self.output, self.pending = requests, channel, Output(printed), bytearray()
         os.set_blocking(requests, False)
 
-    def call(self, request, seconds):
-        """The reply to one request, a dict. Raises TimedOut and Died."""
+    def exchange(self, line: bytes, seconds: float) -> bytes:
+        """Send one line, and return the line that comes back. Raises TimedOut and Died."""
         deadline = time.monotonic() + seconds
-        self.send(request, seconds)
-        return self.receive(max(0.0, deadline - time.monotonic()))
+        self.send_line(line, seconds)
+        return self.receive_line(max(0.0, deadline - time.monotonic()))
 
-    def send(self, request, seconds):
-        """Send a request; a child that reads nothing, or is dead, is noticed when its reply is awaited."""
-        data, deadline = memoryview(json.dumps(request).encode() + b"\n"), time.monotonic() + seconds
+    def send_line(self, line: bytes, seconds: float) -> None:
+        """Send one line. If the child reads nothing, or is dead, `receive_line` says so."""
+        data, deadline = memoryview(line + b"\n"), time.monotonic() + seconds
         with contextlib.suppress(BrokenPipeError):
             while data and time.monotonic() < deadline:
                 if select.select([], [self.requests], [], LOOK_SECONDS)[1]:
                     with contextlib.suppress(BlockingIOError):
                         data = data[os.write(self.requests, data) :]
 
-    def receive(self, seconds):
-        """The next reply; raises TimedOut and Died."""
+    def receive_line(self, seconds: float) -> bytes:
+        """The next line; raises TimedOut and Died."""
         deadline = time.monotonic() + seconds
         while b"\n" not in self.pending[-READ_BYTES:]:
             left = deadline - time.monotonic()
@@ -83,15 +84,7 @@ class Child:
             if len(self.pending) > REPLY_BYTES:
                 raise Died(NO_REPLY)
         line, _, self.pending = self.pending.partition(b"\n")
-        return self.read(bytes(line))
-
-    def read(self, line):
-        """The reply in one line; raises Died."""
-        with contextlib.suppress(ValueError, RecursionError):
-            reply = json.loads(line)
-            if isinstance(reply, dict):
-                return reply
-        raise Died(NO_REPLY)
+        return bytes(line)
 
     def __enter__(self):
         return self
@@ -120,6 +113,24 @@ class TrustedChild(Child):
         channel = self.process.stdout.fileno() if replies else None
         super().__init__(self.process.stdin.fileno(), channel, os.dup(said.fileno()))
         self.is_over = False
+
+    def call(self, request: dict, seconds: float) -> dict:
+        """The reply to one request, both plain data. Raises TimedOut and Died."""
+        deadline = time.monotonic() + seconds
+        self.send(request, seconds)
+        return self.receive(max(0.0, deadline - time.monotonic()))
+
+    def send(self, request: dict, seconds: float) -> None:
+        self.send_line(json.dumps(request).encode(), seconds)
+
+    def receive(self, seconds: float) -> dict:
+        """The next reply; raises TimedOut and Died."""
+        line = self.receive_line(seconds)
+        with contextlib.suppress(ValueError, RecursionError):
+            reply = json.loads(line)
+            if isinstance(reply, dict):
+                return reply
+        raise Died(NO_REPLY)
 
     def wait(self, seconds=None):
         """Its exit status, negative for a signal, once it has ended by itself; raises TimedOut."""

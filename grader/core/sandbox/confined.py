@@ -11,6 +11,19 @@ import signal
 import time
 from pathlib import Path
 
+import msgspec
+
+from grader.core.protocol.messages import (
+    Envelope,
+    Loaded,
+    RecorderReply,
+    RecorderRequest,
+    RecorderSetup,
+    Reply,
+    RunnerReply,
+    RunnerRequest,
+    RunnerSetup,
+)
 from grader.core.sandbox import sandboxes
 from grader.core.sandbox.bubblewrap import outside_paths
 from grader.core.sandbox.child import NO_REPLY, CannotStart, Child, ChildFailed, Died, TimedOut
@@ -21,26 +34,28 @@ TOO_MUCH = "it took more than {} GiB of memory"
 # What faulthandler prints where a process crashes: its threads, their calls, the modules in C that are loaded.
 CALLS = re.compile(r"^(?:Current t|T)hread [^\n]*\(most recent call first\):\n((?:  File [^\n]*\n?)*)", re.MULTILINE)
 LOADED = re.compile(r"\n*^Extension modules: [^\n]*\n?", re.MULTILINE)
+ENVELOPES = msgspec.json.Decoder(Envelope)
+REPLIES = {RecorderSetup: msgspec.json.Decoder(RecorderReply), RunnerSetup: msgspec.json.Decoder(RunnerReply)}
 LIVE = set()  # children that run now: what Ctrl-C must not leave behind
 
 
 class ConfinedChild(Child):
     """A process of a device, forked by its sandbox process; ask it with `call`, close it with the `with` statement.
 
-    device: of sandbox_process.KINDS. setup: what it begins with, of a recorder its module by "module". submission: the
-    folder that it sees. folder: its current folder, where `put` leaves a file for the next request.
-    After start, `loading` is None where the module was loaded, else the reply that says why it was not.
+    setup: what it begins with; its device is one of sandbox_process.KINDS. submission: the folder that it sees.
+    folder: its current folder, where `put` leaves a file for the next request.
+    `failure` is None where the module was loaded, else the Raised that says why it was not.
     Raises CannotStart where the grader's own part fails, TimedOut or Died where the module does while it loads.
     """
 
-    def __init__(self, device, load_seconds, submission=None, **setup):
-        module, self.submission = Path(setup.get("module", "")).name, submission
-        self.sandbox, self.device, self.pid, self.folder = None, device, None, None
+    def __init__(self, setup: RecorderSetup | RunnerSetup, load_seconds: float, submission: Path | None = None):
+        self.sandbox, self.device, self.pid, self.folder = None, setup.device, None, None
+        self.submission, self.replies = submission, REPLIES[type(setup)]
         their_input, requests = os.pipe()
         printed, their_output = os.pipe()
         channel, their_channel = os.pipe()
         theirs = [their_input, their_output, their_channel]
-        setup |= {"device": device, "sys_path": outside_paths(), "submission": submission and str(submission)}
+        setup.sys_path, setup.submission = outside_paths(), submission and str(submission)
         try:
             self.start(setup, theirs)
         except (CannotStart, OSError) as failure:
@@ -53,9 +68,10 @@ class ConfinedChild(Child):
         super().__init__(requests, channel, printed)
         LIVE.add(self)
         try:
-            reply = self.receive(load_seconds)
-            self.loading = None if reply["status"] == "loaded" else reply
+            reply = self.read(self.receive_line(load_seconds), "")
+            self.failure = None if isinstance(reply, Loaded) else reply
         except ChildFailed as failure:
+            module = Path(setup.module).name
             failure.line = self.running_line(module) if isinstance(failure, TimedOut) else None
             failure.printed = self.take_printed()
             self.close()
@@ -68,7 +84,8 @@ class ConfinedChild(Child):
             used = self.sandbox.forked
             try:
                 self.folder = self.sandbox.scratch.new_folder()
-                self.pid = self.sandbox.fork(self.device, setup | {"folder": self.folder.path}, descriptors)
+                setup.folder = self.folder.path
+                self.pid = self.sandbox.fork(self.device, setup, descriptors)
                 return
             except (CannotStart, OSError):
                 self.sandbox.close()
@@ -77,24 +94,24 @@ class ConfinedChild(Child):
 
     # Requests and files ----------------------------------------------------------------------------------------------
 
-    def call(self, request, seconds):
-        """The reply to one request, whose "status" is a text. Raises TimedOut and Died."""
-        token = secrets.token_hex(8)  # what was written before the request, or beside its reply, is none
-        reply = super().call(request | {"token": token}, seconds)
-        if reply.pop("token", None) != token:
-            raise Died(NO_REPLY)
-        return reply
+    def call(self, request: RecorderRequest | RunnerRequest, seconds: float) -> Reply:
+        """The reply to one request. Raises TimedOut, and Died where it sends something else."""
+        token = secrets.token_hex(8)
+        line = msgspec.json.encode(Envelope(token, msgspec.Raw(msgspec.json.encode(request))))
+        return self.read(self.exchange(line, seconds), token)
 
-    def read(self, line):
-        reply = super().read(line)
-        if b"\\" in line or not line.isascii():  # else no text of it can hold anything to clean away
-            try:
-                reply = cleaned(reply)
-            except RecursionError:
-                raise Died(NO_REPLY) from None
-        if not isinstance(reply.get("status"), str):
-            raise Died(NO_REPLY)
-        return reply
+    def read(self, line: bytes, token: str) -> Reply:
+        """The reply in one line, of the types that this child may send, its texts clean."""
+        try:
+            envelope = ENVELOPES.decode(line)
+            if envelope.token != token:
+                raise Died(NO_REPLY)
+            body = envelope.body
+            if b"\\" in line or not line.isascii():  # else no text of it can hold anything to clean away
+                body = msgspec.json.encode(cleaned(msgspec.json.decode(body)))
+            return self.replies.decode(body)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            raise Died(NO_REPLY) from None
 
     def put(self, files):
         """Leave files, {name: bytes}, in its folder; raises Died where the child has left no room for them."""

@@ -6,7 +6,6 @@ children cannot touch it.
 """
 
 import contextlib
-import json
 import os
 import random
 import signal
@@ -18,6 +17,10 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from grader.core.protocol import control
+from grader.core.protocol.messages import Limits
 from grader.core.sandbox import bubblewrap, scratch, system_calls
 from grader.core.sandbox.cgroup import Group
 from grader.core.sandbox.child import CannotStart
@@ -147,10 +150,10 @@ class SandboxProcess:
 
     def receive_scratch(self):
         """The scratch folder's descriptor, from inside; raises CannotStart where none comes."""
-        control = next(iter(self.sockets.values()))
-        control.settimeout(START_SECONDS)
+        end = next(iter(self.sockets.values()))
+        end.settimeout(START_SECONDS)
         try:
-            _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            _, descriptors, _, _ = socket.recv_fds(end, 1, 1)
         except OSError:
             descriptors = []
         if not descriptors:
@@ -174,12 +177,12 @@ class SandboxProcess:
             if device in self.ready:
                 return
             try:
-                answer = self.exchange(device, {"op": "start", "device": device}, IMPORT_SECONDS, ())
+                started = self.exchange(device, control.Start(device), control.Started, IMPORT_SECONDS, ())
             except CannotStart as failure:
                 raise CannotStart(f"{failure}; {self.last_words()}") from None
-            if answer["status"] != "ready":
-                raise CannotStart(answer["error"])
-            self.slowness[device] = min(SLOWEST, max(1.0, answer.get("trial_seconds", 0.0) / TRIAL_SECONDS))
+            if started.error:
+                raise CannotStart(started.error)
+            self.slowness[device] = min(SLOWEST, max(1.0, started.trial_seconds / TRIAL_SECONDS))
             self.ready.add(device)
 
     # Children --------------------------------------------------------------------------------------------------------
@@ -187,57 +190,56 @@ class SandboxProcess:
     def fork(self, device, setup, descriptors):
         """A child with these descriptors as requests, output and channel; returns its number inside."""
         self.forked += 1
-        return self.ask(device, {"op": "fork", "limits": self.limits(), **setup}, descriptors=descriptors)["pid"]
+        setup.limits = self.limits()
+        return self.ask(device, control.Fork(setup), control.Forked, descriptors=descriptors).pid
 
     def exit_status(self, device, pid):
         """The exit status of a child, negative for a signal, or None while it lives."""
-        return self.ask(device, {"op": "status", "pid": pid})["status"]
+        return self.ask(device, control.AskStatus(pid), control.Status).status
 
     def signal(self, device, pid, number):
-        self.ask(device, {"op": "signal", "pid": pid, "number": int(number)})
+        self.ask(device, control.Signal(pid, int(number)), control.Done)
 
     def program_names(self, device, pid):
         """Names of the programs that run for this child."""
-        return self.ask(device, {"op": "programs", "pid": pid})["programs"]
+        return self.ask(device, control.AskPrograms(pid), control.Programs).names
 
     def end_child(self, device, pid):
         """Kill a child and all that came of it; where that cannot be done, the sandbox process goes too."""
         try:
-            gone = self.ask(device, {"op": "end", "pid": pid})["gone"]
+            gone = self.ask(device, control.End(pid), control.Ended).gone
         except CannotStart:
             gone = False
         if not gone:
             self.close()
 
     def limits(self):
-        """What a child may take, as inside/limits.py has it."""
+        """What a child may take."""
         held = "memory" in self.group.held or KINDS[self.kind].gpu
         others = 0 if self.confined or self.uid is not None or os.geteuid() == 0 else count_tasks(os.getuid())
-        return {
-            "memory_bytes": None if held else KINDS[self.kind].memory_bytes, "file_bytes": FILE_BYTES, "files": FILES,
-            "processes": KINDS[self.kind].processes + others, "uid": self.uid,
-        }  # fmt: skip
+        kind = KINDS[self.kind]
+        return Limits(None if held else kind.memory_bytes, FILE_BYTES, kind.processes + others, FILES, self.uid)
 
-    def ask(self, device, message, seconds=ANSWER_SECONDS, descriptors=()):
-        """The answer of a device's fork server."""
+    def ask(self, device, message, expected, seconds=ANSWER_SECONDS, descriptors=()):
+        """The answer of a device's fork server, of the type `expected`."""
         if not self.locks[device].acquire(timeout=seconds):
             raise CannotStart(f"the sandbox process did not answer within {seconds:g} s")
         try:
-            return self.exchange(device, message, seconds, descriptors)
+            return self.exchange(device, message, expected, seconds, descriptors)
         finally:
             self.locks[device].release()
 
-    def exchange(self, device, message, seconds, descriptors):
-        control, line = self.sockets[device], json.dumps(message).encode() + b"\n"
+    def exchange(self, device, message, expected, seconds, descriptors):
+        end, line = self.sockets[device], msgspec.json.encode(message) + b"\n"
         try:
-            socket.send_fds(control, [line], descriptors)
+            socket.send_fds(end, [line], descriptors)
         except OSError as error:
             raise CannotStart(f"the sandbox process takes no requests: {error.strerror}") from None
         answer = b""
-        control.settimeout(seconds)
+        end.settimeout(seconds)
         while not answer.endswith(b"\n"):  # one answer to one question, on a line
             try:
-                part = control.recv(1 << 16)
+                part = end.recv(1 << 16)
             except TimeoutError:
                 raise CannotStart(f"the sandbox process did not answer within {seconds:g} s") from None
             except OSError:
@@ -245,7 +247,10 @@ class SandboxProcess:
             if not part:
                 raise CannotStart("the sandbox process ended")
             answer += part
-        return json.loads(answer)
+        try:
+            return msgspec.json.decode(answer, type=expected)
+        except msgspec.MsgspecError as error:
+            raise CannotStart(f"the sandbox process gave another answer: {error}") from None
 
     # End -------------------------------------------------------------------------------------------------------------
 
@@ -298,9 +303,9 @@ class SandboxProcess:
         """({device: core-seconds so far}, those of the imports)."""
         used, imports = {}, 0.0
         for device in self.ready if self.alive() else ():
-            with contextlib.suppress(OSError, CannotStart, KeyError, TypeError, ValueError):
-                said = self.ask(device, {"op": "usage"}, USAGE_SECONDS)
-                used[device], imports = float(said["core_seconds"]), float(said["imports"])
+            with contextlib.suppress(CannotStart):
+                said = self.ask(device, control.AskUsage(), control.Usage, USAGE_SECONDS)
+                used[device], imports = said.core_seconds, said.imports
         return used, imports
 
 

@@ -1,137 +1,204 @@
-"""One submitted module: what it does is recorded in one process, and run in another that never sees it.
+"""One submitted module: a recorder writes down what it does, and a runner that never sees it does that.
 
-The recorder is believed in nothing: it sends a program, or why there is none. The runner checks the program and runs it
-on the graded inputs; what it answers is ours.
+Nothing that the recorder sends is believed: it sends a program, or why there is none. The runner checks the program and
+runs it on the graded inputs; what it replies is ours.
 """
 
-import json
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+import msgspec
 import torch
 
+from grader.core.protocol.messages import (
+    Answered,
+    Ask,
+    Call,
+    Code,
+    Compiled,
+    Gpu,
+    Output,
+    Raised,
+    Record,
+    Recorded,
+    RecorderRequest,
+    RecorderSetup,
+    Reply,
+    Returned,
+    Run,
+    RunnerRequest,
+    RunnerSetup,
+)
 from grader.core.sandbox import handed_in, sandboxes
 from grader.core.sandbox.child import NO_REPLY, Died
 from grader.core.sandbox.confined import ConfinedChild
 
 PROGRAM_BYTES = 32 << 20  # the longest of ours has one
 RETRIES = 6  # launches that a wrapper may see fail before it finds tiles that fit
-TEXTS = {"exception": 200, "text": 4000, "todo": 200, "source": 400}  # characters kept of what a recorder tells
-FLAGS = ("unfinished", "bad_module", "as_seen", "ours")
+
+
+class EntryPoint(Protocol):
+    """What a submission needs to know of its problem.
+
+    keywords: the arguments beside the tensors. uses_triton: False where no kernel may be launched. refused: operations
+    of PyTorch that would be the problem's work. beside, observer: the course's own code in the recorder and the runner.
+    """
+
+    entry_point: str
+    tensors: tuple[str, ...]
+    uses_triton: bool
+    refused: tuple[str, ...]
+    beside: Path | None
+    observer: Path | None
+
+    @property
+    def keywords(self) -> tuple[str, ...]: ...
+
+
+@dataclass
+class Answer:
+    """What came of a request. program: the bytes that ran, if any did; data: those of outputs that were kept."""
+
+    reply: Reply
+    program: bytes = b""
+    data: bytes | None = None
+
+    @property
+    def returned(self) -> bool:
+        return isinstance(self.reply, Returned | Answered)
 
 
 class Submission:
     """The module at `path`, as a module of `problem`; recorder and runner are started when they are first needed.
 
-    device: where its programs run, "cpu", "cuda" or "compile". gpu: plain data of the GPU that it is recorded for, None
-    for Triton's interpreter. Its methods raise TimedOut or Died where a process does not answer, CannotStart where none
-    starts.
+    device: where its programs run, "cpu", "cuda" or "compile". gpu: what it is recorded for, None for Triton's
+    interpreter. Its methods raise TimedOut or Died where a process does not answer, CannotStart where none starts.
     """
 
-    def __init__(self, path, problem, device, seconds, gpu=None):
+    def __init__(self, path: Path, problem: EntryPoint, device: str, seconds: float, gpu: Gpu | None = None):
         self.path, self.problem, self.device = Path(path).absolute(), problem, device
         self.gpu, self.seconds = gpu, seconds
-        self.recorder = self.runner = None
+        self.recorder: ConfinedChild | None = None
+        self.runner: ConfinedChild | None = None
 
-    def begin(self):
+    def begin(self) -> None:
         """Have both processes start side by side, before the first of them is asked anything."""
         sandboxes.begin("record", self.path.parent)
         sandboxes.begin(self.device)
 
-    def deadline(self, runner=False):
+    def deadline(self, runner: bool = False) -> float:
         """When a case that begins now must have ended; the start of its processes is not its own time."""
         seconds = self.seconds * (sandboxes.find_slowness(self.device) if runner else 1.0)
         if self.recorder is None:
-            setup = {"module": str(self.path), "entry_point": self.problem.entry_point, "gpu": self.gpu}
-            setup["arguments"] = list(self.problem.keywords)
-            setup["tensors"] = list(self.problem.tensors)
-            self.recorder = ConfinedChild("record", seconds, self.path.parent, **setup)
+            self.recorder = ConfinedChild(recorder_setup(self.path, self.problem, self.gpu), seconds, self.path.parent)
         if runner:
             self.start_runner()
         return time.monotonic() + seconds
 
-    def start_runner(self):
-        """Have the runner there. A kernel's text must stand in one of the files that it is given."""
+    def start_runner(self) -> ConfinedChild:
+        """The runner. A kernel's text must stand in one of the files that it is given."""
         if self.runner is None:
-            self.runner = ConfinedChild(self.device, self.seconds)
-            self.runner.put({"texts.json": json.dumps(self.read_texts()).encode()})
+            self.runner = ConfinedChild(self.runner_setup(), self.seconds)
+            self.runner.put({"texts.json": msgspec.json.encode(self.read_texts())})
+        return self.runner
 
-    def record(self, request, lists=None, failing=(), deadline=None):
-        """{"program": bytes} of a case, or the reply that says why there is none.
+    def runner_setup(self) -> RunnerSetup:
+        """How its runner begins."""
+        problem = self.problem
+        return RunnerSetup(
+            device=self.device,
+            module=self.path.name,
+            kernels=problem.uses_triton,
+            refused=list(problem.refused),
+            observer=read_code(problem.observer),
+        )
 
-        lists: {name: bytes} for the recorder. failing: launches that are to raise as the runner saw them raise.
+    def record(
+        self, call: Call, files: dict[str, bytes] | None = None, failing=(), deadline: float | None = None
+    ) -> Answer:
+        """The program of a call, or the reply that says why there is none.
+
+        files: for the recorder. failing: launches that are to raise as the runner saw them raise.
         """
-        given = {name: request[name] for name in ("arguments", "lists", "tiles") if name in request}
-        given["inputs"] = [each for each in request["inputs"] if not each.get("lists")]
-        deadline = deadline or self.deadline()
-        reply = self.ask_recorder({"op": "record", "failing": list(failing)} | given, lists or {}, deadline)
-        if reply["status"] == "raised":
-            return reply
-        if reply["depends"] is not None:
-            return {"status": "depends", "line": reply["depends"]}
-        return {"program": self.recorder.take("program.json", PROGRAM_BYTES)}
+        inputs = [each for each in call.inputs if each.in_call]
+        request = Record(msgspec.structs.replace(call, inputs=inputs), list(failing))
+        reply = self.ask_recorder(request, files or {}, deadline or self.deadline())
+        if not isinstance(reply, Recorded):
+            return Answer(reply)
+        return Answer(reply, self.recorder.take("program.json", PROGRAM_BYTES))
 
-    def run(self, request, files=None, lists=None, op="run"):
-        """The runner's reply to a case: recorded, and run. A launch that raises is recorded again as raising.
+    def run(
+        self, request: RunnerRequest, files: dict[str, bytes] | None = None, beside: dict[str, bytes] | None = None
+    ) -> Answer:
+        """The runner's reply to a request about a call that is recorded first. If a launch raises, the call is recorded
+        again with that launch raising.
 
-        request: "inputs", described, "arguments", and what the runner is to observe. files: {name: bytes} for the
-        runner.
+        files: for the runner. beside: for the recorder.
         """
         deadline, failing, seen = self.deadline(runner=True), [], None
         for _ in range(RETRIES):
-            recorded = self.record(request, lists, failing, deadline)
-            if "program" not in recorded:
-                return seen if seen and recorded.get("as_seen") else recorded
-            given = {"program.json": recorded["program"]} | (files or {})
-            reply = self.ask_runner({"op": op} | request, given, deadline)
-            failed = reply if "launch" in reply else reply.get("error") or {}
-            if failed.get("launch") is None:
-                return reply | {"program": recorded["program"]}
-            failing.append({name: failed.get(name) for name in ("kind", "text", "needed", "limit", "what")})
-            failing[-1]["number"], seen = failed["launch"], reply
+            recorded = self.record(request.call, beside, failing, deadline)
+            if not recorded.program:
+                as_seen = isinstance(recorded.reply, Raised) and recorded.reply.as_seen
+                return seen if seen and as_seen else recorded
+            reply = self.ask_runner(request, {"program.json": recorded.program} | (files or {}), deadline)
+            failed = reply.error if isinstance(reply, Compiled) else reply
+            if getattr(failed, "launch", None) is None:
+                return Answer(reply, recorded.program)
+            failing.append(failed.failing())
+            seen = Answer(reply)
         return seen
 
-    def run_again(self, request):
+    def run_again(self, request: RunnerRequest) -> Answer:
         """The runner's reply to another request about the program that it has."""
-        return self.ask_runner(request, {}, time.monotonic() + self.seconds)
+        return Answer(self.ask_runner(request, {}, time.monotonic() + self.seconds))
 
-    def call_function(self, request, files, has_form):
-        """What a function of the module returns, as plain data: it is judged by value. Tensors stand in outputs.bin.
+    def rerun(self, call: Call, program: bytes, files: dict[str, bytes]) -> Answer:
+        """The runner's reply to a program that is recorded already, on other inputs."""
+        deadline = self.deadline(runner=True)
+        return Answer(self.ask_runner(Run(call), {"program.json": program} | files, deadline), program)
 
-        has_form(reply): True where the data is of the form that is asked for.
+    def call_function(self, function: str, about: object, form: type, files: dict[str, bytes] | None = None):
+        """(Answer, found): what a function of `problem.beside` found, of the type `form`; it is judged by value.
+
+        found: None where it raised. Raises Died where the recorder sends other data.
         """
-        reply = self.ask_recorder(request, files, self.deadline())
-        if reply["status"] == "raised":
-            return reply
-        if not has_form(reply):
-            raise Died(NO_REPLY)
-        return reply | {"from_recorder": True}
+        request = Ask(function, msgspec.Raw(msgspec.json.encode(about)))
+        reply = self.ask_recorder(request, files or {}, self.deadline())
+        if not isinstance(reply, Answered):
+            return Answer(reply), None
+        try:
+            found = msgspec.json.decode(reply.found, type=form)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            raise Died(NO_REPLY) from None
+        return Answer(reply), found
 
-    def ask_recorder(self, request, files, deadline):
-        """The checked reply of the recorder; the reason where the module could not be loaded."""
-        if self.recorder.loading:
-            return check_recorder_reply(self.recorder.loading)
+    def ask_recorder(self, request: RecorderRequest, files: dict[str, bytes], deadline: float) -> Reply:
+        """The recorder's reply; the reason where the module could not be loaded."""
+        if self.recorder.failure:
+            return self.recorder.failure
         self.recorder.put(files)
-        return check_recorder_reply(self.recorder.call(request, max(0.1, deadline - time.monotonic())))
+        return self.recorder.call(request, max(0.1, deadline - time.monotonic()))
 
-    def ask_runner(self, request, files, deadline):
-        self.start_runner()
-        self.runner.put(files)
-        about = {"module": self.path.name, "kernels": self.problem.uses_triton, "refused": self.problem.refused}
-        return self.runner.call(request | about, max(0.1, deadline - time.monotonic()))
+    def ask_runner(self, request: RunnerRequest, files: dict[str, bytes], deadline: float) -> Reply:
+        runner = self.start_runner()
+        runner.put(files)
+        return runner.call(request, max(0.1, deadline - time.monotonic()))
 
-    def read_texts(self):
+    def read_texts(self) -> dict[str, str]:
         """{name: text} of the files that a kernel may stand in."""
         return handed_in.read_texts(self.path.parent)
 
-    def take_outputs(self, reply):
+    def take_outputs(self, reply: Reply) -> bytes:
         """The bytes of what was returned."""
-        recorded = reply.get("from_recorder")
-        size = count_bytes(reply["outputs"], "cuda" if self.device == "cuda" and not recorded else "cpu")
+        recorded = isinstance(reply, Answered)
+        size = count_bytes(reply.outputs, "cuda" if self.device == "cuda" and not recorded else "cpu")
         return (self.recorder if recorded else self.runner).take("outputs.bin", size, size)
 
-    def take_printed(self):
+    def take_printed(self) -> str:
         """What the wrapper and the kernels have printed since the last call."""
         wrapper = self.recorder.take_printed() if self.recorder else ""
         kernels = self.runner.take_printed() if self.runner else ""
@@ -140,40 +207,39 @@ class Submission:
         where = "" if self.device != "cpu" else "(printed by your Python, of stand-in values:)\n"
         return f"{where}{wrapper}\n{kernels}".strip()
 
-    def running_line(self):
+    def running_line(self) -> int | None:
         """The line of the module that runs now, or None."""
         lines = (child.running_line(self.path.name) for child in (self.runner, self.recorder) if child)
         return next((line for line in lines if line), None)
 
-    def close(self):
+    def close(self) -> None:
         for child in (self.recorder, self.runner):
             if child:
                 child.close()
         self.recorder = self.runner = None
 
 
-# What a recorder tells: every field is checked ------------------------------------------------------------------------
+def recorder_setup(path: Path, problem: EntryPoint, gpu: Gpu | None = None, device: str = "record") -> RecorderSetup:
+    """How a recorder of the module at `path` begins."""
+    return RecorderSetup(
+        device=device,
+        module=str(path),
+        entry_point=problem.entry_point,
+        tensors=list(problem.tensors),
+        arguments=list(problem.keywords),
+        gpu=gpu,
+        code=read_code(problem.beside),
+    )
 
 
-def check_recorder_reply(reply):
-    """A reply of a recorder in the form that it must have; raises Died."""
-    if reply["status"] == "raised":
-        texts = {name: str(reply.get(name) or "")[:most] for name, most in TEXTS.items()}
-        flags = {name: bool(reply.get(name)) for name in FLAGS}
-        return {"status": "raised", "line": check_line(reply.get("line"))} | texts | flags
-    if reply["status"] == "returned":
-        depends = reply.get("depends")
-        line = depends.get("line") if isinstance(depends, dict) else None
-        reply["depends"] = (check_line(line) or 0) if depends else None
-        return reply
-    raise Died(NO_REPLY)
+def read_code(path: Path | None) -> Code | None:
+    return Code(str(path), path.read_text()) if path else None
 
 
-def check_line(line):
-    return line if type(line) is int and 0 < line < 1 << 24 else None
-
-
-def count_bytes(outputs, device):
-    """How many bytes are written of outputs that are described so."""
-    written = [words for words in outputs if words["plain"] and words["device"] == device]
-    return sum(math.prod(words["shape"]) * getattr(torch, words["dtype"]).itemsize for words in written)
+def count_bytes(outputs: list[Output], device: str) -> int:
+    """How many bytes are written of outputs of these forms."""
+    written = [output for output in outputs if output.plain and output.device == device]
+    dtypes = [getattr(torch, output.dtype, None) for output in written]
+    if not all(isinstance(dtype, torch.dtype) for dtype in dtypes):
+        raise Died(NO_REPLY)
+    return sum(math.prod(output.shape) * dtype.itemsize for output, dtype in zip(written, dtypes, strict=True))

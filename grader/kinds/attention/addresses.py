@@ -19,10 +19,10 @@ KINDS = {
 def explain(case, trace, fault):
     """What the addresses are and what they should be, with a question; empty where they do not tell."""
     tables = {(table.name, kind): table for table, kind in tables_of(case, trace)}
-    table = tables.get((fault["argument"], KINDS.get(fault["kind"])))
-    if table is None or not fault["programs"]:
+    table = tables.get((fault.argument, KINDS.get(fault.kind)))
+    if table is None or not fault.programs:
         return ""
-    every, owners, terms = list(tables.values()), find_owners(case, tables), fault["terms"]
+    every, owners, terms = list(tables.values()), find_owners(case, tables), fault.terms
     return (
         wrong_row_step(case, table, every)
         or (wrong_heads(case, table, owners, every, terms) if owners else outside_place(table, fault))
@@ -34,26 +34,26 @@ def explain(case, trace, fault):
 def of_a_wrong_output(case, trace, unwritten):
     """[Measured] that the addresses of a program without a fault tell. unwritten: elements of the output."""
     found = []
-    for argument, at in trace["inside_rows"].items():
+    for argument, at in trace.inside_rows.items():
         said = (
-            f"In line {at['line']} a tile of {argument} begins at column {at['column']} of row {at['row']}, "
+            f"In line {at.line} a tile of {argument} begins at column {at.column} of row {at.row}, "
             "not at the beginning of a row."
         )
         found.append(Measured("column", said, "by which stride do the pointers move from tile to tile?", POINTERS))
     stores = [table for table, kind in tables_of(case, trace) if kind == "store"]
-    if unwritten and len(stores) == 1 and (said := who_writes(stores[0], trace["totals"])):
+    if unwritten and len(stores) == 1 and (said := who_writes(stores[0], trace.kernels)):
         found.append(Measured("unwritten", said, "which program is to write which rows of which head?", POINTERS))
     return found
 
 
 def who_writes(table, totals):
     """What the programs write, where some rows are written by none. totals: of each kernel, as the trace has them."""
-    places = {program: table.decode(first["first"]) for program, first in table.programs.items()}
+    places = {program: table.decode(first.first) for program, first in table.programs.items()}
     beyond = next((program for program, place in places.items() if not table.holds(place)), None)
     if beyond is not None and places[beyond]:
         batch, head, row = places[beyond]
         return f"Program {beyond} of the grid begins to write at row {row} of batch {batch}, head {head}: it has none."
-    tall, ran = max(map(table.rows_of, table.programs.values())), sum(kernel["programs"] for kernel in totals.values())
+    tall, ran = max(map(table.rows_of, table.programs.values())), sum(kernel.programs for kernel in totals.values())
     needed = table.sizes[0] * table.sizes[1] * -(-table.sizes[2] // tall)
     if len(places) != needed:
         batches, heads, rows = table.sizes
@@ -82,15 +82,15 @@ def whose(step, tables, but):
 
 def wrong_row_step(case, table, tables):
     own, first = table.strides[2], next(iter(table.programs.values()))
-    steps = [step for step, size in zip(first["steps"], first["block"], strict=True) if size > 1]
+    steps = [step for step, size in zip(first.steps, first.block, strict=True) if size > 1]
     if table.sizes[2] == 1 or len(steps) != 2 or table.column not in steps:
         return ""
     if own in steps:
-        wide = first["block"][first["steps"].index(table.column)]
-        if wide == case.D or case.D not in first["block"]:
+        wide = first.block[first.steps.index(table.column)]
+        if wide == case.D or case.D not in first.block:
             return ""
         return (
-            f"in your block of {' x '.join(map(str, first['block']))} the side of {wide} moves along the columns of "
+            f"in your block of {' x '.join(map(str, first.block))} the side of {wide} moves along the columns of "
             f"{table.name}, of which there are {case.D}. Which index belongs to which axis?"
         )
     step = steps[1 - steps.index(table.column)]
@@ -105,7 +105,7 @@ def wrong_heads(case, table, owners, tables, terms):
     starts = defaultdict(dict)  # of each tile of queries
     for program, (batch, head, row) in owners.items():
         if program in table.programs:
-            starts[row][batch, head] = table.programs[program]["first"]
+            starts[row][batch, head] = table.programs[program].first
     start = max(starts.values(), key=len, default={})
     shared = table.sizes[1] == case.kv_heads and case.shares_heads
     group = case.Hq // case.kv_heads if shared else 1
@@ -120,7 +120,7 @@ def axis_of_heads(case, table, moved, group, tables, terms):
     if all(offset == head // group * own for head, offset in moved):
         return ""
     moved = moved[:MOST]
-    does = "write" if table.role is None else "read"
+    does = "write" if table.input is None else "read"
     other = next((t.strides[1] for t in tables if t.strides[1] != own and is_multiple(moved, t.strides[1], group)), 0)
     if own and not other and all(offset % own == 0 for _, offset in moved):
         numbers, found = listed(head for head, _ in moved), listed(offset // own for _, offset in moved)
@@ -165,18 +165,18 @@ def axis_of_batches(table, moved, tables, terms):
 
 def made(terms, stride=None):
     """`Line 32 adds `h * sh`, with h from line 30, where H is 2. `: what the text adds. stride: of the axis meant."""
-    terms = [term for term in terms if term["stride"] == stride] or terms
+    terms = [term for term in terms if term.stride == stride] or terms
     if not terms:
         return ""
-    lines = sorted({term["line"] for term in terms})
+    lines = sorted({term.line for term in terms})
     said = f"Line{'s' * (len(lines) > 1)} {joined(lines)} add{'s' * (len(lines) == 1)} " + joined(
-        dict.fromkeys(f"`{term['text']}`" for term in terms)
+        dict.fromkeys(f"`{term.text}`" for term in terms)
     )
-    names = sorted({name for term in terms for name in term["names"]})
-    made_in = sorted({line for term in terms for line in term["lines"]} - set(lines))
+    names = sorted({name for term in terms for name in term.names})
+    made_in = sorted({line for term in terms for line in term.lines} - set(lines))
     if names and made_in:
         said += f", with {joined(names)} from line{'s' * (len(made_in) > 1)} {joined(made_in)}"
-    values = {name: value for term in terms for name, value in term["values"].items()}
+    values = {name: value for term in terms for name, value in term.values.items()}
     if values:
         said += f", where {joined(f'{name} is {value}' for name, value in values.items())}"
     return f"{said}. "
@@ -192,12 +192,12 @@ def joined(words):
 
 def outside_place(table, fault):
     """Where no tensor says which program has which head: where this one lies, by the tensor's own strides."""
-    first = table.programs.get(tuple(fault["programs"][-1]))
-    place = table.decode(first["first"]) if first else None
+    first = table.programs.get(tuple(fault.programs[-1]))
+    place = table.decode(first.first) if first else None
     if place is None:
         return ""
     if table.holds(place):
-        begin = place[2] + (fault["at"]["first"] - first["first"]) // max(1, table.strides[2]) if fault["at"] else 0
+        begin = place[2] + (fault.at.first - first.first) // max(1, table.strides[2]) if fault.at else 0
         return past_the_end(table, begin) if begin >= table.sizes[2] else ""
     batch, head, row = place
     batches, heads, rows = table.sizes
@@ -206,7 +206,7 @@ def outside_place(table, fault):
         where += f", which is batch {head // heads}, head {head % heads}"
     return (
         f"it begins at {where}, row {row}, of {batches} batch{'es' * (batches > 1)}, {heads} head{'s' * (heads > 1)} "
-        f"and {rows} rows{along_the_axis(table, tuple(fault['programs'][-1]))}. {made(fault['terms'])}"
+        f"and {rows} rows{along_the_axis(table, tuple(fault.programs[-1]))}. {made(fault.terms)}"
         "Which axis of the grid is which, and which head belongs to it?"
     )
 
@@ -218,7 +218,7 @@ def along_the_axis(table, program):
         return ""
     line = {place[axis]: first for place, first in table.programs.items()
             if all(place[other] == program[other] for other in range(3) if other != axis)}  # fmt: skip
-    places = [table.decode(line[index]["first"]) for index in sorted(line)[:MOST]]
+    places = [table.decode(line[index].first) for index in sorted(line)[:MOST]]
     if not all(places) or len(places) < 2:
         return ""
     one_batch = len({batch for batch, *_ in places}) == 1
@@ -230,26 +230,26 @@ def along_the_axis(table, program):
 def wrong_rows(case, table, owners, fault):
     """The tile of rows, where batch and head are right."""
     name, rows = table.name, table.sizes[2]
-    if fault["kind"].startswith("write of"):
+    if fault.kind.startswith("write of"):
         return shared_rows(table, owners, fault)
-    program = tuple(fault["programs"][-1])
+    program = tuple(fault.programs[-1])
     if program not in owners or not table.strides[2]:
         return ""
     batch, head, _ = owners[program]
     head = head // (case.Hq // table.sizes[1])
-    begin, left = divmod(fault["at"]["first"] - batch * table.strides[0] - head * table.strides[1], table.strides[2])
+    begin, left = divmod(fault.at.first - batch * table.strides[0] - head * table.strides[1], table.strides[2])
     if left:
         return ""
     if begin >= rows:
         return past_the_end(table, begin)
     if begin < 0:
         return f"its tile begins at row {begin}, before the first. Where does the loop begin?"
-    if begin % (tall := table.rows_of(fault["at"])):
+    if begin % (tall := table.rows_of(fault.at)):
         return (
             f"its tile begins at row {begin}, no multiple of its {tall} rows. Where does the loop begin, and by how "
             "much does it step?"
         )
-    if fault["where"] == "end":
+    if fault.where == "end":
         return (
             f"its tile begins at row {begin}, and {name} ends with row {rows - 1}. Is this the phase that masks the "
             "rows which do not exist, and is this load masked?"
@@ -263,13 +263,13 @@ def past_the_end(table, begin):
 
 def shared_rows(table, owners, fault):
     """Two programs that write the same rows."""
-    first, second = (tuple(program) for program in (*fault["programs"], *fault["programs"])[:2])
+    first, second = (tuple(program) for program in (*fault.programs, *fault.programs)[:2])
     if first == second or not {first, second} <= set(table.programs):  # another launch's, say
         return ""
     if not {first, second} <= set(owners):
-        return same_place(table, first, second, fault["terms"])
+        return same_place(table, first, second, fault.terms)
     one, two = owners[first], owners[second]
-    writes = table.decode(table.programs[second]["first"])
+    writes = table.decode(table.programs[second].first)
     if writes != two and writes is not None:
         return (
             f"program {second} has the queries from row {two[2]} of batch {two[0]}, head {two[1]}, and begins to write "
@@ -287,7 +287,7 @@ def shared_rows(table, owners, fault):
 
 
 def same_place(table, first, second, terms):
-    place, other = (table.decode(table.programs[program]["first"]) for program in (first, second))
+    place, other = (table.decode(table.programs[program].first) for program in (first, second))
     if place != other or place is None:
         return ""
     batch, head, row = place

@@ -1,6 +1,7 @@
 """The ladder as plain data: its seven problems; their cases stand in rows.csv."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from grader.course.problem import LONG_ROW, Problem
 from grader.kinds.attention import rows
@@ -47,6 +48,7 @@ def windowed(cases):
     return tuple(replace(case, window=windows.get(case.values, 32 if case.N < 4000 else 1000)) for case in cases)
 
 
+OBSERVER = Path(__file__).with_name("observer.py")
 PROBLEMS = (
     Problem(
         "p1", "naive attention", "p1_naive_attention.py", "naive_attention",
@@ -94,3 +96,4 @@ PROBLEMS = (
         lesson=("one sink", "sinks not a multiple of a tile", "sinks overlapping the window"),
     ),
 )  # fmt: skip
+PROBLEMS = tuple(replace(problem, observer=OBSERVER) for problem in PROBLEMS)

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 
+from grader.core.protocol.messages import FindFirstBad, FirstBad
 from grader.diagnosis.cause import Measured
 from grader.kinds.attention import contrasts, drawn, inputs, tile_visits, weight_facts, weights
 from grader.kinds.attention.known_mistakes import ONLINE
@@ -100,18 +101,17 @@ def measure_case(kind, problem, submission, case, seed):
 
 def first_bad(kind, problem, submission, case, seed):
     """[Measured]: the line after which a number is NaN or infinite for the first time; it is no cause."""
-    request, files = kind.request(problem, case, inputs.make(case, seed), submission.device)
-    reply = submission.run(request, files, op="first bad")
-    if reply["status"] != "returned" or not reply["found"]:
+    call, files = kind.request(problem, case, inputs.make(case, seed), submission.device)
+    bad = submission.run(FindFirstBad(call), files).reply
+    if not isinstance(bad, FirstBad) or bad.line is None:
         return []
-    bad = reply["found"]
-    said = f"The first number that is {bad['what']} is made in line {bad['line']}, `{bad['source']}`"
+    said = f"The first number that is {bad.what} is made in line {bad.line}, `{bad.source}`"
     question = "which operands of this line can be infinite, or 0?"
-    exponent = bad["exponent"]
-    if bad["what"] == "infinite" and exponent is not None and exponent > 0:
-        said += f", where the exponent is {exponent:.3g}; with the largest score so far subtracted it is at most 0"
+    if bad.what == "infinite" and bad.exponent is not None and bad.exponent > 0:
+        said += f", where the exponent is {bad.exponent:.3g}; with the largest score so far subtracted it is at most 0"
         question = "is the largest score so far subtracted before every exp, and is it the larger of the two numbers?"
-    elif bad["held"]:
-        held = [f"{name}, with infinite numbers{f' since line {line}' if line else ''}" for name, line in bad["held"]]
-        said += f", of {', and '.join(held)}"
+    elif bad.held:
+        since = (f" since line {held.line}" if held.line else "" for held in bad.held)
+        names = [f"{held.name}, with infinite numbers{line}" for held, line in zip(bad.held, since, strict=True)]
+        said += f", of {', and '.join(names)}"
     return [Measured("first bad", f"{said}.", question, ONLINE)]

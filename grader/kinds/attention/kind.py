@@ -6,6 +6,9 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
+from grader.core.protocol.messages import Row
 from grader.course.problem import LONG_ROW
 from grader.diagnosis import cross_case, failures, locate
 from grader.diagnosis.cause import Diagnosis, mistake_pattern
@@ -63,11 +66,10 @@ class Attention(Kind):
         return replace(problem.compile_case or problem.speed_case, name=name, **COMPILED)
 
     def request(self, problem, case, placed, device):
-        request, files = super().request(problem, case, placed, device)
-        request |= {"tiles": case.tiles, "choice": zlib.crc32(case.name.encode())}
-        if case.name == LONG_ROW and not problem.uses_triton:
-            request["row"] = ["q", [0, 0, -1]]
-        return request, files
+        call, files = super().request(problem, case, placed, device)
+        last_query = Row("q", [0, 0, -1]) if case.name == LONG_ROW and not problem.uses_triton else None
+        choice = zlib.crc32(case.name.encode())
+        return structs.replace(call, tiles=list(case.tiles or ()), choice=choice, row=last_query), files
 
     def reply(self, submission, case, placed):
         return work.reply_with_other_lengths(super().reply, submission, case, lambda of: self.inputs(of, 0), placed)
@@ -98,7 +100,7 @@ class Attention(Kind):
 
     def drawn(self, case, reply, got=None, right=None):
         compared = () if got is None else (right.name, got, right.expected, right.allowed)
-        return {"picture": picture.draw(case, reply["trace"], compared)}
+        return {"picture": picture.draw(case, tile_visits.read(reply.trace), reply.trace, compared)}
 
     def right_picture(self, case, shown):
         return picture.draw_right(case, shown)
@@ -108,7 +110,7 @@ class Attention(Kind):
         if right.name == "lse":
             found = causes.find_lse_causes(case, placed, got, right.expected)
             return Diagnosis("lse", f"o is right, lse is not. {where}", found)
-        records, found, two = reply["trace"]["visits"] if reply["trace"] else (), [], causes.no_two
+        records, found, two = tile_visits.read(reply.trace), [], causes.no_two
         if facts["unwritten"] < facts["wrong"]:  # what was never written equals nothing
             found, two = causes.find(problem, case, placed, got, right.answer, self.known_mistakes, records)
         tiles = tile_visits.tile_sizes(records)
@@ -116,7 +118,7 @@ class Attention(Kind):
         met = tile_visits.in_words(records, facts["first"][:3])
         told = []
         with failures.harmless("the words on what an output shows"):
-            told = addresses.of_a_wrong_output(case, reply["trace"], facts["unwritten"]) if reply["trace"] else []
+            told = addresses.of_a_wrong_output(case, reply.trace, facts["unwritten"]) if reply.trace else []
             told += [] if found else moved_rows.find(got, right.expected, right.allowed)
         return Diagnosis("output", where, found, evidence, told, met=met, met_for=ABOUT_TILES)
 
@@ -124,21 +126,21 @@ class Attention(Kind):
         """The catalogue for one case."""
         return catalogue.every(problem, case, placed, spec, records, sizes, order)
 
-    def beyond_values(self, problem, case, reply):
+    def beyond_values(self, problem, case, answer):
+        reply, drawn = answer.reply, self.drawn(case, answer.reply)
         if not problem.uses_triton:
-            verdict = memory.judge(problem, case, reply)
-            verdict.facts |= self.drawn(case, reply)
+            verdict = memory.judge(problem, case, answer)
+            verdict.facts |= drawn
             return verdict
-        drawn = self.drawn(case, reply)
         if by_torch := work.by_torch(problem, case, reply):
             return Verdict(Outcome.WASTEFUL, by_torch, drawn)
-        waste = self.wasted(case, reply) if reply["trace"] else None
+        waste = self.wasted(case, answer) if reply.trace else None
         if waste and problem.counts_work:  # judged for the problem as a whole
             return Verdict(Outcome.PASSED, "", drawn | {"waste": waste})
         if waste:
             sentence, facts = waste
             return Verdict(Outcome.WASTEFUL, sentence, facts | drawn)
-        said = advice.on_tiles(case, reply["trace"]) if reply["trace"] and case.name == LONG_ROW else ""
+        said = advice.on_tiles(case, tile_visits.read(reply.trace)) if reply.trace and case.name == LONG_ROW else ""
         return Verdict(Outcome.PASSED, said, drawn)
 
     def explain_fault(self, case, trace, fault):
@@ -189,8 +191,8 @@ class Attention(Kind):
     def long_case(self, cases):
         return work.long_case(cases)
 
-    def wasted(self, case, reply):
-        return work.wasted(case, reply)
+    def wasted(self, case, answer):
+        return work.wasted(case, answer)
 
     def judge_work(self, results):
         return work.judge(results)

@@ -11,22 +11,22 @@ COUNTED = (
 )
 
 
-def judge(problem, case, reply):
+def judge(problem, case, answer):
     """The Verdict on what PyTorch holds and multiplies, where a problem asks for tiles."""
     if not problem.memory_cases:
         return Verdict(Outcome.PASSED)
-    if grows := work.grows(case, None, reply):
+    if grows := work.grows(answer):
         sentence = f"{grows.replace('A program holds', 'Of one query the program holds')} {COUNTED}."
-        return Verdict(Outcome.WASTEFUL, sentence, {"held": reply["held"]})
+        return Verdict(Outcome.WASTEFUL, sentence, {"held": answer.lengths})
     if case in problem.memory_cases:
-        return judge_memory(case, reply)
+        return judge_memory(case, answer.reply.wrapper)
     return Verdict(Outcome.PASSED)
 
 
-def judge_memory(case, reply):
+def judge_memory(case, costs):
     """The Verdict on what was held at once, where the whole score matrix may not be."""
     limit, whole = case.N * KEYS_AT_ONCE, case.N * case.num_keys
-    largest = reply["wrapper"]["largest"]
+    largest = costs.largest
     facts = {"largest_tensor": largest, "limit": limit}
     if largest > limit:
         sentence = (
@@ -34,7 +34,7 @@ def judge_memory(case, reply):
             f"whole score matrix has {whole} ({case.N} x {case.num_keys}). Keep one tile of it at a time."
         )
         return Verdict(Outcome.WASTEFUL, sentence, facts)
-    products, once = reply["wrapper"]["multiply_adds"], case.B * case.Hq * whole * case.D
+    products, once = costs.multiply_adds, case.B * case.Hq * whole * case.D
     if products > TWO_PASSES * once:
         sentence = (
             f"Scores were computed more than once: {products} multiply-adds where q k^T and p v have {2 * once}. The "

@@ -8,41 +8,44 @@ import itertools
 from collections import Counter
 
 import torch
+from msgspec import to_builtins
 
 from grader.course.masks import whole_mask
 from grader.diagnosis import failures
 from grader.kinds.attention import tile_visits
+from grader.kinds.attention.tile_visits import Visit
 from grader.kinds.error_map import TILE, error_maps
 
 MOST_EDGES = 12  # of a row of the mask
 MASK_CELLS = (8, 32)  # at most, down and along, of the mask in text
 
 
-def draw(case, trace, compared=(), complete=True):
+def draw(case, visited=(), trace=None, compared=(), complete=True):
     """What can be drawn of one case: {"size", "mask", "errors", "heads", "visits", "need", "totals"}, what is known,
     and "shown" where no visits are.
 
-    trace: what trace.py reported, or None. compared: (name, got, expected, allowed) of the output that is wrong, if
-    one is; got (B, H, N, D) or (B, H, N) in its own dtype, the others in float64. complete: False where tiles may be
-    missing though nothing was compared. A failure in here is ours and costs only the picture: {"fault": see the log}.
+    visited: the Visits. trace: what was observed beside them, or None. compared: (name, got, expected, allowed) of the
+    output that is wrong, if one is; got (B, H, N, D) or (B, H, N) in its own dtype, the others in float64. complete:
+    False where tiles may be missing though nothing was compared. A failure in here is ours and costs only the picture:
+    {"fault": see the log}.
     """
     with failures.harmless("a picture"):
-        records = [r for r in (trace or {}).get("visits") or () if r.get("q") and r.get("tiles")]
+        visited = [visit for visit in visited if visit.tiles]
         picture, place = {"size": [case.N, case.num_keys]}, None
         if compared:
-            picture |= error_maps(*compared, tile_rows(records))
+            picture |= error_maps(*compared, tile_rows(visited))
             place = picture["errors"]["place"]
-        if any("batch" in r for r in records):
-            picture["visits"] = visits(case, records, place, complete=complete and not compared)
-            picture["need"] = need(case, records, (trace.get("costs") or {}).get("inputs", {}))
+        if visited:
+            picture["visits"] = visits(case, visited, place, complete=complete and not compared)
+            picture["need"] = need(case, visited, trace.costs.inputs if trace else {})
             place = picture["visits"]["place"]
         visibility = case.seen_at(*(place or (0, 0)))
         if "visits" not in picture:
             picture["shown"] = mask_cells(whole_mask(visibility, case.N, case.num_keys))
         picture["mask"] = mask_outlines(case, visibility)
         picture |= case.letters(visibility)
-        if (trace or {}).get("totals"):
-            picture["totals"] = trace["totals"]
+        if trace:
+            picture["totals"] = to_builtins(trace.kernels)
         return picture
     return {"fault": f"see {failures.LOG}"}
 
@@ -54,7 +57,7 @@ def draw_right(case, shown):
     """
     bands = [band for band in (shown.get("visits") or {}).get("bands", ()) if band["tiles"]]
     if not bands:
-        return draw(case, None)
+        return draw(case)
     batch, head = shown["visits"]["place"]
     block_q = max(band["q"][1] - band["q"][0] + 1 for band in bands)
     block_k = max(last - first + 1 for band in bands for first, last, *_ in band["tiles"])
@@ -63,14 +66,12 @@ def draw_right(case, shown):
         rows, tiles, masked = mask[start : start + block_q], [], []
         for first in range(0, case.num_keys, block_k):
             part = rows[:, first : first + block_k]
-            tile = [first, first + part.shape[1] - 1]
+            tile = (first, first + part.shape[1] - 1)
             tiles += [tile] if part.any() else []
             masked += [tile] if part.any() and (not part.all() or part.shape[1] < block_k) else []
-        records.append(
-            {"kernel": "a right kernel", "program": len(records), "q": [start, start + len(rows) - 1], "batch": batch,
-             "head": head, "tiles": tiles, "masked": masked, "span": block_k, "key_heads": 1}
-        )  # fmt: skip
-    return draw(case, {"visits": [record for record in records if record["tiles"]]})
+        q = start, start + len(rows) - 1
+        records.append(Visit("a right kernel", len(records), q, batch, head, tiles, block_k, masked=masked))
+    return draw(case, records)
 
 
 def mask_cells(mask):
@@ -92,7 +93,7 @@ def mask_cells(mask):
 
 def tile_rows(records):
     """Rows of the kernel's tiles of queries as it has them most often, or TILE where they are not known."""
-    counted = Counter(record["q"][1] - record["q"][0] + 1 for record in records)
+    counted = Counter(record.q[1] - record.q[0] + 1 for record in records)
     return max(counted, key=lambda size: (counted[size], size), default=TILE)
 
 
@@ -160,13 +161,13 @@ def visits(case, records, place, complete):
     """
     by_place = {}
     for record in records:
-        by_place.setdefault((record["batch"], record["head"]), []).append(record)
+        by_place.setdefault((record.batch, record.head), []).append(record)
     if place is None or tuple(place) not in by_place:
         place = max(by_place, key=lambda p: needless(case, by_place[p]))
     seen, bands, masked = tile_visits.Seen(case, case.seen_at(*place)), {}, {}
     for record in by_place[tuple(place)]:
-        masked.setdefault(tuple(record["q"]), []).extend(record.get("masked", ()))
-        tiles = bands.setdefault(tuple(record["q"]), Counter())
+        masked.setdefault(record.q, []).extend(record.masked)
+        tiles = bands.setdefault(record.q, Counter())
         for tile, times in distinct(record).items():
             tiles[tile] += times
     if not complete:
@@ -183,8 +184,10 @@ def visits(case, records, place, complete):
         unmet = stretches_of((seen.keys(q) & ~covered)[None])[0] if not complete else []
         missing = [piece for first, after in unmet for piece in pieces(first, after, span)]
         listed = [[*tile, times, seen.any(q, tile)] for tile, times in tiles.items()]
-        shown.append({"q": list(q), "tiles": listed, "missing": missing, "masked": masked.get(q, [])})
-    kernels = list(dict.fromkeys(r["kernel"] for r in by_place[tuple(place)]))
+        shown.append(
+            {"q": list(q), "tiles": listed, "missing": missing, "masked": [list(tile) for tile in masked.get(q, [])]}
+        )
+    kernels = list(dict.fromkeys(r.kernel for r in by_place[tuple(place)]))
     return {"kernels": kernels, "place": list(place), "of": len(by_place), "bands": shown}
 
 
@@ -196,17 +199,17 @@ def pieces(first, after, span):
 
 def distinct(record):
     """{(first key, last key): times}; a tile of several key heads counts once for them all."""
-    heads = max(1, record.get("key_heads") or 1)
-    return {tile: -(-times // heads) for tile, times in Counter(map(tuple, record["tiles"])).items()}
+    heads = max(1, record.key_heads)
+    return {tile: -(-times // heads) for tile, times in Counter(record.tiles).items()}
 
 
 def needless(case, records):
     """Keys visited that are not needed, or visited again."""
     seen_by, total = tile_visits.seen_of(case), 0
     for record in records:
-        seen = seen_by(record["batch"], record["head"])
+        seen = seen_by(record.batch, record.head)
         for (first, last), times in distinct(record).items():
-            total += (last - first + 1) * (times - seen.any(record["q"], (first, last)))
+            total += (last - first + 1) * (times - seen.any(record.q, (first, last)))
     return total
 
 
@@ -217,12 +220,12 @@ def need(case, records, loaded_of):
     """
     needed, spans = tile_visits.need(case, records), tile_visits.spans_of(records)
     row = case.D * getattr(torch, case.dtype).itemsize
-    visited = sum(last - first + 1 for record in records for first, last in record["tiles"])
+    visited = sum(last - first + 1 for record in records for first, last in record.tiles)
     loaded = (loaded_of.get("k", 0) + loaded_of.get("v", 0)) / case.D or 2 * visited
     seen = tile_visits.seen_of(case)
     pairs = sum(int(seen(batch, head).mask.sum()) for batch in range(case.B) for head in range(case.Hq))
     return {
-        "visited_tiles": round(sum(tile_visits.tiles_met(case, record, spans[record["kernel"]]) for record in records)),
+        "visited_tiles": round(sum(tile_visits.tiles_met(case, record, spans[record.kernel]) for record in records)),
         "needed_tiles": needed["tiles"],
         "loaded_bytes": round(loaded * row), "needed_bytes": 2 * needed["keys"] * row,
         "pairs": pairs, "pair_flops": 4 * pairs * case.D,

@@ -3,10 +3,42 @@
 import itertools
 from collections import Counter, defaultdict
 
+import msgspec
 import torch
+from msgspec import Struct
 
 from grader.course.masks import whole_mask
 from grader.kinds.attention import mask_mistakes
+
+
+class Stretch(Struct, array_like=True, frozen=True):
+    """Neighbouring tiles of keys that one line visited one after the other. masked: a mask was put on their scores."""
+
+    line: int
+    first: int
+    last: int
+    masked: bool
+
+
+class Visit(Struct, frozen=True):
+    """One tile of queries in one program, and the tiles of keys that it visited, in order: observer.py found it.
+
+    q, tiles, masked: (first, last) token. span: keys of the largest tile; lanes: those past the end included. masked:
+    tiles on whose scores a mask was put. key_heads: how many kv heads were read.
+    """
+
+    kernel: str
+    program: int
+    q: tuple[int, int]
+    batch: int
+    head: int
+    tiles: list[tuple[int, int]]
+    span: int
+    lanes: int = 0
+    masked: list[tuple[int, int]] = []
+    key_heads: int = 1
+    stretches: list[Stretch] = []
+
 
 FORWARD, BACKWARD, UNKNOWN = 1, -1, 0  # how a kernel walks over the keys
 
@@ -15,24 +47,29 @@ GUESSED_ROWS = (16, 32, 64, 128)  # of queries
 MOST_STRETCHES = 6  # of keys that are told of one tile of queries
 
 
+def read(trace):
+    """The Visits of a trace, as the course's observer reported them; none without a trace."""
+    return msgspec.json.decode(trace.own, type=list[Visit] | None) or [] if trace else []
+
+
 def tile_sizes(records):
     """[(BLOCK_Q, BLOCK_K)] as the trace saw them; empty without one."""
-    if not any(record["tiles"] for record in records):
+    if not any(record.tiles for record in records):
         return []
-    rows = max(record["q"][1] - record["q"][0] + 1 for record in records)
-    return [(rows, max(max(record["span"], record.get("lanes", 0)) for record in records))]
+    rows = max(record.q[1] - record.q[0] + 1 for record in records)
+    return [(rows, max(max(record.span, record.lanes) for record in records))]
 
 
 def visits_of(case, records):
     """How often each query's tile met each key's tile, (B, Hq, N, Nk); None where the trace does not tell for all."""
-    if not any(record["tiles"] for record in records):
+    if not any(record.tiles for record in records):
         return None
     visits = torch.zeros(case.B, case.Hq, case.N, case.num_keys, dtype=torch.long)
     covered = torch.zeros(case.B, case.Hq, dtype=torch.bool)
     for record in records:
-        covered[record["batch"], record["head"]] = True
-        rows = visits[record["batch"], record["head"], record["q"][0] : record["q"][1] + 1]
-        for first, last in record["tiles"]:
+        covered[record.batch, record.head] = True
+        rows = visits[record.batch, record.head, record.q[0] : record.q[1] + 1]
+        for first, last in record.tiles:
             rows[:, first : last + 1] += 1
     return visits if covered.all() else None
 
@@ -42,9 +79,9 @@ def past_the_end(case, records, sizes):
     lanes = torch.zeros(case.B, case.Hq, case.N, 1, dtype=torch.double)
     BLOCK_K = max((BLOCK_K for _, BLOCK_K in sizes), default=0)
     for record in records:
-        for first, last in record["tiles"]:
+        for first, last in record.tiles:
             if last == case.num_keys - 1:
-                rows = lanes[record["batch"], record["head"], record["q"][0] : record["q"][1] + 1]
+                rows = lanes[record.batch, record.head, record.q[0] : record.q[1] + 1]
                 rows += max(0, BLOCK_K - (last - first + 1))
     return lanes
 
@@ -56,10 +93,10 @@ def steps_of(records):
     """
     lists = {}
     for record in records:
-        if (record["batch"], record["head"]) == (0, 0):
-            if tuple(record["q"]) in lists:
+        if (record.batch, record.head) == (0, 0):
+            if record.q in lists:
                 return None
-            lists[tuple(record["q"])] = [tuple(tile) for tile in record["tiles"]]
+            lists[record.q] = record.tiles
     for order in (FORWARD, BACKWARD):
         if walks(lists, order):
             return by_keys(lists, order)
@@ -76,7 +113,7 @@ def order_of(records, sizes):
     """FORWARD or BACKWARD over tiles that begin at multiples of BLOCK_K, else UNKNOWN; without a trace FORWARD."""
     if not sizes:
         return FORWARD
-    lists = {(n, *record["q"]): record["tiles"] for n, record in enumerate(records)}
+    lists = {(n, *record.q): record.tiles for n, record in enumerate(records)}
     aligned = all(first % sizes[0][1] == 0 for tiles in lists.values() for first, _ in tiles)
     return next((order for order in (FORWARD, BACKWARD) if aligned and walks(lists, order)), UNKNOWN)
 
@@ -115,17 +152,17 @@ def in_words(records, place):
     """
     batch, head, row = place
     for record in records:
-        first, last = record["q"]
-        if (record["batch"], record["head"]) == (batch, head) and first <= row <= last:
-            stretches = record["stretches"]
+        first, last = record.q
+        if (record.batch, record.head) == (batch, head) and first <= row <= last:
+            stretches = record.stretches
             rows = f"Query row{mask_mistakes.name_range(first, last)} meet{'s' * (first == last)}"
             if not stretches:
                 return f"{rows} no key."
-            if len(stretches) > MOST_STRETCHES or not all(line for line, *_ in stretches):
+            if len(stretches) > MOST_STRETCHES or not all(stretch.line for stretch in stretches):
                 return ""
             told = [
-                f"key{mask_mistakes.name_range(begin, end)}{', masked,' * masked} in line {line}"
-                for line, begin, end, masked in stretches
+                f"key{mask_mistakes.name_range(each.first, each.last)}{', masked,' * each.masked} in line {each.line}"
+                for each in stretches
             ]
             met = " and ".join([", ".join(told[:-1]), told[-1]] if told[:-1] else told)
             return f"{rows} {met}."
@@ -146,12 +183,12 @@ def lines_that_meet(records, pairs, masked=(False, True)):
     batch, head, left = pairs[0], pairs[1], pairs[2].clone()
     lines = set()
     for record in records:
-        if (record["batch"], record["head"]) == (batch, head):
-            rows = left[record["q"][0] : record["q"][1] + 1]
-            for line, first, last, is_masked in record["stretches"]:
-                if is_masked in masked and rows[:, first : last + 1].any():
-                    lines.add(line)
-                    rows[:, first : last + 1] = False
+        if (record.batch, record.head) == (batch, head):
+            rows = left[record.q[0] : record.q[1] + 1]
+            for each in record.stretches:
+                if each.masked in masked and rows[:, each.first : each.last + 1].any():
+                    lines.add(each.line)
+                    rows[:, each.first : each.last + 1] = False
     return lines, left
 
 
@@ -175,11 +212,11 @@ def need(case, records):
     """
     seen, spans, counted, taken_up = seen_of(case), spans_of(records), Counter(tiles=0, keys=0, of=0), set()
     for record in records:
-        tile = (record["batch"], record["head"], *record["q"])
+        tile = (record.batch, record.head, *record.q)
         if tile not in taken_up:
             taken_up.add(tile)
-            span, heads = spans[record["kernel"]], record["key_heads"]
-            keys = seen(record["batch"], record["head"]).tiles(record["q"], span)
+            span, heads = spans[record.kernel], record.key_heads
+            keys = seen(record.batch, record.head).tiles(record.q, span)
             counted.update(tiles=len(keys) * heads, keys=sum(keys) * heads, of=-(-case.num_keys // span) * heads)
     return dict(counted)
 
@@ -188,13 +225,13 @@ def spans_of(records):
     """{kernel: keys in its largest tile}: an end cuts some off, others are small for the diagonal or the sinks."""
     spans = defaultdict(int)
     for record in records:
-        spans[record["kernel"]] = max(spans[record["kernel"]], record["span"])
+        spans[record.kernel] = max(spans[record.kernel], record.span)
     return spans
 
 
 def tiles_met(case, record, span):
     """Tiles of `span` keys that a record met: a smaller one is a part of one, but whole where the sequence ends."""
-    return sum(1 if last == case.num_keys - 1 else (last - first + 1) / span for first, last in record["tiles"])
+    return sum(1 if last == case.num_keys - 1 else (last - first + 1) / span for first, last in record.tiles)
 
 
 def seen_of(case):

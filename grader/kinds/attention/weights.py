@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from grader.core.protocol.messages import Outputs, RunSets
 from grader.course import tensors
 from grader.kinds.attention import inputs
 
@@ -71,14 +72,14 @@ def run_sets(kind, submission, case, sets, output=0):
     ]
     asked = [kind.request(submission.problem, case, each, submission.device) for each in placed]
     data = b"".join(files["inputs.bin"] for _, files in asked)
-    lists, more = kind.beside(case)
-    request = asked[0][0] | more | {"sets": len(sets)}
-    reply = submission.run(request, {"inputs.bin": data}, lists, op="run sets")
-    if reply["status"] != "returned" or len(reply["outputs"]) % len(sets):
+    request = RunSets(asked[0][0], len(sets))
+    reply = submission.run(request, {"inputs.bin": data}, kind.beside(case)).reply
+    if not isinstance(reply, Outputs) or len(reply.outputs) % len(sets):
         return None
-    if any(not words["plain"] for words in reply["outputs"]):
+    if not all(form.plain for form in reply.outputs):
         return None
-    found = tensors.read_outputs(submission.take_outputs(reply), reply)[output :: len(reply["outputs"]) // len(sets)]
+    every = tensors.read_outputs(submission.take_outputs(reply), reply.outputs)
+    found = every[output :: len(every) // len(sets)]
     _, shape, _ = kind.outputs(submission.problem, case)[output]
     if any(tuple(each.shape) != shape for each in found):
         return None

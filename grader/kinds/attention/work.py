@@ -6,18 +6,19 @@ who copies K out to every query head loads the copies, and what PyTorch computes
 
 import functools
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import torch
 
+from grader.core.sandbox.submission import Answer
 from grader.course.masks import whole_mask
 from grader.course.problem import LONG_ROW
 from grader.diagnosis.unfinished import needs_review
 from grader.kinds.attention import tile_visits
 from grader.result import Outcome, Verdict
 
-# The most that is allowed of each ratio of Costs, and how it was set: report of `python -m grader.tests.kinds.costs`.
+# The most that is allowed of each of Ratios, and how it was set: report of `python -m grader.tests.kinds.costs`.
 PRODUCTS, LOADED, COMPUTED, STORED, DIFFERENT, HELD = 1.2, 1.3, 20.0, 9.0, 1.5, 1.1
 TOUCHED, MULTIPLY_ADDS, MADE = 36.0, 16.0, 16.0  # by PyTorch, for each element of q
 POINTWISE = 6  # multiplications for each pair that every kernel has beside its products: scale, exp, rescaling
@@ -36,7 +37,7 @@ SHARED = 4  # query heads to a kv head from which copies for each query head sho
 
 
 @dataclass(frozen=True)
-class Costs:
+class Ratios:
     """What a case's kernels cost, each as a ratio to what its mask needs with the kernels' own tiles.
 
     tile: queries and keys of a tile, the mean weighed by work. tiles, needed: how many of that size were multiplied,
@@ -59,7 +60,7 @@ class Costs:
 
 
 def measure(case, costs):
-    """The Costs of a case, of what the runner counted."""
+    """The Ratios of a case, of the Costs that the runner counted."""
     queries, shapes = queries_in_a_tile(case, costs), Counter()
     tiles, others = products_by_tile(case, costs)
     for (rows, columns), count in tiles.items():  # some dots may be transposed
@@ -71,17 +72,17 @@ def measure(case, costs):
     rows = case.B * case.Hq * case.N  # each is divided, if it sees a key or not
     allowed = {shape: max(rows, need(case, *shape)) + slack(case, *shape) for shape in {*shapes, tile}}
     q, keys = case.B * case.Hq * case.N * case.D, case.B * case.kv_heads * case.num_keys * case.D
-    area, in_dots = tile[0] * tile[1], sum(count for *_, count in costs["dots"])
+    area, in_dots = tile[0] * tile[1], sum(dots.count for dots in costs.dots)
     itemsize = getattr(torch, case.dtype).itemsize
     pairs_a_row = allowed[tile] / (queries or min(tile))
-    return Costs(
+    return Ratios(
         tile=tile, tiles=products / each / area, needed=need(case, *tile) / area,
         products=sum(count / each / allowed[shape] for shape, count in shapes.items())
         + max(0.0, others / allowed[tile] - POINTWISE) / each / case.D,
-        loaded=(costs["loaded"] - costs["stored"]) / (case.D * allowed[tile] * (1 / tile[1] + 2 / tile[0])),
-        keys_loaded=max(costs["inputs"].get(name, 0) for name in "kv") / (case.D * pairs_a_row),
-        computed=costs["computed"] / allowed[tile],
-        stored=costs["stored"] / q, different=costs["different"] / itemsize / (q + 2 * keys),
+        loaded=(costs.loaded - costs.stored) / (case.D * allowed[tile] * (1 / tile[1] + 2 / tile[0])),
+        keys_loaded=max(costs.inputs.get(name, 0) for name in "kv") / (case.D * pairs_a_row),
+        computed=costs.computed / allowed[tile],
+        stored=costs.stored / q, different=costs.different / itemsize / (q + 2 * keys),
         without_dots=max(0.0, 1 - in_dots / each / case.D / max(1, need(case, *tile))),
     )  # fmt: skip
 
@@ -93,8 +94,8 @@ def products_by_tile(case, costs):
     A product is a dot, or a multiplication of blocks with an axis for the head dim. A head dim that is padded to PADDED
     times as many makes as many pairs as one that is not.
     """
-    dots = [((rows, columns, depth), count) for rows, columns, depth, count in costs["dots"]]
-    blocks, others = [(tuple(shape), count) for shape, count in costs["multiplied"]], 0
+    dots = [(each.dims, each.count) for each in costs.dots]
+    blocks, others = [(tuple(each.shape), each.count) for each in costs.multiplied], 0
     found, width = Counter(), head_axis(case, dots)
     for dims, count in dots:
         axis = next((i for i in (2, 1, 0) if dims[i] == width), 2)
@@ -127,7 +128,7 @@ def head_axis(case, dots):
 
 def queries_in_a_tile(case, costs):
     """How many queries a tile has: a side of the dots that make o; 0 where none tells."""
-    dots = {tuple(dims): count for *dims, count in costs["dots"]}
+    dots = {each.dims: each.count for each in costs.dots}
     width, found = head_axis(case, list(dots.items())), Counter()
     for (rows, columns, depth), count in dots.items():
         if depth != width and width in (rows, columns):  # queries x D or, transposed, D x queries
@@ -188,27 +189,35 @@ def need_of(visibility, queries, keys, rows, columns):
 # The rules -----------------------------------------------------------------------------------------------------------
 
 
+@dataclass
+class LongAnswer(Answer):
+    """The Answer to the long row. lengths: {length: elements held at once on a row of that length}."""
+
+    lengths: dict[int, int] = field(default_factory=dict)
+
+
 def reply_with_other_lengths(reply_to, submission, case, inputs, placed):
-    """reply_to's reply; of the long row with {"held": {length: elements held at once on a row of that length}}.
+    """reply_to's Answer; of the long row a LongAnswer.
 
     A row of half the length is asked too. Where less is held there, rows of two and four times the length say whether
     that goes on: a kernel may take larger tiles for longer rows. PyTorch is asked for many keys and few queries. All
     lengths leave the same rest in a tile.
     """
-    reply = reply_to(submission, case, placed)
-    if case.name != LONG_ROW or reply["status"] != "returned" or held(reply) is None:
-        return reply
-    data, found, in_torch = submission.take_outputs(reply), {case.N: held(reply)}, "held_of_a_row" in reply
+    answer = reply_to(submission, case, placed)
+    if case.name != LONG_ROW or not answer.returned or held(answer.reply) is None:
+        return answer
+    found, in_torch = {case.N: held(answer.reply)}, answer.reply.row_elements is not None
+    answer.data = submission.take_outputs(answer.reply)
     shorter, *longer = (case.N + round((times - 1) * case.N / WHOLE) * WHOLE for times in (0.5, *TIMES[in_torch]))
     for length in (shorter, *longer):
         if length < case.N or (in_torch and length == longer[0]) or max(found.values()) > HELD * found[shorter]:
             other = of_length(case, length)
             other = replace(other, N=FEW_QUERIES, Nk=length) if in_torch else other
-            reply_there = reply_to(submission, other, inputs(other))
-            if reply_there["status"] != "returned":
-                return reply_there
-            found[length] = held(reply_there)
-    return reply | {"held": found, "kept": data}
+            answer_there = reply_to(submission, other, inputs(other))
+            if not answer_there.returned:
+                return answer_there
+            found[length] = held(answer_there.reply)
+    return LongAnswer(answer.reply, answer.program, answer.data, found)
 
 
 def long_case(cases):
@@ -224,24 +233,25 @@ def of_length(case, length):
 
 def held(reply):
     """The elements that one program held at once, in PyTorch those that depend on one query's row; None on a GPU."""
-    return reply.get("held_of_a_row") or (reply["trace"] and reply["trace"]["costs"]["held"])
+    return reply.row_elements or (reply.trace and reply.trace.costs.held)
 
 
-def wasted(case, reply):
+def wasted(case, answer):
     """(sentence, facts) where the kernels cost more than the mask needs, else None.
 
-    reply: the runner's, its trace included; "held": how many elements a program held on rows of several lengths.
     On short rows tiles, and parts that are merged, hold more than their keys: there only lists say what is needed.
     """
     rules = (multiplies_too_much, loads_too_much)
     if settled(case):
-        rules = (grows, copies_heads, *rules, computes_too_much, stores_too_much)
+        rules = (copies_heads, *rules, computes_too_much, stores_too_much)
     elif not case.tile_letters:
         return None
-    found = measure(case, reply["trace"]["costs"])
+    found = measure(case, answer.reply.trace.costs)
     facts = {"costs": asdict(found)}
+    if settled(case) and (sentence := grows(answer)):
+        return sentence, facts
     for rule in rules:
-        if sentence := rule(case, found, reply):
+        if sentence := rule(case, found, answer.reply.trace):
             return sentence, facts
     return None
 
@@ -252,8 +262,9 @@ def settled(case):
     return case.num_keys >= SETTLED and case.Hq > 1 and not case.Hq & (case.Hq - 1) and not group & (group - 1)
 
 
-def grows(case, found, reply):
-    by_length = sorted(reply.get("held", {}).items())
+def grows(answer):
+    """A sentence where more is held on longer rows, however long, else ""."""
+    by_length = sorted(answer.lengths.items()) if isinstance(answer, LongAnswer) else ()
     if len(by_length) > 3 and by_length[-1][1] > HELD * by_length[-2][1]:
         (short, before), *_, (long, now) = by_length
         return (
@@ -264,7 +275,7 @@ def grows(case, found, reply):
     return ""
 
 
-def copies_heads(case, found, reply):
+def copies_heads(case, found, trace):
     if case.multiplied == FORWARD and case.Hq >= SHARED * case.kv_heads and found.different > DIFFERENT:
         return (
             f"The kernels load {found.different:.1f} times as many different elements as q, k and v have: K or V is "
@@ -273,17 +284,17 @@ def copies_heads(case, found, reply):
     return ""
 
 
-def multiplies_too_much(case, found, reply):
+def multiplies_too_much(case, found, trace):
     if found.products <= PRODUCTS or case.D < NARROW:
         return ""
     rows, keys = found.tile
     said = (
         f"The kernels multiply {found.tiles:.0f} tiles of {rows} x {keys} where {found.needed:.0f} hold a visible pair"
     )
-    return f"{said}: {in_vain(case, reply['trace']) or ONE_PASS}."
+    return f"{said}: {in_vain(case, trace) or ONE_PASS}."
 
 
-def loads_too_much(case, found, reply):
+def loads_too_much(case, found, trace):
     of_lists = case.tile_letters  # a kernel may load bits for each tile beside its keys
     times = found.keys_loaded if of_lists else max(found.loaded, found.keys_loaded)
     if case.multiplied == FORWARD and times > LOADED:
@@ -291,7 +302,7 @@ def loads_too_much(case, found, reply):
     return ""
 
 
-def computes_too_much(case, found, reply):
+def computes_too_much(case, found, trace):
     queries, keys = found.tile
     inputs = case.D * (1 / queries + 1 / keys)  # for each pair: blocks of q, k, v and o, their pointers and masks
     most = case.multiplied * (COMPUTED * (1 + inputs) + 4 * case.D * found.without_dots)
@@ -303,7 +314,7 @@ def computes_too_much(case, found, reply):
     return ""
 
 
-def stores_too_much(case, found, reply):
+def stores_too_much(case, found, trace):
     if found.stored > STORED:
         return (
             f"The kernels store {found.stored:.0f} elements for each element of the output: scores, and an o for "
@@ -318,9 +329,9 @@ ONE_PASS = "one pass over them is enough. Are scores computed twice, or tiles mu
 def in_vain(case, trace):
     """`queries 0 to 63 meet keys 64 to 1029, which none of them sees`, where the visits show such tiles."""
     seen = tile_visits.seen_of(case)
-    for record in trace["visits"]:
-        q = record["q"]
-        hidden = [tile for tile in record["tiles"] if not seen(record["batch"], record["head"]).any(q, tile)]
+    for record in tile_visits.read(trace):
+        q = record.q
+        hidden = [tile for tile in record.tiles if not seen(record.batch, record.head).any(q, tile)]
         if len(hidden) > 1:
             first, last = min(tile[0] for tile in hidden), max(tile[1] for tile in hidden)
             between = "" if sum(b - a + 1 for a, b in hidden) == last - first + 1 else "tiles among "
@@ -330,13 +341,14 @@ def in_vain(case, trace):
 
 def by_torch(problem, case, reply):
     """A sentence where PyTorch does more outside of the kernels than preparing and merging take, else ""."""
-    costs, q = reply["wrapper"], case.B * case.Hq * max(case.N, FEW) * case.D
+    costs, q = reply.wrapper, case.B * case.Hq * max(case.N, FEW) * case.D
     for what, bound in (("multiply_adds", MULTIPLY_ADDS), ("touched", TOUCHED), ("made", MADE)):
-        if costs[what] > bound * q:
-            _, line = costs["lines"][what]
+        cost = getattr(costs, what)
+        if cost > bound * q:
+            line = costs.lines[what].line
             at = f", most of it in {problem.module}:{line}" if line else ""
             return (
-                f"Outside of kernels PyTorch {DOES[what].format(costs[what])}{at}: {costs[what] / q:.0f} for each "
+                f"Outside of kernels PyTorch {DOES[what].format(cost)}{at}: {cost / q:.0f} for each "
                 f"element of q, where preparing and merging take at most {bound:g}. Attention is the kernel's work."
             )
     return ""

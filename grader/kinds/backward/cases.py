@@ -6,6 +6,7 @@ from typing import ClassVar
 from grader.course.problem import Problem
 from grader.kinds.attention import rows
 from grader.kinds.attention.case import Case
+from grader.kinds.attention.cases import OBSERVER
 
 TENSORS = ("do", "q", "k", "v", "o", "lse")
 OUTPUTS = ("dq", "dk", "dv")
@@ -43,7 +44,7 @@ PROBLEM = Problem(
     "x3", "the backward pass", "x3_backward.py", "attention_backward",
     "attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0) -> (dq, dk, dv)",
     CASES, speed_case=SPEED, takes=("is_causal", "window_size", "sink_size"), compile_case=COMPILED,
-    tensors=TENSORS,
+    tensors=TENSORS, observer=OBSERVER,
 )  # fmt: skip
 
 

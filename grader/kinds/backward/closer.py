@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import torch
 
+from grader.core.protocol.messages import Outputs, Returned, Run, RunSets
 from grader.course import tensors
 from grader.diagnosis.cause import Measured
 from grader.kinds.backward import gradients, implied, mistakes
@@ -82,10 +83,10 @@ def call_sets(kind, submission, case, sets, output):
     placed = [[tensors.place(each) for each in one] for one in sets]
     asked = [kind.request(submission.problem, case, one, submission.device) for one in placed]
     data = b"".join(files["inputs.bin"] for _, files in asked)
-    reply = submission.run(asked[0][0] | {"sets": len(sets)}, {"inputs.bin": data}, {}, op="run sets")
-    if reply["status"] != "returned" or len(reply["outputs"]) != len(OUTPUTS) * len(sets):
+    reply = submission.run(RunSets(asked[0][0], len(sets)), {"inputs.bin": data}).reply
+    if not isinstance(reply, Outputs) or len(reply.outputs) != len(OUTPUTS) * len(sets):
         return None
-    found = tensors.read_outputs(submission.take_outputs(reply), reply)[OUTPUTS.index(output) :: len(OUTPUTS)]
+    found = tensors.read_outputs(submission.take_outputs(reply), reply.outputs)[OUTPUTS.index(output) :: len(OUTPUTS)]
     shape = dict(zip(OUTPUTS, (each[1] for each in kind.outputs(submission.problem, case)), strict=True))[output]
     return None if any(tuple(each.shape) != tuple(shape) for each in found) else [each.double() for each in found]
 
@@ -217,14 +218,14 @@ def changes(case):
 
 def is_right(kind, submission, case, seed):
     placed = kind.inputs(case, seed)
-    request, files = kind.request(submission.problem, case, placed, submission.device)
-    reply = submission.run(request, files)
-    if reply["status"] != "returned" or (reply["trace"] and reply["trace"]["faults"]):
+    call, files = kind.request(submission.problem, case, placed, submission.device)
+    reply = submission.run(Run(call), files).reply
+    if not isinstance(reply, Returned) or (reply.trace and reply.trace.faults):
         return False
-    shapes = [tuple(words["shape"]) for words in reply["outputs"]]
+    shapes = [tuple(output.shape) for output in reply.outputs]
     if shapes != [tuple(each[1]) for each in kind.outputs(submission.problem, case)]:
         return False
-    got = tensors.read_outputs(submission.take_outputs(reply), reply)
+    got = tensors.read_outputs(submission.take_outputs(reply), reply.outputs)
     expected = kind.expect(case, placed, submission.device)
     return all(
         bool(((each.double() - expected.values[name]).abs() <= expected.allowed[name]).all())

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 import torch
+from msgspec import structs
 
 from grader.course import tensors
 from grader.diagnosis import cross_case
@@ -44,8 +45,8 @@ class Backward(Kind):
         return compiled(name)
 
     def request(self, problem, case, placed, device):
-        request, files = super().request(problem, case, placed, device)
-        return request | {"tiles": case.tiles}, files
+        call, files = super().request(problem, case, placed, device)
+        return structs.replace(call, tiles=list(case.tiles or ())), files
 
     def reply(self, submission, case, placed):
         return work.reply_with_other_lengths(super().reply, submission, case, lambda of: self.inputs(of, 0), placed)
@@ -85,25 +86,25 @@ class Backward(Kind):
 
     # What came back --------------------------------------------------------------------------------------------------
 
-    def judge(self, problem, case, placed, reply, data, device):
-        verdict = super().judge(problem, case, placed, reply, data, device)
+    def judge(self, problem, case, placed, answer, device):
+        verdict = super().judge(problem, case, placed, answer, device)
         if verdict.diagnosis:  # of the first output that is wrong; it is told with the others
-            got = dict(zip(OUTPUTS, tensors.read_outputs(data, reply), strict=True))
+            got = dict(zip(OUTPUTS, tensors.read_outputs(answer.data, answer.reply.outputs), strict=True))
             verdict.diagnosis = causes.diagnose(case, got, self.expect(case, placed, device))
         return verdict
 
-    def beyond_values(self, problem, case, reply):
-        if by_torch := work.by_torch(problem, case, reply):
+    def beyond_values(self, problem, case, answer):
+        if by_torch := work.by_torch(problem, case, answer.reply):
             return Verdict(Outcome.WASTEFUL, by_torch)
-        if reply["trace"] and (waste := self.wasted(case, reply)):
+        if answer.reply.trace and (waste := self.wasted(case, answer)):
             return Verdict(Outcome.WASTEFUL, *waste)
-        return super().beyond_values(problem, case, reply)
+        return super().beyond_values(problem, case, answer)
 
     def long_case(self, cases):
         return work.long_case(cases)
 
-    def wasted(self, case, reply):
-        return work.wasted(case, reply)
+    def wasted(self, case, answer):
+        return work.wasted(case, answer)
 
     def check_cases(self, problem, cases, seed, results):
         def refutes(case, kinds, evidence, failing):

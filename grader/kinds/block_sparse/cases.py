@@ -1,12 +1,14 @@
 """x1, block-sparse attention, as plain data: what is asked of its builders and of its kernel, for no points."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from grader.course.masks import Visibility
 from grader.course.problem import Problem
 from grader.kinds.attention import rows
 from grader.kinds.attention.case import Case
+from grader.kinds.attention.cases import OBSERVER
 from grader.kinds.block_sparse import tile_map
 from grader.kinds.block_sparse.patterns import (
     CAUSAL,
@@ -183,5 +185,6 @@ PROBLEM = Problem(
     "x1", "block-sparse attention", "x1_block_sparse.py", "block_sparse_attention",
     "block_sparse_attention(q, k, v, tiles, softmax_scale=None) -> (o, lse)",
     (*LISTS, *KERNEL, *PAIRS), returns_lse=True, takes=("tiles", "softmax_scale"),
+    beside=Path(__file__).with_name("beside.py"), observer=OBSERVER,
     compile_case=SparseCase("compiles", Hq=16, Hkv=4, D=128, of=Interleaved((500, 700, 500, 348)), block=(64, 64)),
 )  # fmt: skip

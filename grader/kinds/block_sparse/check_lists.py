@@ -25,13 +25,13 @@ def wrong_fields(case, outputs, plain):
     """A Finding where the fields are not those of these Tiles. outputs: starts, columns, places and bits, described."""
     right = tile_lists.cut(case)
     for name, output in zip(NAMES, outputs, strict=True):
-        if not output["plain"] or output["dtype"] != "int32":
-            what = output["dtype"] if output["plain"] else output["type"]
+        if not output.plain or output.dtype != "int32":
+            what = output.dtype if output.plain else output.type
             return Finding(f"{name} of the Tiles must be a tensor of int32; it is {what}.")
     for name, value in right.plain.items():
         if plain[name] != value:
             return Finding(f"{name} of the Tiles is {plain[name]}; it must be {value}.")
-    shapes = {name: tuple(output["shape"]) for name, output in zip(NAMES, outputs, strict=True)}
+    shapes = {name: tuple(output.shape) for name, output in zip(NAMES, outputs, strict=True)}
     if shapes["starts"] != tuple(right.starts.shape):
         return Finding(f"starts of the Tiles has the shape {shapes['starts']}; it must be {tuple(right.starts.shape)}.")
     if len(shapes["columns"]) != 1 or shapes["places"] != shapes["columns"]:

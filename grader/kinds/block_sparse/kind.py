@@ -1,13 +1,20 @@
 """x1's kind: the lists of its builders, and its kernel's output and loads on the grader's own lists."""
 
 import math
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from msgspec import Meta, Struct, structs
 
+from grader.core.protocol.messages import plain_bytes
+from grader.core.sandbox.child import NO_REPLY, Died
+from grader.core.sandbox.submission import Answer
 from grader.course import tensors
 from grader.diagnosis.cause import Cause
 from grader.kinds.attention import picture, work
 from grader.kinds.attention.kind import Attention
+from grader.kinds.attention.tile_visits import Visit
 from grader.kinds.block_sparse import check_lists, list_mistakes, tile_lists
 from grader.kinds.block_sparse.cases import PROBLEM, BuilderCase
 from grader.kinds.block_sparse.patterns import PARTIAL
@@ -30,36 +37,39 @@ class BlockSparse(Attention):
         return None
 
     def request(self, problem, case, placed, device):
-        request, files = super().request(problem, case, placed, device)
+        call, files = super().request(problem, case, placed, device)
         lists, data = describe_as_inputs(case)
-        return request | {"inputs": request["inputs"] + lists}, {"inputs.bin": files["inputs.bin"] + data}
+        return structs.replace(call, inputs=call.inputs + lists), {"inputs.bin": files["inputs.bin"] + data}
 
     def described(self, case):
         return super().described(case) + describe_as_inputs(case)[0]
 
+    def about(self, case):
+        return plain_bytes(describe_lists(case))
+
     def beside(self, case):
         _, data = describe_as_inputs(case)
-        return {"lists.bin": data}, {"lists": describe_lists(case)}
+        return {"lists.bin": data}
 
-    def judge(self, problem, case, placed, reply, data, device):
-        if names := ", ".join(name for name in reply.get("changed", ()) if name in tile_lists.NAMES):
+    def judge(self, problem, case, placed, answer, device):
+        if names := ", ".join(name for name in answer.reply.changed if name in tile_lists.NAMES):
             sentence = f"Your code wrote into the Tiles that it was given: {names} must stay as they were."
             return Verdict(Outcome.UNSAFE, sentence)
-        return super().judge(problem, case, placed, reply, data, device)
+        return super().judge(problem, case, placed, answer, device)
 
     def explain_fault(self, case, trace, fault):
         if middle := middle_of_a_row(trace):
             return middle
-        if question := OUTSIDE.get(fault["argument"]):
+        if question := OUTSIDE.get(fault.argument):
             return f"{outside_list(fault)}{question}"
         return super().explain_fault(case, trace, fault)
 
     def known_mistakes(self, problem, case, placed, spec, records, sizes, order=None):
         return list_mistakes.every(problem, case, placed, spec, records, sizes)
 
-    def wasted(self, case, reply):
+    def wasted(self, case, answer):
         """(sentence, facts) where a kernel did more than its lists name, else None."""
-        return work.wasted(case, reply) or needless_bits(case, reply["trace"]["costs"])
+        return work.wasted(case, answer) or needless_bits(case, answer.reply.trace.costs)
 
 
 class Builder(Kind):
@@ -69,13 +79,28 @@ class Builder(Kind):
         return ()
 
     def reply(self, submission, case, placed):
-        return submission.call_function(*describe_mask(case), are_lists)
+        about, files = describe_mask(case)
+        answer, found = submission.call_function("build", about, BuiltTiles, files)
+        if found and len(answer.reply.outputs) != len(tile_lists.NAMES):
+            raise Died(NO_REPLY)
+        return BuiltAnswer(answer.reply, found=found)
 
-    def judge(self, problem, case, placed, reply, data, device):
-        return judge_lists(case, reply, data)
+    def judge(self, problem, case, placed, answer, device):
+        return judge_lists(case, answer)
 
 
-DTYPES = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
+class BuiltTiles(Struct):
+    """What a builder returned: the name of its type, and its fields that are no tensors."""
+
+    type: Annotated[str, Meta(max_length=200)]
+    plain: dict[str, int | Annotated[str, Meta(max_length=1000)]]
+
+
+@dataclass
+class BuiltAnswer(Answer):
+    found: BuiltTiles | None = None
+
+
 BUILDER, KIND = Builder(), BlockSparse()
 
 
@@ -93,45 +118,31 @@ def describe_as_inputs(case):
     lists, inputs, data = tile_lists.cut(case), [], b""
     for name in tile_lists.NAMES:
         tensor = getattr(lists, name).contiguous()
-        inputs.append(tensors.describe(name, "int32", tensor.numel(), tensor.shape, tensor.stride()) | {"lists": True})
+        inputs.append(tensors.describe_dense(name, "int32", tensor.shape, in_call=False))
         data += tensor.numpy().tobytes()
     return inputs, data
 
 
 def describe_mask(case):
-    """(request, {file: bytes}) of a BuilderCase."""
+    """(what the builder's call is told, {file: bytes}) of a BuilderCase."""
     seen = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
     if case.builder == "tiles_of_mask" and seen.dim() == 4 and len(seen) == 1:
         seen = seen[0]  # (heads, Nq, Nk)
-    request = {"op": "build", "builder": case.builder, "shape": list(seen.shape), "block": case.block}
-    return request, {"mask.bin": seen.contiguous().numpy().tobytes()}
-
-
-def are_lists(reply):
-    """True for the parts of a builder's Tiles, described: {"type", "outputs", "plain"}."""
-    outputs, plain = reply.get("outputs"), reply.get("plain")
-    if type(reply.get("type")) is not str or type(outputs) is not list or type(plain) is not dict:
-        return False
-    for words in outputs:
-        if type(words) is not dict or type(words.get("plain")) is not bool or type(words.get("type")) is not str:
-            return False
-        shape, dtype = words.get("shape"), words.get("dtype")
-        sizes = type(shape) is list and all(type(n) is int and 0 <= n < 1 << 32 for n in shape)
-        if words["plain"] and not (sizes and dtype in DTYPES and type(words.get("device")) is str):
-            return False
-    return len(outputs) == 4 and all(type(value) in (int, str) for value in plain.values())
+    about = {"builder": case.builder, "shape": list(seen.shape), "block": case.block}
+    return about, {"mask.bin": seen.contiguous().numpy().tobytes()}
 
 
 # A builder's lists ---------------------------------------------------------------------------------------------------
 
 
-def judge_lists(case, reply, data):
+def judge_lists(case, answer):
     """The Verdict on what a builder returned."""
-    if reply["type"] == "NoneType":
+    outputs = answer.reply.outputs
+    if answer.found.type == "NoneType":
         return Verdict(Outcome.WRONG, f"{case.builder} returned nothing; it must return Tiles.")
-    if wrong := check_lists.wrong_fields(case, reply["outputs"], reply["plain"]):
+    if wrong := check_lists.wrong_fields(case, outputs, answer.found.plain):
         return Verdict(Outcome.WRONG, wrong.sentence)
-    starts, columns, places, bits = tensors.read_outputs(data, reply)
+    starts, columns, places, bits = tensors.read_outputs(answer.data, outputs)
     found = check_lists.wrong_kinds(case, starts, columns)
     if found and not found.mistake:
         return Verdict(Outcome.WRONG, found.sentence)
@@ -146,7 +157,7 @@ def judge_lists(case, reply, data):
 
 def draw_lists(case, starts, columns):
     """The picture of lists: the tiles in them, as if they were visited."""
-    made = picture.draw(case, {"visits": listed(case, starts, columns)}, complete=False)
+    made = picture.draw(case, listed(case, starts, columns), complete=False)
     made.pop("need", None)  # nothing was loaded
     if "visits" in made:
         made["visits"]["did"] = "lists"
@@ -158,17 +169,15 @@ def listed(case, starts, columns):
     records, heads = [], case.maps[1]
     for this_map, rows in enumerate(starts.tolist()):
         for i, (first, *_, after) in enumerate(rows):
-            q = [i * case.block[0], min((i + 1) * case.block[0], case.N) - 1]
+            q = i * case.block[0], min((i + 1) * case.block[0], case.N) - 1
             tiles = [keys_of(case, column) for column in columns[first:after].tolist()]
-            records.append({
-                "kernel": case.builder, "program": len(records), "q": q, "tiles": tiles, "span": case.block[1],
-                "batch": this_map // heads, "head": this_map % heads, "key_heads": 1,
-            })  # fmt: skip
+            batch, head = divmod(this_map, heads)
+            records.append(Visit(case.builder, len(records), q, batch, head, tiles, case.block[1]))
     return records
 
 
 def keys_of(case, column):
-    return [column * case.block[1], min((column + 1) * case.block[1], case.num_keys) - 1]
+    return column * case.block[1], min((column + 1) * case.block[1], case.num_keys) - 1
 
 
 # A kernel's output and loads -----------------------------------------------------------------------------------------
@@ -185,8 +194,8 @@ OUTSIDE = {
 
 def outside_list(fault):
     """Which entry of a list was asked for, where there are so many."""
-    at, shape = fault.get("at"), fault.get("shape")
-    entry = at["first"] // max(1, math.prod(shape[1:])) if at and shape else -1
+    shape = fault.shape
+    entry = fault.at.first // max(1, math.prod(shape[1:])) if fault.at and shape else -1
     if entry < 0 or entry < shape[0]:
         return ""
     return f"its block begins at entry {entry}, and there are {shape[0] or 'none, for no tile is PARTIAL'}. "
@@ -194,14 +203,11 @@ def outside_list(fault):
 
 def middle_of_a_row(trace):
     """Where a program begins to read Starts elsewhere than at a row: what it then loads is no fault of the pointers."""
-    for table in trace["addresses"]:
-        for program in table["programs"]:
-            within = program["first"] % table["shape"][-1] if table["argument"] == "Starts" else 0
+    for table in trace.addresses:
+        for program in table.programs:
+            within = program.at.first % table.shape[-1] if table.argument == "Starts" else 0
             if within:
-                return (
-                    f"program {tuple(program['place'])} begins to read Starts at number {within} of a row. "
-                    f"{OUTSIDE['Starts']}"
-                )
+                return f"program {program.place} begins to read Starts at number {within} of a row. {OUTSIDE['Starts']}"
     return ""
 
 
@@ -213,8 +219,8 @@ def needless_bits(case, costs):
     lists, (batches, heads) = tile_lists.cut(case), case.maps
     partial = (lists.kinds == PARTIAL).flatten(1).sum(1).view(batches, heads).expand(case.B, case.Hq)
     needed = int(partial.sum()) * case.block[0] * (case.block[1] // tile_lists.WORD)
-    narrowest = min((side for *sides, _ in costs["dots"] for side in sides), default=tile_lists.WORD)
-    loaded = costs["inputs"].get("bits", 0)
+    narrowest = min((side for dots in costs.dots for side in dots.dims), default=tile_lists.WORD)
+    loaded = costs.inputs.get("bits", 0)
     if loaded <= needed * max(1, tile_lists.WORD // narrowest):
         return None
     sentence = (

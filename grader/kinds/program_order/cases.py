@@ -1,10 +1,11 @@
 """x2, program order, as plain data: what is asked of its function and of its kernel, for no points."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from grader.course.problem import Problem
-from grader.kinds.attention.cases import Case
+from grader.kinds.attention.cases import OBSERVER, Case
 
 
 @dataclass(frozen=True)
@@ -88,5 +89,6 @@ PROBLEM = Problem(
     "x2", "program order", "x2_program_order.py", "flash_attention_forward",
     "flash_attention_forward(q, k, v, is_causal=True, num_dies=8) -> o",
     (*ORDERS, *ORDERED), takes=("is_causal", "num_dies"),
+    beside=Path(__file__).with_name("beside.py"), observer=OBSERVER,
     compile_case=OrderedCase("compiles", Hq=16, Hkv=4, D=128),
 )  # fmt: skip

@@ -3,11 +3,16 @@
 import math
 import random
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import torch
+from msgspec import Meta, Struct, structs
 
+from grader.core.protocol.messages import Run
+from grader.core.sandbox.submission import Answer
 from grader.diagnosis.cause import Cause
+from grader.kinds.attention import tile_visits
 from grader.kinds.attention.kind import Attention
 from grader.kinds.kind import Kind
 from grader.kinds.program_order.cases import PROBLEM, OrderCase
@@ -41,31 +46,36 @@ class ProgramOrder(Attention):
         return None
 
     def reply(self, submission, case, placed):
-        reply = super().reply(submission, case, placed)
-        if reply["status"] != "returned":
-            return reply
-        if case.like == "program_order" and reply["trace"]:
-            sizes = seen_sizes(case, placed, reply["trace"])
-            told = submission.call_function(*ask_for_orders([sizes["sizes"]])) if sizes else {}
-            if told.get("status") == "raised":
-                return told
-            reply["order"] = sizes and sizes | {"places": (told["orders"] or [None])[0]}
+        answer = super().reply(submission, case, placed)
+        if not answer.returned:
+            return answer
+        found = OrderedAnswer(answer.reply, answer.program)
+        if case.like == "program_order" and answer.reply.trace:
+            found.seen = seen_order(case, answer.reply.trace)
+            if found.seen:
+                told, orders = ask_for_orders(submission, [found.seen.sizes])
+                if orders is None:
+                    return told
+                found.seen.places = (orders.orders or [None])[0]
         if case.like == "the plain order":
-            first = submission.take_outputs(reply)
-            request, files = self.request(submission.problem, case, placed, submission.device)
-            request["arguments"] = request["arguments"] | {"num_dies": 1}
-            other = submission.run(request, files)
-            if other["status"] != "returned":
+            found.data = submission.take_outputs(answer.reply)
+            call, files = self.request(submission.problem, case, placed, submission.device)
+            plain = structs.replace(call, arguments=call.arguments | {"num_dies": 1})
+            other = submission.run(Run(plain), files)
+            if not other.returned:
                 return other
-            reply["other_bits"] = other_bits(first, submission.take_outputs(other), placed[0].shape)
-            reply["kept"] = first
-        return reply
+            found.other_bits = other_bits(found.data, submission.take_outputs(other.reply), placed[0].shape)
+        return found
 
-    def judge(self, problem, case, placed, reply, data, device):
-        verdict = super().judge(problem, case, placed, reply, data, device)
+    def judge(self, problem, case, placed, answer, device):
+        verdict = super().judge(problem, case, placed, answer, device)
         if verdict.outcome is not Outcome.PASSED:
             return verdict
-        wrong = misplaced(reply) if "order" in reply else tell_other_bits(reply) if "other_bits" in reply else None
+        wrong = None
+        if case.like == "program_order" and answer.reply.trace:
+            wrong = misplaced(answer.seen, tile_visits.read(answer.reply.trace))
+        elif case.like == "the plain order":
+            wrong = tell_other_bits(answer.other_bits)
         return replace(verdict, outcome=Outcome.WRONG, sentence=wrong) if wrong else verdict
 
 
@@ -76,26 +86,47 @@ class OrderFunction(Kind):
         return draw_sizes(case, seed)
 
     def reply(self, submission, case, placed):
-        return submission.call_function(*ask_for_orders(placed))
+        answer, orders = ask_for_orders(submission, placed)
+        return OrdersAnswer(answer.reply, orders=orders)
 
-    def judge(self, problem, case, placed, reply, data, device):
-        return judge_orders(placed, reply)
+    def judge(self, problem, case, placed, answer, device):
+        return judge_orders(placed, answer.orders)
 
 
 FUNCTION, KIND = OrderFunction(), ProgramOrder()
 
 
-def ask_for_orders(sizes):
-    return {"op": "order", "sizes": sizes}, {}, are_orders
+class Orders(Struct):
+    """What program_order returned for each size. came: the first that is no list of pairs, where there is one."""
+
+    orders: list[list[tuple[int, int]] | None]
+    came: Annotated[str, Meta(max_length=80)] = ""
 
 
-def are_orders(reply):
-    """True for {"orders": [None or [[head, tile], ...], ...], "came": text}."""
-    orders = reply.get("orders")
-    if type(orders) is not list or type(reply.setdefault("came", "")) is not str:
-        return False
-    places = [place for order in orders if order is not None for place in (order if type(order) is list else [None])]
-    return all(type(p) is list and len(p) == 2 and type(p[0]) is type(p[1]) is int for p in places)
+@dataclass
+class OrdersAnswer(Answer):
+    orders: Orders | None = None
+
+
+@dataclass
+class SeenOrder:
+    """program_order's arguments for the tiles that were seen, the rows of a tile, and what it returns for them."""
+
+    sizes: list[int]
+    rows: int
+    places: list[tuple[int, int]] | None = None
+
+
+@dataclass
+class OrderedAnswer(Answer):
+    """seen: None where no program was seen to load queries. other_bits: as the function of this name returns it."""
+
+    seen: SeenOrder | None = None
+    other_bits: list[int] | None = None
+
+
+def ask_for_orders(submission, sizes):
+    return submission.call_function("order", {"sizes": sizes}, Orders)
 
 
 def draw_sizes(case, seed):
@@ -108,12 +139,12 @@ def draw_sizes(case, seed):
     return [*case.sizes, *sorted(drawn, key=lambda size: size[0] * size[1])]
 
 
-def judge_orders(asked, reply):
-    """The Verdict on program_order at each of the sizes that were asked for."""
-    for size, order in zip(asked, reply["orders"], strict=False):
+def judge_orders(sizes, found):
+    """The Verdict on program_order at each of these sizes. found: the Orders."""
+    for size, order in zip(sizes, found.orders, strict=False):
         call = "program_order(num_tiles={}, num_heads={}, num_dies={}, heads_per_kv={})".format(*size)
         if order is None:
-            return Verdict(Outcome.WRONG, f"{call} must be a list of (head, tile); it is {reply['came']}.")
+            return Verdict(Outcome.WRONG, f"{call} must be a list of (head, tile); it is {found.came}.")
         if wrong := check_order(order, *size):
             known = [(words, ask) for words, ask in QUESTIONS.items() if words in wrong]
             facts = {"question": known[0][1], "causes": [Cause(*known[0], ORDER)]} if known else {}
@@ -121,27 +152,29 @@ def judge_orders(asked, reply):
     return Verdict(Outcome.PASSED)
 
 
-def misplaced(reply):
-    """A sentence where a program computes another tile than program_order gives it, else None."""
-    if reply["order"] is None:
+def misplaced(seen, visits):
+    """A sentence where a program computes another tile than program_order gives it, else None.
+
+    seen: the SeenOrder, or None. visits: the Visits.
+    """
+    if seen is None:
         return "No program was seen to load a tile of queries: does it load them with tl.load or a descriptor?"
-    size, rows, places = (reply["order"][name] for name in ("sizes", "rows", "places"))
+    size, rows, places = seen.sizes, seen.rows, seen.places
     call = "program_order({}, {}, {}, {})".format(*size)
     if places is None or len(places) != size[0] * size[1]:
         return f"{call} gives no list of {size[0] * size[1]} pairs (head, tile)."
-    visits = reply["trace"]["visits"]
-    heads, first = size[1] // batches_of(visits), min(visit["program"] for visit in visits)
+    heads, first = size[1] // batches_of(visits), min(visit.program for visit in visits)
     tiles_of = defaultdict(set)
     for visit in visits:
-        tiles_of[visit["program"] - first].add((visit["batch"], visit["head"], visit["q"][0] // rows))
+        tiles_of[visit.program - first].add((visit.batch, visit.head, visit.q[0] // rows))
     program, tiles = max(tiles_of.items(), key=lambda item: len(item[1]))
     if len(tiles) > 1:
         return (
             f"Program {program} computes {len(tiles)} tiles of queries; here each program computes one, that of "
             "`place`: launch as many programs as there are tiles."
         )
-    for visit in sorted(visits, key=lambda visit: visit["program"]):
-        program, got = visit["program"] - first, [visit["batch"] * heads + visit["head"], visit["q"][0] // rows]
+    for visit in sorted(visits, key=lambda visit: visit.program):
+        program, got = visit.program - first, (visit.batch * heads + visit.head, visit.q[0] // rows)
         want = places[program] if program < len(places) else None
         if got != want:
             said = f"tile {want[1]} of head {want[0]}" if want else "none: there are no more"
@@ -154,16 +187,15 @@ def misplaced(reply):
 
 
 def batches_of(visits):
-    return max(visit["batch"] for visit in visits) + 1
+    return max(visit.batch for visit in visits) + 1
 
 
-def seen_sizes(case, placed, trace):
-    """{"sizes", "rows"}: program_order's arguments for the tiles that the trace saw; None where it saw no query."""
-    rows = max((visit["q"][1] - visit["q"][0] + 1 for visit in trace["visits"]), default=0)
+def seen_order(case, trace):
+    """The SeenOrder of the tiles that the trace saw, without places; None where it saw no query."""
+    rows = max((visit.q[1] - visit.q[0] + 1 for visit in tile_visits.read(trace)), default=0)
     if not rows:
         return None
-    sizes = [-(-case.N // rows), case.B * case.Hq, case.num_dies, case.Hq // case.kv_heads]
-    return {"sizes": sizes, "rows": rows}
+    return SeenOrder([-(-case.N // rows), case.B * case.Hq, case.num_dies, case.Hq // case.kv_heads], rows)
 
 
 def other_bits(first, second, shape):
@@ -175,8 +207,8 @@ def other_bits(first, second, shape):
     return [int(other.sum()), *(other.nonzero()[0].tolist() if other.any() else ())]
 
 
-def tell_other_bits(reply):
-    count, *at = reply["other_bits"] or [0]
+def tell_other_bits(other):
+    count, *at = other or [0]
     if not count:
         return None
     return (

@@ -100,10 +100,10 @@ def test_what_a_submission_alone_brings_about_is_its_own(error, tmp_path, monkey
     """Whatever fails in us for its program, and not for ours, is a crash of the submission: nothing is gained."""
     right = Kind.judge
 
-    def fail(kind, problem, case, placed, reply, *rest):
-        if "odd_kernel" in str(reply["kernels"]):
+    def fail(kind, problem, case, placed, answer, device):
+        if "odd_kernel" in str(answer.reply.kernels):
             raise error("a surprise")
-        return right(kind, problem, case, placed, reply, *rest)
+        return right(kind, problem, case, placed, answer, device)
 
     monkeypatch.setattr(Kind, "judge", fail)
     text = solution("p3").replace("flash_attention_kernel", "odd_kernel")

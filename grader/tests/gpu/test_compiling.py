@@ -9,7 +9,7 @@ import pytest
 
 from grader import score
 from grader.core.sandbox import bubblewrap, sandbox_process, sandboxes
-from grader.engine import Request, grade, question_for_compiler
+from grader.engine import Request, grade, subject_of
 from grader.gpu import compile_errors, compiling
 from grader.gpu.gpus import GPUS
 from grader.kinds.registry import PROBLEMS
@@ -20,7 +20,7 @@ from grader.tests.support import SUBMISSIONS, running, solution, thorough, thoro
 FIRST = "        k_pos = k_start + tl.arange(0, BLOCK_K)\n"
 LOOP = "    for k_start in range(start, end, BLOCK_K):\n"
 GRID = "    if INTERPRETED:\n        return TILES_INTERPRETER\n"
-ASKED = question_for_compiler(PROBLEMS["p3"])
+ASKED = subject_of(PROBLEMS["p3"])
 TRITON_CACHE = Path.home() / ".triton"
 
 
@@ -40,7 +40,7 @@ def attempt(folder, source, target="sm_80", problem="p3", seconds=60):
     problem = PROBLEMS[problem]
     path = folder / problem.module
     path.write_text(source)
-    return compiling.attempt(question_for_compiler(problem), path, GPUS[target], seconds)
+    return compiling.attempt(subject_of(problem), path, GPUS[target], seconds)
 
 
 # What students write ------------------------------------------------------------------------------------------------

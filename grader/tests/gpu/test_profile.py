@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -47,8 +46,10 @@ pathlib.Path(given("--export")).write_text("all")"""
 RETURNS = """import json, pathlib, sys
 request = json.load(open(sys.argv[1]))
 print("the kernel prints")
-status = {"status": "returned", "warm": True, "kernels": ["flash_attention_kernel"], "warm_up": 5}
-pathlib.Path(request["folder"], "status.json").write_text(json.dumps(status))
+folder = pathlib.Path(request["setup"]["folder"])
+(folder / "warm").touch()
+reply = {"type": "profiled", "kernels": ["flash_attention_kernel"], "warm_up": 5}
+(folder / "reply.json").write_text(json.dumps(reply))
 """
 
 
@@ -65,7 +66,7 @@ def profiled(tmp_path, monkeypatch, capfd):
         (tools / "ncu").chmod(0o755)
         monkeypatch.setenv("PATH", str(tools), prepend=":")
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=0: HERE)
-        monkeypatch.setattr(command.machine, "gpu_as_data", lambda: asdict(gpus.GPUS["sm_90"]))
+        monkeypatch.setattr(command.machine, "first_gpu", lambda: gpus.GPUS["sm_90"])
         (tmp_path / "program.py").write_text(program)
         monkeypatch.setattr(command, "PROGRAM", tmp_path / "program.py")
         problem = PROBLEMS["p4"]
@@ -150,7 +151,7 @@ def test_the_submission_fails(profiled, source, words):
 
 WHILE_PROFILED = """import json, os, pathlib, sys
 request = json.load(open(sys.argv[1]))
-pathlib.Path(request["folder"], "status.json").write_text('{"status": "profiling", "warm": true}')
+pathlib.Path(request["setup"]["folder"], "warm").touch()
 os.kill(os.getpid(), 9)
 """
 
@@ -183,7 +184,7 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(profiled, monkey
 
 
 PROFILES = f"""
-import json, sys
+import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 import torch
 happened = []
@@ -204,9 +205,10 @@ replay.Replay = Calls
 from grader.core.protocol import program as form
 program = form.Program(2, [], [], [], [], [], [], True)
 open("inputs.bin", "wb").close()
-reply = profiled.profile(role.Runner({{"device": "cuda"}}), {{"inputs": []}}, program)
-assert reply["status"] == "returned" and reply["warm_up"] == profiled.WARM_UP
-assert json.load(open("status.json"))["warm"]
+from grader.core.protocol.messages import Call, Profile, RunnerSetup
+setup = RunnerSetup(device="cuda")
+reply = profiled.profile(role.Runner(setup), Profile(setup, Call([])), program)
+assert reply.kernels == [] and reply.warm_up == profiled.WARM_UP and os.path.exists(profiled.WARM)
 assert happened == ["call"] * profiled.WARM_UP + ["start", "call", "stop"], happened
 """
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from grader import engine
+from grader.core.protocol.messages import Raised, Timed
 from grader.core.sandbox.child import ChildFailed, Died
+from grader.core.sandbox.submission import Answer
 from grader.course.problem import SPEED_BARS
 from grader.engine import ProblemGrader, Request
 from grader.gpu import speed, timing
@@ -72,7 +74,7 @@ def test_the_fraction_of_the_peak_is_said_where_it_is_known():
 class FakeChild:
     """Answers as a runner does; dies or runs out of memory on its second call if its module is named so."""
 
-    loading = None
+    failure = None
 
     def __init__(self, module, folder):
         self.module, self.folder, self.calls = module, folder, 0
@@ -82,11 +84,9 @@ class FakeChild:
         if self.module == "dies" and self.calls > 1:
             raise Died("the process was killed by SIGKILL")
         if self.module == "big":
-            return {"status": "raised", "exception": "OutOfMemoryError", "text": "CUDA out of memory", "line": None}
-        return {
-            "status": "returned", "ms": [1.0] * request["samples"], "peak_bytes": 1, "host_ms": 0.1,
-            "synchronised_ms": 1.1,
-        }  # fmt: skip
+            return Raised("OutOfMemoryError", "CUDA out of memory")
+        time = getattr(request, "time", request)
+        return Timed([1.0] * time.samples, peak_bytes=1, host_ms=0.1, synchronised_ms=1.1)
 
     def close(self):
         pass
@@ -99,16 +99,17 @@ class FakeSubmission:
         self.runner = FakeChild(path, None)
 
     def run_again(self, request):
-        return self.runner.call(request, 1)
+        return Answer(self.runner.call(request, 1))
 
-    run = lambda self, request, files, op: self.run_again(request)  # noqa: E731
+    def run(self, request, files):
+        return self.run_again(request)
 
     def close(self):
         pass
 
 
 def run_fake_arms(monkeypatch, tmp_path, **modules):
-    monkeypatch.setattr(speed.machine, "gpu_as_data", lambda: {})
+    monkeypatch.setattr(speed.machine, "first_gpu", lambda: {})
     monkeypatch.setattr(speed, "Submission", FakeSubmission)
     monkeypatch.setattr(speed.YourArm, "check_output", lambda self, cases, reply: "")
     arms, kind = {}, kind_of(PROBLEMS["p3"])
@@ -160,8 +161,7 @@ def test_a_fault_of_ours_leaves_the_points_for_speed_open(tmp_path):
 def test_a_program_that_fails_while_it_is_timed_is_the_submissions(monkeypatch, tmp_path):
     def call(self, request, seconds):
         text = "an illegal memory access was encountered"
-        told = {"exception": "AcceleratorError", "text": text, "line": None, "bad_module": False, "unfinished": False}
-        return {"status": "raised", **told}
+        return Raised("AcceleratorError", text)
 
     monkeypatch.setattr(FakeChild, "call", call)
     timings = run_fake_arms(monkeypatch, tmp_path, yours="lives", reference="lives")
@@ -237,7 +237,7 @@ def on_cpu(monkeypatch, tmp_path):
     monkeypatch.setattr(speed, "ALONE", math.inf)
     monkeypatch.setattr(speed, "SOLUTIONS", tmp_path / "solutions")
     monkeypatch.setattr(speed, "timed_case", lambda problem: problem.speed_case)
-    monkeypatch.setattr(speed.machine, "gpu_as_data", lambda: None)
+    monkeypatch.setattr(speed.machine, "first_gpu", lambda: None)
     monkeypatch.setattr(speed.random.SystemRandom, "random", lambda draw: 0.0)
     (tmp_path / "solutions").mkdir()
     (tmp_path / "solutions" / X3.module).write_text(BACKWARD)

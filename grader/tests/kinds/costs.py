@@ -29,12 +29,13 @@ def measure(problem, source):
         module = Path(folder, problem.module)
         module.write_text(source)
         with contextlib.closing(Submission(module, problem, "cpu", 300.0)) as submission:
-            reply = how.reply(submission, case, how.inputs(case, 0))
-    if reply["status"] != "returned":
-        return str(reply.get("text") or reply["status"])[:80]
-    found, q = asdict(work.measure(case, reply["trace"]["costs"])), case.B * case.Hq * case.N * case.D
-    ratios = {name: found[name] for name in SHOWN} | {"held": reply["held"][case.N] / reply["held"][min(reply["held"])]}
-    return ratios | {name: reply["wrapper"][name] / q for name in ("touched", "multiply_adds", "made")}
+            answer = how.reply(submission, case, how.inputs(case, 0))
+    if not answer.returned:
+        return str(answer.reply)[:80]
+    found, q = asdict(work.measure(case, answer.reply.trace.costs)), case.B * case.Hq * case.N * case.D
+    lengths, wrapper = answer.lengths, answer.reply.wrapper
+    ratios = {name: found[name] for name in SHOWN} | {"held": lengths[case.N] / lengths[min(lengths)]}
+    return ratios | {name: getattr(wrapper, name) / q for name in ("touched", "multiply_adds", "made")}
 
 
 def main():

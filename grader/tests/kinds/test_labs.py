@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from msgspec import structs
 from rich.console import Console
 
 from grader import score
@@ -16,6 +17,7 @@ from grader.commands.arguments import BadArguments, choose_problems
 from grader.course import gaps
 from grader.course.masks import Visibility
 from grader.engine import Request, grade
+from grader.kinds.attention.tile_visits import Visit
 from grader.kinds.block_sparse import check_lists, kind, list_mistakes, patterns, tile_lists, tile_map
 from grader.kinds.block_sparse.cases import BY_BOTH, KERNEL, LISTS, BuilderCase, SparseCase
 from grader.kinds.program_order import kind as order_kind
@@ -315,12 +317,12 @@ def test_the_pytest_face_has_labs_where_they_are_named(words, found):
 
 
 def test_a_program_that_computes_several_tiles_is_told_so():
-    visits = [{"program": 7, "q": [t * 32, t * 32 + 31], "batch": 0, "head": 0} for t in (0, 1)]
-    order = {"sizes": (2, 1, 1, 1), "rows": 32, "places": [[0, 1], [0, 0]]}
-    said = order_kind.misplaced({"order": order, "trace": {"visits": visits}})
+    visits = [Visit("kernel", 7, (t * 32, t * 32 + 31), 0, 0, [], 0) for t in (0, 1)]
+    seen = order_kind.SeenOrder([2, 1, 1, 1], 32, [(0, 1), (0, 0)])
+    said = order_kind.misplaced(seen, visits)
     assert said.startswith("Program 0 computes 2 tiles of queries; here each program computes one")
-    visits[0]["program"] += 1
-    assert order_kind.misplaced({"order": order, "trace": {"visits": visits}}) is None
+    visits[0] = structs.replace(visits[0], program=8)
+    assert order_kind.misplaced(seen, visits) is None
 
 
 def test_the_picture_of_lists_says_listed_and_not_visited():
@@ -336,5 +338,5 @@ def test_a_mask_of_dust_is_outlined_by_its_tiles():
 
     case = next(case for case in KERNEL if case.name == "random FULL and PARTIAL tiles")
     assert sum(len(line) for line in picture.mask_outlines(case)) < 100
-    made = picture.draw(replace(case, of=Visibility(True)), None)
+    made = picture.draw(replace(case, of=Visibility(True)))
     assert made["letters"]["rows"][1] == "FC   " and len(json.dumps(made)) < 30_000

@@ -5,17 +5,24 @@ import json
 import pytest
 import torch
 
+from grader.core.protocol.observed import Costs, Trace
 from grader.kinds import error_map
 from grader.kinds.attention import picture
 from grader.kinds.attention.cases import Case
+from grader.kinds.attention.tile_visits import Visit
 from grader.kinds.registry import PROBLEMS
 
 WINDOW = Case("window", Hq=2, Hkv=1, N=128, D=16, causal=True, window=32)
 
 
 def record(q, tiles, head=0, **rest):
-    given = {"kernel": "kernel", "program": 0, "q": q, "batch": 0, "head": head, "tiles": tiles, "key_heads": 1}
-    return given | {"span": max(b - a + 1 for a, b in tiles)} | rest
+    """A Visit of these tiles."""
+    tiles, span = [tuple(tile) for tile in tiles], max(b - a + 1 for a, b in tiles)
+    rest["masked"] = [tuple(tile) for tile in rest.get("masked", ())]
+    return Visit(
+        **{"kernel": "kernel", "program": 0, "q": tuple(q), "batch": 0, "head": head, "tiles": tiles, "span": span}
+        | rest
+    )
 
 
 def tensors(shape=(1, 2, 128, 16)):
@@ -74,7 +81,7 @@ def test_visits_are_needed_needless_repeated_or_missing():
     ]
     compared = ("o", *tensors())
     compared[1][0, 0, 70] += 1.0
-    made = picture.draw(WINDOW, {"visits": records}, compared)
+    made = picture.draw(WINDOW, records, compared=compared)
     bands = made["visits"]["bands"]
     assert bands[0]["tiles"] == [[0, 31, 1, True], [96, 127, 1, False]]
     assert bands[1]["tiles"] == [[0, 31, 1, True], [32, 63, 2, True]]
@@ -85,77 +92,78 @@ def test_visits_are_needed_needless_repeated_or_missing():
 
 
 def test_the_loads_of_programs_count_where_they_are_known():
-    trace = {"visits": [record([0, 31], [[0, 31]])], "costs": {"inputs": {"k": 96 * 16, "v": 32 * 16}}}
-    assert picture.draw(WINDOW, trace)["need"]["loaded_bytes"] == (96 + 32) * 16 * 2
+    trace = Trace(1, [], [], [], {}, {}, Costs([], [], 0, 0, 0, {"k": 96 * 16, "v": 32 * 16}, 0, 0))
+    need = picture.draw(WINDOW, [record([0, 31], [[0, 31]])], trace)["need"]
+    assert need["loaded_bytes"] == (96 + 32) * 16 * 2
 
 
 def test_programs_that_share_a_tile_of_queries_need_its_keys_once():
     records = [record([32, 63], [[0, 31]], program=0), record([32, 63], [[32, 63]], program=1)]
-    need = picture.draw(WINDOW, {"visits": records})["need"]
+    need = picture.draw(WINDOW, records)["need"]
     assert need["visited_tiles"] == need["needed_tiles"] == 2
 
 
 def test_rows_that_no_program_took_up_are_missing():
     compared = ("o", *tensors())
     compared[1][0, 0, 70] += 1.0
-    bands = picture.draw(WINDOW, {"visits": [record([32, 63], [[0, 31], [32, 63]])]}, compared)["visits"]["bands"]
+    bands = picture.draw(WINDOW, [record([32, 63], [[0, 31], [32, 63]])], compared=compared)["visits"]["bands"]
     assert [(band["q"], band["missing"]) for band in bands[:3]] == [
         ([0, 31], [[0, 31]]), ([32, 63], []), ([64, 95], [[33, 63], [64, 95]]),
     ]  # fmt: skip
 
 
 def test_a_passing_kernel_misses_nothing_even_where_a_visit_could_not_be_told():
-    made = picture.draw(WINDOW, {"visits": [record([64, 95], [[64, 95]])]})
+    made = picture.draw(WINDOW, [record([64, 95], [[64, 95]])])
     assert made["visits"]["bands"][0]["missing"] == []
 
 
 def test_the_head_with_most_needless_visits_is_drawn():
     records = [record([0, 31], [[0, 31]], head=0), record([0, 31], [[0, 31], [64, 95]], head=1)]
-    assert picture.draw(WINDOW, {"visits": records})["visits"]["place"] == [0, 1]
+    assert picture.draw(WINDOW, records)["visits"]["place"] == [0, 1]
 
 
 def test_tiles_of_several_key_heads_are_no_repeats():
     shared = record([0, 31], [[0, 31], [0, 31]], key_heads=2)
-    assert picture.draw(WINDOW, {"visits": [shared]})["visits"]["bands"][0]["tiles"] == [[0, 31, 1, True]]
+    assert picture.draw(WINDOW, [shared])["visits"]["bands"][0]["tiles"] == [[0, 31, 1, True]]
 
 
-@pytest.mark.parametrize("trace", [None, {}, {"visits": []}, {"visits": None}, {"visits": [{"q": [0, 3], "k": 5}]}])
-def test_without_visits_the_mask_alone_is_drawn(trace):
-    assert set(picture.draw(WINDOW, trace)) == {"size", "mask", "shown"}
+@pytest.mark.parametrize("visited", [[], [Visit("kernel", 0, (0, 3), 0, 0, [], 0)]], ids=["none", "no tile"])
+def test_without_visits_the_mask_alone_is_drawn(visited):
+    assert set(picture.draw(WINDOW, visited)) == {"size", "mask", "shown"}
 
 
 def test_a_right_kernel_visits_what_is_needed_with_the_tiles_of_the_one_that_was_seen():
-    seen = picture.draw(WINDOW, {"visits": [record([0, 63], [[0, 31], [96, 127]])]})
+    seen = picture.draw(WINDOW, [record([0, 63], [[0, 31], [96, 127]])])
     bands = picture.draw_right(WINDOW, seen)["visits"]["bands"]
     assert [(band["q"], [tile[:2] for tile in band["tiles"]]) for band in bands] == [
         ([0, 63], [[0, 31], [32, 63]]), ([64, 127], [[32, 63], [64, 95], [96, 127]]),
     ]  # fmt: skip
     whole = Case("no mask", N=80, D=16)
-    seen = picture.draw(whole, {"visits": [record([0, 63], [[0, 31]])]})
+    seen = picture.draw(whole, [record([0, 63], [[0, 31]])])
     assert [band["masked"] for band in picture.draw_right(whole, seen)["visits"]["bands"]] == [[[64, 79]]] * 2
     assert set(picture.draw_right(WINDOW, {})) == {"size", "mask", "shown"}
 
 
 def test_the_mask_by_itself_is_cut_into_cells_hidden_whole_or_in_part():
-    shown = picture.draw(Case("window", N=77, D=16, causal=True, window=33), None)["shown"]
+    shown = picture.draw(Case("window", N=77, D=16, causal=True, window=33))["shown"]
     assert shown["step"] == [16, 4]
     assert shown["cells"] == [
         "++++................", "oooo++++............", "++++oooo++++........", "....++++oooo++++....",
         "........+++ooooo++++",
     ]  # fmt: skip
-    causal = picture.draw(Case("causal", N=16, D=16, causal=True), None)["shown"]
+    causal = picture.draw(Case("causal", N=16, D=16, causal=True))["shown"]
     assert causal["cells"][1] == "ooo+" + "." * 12 and causal["step"] == [2, 1]
 
 
 def test_tiles_that_were_masked_are_named_beside_those_visited():
     records = [record([0, 31], [[0, 31]], masked=[[0, 31]]), record([32, 63], [[0, 31], [32, 63]], masked=[[32, 63]])]
-    bands = picture.draw(WINDOW, {"visits": records})["visits"]["bands"]
+    bands = picture.draw(WINDOW, records)["visits"]["bands"]
     assert [band["masked"] for band in bands] == [[[0, 31]], [[32, 63]]]
 
 
 def test_a_failure_of_ours_costs_the_picture_alone(monkeypatch):
     monkeypatch.setenv("GRADER_DEBUG", "0")
-    assert "fault" in picture.draw(WINDOW, {"visits": [record("broken", [[0, 31]])]})
+    assert "fault" in picture.draw(WINDOW, [record("broken", [[0, 31]])])
 
 
 def test_a_picture_is_small():
@@ -163,5 +171,5 @@ def test_a_picture_is_small():
     tiles = [[a, min(a + 15, 396)] for a in range(0, 397, 16)]
     records = [record(q, tiles, head) for q in tiles for head in range(4)]
     got, expected, allowed = tensors((3, 4, 397, 128))
-    made = picture.draw(case, {"visits": records}, ("o", torch.randn_like(got), expected, allowed))
+    made = picture.draw(case, records, compared=("o", torch.randn_like(got), expected, allowed))
     assert len(json.dumps(made)) < 30_000

@@ -2,12 +2,12 @@
 
 import torch
 
-from grader.kinds.attention.tile_visits import in_words, line_without_mask
+from grader.kinds.attention.tile_visits import Stretch, Visit, in_words, line_without_mask
 from grader.tests.support import grade_text, solution
 
 
 def record(*stretches):
-    return {"batch": 0, "head": 1, "q": [32, 63], "stretches": [list(each) for each in stretches]}
+    return Visit("kernel", 0, (32, 63), 0, 1, [], 0, stretches=[Stretch(*each) for each in stretches])
 
 
 def test_stretches_in_words():

@@ -3,7 +3,9 @@
 import dataclasses
 
 import pytest
+from msgspec import structs
 
+from grader.core.protocol.observed import Costs, Dots, Multiplied
 from grader.kinds.attention import work
 from grader.kinds.attention.cases import Case
 from grader.kinds.block_sparse.cases import SparseCase
@@ -18,12 +20,13 @@ WINDOW = Case("window", N=1024, D=32, causal=True, window=130)
 
 def dots(tiles, rows, keys, D=32):
     """What the runner counts of so many tiles: a dot for the scores and one for the output."""
-    return [[rows, keys, D, tiles * rows * keys * D], [rows, D, keys, tiles * rows * keys * D]]
+    count = tiles * rows * keys * D
+    return [Dots(rows, keys, D, count), Dots(rows, D, keys, count)]
 
 
 def costs(*tiles, **more):
-    counted = {"dots": [dot for each in tiles for dot in dots(*each)], "multiplied": [], "inputs": {}, "held": 1}
-    return counted | dict.fromkeys(("computed", "loaded", "stored", "different"), 0) | more
+    counted = Costs([dot for each in tiles for dot in dots(*each)], [], 0, 0, 0, {}, 1, 0)
+    return structs.replace(counted, **more)
 
 
 def products(case, *tiles, **more):
@@ -51,7 +54,7 @@ def test_a_second_pass_over_the_keys_is_too_much():
     scores_again = dots(16 * 16, 64, 64)[:1]
     once = costs((16 * 16, 64, 64))
     assert work.measure(FULL, once).products <= 1.0
-    assert work.measure(FULL, once | {"dots": once["dots"] + scores_again}).products > work.PRODUCTS
+    assert work.measure(FULL, structs.replace(once, dots=once.dots + scores_again)).products > work.PRODUCTS
 
 
 def test_a_head_dim_that_is_padded_or_cut_makes_as_many_pairs():
@@ -62,7 +65,7 @@ def test_a_head_dim_that_is_padded_or_cut_makes_as_many_pairs():
 
 
 def test_products_of_blocks_without_a_dot_are_products():
-    blocks = [[[64, 64, 32], 2 * 16 * 16 * 64 * 64 * 32]]
+    blocks = [Multiplied([64, 64, 32], 2 * 16 * 16 * 64 * 64 * 32)]
     assert 0.9 < products(FULL, multiplied=blocks) <= 1.0
     assert products(CAUSAL, multiplied=blocks) > work.PRODUCTS
 
@@ -106,7 +109,7 @@ def test_copies_for_each_query_head_are_loaded_as_different_elements(different, 
     ],
 )
 def test_what_a_program_holds_may_not_grow_with_the_row(held, grows):
-    said = work.grows(FULL, None, {"held": held})
+    said = work.grows(work.LongAnswer(None, lengths=held))
     assert grows in said and bool(said) is bool(grows)
 
 

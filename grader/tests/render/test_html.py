@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from grader.commands import grading as command
+from grader.core.protocol.observed import Costs, KernelCosts, Trace
 from grader.diagnosis.cause import Cause
 from grader.engine import Request
 from grader.kinds.attention import picture
@@ -41,13 +42,13 @@ def drawn(wrong=True):
         record([32, 63], [[0, 31], [32, 63], [32, 63]]),
         record([64, 95], [[64, 95]]),
     ]
-    loaded = {"loads": {"Q": 4, "K": 7}, "loaded": {"Q": 100, "K": 700}, "stores": {"O": 4}, "stored": {"O": 4096}}
-    totals = {"kernel": {"launches": 1, "programs": 4, "dot_flops": 999, "exponentials": 77, **loaded}}
+    kernel = KernelCosts({"Q": 100, "K": 700}, {"O": 4096}, {"Q": 4, "K": 7}, {"O": 4}, 1, 4, 999, 77)
+    trace = Trace(1, [], [], [], {}, {"kernel": kernel}, Costs([], [], 0, 0, 0, {}, 0, 0))
     got, expected, allowed = tensors()
     got[0, 0, 40] += 0.1
     got[0, 0, 41], got[0, 0, 42] = float("nan"), float("inf")
     compared = ("o", got, expected, allowed) if wrong else ()
-    return picture.draw(WINDOW, {"visits": records, "totals": totals}, compared)
+    return picture.draw(WINDOW, records, trace, compared)
 
 
 def many_results():
@@ -186,8 +187,8 @@ def test_a_submission_that_fails_everywhere_stays_under_two_megabytes(tmp_path):
     got = (expected + 10 ** (4 * torch.rand_like(expected) - 4)).float()
     tiles = [[a, min(a + 15, 396)] for a in range(0, 397, 16)]
     records = [record(q, tiles) for q in tiles]
-    worst = picture.draw(WINDOW, {"visits": records}, ("o", got, expected, allowed))
-    good = picture.draw(WINDOW, {"visits": records})
+    worst = picture.draw(WINDOW, records, compared=("o", got, expected, allowed))
+    good = picture.draw(WINDOW, records)
     results = [
         result(id, f"case {i}", Outcome.WRONG, sentence=f"{i}", facts={"picture": worst}, printed="x" * 4000)
         for id in PROBLEMS for i in range(15)

@@ -14,7 +14,7 @@ def test_wrong_tiles():
     got, expected, allowed = tensors((2, 2, 128, 16))
     got[:, 1, 32:64] += 1.0
     got[:, 1, 127] = float("nan")
-    lines = text_map.draw(picture.draw(WINDOW, None, ("o", got, expected, allowed)))
+    lines = text_map.draw(picture.draw(WINDOW, compared=("o", got, expected, allowed)))
     assert lines == [
         "o by (batch, head); each mark is 16 rows",
         " row  0   64",
@@ -28,7 +28,7 @@ def test_wrong_tiles():
 
 def test_visited_tiles():
     records = [record([0, 31], [[0, 31], [96, 127]]), record([32, 63], [[0, 31], [32, 63], [32, 63]])]
-    lines = text_map.draw(picture.draw(WINDOW, {"visits": records}))
+    lines = text_map.draw(picture.draw(WINDOW, records))
     assert lines[1:] == [
         "  key  0",
         " 0-31  o..x",
@@ -43,20 +43,20 @@ def test_masked_tiles_are_marked():
         record([32, 63], [[0, 31], [32, 63]], masked=[[32, 63]]),
         record([64, 95], [[0, 31], [64, 95]], masked=[[0, 31], [64, 95]]),
     ]
-    lines = text_map.draw_visits(picture.draw(WINDOW, {"visits": records}))
+    lines = text_map.draw_visits(picture.draw(WINDOW, records))
     assert lines[2:] == [
         " 0-31  m...", "32-63  om..", "64-95  x.m.", ". skipped  o visited  m visited, masked  x not needed",
     ]  # fmt: skip
 
 
 def test_the_mask_alone_is_drawn_where_nobody_sees_visits():
-    assert text_map.draw_mask(picture.draw(Case("causal", N=16, D=16, causal=True), None))[1:4] == [
+    assert text_map.draw_mask(picture.draw(Case("causal", N=16, D=16, causal=True)))[1:4] == [
         "  key  0   4   8   12", "  0-1  o+..............", "  2-3  ooo+............",
     ]  # fmt: skip
 
 
 def test_a_kernel_that_does_no_more_than_it_needs_has_no_map():
-    assert text_map.draw(picture.draw(WINDOW, {"visits": [record([0, 31], [[0, 31]])]})) == []
+    assert text_map.draw(picture.draw(WINDOW, [record([0, 31], [[0, 31]])])) == []
     assert text_map.draw({}) == [] and text_map.draw({"fault": "ours"}) == []
 
 
@@ -64,7 +64,7 @@ def test_large_maps_are_joined_and_lose_no_mistake():
     got, expected, allowed = tensors((4, 16, 1030, 2))
     got[2, 5, 700] += 1.0
     got[3, 15, 1029] = float("inf")
-    lines = text_map.draw(picture.draw(WINDOW, None, ("o", got, expected, allowed)))
+    lines = text_map.draw(picture.draw(WINDOW, compared=("o", got, expected, allowed)))
     assert fits(lines) and "".join(lines[2:-1]).count("#") == 1 and "".join(lines[2:-1]).count("I") == 1
 
     case = Case("many", N=1000, D=16, causal=True)
@@ -72,5 +72,5 @@ def test_large_maps_are_joined_and_lose_no_mistake():
     records = [
         record(q, [t for t in tiles if t[0] <= q[1] or t[0] == 960], kernel="a_very_long_name" * 5) for q in tiles
     ]
-    lines = text_map.draw(picture.draw(case, {"visits": records}))
+    lines = text_map.draw(picture.draw(case, records))
     assert fits(lines) and "x" in lines[3] and lines[3].split("  ")[-1].startswith("o")

@@ -7,11 +7,11 @@ for a GPU here must not outlive it.
 import json
 import sys
 import tempfile
-from dataclasses import asdict
 from types import SimpleNamespace
 from unittest.mock import patch
 
 import torch
+from msgspec.structs import asdict
 from triton.runtime.jit import JITFunction
 
 from grader.core.inside import without_gpu
@@ -53,7 +53,7 @@ def attention(is_causal, window_size, sink_size, N, D):
 
 def compiled(launch, *arguments):
     """Plain data about the kernel, and the PTX instructions of Hopper's that its text must have."""
-    gpu, kept, run = asdict(GPUS["sm_90"]), [], JITFunction.run
+    gpu, kept, run = GPUS["sm_90"], [], JITFunction.run
     compiling = compiler.Compiling(gpu)
 
     def compile_only(function, *args, grid, warmup=False, **named):
@@ -66,7 +66,7 @@ def compiled(launch, *arguments):
     with patch.object(JITFunction, "run", compile_only), without_gpu.pass_for(gpu):
         launch(*arguments)
     ptx = kept[-1].asm["ptx"]
-    return compiling.kernels[-1] | {"tma": "cp.async.bulk.tensor" in ptx, "setmaxnreg": "setmaxnreg" in ptx}
+    return asdict(compiling.kernels[-1]) | {"tma": "cp.async.bulk.tensor" in ptx, "setmaxnreg": "setmaxnreg" in ptx}
 
 
 def asked(words):

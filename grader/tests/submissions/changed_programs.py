@@ -11,7 +11,6 @@ import itertools
 import json
 import random
 import sys
-import time
 from dataclasses import replace
 
 from grader.core.sandbox.child import ChildFailed
@@ -177,20 +176,19 @@ class Changed:
         self.submission = Submission(SOLUTIONS / self.problem.module, self.problem, "cpu", seconds)
         self.how = handler_of(self.problem, self.case)
         self.placed = self.how.inputs(self.case, 0)
-        self.request, self.files = self.how.request(self.problem, self.case, self.placed, "cpu")
-        self.program = json.loads(self.submission.record(self.request)["program"])
+        self.call, self.files = self.how.request(self.problem, self.case, self.placed, "cpu")
+        self.program = json.loads(self.submission.record(self.call).program)
 
     def outcome(self, program):
         """(outcome, sentence)"""
         submission, problem, how = self.submission, self.problem, self.how
         try:
-            given = {"program.json": json.dumps(program).encode()} | self.files
-            reply = submission.ask_runner({"op": "run"} | self.request, given, time.monotonic() + self.seconds)
-            if reply["status"] != "returned":
-                verdict = unfinished.explain_reply(reply, problem, submission.path)
+            answer = submission.rerun(self.call, json.dumps(program).encode(), self.files)
+            if not answer.returned:
+                verdict = unfinished.explain_reply(answer.reply, problem, submission.path)
             else:
-                data = submission.take_outputs(reply)
-                verdict = how.judge(problem, self.case, self.placed, reply, data, "cpu")
+                answer.data = submission.take_outputs(answer.reply)
+                verdict = how.judge(problem, self.case, self.placed, answer, "cpu")
             return verdict.outcome, verdict.sentence
         except ChildFailed as failure:  # that program's process is gone, and the next gets another
             submission.runner.close()

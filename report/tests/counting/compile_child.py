@@ -5,21 +5,21 @@ A JSON line {name: facts of the kernel} each; run without TRITON_INTERPRET, in a
 
 import json
 import os
-from dataclasses import asdict
 
 import torch
+from msgspec.structs import asdict
 
 from grader.gpu.gpus import GPUS
 from report.counting import compiling
 
-GPU = asdict(GPUS["sm_90"])
+GPU = GPUS["sm_90"]
 
 
 def compiled(call, *tensors):
     with compiling.launches(GPU) as found, torch.no_grad():
         call(*tensors)
     (facts,) = found.report()
-    return facts
+    return asdict(facts)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The page on shared memory: formula and compiler stand in the relation that it says, and the kernels refuse by it."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -55,7 +55,7 @@ def refusal(kernel, target, dtype, D, tile):
 
     module = load(f"{shared_memory.MODULES[kernel]}.py")
     q = torch.zeros(8, 1, D, dtype=dtype)
-    with without_gpu.pass_for(asdict(GPUS[target])):
+    with without_gpu.pass_for(GPUS[target]):
         try:
             if kernel == "x1":
                 module.check_shared_memory(q[None], *tile)
@@ -87,7 +87,7 @@ def test_the_wrapper_asks_before_it_launches(kernel):
     module = load(f"{shared_memory.MODULES[kernel]}.py")
     cu_seqlens = torch.tensor([0, 128], dtype=torch.int32)
     with (
-        without_gpu.pass_for(asdict(GPUS["sm_80"])),
+        without_gpu.pass_for(GPUS["sm_80"]),
         pytest.raises(ValueError, match="bytes of shared memory; this GPU has 166912: take smaller tiles"),
     ):
         if kernel == "x1":

@@ -1,7 +1,9 @@
 """P2's measure: how many elements that depend on one query's row are alive at once, whatever a tensor's layout."""
 
 import pytest
+from msgspec.structs import replace
 
+from grader.core.protocol.messages import Row, Run
 from grader.core.sandbox.submission import Submission
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import EVERY, handler_of
@@ -37,11 +39,11 @@ def held(folder, body, keys):
     (folder / problem.module).write_text(HEAD + body)
     submission = Submission(folder / problem.module, problem, "cpu", 30.0)
     how = handler_of(problem, case)
-    request, files = how.request(problem, case, how.inputs(case, 0), "cpu")
-    reply = submission.run(request | {"row": ["q", [0, 0, -1]]}, files)
+    call, files = how.request(problem, case, how.inputs(case, 0), "cpu")
+    answer = submission.run(Run(replace(call, row=Row("q", [0, 0, -1]))), files)
     submission.close()
-    assert reply["status"] == "returned", reply
-    return reply["held_of_a_row"]
+    assert answer.returned, answer
+    return answer.reply.row_elements
 
 
 @pytest.mark.parametrize(

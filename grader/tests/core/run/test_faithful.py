@@ -51,9 +51,9 @@ def computed(tmp_path, body, head=HEAD):
     path.write_text(head + textwrap.indent(textwrap.dedent(body), "    ") + WRAPPER)
     submission = Submission(path, PROBLEMS["p3"], "cpu", 30)
     try:
-        reply = handler_of(PROBLEMS["p3"], CASE).reply(submission, CASE, inputs.make(CASE, 0))
-        assert reply["status"] == "returned", reply
-        (o,) = tensors.read_outputs(submission.take_outputs(reply), reply)
+        answer = handler_of(PROBLEMS["p3"], CASE).reply(submission, CASE, inputs.make(CASE, 0))
+        assert answer.returned, answer
+        (o,) = tensors.read_outputs(submission.take_outputs(answer.reply), answer.reply.outputs)
     finally:
         submission.close()
     return o.double().mean().item()

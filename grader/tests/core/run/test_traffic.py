@@ -5,9 +5,10 @@ import itertools
 
 import pytest
 
+from grader.core.protocol.observed import KernelCosts
 from grader.core.sandbox.submission import Submission
 from grader.course.problem import SECONDS_PER_CASE
-from grader.kinds.attention import inputs
+from grader.kinds.attention import inputs, tile_visits
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import PROBLEMS, handler_of
 from grader.tests.support import solution, thorough_but
@@ -41,23 +42,23 @@ def expected(case, BLOCK_Q, BLOCK_K):
     tiles = [visited(case, start, BLOCK_Q, BLOCK_K) for start in starts]
     keys = sum(min(BLOCK_K, case.N - k_start) for met in tiles for k_start in met)
     steps = sum(map(len, tiles))
-    totals = {
-        "launches": 1,
-        "programs": heads * len(starts),
-        "loaded": {"Q": heads * case.N * row, "K": heads * keys * row, "V": heads * keys * row},
-        "stored": {"O": heads * case.N * row},
-        "loads": {"Q": heads * len(starts), "K": heads * steps, "V": heads * steps},
-        "stores": {"O": heads * len(starts)},
-        "dot_flops": heads * steps * 2 * 2 * BLOCK_Q * BLOCK_K * case.D,
-        "exponentials": heads * steps * (BLOCK_Q * BLOCK_K + BLOCK_Q),
-    }
+    totals = KernelCosts(
+        launches=1,
+        programs=heads * len(starts),
+        loaded={"Q": heads * case.N * row, "K": heads * keys * row, "V": heads * keys * row},
+        stored={"O": heads * case.N * row},
+        loads={"Q": heads * len(starts), "K": heads * steps, "V": heads * steps},
+        stores={"O": heads * len(starts)},
+        dot_flops=heads * steps * 2 * 2 * BLOCK_Q * BLOCK_K * case.D,
+        exponentials=heads * steps * (BLOCK_Q * BLOCK_K + BLOCK_Q),
+    )
     return totals, dict(zip(starts, tiles, strict=True))
 
 
 def trace_of(submission, case):
-    reply = handler_of(submission.problem, case).reply(submission, case, inputs.make(case, 0))
-    assert reply["status"] == "returned", reply
-    return reply["trace"]
+    answer = handler_of(submission.problem, case).reply(submission, case, inputs.make(case, 0))
+    assert answer.returned, answer
+    return answer.reply.trace
 
 
 @pytest.mark.parametrize("tiles", thorough_but([(32, 16)], TILES), ids=str)
@@ -74,10 +75,11 @@ def test_counts_equal_closed_formulas(problem_id, tiles, tmp_path):
         for case in cases_of(problem_id):
             trace = trace_of(submission, case)
             totals, visits = expected(case, *tiles)
-            assert trace["totals"] == {"flash_attention_kernel": totals}, case
-            assert len(trace["visits"]) == totals["programs"]
-            for record in trace["visits"]:
-                met = [first for first, _ in record["tiles"]]
-                assert met == visits[record["q"][0]], (case, record)
-                assert record["q"][1] == min(record["q"][0] + tiles[0], case.N) - 1
-            assert not trace["faults"]
+            assert trace.kernels == {"flash_attention_kernel": totals}, case
+            found = tile_visits.read(trace)
+            assert len(found) == totals.programs
+            for visit in found:
+                met = [first for first, _ in visit.tiles]
+                assert met == visits[visit.q[0]], (case, visit)
+                assert visit.q[1] == min(visit.q[0] + tiles[0], case.N) - 1
+            assert not trace.faults

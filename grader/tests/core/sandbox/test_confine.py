@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.core.protocol.messages import Call, Record, RecorderSetup, RunnerSetup
 from grader.core.sandbox import bubblewrap, cgroup, confined, sandbox_process, sandboxes, scratch
 from grader.core.sandbox.child import NO_REPLY, Died
 from grader.core.sandbox.scratch import Scratch
@@ -430,17 +431,12 @@ def test_what_the_grader_writes_follows_no_link(form, rooms, tmp_path):
     (folder / "module.py").write_text(
         f"import os\nos.symlink({str(mine)!r}, 'lists.bin')\ndef f(q, k, v, **more):\n    return q\n"
     )
-    setup = {
-        "module": str(folder / "module.py"),
-        "entry_point": "f",
-        "arguments": [],
-        "tensors": ["q", "k", "v"],
-        "gpu": None,
-    }
-    with confined.ConfinedChild("record", 30, folder, **setup) as child:
-        assert child.loading is None and "lists.bin" in os.listdir(child.folder.descriptor)
+    module, tensors = str(folder / "module.py"), ["q", "k", "v"]
+    setup = RecorderSetup(device="record", module=module, entry_point="f", tensors=tensors, arguments=[])
+    with confined.ConfinedChild(setup, 30, folder) as child:
+        assert child.failure is None and "lists.bin" in os.listdir(child.folder.descriptor)
         child.put({"lists.bin": b"of the grader"})
-        child.call({"op": "record", "inputs": [], "arguments": {}}, 30)
+        child.call(Record(Call([])), 30)
         assert child.take("lists.bin", 100) == b"of the grader"
     assert mine.read_text() == "mine"
 
@@ -452,11 +448,11 @@ def test_what_the_grader_writes_follows_no_link(form, rooms, tmp_path):
 def test_the_runner_is_out_of_reach(form, attempt):
     """What it computes is believed: its folders hold the inputs of all submissions."""
     runner = sandboxes.serving("cpu")
-    with confined.ConfinedChild("cpu", 30) as child:
+    with confined.ConfinedChild(RunnerSetup(device="cpu"), 30) as child:
         child.put({"inputs.bin": b"of the grader"})
         folder = child.folder.path
         numbers = [runner.process.pid, *below(runner.process.pid)]
-        assert len(numbers) >= 3 and runner.kind == "runner" and not child.loading
+        assert len(numbers) >= 3 and runner.kind == "runner" and not child.failure
         lines = (
             "import os\nreached = []\n"
             f"for number in {numbers}:\n"
@@ -547,7 +543,7 @@ def test_a_grader_that_is_killed_leaves_nothing(tmp_path):
 def test_children_end_with_their_sandbox_process(form, monkeypatch):
     monkeypatch.setattr(cgroup.Group, "processes", lambda group: ())  # where no control group can be made
     runner = sandboxes.serving("cpu")
-    with confined.ConfinedChild("cpu", 30):
+    with confined.ConfinedChild(RunnerSetup(device="cpu"), 30):
         inside = below(runner.process.pid)
         runner.close()
         time.sleep(0.5)

@@ -63,7 +63,7 @@ def test_requests_that_nobody_reads_end_with_their_case(bytes_left):
         except BlockingIOError:
             break
     os.read(reading, bytes_left)
-    child.send({"text": "x" * 10_000}, 0.5)  # and comes back
+    child.send_line(b"x" * 10_000, 0.5)  # and comes back
     left = len(os.read(reading, 1 << 20))
     assert filled - bytes_left <= left <= filled, "a part of the request at most was written"
     os.close(reading)

@@ -1,0 +1,456 @@
+"""What the grader sends to a recorder or a runner, and what these reply: requests and replies, as types.
+
+msgspec reads and checks every message. A recorder runs beside the submission: what it may reply is a type of its own,
+with short texts and small numbers alone.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Raw, Struct, field
+
+from grader.core.protocol.observed import Trace, WrapperCosts
+
+Line = Annotated[int, Meta(gt=0, lt=1 << 24)] | None
+Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Plain = bool | int | float | str | None
+Range = tuple[int, int]  # start, stop
+
+
+class Gpu(Struct, frozen=True):
+    """What recording and compiling for a GPU need to know of it. shared_bytes: the most that one program may have."""
+
+    target: str
+    name: str
+    backend: str
+    arch: int | str
+    warp: int
+    shared_bytes: int
+    processors: int
+
+
+class Code(Struct, frozen=True):
+    """A module of the course's that runs inside a sandbox: its file's name, for tracebacks, and its text."""
+
+    file: str
+    text: str
+
+
+class TensorSpec(Struct, frozen=True):
+    """An input of a call without its values: sizes, strides and offset count elements of a buffer of `elements`.
+
+    sparse: the buffer is too large to exist; recorder and runner lay it out in memory that they need not have.
+    in_call: False for what the course's own code hands to the entry point, as part of another object.
+    """
+
+    name: str
+    dtype: str
+    elements: int
+    shape: list[int]
+    strides: list[int]
+    offset: int = 0
+    sparse: bool = False
+    in_call: bool = True
+
+
+class Row(Struct, frozen=True):
+    """One row of an input: its name, and an index of all dims but the last."""
+
+    name: str
+    index: list[int]
+
+
+class Call(Struct, frozen=True):
+    """A call of an entry point, and how it is watched.
+
+    tiles: sizes that replace the first of the module's own tile sizes in the interpreter. about: for the course's own
+    code in the recorder. watched: observers follow the kernels; only the interpreter can. choice: which configuration
+    of a tuned kernel runs in the interpreter. row: of which row the dependents are counted, in PyTorch alone.
+    """
+
+    inputs: list[TensorSpec]
+    arguments: dict[str, Plain] = field(default_factory=dict)
+    tiles: list[int] = field(default_factory=list)
+    about: Raw = Raw(b"null")
+    watched: bool = False
+    choice: int = 0
+    row: Row | None = None
+
+
+# How a child begins --------------------------------------------------------------------------------------------------
+
+
+class Limits(Struct, frozen=True):
+    """What a child may take; memory_bytes: None where a control group holds it. uid: the user that it becomes."""
+
+    memory_bytes: int | None
+    file_bytes: int
+    processes: int
+    files: int
+    uid: int | None
+
+
+class Setup(Struct, kw_only=True):
+    """What every child begins with. The last four are filled in where it is started."""
+
+    device: str
+    submission: str | None = None
+    folder: str = ""
+    sys_path: list[str] = field(default_factory=list)
+    limits: Limits | None = None
+
+
+class RecorderSetup(Setup, tag="recorder", kw_only=True):
+    """module: the path of the submission's file. gpu: what it is recorded for, None for Triton's interpreter."""
+
+    module: str
+    entry_point: str
+    tensors: list[str]
+    arguments: list[str]
+    gpu: Gpu | None = None
+    code: Code | None = None
+
+
+class RunnerSetup(Setup, tag="runner", kw_only=True):
+    """module: the name of the submission's file. kernels: whether it may launch some. refused: operations of PyTorch
+    that it may not use. observer: the course's own observer of kernels."""
+
+    module: str = ""
+    kernels: bool = True
+    refused: list[str] = field(default_factory=list)
+    observer: Code | None = None
+
+
+# Requests to a recorder ----------------------------------------------------------------------------------------------
+
+
+class Failing(Struct, frozen=True):
+    """A launch that raised in the runner, and is to raise in the recorder: the wrapper may have an answer to it."""
+
+    number: int
+    kind: str | None = None
+    text: str | None = None
+    needed: int | None = None
+    limit: int | None = None
+    what: str | None = None
+
+
+class Record(Struct, tag="record"):
+    """Write the program of a call to program.json."""
+
+    call: Call
+    failing: list[Failing] = field(default_factory=list)
+
+
+class Ask(Struct, tag="ask"):
+    """Call a function of the course's own code in the recorder, with `about`."""
+
+    function: str
+    about: Raw
+
+
+class HostTime(Struct, tag="host time"):
+    """Time calls of the wrapper on the host."""
+
+    call: Call
+    calls: int
+
+
+# Requests to a runner ------------------------------------------------------------------------------------------------
+
+
+class Run(Struct, tag="run"):
+    """Run the program on the inputs of inputs.bin."""
+
+    call: Call
+
+
+class RunSets(Struct, tag="run sets"):
+    """Run it on several sets of inputs, which inputs.bin has one after the other."""
+
+    call: Call
+    sets: int
+
+
+class FindFirstBad(Struct, tag="find first bad"):
+    """Find the line of a kernel that makes the first NaN or infinite number."""
+
+    call: Call
+
+
+class Compile(Struct, tag="compile"):
+    """Compile the program's kernels for a GPU."""
+
+    call: Call
+    gpu: Gpu
+    memory_bytes: int
+
+
+class Derived(Struct, frozen=True):
+    """Inputs that a function of derived.py makes of others."""
+
+    function: str
+    takes: list[str]
+    makes: list[str]
+
+
+class Time(Struct, tag="time"):
+    """Time `samples` calls, each on its own inputs. check: ranges of the inputs' and outputs' first dims, of each part
+    that is written to outputs.bin of the sample `checked`."""
+
+    call: Call
+    seed: int
+    samples: int
+    warm_up: bool
+    derived: Derived | None = None
+    checked: int | None = None
+    check: list[list[list[Range]]] = field(default_factory=list)
+
+
+class TimeOurs(Struct, tag="time ours"):
+    """The same of a function of ours.py. prepares: it returns the function to be timed."""
+
+    time: Time
+    function: str
+    prepares: bool = False
+
+
+class Profile(Struct, tag="profile"):
+    """What a profiler looks into."""
+
+    setup: RunnerSetup
+    call: Call
+
+
+RecorderRequest = Record | Ask | HostTime
+RunnerRequest = Run | RunSets | FindFirstBad | Compile | Time | TimeOurs
+
+# Replies of both -----------------------------------------------------------------------------------------------------
+
+
+class Output(Struct, frozen=True):
+    """What was returned in one place. plain: a plain tensor, whose form is known; else only its type is."""
+
+    plain: bool
+    type: Annotated[str, Meta(max_length=200)]
+    shape: Annotated[list[Annotated[int, Meta(ge=0, lt=1 << 32)]], Meta(max_length=16)] = field(default_factory=list)
+    dtype: Annotated[str, Meta(max_length=40)] = ""
+    device: Annotated[str, Meta(max_length=40)] = ""
+
+
+class Loaded(Struct, tag="loaded"):
+    """The child is ready."""
+
+
+class Raised(Struct, tag="raised", frozen=True):
+    """An exception: its root cause, and the line of the submission's file where it arose.
+
+    todo: the name of an open gap. ours: it arose in a file of the grader's. as_seen: it is the failure of a launch that
+    the recorder was told of. launch: which launch raised, and then kind "resources" says how much it needed of what.
+    """
+
+    exception: Annotated[str, Meta(max_length=200)]
+    text: Annotated[str, Meta(max_length=4000)] = ""
+    line: Line = None
+    source: Annotated[str, Meta(max_length=400)] = ""
+    todo: Annotated[str, Meta(max_length=200)] | None = None
+    unfinished: bool = False
+    bad_module: bool = False
+    ours: bool = False
+    as_seen: bool = False
+    launch: Count | None = None
+    kind: Annotated[str, Meta(max_length=40)] = "other"
+    needed: Count | None = None
+    limit: Count | None = None
+    what: Annotated[str, Meta(max_length=200)] | None = None
+
+    def failing(self):
+        """The launch that is to raise the same in the recorder."""
+        return Failing(self.launch, self.kind, self.text, self.needed, self.limit, self.what)
+
+
+# Replies of a recorder -----------------------------------------------------------------------------------------------
+
+
+class Recorded(Struct, tag="recorded"):
+    """program.json is written."""
+
+
+class Depends(Struct, tag="depends"):
+    """The wrapper does other things for other numbers; line: where it reads one."""
+
+    line: Line
+
+
+class Answered(Struct, tag="answered"):
+    """What a function of the course's own code found: plain data, and tensors in outputs.bin."""
+
+    found: Raw
+    outputs: Annotated[list[Output], Meta(max_length=64)] = field(default_factory=list)
+
+
+class HostTimed(Struct, tag="host timed"):
+    milliseconds: Annotated[float, Meta(ge=0, lt=1e6)]
+
+
+RecorderReply = Loaded | Raised | Recorded | Depends | Answered | HostTimed
+
+# Replies of a runner -------------------------------------------------------------------------------------------------
+
+
+class Unseen(Struct, frozen=True):
+    """Bytes of the largest storage that no operation made, where it was met, and bytes of all constants."""
+
+    bytes: int
+    line: int | None
+    constants: int
+
+
+class Returned(Struct, tag="returned"):
+    """The program ran; outputs.bin has the bytes of its outputs.
+
+    several: it returned a tuple or a list. changed: inputs that are not what they were. broken_fences: shapes of
+    tensors around which something was overwritten. launched: an output depends on a launch. kernels: those launched.
+    row_elements: the most elements that depended on the request's row at once.
+    """
+
+    outputs: list[Output]
+    several: bool
+    changed: list[str]
+    broken_fences: list[list[int]]
+    launched: bool
+    kernels: list[str]
+    unseen: Unseen
+    wrapper: WrapperCosts
+    trace: Trace | None = None
+    row_elements: int | None = None
+
+
+class Outputs(Struct, tag="outputs"):
+    """The outputs of several sets of inputs, one after the other."""
+
+    outputs: list[Output]
+
+
+class Held(Struct, frozen=True):
+    """A name that holds an infinite number, and the line that made it so."""
+
+    name: str
+    line: int | None
+
+
+class FirstBad(Struct, tag="first bad"):
+    """line: None where every number is finite. what: "NaN" or "infinite". exponent: the largest one of that line."""
+
+    line: int | None = None
+    what: str = ""
+    source: str = ""
+    held: list[Held] = field(default_factory=list)
+    exponent: float | None = None
+
+
+class CompiledKernel(Struct):
+    """What is known of a compiled kernel; None where it cannot be known. configs_tried: of a kernel that is tuned."""
+
+    kernel: str
+    shared_bytes: int
+    shared_limit: int
+    num_warps: int
+    num_stages: int
+    registers: int | None = None
+    spill_bytes: int | None = None
+    matrix_instructions: str | None = None
+    seconds: float = 0.0
+    configs_tried: int | None = None
+
+
+class CompileError(Struct):
+    """What stopped a compilation. kind: "language" for the kernel's text, "resources" where it does not fit,
+    "compiler" for what Triton or ptxas said later, "wrapper" for what runs outside of kernels."""
+
+    kind: str
+    exception: str
+    text: str
+    line: int | None
+    kernel: str | None = None
+    needed: int | None = None
+    limit: int | None = None
+    what: str | None = None
+    launch: int | None = None
+
+    def failing(self):
+        """The launch that is to raise the same in the recorder."""
+        return Failing(self.launch, self.kind, self.text, self.needed, self.limit, self.what)
+
+
+class Compiled(Struct, tag="compiled"):
+    kernels: list[CompiledKernel]
+    error: CompileError | None = None
+
+
+class Timed(Struct, tag="timed"):
+    """Milliseconds of each call; synchronised_ms: of one that began when nothing else ran. host_ms: of a launch."""
+
+    ms: list[float]
+    peak_bytes: int | None = None
+    host_ms: float = 0.0
+    synchronised_ms: float | None = None
+    outputs: list[Output] = field(default_factory=list)
+    broken_fences: list[list[int]] = field(default_factory=list)
+
+
+class Profiled(Struct, tag="profiled"):
+    kernels: list[str]
+    warm_up: int
+
+
+class Malformed(Struct, tag="malformed", frozen=True):
+    """What was recorded is no program."""
+
+    text: str
+
+
+class Refused(Struct, tag="refused", frozen=True):
+    """Triton's compiler would not take a kernel."""
+
+    text: str
+    line: int | None
+
+
+class KernelLaunched(Struct, tag="kernel launched", frozen=True):
+    """A kernel, where none may be."""
+
+    kernel: str
+    line: int | None
+
+
+class OtherText(Struct, tag="other text", frozen=True):
+    """A kernel's text is not what stands in the submission's file."""
+
+    kernel: str
+    line: int | None
+
+
+class NotAllowed(Struct, tag="not allowed", frozen=True):
+    """An operation of PyTorch that may not be used."""
+
+    operation: str
+    line: int | None
+
+
+NotRun = Malformed | Refused | KernelLaunched | OtherText | NotAllowed
+RunnerReply = Loaded | Raised | Returned | Outputs | FirstBad | Compiled | Timed | Profiled | NotRun
+Reply = RecorderReply | RunnerReply
+
+
+class Envelope(Struct):
+    """A message with the token of its request: what was written before the request, or beside its reply, has another.
+    The token of a child's first reply is empty."""
+
+    token: str
+    body: Raw
+
+
+def plain_bytes(value: object) -> Raw:
+    """Plain data, as the part of a message whose type the course alone knows."""
+    return Raw(msgspec.json.encode(value))

@@ -1,0 +1,35 @@
+"""In the runner: what PyTorch does outside of kernels, counted."""
+
+from grader.core.protocol.observed import Most, WrapperCosts
+from grader.core.run.operations import PRODUCTS
+from grader.core.run.replay import list_tensors
+
+POINTWISE_PRODUCTS = ("mul", "div", "addcmul", "addcdiv")
+UNWRITTEN = ("empty", "new_empty")  # what they make costs nothing until it is written
+
+
+class WrapperMeter:
+    """Hears of each operation of a replay; costs: the WrapperCosts so far."""
+
+    def __init__(self):
+        self.costs = WrapperCosts()
+
+    def operation(self, step, args, named, made):
+        given, line = list_tensors(args, named), step.line
+        known = {tensor.untyped_storage()._cdata for tensor in given}
+        new = [tensor for tensor in made if tensor.untyped_storage()._cdata not in known]
+        self.note("made", sum(tensor.nbytes for tensor in new) // 4, line)
+        self.costs.largest = max([self.costs.largest, *(tensor.numel() for tensor in new)])
+        if step.op in PRODUCTS:
+            a, b = list_tensors(args)[-2:]  # and not what `out=` names
+            self.note("multiply_adds", a.numel() * (b.shape[-1] if b.dim() > 1 else 1), line)
+        elif step.op.rstrip("_") in POINTWISE_PRODUCTS:
+            self.note("multiply_adds", max(tensor.numel() for tensor in made), line)
+        if not step.op.startswith(UNWRITTEN):
+            self.note("touched", max((tensor.numel() for tensor in (*given, *made)), default=0), line)
+
+    def note(self, cost, amount, line):
+        setattr(self.costs, cost, getattr(self.costs, cost) + amount)
+        most = self.costs.lines.get(cost)
+        if most is None or amount > most.amount:
+            self.costs.lines[cost] = Most(amount, line)
