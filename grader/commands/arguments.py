@@ -1,7 +1,23 @@
-"""Arguments that several commands take: which problems, which device, which GPUs to compile for."""
+"""Arguments that several commands take: which problems, which device, which GPUs to compile for; make's variables."""
 
 import argparse
 import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+GRADER = Path(__file__).resolve().parents[1]
+STUDENTS = GRADER.parent / "problems"  # the modules that a student fills in
+RUNNER_PATHS = [str(GRADER / "runner"), str(GRADER / "processes" / "inside")]  # they import one another by bare names
+FROM_MAKE = "--from-make"  # the Makefile writes it; nobody else's variables P or N change what a command does
+# Make hands its variables on in the environment: neither a shell nor make expands anything in them.
+OPTIONS = {
+    "P": "--problems", "SUBMISSION": "--submission", "CASE": "--case", "DEVICE": "--device", "SEED": "--seed",
+    "OUT": "--out", "TARGETS": "--targets", "N": "--N", "D": "--D", "WINDOW": "--window", "SINKS": "--sinks",
+    "DTYPE": "--dtype", "ROSTER": "--roster", "LANES": "--lanes", "ENGINE": "--engine", "PARTITION": "--partition",
+    "GPUS": "--gpus", "ARRAY": "--array",
+}  # fmt: skip
+# The variable, its one word that counts ("" any word), and the option.
+SWITCHES = ("COMPILE", "no", "--no-compile"), ("HINTS", "no", "--no-hints"), ("VERBOSE", "", "--verbose")
 
 
 class BadArguments(Exception):
@@ -9,8 +25,18 @@ class BadArguments(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise BadArguments(f"{message}; `python -m grader --help` lists the options")
+    def error(self, message: str):
+        raise BadArguments(f"{message}; `{self.prog} --help` lists the options")
+
+    def take_from_make(self, argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> list[str]:
+        """argv with make's variables, as far as this parser has such options, in place of --from-make."""
+        if FROM_MAKE not in argv[:1]:
+            return list(argv)
+        given = [(option, f"{option}={environment[name]}") for name, option in OPTIONS.items() if environment.get(name)]
+        for name, word, option in SWITCHES:
+            if (value := environment.get(name)) and word in (value, ""):
+                given.append((option, option))
+        return [*(text for option, text in given if option in self._option_string_actions), *argv[1:]]
 
 
 def choose_problems(text, problems, labs):

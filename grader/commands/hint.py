@@ -1,21 +1,37 @@
 """The command behind `make hint`: of what fails first the next hint, one each time it is asked; never the code."""
 
+import argparse
 import hashlib
 import re
 from dataclasses import replace
+from pathlib import Path
 
-from grader.commands import asked, show
+from grader.commands import hint_record, show
+from grader.commands.arguments import BadArguments
+from grader.commands.request import add_arguments, begin, build_request, say_failures
 from grader.diagnosis.cause import NOTEBOOKS
-from grader.engine import grade
+from grader.engine import Request, grade
 from grader.kinds import registry
 from grader.render import drawing, terminal, text_map
 from grader.result import Outcome, clean
 
+__all__ = ["add_arguments", "main"]
 SILENT = (Outcome.PASSED, Outcome.NOT_RUN)
 ENDED = (Outcome.CRASHED, Outcome.TIMED_OUT)  # before anything was visited as it should be
 
 
-def run(request, folder):
+def main(arguments: argparse.Namespace) -> int:
+    """Give a hint on one problem; raises BadArguments where it is not said which."""
+    request = build_request(arguments, arguments.case)
+    if not arguments.problems or len(request.problems) > 1:
+        raise BadArguments("hints are on one problem: name it, like make hint P=6")
+    begin(request, arguments.out)
+    status = run(replace(request, targets=()), arguments.out)
+    say_failures(arguments.out)
+    return status
+
+
+def run(request: Request, folder: Path) -> int:
     """Grade one problem and give a hint; returns the exit status: 0, or 2 for a fault of ours."""
     console, (problem,) = terminal.make_console(), request.problems
     with terminal.make_progress(console, len(request.cases(problem))) as progress:
@@ -35,10 +51,10 @@ def run(request, folder):
     right = right_picture(request, problem, result)
     hints = in_words(result) + ([map_of(right)] if right else [])
     try:
-        now = asked.next_step(request.submission, problem.id, failure_of(result))
+        now = hint_record.next_step(request.submission, problem.id, failure_of(result))
     except OSError as error:
         console.print(f"  it cannot be kept which hints you had: {error.strerror}; here is the first", markup=False)
-        now = asked.Asked(step=1, total=1)
+        now = hint_record.HintRecord(step=1, total=1)
     given = hints if now.step > len(hints) else hints[now.step - 1 : now.step]
     if now.step > len(hints):
         console.print(f"  all {len(hints)} hints, there are no more:")

@@ -1,8 +1,8 @@
 """The command behind `make profile`: Nsight Compute on one case of one submission, in Nsight Compute's own words."""
 
+import argparse
+import contextlib
 import json
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,128 +10,89 @@ from pathlib import Path
 
 import torch
 
+from grader.commands.arguments import RUNNER_PATHS, BadArguments
+from grader.commands.request import add_arguments, begin, build_request, name_file, unknown_case
 from grader.gpu import machine, ncu
 from grader.gpu.speed import timed_case
 from grader.kinds import registry
-from grader.processes import unfinished
-from grader.processes.bubblewrap import outside_paths
+from grader.processes import bubblewrap, unfinished
 from grader.processes.child import ChildFailed
 from grader.processes.submission import Submission
 from grader.render import terminal
 from grader.result import clean
 
-REPORT = "report.ncu-rep"
-PROGRAM = Path(__file__).parents[1] / "runner" / "profiled.py"
-SECONDS = 90.0  # to record
 SECTIONS = (
     "SpeedOfLight", "LaunchStats", "Occupancy", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "SchedulerStats",
     "WarpStateStats", "SourceCounters",
 )  # fmt: skip
-SHOWN = 4  # launches of the submission's kernels whose details are printed; the report has all
-HOW_TO_GET_IT = (
-    "Nsight Compute (`ncu`) is not installed: it comes with NVIDIA's CUDA toolkit; alone it is a package "
-    "(cuda-nsight-compute-*) of NVIDIA's apt and dnf repositories, or nsight-compute of conda. Without it, "
-    '`make grade P={number} CASE="compiles" DEVICE=cpu` shows what the compiler alone knows'
-)
+PROGRAM = Path(__file__).parents[1] / "runner" / "profiled.py"
+__all__ = ["add_arguments", "main"]
 
 
-def choose_case(problem, name):
-    """The Case of that name, or the speed case; None where there is no such case."""
-    if name is None or name == problem.speed_case.name:
-        return problem.speed_case
-    return next((case for case in problem.cases if case.name == name), None)
-
-
-def run(request, case, folder):
-    """Profile `case` of the request's one problem; returns the exit status."""
-    console = terminal.make_console()
-    (problem,) = request.problems
-    if case == problem.speed_case:
-        case = timed_case(problem)
-    gpu, path = torch.cuda.get_device_properties(0).name, request.submission / problem.module
-    file = folder / f"profile-{problem.id}-{re.sub('[^a-z0-9]+', '-', case.name.lower()).strip('-')}.ncu-rep"
-
-    def say(text):
-        console.print(clean(text), markup=False, highlight=False, soft_wrap=True)
-
-    say(f'{problem.id} "{case.name}" ({case.describe(request.seed)}), {gpu}')
+def main(arguments: argparse.Namespace) -> int:
+    """Profile one problem's timed case, or the one that is named; raises BadArguments. Returns 1 without a profile."""
+    request, tool = build_request(arguments, None), ncu.find()
+    problem, *more = request.problems
+    if more or not (problem.uses_triton and problem.speed_case):
+        raise BadArguments("a profile is of one problem, P=3 or later and no lab: name it, like make profile P=4")
+    cases = {case.name: case for case in (*problem.cases, problem.speed_case)}
+    name = arguments.case or problem.speed_case.name
+    if name not in cases:
+        raise unknown_case(name, cases)
+    if request.device != "cuda" or torch.version.hip or tool is None:
+        raise BadArguments(
+            f"a profile needs NVIDIA's GPU (here: {request.device}) and its `ncu`, of CUDA's toolkit or conda's "
+            f'nsight-compute (here: {tool}); make grade P={problem.number} CASE="compiles" DEVICE=cpu needs neither'
+        )
+    begin(request, arguments.out)
+    case = timed_case(problem) if cases[name] is problem.speed_case else cases[name]
+    report = arguments.out / f"{name_file('profile', problem.id, name)}.ncu-rep"
+    print(f'{problem.id} "{name}" ({case.describe(request.seed)}), {torch.cuda.get_device_properties(0).name}')
     try:
-        with tempfile.TemporaryDirectory(prefix="profile-") as scratch:
-            say(profile(problem, path, case, request.seed, Path(scratch)))
-            shutil.copyfile(Path(scratch, REPORT), file)
-    except ncu.Failed as failed:
-        say(f"no profile: {failed}")
-        terminal.show_printed(console, failed.printed, terminal.PRINTED_LINES)
-        return failed.status
-    except OSError as error:
-        say(f"{file} was not written: {error.strerror}")
-        return 2
-    say(f"report: {file}; `ncu-ui` opens it, also where no GPU is, and `ncu --import {file}` prints it again")
+        print(clean(profile(problem, request.submission / problem.module, case, request.seed, tool, report)))
+    except ChildFailed as failed:
+        print(clean(f"no profile: {failed}"))
+        terminal.show_printed(terminal.make_console(), failed.printed, terminal.PRINTED_LINES)
+        return 1
+    print(clean(f"report: {report}; `ncu-ui` opens it, also where no GPU is; `ncu --import {report}` prints it again"))
     return 0
 
 
-def profile(problem, path, case, seed, folder):
-    """ncu's details of the kernels, with a line of ours; REPORT in the folder has them all. Raises Failed."""
-    if torch.version.hip:
-        raise ncu.Failed("Nsight Compute knows NVIDIA's GPUs alone")
-    if (tool := ncu.find()) is None:
-        raise ncu.Failed(HOW_TO_GET_IT.format(number=problem.number))
-    record(problem, path, case, seed, folder)
-    reply, launches = attempt(tool, problem, path, folder)
-    names, text = reply["kernels"], ""
-    for more in ([], ["--section", "WarpStateStats", "--print-details", "body"]):  # the latter: why warps wait
-        only = ["--kernel-name", f"regex:^({'|'.join(names)})", "--launch-count", str(SHOWN)]
-        command = [tool, "--import", str(folder / REPORT), "--page", "details", *only, *more]
+def profile(problem, path: Path, case, seed: int, tool: str, report: Path) -> str:
+    """ncu's words on the kernels, why warps wait last; the report has every launch. Raises ChildFailed."""
+    options = ["--export", str(report), "--force-overwrite"]
+    options += [word for name in SECTIONS for word in ("--section", name)]
+    with tempfile.TemporaryDirectory(prefix="profile-") as folder:
+        said, printed, status = "", record(problem, path, case, seed, Path(folder)), Path(folder, "status.json")
+        if not status.exists():
+            program = [sys.executable, "-I", "-B", "-u", str(PROGRAM), folder]
+            said, printed = ncu.look_into(tool, Path(folder), options, program)
+        reply = json.loads(status.read_text()) if status.exists() else {"status": "none"}
+    fault = f"Nsight Compute measured nothing: {ncu.find_fault(said, printed)}"
+    if reply["status"] not in ("returned", "none"):
+        verdict = unfinished.explain_reply(reply, problem, path)
+        raise ncu.Failed(f"{verdict.outcome.value}: {verdict.sentence}" + (said and f" ({fault})"), printed)
+    if reply["status"] == "none" or "==PROF== Report: " not in said:
+        raise ncu.Failed(fault, printed)
+    only, text = ["--kernel-name", f"regex:^({'|'.join(reply['kernels'])})$", "--launch-count", "4"], ""
+    for more in ([], ["--section", "WarpStateStats", "--print-details", "body"]):
+        command = [tool, "--import", str(report), "--page", "details", *only, *more]
         text += subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
-    if not names or "Section:" not in text:
-        raise ncu.Failed(f"the call launches no kernel of its own ({launches} of PyTorch's)", 1)
-    return f"""{text}
-profiled: one call after {reply["warm_up"]} that warm up; launches in it: {launches}; caches cold, clocks as they are
-above: of {", ".join(names)} the first {SHOWN} launches at most, in Nsight Compute's words; why warps wait comes last"""
+    if "Section:" not in text:
+        raise ncu.Failed("the call launches no kernel of its own")
+    return text
 
 
-def record(problem, path, case, seed, folder):
-    """Record the submission, and write its program, the inputs and the request into the folder; raises Failed."""
+def record(problem, path: Path, case, seed: int, folder: Path) -> str:
+    """Write the program and what its run needs, or why there is none as status.json; returns what was printed."""
     kind = registry.kind_of(problem)
-    submission = Submission(path, problem, "cuda", SECONDS, machine.gpu_as_data())
-    request, files = kind.request(problem, case, kind.inputs(case, seed), "cuda")
-    lists, more = kind.beside(case)
-    try:
-        reply = submission.record(request | more, lists)
-        printed = submission.take_printed()
-    except ChildFailed as failure:
-        raise ncu.Failed(f"crashed: {failure}", 1, failure.printed) from None
-    finally:
-        submission.close()
-    if "program" not in reply:
-        raise ncu.Failed(explain(reply, problem, path), 1, printed)
-    setup = {"module": path.name, "folder": str(folder), "sys_path": outside_paths(), "inputs": request["inputs"]}
-    setup |= {"kernels": True, "refused": problem.refused}
-    described = {"request.json": setup, "texts.json": submission.read_texts()}
-    files |= {name: json.dumps(data).encode() for name, data in described.items()}
-    for name, data in {**files, "program.json": reply["program"]}.items():
+    given, files = kind.request(problem, case, kind.inputs(case, seed), "cuda")
+    with contextlib.closing(Submission(path, problem, "cuda", 90.0, machine.gpu_as_data())) as submission:
+        reply, texts, printed = submission.record(given), submission.read_texts(), submission.take_printed()
+    given |= {"module": path.name, "kernels": True, "refused": problem.refused}
+    given["sys_path"] = [*RUNNER_PATHS, *bubblewrap.outside_paths()]
+    files |= {"request.json": json.dumps(given).encode(), "texts.json": json.dumps(texts).encode()}
+    files |= {"program.json": reply["program"]} if "program" in reply else {"status.json": json.dumps(reply).encode()}
+    for name, data in files.items():
         (folder / name).write_bytes(data)
-
-
-def attempt(tool, problem, path, folder):
-    """(what the program left in status.json, how many launches ncu profiled); raises Failed."""
-    options = ["--export", str(folder / REPORT), *(word for name in SECTIONS for word in ("--section", name))]
-    program = [sys.executable, "-I", "-B", "-u", str(PROGRAM), str(folder / "request.json")]
-    said, printed = ncu.look_into(tool, folder, options, program)
-    status, fault = folder / "status.json", ncu.find_fault(said)
-    reply = json.loads(status.read_text()) if status.exists() else {"status": "none"}
-    if fault and (reply.get("warm") or reply["status"] == "none"):
-        raise ncu.Failed(f"Nsight Compute failed: {fault}")
-    if reply["status"] not in ("returned", "profiling", "none"):
-        raise ncu.Failed(explain(reply, problem, path), 1, printed)
-    words = re.findall(r"^==(?:WARNING|ERROR)== *(.*\S)", said, re.M) or printed.splitlines() or ["it said nothing"]
-    if reply["status"] != "returned" and "==PROF== Connected" in said:
-        raise ncu.Failed(f"crashed: the process ended before its call did ({words[-1][:300]})", 1, printed)
-    if not (folder / REPORT).exists():
-        raise ncu.Failed(f"Nsight Compute measured nothing: {words[-1][:300]}")
-    return reply, len(re.findall(r'^==PROF== Profiling "', said, re.MULTILINE))
-
-
-def explain(reply, problem, path):
-    verdict = unfinished.explain_reply(reply, problem, path)
-    return f"{verdict.outcome.value}: {verdict.sentence}"
+    return printed

@@ -1,34 +1,22 @@
-"""What Nsight Compute looks into: a recorded program run a few times, and once more to be profiled.
+"""`profiled.py FOLDER`: Nsight Compute looks into one run of the recorded program there, after some that warm up."""
 
-Started as `python -I -B -u profiled.py REQUEST`: a file of JSON in a scratch folder that also holds program.json and
-the inputs' bytes. How it went stands in status.json there. No Python of a submission runs.
-"""
-
-import contextlib
 import json
 import os
 import sys
+from pathlib import Path
 
 WARM_UP = 5  # calls: the first compiles, or tunes; then the clocks rise
 
 
-def main(request):
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:0] = [here, os.path.join(os.path.dirname(here), "processes", "inside"), *request["sys_path"]]
+def main(folder: str) -> None:
+    os.chdir(folder)
+    request = json.loads(Path("request.json").read_text())
+    sys.path[:0] = request["sys_path"]
     import role
 
-    os.chdir(request["folder"])
     role.get_ready("cuda")
-    runner = role.begin({"device": "cuda"})
-    note(**role.answering(profile)(runner, request))
-
-
-def note(**message):
-    """Add to what status.json says."""
-    with contextlib.suppress(FileNotFoundError), open("status.json") as file:
-        message = {**json.load(file), **message}
-    with open("status.json", "w") as file:
-        json.dump(message, file)
+    reply = role.answering(profile)(role.begin({"device": "cuda"}), request)
+    Path("status.json").write_text(json.dumps(reply))
 
 
 def profile(runner, request, program):
@@ -37,22 +25,20 @@ def profile(runner, request, program):
     from allocations import INPUT_POISON
     from replay import Replay, launch, place_inputs, tune
 
-    with open("inputs.bin", "rb") as file:
-        places, _, _ = place_inputs(request["inputs"], bytearray(file.read()), "cuda", INPUT_POISON)
+    data = bytearray(Path("inputs.bin").read_bytes())
+    places, _, _ = place_inputs(request["inputs"], data, "cuda", INPUT_POISON)
     replay = Replay(program, runner.make_kernels(program), "cuda", launch, tune)
     with torch.no_grad():
         for _ in range(WARM_UP):
             replay.run(places)
             torch.cuda.synchronize()
-        note(status="profiling", warm=True)  # from here on, a failure may be the profiler's own
         replay.begin(places)
         torch.cuda.profiler.start()
         replay.call()
         torch.cuda.synchronize()
         torch.cuda.profiler.stop()
-    return {"status": "returned", "kernels": sorted({kernel.name for kernel in program.kernels}), "warm_up": WARM_UP}
+    return {"status": "returned", "kernels": sorted({kernel.name for kernel in program.kernels})}
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1]) as file:
-        main(json.load(file))
+    main(sys.argv[1])

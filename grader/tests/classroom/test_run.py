@@ -352,7 +352,7 @@ def test_an_error_of_ours_stops_all_and_is_heard(tmp_path):
     [
         (["missing"], "does not exist"),
         ([__file__], "is a file, not a folder"),
-        ([], "the following arguments are required: submissions"),
+        ([], "name the folder of submissions: make class SUBMISSIONS=folder"),
         ([".", "--lanes", "0"], "LANES must be 1 or more; got 0"),
         ([".", "--problems", "9"], "there is no problem 9"),
         ([".", "--out", "."], "OUT must be another folder"),

@@ -11,7 +11,7 @@ MOST = 10_000  # hints asked for, that are believed
 
 
 @dataclass(frozen=True)
-class Asked:
+class HintRecord:
     """Of one problem. failure: a hash of what went wrong; step: hints given on it; total: asked for in all."""
 
     failure: str = ""
@@ -20,7 +20,7 @@ class Asked:
 
 
 def read(text):
-    """{problem id: Asked} as far as the text of such a file tells it."""
+    """{problem id: HintRecord} as far as the text of such a file tells it."""
     try:
         known = json.loads(text)
     except (ValueError, RecursionError):
@@ -30,7 +30,7 @@ def read(text):
         entry = entry if isinstance(entry, dict) else {}
         step, total = (entry.get(name) for name in ("step", "total"))
         if id in EVERY and all(type(n) is int and 0 <= n <= MOST for n in (step, total)):
-            found[id] = Asked(str(entry.get("failure"))[:64], step, total)
+            found[id] = HintRecord(str(entry.get("failure"))[:64], step, total)
     return found
 
 
@@ -42,13 +42,13 @@ def load(folder):
 
 
 def next_step(folder, id, failure):
-    """The Asked of a problem with one hint more; it begins anew where the failure is another.
+    """The HintRecord of a problem with one hint more; it begins anew where the failure is another.
 
     Raises OSError where it cannot be kept.
     """
     known = load(folder)
-    before = known.get(id, Asked())
-    now = Asked(failure, before.step + 1 if before.failure == failure else 1, min(before.total + 1, MOST))
+    before = known.get(id, HintRecord())
+    now = HintRecord(failure, before.step + 1 if before.failure == failure else 1, min(before.total + 1, MOST))
     plain = {name: asdict(each) for name, each in sorted((known | {id: now}).items())}
     files.write(folder / NAME, json.dumps(plain, indent=1) + "\n")
     return now
