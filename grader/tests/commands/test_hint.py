@@ -81,7 +81,8 @@ def test_where_all_is_right_no_hint_is_counted(hinted, tmp_path):
 @pytest.mark.parametrize(
     "text",
     ["", "[1]", "{", "[" * 100_000, '{"p6": 3}', '{"p6": {"step": -1, "total": 1}}',
-     '{"p6": {"step": 1e9, "total": 1}}', '{"p6": {"step": true, "total": 1}}', '{"nothing": {"step": 1, "total": 1}}'],
+     '{"p6": {"step": 1e9, "total": 1}}', '{"p6": {"step": true, "total": 1}}', '{"nothing": {"step": 1, "total": 1}}',
+     '{"p6": {"step": 1, "total": 20000}}', '{"p6": {"step": 1, "total": 1, "failure": 3}}'],
 )  # fmt: skip
 def test_a_damaged_file_tells_nothing_and_is_written_anew(text, tmp_path):
     (tmp_path / hint_record.NAME).write_text(text)
