@@ -4,6 +4,9 @@ import argparse
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
+
+from grader.course.problem import Problem
 
 GRADER = Path(__file__).resolve().parents[1]
 STUDENTS = GRADER.parent / "problems"  # the modules that a student fills in
@@ -25,7 +28,7 @@ class BadArguments(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    def error(self, message: str):
+    def error(self, message: str) -> NoReturn:
         raise BadArguments(f"{message}; `{self.prog} --help` lists the options")
 
     def take_from_make(self, argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -39,7 +42,7 @@ class Parser(argparse.ArgumentParser):
         return [*(text for option, text in given if option in self._option_string_actions), *argv[1:]]
 
 
-def choose_problems(text, problems, labs):
+def choose_problems(text: str, problems: Mapping[str, Problem], labs: Mapping[str, Problem]) -> tuple[Problem, ...]:
     """`3,5-7,x1` -> the Problems p3, p5, p6, p7 and x1; raises BadArguments."""
     known = f"the problems are {', '.join(p.number for p in problems.values())}, the labs {', '.join(labs)}"
     chosen = []
@@ -59,13 +62,13 @@ def choose_problems(text, problems, labs):
     return tuple(dict.fromkeys(chosen))
 
 
-def check_sandbox():
+def check_sandbox() -> None:
     """Raise BadArguments where SANDBOX, which the Makefile hands on as GRADER_SANDBOX, is no word of ours."""
     if (word := os.environ.get("GRADER_SANDBOX", "")) not in ("", "none"):
         raise BadArguments(f"SANDBOX={word} is unknown: SANDBOX=none does without bubblewrap, no SANDBOX uses it")
 
 
-def choose_device(asked):
+def choose_device(asked: str | None) -> str:
     import torch
 
     if asked == "cuda" and not torch.cuda.is_available():
@@ -73,7 +76,7 @@ def choose_device(asked):
     return asked or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def choose_targets(options, device):
+def choose_targets(options: argparse.Namespace, device: str) -> tuple[str, ...]:
     """The names of the GPUs to compile for: a GPU that is here compiles by itself, unless others are asked for."""
     from grader.gpu.gpus import DEFAULT, GPUS
 
