@@ -1,1 +1,1 @@
-"""The autograder: `python -m grader` grades a folder of submissions; docs/architecture.md has the rooms."""
+"""The autograder: `python -m grader` lists its commands; docs/architecture.md has the rooms."""

@@ -4,7 +4,6 @@ Exit status 0 all graded, 1 a fault of the machine left some without a grade, 2 
 graded, 130 stopped.
 """
 
-import argparse
 import os
 import secrets
 import signal
@@ -17,7 +16,14 @@ from grader.classroom import claims, intake, journal, names, one, plan, progress
 from grader.classroom.local import Local
 from grader.classroom.record import MACHINE_FAULT
 from grader.commands import versions
-from grader.commands.arguments import BadArguments, check_sandbox, choose_device, choose_problems, choose_targets
+from grader.commands.arguments import (
+    BadArguments,
+    Parser,
+    check_sandbox,
+    choose_device,
+    choose_problems,
+    choose_targets,
+)
 from grader.core.sandbox import bubblewrap, files, scratch
 from grader.core.sandbox.texts import clean, quoted
 from grader.diagnosis import failures
@@ -28,14 +34,11 @@ TARGETS = "sm_90,sm_80"  # a class stops at the first that a kernel compiles for
 SEED_FILE, SEEDS = "seed.txt", 1 << 31
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise BadArguments(f"{message}; `make class SUBMISSIONS=folder` is the usual form")
-
-
 def parse(argv):
     parser = Parser(prog="python -m grader.classroom", description="Grade a class.", allow_abbrev=False)
-    parser.add_argument("submissions", type=Path, help="the folder that holds each submission as a folder or a zip")
+    parser.add_argument(
+        "submissions", type=Path, nargs="?", help="the folder that has each submission as a folder or zip"
+    )
     parser.add_argument("--out", type=Path, default=Path("class"), help="where the journal and the results go")
     parser.add_argument("--roster", type=Path, help="a CSV with the students: id, name, email, or a platform's export")
     parser.add_argument("--lanes", type=int, help="submissions at a time (default: one more than cores)")
@@ -48,7 +51,7 @@ def parse(argv):
     parser.add_argument("--partition", help="of the cluster (default: its own default)")
     parser.add_argument("--gpus", type=int, help="of each job on the cluster (default: 1 where the device is cuda)")
     parser.add_argument("--array", type=int, help="jobs at a time on the cluster (default: 16)")
-    return parser.parse_args(argv)
+    return parser.parse_args(parser.take_from_make(sys.argv[1:] if argv is None else argv))
 
 
 def main(argv=None, make_engine=None):
@@ -101,6 +104,8 @@ def grade_class(options, problems, make_engine):
 def check(options):
     """Raise BadArguments for what cannot be used."""
     check_sandbox()
+    if options.submissions is None:
+        raise BadArguments("name the folder of submissions: make class SUBMISSIONS=folder")
     if not options.submissions.is_dir():
         what = "is a file, not a folder" if options.submissions.exists() else "does not exist"
         raise BadArguments(f"the folder of submissions {options.submissions} {what}")

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from grader.classroom.names import shortened
-from grader.commands import asked
+from grader.commands import hint_record
 
 MODULE_BYTES = 1 << 20  # of one module; a solution has some ten thousand
 ARCHIVE_BYTES = 64 << 20  # of an archive inside another one
@@ -145,7 +145,7 @@ def take(name, depth, size, time, read, harvest):
         harvest.notebooks.append(shortened(name))
     elif lower.endswith(OTHER_ARCHIVES):
         harvest.remark(f"{shortened(name)} is an archive other than zip and was not opened: hand in a zip or a folder.")
-    elif not lower.endswith(".py") and last != asked.NAME:
+    elif not lower.endswith(".py") and last != hint_record.NAME:
         harvest.others[os.path.splitext(lower)[1] or "no ending"] += 1
     elif size > MODULE_BYTES:
         harvest.remark(f"{shortened(name)} is larger than {MODULE_BYTES >> 20} MB, as no module is; it was not read.")
@@ -154,7 +154,7 @@ def take(name, depth, size, time, read, harvest):
         if len(data) > MODULE_BYTES:  # an archive's table of contents may lie
             harvest.remark(f"{shortened(name)} unpacks to more than {MODULE_BYTES >> 20} MB; it was not read.")
         else:
-            kept = harvest.hints if last == asked.NAME else harvest.found
+            kept = harvest.hints if last == hint_record.NAME else harvest.found
             kept.append(Found(last, name, depth, data, time))
 
 
@@ -191,7 +191,7 @@ def look_at_member(archive, member, archive_name, harvest, depth, nested):
     if member.is_dir() or not parts or any(map(is_skipped, parts)):
         return
     name = f"{archive_name}/{place}"
-    if not place.lower().endswith((".py", ".zip")) and parts[-1] != asked.NAME:
+    if not place.lower().endswith((".py", ".zip")) and parts[-1] != hint_record.NAME:
         return take(name, 0, 0, 0.0, bytes, harvest)
     if place.startswith("/") or ".." in parts or ":" in parts[0]:
         return harvest.remark(f"{shortened(place)} wants to lie outside of its archive; it was left out.")

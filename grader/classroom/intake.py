@@ -11,7 +11,7 @@ from grader.classroom.fingerprint import digest
 from grader.classroom.harvest import Harvest
 from grader.classroom.names import Owner, shortened
 from grader.classroom.texts import as_text
-from grader.commands import asked
+from grader.commands import hint_record
 from grader.core.sandbox import files
 from grader.core.sandbox.child import ChildFailed
 from grader.core.sandbox.limited import Limited
@@ -111,7 +111,7 @@ def take_one(folder, out, id, group, problems):
     modules, remarks = choose(found)
     remarks = [*(["Handed in late, says Canvas."] if any(o.late for _, o in group) else []), *found.remarks, *remarks]
     remarks += what_to_hand_in(found, modules, problems)
-    remarks += filter(None, (asked.remark(file.data.decode("utf-8", "replace")) for file in found.hints))
+    remarks += filter(None, (hint_record.remark(file.data.decode("utf-8", "replace")) for file in found.hints))
     given = tuple(problem.module for problem in problems if problem.module in modules)
     return Submission(id, owner.title, copy(modules, out), owner, tuple(dict.fromkeys(remarks)), given)
 

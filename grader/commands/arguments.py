@@ -1,7 +1,25 @@
-"""Arguments that several commands take: which problems, which device, which GPUs to compile for."""
+"""Arguments that several commands take: which problems, which device, which GPUs to compile for; make's variables."""
 
 import argparse
 import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from grader.course.problem import Problem
+
+GRADER = Path(__file__).resolve().parents[1]
+STUDENTS = GRADER.parent / "problems"  # the modules that a student fills in
+FROM_MAKE = "--from-make"  # the Makefile writes it; nobody else's variables P or N change what a command does
+# Make hands its variables on in the environment: neither a shell nor make expands anything in them.
+OPTIONS = {
+    "P": "--problems", "SUBMISSION": "--submission", "CASE": "--case", "DEVICE": "--device", "SEED": "--seed",
+    "OUT": "--out", "TARGETS": "--targets", "N": "--N", "D": "--D", "WINDOW": "--window", "SINKS": "--sinks",
+    "DTYPE": "--dtype", "ROSTER": "--roster", "LANES": "--lanes", "ENGINE": "--engine", "PARTITION": "--partition",
+    "GPUS": "--gpus", "ARRAY": "--array",
+}  # fmt: skip
+# The variable, its one word that counts ("" any word), and the option.
+SWITCHES = ("COMPILE", "no", "--no-compile"), ("HINTS", "no", "--no-hints"), ("VERBOSE", "", "--verbose")
 
 
 class BadArguments(Exception):
@@ -9,11 +27,21 @@ class BadArguments(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise BadArguments(f"{message}; `python -m grader --help` lists the options")
+    def error(self, message: str) -> NoReturn:
+        raise BadArguments(f"{message}; `{self.prog} --help` lists the options")
+
+    def take_from_make(self, argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> list[str]:
+        """argv with make's variables, as far as this parser has such options, in place of --from-make."""
+        if FROM_MAKE not in argv[:1]:
+            return list(argv)
+        given = [(option, f"{option}={environment[name]}") for name, option in OPTIONS.items() if environment.get(name)]
+        for name, word, option in SWITCHES:
+            if (value := environment.get(name)) and word in (value, ""):
+                given.append((option, option))
+        return [*(text for option, text in given if option in self._option_string_actions), *argv[1:]]
 
 
-def choose_problems(text, problems, labs):
+def choose_problems(text: str, problems: Mapping[str, Problem], labs: Mapping[str, Problem]) -> tuple[Problem, ...]:
     """`3,5-7,x1` -> the Problems p3, p5, p6, p7 and x1; raises BadArguments."""
     known = f"the problems are {', '.join(p.number for p in problems.values())}, the labs {', '.join(labs)}"
     chosen = []
@@ -33,13 +61,13 @@ def choose_problems(text, problems, labs):
     return tuple(dict.fromkeys(chosen))
 
 
-def check_sandbox():
+def check_sandbox() -> None:
     """Raise BadArguments where SANDBOX, which the Makefile hands on as GRADER_SANDBOX, is no word of ours."""
     if (word := os.environ.get("GRADER_SANDBOX", "")) not in ("", "none"):
         raise BadArguments(f"SANDBOX={word} is unknown: SANDBOX=none does without bubblewrap, no SANDBOX uses it")
 
 
-def choose_device(asked):
+def choose_device(asked: str | None) -> str:
     import torch
 
     if asked == "cuda" and not torch.cuda.is_available():
@@ -47,7 +75,7 @@ def choose_device(asked):
     return asked or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def choose_targets(options, device):
+def choose_targets(options: argparse.Namespace, device: str) -> tuple[str, ...]:
     """The names of the GPUs to compile for: a GPU that is here compiles by itself, unless others are asked for."""
     from grader.gpu.gpus import DEFAULT, GPUS
 

@@ -1,10 +1,10 @@
 """What this machine offers a grader: `make doctor`. Exit status 0 where grading works, 1 where it does not."""
 
+import argparse
 import os
 import platform
 import shutil
 import subprocess
-import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -73,7 +73,11 @@ def words(*command):
         return ""
 
 
-def main():
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """It takes none."""
+
+
+def main(arguments: argparse.Namespace) -> int:
     missing = []
     for name, found, todo in lines():
         state = "ok" if not todo else "missing" if name in NEEDED else "without"
@@ -81,7 +85,3 @@ def main():
         missing += [name] if state == "missing" else []
     print(f"grading does not work here: {', '.join(missing)}" if missing else "grading works here")
     return 1 if missing else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

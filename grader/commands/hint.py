@@ -1,22 +1,39 @@
 """The command behind `make hint`: of what fails first the next hint, one each time it is asked; never the code."""
 
+import argparse
+import functools
 import hashlib
 import re
 from dataclasses import replace
+from pathlib import Path
 
-from grader.commands import asked, show
+from grader.commands import hint_record, show
+from grader.commands.arguments import BadArguments
+from grader.commands.request import add_arguments, begin, build_request, say_failures
 from grader.core.sandbox.texts import clean
 from grader.diagnosis.cause import NOTEBOOKS
-from grader.engine import grade
+from grader.engine import Request, grade
 from grader.kinds import registry
 from grader.render import drawing, terminal, text_map
 from grader.result import Outcome
 
+__all__ = ["add_arguments", "main"]
 SILENT = (Outcome.PASSED, Outcome.NOT_RUN)
 ENDED = (Outcome.CRASHED, Outcome.TIMED_OUT)  # before anything was visited as it should be
 
 
-def run(request, folder):
+def main(arguments: argparse.Namespace) -> int:
+    """Give a hint on one problem; raises BadArguments where it is not said which."""
+    request = build_request(arguments, arguments.case)
+    if not arguments.problems or len(request.problems) > 1:
+        raise BadArguments("hints are on one problem: name it, like make hint P=6")
+    begin(request, arguments.out)
+    status = run(replace(request, targets=()), arguments.out)
+    say_failures(arguments.out)
+    return status
+
+
+def run(request: Request, folder: Path) -> int:
     """Grade one problem and give a hint; returns the exit status: 0, or 2 for a fault of ours."""
     console, (problem,) = terminal.make_console(), request.problems
     with terminal.make_progress(console, len(request.cases(problem))) as progress:
@@ -27,41 +44,39 @@ def run(request, folder):
         console.print(f"{problem.id}: " + ("every case passes, no hint is needed" if passed else results[0].sentence))
         return 0
     result = failing[0]
-    console.print(
-        f'{result.problem} "{result.case}" ({result.description}): {result.outcome.value}', markup=False, soft_wrap=True
-    )
+    say = functools.partial(console.print, markup=False, soft_wrap=True)
+    say(f'{result.problem} "{result.case}" ({result.description}): {result.outcome.value}')
     if result.outcome is Outcome.GRADER_FAULT:
-        console.print(f"  {result.sentence}", markup=False, soft_wrap=True)
+        say(f"  {result.sentence}")
         return 2
     right = right_picture(request, problem, result)
     hints = in_words(result) + ([map_of(right)] if right else [])
     try:
-        now = asked.next_step(request.submission, problem.id, failure_of(result))
+        now = hint_record.next_step(request.submission, problem.id, failure_of(result))
     except OSError as error:
-        console.print(f"  it cannot be kept which hints you had: {error.strerror}; here is the first", markup=False)
-        now = asked.Asked(step=1, total=1)
+        say(f"  it cannot be kept which hints you had: {error.strerror}; here is the first")
+        now = hint_record.HintRecord(step=1, total=1)
     given = hints if now.step > len(hints) else hints[now.step - 1 : now.step]
     if now.step > len(hints):
-        console.print(f"  all {len(hints)} hints, there are no more:")
+        say(f"  all {len(hints)} hints, there are no more:")
     for number, lines in enumerate(given, min(now.step, len(hints)) if len(given) == 1 else 1):
         first, *rest = lines
-        console.print(clean(f"  hint {number} of {len(hints)}: {first}"), markup=False, soft_wrap=True)
+        say(clean(f"  hint {number} of {len(hints)}: {first}"))
         terminal.show_map(console, rest)
     if right and now.step >= len(hints):
         sentence = "The tiles that a right kernel visits." if "visits" in right else "What the mask shows."
-        told = replace(result, sentence=sentence, outcome=result.outcome)
-        path = folder / f"hint-{problem.id}.png"
-        show.write_picture(console, told, drawing.draw_case(right), path)
+        shown = replace(result, sentence=sentence)
+        show.write_picture(console, shown, drawing.draw_case(right), folder / f"hint-{problem.id}.png")
     elif now.step < len(hints):
-        console.print("  one more: the same command")
+        say("  one more: the same command")
     return 0
 
 
 def in_words(result):
     """[lines of a hint]: where to look, the question, what to read; those that are known."""
     facts = result.facts
-    told = [*facts.get("measured", ())[:1], facts.get("met"), facts.get("where")]
-    look = " ".join(filter(None, told)) if "where" in facts else result.sentence
+    known = [*facts.get("measured", ())[:1], facts.get("met"), facts.get("where")]
+    look = " ".join(filter(None, known)) if "where" in facts else result.sentence
     hints = [[f"where to look: {look}" if "where" in facts else look]]
     hints += [[f"ask yourself: {facts['question']}"]] if facts.get("question") else []
     hints += [[f"read {notebook_of(facts['section'])}"]] if facts.get("section") else []

@@ -1,18 +1,40 @@
 """The command behind `make show`: one case in a picture and in words, passed or not."""
 
+import argparse
 import os
-import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
+from rich.console import Console
+
+from grader.commands.arguments import BadArguments
+from grader.commands.request import add_arguments, begin, build_request, name_file, say_failures
 from grader.core.sandbox.texts import clean
-from grader.engine import grade
+from grader.engine import Request, grade
 from grader.render import drawing, terminal
-from grader.result import Outcome
+from grader.result import Outcome, Result
+
+__all__ = ["add_arguments", "main"]
+EXAMPLE = 'like make show P=6 CASE="ragged tail"'
 
 
-def run(request, folder):
+def main(arguments: argparse.Namespace) -> int:
+    """Draw one case of one problem; raises BadArguments where another number of them is asked for."""
+    request = build_request(arguments, arguments.case)
+    if not arguments.problems or arguments.case is None:
+        raise BadArguments(f"a picture is of one problem and one case: give both, {EXAMPLE}")
+    if len(request.problems) > 1:
+        having = ", ".join(f"P={problem.number}" for problem in request.problems)
+        raise BadArguments(f"{arguments.case!r} is a case of several problems: choose one of {having}, {EXAMPLE}")
+    begin(request, arguments.out)
+    status = run(request, arguments.out)
+    say_failures(arguments.out)
+    return status
+
+
+def run(request: Request, folder: Path) -> int:
     """Run one case and draw it; returns the exit status: 0 with a picture, 1 without, 2 for a fault of ours."""
     console = terminal.make_console()
     *_, result = grade(request, 1)  # work comes after the cases that it is judged over
@@ -30,11 +52,11 @@ def run(request, folder):
         return 2 if fault or result.outcome is Outcome.GRADER_FAULT else 1
     if request.device == "cuda" and request.problems[0].uses_triton:
         console.print("what a kernel visits is seen in the interpreter alone: DEVICE=cpu draws that too")
-    path = folder / f"show-{result.problem}-{re.sub('[^a-z0-9]+', '-', result.case.lower()).strip('-')}.png"
+    path = folder / f"{name_file('show', result.problem, result.case)}.png"
     return 0 if write_picture(console, result, drawings, path) else 1
 
 
-def write_picture(console, result, drawings, path):
+def write_picture(console: Console, result: Result, drawings: list[drawing.Drawing], path: Path) -> bool:
     """Write it as a PNG, say so and show it; False where that needs a package that is not there."""
     try:
         from grader.render import png
@@ -47,7 +69,7 @@ def write_picture(console, result, drawings, path):
     return True
 
 
-def open_on_desktop(path):
+def open_on_desktop(path: Path) -> None:
     """Show the file in the desktop's own viewer, where a person sits at one."""
     desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if sys.stdout.isatty() and desktop and shutil.which("xdg-open"):

@@ -1,31 +1,27 @@
-"""solutions/ -> problems/: the gaps are cut out, each fails by its name; a file that a student edited is kept.
+"""solutions/ -> problems/: the gaps are cut out, each fails by its name; a file that a student edited is kept."""
 
-python -m grader.commands.skeletons           write the skeletons
-python -m grader.commands.skeletons --check   exit 1 where problems/ is not what solutions/ gives
-"""
-
+import argparse
 import hashlib
 import json
-import sys
 from pathlib import Path
 
+from grader.commands.arguments import STUDENTS, BadArguments
 from grader.course.gaps import SOLUTIONS, BadGap, skeleton
 from grader.kinds.registry import EVERY
 
-SKELETONS = Path(__file__).resolve().parents[2] / "problems"
 MANIFEST = "generated.json"  # {module: hash of what was generated}: how an edited file is known
 
 
-def digest(text):
+def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def generate():
+def generate() -> dict[str, str]:
     """{module: the text of its skeleton} for every problem and lab."""
     return {p.module: skeleton((SOLUTIONS / p.module).read_text(), p.module) for p in EVERY.values()}
 
 
-def write(texts, folder):
+def write(texts: dict[str, str], folder: Path) -> list[str]:
     """Write what has not been edited since it was generated; returns the modules that were kept."""
     folder.mkdir(exist_ok=True)
     manifest = folder / MANIFEST
@@ -42,26 +38,23 @@ def write(texts, folder):
     return kept
 
 
-def check(texts, folder):
+def check(texts: dict[str, str], folder: Path) -> list[str]:
     """The modules in `folder` that are not what the solutions give."""
     return [m for m, text in texts.items() if not (folder / m).exists() or (folder / m).read_text() != text]
 
 
-def main(argv):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--check", action="store_true", help="write nothing: exit status 1 where problems/ differs")
+
+
+def main(arguments: argparse.Namespace) -> int:
     try:
         texts = generate()
     except BadGap as error:
-        print(f"skeletons: {error}", file=sys.stderr)
-        return 2
-    if argv == ["--check"]:
-        drifted = check(texts, SKELETONS)
-        for module in drifted:
-            print(f"problems/{module} is not what solutions/{module} gives: `make skeletons` writes it anew")
-        return 1 if drifted else 0
-    for module in write(texts, SKELETONS):
+        raise BadArguments(str(error)) from None
+    drifted = check(texts, STUDENTS) if arguments.check else []
+    for module in drifted:
+        print(f"problems/{module} is not what solutions/{module} gives: `make skeletons` writes it anew")
+    for module in [] if arguments.check else write(texts, STUDENTS):
         print(f"kept problems/{module}: it has been edited; move it away to get a fresh skeleton")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    return 1 if drifted else 0

@@ -3,36 +3,32 @@
 import glob
 import re
 import shutil
+from pathlib import Path
 
 from grader.core.sandbox import sandbox_process
-from grader.core.sandbox.child import CannotStart, TimedOut, TrustedChild
+from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut, TrustedChild
 
 # Where the CUDA toolkit and NVIDIA's packages put it; often none of these is on PATH.
 PLACES = ("/usr/local/cuda/bin/ncu", "/usr/local/cuda-*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
 LAUNCHES = 32  # are profiled at most: ncu replays each a few dozen times
 SECONDS = 300.0  # to compile, to warm up, and to replay
-FORBIDDEN = (
-    "this machine keeps the GPU's performance counters for administrators (ERR_NVGPUCTRPERM): run this as root, in a "
-    "container with --cap-add=SYS_ADMIN, or have the administrator load NVIDIA's driver with "
-    "NVreg_RestrictProfilingToAdminUsers=0; https://developer.nvidia.com/ERR_NVGPUCTRPERM says how"
-)
 
 
-class Failed(Exception):
-    """There is no profile. status: 1 where the profiled program is the cause, else 2. printed: by that program."""
+class Failed(ChildFailed):
+    """There is no profile. printed: by the profiled program."""
 
-    def __init__(self, text, status=2, printed=""):
+    def __init__(self, text: str, printed: str = ""):
         super().__init__(text)
-        self.status, self.printed = status, printed
+        self.printed = printed
 
 
-def find():
+def find() -> str | None:
     """The path of ncu, or None where it is not installed."""
     installed = [path for place in PLACES for path in sorted(glob.glob(place), reverse=True)]
     return shutil.which("ncu") or (installed or [None])[0]
 
 
-def look_into(tool, folder, options, program):
+def look_into(tool: str, folder: Path, options: list[str], program: list[str]) -> tuple[str, str]:
     """(what ncu said, what was printed) of `program` under ncu, however it ended; raises Failed where it did not.
 
     ncu looks between the program's cudaProfilerStart and cudaProfilerStop, and into none of its children. The clocks
@@ -51,15 +47,12 @@ def look_into(tool, folder, options, program):
     except CannotStart as error:
         raise Failed(str(error)) from None
     except TimedOut:
-        sentence = f"stopped after {SECONDS:.0f} s; make grade times the same case without a profiler"
-        raise Failed(sentence, 1, child.output.take()) from None
-    said, printed = log.read_text(errors="replace") if log.exists() else "", child.output.take()
-    if "ERR_NVGPUCTRPERM" in said:
-        raise Failed(FORBIDDEN)
-    return said, printed
+        raise Failed(f"stopped after {SECONDS:.0f} s", child.output.take()) from None
+    return log.read_text(errors="replace") if log.exists() else "", child.output.take()
 
 
-def find_fault(said):
-    """ncu's first error in its own words, or None; that the program failed is none of ncu's."""
-    errors = re.findall(r"^==ERROR== *(.*\S)", said, re.MULTILINE)
-    return next((words[:300] for words in errors if "application returned an error code" not in words), None)
+def find_fault(said: str, printed: str) -> str:
+    """ncu's first error or warning in its own words, or else the last line that the program printed."""
+    words = re.findall(r"^==(?:ERROR|WARNING)== *(?!Note:)(\S.*\S)", said, re.MULTILINE) + printed.splitlines()[-1:]
+    own = [line for line in words if "application returned an error code" not in line]  # that is none of ncu's
+    return [*own, *words, "it said nothing"][0][:300]

@@ -31,8 +31,7 @@ def count(tool, metrics, program):
                 break
             metrics = [name for name in metrics if name not in unknown]
     if not (launches := read(said)):
-        words = printed.strip().splitlines() or ["it said nothing"]
-        raise ncu.Failed(f"Nsight Compute counted nothing: {ncu.find_fault(said) or words[-1][:300]}")
+        raise ncu.Failed(f"Nsight Compute counted nothing: {ncu.find_fault(said, printed)}")
     return launches
 
 

@@ -400,8 +400,9 @@ class Timed(Struct, tag="timed"):
 
 
 class Profiled(Struct, tag="profiled"):
+    """The kernels that the program launches."""
+
     kernels: list[str]
-    warm_up: int
 
 
 class Malformed(Struct, tag="malformed", frozen=True):

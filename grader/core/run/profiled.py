@@ -1,32 +1,29 @@
-"""What Nsight Compute looks into: a recorded program run a few times, and once more to be profiled.
+"""`profiled.py FOLDER`: Nsight Compute looks into one run of the recorded program there, after some that warm up.
 
-Started as `python -I -B -u profiled.py REQUEST`: a Profile as JSON in a scratch folder, which also holds program.json,
-texts.json and inputs.bin. reply.json there gets the reply; the file WARM is there once the program has run without the
-profiler. No Python of a submission runs.
+FOLDER has request.json, a messages.Profile, program.json, texts.json and inputs.bin; reply.json gets the reply.
 """
 
 import os
 import sys
+from pathlib import Path
 
 WARM_UP = 5  # calls: the first compiles, or tunes; then the clocks rise
-WARM, REPLY = "warm", "reply.json"
+REPLY = "reply.json"
 
 
-def main(path):
-    sys.path.insert(0, os.path.abspath(os.path.join(__file__, *[os.pardir] * 4)))
+def main(folder: str) -> None:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
     import msgspec
 
     from grader.core.protocol.messages import Profile
     from grader.core.run import role
 
-    with open(path, "rb") as file:
-        request = msgspec.json.decode(file.read(), type=Profile)
+    os.chdir(folder)
+    request = msgspec.json.decode(Path("request.json").read_bytes(), type=Profile)
     sys.path[1:1] = request.setup.sys_path
-    os.chdir(request.setup.folder)
     role.get_ready("cuda")
     reply = role.answering(profile)(role.begin(request.setup), request)
-    with open(REPLY, "wb") as file:
-        file.write(msgspec.json.encode(reply))
+    Path(REPLY).write_bytes(msgspec.json.encode(reply))
 
 
 def profile(runner, request, program):
@@ -44,13 +41,12 @@ def profile(runner, request, program):
         for _ in range(WARM_UP):
             replay.run(places)
             torch.cuda.synchronize()
-        open(WARM, "w").close()  # from here on, a failure may be the profiler's own
         replay.begin(places)
         torch.cuda.profiler.start()
         replay.call()
         torch.cuda.synchronize()
         torch.cuda.profiler.stop()
-    return Profiled(sorted({kernel.name for kernel in program.kernels}), WARM_UP)
+    return Profiled(sorted({kernel.name for kernel in program.kernels}))
 
 
 if __name__ == "__main__":

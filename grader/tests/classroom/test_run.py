@@ -347,12 +347,23 @@ def test_an_error_of_ours_stops_all_and_is_heard(tmp_path):
         Local(1, quick_class.QUICK_LANE).run([job_of(tmp_path)], fail)
 
 
+def test_makes_variables_are_options_of_a_class(monkeypatch):
+    from grader.classroom.__main__ import parse
+
+    for name, value in {"P": "1-3", "LANES": "2", "COMPILE": "no", "CASE": "a case", "VERBOSE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    options = parse(["--from-make", "--", "--a folder"])
+    assert (options.problems, options.lanes, options.no_compile) == ("1-3", 2, True)
+    assert str(options.submissions) == "--a folder"
+    assert (parse(["folder"]).problems, parse(["folder"]).lanes) == ("", None)
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [
         (["missing"], "does not exist"),
         ([__file__], "is a file, not a folder"),
-        ([], "the following arguments are required: submissions"),
+        ([], "name the folder of submissions: make class SUBMISSIONS=folder"),
         ([".", "--lanes", "0"], "LANES must be 1 or more; got 0"),
         ([".", "--problems", "9"], "there is no problem 9"),
         ([".", "--out", "."], "OUT must be another folder"),

@@ -6,7 +6,7 @@ import pytest
 
 from grader import __main__ as command
 from grader import engine
-from grader.commands import asked, hint
+from grader.commands import hint, hint_record
 from grader.diagnosis.cause import Cause
 from grader.kinds.registry import PROBLEMS
 from grader.result import Outcome
@@ -50,14 +50,14 @@ def test_each_time_the_next_and_never_two(hinted, tmp_path):
     assert "m visited, masked" in said
     status, said = hinted(failing)
     assert "all 4 hints" in said and all(words in said for words in expected)
-    assert asked.load(tmp_path)["p6"].total == 5
+    assert hint_record.load(tmp_path)["p6"].total == 5
 
 
 def test_another_failure_begins_anew_and_other_numbers_do_not(hinted, tmp_path):
     assert "hint 1 of 4" in hinted(wrong())[1]
     assert "hint 2 of 4" in hinted(wrong(Cause("a window of 7", "how old?", WINDOW_33.section)))[1]
     assert "hint 1 of 4" in hinted(wrong(Cause("no window", "which keys?", WINDOW_33.section)))[1]
-    assert asked.load(tmp_path)["p6"] == asked.Asked(asked.load(tmp_path)["p6"].failure, 1, 3)
+    assert hint_record.load(tmp_path)["p6"] == hint_record.HintRecord(hint_record.load(tmp_path)["p6"].failure, 1, 3)
 
 
 def test_an_open_gap_is_named(hinted):
@@ -74,20 +74,21 @@ def test_a_crash_leads_to_make_try_and_has_no_picture(hinted):
 
 def test_where_all_is_right_no_hint_is_counted(hinted, tmp_path):
     assert hinted(result()) == (0, "p6: every case passes, no hint is needed\n")
-    assert not (tmp_path / asked.NAME).exists()
+    assert not (tmp_path / hint_record.NAME).exists()
     assert hinted(result(outcome=Outcome.GRADER_FAULT, sentence="ours"))[0] == 2
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "[1]", "{", "[" * 100_000, '{"p6": 3}', '{"p6": {"step": -1, "total": 1}}',
-     '{"p6": {"step": 1e9, "total": 1}}', '{"p6": {"step": true, "total": 1}}', '{"nothing": {"step": 1, "total": 1}}'],
+     '{"p6": {"step": 1e9, "total": 1}}', '{"p6": {"step": true, "total": 1}}', '{"nothing": {"step": 1, "total": 1}}',
+     '{"p6": {"step": 1, "total": 20000}}', '{"p6": {"step": 1, "total": 1, "failure": 3}}'],
 )  # fmt: skip
 def test_a_damaged_file_tells_nothing_and_is_written_anew(text, tmp_path):
-    (tmp_path / asked.NAME).write_text(text)
-    assert asked.load(tmp_path) == {} and asked.remark(text) is None
-    assert asked.next_step(tmp_path, "p6", "x") == asked.Asked("x", 1, 1)
-    assert json.loads((tmp_path / asked.NAME).read_text()) == {"p6": {"failure": "x", "step": 1, "total": 1}}
+    (tmp_path / hint_record.NAME).write_text(text)
+    assert hint_record.load(tmp_path) == {} and hint_record.remark(text) is None
+    assert hint_record.next_step(tmp_path, "p6", "x") == hint_record.HintRecord("x", 1, 1)
+    assert json.loads((tmp_path / hint_record.NAME).read_text()) == {"p6": {"failure": "x", "step": 1, "total": 1}}
 
 
 def test_a_link_is_not_followed(tmp_path):
@@ -95,13 +96,13 @@ def test_a_link_is_not_followed(tmp_path):
     outside.write_text('{"p6": {"failure": "x", "step": 3, "total": 3}}')
     folder = tmp_path / "mine"
     folder.mkdir()
-    (folder / asked.NAME).symlink_to(outside)
-    assert asked.load(folder) == {}
-    asked.next_step(folder, "p3", "y")
-    assert "p3" not in outside.read_text() and asked.load(folder)["p3"].total == 1
+    (folder / hint_record.NAME).symlink_to(outside)
+    assert hint_record.load(folder) == {}
+    hint_record.next_step(folder, "p3", "y")
+    assert "p3" not in outside.read_text() and hint_record.load(folder)["p3"].total == 1
 
 
 @pytest.mark.parametrize("arguments", [[], ["--problems", "3,6"]])
 def test_hints_are_on_one_problem(arguments, capsys):
-    assert command.main(["--hint", *arguments, "--submission", str(SOLUTIONS)]) == 2
+    assert command.main(["hint", *arguments, "--submission", str(SOLUTIONS)]) == 2
     assert "hints are on one problem: name it, like make hint P=6" in capsys.readouterr().err

@@ -33,13 +33,13 @@ def size_of(path):
     ],
 )
 def test_bad_input(arguments, words, capsys):
-    assert command.main(["--show", *arguments, "--submission", str(SOLUTIONS)]) == 2
+    assert command.main(["show", *arguments, "--submission", str(SOLUTIONS)]) == 2
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1
 
 
 def test_a_passing_kernel(tmp_path):
-    done = run("--show", "--problems", 6, "--case", "head dim 128", "--submission", SOLUTIONS, "--out", tmp_path)
+    done = run("show", "--problems", 6, "--case", "head dim 128", "--submission", SOLUTIONS, "--out", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert 'p6 "head dim 128" (B=1 Hq=2 Hkv=1 N=100 D=128 window=32, float16, seed 0): passed' in done.stdout
     assert f"picture: {tmp_path / 'show-p6-head-dim-128.png'}" in done.stdout

@@ -45,7 +45,6 @@ def status_of(main, arguments):
             "'x9' is no problem or range of problems; the problems are 1, 2, 3, 4, 5, 6, 7, the labs x1",
         ),
         (["--problems", "x1", "--case", "list of documents"], "did you mean 'lists of documents'?"),
-        (["--problems", "x1", "--profile"], "P=x1 is a lab: a profile is of P=3 to P=7"),
         (["--problems", "three"], "'three' is no problem or range of problems"),
         (["--problems", "7-5"], "'7-5' runs backwards; write P=5-7"),
         (["--problems", ","], "',' is no problem"),
@@ -59,21 +58,21 @@ def status_of(main, arguments):
 )
 def test_bad_input(arguments, words, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert status_of(main, arguments) == 2
+    assert status_of(main, ["grade", *arguments]) == 2
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1
 
 
 def test_cuda_without_a_gpu_says_so(capsys, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert main(["--device", "cuda"]) == 2
+    assert main(["grade", "--device", "cuda"]) == 2
     assert "sees no GPU" in capsys.readouterr().err
 
 
 def test_a_module_that_does_not_import_and_one_that_passes(tmp_path):
     (tmp_path / PROBLEMS["p1"].module).write_text("import no_such_module\n")
     (tmp_path / PROBLEMS["p2"].module).write_text(solution("p2"))
-    done = run("--submission", tmp_path, "--problems", "1-2", "--out", tmp_path)
+    done = run("grade", "--submission", tmp_path, "--problems", "1-2", "--out", tmp_path)
     assert done.returncode == 1
     assert "No module named 'no_such_module'" in done.stdout and "15 of 25 points" in done.stdout
     assert (tmp_path / "results.json").exists()
@@ -81,7 +80,7 @@ def test_a_module_that_does_not_import_and_one_that_passes(tmp_path):
 
 
 def test_one_case_of_one_problem(tmp_path, capsys):
-    given = ["--submission", SOLUTIONS, "--problems", "p2", "--case", "ragged tail", "--out", tmp_path]
+    given = ["grade", "--submission", SOLUTIONS, "--problems", "p2", "--case", "ragged tail", "--out", tmp_path]
     assert status_of(main, given) == 0 and "1/1" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]  # a selection is no grade
 
@@ -89,7 +88,19 @@ def test_one_case_of_one_problem(tmp_path, capsys):
 def test_wrong_answer_names_the_window(tmp_path, capsys):
     source = solution("p6").replace("age < window_size", "age <= window_size")
     (tmp_path / PROBLEMS["p6"].module).write_text(source)
-    given = ["--submission", tmp_path, "--problems", "6", "--case", "ragged tail", "--seed", "3", "--out", tmp_path]
+    given = [
+        "grade",
+        "--submission",
+        tmp_path,
+        "--problems",
+        "6",
+        "--case",
+        "ragged tail",
+        "--seed",
+        "3",
+        "--out",
+        tmp_path,
+    ]
     assert status_of(main, given) == 1
     said = capsys.readouterr().out
     assert said.endswith(f"pictures: {tmp_path / 'report.html'}\n")
@@ -170,20 +181,20 @@ def test_a_printed_command_names_the_very_folder_and_runs_nothing_else(printed, 
     assert sentence.isprintable()
     command = sentence[sentence.index("make grade") :]
     python = tmp_path / "python"
-    python.write_text('#!/bin/sh\nprintf "%s\\0" "$@" > "$NOTED"\n')
+    python.write_text('#!/bin/sh\nprintf "%s\\0" "$*" "$SUBMISSION" > "$NOTED"\n')
     python.chmod(0o755)
     given = os.environ | {"PYTHON": str(python), "NOTED": str(tmp_path / "noted")}
     (tmp_path / "Makefile").symlink_to(ROOT / "Makefile")
     subprocess.run(["bash", "-c", command], cwd=tmp_path, env=given, check=True)
     arguments = (tmp_path / "noted").read_bytes().split(b"\0")
-    assert arguments[arguments.index(b"--submission") + 1] == os.fsencode(folder)
+    assert arguments[:2] == [b"-m grader grade --from-make", os.fsencode(folder)]
     assert not list(tmp_path.rglob("hit"))
 
 
 @pytest.mark.parametrize("name", ["\x1b[2Jno", "\x9b2J\u202eno\udcff"])
 @pytest.mark.parametrize("command", [main, classroom.main, export.main])
 def test_no_command_says_a_path_that_a_terminal_obeys(command, name, capsys):
-    assert status_of(command, ["--submission", name] if command is main else [name]) == 2
+    assert status_of(command, ["grade", "--submission", name] if command is main else [name]) == 2
     said = capsys.readouterr().err
     assert "no" in said and not set(said) & set("\x1b\x9b\u202e\udcff")
 
@@ -191,7 +202,7 @@ def test_no_command_says_a_path_that_a_terminal_obeys(command, name, capsys):
 def test_watch_grades_again_when_the_file_is_saved(tmp_path):
     module = tmp_path / PROBLEMS["p1"].module
     module.write_text("import no_such_module\n")
-    command = [sys.executable, "-u", "-m", "grader", "--watch", "--submission", tmp_path, "--problems", "1"]
+    command = [sys.executable, "-u", "-m", "grader", "watch", "--submission", tmp_path, "--problems", "1"]
     command += ["--case", "one token", "--out", tmp_path]
     with subprocess.Popen(list(map(str, command)), cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         first = "".join(iter_until(process.stdout, "Ctrl-C ends"))
@@ -207,7 +218,7 @@ def test_watch_grades_again_when_the_file_is_saved(tmp_path):
 
 def test_another_word_than_none_for_the_sandbox_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("GRADER_SANDBOX", "off")
-    for command, given in ((main, ["--problems", "1"]), (classroom.main, [tmp_path])):
+    for command, given in ((main, ["grade", "--problems", "1"]), (classroom.main, [tmp_path])):
         assert status_of(command, given) == 2
         assert "SANDBOX=off is unknown: SANDBOX=none does without bubblewrap" in capsys.readouterr().err
 

@@ -13,7 +13,6 @@ import torch
 
 from grader import __main__ as command_line
 from grader.commands import profile as command
-from grader.engine import Request
 from grader.gpu import gpus, ncu
 from grader.kinds.registry import PROBLEMS
 from grader.tests.engine.test_command import run
@@ -39,16 +38,18 @@ def say(text):
         file.write(text)
 {body}
 """
-RUNS = 'say("==PROF== Connected to process 7\\n")\nended = subprocess.run(program).returncode\n'
+RUNS = """say("==WARNING== Note: Running with unmodified GPU clocks.\\n==PROF== Connected to process 7\\n")
+ended = subprocess.run(program).returncode
+"""
 MEASURES = f"""{RUNS}
 say('==PROF== Profiling "fill" - 0: 23 passes\\n==PROF== Profiling "flash_attention_kernel" - 1: 23 passes\\n')
-pathlib.Path(given("--export")).write_text("all")"""
+pathlib.Path(given("--export")).write_text("all")
+say("==PROF== Report: " + given("--export"))"""
 RETURNS = """import json, pathlib, sys
-request = json.load(open(sys.argv[1]))
+folder = pathlib.Path(sys.argv[1])
+assert {"program.json", "inputs.bin", "texts.json", "request.json"} <= {path.name for path in folder.iterdir()}
 print("the kernel prints")
-folder = pathlib.Path(request["setup"]["folder"])
-(folder / "warm").touch()
-reply = {"type": "profiled", "kernels": ["flash_attention_kernel"], "warm_up": 5}
+reply = {"type": "profiled", "kernels": ["flash_attention_kernel"]}
 (folder / "reply.json").write_text(json.dumps(reply))
 """
 
@@ -65,14 +66,15 @@ def profiled(tmp_path, monkeypatch, capfd):
         (tools / "ncu").write_text(FAKE.format(python=sys.executable, seen=str(seen), body=body))
         (tools / "ncu").chmod(0o755)
         monkeypatch.setenv("PATH", str(tools), prepend=":")
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=0: HERE)
         monkeypatch.setattr(command.machine, "first_gpu", lambda: gpus.GPUS["sm_90"])
         (tmp_path / "program.py").write_text(program)
         monkeypatch.setattr(command, "PROGRAM", tmp_path / "program.py")
         problem = PROBLEMS["p4"]
         (submission / problem.module).write_text(solution("p4") if source is None else source)
-        request = Request(submission, (problem,), None, "cuda", 0)
-        status = command.run(request, command.choose_case(problem, "one token"), out)
+        given = ["--problems", "4", "--case", "one token", "--submission", str(submission), "--out", str(out)]
+        status = command_line.main(["profile", *given])
         calls = [json.loads(line) for line in seen.read_text().splitlines()] if seen.exists() else []
         return status, capfd.readouterr().out, calls, out
 
@@ -85,7 +87,6 @@ def test_a_profile(profiled, monkeypatch):
     assert status == 0
     assert 'p4 "one token" (B=1 Hq=1 Hkv=1 N=1 D=32, float16, causal, seed 0), NVIDIA H200' in said
     assert said.index("Section: Everything") < said.index("Section: Stalls")
-    assert "one call after 5 that warm up; launches in it: 2;" in said and "of flash_attention_kernel the first" in said
     assert "the kernel prints" not in said
     arguments = call["arguments"]
     assert arguments[arguments.index("--clock-control") + 1] == "none"
@@ -98,37 +99,41 @@ def test_a_profile(profiled, monkeypatch):
 def test_a_call_without_a_kernel_of_its_own_is_no_profile(profiled):
     for names in ('"another"', ""):
         program = RETURNS.replace('"flash_attention_kernel"', names)
-        status, said, _, out = profiled(MEASURES, program=program)
-        assert status == 1 and "no profile: the call launches no kernel of its own" in said and not list(out.iterdir())
+        status, said, _, _ = profiled(MEASURES, program=program)
+        assert status == 1 and "no profile: the call launches no kernel of its own" in said
 
 
-def test_a_report_that_cannot_be_written_leaves_what_was_shown(profiled, tmp_path):
-    (tmp_path / "out" / "profile-p4-one-token.ncu-rep").mkdir(parents=True)
-    status, said, _, _ = profiled(MEASURES)
-    assert status == 2 and "Section: Everything" in said and "was not written: Is a directory" in said
+def test_a_report_of_before_is_none_of_this_profile(profiled, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "profile-p4-one-token.ncu-rep").write_text("before")
+    status, said, _, _ = profiled(f'{RUNS}say("==ERROR== Failed to create report\\n")')
+    assert status == 1 and "Nsight Compute measured nothing: Failed to create report" in said
 
 
 def test_counters_forbidden(profiled):
-    error = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters\n"
-    status, said, _, out = profiled(f"{RUNS}say({error!r})\nsys.exit(1)")
-    assert status == 2 and said.count("\n") == 2 and not list(out.iterdir())
-    assert "no profile: this machine keeps the GPU's performance counters for administrators (ERR_NVGPUCTRPERM)" in said
-    assert "NVreg_RestrictProfilingToAdminUsers=0" in said and "https://developer.nvidia.com/ERR_NVGPUCTRPERM" in said
+    error = (
+        "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on "
+        "the target device 0. See https://developer.nvidia.com/ERR_NVGPUCTRPERM\n"
+    )
+    status, said, _, out = profiled(f"{RUNS}say({error!r})\nsys.exit(1)", program=RETURNS.replace("print(", "str("))
+    assert status == 1 and said.count("\n") == 2 and not list(out.iterdir())
+    assert "no profile: Nsight Compute measured nothing: ERR_NVGPUCTRPERM" in said
+    assert "https://developer.nvidia.com/ERR_NVGPUCTRPERM" in said
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (f'{RUNS}say("==WARNING== No kernels were profiled.\\n")', "measured nothing: No kernels were profiled."),
-        (f'{RUNS}say("==ERROR== Failed to profile kernel\\n")', "failed: Failed to profile kernel"),
-        ('print("ncu: libnvperf is missing")\nsys.exit(9)', "measured nothing: ncu: libnvperf is missing"),
-        ("sys.exit(9)", "measured nothing: it said nothing"),
-        ('say("==ERROR== no such option\\n")\nsys.exit(1)', "failed: no such option"),
+        (f'{RUNS}say("==WARNING== No kernels were profiled.\\n")', "No kernels were profiled."),
+        (f'{RUNS}say("==ERROR== Failed to profile kernel\\n")', "Failed to profile kernel"),
+        ('print("ncu: libnvperf is missing")\nsys.exit(9)', "ncu: libnvperf is missing"),
+        ("sys.exit(9)", "it said nothing"),
+        ('say("==ERROR== no such option\\n")\nsys.exit(1)', "no such option"),
     ],
 )
 def test_an_ncu_that_fails(profiled, body, words):
     status, said, _, out = profiled(body)
-    assert status == 2 and f"no profile: Nsight Compute {words}" in said and said.count("\n") == 2
+    assert status == 1 and f"no profile: Nsight Compute measured nothing: {words}\n" in said
     assert not list(out.iterdir())
 
 
@@ -139,7 +144,7 @@ def test_an_ncu_that_fails(profiled, body, words):
         ("x = 1\n", "crashed: p4_causal.py has no function named flash_attention_forward. It must be "),
         ("raise KeyError('mine')\n", "crashed: KeyError at p4_causal.py:1 in `raise KeyError('mine')`: 'mine'"),
         ('raise NotImplementedError("TODO 1: the tiles")\n', "unfinished: TODO 1: the tiles"),
-        ("import os\nprint('hello')\nos.kill(os.getpid(), 11)\n", "crashed: the process was killed by SIGSEGV"),
+        ("import os\nprint('hello')\nos.kill(os.getpid(), 11)\n", "the process was killed by SIGSEGV"),
         ("import sys\nprint('hello')\nsys.exit(3)\n", "crashed: SystemExit at p4_causal.py:3"),
     ],
 )
@@ -149,24 +154,26 @@ def test_the_submission_fails(profiled, source, words):
     assert ("hello" in said) == ("hello" in source)
 
 
-WHILE_PROFILED = """import json, os, pathlib, sys
-request = json.load(open(sys.argv[1]))
-pathlib.Path(request["setup"]["folder"], "warm").touch()
-os.kill(os.getpid(), 9)
+RAISES = """import json, pathlib, sys
+reply = {"type": "refused", "text": "too large", "line": None}
+pathlib.Path(sys.argv[1], "reply.json").write_text(json.dumps(reply))
 """
 
 
-def test_what_ncu_breaks_is_not_the_submissions_fault(profiled):
-    code = "say(f'==ERROR== The application returned an error code ({abs(ended)}).\\n')"
+def test_what_the_program_raises_is_told_with_the_profilers_own_error(profiled):
     own = "==ERROR== Profiling failed because a driver resource was unavailable.\n"
-    status, said, _, _ = profiled(f"{RUNS}say({own!r})\n{code}", program=WHILE_PROFILED)
-    assert status == 2 and "no profile: Nsight Compute failed: Profiling failed because a driver resource" in said
-    status, said, _, _ = profiled(f"{RUNS}{code}", program=WHILE_PROFILED)
-    assert (
-        status == 1
-        and "no profile: crashed: the process ended before its call did (The application returned an error code (9).)"
-        in said
-    )
+    status, said, _, _ = profiled(f"{RUNS}say({own!r})", program=RAISES)
+    assert status == 1 and "no profile: crashed: Triton's compiler would not take this kernel: too large" in said
+    assert "(Nsight Compute measured nothing: Profiling failed because a driver resource" in said
+
+
+@pytest.mark.parametrize(
+    ("prints", "words"), [("print('mine', flush=True)\n", "mine"), ("", "The application returned an")]
+)
+def test_a_program_that_is_killed_has_no_profile(prints, words, profiled):
+    code = "say(f'==ERROR== The application returned an error code ({abs(ended)}).\\n')"
+    status, said, _, _ = profiled(f"{RUNS}{code}", program=f"import os\n{prints}os.kill(os.getpid(), 9)")
+    assert status == 1 and f"no profile: Nsight Compute measured nothing: {words}" in said
 
 
 def test_a_program_that_hangs_is_ended_with_all_that_it_started(profiled, monkeypatch, tmp_path):
@@ -184,7 +191,7 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(profiled, monkey
 
 
 PROFILES = f"""
-import os, sys
+import sys
 sys.path.insert(0, {str(ROOT)!r})
 import torch
 happened = []
@@ -203,12 +210,12 @@ class Calls(replay.Replay):
         return super().call()
 replay.Replay = Calls
 from grader.core.protocol import program as form
+from grader.core.protocol.messages import Call, Profile, RunnerSetup
 program = form.Program(2, [], [], [], [], [], [], True)
 open("inputs.bin", "wb").close()
-from grader.core.protocol.messages import Call, Profile, RunnerSetup
 setup = RunnerSetup(device="cuda")
 reply = profiled.profile(role.Runner(setup), Profile(setup, Call([])), program)
-assert reply.kernels == [] and reply.warm_up == profiled.WARM_UP and os.path.exists(profiled.WARM)
+assert reply.kernels == []
 assert happened == ["call"] * profiled.WARM_UP + ["start", "call", "stop"], happened
 """
 
@@ -230,49 +237,38 @@ def test_ncu_is_found_beside_path_too(tmp_path, monkeypatch):
     assert ncu.find() == f"{tmp_path}/cuda-13/ncu"
 
 
-def test_without_ncu_it_says_how_to_get_it(profiled, monkeypatch):
+def test_without_ncu_it_says_how_to_get_it(monkeypatch, capsys):
     monkeypatch.setattr(ncu, "find", lambda: None)
-    status, said, calls, out = profiled("")
-    assert status == 2 and not calls and not list(out.iterdir()) and said.count("\n") == 2
-    assert "(`ncu`) is not installed: it comes with NVIDIA's CUDA toolkit" in said and 'P=4 CASE="compiles"' in said
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert command_line.main(["profile", "--problems", "4", "--submission", str(SOLUTIONS)]) == 2
+    said = capsys.readouterr().err
+    assert "(here: cuda) and its `ncu`, of CUDA's toolkit or conda's nsight-compute (here: None)" in said
+    assert 'make grade P=4 CASE="compiles" DEVICE=cpu needs neither' in said and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "a profile is of one problem: name it, like make profile P=4"),
+        ([], "a profile is of one problem, P=3 or later and no lab: name it, like make profile P=4"),
         (["--problems", "3-4"], "a profile is of one problem"),
-        (["--problems", "1"], "P=1 has no kernel of its own to look into"),
+        (["--problems", "1"], "P=3 or later"),
+        (["--problems", "x1"], "no lab"),
         (["--problems", "4", "--case", "raged tail"], "did you mean 'ragged tail'?"),
         (["--problems", "4", "--case", "sped"], "did you mean 'speed'?"),
-        (["--problems", "4", "--device", "cpu"], "a profile needs a GPU, and DEVICE=cpu asks for none"),
+        (["--problems", "4", "--device", "cpu"], "a profile needs NVIDIA's GPU (here: cpu)"),
     ],
 )
 def test_bad_input(arguments, words, capsys):
-    assert command_line.main(["--profile", *arguments, "--submission", str(SOLUTIONS)]) == 2
+    assert command_line.main(["profile", *arguments, "--submission", str(SOLUTIONS)]) == 2
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
-def test_no_gpu():
-    done = run("--profile", "--problems", 4, "--submission", SOLUTIONS)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "a profile needs a GPU, and PyTorch sees none here" in done.stderr
-
-
-def test_the_words_of_make():
-    said = subprocess.run(
-        ["make", "-n", "profile", "P=4", "CASE=ragged tail", "PYTHON=python3"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert 'python3 -m grader --profile  --problems "$P" --case "$CASE"' in said.stdout
 
 
 @pytest.mark.gpu
 def test_a_real_profile(tmp_path):
     if not ncu.find():
         pytest.skip("Nsight Compute is not installed")
-    done = run("--profile", "--problems", 4, "--submission", SOLUTIONS, "--out", tmp_path)
+    done = run("profile", "--problems", 4, "--submission", SOLUTIONS, "--out", tmp_path)
     if "ERR_NVGPUCTRPERM" in done.stdout:
         pytest.skip("this machine keeps its counters for administrators")
     assert done.returncode == 0, done.stdout + done.stderr

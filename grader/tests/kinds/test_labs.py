@@ -289,7 +289,7 @@ def test_the_command_grades_a_problem_and_a_lab_apart(tmp_path):
     folder.mkdir()
     for id in ("p1", "x2"):
         (folder / EVERY[id].module).write_text(solution(id))
-    command = [sys.executable, "-m", "grader", "--submission", folder, "--problems", "1,x2", "--no-compile"]
+    command = [sys.executable, "-m", "grader", "grade", "--submission", folder, "--problems", "1,x2", "--no-compile"]
     done = subprocess.run([*command, "--out", tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "10 of 10 points" in done.stdout and re.search(r"x2 program order +\| passed +\| +- \| 30/30", done.stdout)

@@ -47,7 +47,7 @@ def grade(course, text, *more):
     """({case: outcome}, what was printed) of a module with this text."""
     (course / "wrong" / MODULE).write_text(text)
     options = ["--problems", "e1", "--submission", course / "wrong", "--device", "cpu", "--out", course / "out", *more]
-    _, printed = run(course, "grader", *options)
+    _, printed = run(course, "grader", "grade", *options)
     results = json.loads((course / "out" / "results.json").read_text())["tests"]
     return {r["extra_data"]["case"]: r["extra_data"]["outcome"] for r in results}, printed
 
@@ -75,13 +75,13 @@ def test_what_is_wrong_is_told_with_its_place(course):
 def test_it_is_shown(course):
     (course / "wrong" / MODULE).write_text(KERNEL.replace("x + alpha * y)", "x + y)"))
     case = ["--problems", "e1", "--case", "ragged tail", "--submission", "wrong", "--device", "cpu"]
-    status, printed = run(course, "grader", "--show", *case, "--out", "out")
+    status, printed = run(course, "grader", "show", *case, "--out", "out")
     assert status == 0 and (course / "out" / "show-e1-ragged-tail.png").stat().st_size > 1000, printed
 
 
 @pytest.mark.thorough
 def test_its_skeleton_is_unfinished(course):
-    status, printed = run(course, "grader.commands.skeletons")
+    status, printed = run(course, "grader", "skeletons")
     skeleton = (course / "problems" / MODULE).read_text()
     assert status == 0 and "# TODO 1: load x and y" in skeleton and "inside" not in skeleton, printed
     outcomes, printed = grade(course, skeleton, "--no-compile")

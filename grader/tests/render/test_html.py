@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from grader.commands import grading as command
+from grader.commands import grade as command
 from grader.core.protocol.observed import Costs, KernelCosts, Trace
 from grader.diagnosis.cause import Cause
 from grader.engine import Request

@@ -34,11 +34,12 @@ import secrets, signal, sys, zlib
 secrets.choice = lambda names: names[zlib.crc32(repr(names).encode()) % len(names)]
 secrets.randbelow = lambda most: 20_260_501 % most
 sys.modules["jinja2"] = None
-from grader.__main__ import main
+import grader.__main__ as command
+grade = ["grade"] if hasattr(command, "COMMANDS") else []  # older commits had one command
 folder, problems, *more = sys.argv[1:]
 for problem in problems.split(","):
     signal.alarm(600)
-    main(["--submission", folder, "--problems", problem, "--out", f"{folder}/out-{problem}", *more])
+    command.main([*grade, "--submission", folder, "--problems", problem, "--out", f"{folder}/out-{problem}", *more])
     print("graded", problem, flush=True)
 """
 

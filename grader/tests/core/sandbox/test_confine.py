@@ -506,7 +506,8 @@ def test_a_bubblewrap_that_is_forbidden_is_one_line(tmp_path, monkeypatch):
 
 @pytest.mark.thorough
 def test_without_it_the_command_grades_and_warns_once(tmp_path):
-    command = [sys.executable, "-m", "grader", "--submission", "solutions", "--problems", "1", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "grader", "grade", "--submission", "solutions", "--problems", "1"]
+    command += ["--out", str(tmp_path)]
     environment = os.environ | {bubblewrap.SWITCH: "none"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert done.returncode == 0 and "10 of 10 points" in done.stdout
@@ -527,7 +528,8 @@ def test_a_grader_that_is_killed_leaves_nothing(tmp_path):
     (tmp_path / "p1_naive_attention.py").write_text(
         BODY + "    import subprocess; subprocess.run(['sleep', '603.25'], start_new_session=True)\n"
     )
-    command = [sys.executable, "-m", "grader", "--submission", str(tmp_path), "--problems", "1", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "grader", "grade", "--submission", str(tmp_path), "--problems", "1"]
+    command += ["--out", str(tmp_path)]
     if why := bubblewrap.find_obstacle():
         pytest.skip(why)
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -235,7 +235,8 @@ def test_other_problems_are_graded_beside_a_bad_one(tmp_path):
 @pytest.mark.thorough
 def test_ctrl_c_leaves_no_child_behind(tmp_path):
     (tmp_path / PROBLEMS["p1"].module).write_text(BODY.format("while True: pass"))
-    command = [sys.executable, "-m", "grader", "--submission", str(tmp_path), "--problems", "1", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "grader", "grade", "--submission", str(tmp_path), "--problems", "1"]
+    command += ["--out", str(tmp_path)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     time.sleep(8)
     process.send_signal(2)

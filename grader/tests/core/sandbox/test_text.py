@@ -61,5 +61,5 @@ def test_results_are_written_before_anything_is_shown(tmp_path, monkeypatch):
 
     monkeypatch.setattr(terminal, "show", fail)
     with pytest.raises(OSError):
-        command.main(["--submission", str(tmp_path), "--problems", "1", "--out", str(tmp_path)])
+        command.main(["grade", "--submission", str(tmp_path), "--problems", "1", "--out", str(tmp_path)])
     assert (tmp_path / "results.json").exists()

@@ -13,23 +13,49 @@ import runpy
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from grader.commands.arguments import STUDENTS, BadArguments, choose_device, choose_problems
+
+SIZES = {"B": 1, "Hq": 1, "Hkv": None, "N": 8, "D": 16, "window": None, "sinks": None, "seed": 0}
 
 
-def parse(argv):
-    parser = argparse.ArgumentParser(prog="make try", description=__doc__.partition("\n")[0])
-    parser.add_argument("--problem", required=True, help="a number, 1 to 7")
-    parser.add_argument("--submission", type=Path, default=ROOT / "problems")
-    parser.add_argument("--device", choices=("cpu", "cuda"))
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--problems", default="", metavar="NUMBER", help="of one problem, like 6")
+    parser.add_argument("--submission", type=Path, default=STUDENTS, help="default: problems/")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: a GPU if there is one")
     parser.add_argument("--dtype", default="float32", choices=("float16", "bfloat16", "float32"))
-    sizes = {"B": 1, "Hq": 1, "Hkv": None, "N": 8, "D": 16, "window": None, "sinks": None, "seed": 0}
-    for name, value in sizes.items():
-        parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--causal", choices=("yes", "no"))
-    return parser.parse_args(argv)
+    for name, value in SIZES.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
 
 
-def case_of(options, problem):
+def main(arguments: argparse.Namespace) -> int:
+    """Call one problem's module and print its numbers beside the right ones; 0 whatever they are."""
+    device = choose_device(arguments.device)
+    if device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
+    import torch
+
+    from grader.kinds.registry import LABS, PROBLEMS
+
+    chosen = choose_problems(arguments.problems, PROBLEMS, LABS) if arguments.problems else ()
+    if len(chosen) != 1 or chosen[0].id in LABS:
+        raise BadArguments("make try calls the module of one problem, and of no lab: name it, like make try P=6")
+    (problem,) = chosen
+    for name in SIZES:
+        value, least = getattr(arguments, name), 0 if name in ("sinks", "seed") else 1
+        if value is not None and value < least:
+            raise BadArguments(f"{name} must be {least} or more; got {value}")
+    path = arguments.submission / problem.module
+    if not path.is_file():
+        raise BadArguments(f"{arguments.submission} has no {problem.module}")
+    case = make_case(arguments, problem)
+    print(f"{problem.entry_point} of {path.name}, unjudged: {case.describe(arguments.seed)}")
+    torch.set_printoptions(precision=4, sci_mode=False, linewidth=118)
+    run(problem, path, case, arguments.seed, device)
+    return 0
+
+
+def make_case(options, problem):
     """The small case that the options describe."""
     from grader.kinds.attention.cases import Case
 
@@ -81,7 +107,7 @@ def run(problem, path, case, seed, device):
     """Call the entry point once as it is, then print its numbers beside the right ones."""
     import torch
 
-    from grader.commands import beside
+    from grader.commands import tables
     from grader.kinds.attention import inputs, weights
 
     placed = inputs.make(case, seed)
@@ -94,39 +120,10 @@ def run(problem, path, case, seed, device):
             print(f"returned {got}; it must be {shapes}: nothing to compare")
             return
         with unseen():
-            shown = beside.tables(
+            shown = tables.measure(
                 lambda q, k, v: function(q, k, v, **case.arguments), problem, case, placed, returned, device
             )
-    place = beside.first_difference(shown)
+    place = tables.first_difference(shown)
     for table in shown:
-        print("\n".join(beside.lines(table, place or (0, 0, case.N - 1))), end="\n\n")
-    print(beside.in_words(shown, place, weights.masks(case)) if place else "no difference, in any batch and head")
-
-
-def main(argv=None):
-    options = parse(argv)
-    import torch
-
-    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
-    from grader.core.sandbox.texts import clean
-    from grader.kinds.registry import PROBLEMS
-
-    problem = PROBLEMS.get(f"p{options.problem.removeprefix('p')}")
-    if problem is None:
-        print(f"try: there is no problem {options.problem!r}; the problems are 1 to 7", file=sys.stderr)
-        return 2
-    path = options.submission / problem.module
-    if not path.is_file():
-        print(clean(f"try: {options.submission} has no {problem.module}"), file=sys.stderr)
-        return 2
-    case = case_of(options, problem)
-    print(f"{problem.entry_point} of {path.name}, unjudged: {case.describe(options.seed)}")
-    torch.set_printoptions(precision=4, sci_mode=False, linewidth=118)
-    run(problem, path, case, options.seed, device)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        print("\n".join(tables.lines(table, place or (0, 0, case.N - 1))), end="\n\n")
+    print(tables.in_words(shown, place, weights.masks(case)) if place else "no difference, in any batch and head")

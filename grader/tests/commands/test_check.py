@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from grader.commands import begun
+from grader.__main__ import main
 
 
 def results(**outcomes):
@@ -30,9 +30,9 @@ def results(**outcomes):
 def test_what_is_unfinished_fails_nothing(outcomes, status, words, tmp_path, capsys):
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"tests": results(**outcomes)}))
-    assert begun.main(path) == status and words in capsys.readouterr().out
+    assert main(["check", str(path)]) == status and words in capsys.readouterr().out
 
 
 def test_without_results_the_grader_failed(tmp_path, capsys):
-    assert begun.main(tmp_path / "none.json") == 2
+    assert main(["check", str(tmp_path / "none.json")]) == 2
     assert "no results" in capsys.readouterr().out

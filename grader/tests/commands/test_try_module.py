@@ -9,7 +9,8 @@ import sys
 import pytest
 import torch
 
-from grader.commands import beside, trying
+from grader.__main__ import main
+from grader.commands import tables
 from grader.kinds.attention import inputs, weights
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import PROBLEMS
@@ -34,9 +35,9 @@ def told(**mistake):
 
     placed = inputs.make(CASE, 0)
     returned = call(*(each.tensor for each in placed))
-    shown = beside.tables(call, PROBLEMS["p1"], CASE, placed, returned, "cpu")
-    place = beside.first_difference(shown)
-    return place and beside.in_words(shown, place, weights.masks(CASE)), shown
+    shown = tables.measure(call, PROBLEMS["p1"], CASE, placed, returned, "cpu")
+    place = tables.first_difference(shown)
+    return place and tables.in_words(shown, place, weights.masks(CASE)), shown
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_the_first_difference_is_told(mistake, words):
 
 def test_a_table_ends_at_the_row_that_differs_and_marks_it():
     _, shown = told(hidden=-2.0)
-    _, header, right, yours = beside.lines(shown[0], (0, 0, 0))
+    _, header, right, yours = tables.lines(shown[0], (0, 0, 0))
     assert header.split() == ["key", *map(str, range(10))] and right.split()[:3] == ["query", "0", "right"]
     assert yours.split()[0] == "yours" and "!" in yours and "!" not in right
     assert right.split()[4:] == ["-inf"] * 9
@@ -65,7 +66,7 @@ def test_a_table_ends_at_the_row_that_differs_and_marks_it():
 
 def run(folder, source, typed=""):
     (folder / PROBLEMS["p6"].module).write_text(source)
-    command = [sys.executable, "-m", "grader.commands.trying", "--problem", "6", "--submission", str(folder)]
+    command = [sys.executable, "-m", "grader", "try", "--problems", "6", "--submission", str(folder)]
     done = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, input=typed, capture_output=True, text=True,
         timeout=120,
@@ -92,7 +93,7 @@ def test_what_cannot_be_compared_says_so(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     (tmp_path / PROBLEMS["p1"].module).write_text("def naive_attention(q, k, v, is_causal=False):\n    return q\n")
-    trying.main(["--problem", "1", "--submission", str(tmp_path), "--device", "cpu"])
+    main(["try", "--problems", "1", "--submission", str(tmp_path), "--device", "cpu"])
     assert (
         "returned [(1, 1, 8, 16)]; it must be [(1, 1, 8, 16), (1, 1, 8)]: nothing to compare" in capsys.readouterr().out
     )

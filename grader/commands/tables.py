@@ -28,7 +28,7 @@ class Table:
     off: torch.Tensor
 
 
-def tables(call, problem, case, placed, returned, device):
+def measure(call, problem, case, placed, returned, device):
     """[Table] of the scores, the weights and what was returned.
 
     call(q, k, v): the function. returned: its outputs for the case's own `placed`, on `device`.

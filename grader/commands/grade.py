@@ -1,19 +1,32 @@
-"""The command behind `make grade` and `make watch`: grade, show, and write what is kept."""
+"""The command behind `make grade`: grade, show the results, and write what is kept."""
 
+import argparse
 import os
 import time
+from pathlib import Path
 
 from grader import score
+from grader.commands.request import add_arguments as add_request_arguments
+from grader.commands.request import begin, build_request
 from grader.core.sandbox.texts import clean
 from grader.diagnosis import failures
-from grader.engine import grade
+from grader.engine import Request, grade
 from grader.render import gradescope, terminal
-from grader.result import Outcome
-
-LOOK_SECONDS = 0.3  # between two looks at a file that is watched
+from grader.result import Outcome, Result
 
 
-def run(request, folder, verbose=False):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_request_arguments(parser)
+    parser.add_argument("--verbose", action="store_true", help="show every failing case whole, not the first alone")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    request = build_request(arguments, arguments.case)
+    begin(request, arguments.out)
+    return run(request, arguments.out, arguments.verbose)
+
+
+def run(request: Request, folder: Path, verbose: bool = False) -> int:
     """Grade; returns the exit status: 0 all passed, 1 not all, 2 a fault of ours. verbose: as in terminal.show."""
     console = terminal.make_console()
     failures.begin(folder)
@@ -50,30 +63,7 @@ def run(request, folder, verbose=False):
     return 0 if score.passed(results) else 1
 
 
-def watch(request, folder, verbose=False):
-    """Grade, and grade again whenever one of the modules is saved; returns 0 at Ctrl-C."""
-    console = terminal.make_console()
-    names = ", ".join(problem.module for problem in request.problems)
-    try:
-        while True:
-            before = find_states(request)
-            run(request, folder, verbose)
-            console.print(f"watching {names}: save it to have it graded again; Ctrl-C ends", markup=False)
-            while find_states(request) == before:
-                time.sleep(LOOK_SECONDS)
-            console.print(f"\n{time.strftime('%H:%M:%S')} saved", markup=False)
-    except KeyboardInterrupt:
-        console.print()
-        return 0
-
-
-def find_states(request):
-    """What tells whether a module was saved: when it changed, and how long it is; None where it is missing."""
-    paths = [request.submission / problem.module for problem in request.problems]
-    return [(path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else None for path in paths]
-
-
-def write_report(results, request, seconds, path):
+def write_report(results: list[Result], request: Request, seconds: float, path: Path) -> str:
     """Write the page; returns the line to print. Whatever goes wrong with it, the verdicts stand."""
     try:
         from grader.render import html

@@ -1,18 +1,19 @@
-"""Whether what was begun passes: python -m grader.commands.begun results.json.
+"""Whether what was begun passes: python -m grader check results.json.
 
 For a check on every push, which is to be green while a student works through the problems: exit status 0 where every
 problem either passes or is unfinished, 1 where one that was begun fails, 2 where the grader failed or gave no results.
 """
 
+import argparse
 import json
-import sys
+from pathlib import Path
 
 from grader.result import Outcome
 
 OPEN = {Outcome.PASSED, Outcome.UNFINISHED, Outcome.NOT_RUN}
 
 
-def judge(tests):
+def judge(tests: list[dict]) -> tuple[int, str]:
     """(exit status, the sentence) for the `tests` of a results.json."""
     outcomes = {}
     for test in tests:
@@ -29,15 +30,14 @@ def judge(tests):
     return 0, f"All that was begun passes: {', '.join(begun)}."
 
 
-def main(path):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("results", type=Path, help="the results.json of make grade")
+
+
+def main(arguments: argparse.Namespace) -> int:
     try:
-        with open(path) as file:
-            status, sentence = judge(json.load(file)["tests"])
+        status, sentence = judge(json.loads(arguments.results.read_text())["tests"])
     except (OSError, ValueError, KeyError) as error:
         status, sentence = 2, f"The grader gave no results: {error}."
     print(sentence)
     return status
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
