@@ -48,6 +48,6 @@ def every(problem, case, placed, spec, records, sizes, order=tile_visits.FORWARD
     if order == tile_visits.UNKNOWN:
         sizes, guesses = [], []
     for BLOCK_Q, BLOCK_K in sizes or [(tile, tile) for tile in guesses]:
-        stepping = replace(spec, more={"steps": steps or tile_visits.guessed_steps(case, BLOCK_Q, BLOCK_K, order)})
+        stepping = replace(spec, tiles=steps or tile_visits.guessed_steps(case, BLOCK_Q, BLOCK_K, order))
         yield from softmax_mistakes.online_softmax(stepping, BLOCK_K, BLOCK_Q, problem.uses_triton, known=bool(sizes))
         yield from softmax_mistakes.half_precision(stepping, BLOCK_K)

@@ -13,13 +13,26 @@ import torch
 from grader.kinds.attention import variants
 
 
+class Memory(dict):
+    """{name: the last value, and what it was made of}: mistakes that are tried one after the other share much."""
+
+    def recall(self, name: str, parts: tuple, make: Callable):
+        """The value made of these very parts."""
+        last, value = self.get(name, ((), None))
+        if len(last) != len(parts) or any(one is not other for one, other in zip(last, parts, strict=True)):
+            value = make()
+            self[name] = (parts, value)
+        return value
+
+
 @dataclass(frozen=True)
 class AttentionSpec:
     """What is computed: the inputs and rules of one case. A mistake is an AttentionSpec with one thing changed.
 
     q (B, Hq, Nq, D); k, v (B, Hkv, Nk, D). k_from, v_from: (B, Hq, 2), the batch and head that a query head reads.
-    weight: (q_pos, k_pos) -> how often each key counts, or a tensor (B, Hq, Nq, Nk). method: of variants.py.
-    more: what else the method is given: `steps`, or `met`, a tensor (B, Hq, Nq, Nk).
+    weight: (q_pos, k_pos) -> how often each key counts, or a tensor (B, Hq, Nq, Nk). method, changes: the attention of
+    variants.py, and {step: what stands in its place}; tiles and met (B, Hq, Nq, Nk): as its Inputs have them.
+    dtype: of all steps; float32 where what overflows is the mistake. by_row: each row can be asked for alone.
     """
 
     q: torch.Tensor
@@ -30,32 +43,45 @@ class AttentionSpec:
     weight: Callable | torch.Tensor
     scale: float
     method: Callable = variants.whole
-    more: dict = field(default_factory=dict)
+    changes: variants.Steps = field(default_factory=dict)
+    tiles: list[tuple[int, int, int, int]] | None = None
+    met: torch.Tensor | None = None
+    dtype: torch.dtype = torch.float64
+    by_row: bool = True
 
-    def answer(self, pairs, rows=None):
-        """(o, size), each (P, Nq, D), for P pairs (batch, query head); rows: positions, where not all are asked for."""
+    def answer(
+        self, pairs: torch.Tensor, rows: torch.Tensor | None = None, memory: Memory | None = None
+    ) -> variants.Answer:
+        """For P pairs (batch, query head), (P, 2); rows: positions, where not all are asked for.
+
+        memory: of the calls before, for the same pairs and rows.
+        """
+        memory = Memory() if memory is None else memory
         batch, head = pairs.unbind(1)
-        k_batch, k_head = self.k_from[batch, head].unbind(1)
-        v_batch, v_head = self.v_from[batch, head].unbind(1)
         at = torch.arange(self.q.shape[2]) if rows is None else rows
-        q, k, v = self.q[batch, head][:, at], self.k[k_batch, k_head], self.v[v_batch, v_head]
+        read = (self.q, self.k, self.v, self.k_from, self.v_from, self.dtype)
+        q, k, values = inputs = memory.recall("inputs", read, lambda: self.read_inputs(batch, head, at))
+        keys = memory.recall("keys", (k,), lambda: torch.arange(k.shape[1]))
+        weight = memory.recall("weight", (inputs, self.weight), lambda: self.weigh(batch, head, at, keys))
+        cut = memory.recall("cut", (inputs, weight, self.scale, self.tiles), list)
+        met = None if self.met is None else self.met[batch, head][:, at]
+        found = variants.Inputs(q, k, values, weight, self.scale, met, self.tiles, at, cut)
+        return self.method(found, self.changes)
+
+    def read_inputs(self, batch, head, at):
+        q = self.q[batch, head][:, at].to(self.dtype)
+        k, v = self.k[self.k_from[batch, head].unbind(1)], self.v[self.v_from[batch, head].unbind(1)]
+        return q, k.to(self.dtype), variants.add_sizes(v.to(self.dtype))
+
+    def weigh(self, batch, head, at, keys):
         if isinstance(self.weight, torch.Tensor):
-            weight = self.weight[batch, head][:, at].double()
-        else:
-            weight = self.weight(at, torch.arange(k.shape[1])).double()
-        more = self.more if "met" not in self.more else {"met": self.more["met"][batch, head][:, at]}
-        return self.method(q.double(), k.double(), v.double(), weight, self.scale, at=at, **more)
+            return self.weight[batch, head][:, at].to(self.dtype)
+        return self.weight(at, keys).to(self.dtype)
 
     @property
-    def only_masks(self):
+    def only_masks(self) -> bool:
         """True where a row is 0 / 0 because it sees nothing, not because something overflows."""
-        return getattr(self.method, "func", self.method) is variants.whole
-
-    @property
-    def by_row(self):
-        """True where each row can be asked for alone."""
-        named = getattr(self.method, "keywords", {})
-        return named.get("softmax_dim") != -2 and named.get("maximum") != "shared"
+        return self.method is variants.whole
 
 
 @dataclass(frozen=True)
