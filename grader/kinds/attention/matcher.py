@@ -3,7 +3,7 @@
 import itertools
 import math
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -59,7 +59,7 @@ class Matcher:
         everywhere = torch.cartesian_prod(torch.arange(got.shape[0]), torch.arange(got.shape[1]))
         most = wrong.flatten(2).sum(2).flatten().argmax()
         rows, worst = wrong.flatten(0, 1)[most].any(1), everywhere[most : most + 1]
-        self.sample = self.take(worst, torch.cat([some(rows), some(~rows)]).sort().values, Memory())
+        self.sample = self.take(worst, torch.cat([spread_rows(rows), spread_rows(~rows)]).sort().values, Memory())
         self.parts = [self.take(worst, None, Memory())]
         self.parts += [self.take(everywhere, None, None)] if len(everywhere) > 1 else []
 
@@ -119,7 +119,7 @@ class Matcher:
         return max(self.expected.relative, min(self.expected.relative * larger, LARGER))
 
 
-def some(rows: torch.Tensor) -> torch.Tensor:
+def spread_rows(rows: torch.Tensor) -> torch.Tensor:
     """Up to SAMPLE positions, spread over those that are True."""
     found = rows.nonzero().flatten()
     return found[torch.linspace(0, len(found) - 1, min(SAMPLE, len(found))).long()]
@@ -135,17 +135,9 @@ def two_at_once(tried: list[KnownMistake], spec: AttentionSpec, judge: Matcher, 
             continue
         if time.thread_time() > deadline:
             break
-        changed = {
-            field.name: getattr(second.spec, field.name)
-            for field in fields(AttentionSpec)
-            if getattr(second.spec, field.name) is not getattr(spec, field.name)
-        }
-        both = replace(
-            first,
-            equals=f"{first.equals}{TOGETHER}{second.equals}",
-            question=f"{first.question} And: {second.question}",
-            spec=replace(first.spec, **changed),
-        )
+        changed = {name: value for name, value in vars(second.spec).items() if value is not vars(spec)[name]}
+        equals, question = f"{first.equals}{TOGETHER}{second.equals}", f"{first.question} And: {second.question}"
+        both = replace(first, equals=equals, question=question, spec=replace(first.spec, **changed))
         if judge.fits(both, EXPLAINED):
             found.append(both)
     return found

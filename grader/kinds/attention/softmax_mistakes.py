@@ -29,33 +29,31 @@ WHICH_EXP = "is exp2 or exp right, in both places?"
 WHICH_MAXIMUM = "is the maximum one of the scaled scores, in both places?"
 OVER_WHAT = "over which dimension do the probabilities of one query add up to 1?"
 WHICH_DTYPE = "in which dtype does the dot add up, in which does it return, and what is cast after it?"
+FAR_ROW = "a row far below the maximum:"
+
+NOT_DIVIDED: Steps = {"shares": lambda x: x.p}
+MULTIPLIED: Steps = {"shares": lambda x: x.p * x.row_sum}
+OVER_QUERIES: Steps = {
+    "row_max": lambda x: x.scores.masked_fill(x.counts == 0, -math.inf).amax(-2, keepdim=True),
+    "row_sum": lambda x: x.p.sum(-2, keepdim=True),
+}
+NO_MAXIMUM: Steps = {"new_max": lambda x: torch.zeros_like(x.tile_max)}
 
 
 def whole_softmax(spec: Spec) -> Iterator[KnownMistake]:
     """The softmax itself, whatever the tiles."""
-    over_queries = {
-        "row_max": lambda x: x.scores.masked_fill(x.counts == 0, -math.inf).amax(-2, keepdim=True),
-        "row_sum": lambda x: x.p.sum(-2, keepdim=True),
-    }
-    never, times = replace(spec, changes={"shares": lambda x: x.p}), {"shares": lambda x: x.p * x.row_sum}
-    no_maximum = over_tiles(spec, {"new_max": lambda x: torch.zeros_like(x.tile_max)}, F32)
-    one_maximum = over_tiles(spec, share_maximum(1 << 30), F32, by_row=False)
-    for equals, question, changed in (
-        ("attention that is not divided by the sum", "what must the row be divided by, and when?", never),
-        (
-            "attention that is multiplied by the sum",
-            "is the row divided by its sum, or multiplied?",
-            replace(spec, changes=times),
-        ),
-        ("a softmax over the queries", OVER_WHAT, replace(spec, changes=over_queries, by_row=False)),
-        (f"{IN_FLOAT32} without a maximum", "what is exp(100) in float32?", no_maximum),
-        (
-            f"{IN_FLOAT32} with one maximum for all rows",
-            "a row far below the maximum: what do its exp add up to?",
-            one_maximum,
-        ),
+    for equals, question, changes, kind, by_row in (
+        ("that is not divided by the sum", "what must the row be divided by, and when?", NOT_DIVIDED, "softmax", True),
+        ("that is multiplied by the sum", "is the row divided by its sum, or multiplied?", MULTIPLIED, "", True),
+        ("a softmax over the queries", OVER_WHAT, OVER_QUERIES, "", False),
     ):
-        yield KnownMistake(equals, question, SOFTMAX, changed, kind="softmax" if changed is never else "")
+        words, changed = "attention " * equals.startswith("that"), replace(spec, changes=changes, by_row=by_row)
+        yield KnownMistake(f"{words}{equals}", question, SOFTMAX, changed, kind=kind)
+    for equals, question, changes, by_row in (
+        ("without a maximum", "what is exp(100) in float32?", NO_MAXIMUM, True),
+        ("with one maximum for all rows", f"{FAR_ROW} what do its exp add up to?", share_maximum(1 << 30), False),
+    ):
+        yield KnownMistake(f"{IN_FLOAT32} {equals}", question, SOFTMAX, over_tiles(spec, changes, F32, by_row))
 
 
 def masked_wrongly(spec: Spec, met: torch.Tensor | None = None, past: bool = False) -> Iterator[KnownMistake]:
@@ -129,9 +127,9 @@ def online_softmax(spec: Spec, tile: int, rows: int, half_p: bool, known: bool) 
     for equals, question, changes in overflow(unit, again):
         changed = over_tiles(spec, p_of_dot | changes, F32)
         yield KnownMistake(f"{equals} (tiles of {tile})", question, ONLINE, changed)
-    question = "a row far below the maximum: what do its exp2 add up to?"
     changed = over_tiles(spec, p_of_dot | share_maximum(rows), F32, by_row=False)
-    yield KnownMistake(f"{IN_FLOAT32} with one maximum for the {rows} rows of a tile", question, ONLINE, changed)
+    equals = f"{IN_FLOAT32} with one maximum for the {rows} rows of a tile"
+    yield KnownMistake(equals, f"{FAR_ROW} what do its exp2 add up to?", ONLINE, changed)
 
 
 def rescale_wrongly(scale: float, unit: float) -> Iterator[tuple[str, str, str, Steps, bool]]:
@@ -169,20 +167,17 @@ def rescale_wrongly(scale: float, unit: float) -> Iterator[tuple[str, str, str, 
 
 def overflow(unit: float, again: float) -> Iterator[tuple[str, str, Steps]]:
     """(words, question, changes) of a maximum that is wrong: only what overflows in float32 shows it."""
-    question = "what is alpha when the new maximum lies far below the old one?"
-    yield f"{IN_FLOAT32} whose maximum is that of the last tile alone", question, {"new_max": lambda x: x.tile_max}
-    zero, question = (
-        {"row_max": lambda x: torch.zeros_like(x.q[..., :1])},
-        "what if every score of a row lies far below 0?",
-    )
-    yield f"{IN_FLOAT32} whose maximum starts at 0", question, zero
+    last, zero = {"new_max": lambda x: x.tile_max}, {"row_max": lambda x: torch.zeros_like(x.q[..., :1])}
     unscaled = {"tile_max": lambda x: TILE["tile_max"](x) * unit}
+    scaled_again = {"new_max": lambda x: torch.maximum(x.row_max * again, x.tile_max)}
+    bare = {"pivot": lambda x: x.new_max, "p": lambda x: x.weight * torch.exp(x.seen_scores - x.pivot)}
+    question = "what is alpha when the new maximum lies far below the old one?"
+    yield f"{IN_FLOAT32} whose maximum is that of the last tile alone", question, last
+    yield f"{IN_FLOAT32} whose maximum starts at 0", "what if every score of a row lies far below 0?", zero
     yield f"{IN_FLOAT32} whose maximum is not scaled", "is the maximum one of the scaled scores?", unscaled
     question = "the older maximum is scaled already: what is multiplied by the scale?"
-    rescaled = {"new_max": lambda x: torch.maximum(x.row_max * again, x.tile_max)}
-    yield f"{IN_FLOAT32} whose maximum is scaled again at each tile", question, rescaled
+    yield f"{IN_FLOAT32} whose maximum is scaled again at each tile", question, scaled_again
     question = "a row that has seen nothing has the maximum -inf: what is -inf - (-inf)?"
-    bare = {"pivot": lambda x: x.new_max, "p": lambda x: x.weight * torch.exp(x.seen_scores - x.pivot)}
     yield "attention with NaN for rows whose first tile hides every key", question, bare
 
 
@@ -197,22 +192,16 @@ def half_scores(spec: Spec, base: float) -> Iterator[KnownMistake]:
             ("scaled scores are rounded to {}", False, True),
             ("scores are rounded to {}, and once more when they are scaled", True, True),
         ):
-            changed = over_tiles(spec, round_scores(dtype, math.log(base), before, after), F32)
-            equals = f"attention whose {words.format(name_dtype(dtype))}"
-            yield KnownMistake(equals, WHICH_DTYPE, SOFTMAX, changed, rounding=True)
 
+            def scores(x, dtype=dtype, before=before, after=after):
+                factor, found = x.scale / math.log(base), x.q @ x.k.mT
+                if before and after and base == 2:  # a scalar of Triton's takes the dtype of its block
+                    factor = float(torch.tensor(factor).to(dtype))
+                found = (round_to(dtype, found) if before else found) * factor
+                return (round_to(dtype, found) if after else found) * math.log(base)
 
-def round_scores(dtype: torch.dtype, log_base: float, before: bool, after: bool) -> Steps:
-    """before, after: scores are rounded before the scale is multiplied into them, and after that."""
-
-    def scores(x):
-        factor, found = x.scale / log_base, x.q @ x.k.mT
-        if before and after and log_base != 1.0:  # a scalar of Triton's takes the dtype of its block
-            factor = float(torch.tensor(factor).to(dtype))
-        found = (round_to(dtype, found) if before else found) * factor
-        return (round_to(dtype, found) if after else found) * log_base
-
-    return {"scores": scores}
+            equals, changed = words.format(name_dtype(dtype)), over_tiles(spec, {"scores": scores}, F32)
+            yield KnownMistake(f"attention whose {equals}", WHICH_DTYPE, SOFTMAX, changed, rounding=True)
 
 
 def half_precision(spec: Spec, tile: int) -> Iterator[KnownMistake]:

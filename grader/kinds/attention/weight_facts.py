@@ -12,11 +12,12 @@ import torch
 
 from grader.diagnosis.cause import Measured
 from grader.diagnosis.locate import show
+from grader.kinds.attention.case import Case
 from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, RESCALE, SCALE, SOFTMAX, TAILS
 from grader.kinds.attention.mask_mistakes import PHASES
 from grader.kinds.attention.weight_rules import HIDDEN_SCORE, hidden_scores, underflowing_rows, visible_by_rule
-from grader.kinds.attention.weights import masks, scores
-from grader.kinds.attention.words import give_gives, is_are, pairs, rows_of
+from grader.kinds.attention.weights import Weights, masks, scores
+from grader.kinds.attention.words import agree, name_pairs, name_rows
 from grader.reference.compare import ranges
 
 EXACT = 1e-5  # how far a weight of float32 may be off, relative to it
@@ -31,7 +32,7 @@ TF32 = 2e-3  # how far products of float32 may be off on a GPU
 ROUNDED = {"float16": 2e-3, "bfloat16": 2e-2}  # how far off weights may be that were rounded to it on the way
 
 
-def tell(weights, exact=EXACT):
+def tell(weights: Weights, exact: float = EXACT) -> list[Measured]:
     """[Measured], the most basic first; empty where every weight is as it should be."""
     mask = masks(weights.case)
     if columns := unequal_columns(weights):
@@ -45,7 +46,7 @@ def tell(weights, exact=EXACT):
 # All scores are equal -------------------------------------------------------------------------------------------------
 
 
-def unequal_columns(weights):
+def unequal_columns(weights: Weights) -> Measured | None:
     """Where all columns of V are the same, those of the output must be."""
     o = weights.whose
     off = (o != o[..., :1]) & ~(o.isnan() & o[..., :1].isnan())
@@ -57,7 +58,7 @@ def unequal_columns(weights):
     return Measured("column", sentence, "does every column of V reach the same column of the output?", POINTERS)
 
 
-def equal_scores(weights, mask, exact):
+def equal_scores(weights: Weights, mask: torch.Tensor, exact: float) -> list[Measured]:
     """Facts about the head whose weights are most wrong where q is 0."""
     heads, mask = weights.equal.flatten(0, 1), mask.flatten(0, 1)
     right = mask / mask.sum(2, keepdim=True).clamp(min=1)
@@ -85,11 +86,13 @@ def facts_of_head(w: torch.Tensor, mask: torch.Tensor, exact: float) -> list[Mea
 
     if bad.any():
         question = "where does the first come from: exp of a large number, -inf - (-inf), 0 / 0, or 0 * inf?"
-        tell("nan", f"query {rows_of(bad)} of your output {is_are(bad)} NaN or infinite.", question, ONLINE)
+        tell(
+            "nan", f"query {name_rows(bad)} of your output {agree(bad, 'is', 'are')} NaN or infinite.", question, ONLINE
+        )
     whole = ~bad[:, None]
     none = whole & (w == 0).all(1, keepdim=True) & mask.any(1, keepdim=True)
     if none.any():
-        said = f"query {rows_of(none.flatten())} {give_gives(none)} no key any weight."
+        said = f"query {name_rows(none.flatten())} {agree(none, 'gives', 'give')} no key any weight."
         tell("nothing", said, "which keys does your loop reach for these rows?")
         whole = whole & ~none
     typical = torch.where((w > 0) & mask, w, math.nan).nanmedian(1, keepdim=True).values
@@ -100,14 +103,14 @@ def facts_of_head(w: torch.Tensor, mask: torch.Tensor, exact: float) -> list[Mea
         said = "hidden keys alone get weight, and no visible one: the mask is turned round."
         tell("mask", said, "which of the two values belongs to a visible key?")
     if strong.any():
-        said = f"your code gives weight to {pairs(strong)}, which the mask hides."
+        said = f"your code gives weight to {name_pairs(strong)}, which the mask hides."
         tell("mask", said, "which keys may this query see, and which tile is masked?", shown=strong)
     if missing.any():
-        said = f"your code gives no weight to {pairs(missing)}, which the mask shows."
+        said = f"your code gives no weight to {name_pairs(missing)}, which the mask shows."
         tell("mask", said, "do loop and mask reach these keys, and does what they add stay in acc?", lost=missing)
     if double.any():
         many = float(times[double].median())
-        said = f"your code counts {pairs(double)} {many:.3g} times as much as the others."
+        said = f"your code counts {name_pairs(double)} {many:.3g} times as much as the others."
         if abs(many - round(many)) < COARSE:
             question = "does a tile belong to two phases, or is a key past the end counted as the last one?"
             tell("double", said, question)
@@ -116,7 +119,7 @@ def facts_of_head(w: torch.Tensor, mask: torch.Tensor, exact: float) -> list[Mea
             tell("rescale", said, f"{question}running numbers is the maximum, which the sum?", RESCALE)
     if faint.any():
         power = torch.log2(w.abs()[faint] / typical.expand_as(w)[faint]).median().item()
-        said = f"Hidden keys still get 2^{power:.4g} of a visible key's weight ({pairs(faint)}): "
+        said = f"Hidden keys still get 2^{power:.4g} of a visible key's weight ({name_pairs(faint)}): "
         found.append(Measured("finite", f"{said}a finite number where -inf was meant.", HIDDEN_SCORE, TAILS))
     found = found[1:] + found[:1] if bad.any() else found  # which keys count says more than that a row is NaN
     return found + check_sums(w, mask, typical, whole, exact, told=bool(found), double=double)
@@ -142,12 +145,12 @@ def check_sums(w, mask, typical, whole, exact, told, double) -> list[Measured]:
         return [Measured("sum", said, question or "what is added to row_sum, and what is divided by it?", RESCALE)]
     uneven = ((w / typical - 1).abs() > 10 * exact) & mask & whole
     if uneven.any() and not told:
-        said = f"{EQUAL}your code does not weigh all visible keys alike: {pairs(uneven)} differ."
+        said = f"{EQUAL}your code does not weigh all visible keys alike: {name_pairs(uneven)} differ."
         return [Measured("uneven", said, "does every tile have the same scale and the same maximum?", RESCALE)]
     return []
 
 
-def question_on_sum(divisors, visible):
+def question_on_sum(divisors: torch.Tensor, visible: torch.Tensor) -> str | None:
     """What is asked where the rows that are off are divided by 1, by as much too much, or by fewer keys; else None."""
     if len(divisors) > 1 and float((divisors - 1).abs().max()) < COARSE:
         return "is each part of the output divided by row_sum, and by the sum over all tiles?"
@@ -159,7 +162,7 @@ def question_on_sum(divisors, visible):
     return None
 
 
-def whose_v(weights, mask):
+def whose_v(weights: Weights, mask: torch.Tensor) -> list[Measured]:
     """Whose V a query head reads, where V is 1 + the number of its batch and kv head."""
     case, found = weights.case, weights.whose[..., 0]
     if (weights.without_v.abs().nan_to_num(0.0) > COARSE).any():
@@ -178,14 +181,14 @@ def whose_v(weights, mask):
     return [Measured("v head", said, question, HEADS)]
 
 
-def name_head(case, number):
+def name_head(case: Case, number: int) -> str:
     return f"batch {number // case.kv_heads}, kv head {number % case.kv_heads}"
 
 
 # The case's own scores ------------------------------------------------------------------------------------------------
 
 
-def own_scores(weights, mask, exact):
+def own_scores(weights: Weights, mask: torch.Tensor, exact: float) -> list[Measured]:
     """Facts about the first head whose weights do not follow its scores."""
     if lost := underflowing_rows(weights, mask):
         return [lost]
@@ -201,10 +204,9 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
     """The fact about one head, or None where its weights follow s (N, Nk) under the mask."""
     bad = ~w.isfinite().all(1)
     if bad.any():
-        said = (
-            f"With this case's scores (up to {float(s.masked_fill(~mask, -math.inf).max()):.3g}), query {rows_of(bad)} "
-        )
-        said += f"of your output {is_are(bad)} NaN or infinite; with all scores equal none is."
+        largest = float(s.masked_fill(~mask, -math.inf).max())
+        said = f"With this case's scores (up to {largest:.3g}), query {name_rows(bad)} of your output "
+        said += f"{agree(bad, 'is', 'are')} NaN or infinite; with all scores equal none is."
         question = "is the largest score so far subtracted before every exp, and is it the right one?"
         return Measured("nan", said, question, SOFTMAX)
     below = s - s.masked_fill(~mask, -math.inf).amax(1, keepdim=True)
@@ -242,7 +244,7 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
     )
 
 
-def name_factor(slope, case):
+def name_factor(slope: float, case: Case) -> str:
     """What a factor of the scores may be in words."""
     ln2, D = math.log(2.0), case.D
     root = math.sqrt(D)
