@@ -204,18 +204,19 @@ draw.orders(paths, o[0])
 # </details>
 
 # %% tags=["hide-output"]
-from grader.course.masks import Visibility
 from grader.kinds.attention import variants
-from grader.reference import oracle
 
 torch.manual_seed(1)
 Q, K, V = 2 * torch.randn(1, 1, 96, D), torch.randn(1, 1, 128, D), torch.randn(1, 1, 128, D)
-right = oracle.attention(Q, K, V, Visibility().mask)[0][0, 0]
 tiles = [(0, 96, start, start + 32) for start in range(0, 128, 32)]
-names = {name: f"{name} not rescaled" for name in ("acc", "row_sum")}
-names["acc, row_sum"] = "neither rescaled"
-head = *(x[0].double() for x in (Q, K, V)), torch.ones(96, 128, dtype=torch.float64), D**-0.5
-wrong = {names[name]: variants.online(*head, steps=tiles, forget=name)[0][0] for name in names}
+head = Q[0].double(), K[0].double(), variants.add_sizes(V[0].double())
+inputs = variants.Inputs(*head, torch.ones(96, 128).double(), D**-0.5, tiles=tiles)
+right = variants.online(inputs, {}).o[0]
+acc = {"new_acc": lambda x: x.acc + x.tile_acc}
+row_sum = {"new_sum": lambda x: x.row_sum + x.tile_sum}
+mistakes = {"acc not rescaled": acc, "row_sum not rescaled": row_sum}
+mistakes["neither rescaled"] = acc | row_sum
+wrong = {said: variants.online(inputs, changes).o[0] for said, changes in mistakes.items()}
 tile_of_max = (Q[0, 0] @ K[0, 0].T).argmax(1) // 32
 draw.forgotten(right, wrong, tile_of_max)
 

@@ -1,7 +1,9 @@
 """What is right, in float64, and how far a careful kernel may be from it."""
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -23,9 +25,7 @@ CAREFUL = (
     (1 << 30, "exp", 1, False),
 )
 MERGED_TILE = 64
-FLOAT32_STEPS = (
-    8  # roundings on the way from a score to o that every kernel has: scale, exp, rescale, sum, division ...
-)
+FLOAT32_STEPS = 8  # roundings from a score to o that every kernel has: scale, exp, rescale, sum, division ...
 
 
 @dataclass
@@ -72,20 +72,18 @@ def attention(q, k, v, mask, scale=None, kv_heads=None):
     return tuple(torch.cat(part, dim=2) for part in zip(*parts, strict=True))
 
 
-def careful_kernels(q, k, v, mask, tf32, scale=None):
-    """(o, lse) of every careful kernel."""
+def careful_kernels(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Callable, tf32: bool, scale: float | None = None
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """(o, lse) of every careful kernel: o rounded to the dtype of q, as a kernel stores it, in float64; lse float32."""
     for form in CAREFUL:
-        yield careful(q, k, v, mask, *form, tf32, scale)
-    yield merged(q, k, v, mask, MERGED_TILE, tf32, scale)
+        o, lse = compute_online(q, k, v, mask, *form, tf32, scale)
+        yield o.to(q.dtype).double(), lse
+    o, lse = merge_tiles(q, k, v, mask, MERGED_TILE, tf32, scale)
+    yield o.to(q.dtype).double(), lse
 
 
-def careful(q, k, v, mask, tile, exp, direction, early, tf32, scale=None):
-    """A careful kernel in the dtype of q: o rounded to it, as a kernel would store it, then float64; lse float32."""
-    o, lse = unrounded(q, k, v, mask, tile, exp, direction, early, tf32, scale)
-    return o.to(q.dtype).double(), lse
-
-
-def unrounded(q, k, v, mask, tile, exp, direction, early, tf32, scale=None):
+def compute_online(q, k, v, mask, tile, exp, direction, early, tf32, scale=None):
     """The online softmax: dots of dtype inputs added up in float32, statistics in float32; o and lse in float32.
 
     Rows that see no key get o = 0 and lse = -inf.
@@ -121,7 +119,7 @@ def unrounded(q, k, v, mask, tile, exp, direction, early, tf32, scale=None):
     return o, (row_max / base + row_sum.log()).squeeze(-1)
 
 
-def rows_that_see(seen):
+def rows_that_see(seen: torch.Tensor) -> slice:
     """A slice from the first to the last query that sees a key, of any head; what none sees changes no row."""
     if seen.all():
         return slice(None)
@@ -129,10 +127,10 @@ def rows_that_see(seen):
     return slice(rows[0], rows[-1] + 1) if rows else slice(0)
 
 
-def merged(q, k, v, mask, tile, tf32, scale=None):
-    """A careful kernel that finishes every tile by itself and merges the parts through their lse, as split-K does.
+def merge_tiles(q, k, v, mask, tile, tf32, scale=None):
+    """A kernel that finishes every tile by itself and merges the parts through their lse, as split-K does; float32.
 
-    Takes and returns what `careful` does. Method: Dao et al., "Flash-Decoding for long-context inference", 2023.
+    Method: Dao et al., "Flash-Decoding for long-context inference", 2023.
     """
     o, lse = q.new_zeros(q.shape, dtype=torch.float32), q.new_full(q.shape[:3], -math.inf, dtype=torch.float32)
     q_pos = torch.arange(q.shape[2], device=q.device)
@@ -140,19 +138,16 @@ def merged(q, k, v, mask, tile, tf32, scale=None):
         k_tile, v_tile = k[:, :, start : start + tile], v[:, :, start : start + tile]
         seen = mask(q_pos, torch.arange(start, start + k_tile.shape[2], device=q.device))
         rows = rows_that_see(seen)
-
-        def of_rows(q_pos, k_pos, seen=seen[..., rows, :]):
-            return seen
-
-        o_part, lse_part = unrounded(q[:, :, rows], k_tile, v_tile, of_rows, tile, "exp", 1, False, tf32, scale)
+        own = partial(lambda seen, q_pos, k_pos: seen, seen[..., rows, :])
+        o_part, lse_part = compute_online(q[:, :, rows], k_tile, v_tile, own, tile, "exp", 1, False, tf32, scale)
         both = torch.logaddexp(lse[:, :, rows], lse_part)
         pivot = both.masked_fill(both == -math.inf, 0.0)
         old, new = (torch.exp(each - pivot)[..., None] for each in (lse[:, :, rows], lse_part))
         o[:, :, rows], lse[:, :, rows] = old * o[:, :, rows] + new * o_part, both
-    return o.to(q.dtype).double(), lse
+    return o, lse
 
 
-def drop_to_tf32(x):
+def drop_to_tf32(x: torch.Tensor) -> torch.Tensor:
     """float32 with the 13 low bits of the mantissa dropped: what the tensor core reads of a float32."""
     return (x.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
 
@@ -173,24 +168,21 @@ class Heads:
     k: torch.Tensor
     v: torch.Tensor
 
-    def mask_of(self, mask):
+    def restrict(self, mask: Callable) -> Callable:
         """The same mask of these heads; one that is for all heads stays."""
 
-        def of_some(q_pos, k_pos):
+        def restricted(q_pos, k_pos):
             seen = mask(self.rows[q_pos], k_pos)
-            if seen.dim() == 2:
-                return seen
-            all_heads = seen.expand(self.batches, self.of_batch, *seen.shape[2:])
-            return all_heads.flatten(0, 1)[self.heads][None]
+            return seen if seen.dim() == 2 else self.take(seen.expand(self.batches, self.of_batch, *seen.shape[2:]))
 
-        return of_some
+        return restricted
 
-    def part(self, tensor):
-        """These heads and rows of a tensor (B, Hq, N, ...)."""
-        return tensor.flatten(0, 1)[self.heads][None][:, :, self.rows]
+    def take(self, tensor: torch.Tensor) -> torch.Tensor:
+        """These heads of a tensor (B, Hq, N, ...), as one batch."""
+        return tensor.flatten(0, 1)[self.heads][None]
 
 
-def spread_heads(q, k, v):
+def spread_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Heads:
     """Query heads with their own k and v, the first and the last of all among them: all where rows are few.
 
     Of long rows some queries, the last among them.
@@ -204,7 +196,9 @@ def spread_heads(q, k, v):
     return Heads(B, Hq, heads, rows, some_q, *(x.flatten(0, 1)[of_kv][None] for x in (k, v)))
 
 
-def expect(q, k, v, visibility, tf32=False, scale=None):
+def expect(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visibility, tf32: bool = False, scale: float | None = None
+) -> Expected:
     """Expected for tensors in the input's dtype.
 
     The allowance is twice the error that careful kernels make on these very inputs, relative to the size of what is
@@ -223,8 +217,8 @@ def expect(q, k, v, visibility, tf32=False, scale=None):
     error_o = error_lse = 0.0
     lse_size = lse.abs().clamp(min=1.0).masked_fill(lse.isinf(), 1.0)
     some = spread_heads(q, k, v)
-    some_o, some_lse, some_size, some_lse_size = map(some.part, (o, lse, size, lse_size))
-    for near_o, near_lse in careful_kernels(some.q, some.k, some.v, some.mask_of(visibility.mask), tf32, scale):
+    some_o, some_lse, some_size, some_lse_size = (some.take(x)[:, :, some.rows] for x in (o, lse, size, lse_size))
+    for near_o, near_lse in careful_kernels(some.q, some.k, some.v, some.restrict(visibility.mask), tf32, scale):
         error_o = max(error_o, ((near_o - some_o).abs() / some_size.clamp(min=1e-300)).max().item())
         off = torch.where(some_lse.isinf(), 0.0, (near_lse.double() - some_lse).abs() / some_lse_size)  # sees nothing
         error_lse = max(error_lse, off.max().item())
@@ -236,11 +230,11 @@ def expect(q, k, v, visibility, tf32=False, scale=None):
     largest = v.abs().amax(2, keepdim=True).double().repeat_interleave(q.shape[1] // k.shape[1], 1)
     allowed = relative * size + info.smallest_normal * info.eps + torch.finfo(torch.float32).eps * largest
     if q.shape[0] * q.shape[1] * q.shape[2] <= FEW_ROWS:
-        allowed = torch.maximum(allowed, from_scores(q, k, v, visibility.mask, scale))
+        allowed = torch.maximum(allowed, allow_for_scores(q, k, v, visibility.mask, scale))
     return Expected(o, lse, allowed, relative_lse * lse_size, relative)
 
 
-def from_scores(q, k, v, mask, scale=None):
+def allow_for_scores(q, k, v, mask, scale=None):
     """(B, Hq, Nq, D), float64: twice what o is off by where float32 adds up each score with an error of its own.
 
     A score's error is a rounding of the sum of |q| |k|, which grows with the root of D. All careful kernels add a

@@ -2,12 +2,25 @@
 
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from grader.course.problem import Problem
+from grader.course.tensors import Placed
 from grader.kinds.attention import known_mistakes, mask_mistakes, phase_mistakes, softmax_mistakes, tile_visits
+from grader.kinds.attention.case import Case
+from grader.kinds.attention.known_mistakes import AttentionSpec, KnownMistake
 
 
-def every(problem, case, placed, spec, records, sizes, order=tile_visits.FORWARD):
+def every(
+    problem: Problem,
+    case: Case,
+    placed: Sequence[Placed],
+    spec: AttentionSpec,
+    records: Sequence[dict],
+    sizes: list[tuple[int, int]],
+    order: int = tile_visits.FORWARD,
+) -> Iterator[KnownMistake]:
     """Every known mistake of attention that makes sense for this case.
 
     sizes: [(BLOCK_Q, BLOCK_K)] of the kernel's tiles; empty where they must be guessed. order: in which it walks over
@@ -48,6 +61,6 @@ def every(problem, case, placed, spec, records, sizes, order=tile_visits.FORWARD
     if order == tile_visits.UNKNOWN:
         sizes, guesses = [], []
     for BLOCK_Q, BLOCK_K in sizes or [(tile, tile) for tile in guesses]:
-        stepping = replace(spec, more={"steps": steps or tile_visits.guessed_steps(case, BLOCK_Q, BLOCK_K, order)})
+        stepping = replace(spec, tiles=steps or tile_visits.guessed_steps(case, BLOCK_Q, BLOCK_K, order))
         yield from softmax_mistakes.online_softmax(stepping, BLOCK_K, BLOCK_Q, problem.uses_triton, known=bool(sizes))
         yield from softmax_mistakes.half_precision(stepping, BLOCK_K)

@@ -3,21 +3,40 @@
 import math
 import re
 import time
+from collections.abc import Callable, Sequence
 
 import torch
 
+from grader.course.problem import Problem
+from grader.course.tensors import Placed
 from grader.diagnosis.cause import Cause, mistake_pattern
 from grader.kinds.attention import matcher, tile_visits
-from grader.kinds.attention.known_mistakes import ONLINE, SCALE, SOFTMAX, AttentionSpec
+from grader.kinds.attention.case import Case
+from grader.kinds.attention.known_mistakes import ONLINE, SCALE, SOFTMAX, AttentionSpec, KnownMistake
+from grader.reference.oracle import Expected
 
 MAX_TOKENS = 1024  # the oracle is asked hundreds of times over; longer sequences get the facts alone
 SECONDS = 4.0  # of this thread's own time, for the questions of one case
 SECONDS_FOR_TWO = 1.0  # and for two mistakes at once, in one of the cases that are asked for them
 CASES_FOR_TWO = 3  # the smallest
+WHICH_BASE = "in which base are your maximum and your sum?"
+TWO_PARTS = "which two parts make log(sum(exp(score)))?"
+WHICH_SIGN = "which sign has the maximum?"
+ADDED_ONCE = "the maximum is added after the logarithm: was it subtracted before exp?"
+FOLDED = "what must be folded into the scale for exp2?"
+LN_2 = math.log(2.0)
 CLOSER = 0.1  # of the distance from the right lse: nearer than that to another one
 
 
-def find(problem, case, placed, got, expected, mistakes, records=()):
+def find(
+    problem: Problem,
+    case: Case,
+    placed: Sequence[Placed],
+    got: torch.Tensor,
+    expected: Expected,
+    mistakes: Callable,
+    records: Sequence[dict] = (),
+) -> tuple[list[Cause], Callable]:
     """([Cause] that give this output within rounding, how to ask for two mistakes at once): never a guess.
 
     An output that is all NaN, or all 0, tells nothing: too many mistakes end in it. Where no number is finite, only
@@ -31,9 +50,7 @@ def find(problem, case, placed, got, expected, mistakes, records=()):
         return [], no_two
     if nothing := find_rows_without_keys(got, expected.o, expected.allowed_o, expected.lse.isinf()):
         return [nothing], no_two
-    started = time.thread_time()
-    spec = spec_of(case, placed)
-    bench = matcher.Matcher(got, expected)
+    started, spec, bench = time.thread_time(), spec_of(case, placed), matcher.Matcher(got, expected)
     found, tried, some_finite = [], [], bool(got.isfinite().any())
     for mistake in mistakes(problem, case, placed, spec, records, tile_visits.tile_sizes(records)):
         if time.thread_time() > started + SECONDS:
@@ -48,7 +65,7 @@ def find(problem, case, placed, got, expected, mistakes, records=()):
     return one_of_each_kind(found), two if some_finite else no_two
 
 
-def no_two():
+def no_two() -> list[Cause]:
     return []
 
 
@@ -61,7 +78,9 @@ def look_for_two(results, cases, order):
             result.diagnosis.causes = result.diagnosis.evidence["two"]()
 
 
-def find_rows_without_keys(got, right, allowed, nothing):
+def find_rows_without_keys(
+    got: torch.Tensor, right: torch.Tensor, allowed: torch.Tensor, nothing: torch.Tensor
+) -> Cause | None:
     """The Cause where only rows that see no key are wrong, else None. nothing: (B, Hq, Nq), True for these rows."""
     wrong = ~((got.double() - right).abs() <= allowed) & (got.double() != right)
     if not nothing.any() or not wrong[nothing].any() or wrong[~nothing].any():
@@ -75,7 +94,7 @@ def find_rows_without_keys(got, right, allowed, nothing):
     return Cause(equals, question, ONLINE)
 
 
-def one_of_each_kind(chosen):
+def one_of_each_kind(chosen: list[KnownMistake]) -> list[Cause]:
     """Causes; where several sizes of tile fit, the size is not known."""
     by_kind = {}
     for mistake in chosen:
@@ -87,7 +106,7 @@ def one_of_each_kind(chosen):
     return found
 
 
-def spec_of(case, placed):
+def spec_of(case: Case, placed: Sequence[Placed]) -> AttentionSpec:
     """The AttentionSpec of a case."""
     q, k, v = (tensor.tensor for tensor in placed)
     batch, head = torch.arange(case.B)[:, None], torch.arange(case.Hq) // (case.Hq // case.kv_heads)
@@ -98,12 +117,12 @@ def spec_of(case, placed):
     return AttentionSpec(q, k, v, right, right, seen, case.scale)
 
 
-def every_pair(case):
+def every_pair(case: Case) -> torch.Tensor:
     """All (batch, query head), (B * Hq, 2)."""
     return torch.cartesian_prod(torch.arange(case.B), torch.arange(case.Hq))
 
 
-def find_lse_causes(case, placed, got, expected):
+def find_lse_causes(case: Case, placed: Sequence[Placed], got: torch.Tensor, expected: torch.Tensor) -> list[Cause]:
     """What an lse equals instead, where o is right. got, expected: (B, Hq, Nq)."""
     some = ~expected.isinf()  # rows that see a key
     if nothing := find_rows_without_keys(got, expected, 1e-3 * expected.abs().where(some, 0.0), ~some):
@@ -113,51 +132,40 @@ def find_lse_causes(case, placed, got, expected):
     scores = q @ k.repeat_interleave(group, 1).mT
     hidden = ~case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
     scores = scores.masked_fill(hidden, -math.inf)
-    raw_max = scores.amax(-1)
-    row_max, ln2 = raw_max * case.scale, math.log(2.0)
+    raw_max, log_scale = scores.amax(-1), case.scale * LN_2
+    row_max = raw_max * case.scale
     log_sum = expected - row_max
-    base = "in which base are your maximum and your sum?"
-    found = []
-    square = case.num_keys == case.N
-    question = "which scores belong to one query?"
-    over_queries = [("one over the queries", question, SOFTMAX, (scores * case.scale).logsumexp(-2))] * square
-    one_key = case.num_keys == 1  # its score is the maximum: all that may be wrong about it is the same
-    both = "which two parts make log(sum(exp(score)))?"
-    for equals, question, section, lse in (
-        ("the right one in base 2", base, ONLINE, expected / ln2),
-        ("the right one times ln 2", base, ONLINE, expected * ln2),
-        ("the maximum in base 2 plus the natural logarithm of the sum", base, ONLINE, row_max / ln2 + log_sum),
-        ("the maximum plus the logarithm of the sum in base 2", base, ONLINE, row_max + log_sum / ln2),
-        ("the logarithm of the sum alone, without the maximum", both, SOFTMAX, log_sum),
-        ("the logarithm of the sum less the maximum", "which sign has the maximum?", SOFTMAX, log_sum - row_max),
-        ("the maximum alone", both, SOFTMAX, row_max),
-        ("the maximum plus the sum, without a logarithm", both, SOFTMAX, row_max + log_sum.exp()),
-        *[("one whose maximum is not scaled", "is the maximum one of the scaled scores?", SOFTMAX, raw_max + log_sum)]
-        * (not one_key),
-        (
-            "the right one plus the maximum once more",
-            "the maximum is added after the logarithm: was it subtracted before exp?",
-            SOFTMAX,
-            expected + row_max,
-        ),
+    unscaled = "one whose maximum is not scaled"
+    alternatives = [
+        ("the right one in base 2", WHICH_BASE, ONLINE, expected / LN_2),
+        ("the right one times ln 2", WHICH_BASE, ONLINE, expected * LN_2),
+        ("the maximum in base 2 plus the natural logarithm of the sum", WHICH_BASE, ONLINE, row_max / LN_2 + log_sum),
+        ("the maximum plus the logarithm of the sum in base 2", WHICH_BASE, ONLINE, row_max + log_sum / LN_2),
+        ("the logarithm of the sum alone, without the maximum", TWO_PARTS, SOFTMAX, log_sum),
+        ("the logarithm of the sum less the maximum", WHICH_SIGN, SOFTMAX, log_sum - row_max),
+        ("the maximum alone", TWO_PARTS, SOFTMAX, row_max),
+        ("the maximum plus the sum, without a logarithm", TWO_PARTS, SOFTMAX, row_max + log_sum.exp()),
+        (unscaled, "is the maximum one of the scaled scores?", SOFTMAX, raw_max + log_sum),
+        ("the right one plus the maximum once more", ADDED_ONCE, SOFTMAX, expected + row_max),
         ("that of scores without a scale", "where does 1 / sqrt(D) go?", SCALE, scores.logsumexp(-1)),
-        (
-            "that of scores with log2(e) missing from their scale",
-            "what must be folded into the scale for exp2?",
-            SCALE,
-            (scores * (ln2 * case.scale)).logsumexp(-1),
-        ),
+        ("that of scores with log2(e) missing from their scale", FOLDED, SCALE, (scores * log_scale).logsumexp(-1)),
         ("that of scores scaled by 1 / D", "is the square root there?", SCALE, (scores / case.D).logsumexp(-1)),
-        ("its own negative", "which sign has the maximum?", SOFTMAX, -expected),
-        *over_queries,
-    ):
+        ("its own negative", WHICH_SIGN, SOFTMAX, -expected),
+    ]
+    if case.num_keys == case.N:
+        over_queries = (scores * case.scale).logsumexp(-2)
+        alternatives.append(("one over the queries", "which scores belong to one query?", SOFTMAX, over_queries))
+    found = []
+    for equals, question, section, lse in alternatives:
         near = torch.allclose(got.double()[some], lse[some], rtol=1e-4, atol=1e-4)
+        if equals == unscaled and case.num_keys == 1:
+            continue  # its score is the maximum: all that may be wrong about it is the same
         if near and not torch.allclose(lse[some], expected[some], rtol=1e-3):
             found.append(Cause(equals, question, section))
-    return found or rounded_sum(case, got, expected, scores * case.scale)
+    return found or name_rounded_sum(case, got, expected, scores * case.scale)
 
 
-def rounded_sum(case, got, expected, scores):
+def name_rounded_sum(case: Case, got: torch.Tensor, expected: torch.Tensor, scores: torch.Tensor) -> list[Cause]:
     """[Cause] where the lse is that of probabilities rounded to the input's dtype before they are added up."""
     row_max = scores.amax(-1, keepdim=True)
     p = (scores - row_max).exp().to(getattr(torch, case.dtype))

@@ -1,104 +1,78 @@
 """The catalogue of mistakes about who sees whom: masks by position, and what the tiles that were met would give."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
 
 from grader.course.masks import Visibility
 from grader.kinds.attention import softmax_mistakes
-from grader.kinds.attention.known_mistakes import DIAGONAL, KnownMistake, with_zeros
+from grader.kinds.attention.case import Case
+from grader.kinds.attention.known_mistakes import DIAGONAL, AttentionSpec, KnownMistake, with_zeros
 
 WINDOW = "4 masks and phases: the window"
 SINKS = "4 masks and phases: sinks"
 PHASES = "4 masks and phases: which phase visits which tile"
 
 
-def by_position(spec, case):
+def by_position(spec: AttentionSpec, case: Case) -> Iterator[KnownMistake]:
     """Masks that are wrong by position, whatever the tiles."""
-    seen = case.visibility
+    seen, window, sinks = case.visibility, case.window, case.sinks or 0
 
-    def mistake(equals, question, section, weight):
-        return KnownMistake(equals, question, section, replace(spec, weight=weight), kind="mask")
+    def mistakes(section, *rules):
+        for equals, question, weight in rules:
+            yield KnownMistake(equals, question, section, replace(spec, weight=weight), kind="mask")
 
-    question = "is there a mask, is it applied before the maximum, and are its conditions joined by `&`?"
-    yield mistake("attention without a mask", question, DIAGONAL, Visibility().mask)
-    yield mistake(
-        "attention that sees the future only", "which side of the diagonal is hidden?", DIAGONAL,
-        lambda q, k: q[:, None] <= k[None, :],
+    def by_age(rule):
+        """rule(the key's age, its position, whether the query should see it), each (Nq, Nk)."""
+        return lambda q, k: rule(q[:, None] - k[None, :], k[None, :], seen.mask(q, k))
+
+    yield from mistakes(
+        DIAGONAL,
+        ("attention without a mask",
+         "is there a mask, is it applied before the maximum, and are its conditions joined by `&`?", Visibility().mask),
+        ("attention that sees the future only", "which side of the diagonal is hidden?",
+         by_age(lambda age, key, seen: age <= 0)),
+        ("a causal mask that hides the query's own key", "does a query see itself: `<` or `<=`?",
+         by_age(lambda age, key, seen: seen & (age != 0))),
+        ("a causal mask that shows one key too many", "does a query see the next key: `<` or `<=`?",
+         by_age(lambda age, key, seen: seen | (age == -1))),
     )  # fmt: skip
-    yield mistake(
-        "a causal mask that hides the query's own key", "does a query see itself: `<` or `<=`?", DIAGONAL,
-        lambda q, k: seen.mask(q, k) & (q[:, None] != k[None, :]),
-    )  # fmt: skip
-    yield mistake(
-        "a causal mask that shows one key too many", "does a query see the next key: `<` or `<=`?", DIAGONAL,
-        lambda q, k: seen.mask(q, k) | (k[None, :] == q[:, None] + 1),
-    )  # fmt: skip
-    if case.window is not None:
-        yield from windows_by_position(case, mistake)
-        yield zeros_in_front(spec, case)
-    if case.sinks:
-        yield from sinks_by_position(case, mistake)
-
-
-def windows_by_position(case, mistake):
-    seen, sinks = case.visibility, case.sinks or 0
-    ends = {case.window, min(case.window, case.N)}
-    other = {end + step: "`<` or `<=`?" for end in ends for step in (-1, 1)}
+    if window is not None:
+        edge, part = "how old may a key be: `<` or `<=`?", "how old may a key be: are the sinks part of the window?"
+        other = {end + step: edge for end in {window, min(window, case.N)} for step in (-1, 1)}
+        other |= {window - sinks: part, window + sinks: part} if sinks else {}
+        yield from mistakes(
+            WINDOW,
+            *((f"a window of {n}", asked, replace(seen, window=n).mask) for n, asked in other.items() if n > 0),
+            ("a causal mask without a window", "which keys are too old?", Visibility(causal=True).mask),
+            ("a window that hides no key of the future", "which two conditions make a window?",
+             by_age(lambda age, key, seen: (age < window) | (key < sinks))),
+        )  # fmt: skip
+        # Zeros padded in front of the keys, which a window by age alone shows to the first queries.
+        changed = with_zeros(spec, lambda q: (min(window, case.N) - 1 - q).clamp(min=0))
+        equals = "a window in which zeros count that lie before the first key"
+        yield KnownMistake(equals, "does a key before the first one exist?", WINDOW, changed)
     if sinks:
-        other |= {case.window - sinks: "are the sinks part of the window?"}
-        other |= {case.window + sinks: "are the sinks part of the window?"}
-    for window, question in other.items():
-        if window > 0:
-            equals = f"a window of {window}"
-            yield mistake(equals, f"how old may a key be: {question}", WINDOW, replace(seen, window=window).mask)
-    yield mistake(
-        "a causal mask without a window", "which keys are too old?", WINDOW, Visibility(causal=True).mask,
-    )  # fmt: skip
-    yield mistake(
-        "a window that hides no key of the future", "which two conditions make a window?", WINDOW,
-        lambda q, k: (q[:, None] - k[None, :] < case.window) | (k[None, :] < sinks),
-    )  # fmt: skip
+        yield from mistakes(
+            SINKS,
+            *((f"{count} sink{'s' * (count > 1)}", "which key is the last sink: `<` or `<=`?",
+               replace(seen, sinks=count).mask) for count in (sinks - 1, sinks + 1) if count),
+            ("a window without sinks", "is a sink visible when it is too old for the window?",
+             replace(seen, sinks=0).mask),
+            ("sinks that are visible to queries before them", "may a query see a sink that comes after it?",
+             by_age(lambda age, key, seen: seen | (key < sinks))),
+            (f"attention without its first {sinks} keys", "which phase shows the sinks?",
+             by_age(lambda age, key, seen: seen & (key >= sinks))),
+            (f"attention that hides the key {window - 1} tokens back, of the sinks too",
+             "at which age does a key leave the window, and where do the sinks begin?",
+             by_age(lambda age, key, seen: seen & (age != window - 1))),
+            ("sinks that count twice where the window sees them too", "which of two loops hides a key that both see?",
+             by_age(lambda age, key, seen: seen * (1 + (age >= 0) * (age < window) * (key < sinks)))),
+        )  # fmt: skip
 
 
-def zeros_in_front(spec, case):
-    """Zeros padded in front of the keys, which a window by age alone shows to the first queries."""
-    window = min(case.window, case.N)
-    changed = with_zeros(spec, lambda q: (window - 1 - q).clamp(min=0))
-    equals = "a window in which zeros count that lie before the first key"
-    return KnownMistake(equals, "does a key before the first one exist?", WINDOW, changed)
-
-
-def sinks_by_position(case, mistake):
-    seen, sinks = case.visibility, case.sinks
-    for count in (sinks - 1, sinks + 1):
-        if count:
-            equals = f"{count} sink{'s' * (count > 1)}"
-            yield mistake(equals, "which key is the last sink: `<` or `<=`?", SINKS, replace(seen, sinks=count).mask)
-    yield mistake(
-        "a window without sinks", "is a sink visible when it is too old for the window?", SINKS,
-        replace(seen, sinks=0).mask,
-    )  # fmt: skip
-    yield mistake(
-        "sinks that are visible to queries before them", "may a query see a sink that comes after it?", SINKS,
-        lambda q, k: seen.mask(q, k) | (k[None, :] < sinks),
-    )  # fmt: skip
-    yield mistake(
-        f"attention without its first {sinks} keys", "which phase shows the sinks?", SINKS,
-        lambda q, k: seen.mask(q, k) & (k[None, :] >= sinks),
-    )  # fmt: skip
-    yield mistake(
-        f"attention that hides the key {case.window - 1} tokens back, of the sinks too",
-        "at which age does a key leave the window, and where do the sinks begin?", SINKS,
-        lambda q, k: seen.mask(q, k) & (q[:, None] - k[None, :] != case.window - 1),
-    )  # fmt: skip
-    yield mistake(
-        "sinks that count twice where the window sees them too", "which of two loops hides a key that both see?", SINKS,
-        lambda q, k: seen.mask(q, k) * (1 + replace(seen, sinks=0).mask(q, k) * (k[None, :] < sinks)),
-    )  # fmt: skip
-
-
-def by_visits(spec, case, visits, past):
+def by_visits(spec: AttentionSpec, case: Case, visits: torch.Tensor, past: torch.Tensor) -> Iterator[KnownMistake]:
     """What the tiles that the kernel really met would give.
 
     visits: (B, Hq, Nq, Nk), how often it met each pair; past: (B, Hq, Nq, 1), how many lanes past the end.
@@ -135,32 +109,34 @@ def by_visits(spec, case, visits, past):
         yield from softmax_mistakes.masked_wrongly(shown, torch.cat([met.double(), past], -1), past=True)
 
 
-def no_visit(spec):
+def no_visit(spec: AttentionSpec) -> KnownMistake:
     nothing = replace(spec, weight=lambda q, k: torch.zeros(len(q), len(k)))
     question = "does the loop over the keys run at all?"
     return KnownMistake("attention that meets no key", question, PHASES, nothing, kind="mask", general=True)
 
 
-def missed_or_twice(seen, visits, past, mistake):
+def missed_or_twice(
+    seen: torch.Tensor, visits: torch.Tensor, past: torch.Tensor, mistake: Callable
+) -> Iterator[KnownMistake]:
     """Keys that no tile holds, keys that two tiles hold, or both."""
     missed, twice = seen & (visits == 0), seen & (visits > 1)
     which = "which phase should load them, and where does its loop begin and end?"
     if missed.any() and twice.any():
-        equals = f"attention that leaves out {stretch(missed)}, and counts others more than once"
+        equals = f"attention that leaves out {name_stretch(missed)}, and counts others more than once"
         yield mistake(equals, "what moves from one step of the loop to the next?", seen * visits)
     elif missed.any():
-        yield mistake(f"attention that leaves out {stretch(missed)}", which, seen & (visits > 0))
+        yield mistake(f"attention that leaves out {name_stretch(missed)}", which, seen & (visits > 0))
     elif twice.any():
         question = "which two phases load the same tile?"
-        yield mistake(f"attention that counts twice {stretch(twice)}", question, seen * visits)
-        equals = f"attention that counts twice {stretch(twice)}, once without a mask"
+        yield mistake(f"attention that counts twice {name_stretch(twice)}", question, seen * visits)
+        equals = f"attention that counts twice {name_stretch(twice)}, once without a mask"
         again = seen * visits + (~seen & (visits > 1))
         yield mistake(equals, question, again)
         if past.any():
             yield mistake(f"{equals}, zeros past the end too", question, again, past / 2)
 
 
-def stretch(missed):
+def name_stretch(missed: torch.Tensor) -> str:
     """`the visible ones of keys 0-31 for query rows 32-63`: around the row that misses most."""
     rows = missed.flatten(0, 1).any(0)
     worst = int(rows.sum(1).argmax())
@@ -172,13 +148,9 @@ def stretch(missed):
         last += 1
     keys = rows[worst].nonzero()
     span, rows = (name_range(*pair) for pair in ((int(keys[0]), int(keys[-1])), (first, last)))
-    return (
-        f"key{span} for query row{rows}"
-        if keys[0] == keys[-1]
-        else f"the visible ones of key{span} for query row{rows}"
-    )
+    return "the visible ones of " * bool(keys[0] != keys[-1]) + f"key{span} for query row{rows}"
 
 
-def name_range(first, last):
+def name_range(first: int, last: int) -> str:
     """What follows `key` or `row`: ` 32`, or `s 0-31`."""
     return f" {first}" if first == last else f"s {first}-{last}"

@@ -3,12 +3,14 @@
 import itertools
 import math
 import time
-from dataclasses import fields, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
-from grader.kinds.attention.known_mistakes import AttentionSpec
+from grader.kinds.attention.known_mistakes import AttentionSpec, KnownMistake, Memory
 from grader.kinds.attention.softmax_mistakes import GUESSED
+from grader.reference.oracle import Expected
 
 EXPLAINED = 0.25  # what a rounding mistake, or two mistakes, may leave unexplained of the error, as a ratio of norms
 HALF = 0.5  # and what any other may: where all errors are near the allowance, many things fit by chance
@@ -20,44 +22,75 @@ FEW = 1 / 7  # of the rows may see nothing where they hold what they like
 MOST = 0.5  # of the sample must agree where something overflows
 
 
-class Matcher:
-    """Hears one output: a few rows of the head that is most wrong, then that head, then all of them."""
+@dataclass(frozen=True)
+class Part:
+    """Some rows of P heads of the output, each (P, rows, D), float64.
 
-    def __init__(self, got, expected):
+    pairs (P, 2): batch and query head. rows: positions, None for all. wrong: where `got` is not right. memory: for the
+    mistakes that are asked of this part.
+    """
+
+    pairs: torch.Tensor
+    rows: torch.Tensor | None
+    got: torch.Tensor
+    right: torch.Tensor
+    allowed: torch.Tensor
+    memory: Memory | None
+
+    @cached_property
+    def wrong(self) -> torch.Tensor:
+        return ~((self.got - self.right).abs() <= self.allowed)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """o: what a mistake gives for a Part, in the output's dtype and then float64; near: where the output is that."""
+
+    o: torch.Tensor
+    near: torch.Tensor
+
+
+class Matcher:
+    """Compares mistakes with one output: some rows of the head that is most wrong, then that head, then all."""
+
+    def __init__(self, got: torch.Tensor, expected: Expected):
         self.got, self.expected = got, expected
         wrong = ~((got.double() - expected.o).abs() <= expected.allowed_o)
-        self.everywhere = torch.cartesian_prod(torch.arange(got.shape[0]), torch.arange(got.shape[1]))
+        everywhere = torch.cartesian_prod(torch.arange(got.shape[0]), torch.arange(got.shape[1]))
         most = wrong.flatten(2).sum(2).flatten().argmax()
-        self.probe = self.everywhere[most : most + 1]
-        rows = wrong.flatten(0, 1)[most].any(1)
-        self.sample = torch.cat([some(rows), some(~rows)]).sort().values
+        rows, worst = wrong.flatten(0, 1)[most].any(1), everywhere[most : most + 1]
+        self.sample = self.take(worst, torch.cat([spread_rows(rows), spread_rows(~rows)]).sort().values, Memory())
+        self.parts = [self.take(worst, None, Memory())]
+        self.parts += [self.take(everywhere, None, None)] if len(everywhere) > 1 else []
 
-    def fits(self, mistake, left=HALF):
+    def take(self, pairs: torch.Tensor, rows: torch.Tensor | None, memory: Memory | None) -> Part:
+        batch, head = pairs.unbind(1)
+        kept = slice(None) if rows is None else rows
+        tensors = (self.got, self.expected.o, self.expected.allowed_o)
+        return Part(pairs, rows, *(tensor[batch, head][:, kept].double() for tensor in tensors), memory)
+
+    def fits(self, mistake: KnownMistake, left: float = HALF) -> bool:
         """left: the most that may be left of the error, as a ratio of norms."""
         if mistake.spec.by_row and not mistake.rounding and not self.may_fit(mistake):
             return False
-        groups = (self.probe, self.everywhere) if len(self.everywhere) > 1 else (self.probe,)
-        return all(self.agrees(mistake, pairs, left) for pairs in groups)
+        return all(self.agrees(mistake, part, left) for part in self.parts)
 
-    def may_fit(self, mistake):
+    def may_fit(self, mistake: KnownMistake) -> bool:
         """False where a few rows of the output are clearly not the mistake's."""
-        o, near = self.compared(mistake, self.probe, self.sample)
-        return bool(near.all() if o.isfinite().all() else near.float().mean() >= MOST)
+        found = self.compare(mistake, self.sample)
+        return bool(found.near.all() if found.o.isfinite().all() else found.near.float().mean() >= MOST)
 
-    def agrees(self, mistake, pairs, left):
-        """True where the output of these pairs is the mistake's, and not the right one."""
-        batch, head = pairs.unbind(1)
-        got, right = self.got[batch, head].double(), self.expected.o[batch, head]
-        allowed = self.expected.allowed_o[batch, head]
-        o, near = self.compared(mistake, pairs)
-        wrong = ~((got - right).abs() <= allowed)
-        told = wrong & ~((o - right).abs() <= allowed)
+    def agrees(self, mistake: KnownMistake, part: Part, left: float) -> bool:
+        """True where this part of the output is the mistake's, and not the right one."""
+        found = self.compare(mistake, part)
+        got, o, near, wrong = part.got, found.o, found.near, part.wrong
+        told = wrong & ~((o - part.right).abs() <= part.allowed)
         if mistake.spec.only_masks:
             told &= ~o.isnan() | (mistake.kind != "") & (got.isnan() | (got == 0))  # a guess needs numbers
         if not told.any():
             return False
         finite = wrong & got.isfinite() & o.isfinite()
-        rest, error = (got - o)[finite].norm(), (got - right)[finite].norm()
+        rest, error = (got - o)[finite].norm(), (got - part.right)[finite].norm()
         if mistake.rounding:
             if (wrong & ~got.isnan()).sum() < MOST * wrong.sum():  # NaN equals many mistakes at once
                 return False
@@ -69,33 +102,30 @@ class Matcher:
             return bool(near.all())
         return bool(near.float().mean() >= NEARLY_ALL and near[wrong].float().mean() >= NEARLY_ALL)
 
-    def compared(self, mistake, pairs, rows=None):
-        """(o, near): what the mistake gives for these pairs, and where the output is that."""
-        batch, head = pairs.unbind(1)
-        o, size = mistake.spec.answer(pairs, rows)
-        got = self.got[batch, head]
-        o, got = o.to(got.dtype).double(), got.double()  # what overflows the output's dtype does so here
-        got = got if rows is None else got[:, rows]
-        near = (got == o) | (o.isnan() & got.isnan())
-        near |= o.isfinite() & ((got - o).abs() <= 2 * self.relative(mistake) * size + 1e-6)
+    def compare(self, mistake: KnownMistake, part: Part) -> Comparison:
+        o, size = mistake.spec.answer(part.pairs, part.rows, part.memory)
+        got, o = part.got, o.to(self.got.dtype).double()  # what overflows the output's dtype does so here
+        near = (got == o) | ((got - o).abs() <= 2 * self.relative(mistake) * size + 1e-6)
+        if not (finite := o.isfinite()).all():
+            near = near & finite | (got == o) | (o.isnan() & got.isnan())
         if mistake.spec.only_masks and o.isnan().any():
             # A row that sees nothing is 0 / 0, or its guarded twin 0; a finite mask gives it anything at all.
             near |= o.isnan() & ((got == 0) | (o.isnan().float().mean() <= FEW))
-        return o, near
+        return Comparison(o, near)
 
-    def relative(self, mistake):
+    def relative(self, mistake: KnownMistake) -> float:
         """The allowance over the size of what is added up; scores that are larger are rounded more coarsely."""
         larger = mistake.spec.scale * math.sqrt(self.got.shape[3])
         return max(self.expected.relative, min(self.expected.relative * larger, LARGER))
 
 
-def some(rows):
+def spread_rows(rows: torch.Tensor) -> torch.Tensor:
     """Up to SAMPLE positions, spread over those that are True."""
     found = rows.nonzero().flatten()
     return found[torch.linspace(0, len(found) - 1, min(SAMPLE, len(found))).long()]
 
 
-def two_at_once(tried, spec, judge, deadline):
+def two_at_once(tried: list[KnownMistake], spec: AttentionSpec, judge: Matcher, deadline: float) -> list[KnownMistake]:
     """Pairs of mistakes of different kinds, both at work: those that fit, as far as the time allows."""
     found = []
     simple = [mistake for mistake in tried if mistake.kind and not mistake.general]
@@ -105,17 +135,9 @@ def two_at_once(tried, spec, judge, deadline):
             continue
         if time.thread_time() > deadline:
             break
-        changed = {
-            field.name: getattr(second.spec, field.name)
-            for field in fields(AttentionSpec)
-            if getattr(second.spec, field.name) is not getattr(spec, field.name)
-        }
-        both = replace(
-            first,
-            equals=f"{first.equals}{TOGETHER}{second.equals}",
-            question=f"{first.question} And: {second.question}",
-            spec=replace(first.spec, **changed),
-        )
+        changed = {name: value for name, value in vars(second.spec).items() if value is not vars(spec)[name]}
+        equals, question = f"{first.equals}{TOGETHER}{second.equals}", f"{first.question} And: {second.question}"
+        both = replace(first, equals=equals, question=question, spec=replace(first.spec, **changed))
         if judge.fits(both, EXPLAINED):
             found.append(both)
     return found

@@ -1,126 +1,141 @@
-"""What a kernel with one thing wrong computes: the arithmetic behind every what-if of causes.py.
+"""Attention in named steps, and with some of them replaced: the arithmetic behind every known mistake.
 
-All functions here take blocks of P pairs (batch, query head): q (P, rows, D), k and v (P, Nk, D) in float64; `weight`
-(rows, Nk) or (P, rows, Nk), how often each key counts for each query: 0 hidden, 1 visible, 2 twice; and `scale`.
-They return o and size (P, rows, D), float64; size is what was added up, and what a kernel's rounding is measured
-against. `at`: the positions of the rows, rising, where not all rows are asked for.
+A step is a function of x, which has the Inputs and what the steps before it made. A mistake is {step: function of x}.
 """
 
 import math
 from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import torch
 
+Steps = dict[str, Callable]
 
-def whole(q, k, v, weight, scale, at=None, met=None, divide="by the sum", softmax_dim=-1, hidden="left out"):
-    """Attention over the whole score matrix.
+# The whole score matrix at once.
+WHOLE: Steps = {
+    "scores": lambda x: x.q @ x.k.mT * x.scale,
+    "counts": lambda x: x.weight,
+    "row_max": lambda x: x.scores.masked_fill(x.counts == 0, -math.inf).amax(-1, keepdim=True),
+    "p": lambda x: x.counts * torch.exp(x.scores - finite(x.row_max)).masked_fill(x.counts == 0, 0.0),
+    "row_sum": lambda x: x.p.sum(-1, keepdim=True),
+    "shares": lambda x: x.p / x.row_sum,  # a row that sees nothing: 0 / 0
+    "out": lambda x: x.shares @ x.values,
+}
+# The online softmax: before the first tile, at each tile (x has the rows and keys of that tile alone), after the last.
+START: Steps = {
+    "row_max": lambda x: torch.full_like(x.q[..., :1], -math.inf),
+    "row_sum": lambda x: torch.zeros_like(x.q[..., :1]),
+    "acc": lambda x: x.q.new_zeros(*x.q.shape[:2], x.values.shape[2]),
+}
+TILE: Steps = {
+    "scores": lambda x: x.q @ x.k.mT * x.scale,
+    "seen_scores": lambda x: x.scores.masked_fill(x.weight == 0, -math.inf),
+    "tile_max": lambda x: x.seen_scores.amax(-1, keepdim=True),
+    "new_max": lambda x: torch.maximum(x.row_max, x.tile_max),
+    "pivot": lambda x: finite(x.new_max),
+    "p": lambda x: (x.weight * torch.exp(x.seen_scores - x.pivot)).masked_fill(x.weight == 0, 0.0),
+    "p_of_dot": lambda x: x.p,  # what the second dot multiplies with V
+    "tile_sum": lambda x: x.p.sum(-1, keepdim=True),
+    "tile_acc": lambda x: x.p_of_dot @ x.values,
+    "alpha": lambda x: torch.exp(x.row_max - x.pivot),
+    "new_sum": lambda x: x.row_sum * x.alpha + x.tile_sum,
+    "new_acc": lambda x: x.acc * x.alpha + x.tile_acc,
+}
+END: Steps = {"out": lambda x: x.acc / x.row_sum}
 
-    divide: "by the sum", "never", or "times" for a product instead. softmax_dim: -2 normalises over the queries.
-    hidden: what a mask does to a hidden pair that a kernel met (`met` times, as weight; None: once): "left out",
-    "score 0", or "after": it is hidden when the sum has been taken.
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the steps start from, for P pairs (batch, query head), all in one dtype.
+
+    q (P, rows, D); k (P, Nk, D); values (P, Nk, 2 D): v, and |v| beside it. weight (rows, Nk) or (P, rows, Nk): how
+    often each key counts for each query, 0 hidden, 1 visible, 2 twice. met: the same, how often a kernel met it; None:
+    once. tiles: [(first row, end row, first key, end key)] in the order in which they are met; None: one for all.
+    at: the positions of the rows, rising; None: all. cut: the tiles, for the next mistake on these very inputs.
     """
-    scores = q @ k.mT * scale
-    shown = weight != 0
-    counted = weight
-    if hidden != "left out":
-        counted = torch.where(shown, weight, 1.0 if met is None else met.double())
-        scores = scores.masked_fill(~shown, 0.0) if hidden == "score 0" else scores
-    row_max = scores.masked_fill(counted == 0, -math.inf).amax(softmax_dim, keepdim=True)
-    p = counted * torch.exp(scores - finite(row_max)).masked_fill(counted == 0, 0.0)
-    total = {"by the sum": p.sum(softmax_dim, keepdim=True), "never": torch.ones((), dtype=p.dtype)}
-    total["times"] = 1.0 / total["by the sum"]
-    p = (p.masked_fill(~shown, 0.0) if hidden == "after" else p) / total[divide]  # a row that sees nothing: 0 / 0
-    return p @ v, p @ v.abs()
+
+    q: torch.Tensor
+    k: torch.Tensor
+    values: torch.Tensor
+    weight: torch.Tensor
+    scale: float
+    met: torch.Tensor | None = None
+    tiles: list[tuple[int, int, int, int]] | None = None
+    at: torch.Tensor | None = None
+    cut: list[tuple] = field(default_factory=list)
 
 
-def online(
-    q, k, v, weight, scale, at=None, steps=None,
-    forget="", late="", last="", again="", fade=1.0, maximum="running", rows=0, unit=1.0, shrink=1.0, q_again=1.0,
-    acc_again=1.0, bare=False, sum_from=0.0, divide="end", keep="", base=math.e, dtype=torch.float64,
-    p_dtype=torch.float32,
-):  # fmt: skip
-    """The online softmax over tiles, with one thing wrong.
+class Answer(NamedTuple):
+    """o and size (P, rows, D), float64. size: the sum of p * |v|, which a kernel's rounding is measured against."""
 
-    steps: [(first row, end row, first key, end key)], the tiles in the order in which they were met; None: one for all.
-    forget, late: "acc", "row_sum" or both, whose rescaling is left out, or comes after the tile was added; last: what
-    keeps nothing of older tiles; again: what is added to itself. q_again, acc_again: what multiplies q, or acc, at each
-    tile once more. fade: a factor in the exponent of alpha. maximum: "running"; "tile" (the old one is forgotten),
-    "none", "from zero", or "shared" by `rows` rows; unit: a factor of it, shrink: of the old one. bare: no finite pivot
-    for rows that have seen nothing. sum_from: where row_sum starts. divide: "end", "never" or "each tile".
-    keep: "acc", "row_sum", "scores" or "scaled" scores (in `base`), rounded to `dtype` after each tile; the rest is
-    then float32, as in a kernel, and so it is for all but a running maximum: what overflows is the mistake.
-    p_dtype: of the probabilities in their dot, where all is float32.
+    o: torch.Tensor
+    size: torch.Tensor
+
+
+def whole(inputs: Inputs, changes: Steps) -> Answer:
+    """Attention over the whole score matrix."""
+    x = SimpleNamespace(**vars(inputs))
+    run_steps(WHOLE, x, changes)
+    return split_sizes(x.out)
+
+
+def online(inputs: Inputs, changes: Steps) -> Answer:
+    """Attention over tiles.
+
+    No step reads what a later one makes, in this tile or in those before: all before the first change are right, and
+    every mistake on the same inputs shares them.
     """
-    in_float32 = keep or bare or maximum != "running" or unit != 1.0 or shrink != 1.0
-    real = torch.float32 if in_float32 else torch.float64
-    q, k, v, weight = (x.to(real) for x in (q, k, v, weight))
-    row_max = torch.full((*q.shape[:2], 1), 0.0 if maximum in ("from zero", "none") else -math.inf, dtype=real)
-    row_sum, acc, size = torch.full_like(row_max, sum_from), torch.zeros_like(q), torch.zeros_like(q)
-    before = torch.zeros(q.shape[1], 1, dtype=real)  # tiles that each row has met
-
-    def kept(name, x):
-        return x.to(dtype).to(real) if name in keep.split() else x
-
-    factor = scale / math.log(base)
-    if keep == "scores scaled" and base == 2:  # a scalar of Triton's takes the dtype of the block that it multiplies
-        factor = float(torch.tensor(factor).to(dtype))
-    for here, keys in slices(steps, at, q.shape[1], k.shape[1]):
-        counts, v_tile = weight[..., here, keys], v[:, keys]
-        scores = kept("scores", q[:, here] @ k[:, keys].mT) * factor * q_again ** before[here]
-        scores = kept("scaled", scores) * math.log(base)
-        before[here] += 1
-        scores = scores.masked_fill(counts == 0, -math.inf)
-        old_max, old_sum = row_max[:, here], row_sum[:, here]
-        new_max = next_maximum(old_max * shrink, scores, maximum, rows, unit)
-        pivot = new_max if bare else finite(new_max)
-        alpha, p = torch.exp((old_max - pivot) * fade), counts * torch.exp(scores - pivot)
-        p = p if bare else p.masked_fill(counts == 0, 0.0)
-        p_dot = p.to(p_dtype).to(real) if real is torch.float32 else p
-        new_sum = rescaled(old_sum, p.sum(-1, keepdim=True), alpha, "row_sum", forget, late, last, again)
-        for sums, values in ((acc, v_tile), (size, v_tile.abs())):
-            added = rescaled(sums[:, here], p_dot @ values, alpha, "acc", forget, late, last, again) * acc_again
-            sums[:, here] = added / new_sum if divide == "each tile" else added
-        acc[:, here], row_sum[:, here] = kept("acc", acc[:, here]), kept("row_sum", new_sum)
-        row_max[:, here] = new_max
-    total = torch.ones_like(row_sum) if divide == "never" else row_sum
-    return (acc / total).double(), (size / total).double()
+    x = SimpleNamespace(**vars(inputs))
+    run_steps(START, x, changes)
+    if not x.cut:
+        x.cut.extend(cut_tiles(inputs))
+    for rows, right, known in x.cut:
+        tile = SimpleNamespace(**vars(right), row_max=x.row_max[:, rows], row_sum=x.row_sum[:, rows])
+        tile.acc = x.acc[:, rows]
+        run_steps(TILE, tile, changes, None if changes.keys() & START else known)
+        x.row_max[:, rows], x.row_sum[:, rows], x.acc[:, rows] = tile.new_max, tile.new_sum, tile.new_acc
+    run_steps(END, x, changes)
+    return split_sizes(x.out)
 
 
-def slices(steps, at, num_rows, num_keys):
-    """(rows, keys) of each step, as slices into the rows that are asked for; steps that hold none are left out."""
-    if steps is None:
-        yield slice(0, num_rows), slice(0, num_keys)
-        return
-    at = range(num_rows) if at is None else at.tolist()
-    for first_row, end_row, first_key, end_key in steps:
-        here = slice(bisect_left(at, first_row), bisect_left(at, end_row))
-        if here.start < here.stop:
-            yield here, slice(first_key, end_key)
+def run_steps(steps: Steps, x: SimpleNamespace, changes: Steps, known: dict | None = None) -> None:
+    """Each step in its order, or what stands in its place. known: {step: its result} where no change came before it."""
+    for name, step in steps.items():
+        known = None if name in changes else known
+        if known is None:
+            setattr(x, name, changes.get(name, step)(x))
+            continue
+        if name not in known:
+            known[name] = step(x)
+        setattr(x, name, known[name])
 
 
-def next_maximum(row_max, scores, maximum, rows, unit):
-    tile_max = scores.amax(-1, keepdim=True) * unit
-    if maximum == "none":
-        return torch.zeros_like(tile_max)
-    if maximum == "tile":
-        return tile_max
-    if maximum == "shared":
-        rows = min(rows, tile_max.shape[1])
-        padded = torch.nn.functional.pad(tile_max, (0, 0, 0, -tile_max.shape[1] % rows), value=-math.inf)
-        shared = padded.unflatten(1, (-1, rows)).amax(2, keepdim=True).expand(-1, -1, rows, -1).flatten(1, 2)
-        tile_max = shared[:, : tile_max.shape[1]]
-    return torch.maximum(row_max, tile_max)
+def cut_tiles(inputs: Inputs) -> Iterator[tuple[slice, SimpleNamespace, dict]]:
+    """(rows, the inputs of TILE, what is known of its steps) of each tile that holds a row that is asked for."""
+    num_rows, num_keys = inputs.q.shape[1], inputs.k.shape[1]
+    at = range(num_rows) if inputs.at is None else inputs.at.tolist()
+    met, one_tile = torch.zeros(num_rows, 1, dtype=inputs.q.dtype), [(0, math.inf, 0, num_keys)]
+    for first_row, end_row, first_key, end_key in one_tile if inputs.tiles is None else inputs.tiles:
+        rows, keys = slice(bisect_left(at, first_row), bisect_left(at, end_row)), slice(first_key, end_key)
+        if rows.start < rows.stop:
+            x = SimpleNamespace(q=inputs.q[:, rows], k=inputs.k[:, keys], values=inputs.values[:, keys])
+            x.weight, x.scale, x.nth = inputs.weight[..., rows, keys], inputs.scale, met[rows].clone()
+            yield rows, x, {}
+            met[rows] += 1  # nth: how many tiles each row has met before this one
 
 
-def rescaled(old, added, alpha, name, forget, late, last, again):
-    if name in forget:
-        return old + added
-    if name in last:
-        return added
-    if name in again:
-        return old + old * alpha + added
-    return (old + added) * alpha if name in late else old * alpha + added
-
-
-def finite(row_max):
+def finite(row_max: torch.Tensor) -> torch.Tensor:
+    """row_max, and 0 where a row has seen nothing."""
     return row_max.masked_fill(row_max == -math.inf, 0.0)
+
+
+def add_sizes(v: torch.Tensor) -> torch.Tensor:
+    """v (..., D) with |v| beside it, (..., 2 D)."""
+    return torch.cat([v, v.abs()], -1)
+
+
+def split_sizes(out: torch.Tensor) -> Answer:
+    return Answer(*out.double().chunk(2, -1))

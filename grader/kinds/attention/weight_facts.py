@@ -4,6 +4,7 @@ The first question is that with all scores equal: then a weight is how often a k
 this is right, the case's own scores tell the scale, whose K, and the factors between tiles.
 """
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -11,11 +12,12 @@ import torch
 
 from grader.diagnosis.cause import Measured
 from grader.diagnosis.locate import show
+from grader.kinds.attention.case import Case
 from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, RESCALE, SCALE, SOFTMAX, TAILS
 from grader.kinds.attention.mask_mistakes import PHASES
-from grader.kinds.attention.weight_rules import hidden_scores, underflowing_rows, visible_by_rule
-from grader.kinds.attention.weights import masks, scores
-from grader.kinds.attention.words import give_gives, is_are, pairs, rows_of
+from grader.kinds.attention.weight_rules import HIDDEN_SCORE, hidden_scores, underflowing_rows, visible_by_rule
+from grader.kinds.attention.weights import Weights, masks, scores
+from grader.kinds.attention.words import agree, name_pairs, name_rows
 from grader.reference.compare import ranges
 
 EXACT = 1e-5  # how far a weight of float32 may be off, relative to it
@@ -23,13 +25,14 @@ COARSE = 2e-2  # and one of float16 or bfloat16, or of tf32 on a GPU
 STRONG = 0.3  # of a visible key's weight: less is what a finite mask value leaves
 DEEP = 60.0  # below the row's maximum a weight is too small to tell a score by
 TILES = (128, 64, 32, 16)
+EQUAL = "With all scores equal, "
 SMALL = 1e-30
 FEW_KEYS = 2e-3  # a sum that is off by less has not one key of some hundred too many
 TF32 = 2e-3  # how far products of float32 may be off on a GPU
 ROUNDED = {"float16": 2e-3, "bfloat16": 2e-2}  # how far off weights may be that were rounded to it on the way
 
 
-def tell(weights, exact=EXACT):
+def tell(weights: Weights, exact: float = EXACT) -> list[Measured]:
     """[Measured], the most basic first; empty where every weight is as it should be."""
     mask = masks(weights.case)
     if columns := unequal_columns(weights):
@@ -43,7 +46,7 @@ def tell(weights, exact=EXACT):
 # All scores are equal -------------------------------------------------------------------------------------------------
 
 
-def unequal_columns(weights):
+def unequal_columns(weights: Weights) -> Measured | None:
     """Where all columns of V are the same, those of the output must be."""
     o = weights.whose
     off = (o != o[..., :1]) & ~(o.isnan() & o[..., :1].isnan())
@@ -55,7 +58,7 @@ def unequal_columns(weights):
     return Measured("column", sentence, "does every column of V reach the same column of the output?", POINTERS)
 
 
-def equal_scores(weights, mask, exact):
+def equal_scores(weights: Weights, mask: torch.Tensor, exact: float) -> list[Measured]:
     """Facts about the head whose weights are most wrong where q is 0."""
     heads, mask = weights.equal.flatten(0, 1), mask.flatten(0, 1)
     right = mask / mask.sum(2, keepdim=True).clamp(min=1)
@@ -74,59 +77,55 @@ def equal_scores(weights, mask, exact):
     return found
 
 
-def facts_of_head(w, mask, exact):
+def facts_of_head(w: torch.Tensor, mask: torch.Tensor, exact: float) -> list[Measured]:
     """Facts about the weights w (N, Nk) of one head where all scores are equal."""
     found, bad = [], ~w.isfinite().all(1)
+
+    def tell(kind, said, question, section=PHASES, **more):
+        found.append(Measured(kind, f"{EQUAL}{said}", question, section, **more))
+
     if bad.any():
-        sentence = f"With all scores equal, query {rows_of(bad)} of your output {is_are(bad)} NaN or infinite."
         question = "where does the first come from: exp of a large number, -inf - (-inf), 0 / 0, or 0 * inf?"
-        found.append(Measured("nan", sentence, question, ONLINE))
+        tell(
+            "nan", f"query {name_rows(bad)} of your output {agree(bad, 'is', 'are')} NaN or infinite.", question, ONLINE
+        )
     whole = ~bad[:, None]
     none = whole & (w == 0).all(1, keepdim=True) & mask.any(1, keepdim=True)
     if none.any():
-        sentence = f"With all scores equal, query {rows_of(none.flatten())} {give_gives(none)} no key any weight."
-        found.append(Measured("nothing", sentence, "which keys does your loop reach for these rows?", PHASES))
+        said = f"query {name_rows(none.flatten())} {agree(none, 'gives', 'give')} no key any weight."
+        tell("nothing", said, "which keys does your loop reach for these rows?")
         whole = whole & ~none
     typical = torch.where((w > 0) & mask, w, math.nan).nanmedian(1, keepdim=True).values
-    hidden = (w.abs() > 0) & ~mask & whole
-    strong = hidden & ~(w.abs() <= STRONG * typical)
-    missing = (w == 0) & mask & whole
-    times = w / typical
-    double = (times > 1.4) & mask & whole
+    times, hidden = w / typical, (w.abs() > 0) & ~mask & whole
+    strong, missing = hidden & ~(w.abs() <= STRONG * typical), (w == 0) & mask & whole
+    double, faint = (times > 1.4) & mask & whole, hidden & ~strong
     if strong.any() and not (mask & ~missing & whole).any():
-        said = "With all scores equal, hidden keys alone get weight, and no visible one: the mask is turned round."
-        found.append(Measured("mask", said, "which of the two values belongs to a visible key?", PHASES))
+        said = "hidden keys alone get weight, and no visible one: the mask is turned round."
+        tell("mask", said, "which of the two values belongs to a visible key?")
     if strong.any():
-        said = f"With all scores equal, your code gives weight to {pairs(strong)}, which the mask hides."
-        question = "which keys may this query see, and which tile is masked?"
-        found.append(Measured("mask", said, question, PHASES, strong))
+        said = f"your code gives weight to {name_pairs(strong)}, which the mask hides."
+        tell("mask", said, "which keys may this query see, and which tile is masked?", shown=strong)
     if missing.any():
-        said = f"With all scores equal, your code gives no weight to {pairs(missing)}, which the mask shows."
-        question = "do loop and mask reach these keys, and does what they add stay in acc?"
-        found.append(Measured("mask", said, question, PHASES, lost=missing))
+        said = f"your code gives no weight to {name_pairs(missing)}, which the mask shows."
+        tell("mask", said, "do loop and mask reach these keys, and does what they add stay in acc?", lost=missing)
     if double.any():
-        often = f"{(many := float(times[double].median())):.3g}"
-        said = f"With all scores equal, your code counts {pairs(double)} {often} times as much as the others."
+        many = float(times[double].median())
+        said = f"your code counts {name_pairs(double)} {many:.3g} times as much as the others."
         if abs(many - round(many)) < COARSE:
             question = "does a tile belong to two phases, or is a key past the end counted as the last one?"
-            found.append(Measured("double", said, question, PHASES))
+            tell("double", said, question)
         else:
             question = "by which factor is each tile's part weighed when it is added, in which base, and which of the "
-            question += "running numbers is the maximum, which the sum?"
-            found.append(Measured("rescale", said, question, RESCALE))
-    faint = hidden & ~strong
+            tell("rescale", said, f"{question}running numbers is the maximum, which the sum?", RESCALE)
     if faint.any():
         power = torch.log2(w.abs()[faint] / typical.expand_as(w)[faint]).median().item()
-        said = (
-            f"Hidden keys still get 2^{power:.4g} of a visible key's weight ({pairs(faint)}): "
-            "a finite number where -inf was meant."
-        )
-        found.append(Measured("finite", said, "what must a hidden score be, so that its exp is exactly 0?", TAILS))
+        said = f"Hidden keys still get 2^{power:.4g} of a visible key's weight ({name_pairs(faint)}): "
+        found.append(Measured("finite", f"{said}a finite number where -inf was meant.", HIDDEN_SCORE, TAILS))
     found = found[1:] + found[:1] if bad.any() else found  # which keys count says more than that a row is NaN
-    return found + sums(w, mask, typical, whole, exact, told=bool(found), double=double)
+    return found + check_sums(w, mask, typical, whole, exact, told=bool(found), double=double)
 
 
-def sums(w, mask, typical, whole, exact, told, double):
+def check_sums(w, mask, typical, whole, exact, told, double) -> list[Measured]:
     """Facts about what the weights of a row add up to."""
     total, visible = w.sum(1), mask.sum(1)
     off = ((total - 1).abs() > exact) & whole.flatten() & mask.any(1)
@@ -138,22 +137,20 @@ def sums(w, mask, typical, whole, exact, told, double):
         )
         by = by if math.isfinite(divisor) and not told else ""
         more = f" ({int(off.sum())} rows are off)" if int(off.sum()) > 1 else ""
-        said = f"With all scores equal, the weights of row {row} add up to {float(total[row]):.4g}, not to 1{by}{more}."
+        said = f"{EQUAL}the weights of row {row} add up to {float(total[row]):.4g}, not to 1{by}{more}."
         if float((total - 1).abs()[off].max()) < FEW_KEYS:
             question = "which numbers are rounded to the input's dtype before they are added up?"
             return [Measured("precision", said, question, SOFTMAX)]
-        question = "what is added to row_sum, and what is divided by it?"
-        if by:
-            question = question_on_sum((visible / total)[off], visible[off]) or question
-        return [Measured("sum", said, question, RESCALE)]
+        question = question_on_sum((visible / total)[off], visible[off]) if by else None
+        return [Measured("sum", said, question or "what is added to row_sum, and what is divided by it?", RESCALE)]
     uneven = ((w / typical - 1).abs() > 10 * exact) & mask & whole
     if uneven.any() and not told:
-        said = f"With all scores equal, your code does not weigh all visible keys alike: {pairs(uneven)} differ."
+        said = f"{EQUAL}your code does not weigh all visible keys alike: {name_pairs(uneven)} differ."
         return [Measured("uneven", said, "does every tile have the same scale and the same maximum?", RESCALE)]
     return []
 
 
-def question_on_sum(divisors, visible):
+def question_on_sum(divisors: torch.Tensor, visible: torch.Tensor) -> str | None:
     """What is asked where the rows that are off are divided by 1, by as much too much, or by fewer keys; else None."""
     if len(divisors) > 1 and float((divisors - 1).abs().max()) < COARSE:
         return "is each part of the output divided by row_sum, and by the sum over all tiles?"
@@ -165,7 +162,7 @@ def question_on_sum(divisors, visible):
     return None
 
 
-def whose_v(weights, mask):
+def whose_v(weights: Weights, mask: torch.Tensor) -> list[Measured]:
     """Whose V a query head reads, where V is 1 + the number of its batch and kv head."""
     case, found = weights.case, weights.whose[..., 0]
     if (weights.without_v.abs().nan_to_num(0.0) > COARSE).any():
@@ -178,31 +175,28 @@ def whose_v(weights, mask):
         return []
     batch, head = off.nonzero()[0].tolist()
     number, wanted = float(got[batch, head]), int(right[batch, head])
-    read = f"V of {head_name(case, round(number))}" if abs(number - round(number)) < COARSE else "V of several heads"
-    said = f"Query head {head} of batch {batch} reads {read}, not of {head_name(case, wanted)}."
-    return [
-        Measured("v head", said, "which kv head belongs to this query head, and does V move with its batch?", HEADS)
-    ]
+    read = f"V of {name_head(case, round(number))}" if abs(number - round(number)) < COARSE else "V of several heads"
+    said = f"Query head {head} of batch {batch} reads {read}, not of {name_head(case, wanted)}."
+    question = "which kv head belongs to this query head, and does V move with its batch?"
+    return [Measured("v head", said, question, HEADS)]
 
 
-def head_name(case, number):
+def name_head(case: Case, number: int) -> str:
     return f"batch {number // case.kv_heads}, kv head {number % case.kv_heads}"
 
 
 # The case's own scores ------------------------------------------------------------------------------------------------
 
 
-def own_scores(weights, mask, exact):
+def own_scores(weights: Weights, mask: torch.Tensor, exact: float) -> list[Measured]:
     """Facts about the first head whose weights do not follow its scores."""
     if lost := underflowing_rows(weights, mask):
         return [lost]
     case, group = weights.case, weights.case.Hq // weights.case.kv_heads
-    for batch in range(case.B):
-        for head in range(case.Hq):
-            w = weights.own[batch, head]
-            s = scores(weights, batch, head, batch, head // group)
-            if fact := scores_of_head(weights, w, s, mask[batch, head], exact, batch, head):
-                return [fact]
+    for batch, head in itertools.product(range(case.B), range(case.Hq)):
+        w, s = weights.own[batch, head], scores(weights, batch, head, batch, head // group)
+        if fact := scores_of_head(weights, w, s, mask[batch, head], exact, batch, head):
+            return [fact]
     return []
 
 
@@ -210,11 +204,9 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
     """The fact about one head, or None where its weights follow s (N, Nk) under the mask."""
     bad = ~w.isfinite().all(1)
     if bad.any():
-        largest = s.masked_fill(~mask, -math.inf).max()
-        said = (
-            f"With this case's scores (up to {float(largest):.3g}), query {rows_of(bad)} of your output "
-            f"{is_are(bad)} NaN or infinite; with all scores equal none is."
-        )
+        largest = float(s.masked_fill(~mask, -math.inf).max())
+        said = f"With this case's scores (up to {largest:.3g}), query {name_rows(bad)} of your output "
+        said += f"{agree(bad, 'is', 'are')} NaN or infinite; with all scores equal none is."
         question = "is the largest score so far subtracted before every exp, and is it the right one?"
         return Measured("nan", said, question, SOFTMAX)
     below = s - s.masked_fill(~mask, -math.inf).amax(1, keepdim=True)
@@ -236,26 +228,23 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
         said = "All visible keys weigh alike, whatever their scores are."
         return Measured("scale", said, "do the scores reach exp, and does q reach the scores?", SCALE)
     if rest < close:
-        return Measured("scale", f"Your scores are {slope:.4g} times the right ones{named(slope, weights.case)}.",
-                        "what is multiplied into the scores, where, and how often?", SCALE)  # fmt: skip
+        said = f"Your scores are {slope:.4g} times the right ones{name_factor(slope, weights.case)}."
+        return Measured("scale", said, "what is multiplied into the scores, where, and how often?", SCALE)
     found = other_heads(weights, w, use, close, batch, head) or between_tiles(w, s, use, close)
     if found := found or first_keys_again(w, s, use, close) or over_queries(w):
         return found
     dtype = next((name for name, most in ROUNDED.items() if rest < most), None)
     if dtype and abs(slope - 1) < COARSE and exact <= EXACT:  # else the input's dtype itself rounds as much
-        said = (
-            f"In {weights.case.dtype} your weights are off by up to {rest:.1e} of themselves: "
-            f"as if numbers were rounded to {dtype} on the way."
-        )
+        said = f"In {weights.case.dtype} your weights are off by up to {rest:.1e} of themselves: "
+        said += f"as if numbers were rounded to {dtype} on the way."
         return Measured("precision", said, "which numbers leave float32 before the end?", SOFTMAX)
+    question = "which numbers does each score come from, and which maximum is subtracted before exp?"
     return Measured(
-        "scores", f"The weights of batch {batch}, head {head} do not follow the scores q.k.",
-        "which numbers does each score come from, and which maximum is subtracted before exp?",
-        SOFTMAX,
-    )  # fmt: skip
+        "scores", f"The weights of batch {batch}, head {head} do not follow the scores q.k.", question, SOFTMAX
+    )
 
 
-def named(slope, case):
+def name_factor(slope: float, case: Case) -> str:
     """What a factor of the scores may be in words."""
     ln2, D = math.log(2.0), case.D
     root = math.sqrt(D)
@@ -271,15 +260,12 @@ def named(slope, case):
 def other_heads(weights, w, use, close, batch, head):
     """The fact that the weights follow the scores of another head's K or Q, or None."""
     case, group = weights.case, weights.case.Hq // weights.case.kv_heads
-    for b in range(case.B):
-        for kv in range(case.kv_heads):
-            if (b, kv) != (batch, head // group) and fit(w, scores(weights, batch, head, b, kv), use)[1] < close:
-                said = (
-                    f"Query head {head} of batch {batch} reads K of {head_name(case, b * case.kv_heads + kv)}, "
-                    f"not of {head_name(case, batch * case.kv_heads + head // group)}."
-                )
-                question = "which kv head belongs to this query head, and does K move with its batch?"
-                return Measured("k head", said, question, HEADS)
+    for b, kv in itertools.product(range(case.B), range(case.kv_heads)):
+        if (b, kv) != (batch, head // group) and fit(w, scores(weights, batch, head, b, kv), use)[1] < close:
+            said = f"Query head {head} of batch {batch} reads K of {name_head(case, b * case.kv_heads + kv)}, not of "
+            said += f"{name_head(case, batch * case.kv_heads + head // group)}."
+            question = "which kv head belongs to this query head, and does K move with its batch?"
+            return Measured("k head", said, question, HEADS)
     for other in range(case.Hq):
         if other != head and fit(w, scores(weights, batch, head, batch, head // group, q_head=other), use)[1] < close:
             said = f"Query head {head} of batch {batch} is computed from Q of head {other}."
@@ -311,20 +297,16 @@ def between_tiles(w, s, use, close):
     for tile in TILES:
         parts = d.split(tile, 1)
         centres = [part.nanmedian(1, keepdim=True).values for part in parts]
-        inside = max(
-            float((part - centre).abs().nan_to_num(0.0).max()) for part, centre in zip(parts, centres, strict=True)
-        )
-        if len(parts) < 2 or inside >= close:
+        apart = [(part - centre).abs().nan_to_num(0.0).max() for part, centre in zip(parts, centres, strict=True)]
+        if len(parts) < 2 or float(max(apart)) >= close:
             continue
         steps = torch.cat(centres, 1)
         off = (steps - steps.nanmedian(1, keepdim=True).values).abs().nan_to_num(0.0).amax(1)
         row = int(off.argmax())
         known = steps[row][~steps[row].isnan()]
         factors = ", ".join(f"{math.exp(min(60.0, each)):.3g}" for each in (known - known[-1]).tolist()[:5])
-        said = (
-            f"Within tiles of {tile} keys the weights are right, between tiles they are not: "
-            f"for row {row} by the factors {factors}."
-        )
+        said = f"Within tiles of {tile} keys the weights are right, between tiles they are not: for row {row} by the "
+        said += f"factors {factors}."
         question = "when the running maximum grows, what must happen to acc and row_sum, and by which factor?"
         return Measured("rescale", said, question, RESCALE)
     return None

@@ -17,6 +17,7 @@ from grader.kinds.attention.weights import scores
 TILES = (None, 128, 64, 32, 16)  # of keys, past which a kernel loads nothing
 FLAT = 1e-2  # how far apart scores may lie that are the same
 ENOUGH = 6  # pairs that a rule is read from
+HIDDEN_SCORE = "what must a hidden score be, so that its exp is exactly 0?"
 UNDERFLOW = 96.0, 12.0  # how far below what is subtracted exp is 0 in float32: exp(-88) to exp(-104)
 
 
@@ -29,17 +30,17 @@ def visible_by_rule(seen, case):
         return None
     q, k = case.positions
     age, k = q[:, None] - k[None, :], k[None, :].expand(seen.shape)
-    sizes = itertools.product(TILES, windows(seen, age, case), sinks(seen, case))
+    sizes = itertools.product(TILES, guess_windows(seen, age, case), guess_sinks(seen, case))
     for tile, window, sink in sizes:
         reach = k < (q[:, None] // tile + 1) * tile if tile else torch.ones_like(seen)
-        for words, question, rule in rules(age, k, window, sink):
+        for words, question, rule in list_rules(age, k, window, sink):
             if torch.equal(rule & reach, seen):
                 said = f"With all scores equal, your code shows exactly {words}; the case has {case.visibility}."
                 return Measured("mask", said, question, WINDOW)
     return None
 
 
-def windows(seen, age, case):
+def guess_windows(seen, age, case):
     """Windows to try: the case's, and how far back the rows in the middle and at the end see without a gap."""
     found = [case.window]
     for row in (len(seen) // 2, len(seen) - 1):
@@ -48,32 +49,26 @@ def windows(seen, age, case):
     return [window for window in dict.fromkeys(found) if window]
 
 
-def sinks(seen, case):
+def guess_sinks(seen, case):
     """Numbers of sinks to try: the case's, and how many first keys the last row sees."""
     gap = (~seen[-1]).nonzero()
     return list(dict.fromkeys([case.sinks or 0, int(gap[0]) if len(gap) else 0, 0]))
 
 
-def rules(age, k, window, sink):
+def list_rules(age, k, window, sink):
     """(words, question, who sees whom) for these sizes."""
     past, near, first = age >= 0, age < window, k < sink
     sizes = str(Visibility(True, window, sink))
     order = "which of the two numbers reaches which argument, and is it changed on the way?"
     yield f"what {sizes} shows", order, past & (near | first)
-    yield (
-        f"the sinks that lie inside the window ({sizes})",
-        "must a key be young enough and a sink, or one of the two?", past & near & first,
-    )  # fmt: skip
+    question = "must a key be young enough and a sink, or one of the two?"
+    yield f"the sinks that lie inside the window ({sizes})", question, past & near & first
     either = f"the keys less than {window} tokens away on either side" + f", and {sink} sinks" * (sink > 0)
     yield either, "how old is a key that comes after the query?", (age.abs() < window) | first
-    yield (
-        f"what {sizes} shows, and the keys after the query too", "where is a key hidden that comes after the query?",
-        near | first,
-    )  # fmt: skip
-    yield (
-        f"the {window} keys from the query's own on, in place of those before it",
-        "is an age query less key, or key less query?", (age <= 0) & (-age < window),
-    )  # fmt: skip
+    question = "where is a key hidden that comes after the query?"
+    yield f"what {sizes} shows, and the keys after the query too", question, near | first
+    turned = f"the {window} keys from the query's own on, in place of those before it"
+    yield turned, "is an age query less key, or key less query?", (age <= 0) & (-age < window)
 
 
 # Hidden scores --------------------------------------------------------------------------------------------------------
@@ -106,7 +101,7 @@ def hidden_scores(weights, mask):
                 whole = abs(base_2 - round(base_2)) < FLAT and round(base_2)
                 number = f"{round(number, 3) + 0.0:.4g}" + f" ({round(base_2)} in base 2)" * bool(whole)
                 said = f"Where your code hides keys, their scores {words.format(number)}: hidden keys get weight."
-                return Measured("finite", said, "what must a hidden score be, so that its exp is exactly 0?", TAILS)
+                return Measured("finite", said, HIDDEN_SCORE, TAILS)
     return None
 
 
@@ -116,12 +111,9 @@ def hidden_scores(weights, mask):
 def underflowing_rows(weights, mask):
     """The Measured fact that exactly the rows with small scores are NaN, or get no weight at all; or None."""
     case, group = weights.case, weights.case.Hq // weights.case.kv_heads
-    largest = torch.stack([
-        torch.stack([
-            scores(weights, b, h, b, h // group).masked_fill(~mask[b, h], -math.inf).amax(1) for h in range(case.Hq)
-        ])
-        for b in range(case.B)
-    ])  # fmt: skip
+    heads = itertools.product(range(case.B), range(case.Hq))
+    of_heads = [scores(weights, b, h, b, h // group).masked_fill(~mask[b, h], -math.inf).amax(1) for b, h in heads]
+    largest = torch.stack(of_heads).unflatten(0, (case.B, case.Hq))
     lost = (~weights.own.isfinite()).any(-1) | (weights.own == 0).all(-1)
     lost, kept = largest[lost & mask.any(-1)], largest[~lost & mask.any(-1)]
     if not len(lost) or not len(kept) or float(lost.max()) >= float(kept.min()):
@@ -132,17 +124,17 @@ def underflowing_rows(weights, mask):
     def is_subtracted(number):
         return low <= number - below + around and high >= number - below - around
 
-    said = (
-        f"Exactly the rows whose largest score is {low:.3g} or less are lost, and those with {high:.3g} or more are "
-        f"right: their exp are all 0 in float32, as if a number near {{}} were subtracted."
-    )
     top = float(largest[mask.any(-1)].max())
     start, whose = "where does the maximum start", "whose maximum is subtracted: the row's own, or that of all rows?"
-    if is_subtracted(0.0) and is_subtracted(top):
-        return Measured("sum", said.format(f"0, or {top:.3g}, the largest score of all rows,"),
-                        f"{start}, and {whose}", SOFTMAX)  # fmt: skip
+    highest = f"{top:.3g}, the largest score of all rows,"
     if is_subtracted(0.0):
-        return Measured("sum", said.format(0), f"{start}, and may that be larger than every score?", SOFTMAX)
-    if is_subtracted(top):
-        return Measured("sum", said.format(f"{top:.3g}, the largest score of all rows,"), whose, SOFTMAX)
-    return None
+        both = is_subtracted(top)
+        number = f"0, or {highest}" if both else 0
+        question = f"{start}, and {whose}" if both else f"{start}, and may that be larger than every score?"
+    elif is_subtracted(top):
+        number, question = highest, whose
+    else:
+        return None
+    said = f"Exactly the rows whose largest score is {low:.3g} or less are lost, and those with {high:.3g} or more are "
+    said += f"right: their exp are all 0 in float32, as if a number near {number} were subtracted."
+    return Measured("sum", said, question, SOFTMAX)

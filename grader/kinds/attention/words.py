@@ -6,19 +6,19 @@ from grader.diagnosis.locate import show
 from grader.reference.compare import ranges
 
 
-def pairs(flags):
+def name_pairs(flags: torch.Tensor) -> str:
     """Words for the pairs (query, key) that are True: by age where that is the same for all rows, else by position."""
     rows = flags.any(1)
     first = int(rows.nonzero()[0])
-    if int(rows.sum()) > 1 and (age := ages(flags, rows)):
-        return f"{age}, for query {rows_of(rows)}"
-    last, what = stretch(flags, first)
+    if int(rows.sum()) > 1 and (age := name_ages(flags, rows)):
+        return f"{age}, for query {name_rows(rows)}"
+    last, what = name_stretch(flags, first)
     who = f"query row {first}" if first == last else f"query rows {first}-{last}"
     others = int(rows.sum()) - (last - first + 1)
     return f"{what} for {who}" + (f" (and others for {others} more row{'s' * (others > 1)})" if others else "")
 
 
-def stretch(flags, first):
+def name_stretch(flags: torch.Tensor, first: int) -> tuple[int, str]:
     """(the last row of those after `first` whose keys go by one rule, words for these keys)."""
     last = first
     while last + 1 < len(flags) and bool((flags[last + 1] == flags[first]).all()):
@@ -29,8 +29,8 @@ def stretch(flags, first):
         return last, what
     start, end = keys[0]
     rules = (
-        (f"the keys from {beside(start - first)} to key {end}", 1, 0),
-        (f"the keys from key {start} to {beside(end - first)}", 0, 1),
+        (f"the keys from {name_neighbour(start - first)} to key {end}", 1, 0),
+        (f"the keys from key {start} to {name_neighbour(end - first)}", 0, 1),
     )
     for words, moves_start, moves_end in rules:
         after = first + 1
@@ -45,7 +45,7 @@ def stretch(flags, first):
     return last, what
 
 
-def beside(distance):
+def name_neighbour(distance: int) -> str:
     """A key by its distance to the query."""
     if distance == 0:
         return "the query's own"
@@ -53,7 +53,7 @@ def beside(distance):
     return f"the one {tokens} {'after' if distance > 0 else 'before'} the query"
 
 
-def ages(flags, rows):
+def name_ages(flags: torch.Tensor, rows: torch.Tensor) -> str:
     """`the query's own key` or `the key 32 tokens before the query`, where that says all of these rows, else ""."""
     query, key = flags.nonzero().unbind(1)
     distance = (query - key).unique()
@@ -72,14 +72,10 @@ def ages(flags, rows):
     return f"the {span} {'before' if low > 0 else 'after'} the query"
 
 
-def rows_of(flags):
-    found = ranges(flags.nonzero().flatten().tolist())
-    return f"row{'s' * (int(flags.sum()) > 1)} {show(found)}"
+def name_rows(flags: torch.Tensor) -> str:
+    return f"row{'s' * (int(flags.sum()) > 1)} {show(ranges(flags.nonzero().flatten().tolist()))}"
 
 
-def is_are(flags):
-    return "are" if int(flags.sum()) > 1 else "is"
-
-
-def give_gives(flags):
-    return "give" if int(flags.sum()) > 1 else "gives"
+def agree(flags: torch.Tensor, one: str, several: str) -> str:
+    """The verb for as many as are True."""
+    return several if int(flags.sum()) > 1 else one

@@ -34,7 +34,7 @@ def every(problem, case, placed, spec, records, sizes):
         steps = tile_visits.steps_of(records) if case.maps == (1, 1) and times.max() == 1 else None
     if steps:
         for BLOCK_Q, BLOCK_K in sizes:
-            stepping = replace(spec, more={"steps": steps})
+            stepping = replace(spec, tiles=steps)
             yield from softmax_mistakes.online_softmax(stepping, BLOCK_K, BLOCK_Q, problem.uses_triton, known=True)
             yield from softmax_mistakes.half_precision(stepping, BLOCK_K)
 

@@ -53,7 +53,7 @@ FORMS = tuple(
 
 
 def attend(q, k, v, mask, form, scale=None):
-    """(o in the dtype of q, lse) by an online softmax that is written apart from oracle.unrounded."""
+    """(o in the dtype of q, lse) by an online softmax that is written apart from oracle.compute_online."""
     group, dtype = q.shape[1] // k.shape[1], q.dtype
     power, unit = (torch.exp2, math.log2(math.e)) if form.base == "exp2" else (torch.exp, 1.0)
     scale = unit * (1.0 / math.sqrt(q.shape[-1]) if scale is None else scale)
