@@ -129,13 +129,14 @@ def honest(x, tensors, form, tf32):
     dtype = tensors[1].dtype
     drop = oracle.drop_to_tf32 if tf32 and dtype == torch.float32 else (lambda t: t)
     rounded = lambda t: drop(t.to(dtype).float())  # noqa: E731
-    do, q, k, v, o = (rounded(t) for t in (x.do, x.q, x.k, x.v, x.o))
+    do, q, k, v = (rounded(t) for t in (x.do, x.q, x.k, x.v))
+    exact_delta = (x.do.to(dtype).float() * x.o.to(dtype).float()).sum(-1)
     scale = x.scale * (LOG2_E if "base 2" in early else 1.0)
     scores = (rounded(q * scale) if "q" in early else q) @ (rounded(k * scale) if "k" in early else k).mT
     scores *= x.scale / scale if early else x.scale
     p = torch.where(seen_of(x.case, q.device), torch.exp(scores - x.lse.float()[..., None]), 0.0)
     dp = do @ v.mT
-    delta = (p * dp).sum(-1) if delta_inside else (do * o).sum(-1)
+    delta = (p * dp).sum(-1) if delta_inside else exact_delta  # no dot: tf32 rounds nothing of it
     ds = (rounded(p) if round_p else p) * (dp - delta[..., None])
     ds, after = (rounded(ds * x.scale), 1.0) if scale_early else (rounded(ds), x.scale)
     found = {"dk": ds.mT @ q * after, "dv": rounded(p).mT @ do}
