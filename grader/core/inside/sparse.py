@@ -9,7 +9,7 @@ import mmap
 
 import torch
 
-ARENA_BYTES = 1 << 38  # of address space: x3 has five such tensors of 10 GB, and a wrapper may make as many
+ARENA_BYTES = 1 << 38  # of address space: a call may have five such tensors of 10 GB, and its wrapper may make as many
 FAR_BYTES = 1 << 31  # a storage of more than this lies here
 NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 

@@ -305,13 +305,14 @@ def combined(operation, values, axis):
     data = [value.handle.data for value in values]
     before = None
     for i in range(data[0].shape[axis]):
-        slices = [operation.to_tensor(d.take(i, axis), v.dtype) for d, v in zip(data, values, strict=True)]
+        slices = [operation.to_tensor(d.take(i, axis), value.dtype) for d, value in zip(data, values, strict=True)]
         if before is not None:
             slices = operation.combine_fn(*before, *slices)
             slices = slices if isinstance(slices, tuple | tl.tuple) else (slices,)
         shape = data[0].take(i, axis).shape
         arrays = [np.asarray(s.handle.data if isinstance(s, tl.tensor) else s).reshape(shape) for s in slices]
-        before = [operation.to_tensor(a.astype(d.dtype), v.dtype) for a, d, v in zip(arrays, data, values, strict=True)]
+        known = zip(arrays, data, values, strict=True)
+        before = [operation.to_tensor(a.astype(d.dtype), value.dtype) for a, d, value in known]
         yield [block.handle.data.reshape(shape) for block in before]
 
 

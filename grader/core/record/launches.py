@@ -119,7 +119,9 @@ class Launches:
             plain = self.recorder.plain
             found = {"is": "descriptor", "base": self.recorder.tensor(value.base), "padding": str(value.padding)}
             found |= {"shape": plain(value.shape), "strides": plain(value.strides), "block": plain(value.block_shape)}
-            return found | ({"layout": {n: plain(v) for n, v in vars(value.layout).items()}} if gluon else {})
+            if gluon:
+                found["layout"] = {name: plain(inner) for name, inner in vars(value.layout).items()}
+            return found
         return self.recorder.plain(value)
 
     def tune(self, tuner, args, kwargs):

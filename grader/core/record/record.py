@@ -129,7 +129,7 @@ class Recorder(TorchDispatchMode):
             return {"is": "dtype", "name": str(value)[6:]}
         if isinstance(value, torch.device):
             if value.type != "cpu":
-                raise CannotRecord(f"a tensor on the device {value}: make it where q is", self.line())
+                raise CannotRecord(f"a tensor on the device {value}: make it where your inputs are", self.line())
             return {"is": "device"}
         if isinstance(value, torch.layout | torch.memory_format):
             return {"is": "format", "name": str(value)[6:]}

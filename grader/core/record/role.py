@@ -46,7 +46,7 @@ class Loaded:
 
 
 LAUNCHES = "grader.core.record.launches"  # there where Triton is
-TILES = "TILES_INTERPRETER"  # where a module has it: BLOCK_Q, BLOCK_K and more, of its launches in the interpreter
+TILES = "TILES_INTERPRETER"  # where a module has it: the sizes of its tiles, and more, in the interpreter
 
 
 def get_ready(device):

@@ -1,7 +1,7 @@
 """In the runner: which products a kernel's text adds to a pointer, and which lines make their numbers.
 
-A pointer is followed back through assignments and calls: `K + batch * sb + head * sh` has the terms `batch * sb` and
-`head * sh`, and a line `head = pid % H` makes one of their numbers. What differs from lane to lane is left out.
+A pointer is followed back through assignments and calls: `X + page * sp + line * sl` has the terms `page * sp` and
+`line * sl`, and a line `page = pid % P` makes one of their numbers. What differs from lane to lane is left out.
 """
 
 import ast

@@ -225,7 +225,7 @@ class Patched(ast.NodeTransformer):
 
 
 class Fields(ast.NodeTransformer):
-    """`shape.heads` becomes _grader_field(shape, "heads"): such a name opens a NamedTuple and no other object."""
+    """`shape.rows` becomes _grader_field(shape, "rows"): such a name opens a NamedTuple and no other object."""
 
     def visit_Attribute(self, node):
         self.generic_visit(node)

@@ -1,7 +1,7 @@
 """In the runner, interpreted: what a program costs, counted. It follows no number.
 
-A cost cannot be hidden: a tile that no query sees is multiplied, a row that is kept is held, and what PyTorch computes
-it touches. The counts are compared with what a case needs elsewhere.
+A kernel cannot hide a cost: it must multiply what it computes, load what it reads, and hold what it keeps. The course
+compares the counts with what a case needs.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
-"""In the runner: how many elements that depend on one query's row are alive at once, in a program of PyTorch alone.
+"""In the runner: how many elements that depend on one row of an input are alive at once, in a program without kernels.
 
 The program runs twice, step by step, on inputs that differ in that row: what differs depends on it, in every tensor and
-whatever its layout. Where the online softmax is learned this number does not grow with the keys.
+whatever its layout.
 """
 
 import torch

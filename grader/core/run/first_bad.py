@@ -21,7 +21,7 @@ class Follower:
 
     found: the FirstBad, or None.
 
-    A name counts that holds a NaN or +inf; -inf is what a hidden score is meant to be.
+    A name counts that holds a NaN or +inf; a mask writes -inf on purpose.
     """
 
     def __init__(self, file, texts):
@@ -75,7 +75,7 @@ class Follower:
         return self.stepped
 
     def operation(self, step, args, named, made):
-        """PyTorch has made something: is it the first bad number, of operands that are finite or hidden scores?"""
+        """PyTorch has made something: is it the first bad number, of operands that are finite or masked?"""
         if self.found or step.op.startswith(UNWRITTEN) or any(map(bad_tensor, list_tensors(args, named))):
             return
         if what := next(filter(None, map(bad_tensor, made)), ""):

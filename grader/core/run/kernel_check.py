@@ -46,7 +46,7 @@ ATTRIBUTES = {name for name in dir(tl.tensor) if name[0] != "_"} | names(
 OF_OBJECTS = {
     name for kind in (tl.tensor, tl.constexpr, tl.dtype, str, int, float, tuple) for name in dir(kind)
 } | names("handle data fn base values run name src cache")
-F_STRING = 'an f-string inside a kernel shows only a tl.constexpr, as {D}: print takes values apart, print("k", k)'
+F_STRING = 'an f-string inside a kernel shows only a tl.constexpr, as {D}: print takes values apart, print("D", D)'
 NUMBERS = ("float", "int", "bool", "constexpr")  # the functions that make one
 GLUON = "triton.experimental.gluon.language"
 # Names of the interpreter's that its rewriting puts into a kernel: the second since triton 3.9, for `a < b < c`.

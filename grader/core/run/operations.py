@@ -2,8 +2,9 @@
 
 An operation of PyTorch's own (namespace aten) is allowed where PyTorch tags it as pointwise or as a reduction, where it
 returns a view, or where it stands on a short list: it makes a tensor, moves, orders or sums elements, or multiplies
-matrices, whose cost is judged elsewhere. All else is refused: attention, convolutions, transforms, solvers, files and
-other libraries have no such tag and stand on no list; random numbers have a tag of their own. P2 has no softmax.
+matrices, whose cost is judged elsewhere. The runner refuses all else: fused layers, convolutions, transforms, solvers,
+files and other libraries have no such tag and stand on no list; random numbers have a tag of their own. A course may
+refuse more.
 """
 
 import functools

@@ -51,3 +51,27 @@ def test_what_runs_inside_imports_what_is_there(kind):
         for name in imported(path):
             known = name.split(".")[0] in LIBRARIES or any(f"{name}.".startswith(f"{room}.") for room in rooms)
             assert known or name == "grader.core", f"{path.name} imports {name}"
+
+
+# Words of attention and of this course; a name in another word, as in `monkeys`, is none of them.
+COURSE = r"q|k|v|qkv|BLOCK_[A-Z]|quer(y|ies)|keys|heads?|causal|sinks?|lse|attention|scores?|[px][1-9]"
+WORD = re.compile(rf"(?<![\w.])({COURSE})(?![\w])", re.IGNORECASE)
+OTHERS = (
+    "tl.dot takes",  # M x K and K x N: matrices
+    r"m\d+n\d+k\d+",  # PTX
+    "keys of the user",  # of Linux
+    "The keys of the user's session",
+    "def query(self)",  # a CUDA event's
+    "keys & known.keys()",
+    "keys = {",
+)
+
+
+def test_the_core_has_no_word_of_the_course():
+    found = [
+        f"{path.relative_to(GRADER)}: {line.strip()}"
+        for path in sorted((GRADER / "core").rglob("*.py"))
+        for line in path.read_text().splitlines()
+        if WORD.search(line) and not any(words in line for words in OTHERS)
+    ]
+    assert not found, "\n".join(found)
