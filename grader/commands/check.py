@@ -15,7 +15,7 @@ OPEN = {Outcome.PASSED, Outcome.UNFINISHED, Outcome.NOT_RUN}
 
 def judge(tests: list[dict]) -> tuple[int, str]:
     """(exit status, the sentence) for the `tests` of a results.json."""
-    outcomes = {}
+    outcomes: dict[str, set[Outcome]] = {}
     for test in tests:
         facts = test["extra_data"]
         outcomes.setdefault(facts["problem"].upper(), set()).add(Outcome(facts["outcome"]))

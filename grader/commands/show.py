@@ -73,5 +73,5 @@ def open_on_desktop(path: Path) -> None:
     """Show the file in the desktop's own viewer, where a person sits at one."""
     desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if sys.stdout.isatty() and desktop and shutil.which("xdg-open"):
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        subprocess.Popen(["xdg-open", str(path)], start_new_session=True, **quiet)
+        quiet = subprocess.DEVNULL
+        subprocess.Popen(["xdg-open", str(path)], start_new_session=True, stdin=quiet, stdout=quiet, stderr=quiet)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 # Points and limits -------------------------------------------------------------------------------------------------
 
@@ -42,10 +43,10 @@ class Problem:
     tiled: bool = True
     returns_lse: bool = False
     memory_cases: tuple = ()
-    speed_case: object = None
+    speed_case: Any = None
     counts_work: bool = False
     takes: tuple[str, ...] = ()
-    compile_case: object = None
+    compile_case: Any = None
     tensors: tuple[str, ...] = ("q", "k", "v")
     lesson: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()

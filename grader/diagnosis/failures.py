@@ -5,7 +5,7 @@ import logging
 import os
 
 LOG, DEBUG = "grader.log", "GRADER_DEBUG"  # with GRADER_DEBUG=1 in the environment such a failure is raised
-_log, _counted = logging.getLogger("grader"), []
+_log, _counted = logging.getLogger("grader"), list[str]()
 
 
 def begin(folder):

@@ -25,15 +25,12 @@ ALLOWED = (
 
 
 def explain_reply(reply: Reply, problem, path) -> Verdict:
-    """The Verdict on a reply without a result."""
-    return explain_program(reply, problem, path) or explain_exception(reply, problem, path)
-
-
-def explain_program(reply: Reply, problem, path) -> Verdict | None:
-    """The Verdict where what was recorded could not be run, else None."""
+    """The Verdict on a reply without a result: an exception, or what was recorded and could not be run."""
     line = getattr(reply, "line", None)
     at = f" ({problem.module}:{line}{source_at(path, line)})" if line else ""
     match reply:
+        case Raised():
+            return explain_exception(reply, problem, path)
         case Refused(text=text):
             return Verdict(Outcome.CRASHED, f"Triton's compiler would not take this kernel: {text}{at}.")
         case Malformed(text=text):
@@ -53,7 +50,7 @@ def explain_program(reply: Reply, problem, path) -> Verdict | None:
         case NotAllowed(operation=name):
             which = ALLOWED[not problem.uses_triton]
             return needs_review([f"torch's {name}{at} is not among the operations of {problem.id}: {which}"])
-    return None
+    raise TypeError(f"{type(reply).__name__} is a reply with a result")
 
 
 def explain_exception(reply: Raised, problem, path) -> Verdict:

@@ -116,7 +116,7 @@ def attempt(subject, path, gpu, seconds):
         # What runs in the interpreter is to run here too: a wrapper that raises has no kernel to show.
         return lost(gpu, said, Outcome.CRASHED) if reply.line else Attempt(gpu.target, unknown=said)
     if not isinstance(reply, Compiled):
-        return Attempt(gpu.target, unknown=unfinished.explain_program(reply, problem, path).sentence)
+        return Attempt(gpu.target, unknown=unfinished.explain_reply(reply, problem, path).sentence)
     return read_reply(problem, path, gpu, reply, printed)
 
 

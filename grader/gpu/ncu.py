@@ -25,7 +25,7 @@ class Failed(ChildFailed):
 def find() -> str | None:
     """The path of ncu, or None where it is not installed."""
     installed = [path for place in PLACES for path in sorted(glob.glob(place), reverse=True)]
-    return shutil.which("ncu") or (installed or [None])[0]
+    return shutil.which("ncu") or next(iter(installed), None)
 
 
 def look_into(tool: str, folder: Path, options: list[str], program: list[str]) -> tuple[str, str]:

@@ -12,6 +12,7 @@ import torch
 
 from grader.core.protocol.messages import Call, Run, plain_bytes
 from grader.course import tensors
+from grader.course.problem import Problem
 from grader.diagnosis import failures, locate
 from grader.diagnosis.cause import Diagnosis
 from grader.kinds import error_map, form
@@ -84,7 +85,7 @@ class Kind:
     problems: those of this kind, which are all called with the same tensors.
     """
 
-    problems: ClassVar[tuple] = ()
+    problems: ClassVar[tuple[Problem, ...]] = ()
 
     @property
     def names(self):
@@ -152,8 +153,8 @@ class Kind:
 
     # What is timed ---------------------------------------------------------------------------------------------------
 
-    naive = None  # a Naive, where a speed is compared with one
-    derived = None  # a Derived, where not every input of a timed call is drawn
+    naive: ClassVar[Naive | None] = None  # where a speed is compared with one
+    derived: ClassVar[Derived | None] = None  # where not every input of a timed call is drawn
 
     def parts(self, problem, case):
         """[(a smaller case, ranges)]: what can be compared of a timed call, each by itself; by default all of it.

@@ -19,7 +19,7 @@ def write(out, graded: Class | None = None):
     """
     out = Path(out)
     graded = journal.read(out) if graded is None else graded
-    found, waiting = [], {"decisions.csv": lambda: decisions.ask(graded, out)}
+    found, waiting = list[similar.Found](), {"decisions.csv": lambda: decisions.ask(graded, out)}
     try:
         before, graded = graded.notes, decisions.applied(graded, out)
         yield from graded.notes[len(before) :]

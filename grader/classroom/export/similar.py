@@ -98,7 +98,7 @@ class Pair:
     share: float
     signs: int
     equal: bool
-    lines: tuple[frozenset, frozenset] = ()
+    lines: tuple[frozenset[int], ...] = ()
 
     @property
     def page(self):

@@ -23,7 +23,7 @@ ARGUMENTS = {
 REFUSED = {errno.EPERM, errno.ENOSYS, errno.EACCES}
 
 
-def called(name):
+def called(name: str) -> int | None:
     """None where the call is refused, else a number: it was let through."""
     found = C.syscall(int(NUMBERS[name]), *map(ctypes.c_long, ARGUMENTS.get(name, (0, 0, 0, 0, 0))))
     error = ctypes.get_errno()
@@ -32,7 +32,7 @@ def called(name):
     return None if found == -1 and error in REFUSED else error or found
 
 
-def written(folder):
+def written(folder: str) -> int | str | None:
     """None where nothing can be written into the folder."""
     path = os.path.join(folder, "made by the sandbox")
     try:
@@ -44,6 +44,6 @@ def written(folder):
 
 
 if __name__ == "__main__":
-    tried = {f"the call {name}": called(name) for name in NUMBERS}
+    tried: dict[str, int | str | None] = {f"the call {name}": called(name) for name in NUMBERS}
     tried |= {f"writing to {folder}": written(folder) for folder in WRITES}
     print(json.dumps(tried))

@@ -6,20 +6,22 @@ import os
 import resource
 import signal
 
+from grader.core.protocol.messages import Limits
+
 DEATH_SIGNAL, DUMPABLE, SUBREAPER = 1, 4, 36  # of prctl
 
 
-def prctl(option, value):
+def prctl(option: int, value: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def protect_server():
+def protect_server() -> None:
     """Of the sandbox process: nobody reads its memory or traces it, and orphans of its children come to it."""
     prctl(DUMPABLE, 0)
     prctl(SUBREAPER, 1)
 
 
-def apply(limits):
+def apply(limits: Limits) -> None:
     """Give the child no more than messages.Limits, and no way back; of its own memory it may read all."""
     if limits.memory_bytes is not None:  # what torch maps at its import is not the submission's
         most(resource.RLIMIT_AS, mapped() + limits.memory_bytes)
@@ -37,13 +39,13 @@ def apply(limits):
     prctl(DEATH_SIGNAL, signal.SIGKILL)  # it ends with the sandbox process; a change of user takes this back
 
 
-def most(kind, value):
+def most(kind: int, value: int) -> None:
     _, hard = resource.getrlimit(kind)
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (value, value))
 
 
-def mapped():
+def mapped() -> int:
     """Bytes of this process's address space."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[0]) * resource.getpagesize()

@@ -8,7 +8,7 @@ import time
 ROUNDS = 200  # of killing; a bomb is stopped by the limit on processes, so that each round leaves fewer
 
 
-def read_table():
+def read_table() -> dict[int, tuple[int, int, str]]:
     """{process number: (parent, group, name)} of all that live; zombies are dead."""
     found = {}
     for name in os.listdir("/proc"):
@@ -24,7 +24,7 @@ def read_table():
     return found
 
 
-def find_programs(pid, children):
+def find_programs(pid: int, children: set[int]) -> dict[int, str]:
     """Names by number of the processes that came of the child `pid`: below it, in its group, or orphans.
 
     children: the other children, which live on; an orphan is a child of this process that it never made.
@@ -37,7 +37,7 @@ def find_programs(pid, children):
     return {p: processes[p][2] for p in roots}
 
 
-def end(pid, children):
+def end(pid: int, children: set[int]) -> bool:
     """Kill the child and all that came of it; True where nothing of it is left."""
     for _ in range(ROUNDS):
         left = find_programs(pid, children)

@@ -4,6 +4,8 @@ import linecache
 import os
 import re
 import traceback
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -16,7 +18,7 @@ OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 # Exceptions -----------------------------------------------------------------------------------------------------------
 
 
-def describe_error(error, module, code):
+def describe_error(error: BaseException, module: str, code: str) -> Raised:
     """An exception: the root cause, the student's line where it arose, and a gap's name if it is one.
 
     module: the name of the student's file in tracebacks. code: its text, or that of its kernels.
@@ -24,8 +26,8 @@ def describe_error(error, module, code):
     chain = find_causes(error)
     root = chain[-1]
     text = "\n".join(str(link) for link in reversed(chain))
-    todo = re.search(r"TODO \d+: [^\"\n]+", text)
-    todo = first_open_gap(code) or todo.group(0).strip() if todo else None
+    named = re.search(r"TODO \d+: [^\"\n]+", text)
+    todo = first_open_gap(code) or named.group(0).strip() if named else None
     frames = [frame for link in chain for frame in traceback.extract_tb(link.__traceback__) if frame.filename == module]
     line = frames[-1].lineno if frames else getattr(root, "lineno", None) or getattr(root, "line", None)
     line = line if type(line) is int and 0 < line < MOST_LINES else None
@@ -42,30 +44,30 @@ def describe_error(error, module, code):
     )
 
 
-def find_causes(error):
+def find_causes(error: BaseException) -> list[BaseException]:
     """[the exception, what caused it ... the root]"""
     chain = [error]
-    while chain[-1].__cause__ or (chain[-1].__context__ and not chain[-1].__suppress_context__):
-        chain.append(chain[-1].__cause__ or chain[-1].__context__)
+    while cause := chain[-1].__cause__ or (None if chain[-1].__suppress_context__ else chain[-1].__context__):
+        chain.append(cause)
         if len(chain) > 50:
             break
     return chain
 
 
-def first_open_gap(code):
+def first_open_gap(code: str) -> str | None:
     """The name of the open gap with the lowest number: which one runs first depends on the case."""
     lines = [line for line in code.splitlines() if not line.lstrip().startswith("#")]
     found = re.findall(r"(?:static_assert\(False, |NotImplementedError\()\"(TODO (\d+): [^\"\n]+)\"", "\n".join(lines))
     return min(found, key=lambda gap: int(gap[1]))[0] if found else None
 
 
-def raised_by_us(error):
+def raised_by_us(error: BaseException) -> bool:
     """True where a plain exception arose in a file of the grader's: it may be a mistake of ours."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and type(error).__module__ == "builtins" and frames[-1].filename.startswith(OURS)
 
 
-def raised_in(error, module):
+def raised_in(error: BaseException, module: str) -> bool:
     """True where the module itself raised the error, and not a library that it called."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and frames[-1].filename == module
@@ -74,7 +76,7 @@ def raised_in(error, module):
 # Outputs --------------------------------------------------------------------------------------------------------------
 
 
-def write_outputs(outputs, device):
+def write_outputs(outputs: Sequence[Any], device: str) -> list[Output]:
     """Write the bytes of the outputs that are plain tensors on `device`; returns the descriptions."""
     described = [describe_output(output) for output in outputs]
     # A link that the submission left there is not followed: it may lead to a file that is not its own.
@@ -85,7 +87,7 @@ def write_outputs(outputs, device):
     return described
 
 
-def describe_output(tensor):
+def describe_output(tensor: Any) -> Output:
     if not isinstance(tensor, torch.Tensor):
         named = getattr(tensor, "type", None)  # a program.Other has the name of what the wrapper returned
         return Output(False, (named if isinstance(named, str) else type(tensor).__name__)[:200])
@@ -94,7 +96,7 @@ def describe_output(tensor):
     return Output(plain, type(tensor).__name__[:200], list(tensor.shape), dtype, tensor.device.type)
 
 
-def raw_bytes(tensor):
+def raw_bytes(tensor: torch.Tensor) -> bytes:
     # One row of stride 1, whatever the tensor's strides are; on the CPU, whatever the module set as default device.
     flat = torch.empty(tensor.numel(), dtype=tensor.dtype, device="cpu")
     flat.copy_(tensor.reshape(-1))

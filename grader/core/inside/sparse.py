@@ -13,34 +13,37 @@ ARENA_BYTES = 1 << 38  # of address space: a call may have five such tensors of 
 FAR_BYTES = 1 << 31  # a storage of more than this lies here
 NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
-ARENA = {"mapping": None, "used": 0}
+
+class Arena:
+    mapping: mmap.mmap | None = None
+    used = 0
 
 
-def reserve():
+def reserve() -> None:
     """Map the arena; without it, where the kernel promises no more memory than there is, `empty` raises MemoryError."""
     try:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE
-        ARENA["mapping"] = mmap.mmap(-1, ARENA_BYTES, flags=flags)
+        Arena.mapping = mmap.mmap(-1, ARENA_BYTES, flags=flags)
     except (OSError, ValueError):
-        ARENA["mapping"] = None
+        Arena.mapping = None
 
 
-def begin():
+def begin() -> None:
     """Give all pages back: what was in the arena before is zero."""
-    if ARENA["used"]:
-        ARENA["mapping"].madvise(mmap.MADV_DONTNEED, 0, ARENA["used"])
-        ARENA["used"] = 0
+    if Arena.mapping and Arena.used:
+        Arena.mapping.madvise(mmap.MADV_DONTNEED, 0, Arena.used)
+        Arena.used = 0
 
 
-def empty(elements, dtype):
+def empty(elements: int, dtype: torch.dtype) -> torch.Tensor:
     """A flat tensor of zeros, `elements` long, in the arena; raises MemoryError where that has no room."""
-    start = ARENA["used"]
+    start = Arena.used
     end = start + -(-elements * dtype.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
-    if ARENA["mapping"] is None or end > ARENA_BYTES:
+    if Arena.mapping is None or end > ARENA_BYTES:
         raise MemoryError("no address space for a tensor with offsets beyond int32")
-    ARENA["used"] = end
-    return torch.frombuffer(ARENA["mapping"], dtype=dtype, count=elements, offset=start)
+    Arena.used = end
+    return torch.frombuffer(Arena.mapping, dtype=dtype, count=elements, offset=start)
 
 
-def is_far(storage):
+def is_far(storage: torch.UntypedStorage) -> bool:
     return storage.nbytes() > FAR_BYTES

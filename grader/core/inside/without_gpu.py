@@ -4,7 +4,9 @@ import contextlib
 import functools
 import sys
 import time
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -22,7 +24,7 @@ IS_CUDA, DEVICE = torch.Tensor.is_cuda.__get__, torch.Tensor.device.__get__
 
 
 @contextlib.contextmanager
-def pass_for(gpu):
+def pass_for(gpu: Gpu) -> Iterator[None]:
     """While open, PyTorch and Triton answer as on a machine with `gpu`, and what is asked of it lies on the CPU.
 
     Open it around a submission's own code only: the grader is to see the truth.
@@ -45,7 +47,7 @@ class OnTheCPU(TorchFunctionMode):
     PyTorch's own code and the grader's dispatch mode run below it, and see the devices as they are.
     """
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
         if name == "__get__" and func in (IS_CUDA, DEVICE):
@@ -66,14 +68,14 @@ class OnTheCPU(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def on_the_cpu(argument):
+def on_the_cpu(argument: Any) -> Any:
     """`argument`, or the CPU where it names a CUDA device."""
     if isinstance(argument, torch.device):
         return torch.device("cpu") if argument.type == "cuda" else argument
     return "cpu" if isinstance(argument, str) and argument.startswith("cuda") else argument
 
 
-def default_on_the_cpu(context, device, original=DeviceContext.__init__):
+def default_on_the_cpu(context: Any, device: Any, original: Callable[..., None] = DeviceContext.__init__) -> None:
     """For `torch.set_default_device("cuda")` and `with torch.device("cuda")`."""
     original(context, on_the_cpu(device))
 
@@ -86,10 +88,10 @@ class Stream:
 
     cuda_stream, device_index = 0, 0
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
-    def __getattr__(self, name):  # synchronize, wait_stream, wait_event, record_event ...
+    def __getattr__(self, name: str) -> Callable[..., None]:  # synchronize, wait_stream, wait_event, record_event ...
         if name.startswith("_"):
             raise AttributeError(name)
         return lambda *args, **kwargs: None
@@ -98,17 +100,17 @@ class Stream:
 class Event(Stream):
     """An event that has happened once it is recorded; times are wall clock."""
 
-    def record(self, *args):
+    def record(self, *args: Any) -> None:
         self.at = time.perf_counter()
 
-    def query(self):
+    def query(self) -> bool:
         return True
 
-    def elapsed_time(self, end):
+    def elapsed_time(self, end: "Event") -> float:
         return 1000 * (end.at - self.at)
 
 
-def cuda_functions(gpu):
+def cuda_functions(gpu: Gpu) -> dict[str, Any]:
     """{name in torch.cuda: what stands there while a GPU is pretended}: each its own object, as torch.compile asks."""
     properties = torch_properties(gpu)
     returned = {
@@ -123,14 +125,14 @@ def cuda_functions(gpu):
     return {name: returning(value) for name, value in returned.items()} | {"Stream": Stream, "Event": Event}
 
 
-def returning(value):
+def returning(value: Any) -> Callable[..., Any]:
     """A function of its own that returns `value`, whatever it is given."""
     return lambda *args, **kwargs: value
 
 
-def torch_properties(gpu):
+def torch_properties(gpu: Gpu) -> SimpleNamespace:
     """What torch.cuda.get_device_properties tells of `gpu`."""
-    arch = gpu.arch if gpu.backend == "cuda" else 94
+    arch = gpu.arch if isinstance(gpu.arch, int) else 94
     return SimpleNamespace(
         name=gpu.name, major=arch // 10, minor=arch % 10, total_memory=MEMORY, warp_size=gpu.warp,
         multi_processor_count=gpu.processors, shared_memory_per_block=49152,
@@ -146,51 +148,51 @@ def torch_properties(gpu):
 class Driver:
     """What Triton asks of a driver, without a GPU."""
 
-    def __init__(self, gpu):
+    def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
         self.utils = SimpleNamespace(get_device_properties=self.get_device_properties)
 
-    def get_current_target(self):
+    def get_current_target(self) -> Any:
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget(self.gpu.backend, self.gpu.arch, self.gpu.warp)
 
-    def get_device_properties(self, device=0):
+    def get_device_properties(self, device: Any = 0) -> dict[str, int]:
         return {
             "max_shared_mem": self.gpu.shared_bytes, "max_num_regs": REGISTERS, "warpSize": self.gpu.warp,
             "multiprocessor_count": self.gpu.processors, "sm_clock_rate": 1_500_000, "mem_clock_rate": 1_500_000,
             "mem_bus_width": 5120,
         }  # fmt: skip
 
-    def get_current_device(self):
+    def get_current_device(self) -> int:
         return 0
 
-    def set_current_device(self, device):
+    def set_current_device(self, device: Any) -> None:
         pass
 
-    def get_current_stream(self, device=0):
+    def get_current_stream(self, device: Any = 0) -> int:
         return 0
 
-    def get_active_torch_device(self):
+    def get_active_torch_device(self) -> torch.device:
         return torch.device("cuda", 0)
 
-    def get_device_interface(self):
+    def get_device_interface(self) -> ModuleType:
         return torch.cuda
 
-    def get_benchmarker(self):
+    def get_benchmarker(self) -> Callable[..., Any]:
         from triton.testing import do_bench
 
         return functools.partial(do_bench, warmup=1, rep=1)
 
-    def get_empty_cache_for_benchmark(self):
+    def get_empty_cache_for_benchmark(self) -> torch.Tensor:
         return torch.empty(1)
 
-    def clear_cache(self, cache):
+    def clear_cache(self, cache: Any) -> None:
         pass
 
 
 @contextlib.contextmanager
-def active_driver(driver):
+def active_driver(driver: Driver) -> Iterator[None]:
     from triton.runtime.driver import driver as drivers
 
     before = getattr(drivers, "_active", None)
@@ -201,17 +203,17 @@ def active_driver(driver):
         drivers._active = before
 
 
-def take_first_config():
+def take_first_config() -> None:
     """Let triton.autotune take the first of its configs: there is nothing to time, and no driver to time it with."""
     from triton.runtime.autotuner import Autotuner
 
-    def every_config_is_alike(kernel_call, quantiles=None):
+    def every_config_is_alike(kernel_call: Any, quantiles: Any = None) -> list[float]:
         return [1.0, 1.0, 1.0]
 
     Autotuner.do_bench = property(lambda self: every_config_is_alike)
 
 
-def index_with_scalars():
+def index_with_scalars() -> None:
     """Let a scalar of the interpreter be a loop bound under numpy 2.5, which no longer makes an int of a 1-D array.
 
     triton 3.7 does this by itself; course images hold 3.6.
@@ -220,7 +222,7 @@ def index_with_scalars():
 
     patch_tensor = interpreter._patch_lang_tensor
 
-    def patch_tensor_and_index(tensor, *scope):
+    def patch_tensor_and_index(tensor: Any, *scope: Any) -> None:
         patch_tensor(tensor, *scope)
         tensor.__index__ = lambda self: int(self.handle.data.squeeze())
 

@@ -21,9 +21,10 @@ import sys
 import time
 import traceback
 import types
+from typing import IO, Any, NoReturn
 
 
-def show_core():
+def show_core() -> None:
     """Have `grader.core` be the folders of the core that are visible here: no other part can be imported."""
     core = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for name, path in (("grader", []), ("grader.core", [core])):
@@ -36,13 +37,14 @@ import msgspec  # noqa: E402
 
 from grader.core.inside import limits, process_tree  # noqa: E402
 from grader.core.protocol import control as messages  # noqa: E402
-from grader.core.protocol.messages import Envelope, Loaded  # noqa: E402
+from grader.core.protocol.messages import Envelope, Limits, Loaded, RecorderSetup, Reply, RunnerSetup  # noqa: E402
 
-KEPT = {}  # the role; the core-seconds of the imports
+ChildSetup = RecorderSetup | RunnerSetup
+KEPT: dict[str, Any] = {}  # the role; the core-seconds of the imports
 CONTROL, ENVELOPE = msgspec.json.Decoder(messages.Request), msgspec.json.Decoder(Envelope)
 
 
-def sandbox_process(room, scratch, controls):
+def sandbox_process(room: str, scratch: str, controls: dict[str, socket.socket]) -> None:
     """Import what every device needs, and serve it, or fork a server for each; all end when one of them does.
 
     scratch: a folder whose descriptor the grader needs, or "-". controls: {device: socket}.
@@ -82,10 +84,10 @@ class ForkServer:
     child. ended: {process number: exit status, negative for a signal}. living: numbers of the children that live.
     """
 
-    def __init__(self, control):
-        self.control, self.ended, self.living = control, {}, set()
+    def __init__(self, control: socket.socket) -> None:
+        self.control, self.ended, self.living = control, dict[int, int](), set[int]()
 
-    def serve(self):
+    def serve(self) -> None:
         """Answer what the grader asks, until it closes its end."""
         limits.protect_server()
         with contextlib.suppress(ConnectionError):
@@ -99,12 +101,12 @@ class ForkServer:
                 self.reap()
                 answer(self.control, self.answer_to(request, descriptors))
 
-    def answer_to(self, request, descriptors):
+    def answer_to(self, request: messages.Request, descriptors: list[int]) -> messages.Answer:
         match request:
             case messages.Start(device):
                 return self.start(device)
-            case messages.Fork(setup):
-                return self.fork(setup, descriptors)
+            case messages.Fork(setup, allowed):
+                return self.fork(setup, allowed, descriptors)
             case messages.AskStatus(pid):
                 return messages.Status(self.ended.get(pid))
             case messages.Signal(pid, number):
@@ -121,7 +123,7 @@ class ForkServer:
                 used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
                 return messages.Usage(sum(each.ru_utime + each.ru_stime for each in used), KEPT["imports"])
 
-    def start(self, device):
+    def start(self, device: str) -> messages.Started:
         """Import what the device needs."""
         try:
             seconds = KEPT["role"].get_ready(device)
@@ -131,17 +133,17 @@ class ForkServer:
         gc.freeze()  # a child's collector need not walk, and copy, what is here already
         return messages.Started(trial_seconds=seconds)
 
-    def fork(self, setup, descriptors):
+    def fork(self, setup: ChildSetup, allowed: Limits, descriptors: list[int]) -> messages.Forked:
         pid = os.fork()
         if pid == 0:
             self.control.close()
-            become_child(setup, descriptors)
+            become_child(setup, allowed, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         self.living.add(pid)
         return messages.Forked(pid)
 
-    def reap(self):
+    def reap(self) -> None:
         """Note how those ended that have ended."""
         while True:
             try:
@@ -154,11 +156,11 @@ class ForkServer:
             self.living.discard(pid)
 
 
-def answer(control, message):
+def answer(control: socket.socket, message: messages.Answer) -> None:
     control.sendall(msgspec.json.encode(message) + b"\n")
 
 
-def become_child(setup, descriptors):
+def become_child(setup: ChildSetup, allowed: Limits, descriptors: list[int]) -> NoReturn:
     """In the forked process: its own group, its own folder and descriptors; answers requests, and never returns."""
     status = 1
     try:
@@ -167,7 +169,7 @@ def become_child(setup, descriptors):
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
-        limits.apply(setup.limits)
+        limits.apply(allowed)
         os.chdir(setup.folder)
         faulthandler.enable()
         faulthandler.register(signal.SIGUSR1)  # the grader asks where a case hangs before it ends it
@@ -180,14 +182,14 @@ def become_child(setup, descriptors):
         os._exit(status)
 
 
-def move_descriptor(descriptor):
+def move_descriptor(descriptor: int) -> int:
     """The same under a number that cannot be guessed, and not for programs that the module starts."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().randrange(100, 800))
     os.close(descriptor)
     return moved
 
 
-def send(channel, token, reply):
+def send(channel: int, token: str, reply: Reply) -> None:
     """Write one reply."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
@@ -197,7 +199,7 @@ def send(channel, token, reply):
         line = line[os.write(channel, line) :]
 
 
-def serve(setup, requests, channel):
+def serve(setup: ChildSetup, requests: IO[bytes], channel: int) -> None:
     """Begin as the role does, then answer requests until there are no more."""
     role = KEPT["role"]
     try:

@@ -2,7 +2,7 @@
 
 from msgspec import Struct, field
 
-from grader.core.protocol.messages import RecorderSetup, RunnerSetup
+from grader.core.protocol.messages import Limits, RecorderSetup, RunnerSetup
 
 
 class Start(Struct, tag="start"):
@@ -22,6 +22,7 @@ class Fork(Struct, tag="fork"):
     """Fork a child, whose requests, output and channel are the descriptors beside this message."""
 
     setup: RecorderSetup | RunnerSetup
+    limits: Limits
 
 
 class Forked(Struct):

@@ -91,13 +91,12 @@ class Limits(Struct, frozen=True):
 
 
 class Setup(Struct, kw_only=True):
-    """What every child begins with. The last four are filled in where it is started."""
+    """What every child begins with. The last three are filled in where it is started."""
 
     device: str
     submission: str | None = None
     folder: str = ""
     sys_path: list[str] = field(default_factory=list)
-    limits: Limits | None = None
 
 
 class RecorderSetup(Setup, tag="recorder", kw_only=True):
@@ -223,7 +222,8 @@ class Profile(Struct, tag="profile"):
 
 
 RecorderRequest = Record | Ask | HostTime
-RunnerRequest = Run | RunSets | FindFirstBad | Compile | Time | TimeOurs
+CallRequest = Run | RunSets | FindFirstBad | Compile | Time
+RunnerRequest = CallRequest | TimeOurs
 
 # Replies of both -----------------------------------------------------------------------------------------------------
 
@@ -264,8 +264,10 @@ class Raised(Struct, tag="raised", frozen=True):
     limit: Count | None = None
     what: Annotated[str, Meta(max_length=200)] | None = None
 
-    def failing(self):
-        """The launch that is to raise the same in the recorder."""
+    def failing(self) -> Failing | None:
+        """The launch that is to raise the same in the recorder, where one raised."""
+        if self.launch is None:
+            return None
         return Failing(self.launch, self.kind, self.text, self.needed, self.limit, self.what)
 
 
@@ -378,9 +380,14 @@ class CompileError(Struct):
     what: str | None = None
     launch: int | None = None
 
-    def failing(self):
-        """The launch that is to raise the same in the recorder."""
+    def failing(self) -> Failing | None:
+        """The launch that is to raise the same in the recorder, where one raised."""
+        if self.launch is None:
+            return None
         return Failing(self.launch, self.kind, self.text, self.needed, self.limit, self.what)
+
+
+Failed = Raised | CompileError
 
 
 class Compiled(Struct, tag="compiled"):
@@ -442,6 +449,7 @@ class NotAllowed(Struct, tag="not allowed", frozen=True):
 NotRun = Malformed | Refused | KernelLaunched | OtherText | NotAllowed
 RunnerReply = Loaded | Raised | Returned | Outputs | FirstBad | Compiled | Timed | Profiled | NotRun
 Reply = RecorderReply | RunnerReply
+WithOutputs = Answered | Returned | Outputs | Timed
 
 
 class Envelope(Struct):

@@ -7,7 +7,8 @@ program holds can become an object that the runner does not mean to give to a ke
 
 import keyword
 import math
-from typing import Annotated, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -38,7 +39,7 @@ class Malformed(Exception):
 class Refused(Exception):
     """Triton's compiler would not take this; the text says what, line: where in the submission's file."""
 
-    def __init__(self, text, line=None):
+    def __init__(self, text: str, line: int | None = None) -> None:
         super().__init__(text)
         self.line = line
 
@@ -50,28 +51,28 @@ class Part(Struct, frozen=True, forbid_unknown_fields=True, tag_field="is"):
 # Storages: what tensors lie in ----------------------------------------------------------------------------------------
 
 
-class Input(Part, tag="input"):  # an argument of the call, by its name
+class Input(Part, frozen=True, tag="input"):  # an argument of the call, by its name
     bytes: Size
     name: Short
 
 
-class Old(Part, tag="old"):  # an input of an earlier call, or made of one: its numbers are gone
+class Old(Part, frozen=True, tag="old"):  # an input of an earlier call, or made of one: its numbers are gone
     bytes: Size
 
 
-class Made(Part, tag="made"):  # what a step makes
+class Made(Part, frozen=True, tag="made"):  # what a step makes
     bytes: Size
 
 
-class Constant(Part, tag="constant"):  # bytes that the program brings along; base64 in JSON
+class Constant(Part, frozen=True, tag="constant"):  # bytes that the program brings along; base64 in JSON
     data: Annotated[bytes, Meta(max_length=CONSTANT)]
 
     @property
-    def bytes(self):
+    def bytes(self) -> int:
         return len(self.data)
 
 
-class Unseen(Part, tag="unseen"):  # what no operation made, and what is too large for a constant
+class Unseen(Part, frozen=True, tag="unseen"):  # what no operation made, and what is too large for a constant
     bytes: Size
     line: Line
 
@@ -79,77 +80,77 @@ class Unseen(Part, tag="unseen"):  # what no operation made, and what is too lar
 # Values --------------------------------------------------------------------------------------------------------------
 
 
-class Tensor(Part, tag="tensor"):  # part of a storage; sizes, strides and offset count elements
+class Tensor(Part, frozen=True, tag="tensor"):  # part of a storage; sizes, strides and offset count elements
     storage: Size
     dtype: Dtype
     sizes: Annotated[list[Size], Meta(max_length=16)]
     strides: list[Size]
     offset: Size
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if len(self.sizes) != len(self.strides):
             raise ValueError("a tensor needs a stride for each size")
 
     @property
-    def elements(self):
+    def elements(self) -> int:
         return math.prod(self.sizes)
 
 
-class Float(Part, tag="float"):  # a number as float.hex writes it: JSON has neither infinity nor NaN
+class Float(Part, frozen=True, tag="float"):  # a number as float.hex writes it: JSON has neither infinity nor NaN
     hex: Annotated[str, Meta(max_length=40)]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         try:
             float.fromhex(self.hex)
         except OverflowError:
             raise ValueError("a float that is none") from None
 
 
-class TorchDtype(Part, tag="dtype"):
+class TorchDtype(Part, frozen=True, tag="dtype"):
     name: Dtype
 
 
-class Format(Part, tag="format"):  # a layout or a memory format of PyTorch's
+class Format(Part, frozen=True, tag="format"):  # a layout or a memory format of PyTorch's
     name: Literal["strided", "contiguous_format", "preserve_format", "channels_last", "channels_last_3d"]
 
 
-class Device(Part, tag="device"):
+class Device(Part, frozen=True, tag="device"):
     """The device of the run: there is one."""
 
 
-class TritonDtype(Part, tag="triton dtype"):
+class TritonDtype(Part, frozen=True, tag="triton dtype"):
     name: Literal[
         "void", "int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "fp8e4b15",
         "fp8e4nv", "fp8e4b8", "fp8e5", "fp8e5b16", "fp16", "bf16", "fp32", "fp64",
     ]  # fmt: skip
 
 
-class KernelNumber(Part, tag="kernel"):
+class KernelNumber(Part, frozen=True, tag="kernel"):
     number: Size
 
 
-class Constexpr(Part, tag="constexpr"):
+class Constexpr(Part, frozen=True, tag="constexpr"):
     value: "Argument"
 
 
-class NamedTuple(Part, tag="named tuple"):  # the class itself, which a kernel may call
+class NamedTuple(Part, frozen=True, tag="named tuple"):  # the class itself, which a kernel may call
     fields: list[Name]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_fields(self.fields)
 
 
-class Tuple(Part, tag="tuple"):  # fields: the names of its items where it is a NamedTuple
+class Tuple(Part, frozen=True, tag="tuple"):  # fields: the names of its items where it is a NamedTuple
     items: list["Argument"]
     fields: list[Name] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.fields is not None and len(self.fields) != len(self.items):
             raise ValueError("a NamedTuple has a name for each item")
         check_fields(self.fields or ())
 
 
-def check_fields(names):
+def check_fields(names: Sequence[str]) -> None:
     if len(set(names)) != len(names) or any(name.startswith("_") or keyword.iskeyword(name) for name in names):
         raise ValueError("a NamedTuple's field with the name of no field")
     if "base" in names:  # by this name Triton's descriptors are known
@@ -159,7 +160,9 @@ def check_fields(names):
 Shape = Annotated[list[Annotated[int, Meta(ge=0, le=1 << 40)]], Meta(min_length=1, max_length=5)]
 
 
-class Descriptor(Part, tag="descriptor"):  # a TensorDescriptor; one of Gluon's has the fields of its NVMMASharedLayout
+class Descriptor(Part, frozen=True, tag="descriptor"):
+    """A TensorDescriptor; one of Gluon's has the fields of its NVMMASharedLayout."""
+
     base: Tensor
     shape: Shape
     strides: Shape
@@ -168,18 +171,20 @@ class Descriptor(Part, tag="descriptor"):  # a TensorDescriptor; one of Gluon's 
     layout: dict[Name, bool | Whole | list[Whole | list[Whole]] | None] | None = None
 
 
-class Module(Part, tag="module"):
+class Module(Part, frozen=True, tag="module"):
     """A module that a kernel names; kernel_check.py and build.py have the tables of those that it may use."""
 
     name: Short
 
 
-class Function(Part, tag="function"):  # a function of Triton's language that a kernel imported by its name
+class Function(Part, frozen=True, tag="function"):  # a function of Triton's language that a kernel imported by its name
     module: Short
     name: Name
 
 
-class Opaque(Part, tag="opaque"):  # what no kernel can use, by the name of its type: a kernel that uses it is refused
+class Opaque(Part, frozen=True, tag="opaque"):
+    """What no kernel can use, by the name of its type: a kernel that uses it is refused."""
+
     type: Short
 
 
@@ -191,7 +196,7 @@ Use = Argument | Module | Function | NamedTuple | Opaque  # what a name of a ker
 # Kernels and steps ---------------------------------------------------------------------------------------------------
 
 
-class Kernel(Part):
+class Kernel(Part, frozen=True):
     """A function that Triton compiles. uses: what it names from outside. constexprs, unspecialized: parameters."""
 
     kind: Literal["kernel", "gluon", "constexpr function"]
@@ -205,7 +210,7 @@ class Kernel(Part):
     uses: Annotated[dict[Name, Use], Meta(max_length=1000)]
 
 
-class Operation(Part, tag="operation"):  # an operation of PyTorch's, and the tensors that it returns
+class Operation(Part, frozen=True, tag="operation"):  # an operation of PyTorch's, and the tensors that it returns
     namespace: Short
     op: Short
     overload: Short
@@ -215,7 +220,7 @@ class Operation(Part, tag="operation"):  # an operation of PyTorch's, and the te
     line: Line
 
 
-class Launch(Part, tag="launch"):
+class Launch(Part, frozen=True, tag="launch"):
     """A kernel's launch, the `number`-th of the call."""
 
     kernel: Size
@@ -225,7 +230,7 @@ class Launch(Part, tag="launch"):
     options: Annotated[dict[Name, Argument], Meta(max_length=100)]
     line: Line
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if len(self.grid) != 3:
             raise ValueError("a grid has three sizes")
         if strange := NO_OPTIONS & self.options.keys():
@@ -235,25 +240,25 @@ class Launch(Part, tag="launch"):
 NO_OPTIONS = {"ir_override", "extern_libs", "grid", "warmup"}  # the first two name files that Triton reads
 
 
-class Free(Part, tag="free"):  # storages that Python let go of
+class Free(Part, frozen=True, tag="free"):  # storages that Python let go of
     storages: list[Size]
 
 
-class Branch(Part):  # what one configuration of a tuned kernel does
+class Branch(Part, frozen=True):  # what one configuration of a tuned kernel does
     config: Long
     steps: list[Operation | Launch | Free]
 
 
-class Choice(Part, tag="choice"):  # the configurations of a tuned kernel, of which the runner takes one
+class Choice(Part, frozen=True, tag="choice"):  # the configurations of a tuned kernel, of which the runner takes one
     branches: Annotated[list[Branch], Meta(min_length=1, max_length=1000)]
     line: Line
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not all(any(isinstance(step, Launch) for step in branch.steps) for branch in self.branches):
             raise ValueError("a choice without a launch")
 
 
-class Other(Part, tag="other"):  # what is returned and no tensor, by the name of its type
+class Other(Part, frozen=True, tag="other"):  # what is returned and no tensor, by the name of its type
     type: Short
 
 
@@ -261,7 +266,7 @@ Storage = Input | Old | Made | Constant | Unseen
 Step = Operation | Launch | Free | Choice
 
 
-class Program(Part):
+class Program(Part, frozen=True):
     """setup: steps before the call. stale: storages that an earlier call left something in. several: it returns a
     tuple or a list."""
 
@@ -278,7 +283,7 @@ class Program(Part):
 DECODER = msgspec.json.Decoder(Program)
 
 
-def read(data):
+def read(data: bytes) -> Program:
     """The program in these bytes of JSON; raises Malformed."""
     try:
         program = DECODER.decode(data)
@@ -290,7 +295,7 @@ def read(data):
     return program
 
 
-def check(program):
+def check(program: Program) -> None:
     """Raise Malformed where parts of a program do not fit together; that a tensor lies in its storage, Replay sees."""
     for part in parts(program):
         if isinstance(part, Tensor):
@@ -319,16 +324,16 @@ def check(program):
     need(program.returns or program.several, "nothing is returned")
 
 
-def need(condition, what):
+def need(condition: object, what: str) -> None:
     if not condition:
         raise Malformed(what)
 
 
-def parts(value):
+def parts(value: Any) -> Iterator[Struct]:
     """Every struct in a struct, a list or a dict: the outer ones first."""
     level = [value]
     for _ in range(DEPTH):
-        below = []
+        below: list[Any] = []
         for each in level:
             if isinstance(each, Struct):
                 yield each
@@ -343,12 +348,12 @@ def parts(value):
     raise Malformed("values too deep")
 
 
-def tensors_in(value):
+def tensors_in(value: Any) -> list[Tensor]:
     """The tensors in a struct, a list or a dict."""
     return [part for part in parts(value) if isinstance(part, Tensor)]
 
 
-def flat(steps):
+def flat(steps: Iterable[Step]) -> Iterator[Operation | Launch]:
     """The operations and launches among the steps, of a choice those of all."""
     for step in steps:
         branches = [branch.steps for branch in step.branches] if isinstance(step, Choice) else [[step]]
@@ -357,14 +362,14 @@ def flat(steps):
                 yield inner
 
 
-def launches_in(steps):
+def launches_in(steps: Iterable[Step]) -> list[Launch]:
     return [step for step in flat(steps) if isinstance(step, Launch)]
 
 
-def resolved(program, chosen):
+def resolved(program: Program, chosen: dict[int, int]) -> Program:
     """The program as it ran: of each choice the branch that was taken. chosen: {place among all steps: branch}."""
 
-    def taken(steps, first):
+    def taken(steps: list[Step], first: int) -> list[Step]:
         branches = (
             step.branches[chosen[at]].steps if isinstance(step, Choice) else [step]
             for at, step in enumerate(steps, first)

@@ -6,7 +6,9 @@ chooses. A compiled kernel that Triton hands out (kernel.warmup, kernel[grid](..
 
 import contextlib
 import types
+from collections.abc import Callable, Iterable, Iterator
 from operator import index
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -15,7 +17,8 @@ from triton.runtime import autotuner, interpreter, jit
 from triton.runtime.errors import OutOfResources
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from grader.core.record.record import CannotRecord
+from grader.core.protocol.messages import Failing
+from grader.core.record.record import CannotRecord, Data, Recorder
 from grader.core.record.sources import Sources, described, is_kernel, names_used, signature
 
 CONFIGS = 200  # of one launch, at most
@@ -24,17 +27,17 @@ CONFIGS = 200  # of one launch, at most
 class Launches:
     """Writes the launches of a recorder down while `watching`."""
 
-    def __init__(self, recorder):
+    def __init__(self, recorder: Recorder) -> None:
         self.recorder, self.sources = recorder, Sources(recorder)
 
     @contextlib.contextmanager
-    def watching(self):
+    def watching(self) -> Iterator[None]:
         launches = self
 
-        def run(kernel, *args, grid=None, warmup=False, **kwargs):
+        def run(kernel: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> Compiled:
             return launches.run(kernel, args, kwargs, grid, warmup)
 
-        def tune(tuner, *args, **kwargs):
+        def tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
             return launches.tune(tuner, args, kwargs)
 
         compiled = lambda model=None, **_: model if model is not None else lambda function: function  # noqa: E731
@@ -48,7 +51,7 @@ class Launches:
                 stack.enter_context(patch.object(owner, name, stub))
             yield
 
-    def know(self, module):
+    def know(self, module: object) -> None:
         """Read the kernels of a module once, before a process is forked for each case."""
         for value in list(vars(module).values()):
             if is_kernel(value):
@@ -56,7 +59,7 @@ class Launches:
                     names_used(described(value.fn)["source"])
                     signature(value.fn)
 
-    def run(self, kernel, args, kwargs, grid, warmup):
+    def run(self, kernel: Any, args: tuple, kwargs: Data, grid: Any, warmup: bool) -> "Compiled":
         with torch._C._DisableTorchDispatch():
             names = list(signature(kernel.fn).parameters)
             own = {name: value for name, value in kwargs.items() if name in names}
@@ -74,7 +77,7 @@ class Launches:
             self.launch(kernel, named, options, grid)
         return Compiled(self, kernel, names, options)
 
-    def launch(self, kernel, named, options, grid):
+    def launch(self, kernel: Any, named: Data, options: Data, grid: Any) -> None:
         recorder = self.recorder
         recorder.note_freed()
         number, line = recorder.launches, recorder.line()
@@ -91,7 +94,7 @@ class Launches:
         })  # fmt: skip
 
     @staticmethod
-    def failure(failed):
+    def failure(failed: Failing) -> Exception:
         """The exception of a launch that the runner saw fail; `as_seen` marks it."""
         if failed.kind == "resources":
             error = OutOfResources(failed.needed, failed.limit, failed.what)
@@ -100,7 +103,7 @@ class Launches:
         error.as_seen = True
         return error
 
-    def argument(self, value):
+    def argument(self, value: Any) -> Any:
         """One argument of a launch as plain data."""
         if isinstance(value, tl.constexpr):
             return {"is": "constexpr", "value": self.argument(value.value)}
@@ -124,11 +127,11 @@ class Launches:
             return found
         return self.recorder.plain(value)
 
-    def tune(self, tuner, args, kwargs):
+    def tune(self, tuner: Any, args: tuple, kwargs: Data) -> Any:
         """Every configuration as a choice of the runner's; the wrapper goes on as with the first."""
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
-        recorder, before, branches, results = self.recorder, self.recorder.steps, [], []
+        recorder, before, branches, results = self.recorder, self.recorder.steps, list[Data](), list[Any]()
         for config in configs[:CONFIGS]:
             recorder.steps = []
             try:
@@ -146,7 +149,7 @@ class Launches:
         return results[0]
 
 
-def whole_numbers(grid):
+def whole_numbers(grid: Iterable[Any]) -> list[int]:
     """[int]; raises CannotRecord where a GPU would take no such grid."""
     try:
         return [index(size) for size in grid]
@@ -161,16 +164,16 @@ class Compiled:
 
     n_regs, n_spills, n_max_threads = 128, 0, 1024
 
-    def __init__(self, launches, kernel, names, options):
+    def __init__(self, launches: Launches, kernel: Any, names: list[str], options: Data) -> None:
         self.launches, self.kernel, self.names, self.options = launches, kernel, names, options
         self.metadata = types.SimpleNamespace(shared=0, num_warps=options.get("num_warps", 4), name=kernel.fn.__name__)
-        self.asm, self.name = {}, kernel.fn.__name__
+        self.asm, self.name = dict[str, Any](), kernel.fn.__name__
 
-    def _init_handles(self):
+    def _init_handles(self) -> None:
         pass
 
-    def __getitem__(self, grid):
-        def launch(*args, stream=None):
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        def launch(*args: Any, stream: Any = None) -> None:
             with torch._C._DisableTorchDispatch():
                 named = dict(zip(self.names, args, strict=False))
                 self.launches.launch(self.kernel, named, self.options, grid)

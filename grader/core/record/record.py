@@ -10,10 +10,15 @@ import base64
 import ctypes
 import functools
 import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from grader.core.protocol.messages import Failing
 
 CONSTANT_BYTES = 1 << 16  # of a storage that no operation made: it is written into the program as data
 SIZE_ONLY = {
@@ -21,13 +26,14 @@ SIZE_ONLY = {
     "new_empty_strided",
 }  # fmt: skip
 EXPIRED = torch.UntypedStorage._expired  # what StorageWeakRef.expired asks, which is asked for each living tensor
+Data = dict[str, Any]  # a part of a program, as JSON has it
 READS = {"nonzero", "masked_select", "unique_consecutive", "_unique2", "unique_dim", "is_nonzero"}
 
 
 class CannotRecord(Exception):
     """What happened has no form in a program; the text is a sentence for the student. line: where, or None."""
 
-    def __init__(self, text, line=None):
+    def __init__(self, text: str, line: int | None = None) -> None:
         super().__init__(text)
         self.line = line
 
@@ -40,20 +46,21 @@ class Recorder(TorchDispatchMode):
     floating-point values.
     """
 
-    def __init__(self, module):
+    def __init__(self, module: str) -> None:
         super().__init__()
-        self.module, self.failing = module, {}
-        self.storages, self.numbers, self.references, self.living = [], {}, {}, set()
-        self.steps, self.kernels, self.kernel_numbers = [], [], {}
-        self.reads, self.launches, self.before, self.begin = [], 0, 0, 0
+        self.module, self.failing = module, dict[int, Failing]()
+        self.storages, self.numbers = list[Data](), dict[int, int]()
+        self.references, self.living = dict[int, tuple[StorageWeakRef, int]](), set[int]()
+        self.steps, self.kernels = list[Data](), list[Data]()
+        self.reads, self.launches, self.before, self.begin = list[int | None](), 0, 0, 0
 
     @classmethod
-    def _should_skip_dynamo(cls):
+    def _should_skip_dynamo(cls) -> bool:
         return False  # PyTorch's own way imports torch._dynamo, a second's worth, at the first operation
 
     # Tensors ---------------------------------------------------------------------------------------------------------
 
-    def storage(self, tensor, made=False):
+    def storage(self, tensor: torch.Tensor, made: bool = False) -> int:
         """The number of the tensor's storage; one that no operation made becomes a constant of the program."""
         storage = tensor.untyped_storage()
         key = storage._cdata
@@ -72,13 +79,13 @@ class Recorder(TorchDispatchMode):
             self.storages.append(entry)
         return self.numbers[key]
 
-    def given(self, tensor, name):
+    def given(self, tensor: torch.Tensor, name: str) -> int:
         """Note an argument of the call by its name."""
         number = self.storage(tensor, made=True)
         self.storages[number] = {"is": "input", "name": name, "bytes": self.storages[number]["bytes"]}
         return number
 
-    def begin_call(self):
+    def begin_call(self) -> None:
         """Another call begins: of earlier steps those are kept whose tensors are still there."""
         for number, (reference, key) in list(self.references.items()):
             if reference.expired():
@@ -95,14 +102,14 @@ class Recorder(TorchDispatchMode):
                 self.storages[number] = {"is": "old", "bytes": self.storages[number]["bytes"]}
         self.reads, self.launches, self.before, self.begin = [], 0, len(self.storages), len(self.steps)
 
-    def left_behind(self):
+    def left_behind(self) -> bool:
         """True where a tensor that the call made is still there: the next call may use it."""
         return any(
             number >= self.before and self.storages[number]["is"] != "input" and not reference.expired()
             for number, (reference, _) in self.references.items()
         )
 
-    def tensor(self, tensor, made=False):
+    def tensor(self, tensor: torch.Tensor, made: bool = False) -> Data:
         if tensor.layout != torch.strided or tensor.is_quantized:
             raise CannotRecord(f"a tensor with the layout {tensor.layout}: use plain tensors", self.line())
         return {
@@ -110,7 +117,7 @@ class Recorder(TorchDispatchMode):
             "sizes": list(tensor.size()), "strides": list(tensor.stride()), "offset": tensor.storage_offset(),
         }  # fmt: skip
 
-    def plain(self, value):
+    def plain(self, value: Any) -> Any:
         """`value` as plain data; raises CannotRecord."""
         kind = type(value)
         if value is None or kind in (bool, str):
@@ -139,7 +146,7 @@ class Recorder(TorchDispatchMode):
 
     # Operations ------------------------------------------------------------------------------------------------------
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         if is_composite(func):
             with self:  # only in inference mode does such an operation come here whole
@@ -165,22 +172,22 @@ class Recorder(TorchDispatchMode):
             })  # fmt: skip
         return out
 
-    def note_freed(self):
+    def note_freed(self) -> None:
         """What Python has let go of since the last step is free: what it keeps, it holds."""
         freed = [n for n in self.living if EXPIRED(self.references[n][0].cdata)]
         if freed:
             self.living.difference_update(freed)
             self.steps.append({"is": "free", "storages": freed})
 
-    def note_read(self, args):
+    def note_read(self, args: tuple) -> None:
         """What Python learns of a tensor's numbers is a constant of this program."""
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
         if any(t.is_floating_point() or t.dtype == torch.bool for t in tensors):
             self.reads.append(self.line())
 
-    def line(self):
+    def line(self) -> int | None:
         """The innermost line of the submission's own file that is running, or None."""
-        frame = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_filename == self.module:
                 return frame.f_lineno
@@ -189,7 +196,7 @@ class Recorder(TorchDispatchMode):
 
     # The program -----------------------------------------------------------------------------------------------------
 
-    def program(self, returned):
+    def program(self, returned: list[Data]) -> Data:
         """The last call, and what it needs of the steps before.
 
         Of an earlier call only what does not depend on its inputs is kept: a workspace made then is there, and the
@@ -227,19 +234,19 @@ class Recorder(TorchDispatchMode):
 
 
 @functools.cache
-def is_composite(func):
+def is_composite(func: Any) -> bool:
     """True for an operation that is made of others."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
 
 
-def custom_function(func):
+def custom_function(func: Any) -> Callable[..., Any] | None:
     """The Python function behind an operation that torch.library.custom_op or triton_op has made, or None."""
     module = sys.modules.get("torch._library.custom_ops")
-    definition = module and module.OPDEFS.get(func._schema.name)
+    definition = module.OPDEFS.get(func._schema.name) if module else None
     return definition and definition._backend_fns.get("cuda", definition._init_fn)
 
 
-def renumbered(value, new, kernels):
+def renumbered(value: Any, new: dict[int, int], kernels: dict[int, int]) -> Any:
     """Plain data with the new numbers of storages and kernels."""
     if isinstance(value, list):
         return [renumbered(inner, new, kernels) for inner in value]
@@ -256,7 +263,7 @@ def renumbered(value, new, kernels):
     return found | {"kernel": kernels[value["kernel"]]} if kind == "launch" else found
 
 
-def kernels_in(value):
+def kernels_in(value: Any) -> Iterator[int]:
     """The numbers of the kernels in plain data."""
     if isinstance(value, dict):
         if value.get("is") in ("launch", "kernel"):
@@ -268,12 +275,12 @@ def kernels_in(value):
             yield from kernels_in(inner)
 
 
-def written(step):
+def written(step: Data) -> set[int]:
     """The storages that a step may write: an operation's outputs, all arguments of a launch."""
     return set(storages_in(step["out"] if step["is"] == "operation" else step))
 
 
-def independent(steps, tainted):
+def independent(steps: list[Data], tainted: set[int]) -> tuple[list[Data], set[int]]:
     """(the steps that do not depend on the storages `tainted`, all that the others wrote)."""
     kept, stale = [], set()
     for step in steps:
@@ -289,7 +296,7 @@ def independent(steps, tainted):
     return kept, stale
 
 
-def storages_in(value):
+def storages_in(value: Any) -> list[int]:
     """The numbers of the storages in plain data, in order."""
     found, left = [], [value] if isinstance(value, dict | list) else []
     while left:

@@ -12,7 +12,9 @@ import statistics
 import sys
 import time
 import types
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import numpy
@@ -22,15 +24,22 @@ from grader.core.inside import replies, sparse, without_gpu
 from grader.core.protocol.messages import (
     Answered,
     Ask,
+    Call,
+    Code,
     Depends,
     HostTime,
     HostTimed,
+    Raised,
     Record,
     Recorded,
     RecorderRequest,
     RecorderSetup,
+    TensorSpec,
 )
-from grader.core.record.record import Recorder
+from grader.core.record.record import Data, Recorder
+
+if TYPE_CHECKING:
+    from grader.core.record.launches import Launches
 
 
 @dataclass
@@ -38,18 +47,18 @@ class Loaded:
     """A module that is loaded, and the recorder that saw it."""
 
     setup: RecorderSetup
-    function: object
-    recorder: Recorder | None
-    launches: object
-    tiles: tuple = ()  # the module's own TILES_INTERPRETER
-    beside: object = None  # the course's own code, as a module
+    function: Any
+    recorder: Recorder
+    beside: types.ModuleType  # the course's own code, empty where it has none
+    launches: "Launches | None" = None
+    tiles: tuple[int, ...] = ()  # the module's own TILES_INTERPRETER
 
 
 LAUNCHES = "grader.core.record.launches"  # there where Triton is
 TILES = "TILES_INTERPRETER"  # where a module has it: the sizes of its tiles, and more, in the interpreter
 
 
-def get_ready(device):
+def get_ready(device: str) -> float:
     """Import what every submission needs; nothing of it runs a kernel. Returns seconds, of which none are told."""
     numpy.seterr(all="ignore")
     torch.set_num_threads(1)
@@ -61,7 +70,7 @@ def get_ready(device):
     return 0.0
 
 
-def begin(setup):
+def begin(setup: RecorderSetup) -> Loaded:
     """Load the module of `setup` while the recorder looks on; raises what the module raises."""
     interpreted = setup.gpu is None and setup.device != "direct"
     os.environ["TRITON_INTERPRET"] = "1" if interpreted else "0"
@@ -69,12 +78,12 @@ def begin(setup):
     sys.breakpointhook = no_breakpoint
     if "triton" in sys.modules:
         sys.modules["triton"].knobs.runtime.interpret = interpreted
-    sys.path[:] = [*setup.sys_path, setup.submission]
-    if setup.device == "direct":
-        return Loaded(setup, load_function(setup), None, None)
+    sys.path[:] = [*setup.sys_path, *([setup.submission] if setup.submission else [])]
     recorder = Recorder(setup.module)
+    if setup.device == "direct":
+        return Loaded(setup, load_function(setup), recorder, make_module("beside", None))
     launches = sys.modules[LAUNCHES].Launches(recorder) if LAUNCHES in sys.modules else None
-    loaded = Loaded(setup, None, recorder, launches, beside=setup.code and make_module("beside", setup.code))
+    loaded = Loaded(setup, None, recorder, make_module("beside", setup.code), launches)
     with recording(loaded):
         loaded.function = load_function(setup)
         loaded.tiles = own_tiles(setup)
@@ -83,19 +92,20 @@ def begin(setup):
     return loaded
 
 
-def no_breakpoint(*args, **kwargs):
+def no_breakpoint(*args: object, **kwargs: object) -> NoReturn:
     raise RuntimeError("breakpoint() has no terminal here: `make try` runs your file where a debugger works")
 
 
-def make_module(name, code):
-    """A module of messages.Code."""
+def make_module(name: str, code: Code | None) -> types.ModuleType:
+    """A module of messages.Code; empty without any."""
     module = types.ModuleType(name)
-    exec(compile(code.text, code.file, "exec"), vars(module))
+    if code:
+        exec(compile(code.text, code.file, "exec"), vars(module))
     return module
 
 
 @contextlib.contextmanager
-def recording(loaded):
+def recording(loaded: Loaded) -> Iterator[None]:
     """Around a submission's own code."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
@@ -106,7 +116,7 @@ def recording(loaded):
         yield
 
 
-def describe(error, setup):
+def describe(error: BaseException, setup: RecorderSetup) -> Raised:
     """An exception of the submission's."""
     with open(setup.module, encoding="utf-8", errors="replace") as file:
         return replies.describe_error(error, setup.module, file.read())
@@ -116,15 +126,16 @@ class BadModule(Exception):
     """The module has no entry point of the right form; the text is a sentence for the student."""
 
 
-def module_name(setup):
+def module_name(setup: RecorderSetup) -> str:
     return os.path.splitext(os.path.basename(setup.module))[0]
 
 
-def load_function(setup):
+def load_function(setup: RecorderSetup) -> Callable[..., Any]:
     """The entry point of the module; BadModule where it is missing or cannot be called as it will be."""
     path, entry_point = setup.module, setup.entry_point
     name = module_name(setup)
     spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader  # a file whose name ends in .py has one
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -146,7 +157,7 @@ def load_function(setup):
 # Jobs ----------------------------------------------------------------------------------------------------------------
 
 
-def record(loaded, request):
+def record(loaded: Loaded, request: Record) -> Recorded | Depends:
     """Write program.json for one call.
 
     If the wrapper read numbers, or brought some along, a second call has other stand-in values: it must give the same
@@ -163,7 +174,7 @@ def record(loaded, request):
     return Recorded()
 
 
-def own_tiles(setup):
+def own_tiles(setup: RecorderSetup) -> tuple[int, ...]:
     """The module's TILES_INTERPRETER where it is a tuple of integers, else an empty one."""
     with contextlib.suppress(Exception):  # whatever a module has made of its names
         tiles = vars(sys.modules[module_name(setup)])[TILES]
@@ -171,19 +182,19 @@ def own_tiles(setup):
     return ()
 
 
-def set_tiles(loaded, sizes):
+def set_tiles(loaded: Loaded, sizes: list[int]) -> None:
     """Have the module's TILES_INTERPRETER begin with these sizes; with none it is the module's own again."""
     if len(loaded.tiles) > len(sizes):
         with contextlib.suppress(Exception):
             vars(sys.modules[module_name(loaded.setup)])[TILES] = (*sizes, *loaded.tiles[len(sizes) :])
 
 
-def contents(name):
+def contents(name: str) -> bytes:
     with open(name, "rb") as file:
         return file.read()
 
 
-def record_once(loaded, call, seed, file_name):
+def record_once(loaded: Loaded, call: Call, seed: int, file_name: str) -> bool:
     """Write down a call on stand-in values; a second one if the first left tensors behind, which it may use.
 
     Returns whether the program brings numbers along.
@@ -199,7 +210,7 @@ def record_once(loaded, call, seed, file_name):
     return any(storage["is"] == "constant" for storage in recorder.storages[recorder.before :])
 
 
-def one_call(loaded, call, seed):
+def one_call(loaded: Loaded, call: Call, seed: int) -> Data:
     """The program of one call."""
     recorder = loaded.recorder
     with torch._C._DisableTorchDispatch():
@@ -219,13 +230,13 @@ def one_call(loaded, call, seed):
         return recorder.program(returned) | {"several": several}
 
 
-def returned_value(recorder, value):
+def returned_value(recorder: Recorder, value: Any) -> Data:
     if type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided:
         return recorder.tensor(value)
     return {"is": "other", "type": type(value).__name__[:200]}
 
 
-def stand_in(spec, seed):
+def stand_in(spec: TensorSpec, seed: int) -> torch.Tensor:
     """A tensor of the case's form with values of its own, whatever device the module made the default."""
     elements, generator, dtype = spec.elements, torch.Generator("cpu").manual_seed(seed), getattr(torch, spec.dtype)
     if spec.sparse:
@@ -237,7 +248,7 @@ def stand_in(spec, seed):
 
 
 @contextlib.contextmanager
-def silence():
+def silence() -> Iterator[None]:
     """What is printed in both of two calls would be seen twice."""
     kept = [os.dup(1), os.dup(2)]
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -257,7 +268,7 @@ def silence():
         os.close(nowhere)
 
 
-def ask(loaded, request):
+def ask(loaded: Loaded, request: Ask) -> Answered:
     """What a function of the course's own code finds out about the module."""
     module, about = sys.modules[module_name(loaded.setup)], msgspec.json.decode(request.about)
     with torch.no_grad():
@@ -265,7 +276,7 @@ def ask(loaded, request):
     return Answered(msgspec.Raw(msgspec.json.encode(found)), replies.write_outputs(outputs, "cpu"))
 
 
-def time_on_host(loaded, request):
+def time_on_host(loaded: Loaded, request: HostTime) -> HostTimed:
     """Milliseconds that one call of the wrapper takes on the host, on a GPU; its own word, worth no points."""
     times, inputs = [], []
     for spec in request.call.inputs:

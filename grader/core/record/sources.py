@@ -6,17 +6,18 @@ import inspect
 import os
 import textwrap
 import types
+from typing import Any
 
 import triton.language as tl
 from triton.runtime import jit
 from triton.runtime.interpreter import InterpretedFunction
 
-from grader.core.record.record import CannotRecord
+from grader.core.record.record import CannotRecord, Data, Recorder
 
 CONSTEXPR = tuple(vars(jit)[name] for name in ("ConstexprFunction",) if name in vars(jit))
 
 
-def is_kernel(value):
+def is_kernel(value: object) -> bool:
     """True for a function whose text goes into the program."""
     return isinstance(value, (InterpretedFunction, jit.JITFunction, *CONSTEXPR))
 
@@ -24,14 +25,14 @@ def is_kernel(value):
 class Sources:
     """Numbers kernels in the program of a recorder, each with the functions that it calls."""
 
-    def __init__(self, recorder):
-        self.recorder, self.numbers = recorder, {}
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder, self.numbers = recorder, dict[str, int]()
 
-    def number(self, kernel):
+    def number(self, kernel: Any) -> int:
         """The number of a kernel; it is read anew at each launch, since what it uses may have changed."""
         return self.add(kernel, {})
 
-    def add(self, kernel, open_ones):
+    def add(self, kernel: Any, open_ones: dict[Any, bool]) -> int:
         function = kernel.fn
         if function in open_ones:
             text = f"the kernel {function.__name__} calls itself: Triton has no recursion"
@@ -51,7 +52,7 @@ class Sources:
             self.recorder.kernels.append(entry)
         return self.numbers[key]
 
-    def outside(self, value, open_ones):
+    def outside(self, value: Any, open_ones: dict[Any, bool]) -> Any:
         """What a name of the kernel's text means, as plain data."""
         if is_kernel(value):
             return {"is": "kernel", "number": self.add(value, open_ones)}
@@ -77,17 +78,17 @@ class Sources:
         return opaque(value)
 
 
-def opaque(value):
+def opaque(value: object) -> Data:
     return {"is": "opaque", "type": type(value).__name__}
 
 
-def is_no_value(described):
+def is_no_value(described: Any) -> bool:
     """True for what a kernel can name, and hold in no tuple."""
     return isinstance(described, dict) and described["is"] in ("opaque", "module", "function", "named tuple")
 
 
 @functools.cache
-def described(function):
+def described(function: Any) -> Data:
     """The text from its `def` on, and its place."""
     lines, start = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
@@ -103,7 +104,7 @@ signature = functools.cache(inspect.signature)
 
 
 @functools.cache
-def names_used(source):
+def names_used(source: str) -> list[str]:
     """Names that a function's text has from outside."""
     tree = ast.parse(source)
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]  # annotations too: Gluon looks at them
@@ -112,7 +113,7 @@ def names_used(source):
     return sorted({node.id for node in nodes} - own)
 
 
-def used(function, source):
+def used(function: Any, source: str) -> Data:
     """{name: value} of what the text uses from outside, closures included; what is nowhere is left out."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     closure = {name: cell.cell_contents for name, cell in cells}

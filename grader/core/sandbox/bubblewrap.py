@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from grader.core.sandbox import system_calls
@@ -45,7 +46,7 @@ UNPROTECTED = (
 )
 
 
-def find_obstacle(device="cpu"):
+def find_obstacle(device: str = "cpu") -> str | None:
     """Why submissions are not in a sandbox here, as part of a sentence; None where they are."""
     if is_switched_off():
         return f"{SWITCH}=none switches it off"
@@ -55,12 +56,12 @@ def find_obstacle(device="cpu"):
     return try_out(tool, device)
 
 
-def is_switched_off():
+def is_switched_off() -> bool:
     return os.environ.get(SWITCH) == "none"
 
 
 @functools.cache
-def try_out(tool, device):
+def try_out(tool: str, device: str) -> str | None:
     """Why nothing runs in bubblewrap here (user namespaces are often forbidden in containers), or None.
 
     On a GPU the trial is that CUDA finds it from inside: a sandbox without the GPU would fail every submission.
@@ -75,7 +76,7 @@ def try_out(tool, device):
     return None
 
 
-def run(device, program, read_only=()):
+def run(device: str, program: list[str], read_only: Sequence[str | Path] = ()) -> subprocess.CompletedProcess[str]:
     """A program inside, to its end; raises OSError and TimeoutExpired."""
     with open_filter() as (arguments, descriptors):
         return subprocess.run(
@@ -85,7 +86,7 @@ def run(device, program, read_only=()):
 
 
 @contextlib.contextmanager
-def open_filter():
+def open_filter() -> Iterator[tuple[list[str], list[int]]]:
     """(arguments of bubblewrap, descriptors to hand over) for the filter of system calls, where there is one."""
     descriptor = system_calls.as_file()
     try:
@@ -95,11 +96,11 @@ def open_filter():
             os.close(descriptor)
 
 
-def find_leaks(device="cpu"):
+def find_leaks(device: str = "cpu") -> list[str]:
     """What is possible inside and should not be: [words]; each is tried. Raises OSError and TimeoutExpired."""
     place = Path(__file__).parents[1] / "inside" / "attempts.py"
-    if system_calls.missing():
-        return [system_calls.missing()]
+    if why := system_calls.missing():
+        return [why]
     names = (*system_calls.REFUSED, "clone", "clone3")
     numbers = [f"{name}={number}" for name in names if (number := system_calls.number(name)) is not None]
     done = run(device, [sys.executable, "-I", "-B", str(place), *numbers], [place.parent])
@@ -116,21 +117,23 @@ TRY = (
 )
 
 
-def warning(device="cpu"):
+def warning(device: str = "cpu") -> str | None:
     """One line for the person who grades where submissions are not in a sandbox, else None."""
     why = find_obstacle(device)
     return f"grader: no sandbox ({why}); {UNPROTECTED}" if why else None
 
 
-def command(device, read_only, arguments=(), scratch_bytes=None):
+def command(
+    device: str, read_only: Sequence[str | Path], more: Sequence[str] = (), scratch_bytes: int | None = None
+) -> list[str]:
     """The beginning of the command that runs a program inside; these folders keep their places.
 
-    arguments: of bubblewrap, beside these. scratch_bytes: the size of a folder to write in, where there is one.
+    more: arguments of bubblewrap, beside these. scratch_bytes: the size of a folder to write in, where there is one.
 
     The program is process 1 there: when it ends, all others are killed, and none of them can signal it.
     """
-    tool = shutil.which("bwrap")
-    arguments = [tool, *arguments, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+    tool = shutil.which("bwrap") or "bwrap"
+    arguments = [tool, *more, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     arguments += ["--unshare-cgroup-try"]
     arguments += ["--die-with-parent", "--as-pid-1", "--hostname", "grade"]
     if os.geteuid() == 0:  # it stays root to end the children, which are not; it can change nothing outside
@@ -156,24 +159,24 @@ def command(device, read_only, arguments=(), scratch_bytes=None):
     return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--"]
 
 
-def system_folders():
+def system_folders() -> list[str]:
     """The folders of the system that are shown, as far as they are there."""
     return [place for place in (*SYSTEM, *(f"/usr/{name}" for name in USR_FOLDERS)) if os.path.lexists(place)]
 
 
 @functools.cache
-def has_option(tool, option):
+def has_option(tool: str, option: str) -> bool:
     return option in subprocess.run([tool, "--help"], capture_output=True, text=True).stdout
 
 
-def hide(folder):
+def hide(folder: str | Path) -> None:
     """Show nothing of this folder to any process that starts from now on, but what it is given by name."""
     HIDDEN.add(Path(os.path.abspath(folder)))
 
 
-def show_folders(folders):
+def show_folders(folders: Iterable[str | Path]) -> list[str]:
     """Read-only, the outer before the inner; of a hidden folder below one of them only what is named of it is seen."""
-    arguments, hidden = [], set()
+    arguments, hidden = list[str](), set[Path]()
     places = {Path(os.path.abspath(folder)) for folder in folders}
     shown = places | {Path(place) for place in system_folders()}
     for place in sorted(places, key=lambda place: len(place.parts)):
@@ -185,9 +188,9 @@ def show_folders(folders):
     return arguments
 
 
-def hide_folders(shown, hidden, above=None):
+def hide_folders(shown: set[Path], hidden: set[Path], above: Path | None = None) -> list[str]:
     """An empty folder over each hidden one that lies in what is shown: those above `above`, or all that are left."""
-    arguments = []
+    arguments: list[str] = []
     for folder in sorted(HIDDEN - hidden):
         inside = folder.is_dir() and any(folder.is_relative_to(place) and folder != place for place in shown)
         if inside and (above is None or (above.is_relative_to(folder) and above != folder)):
@@ -196,23 +199,23 @@ def hide_folders(shown, hidden, above=None):
     return arguments
 
 
-def make_parents(place):
+def make_parents(place: Path) -> list[str]:
     """The folders above this one, open to the user that a child becomes."""
     return [word for above in [*place.parents][-2::-1] for word in ("--perms", "0755", "--dir", str(above))]
 
 
-def python_folders():
+def python_folders() -> list[str]:
     """The folders of this Python, of its environment and of the libraries that it is told of; never the repository."""
     named = [sys.prefix, sys.base_prefix, sys.exec_prefix, *outside_paths()]
     named += os.environ.get("LD_LIBRARY_PATH", "").split(":")
     named += [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH")]
     link = Path(sys.executable)
     while link.is_symlink():  # python -> python3 -> another folder's python3.11
-        named.append(link.parent.parent)
+        named.append(str(link.parent.parent))
         link = link.parent / os.readlink(link)
     folders = {os.path.abspath(name) for name in named if name and os.path.isdir(name)}
     folders |= {os.path.realpath(folder) for folder in folders}
-    kept = []
+    kept: list[str] = []
     for folder in sorted(folders):  # a folder comes before those in it
         inside = any(Path(folder).is_relative_to(known) for known in (*system_folders(), *kept))
         if not inside and not ROOT.is_relative_to(folder):
@@ -220,13 +223,13 @@ def python_folders():
     return kept
 
 
-def outside_paths():
+def outside_paths() -> list[str]:
     """Where the child finds torch and triton: this process's path without the grader's own folders."""
     places = [(entry, Path(entry).resolve()) for entry in sys.path if entry]
     return [entry for entry, place in places if place != ROOT and not place.is_relative_to(ROOT / "grader")]
 
 
-def show_gpu():
+def show_gpu() -> list[str]:
     """The device nodes of the GPUs, and what their drivers read."""
     nodes = [*sorted(map(str, Path("/dev").glob("nvidia*"))), "/dev/kfd", "/dev/dri"]
     arguments = [word for node in nodes for word in ("--dev-bind-try", node, node)]
@@ -235,7 +238,7 @@ def show_gpu():
 
 
 @functools.cache
-def driver_folders():
+def driver_folders() -> list[str]:
     """Folders of the driver's libraries that lie outside of the system's own."""
     tool = shutil.which("ldconfig") or "/sbin/ldconfig"
     try:
@@ -249,7 +252,7 @@ def driver_folders():
     )
 
 
-def may_be_another_user(readable, confined):
+def may_be_another_user(readable: Iterable[str | Path], confined: bool) -> bool:
     """True where a child can become another user than the grader, who is root, and can read its files as that user.
 
     readable: folders that the child must read; in a sandbox what lies above them does not count.
@@ -257,12 +260,12 @@ def may_be_another_user(readable, confined):
     return os.geteuid() == 0 and all(open_to_all(Path(os.path.realpath(folder)), confined) for folder in readable)
 
 
-def open_to_all(folder, alone):
+def open_to_all(folder: Path, alone: bool) -> bool:
     """True where every user may read what is in this folder and, unless it stands alone, may get there."""
     try:
         files = [entry for entry in os.scandir(folder) if entry.name.endswith(".py")]
-        files = [e.is_file(follow_symlinks=False) and e.stat().st_mode & 0o004 for e in files]
+        plain = [e.is_file(follow_symlinks=False) and e.stat().st_mode & 0o004 for e in files]
         above = () if alone else folder.parents
-        return folder.stat().st_mode & 0o005 == 0o005 and all(files) and all(a.stat().st_mode & 0o001 for a in above)
+        return folder.stat().st_mode & 0o005 == 0o005 and all(plain) and all(a.stat().st_mode & 0o001 for a in above)
     except OSError:
         return False

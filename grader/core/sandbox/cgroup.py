@@ -24,9 +24,9 @@ SHARE = {1: 1024, 2: 100}  # what one process has that is in no group, and what 
 _numbers = itertools.count()
 
 
-def own():
+def own() -> dict[str, Path]:
     """{controller: folder of the grader's own group}; "" is the controller of v2."""
-    found = {}
+    found: dict[str, Path] = {}
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -40,8 +40,8 @@ def own():
 class Group:
     """The group of one submission; `held` names what it limits, which may be nothing. Closed once it is empty."""
 
-    def __init__(self, memory, processes):
-        self.folders, self.held = [], {}
+    def __init__(self, memory: int, processes: int) -> None:
+        self.folders, self.held = list[Path](), dict[str, Path]()
         mine, name = own(), f"grade-{os.getpid()}-{next(_numbers)}"
         for controller, value in (("memory", memory), ("pids", processes), ("cpu", None)):
             places = [(1, mine[controller])] if controller in mine else []
@@ -53,7 +53,7 @@ class Group:
                     self.held[controller] = place / name
                     break
 
-    def make(self, folder, files, value):
+    def make(self, folder: Path, files: tuple[str, ...], value: int) -> bool:
         made = folder not in self.folders
         try:
             folder.mkdir(exist_ok=not made)
@@ -73,22 +73,22 @@ class Group:
                 swap.write_text("0")
         return True
 
-    def enter(self):
+    def enter(self) -> list[str]:
         """The beginning of a command that is run within the group."""
         if not self.folders:
             return []
         script = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 1; shift; done; shift; exec "$@"'
         return ["/bin/sh", "-c", script, "sh", *(str(folder / "cgroup.procs") for folder in self.folders), "--"]
 
-    def processes(self):
+    def processes(self) -> set[int]:
         """Numbers of all that is in the group, as the grader sees them."""
-        found = set()
+        found: set[int] = set()
         for folder in self.folders:
             with contextlib.suppress(OSError):
                 found |= set(map(int, (folder / "cgroup.procs").read_text().split()))
         return found
 
-    def memory_kills(self):
+    def memory_kills(self) -> int:
         """How often the kernel ended a process here because the group had all of its memory.
 
         Where the whole machine is short of memory, a process here may be ended too: that does not count.
@@ -102,7 +102,7 @@ class Group:
             return events["oom_kill"] if events["oom"] else 0
         return 0
 
-    def remove(self, folder):
+    def remove(self, folder: Path) -> None:
         for _ in range(100):  # its last process may still be on its way out
             try:
                 folder.rmdir()
@@ -114,18 +114,18 @@ class Group:
         if folder in self.folders:
             self.folders.remove(folder)
 
-    def close(self):
+    def close(self) -> None:
         for folder in list(self.folders):
             self.remove(folder)
 
 
-def numbers(file):
+def numbers(file: Path) -> dict[str, int]:
     """{name: number} of a file of the kernel's with one of each on a line."""
     words = file.read_text().split()
     return {name: int(number) for name, number in zip(words[::2], words[1::2], strict=True)}
 
 
-def remove_stale(place):
+def remove_stale(place: Path) -> None:
     """Groups of graders that were killed: the kernel lets go of those that are empty."""
     for folder in place.glob("grade-*-*"):
         with contextlib.suppress(OSError):

@@ -10,6 +10,9 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TypeVar
 
 from grader.core.sandbox.texts import clean
 
@@ -28,7 +31,8 @@ class ChildFailed(Exception):
     printed and line: what it had printed, and where it was, where it failed before there was a Child to ask.
     """
 
-    printed, line = "", None
+    printed: str = ""
+    line: int | None = None
 
 
 class TimedOut(ChildFailed):
@@ -43,13 +47,16 @@ class CannotStart(Exception):
     """The process could not even start its own part: a fault of the grader or of the machine, never of a student."""
 
 
+Same = TypeVar("Same", bound="Child")
+
+
 class Child:
     """What every child has: `requests` and `channel`, descriptors of pipes to and from it, and its `output`.
 
     A subclass starts it and ends it (`close`, also at the end of a `with` statement), and says how it ended.
     """
 
-    def __init__(self, requests, channel, printed):
+    def __init__(self, requests: int, channel: int, printed: int) -> None:
         self.requests, self.channel, self.output, self.pending = requests, channel, Output(printed), bytearray()
         os.set_blocking(requests, False)
 
@@ -86,10 +93,16 @@ class Child:
         line, _, self.pending = self.pending.partition(b"\n")
         return bytes(line)
 
-    def __enter__(self):
+    def how_it_ended(self) -> str:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self: Same) -> Same:
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 
@@ -100,7 +113,13 @@ class TrustedChild(Child):
     only kept like what it prints on standard error. Raises CannotStart.
     """
 
-    def __init__(self, command, folder=None, environment=None, replies=True):
+    def __init__(
+        self,
+        command: list[str],
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        replies: bool = True,
+    ) -> None:
         error = subprocess.PIPE if replies else subprocess.STDOUT
         try:
             self.process = subprocess.Popen(
@@ -110,8 +129,8 @@ class TrustedChild(Child):
         except OSError as failure:
             raise CannotStart(f"{command[0]} cannot be started: {failure.strerror}") from None
         said = self.process.stderr if replies else self.process.stdout
-        channel = self.process.stdout.fileno() if replies else None
-        super().__init__(self.process.stdin.fileno(), channel, os.dup(said.fileno()))
+        channel = number(self.process.stdout) if replies else -1
+        super().__init__(number(self.process.stdin), channel, os.dup(number(said)))
         self.is_over = False
 
     def call(self, request: dict, seconds: float) -> dict:
@@ -132,31 +151,32 @@ class TrustedChild(Child):
                 return reply
         raise Died(NO_REPLY)
 
-    def wait(self, seconds=None):
+    def wait(self, seconds: float | None = None) -> int:
         """Its exit status, negative for a signal, once it has ended by itself; raises TimedOut."""
-        deadline = None if seconds is None else time.monotonic() + seconds
+        started = time.monotonic()
         while self.process.poll() is None:
-            if deadline and time.monotonic() > deadline:
+            if seconds is not None and time.monotonic() > started + seconds:
                 raise TimedOut(f"no result within {round(seconds, 1):g} s")
             self.output.wait(LOOK_SECONDS)
         return self.process.returncode
 
-    def how_it_ended(self):
+    def how_it_ended(self) -> str:
         """`was killed by SIGKILL (the last line that it printed)`, once it has closed its end."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(LOOK_SECONDS)
         return self.describe_end()
 
-    def describe_end(self):
+    def describe_end(self) -> str:
         return describe_exit(self.process.poll(), self.output.last_line())
 
-    def end(self, grace=0.0):
+    def end(self, grace: float = 0.0) -> None:
         """Close its input, so that it may take its own children with it; after `grace` seconds kill its group."""
         if self.is_over:  # by now its number may be another's
             return
         self.is_over = True
         with contextlib.suppress(OSError):
-            self.process.stdin.close()
+            if self.process.stdin:
+                self.process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(grace)
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -164,7 +184,7 @@ class TrustedChild(Child):
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(30)  # a GPU that hangs can keep a killed process
 
-    def close(self, grace=0.0):
+    def close(self, grace: float = 0.0) -> None:
         """End it, and let go of its pipes."""
         self.end(grace)
         self.output.close()
@@ -173,7 +193,13 @@ class TrustedChild(Child):
                 pipe.close()
 
 
-def describe_exit(code, last_line=""):
+def number(pipe: IO[bytes] | None) -> int:
+    """The descriptor of a pipe that Popen was told to make."""
+    assert pipe is not None
+    return pipe.fileno()
+
+
+def describe_exit(code: int | None, last_line: str = "") -> str:
     """`was killed by SIGKILL (the last line that it printed)`. code: the exit status, None where it still runs."""
     if code is None:
         how = "closed its channel"
@@ -188,11 +214,11 @@ class Output:
     Whoever prints waits while nobody drains it.
     """
 
-    def __init__(self, descriptor):
+    def __init__(self, descriptor: int) -> None:
         self.descriptor, self.ended, self.kept, self.dropped, self.last = descriptor, False, b"", 0, b""
         os.set_blocking(descriptor, False)
 
-    def wait(self, seconds, *others):
+    def wait(self, seconds: float, *others: int) -> list[int]:
         """Drain until one of the other descriptors has something to read, or for so long; returns which are ready."""
         watched = [*others, *([] if self.ended else [self.descriptor])]
         ready = select.select(watched, [], [], seconds)[0]
@@ -200,7 +226,7 @@ class Output:
             self.drain()
         return ready
 
-    def drain(self):
+    def drain(self) -> None:
         """Read what is there, and no more than PARTS of it, so that a flood keeps nobody here."""
         with contextlib.suppress(BlockingIOError):
             for _ in range(0 if self.ended else PARTS):
@@ -213,20 +239,20 @@ class Output:
                 self.dropped += len(chunk[room:])
                 self.last = (self.last + chunk)[-LAST_BYTES:]
 
-    def take(self, cut=lambda text: text):
+    def take(self, cut: Callable[[str], str] = lambda text: text) -> str:
         """What was printed since the last call, clean and of a sensible length. cut: leaves out parts of it."""
         self.drain()
         text, dropped = self.kept.decode(errors="replace"), self.dropped
         self.kept, self.dropped, self.last = b"", 0, b""
         return clean(cut(text)).rstrip() + (f"\n[... {dropped} more bytes not shown]" if dropped else "")
 
-    def last_line(self):
+    def last_line(self) -> str:
         """The last line that is not blank, or an empty string."""
         self.drain()
         lines = self.last.decode(errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
-    def close(self):
+    def close(self) -> None:
         """A descendant that left the process group may hold the pipe open, and is not waited for."""
         self.drain()
         os.close(self.descriptor)

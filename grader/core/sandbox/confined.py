@@ -10,6 +10,7 @@ import secrets
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -27,7 +28,8 @@ from grader.core.protocol.messages import (
 from grader.core.sandbox import sandboxes
 from grader.core.sandbox.bubblewrap import outside_paths
 from grader.core.sandbox.child import NO_REPLY, CannotStart, Child, ChildFailed, Died, TimedOut
-from grader.core.sandbox.sandbox_process import CORE, KINDS
+from grader.core.sandbox.sandbox_process import CORE, KINDS, SandboxProcess
+from grader.core.sandbox.scratch import Folder
 from grader.core.sandbox.texts import cleaned
 
 TOO_MUCH = "it took more than {} GiB of memory"
@@ -35,8 +37,11 @@ TOO_MUCH = "it took more than {} GiB of memory"
 CALLS = re.compile(r"^(?:Current t|T)hread [^\n]*\(most recent call first\):\n((?:  File [^\n]*\n?)*)", re.MULTILINE)
 LOADED = re.compile(r"\n*^Extension modules: [^\n]*\n?", re.MULTILINE)
 ENVELOPES = msgspec.json.Decoder(Envelope)
-REPLIES = {RecorderSetup: msgspec.json.Decoder(RecorderReply), RunnerSetup: msgspec.json.Decoder(RunnerReply)}
-LIVE = set()  # children that run now: what Ctrl-C must not leave behind
+REPLIES: dict[type, msgspec.json.Decoder[Any]] = {
+    RecorderSetup: msgspec.json.Decoder(RecorderReply),
+    RunnerSetup: msgspec.json.Decoder(RunnerReply),
+}
+LIVE: set["ConfinedChild"] = set()  # children that run now: what Ctrl-C must not leave behind
 
 
 class ConfinedChild(Child):
@@ -48,14 +53,17 @@ class ConfinedChild(Child):
     Raises CannotStart where the grader's own part fails, TimedOut or Died where the module does while it loads.
     """
 
+    sandbox: SandboxProcess
+    pid: int
+    folder: Folder
+
     def __init__(self, setup: RecorderSetup | RunnerSetup, load_seconds: float, submission: Path | None = None):
-        self.sandbox, self.device, self.pid, self.folder = None, setup.device, None, None
-        self.submission, self.replies = submission, REPLIES[type(setup)]
+        self.device, self.submission, self.replies = setup.device, submission, REPLIES[type(setup)]
         their_input, requests = os.pipe()
         printed, their_output = os.pipe()
         channel, their_channel = os.pipe()
         theirs = [their_input, their_output, their_channel]
-        setup.sys_path, setup.submission = outside_paths(), submission and str(submission)
+        setup.sys_path, setup.submission = outside_paths(), str(submission) if submission else None
         try:
             self.start(setup, theirs)
         except (CannotStart, OSError) as failure:
@@ -77,7 +85,7 @@ class ConfinedChild(Child):
             self.close()
             raise
 
-    def start(self, setup, descriptors):
+    def start(self, setup: RecorderSetup | RunnerSetup, descriptors: list[int]) -> None:
         """Have the child forked; where an earlier child of the submission broke the sandbox process, by a new one."""
         for attempt in range(2):
             self.sandbox = sandboxes.serving(self.device, self.submission)
@@ -106,14 +114,14 @@ class ConfinedChild(Child):
             envelope = ENVELOPES.decode(line)
             if envelope.token != token:
                 raise Died(NO_REPLY)
-            body = envelope.body
+            body: bytes = envelope.body
             if b"\\" in line or not line.isascii():  # else no text of it can hold anything to clean away
                 body = msgspec.json.encode(cleaned(msgspec.json.decode(body)))
             return self.replies.decode(body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             raise Died(NO_REPLY) from None
 
-    def put(self, files):
+    def put(self, files: dict[str, bytes]) -> None:
         """Leave files, {name: bytes}, in its folder; raises Died where the child has left no room for them."""
         try:
             for name, data in files.items():
@@ -121,7 +129,7 @@ class ConfinedChild(Child):
         except OSError as error:
             raise Died(f"it left no room for a file of the grader's: {error.strerror}") from None
 
-    def take(self, name, most, size=None):
+    def take(self, name: str, most: int, size: int | None = None) -> bytes:
         """The bytes of the file that the child wrote beside its reply; raises Died without one.
 
         most: bytes; size: exactly so many. A link or a device there would have us read what the child may not.
@@ -131,13 +139,13 @@ class ConfinedChild(Child):
         except OSError:
             raise Died(f"its process left no file {name}, or another one") from None
 
-    def take_printed(self):
+    def take_printed(self) -> str:
         """What it printed since the last call."""
         return self.output.take(cut=leave_out_workers_calls)
 
     # What it does, and how it ends -----------------------------------------------------------------------------------
 
-    def how_it_ended(self):
+    def how_it_ended(self) -> str:
         status = None
         try:
             for _ in range(50):
@@ -157,16 +165,16 @@ class ConfinedChild(Child):
             return f"the process was killed by {signal.Signals(-status).name}"
         return f"the process ended itself with exit status {status}"
 
-    def too_much_memory(self):
+    def too_much_memory(self) -> str:
         return TOO_MUCH.format(KINDS[self.sandbox.kind].memory_bytes >> 30)
 
-    def program_names(self):
+    def program_names(self) -> list[str]:
         """Names of the programs that run for this child now, itself among them."""
         with contextlib.suppress(CannotStart):
             return self.sandbox.program_names(self.device, self.pid)
         return []
 
-    def running_line(self, file_name):
+    def running_line(self, file_name: str) -> int | None:
         """The innermost line of a file that runs now, or None; what it had printed stays in `output`."""
         with contextlib.suppress(CannotStart):
             self.sandbox.signal(self.device, self.pid, signal.SIGUSR1)
@@ -181,7 +189,7 @@ class ConfinedChild(Child):
         found = re.search(rf'{re.escape(file_name)}", line (\d+)', printed[start:])
         return int(found.group(1)) if found else None
 
-    def close(self):
+    def close(self) -> None:
         """Kill the child and all that came of it, and remove its folder."""
         if self not in LIVE:
             return
@@ -193,20 +201,20 @@ class ConfinedChild(Child):
         self.folder.remove()
 
 
-def close_all():
+def close_all() -> None:
     """End every confined child, and every sandbox process with all that is inside."""
     for child in list(LIVE):
         child.close()
     sandboxes.close_all()
 
 
-def leave_out_workers_calls(text):
+def leave_out_workers_calls(text: str) -> str:
     """What a crash printed without what is not the module's: addresses, which differ each time, and the worker's calls.
 
     A dump that was cut short stays as it is from there on.
     """
 
-    def calls(found):
+    def calls(found: re.Match[str]) -> str:
         above, _, _ = found[1].partition(f'  File "{CORE}')
         return f"Most recent call first:\n{above}"
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 
-def write(path, data, durable=False):
+def write(path: str | Path, data: str | bytes, durable: bool = False) -> None:
     """Write text (as UTF-8) or bytes. durable: on the disk before it returns, so that a loss of power takes nothing.
 
     Raises OSError.

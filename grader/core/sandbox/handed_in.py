@@ -7,6 +7,7 @@ import stat
 import sys
 import tempfile
 import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 from grader.core.sandbox.bubblewrap import open_to_all
@@ -17,7 +18,7 @@ LINE = 160  # characters of a line that is quoted
 FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def read(path):
+def read(path: str | Path) -> str:
     """The text of a file; raises OSError where it is a link, a device, a pipe or too large."""
     descriptor = os.open(path, FLAGS)
     with os.fdopen(descriptor, "rb") as file:
@@ -27,7 +28,7 @@ def read(path):
         return decode(file.read(LARGEST))
 
 
-def decode(data):
+def decode(data: bytes) -> str:
     """The text of a Python file, in the encoding that its first lines name."""
     try:
         coding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -36,7 +37,7 @@ def decode(data):
         return data.decode("utf-8", "replace")
 
 
-def quote_line(path, line):
+def quote_line(path: str | Path, line: int | None) -> str:
     """A line of a submission's file as it is quoted, or an empty string."""
     try:
         lines = io.StringIO(read(path), newline=None).readlines()
@@ -45,7 +46,7 @@ def quote_line(path, line):
         return ""
 
 
-def read_texts(folder):
+def read_texts(folder: str | Path) -> dict[str, str]:
     """{name: text} of the Python files in a folder that can be read."""
     found = {}
     for path in sorted(Path(folder).glob("*.py"))[:FILES]:
@@ -55,7 +56,7 @@ def read_texts(folder):
 
 
 @contextlib.contextmanager
-def readable(folder):
+def readable(folder: str | Path) -> Iterator[Path]:
     """The folder, or a copy of its Python files where the grader is root and another user could not read them all.
 
     A child must be another user than root, whatever modes and links the submission has.

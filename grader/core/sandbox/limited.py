@@ -5,6 +5,10 @@ import multiprocessing
 import os
 import resource
 import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
 
 from grader.core.inside import limits
 from grader.core.sandbox.child import ChildFailed, Died, TimedOut
@@ -20,19 +24,21 @@ class Limited:
     for a moment, and then raises ChildFailed. seconds: of one call. Close it with the `with` statement.
     """
 
-    def __init__(self, work, seconds, memory=MEMORY):
-        self.work, self.seconds, self.memory, self.process = work, seconds, memory, None
+    def __init__(self, work: Callable[[Any], Any], seconds: float, memory: int = MEMORY) -> None:
+        self.work, self.seconds, self.memory = work, seconds, memory
+        self.process: BaseProcess | None = None
 
-    def __call__(self, argument):
+    def __call__(self, argument: Any) -> Any:
         try:
             return self.attempt(argument)
         except ChildFailed:
             return self.attempt(argument)
 
-    def attempt(self, argument):
+    def attempt(self, argument: Any) -> Any:
         if self.process is None:
             self.start()
-        kind, value = "lost", TimedOut(f"it took more than {self.seconds:g} s")
+        kind: str = "lost"
+        value: Any = TimedOut(f"it took more than {self.seconds:g} s")
         try:
             self.channel.send(argument)
             if self.channel.poll(self.seconds):
@@ -45,14 +51,14 @@ class Limited:
             raise value
         return value
 
-    def start(self):
+    def start(self) -> None:
         self.channel, theirs = multiprocessing.Pipe()
         # A fork, since `work` knows what the caller knows; a daemon, since it must not outlive this process.
         self.process = multiprocessing.get_context("fork").Process(target=self.serve, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()
 
-    def serve(self, channel):
+    def serve(self, channel: Connection) -> None:
         """In the fork: answer until the other end is closed."""
         self.channel.close()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's
@@ -65,7 +71,7 @@ class Limited:
                 channel.send(self.answer(channel.recv()))
         os._exit(0)
 
-    def answer(self, argument):
+    def answer(self, argument: Any) -> tuple[str, Any]:
         try:
             return "done", self.work(argument)
         except OSError as error:
@@ -73,15 +79,15 @@ class Limited:
         except Exception as error:
             return "lost", Died(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
-    def close(self):
+    def close(self) -> None:
         if self.process is not None:
             self.channel.close()
             self.process.kill()
             self.process.join()
             self.process = None
 
-    def __enter__(self):
+    def __enter__(self) -> "Limited":
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         self.close()

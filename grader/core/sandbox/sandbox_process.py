@@ -14,13 +14,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from grader.core.protocol import control
-from grader.core.protocol.messages import Limits
+from grader.core.protocol.messages import Limits, RecorderSetup, RunnerSetup
 from grader.core.sandbox import bubblewrap, scratch, system_calls
 from grader.core.sandbox.cgroup import Group
 from grader.core.sandbox.child import CannotStart
@@ -42,6 +44,7 @@ FILES = 1024
 # What a child may inherit: enough to find programs, libraries and GPUs.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CC", "VIRTUAL_ENV", "GRADER_DEBUG")
 INHERITED_PREFIXES = ("CUDA_", "NVIDIA_", "TRITON_CACHE", "HIP_", "ROCR_")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class SandboxKind:
     processes: int
 
     @property
-    def folders(self):
+    def folders(self) -> list[Path]:
         """The folders of the grader that it sees."""
         return [WORKER.parent, *(CORE / room for room in (*self.rooms, *SHARED))]
 
@@ -84,16 +87,19 @@ class SandboxProcess:
     nothing else. disk_folder: where children write without a sandbox.
     """
 
-    def __init__(self, kind, submission=None):
-        self.kind, self.ready, self.forked, self.closed = kind, set(), 0, False
-        self.slowness = {}  # device: how many times as long as on our machine a kernel takes here; at least 1
-        self.owner, self.used_before, self.spent = os.getpid(), {}, 0.0
+    def __init__(self, kind: str, submission: Path | None = None) -> None:
+        self.kind, self.ready, self.forked, self.closed = kind, set[str](), 0, False
+        self.slowness: dict[str, float] = {}  # how many times as long as on our machine a kernel takes; at least 1
+        self.owner, self.used_before, self.spent = os.getpid(), dict[str, float](), 0.0
         what = KINDS[kind]
         self.locks = {device: threading.Lock() for device in what.devices}
         self.device = "cuda" if what.gpu else "cpu"
         self.confined = bubblewrap.find_obstacle(self.device) is None
-        self.disk_folder, self.scratch, self.process, self.sockets = None, None, None, {}
-        seen = [submission] if submission else []
+        self.disk_folder: Path | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self.sockets: dict[str, socket.socket] = {}
+        self.scratch = Scratch(None, PLACE, None)  # closed
+        seen: list[str | Path] = [submission] if submission else []
         if not self.confined:
             seen += [sys.prefix, sys.base_prefix, *what.folders]
         another = bubblewrap.may_be_another_user(seen, self.confined)
@@ -105,9 +111,9 @@ class SandboxProcess:
                 self.disk_folder.chmod(0o711)
                 descriptor = os.open(self.disk_folder, os.O_RDONLY | os.O_DIRECTORY)
                 self.scratch = Scratch(descriptor, self.disk_folder, self.uid)
-            self.start(submission)
+            process = self.start(submission)
             if self.confined:
-                self.scratch = Scratch(self.receive_scratch(), PLACE, self.uid)
+                self.scratch = Scratch(self.receive_scratch(process), PLACE, self.uid)
             self.home = self.scratch.new_folder("home")
         except OSError:
             self.close()
@@ -115,7 +121,7 @@ class SandboxProcess:
 
     # Start -----------------------------------------------------------------------------------------------------------
 
-    def start(self, submission):
+    def start(self, submission: Path | None) -> subprocess.Popen[bytes]:
         what = KINDS[self.kind]
         pairs = {device: socket.socketpair() for device in what.devices}
         self.sockets = {device: ours for device, (ours, _) in pairs.items()}
@@ -140,15 +146,16 @@ class SandboxProcess:
                 seen = [*what.folders, *([submission] if submission else [])]
                 inside = bubblewrap.command(self.device, seen, arguments, what.scratch_bytes)
                 program = inside + program
-            self.process = subprocess.Popen(
+            self.process = process = subprocess.Popen(
                 self.group.enter() + program, pass_fds=[*(end.fileno() for end in theirs.values()), *descriptors],
                 env=environment(self.device) | private, start_new_session=True, stdin=subprocess.DEVNULL,
                 stdout=self.said, stderr=subprocess.STDOUT, cwd="/", preexec_fn=system_calls.prepare(self.confined),
             )  # fmt: skip
         for end in theirs.values():
             end.close()
+        return process
 
-    def receive_scratch(self):
+    def receive_scratch(self, process: subprocess.Popen[bytes]) -> int:
         """The scratch folder's descriptor, from inside; raises CannotStart where none comes."""
         end = next(iter(self.sockets.values()))
         end.settimeout(START_SECONDS)
@@ -158,20 +165,20 @@ class SandboxProcess:
             descriptors = []
         if not descriptors:
             with contextlib.suppress(subprocess.TimeoutExpired):  # it has ended, with its reason, or it hangs
-                self.process.wait(USAGE_SECONDS)
+                process.wait(USAGE_SECONDS)
             words = self.last_words()
             self.close()
             raise CannotStart(f"the sandbox process did not start; {words}")
         os.set_inheritable(descriptors[0], False)
         return descriptors[0]
 
-    def last_words(self):
+    def last_words(self) -> str:
         """The last line that the sandbox process printed."""
         self.said.seek(0)
         words = self.said.read().decode(errors="replace").strip().splitlines()
         return words[-1] if words else "it said nothing"
 
-    def start_device(self, device):
+    def start_device(self, device: str) -> None:
         """Wait until the fork server of a device has imported what it needs."""
         with self.locks[device]:
             if device in self.ready:
@@ -187,24 +194,23 @@ class SandboxProcess:
 
     # Children --------------------------------------------------------------------------------------------------------
 
-    def fork(self, device, setup, descriptors):
+    def fork(self, device: str, setup: RecorderSetup | RunnerSetup, descriptors: list[int]) -> int:
         """A child with these descriptors as requests, output and channel; returns its number inside."""
         self.forked += 1
-        setup.limits = self.limits()
-        return self.ask(device, control.Fork(setup), control.Forked, descriptors=descriptors).pid
+        return self.ask(device, control.Fork(setup, self.limits()), control.Forked, descriptors=descriptors).pid
 
-    def exit_status(self, device, pid):
+    def exit_status(self, device: str, pid: int) -> int | None:
         """The exit status of a child, negative for a signal, or None while it lives."""
         return self.ask(device, control.AskStatus(pid), control.Status).status
 
-    def signal(self, device, pid, number):
+    def signal(self, device: str, pid: int, number: int) -> None:
         self.ask(device, control.Signal(pid, int(number)), control.Done)
 
-    def program_names(self, device, pid):
+    def program_names(self, device: str, pid: int) -> list[str]:
         """Names of the programs that run for this child."""
         return self.ask(device, control.AskPrograms(pid), control.Programs).names
 
-    def end_child(self, device, pid):
+    def end_child(self, device: str, pid: int) -> None:
         """Kill a child and all that came of it; where that cannot be done, the sandbox process goes too."""
         try:
             gone = self.ask(device, control.End(pid), control.Ended).gone
@@ -213,14 +219,21 @@ class SandboxProcess:
         if not gone:
             self.close()
 
-    def limits(self):
+    def limits(self) -> Limits:
         """What a child may take."""
         held = "memory" in self.group.held or KINDS[self.kind].gpu
         others = 0 if self.confined or self.uid is not None or os.geteuid() == 0 else count_tasks(os.getuid())
         kind = KINDS[self.kind]
         return Limits(None if held else kind.memory_bytes, FILE_BYTES, kind.processes + others, FILES, self.uid)
 
-    def ask(self, device, message, expected, seconds=ANSWER_SECONDS, descriptors=()):
+    def ask(
+        self,
+        device: str,
+        message: control.Request,
+        expected: type[T],
+        seconds: float = ANSWER_SECONDS,
+        descriptors: Sequence[int] = (),
+    ) -> T:
         """The answer of a device's fork server, of the type `expected`."""
         if not self.locks[device].acquire(timeout=seconds):
             raise CannotStart(f"the sandbox process did not answer within {seconds:g} s")
@@ -229,7 +242,9 @@ class SandboxProcess:
         finally:
             self.locks[device].release()
 
-    def exchange(self, device, message, expected, seconds, descriptors):
+    def exchange(
+        self, device: str, message: control.Request, expected: type[T], seconds: float, descriptors: Sequence[int]
+    ) -> T:
         end, line = self.sockets[device], msgspec.json.encode(message) + b"\n"
         try:
             socket.send_fds(end, [line], descriptors)
@@ -254,14 +269,14 @@ class SandboxProcess:
 
     # End -------------------------------------------------------------------------------------------------------------
 
-    def alive(self):
+    def alive(self) -> bool:
         if self.process is None:
             return False
         if self.owner != os.getpid():  # a fork has its lane's: only its parent can wait for it
             return not self.closed and os.path.exists(f"/proc/{self.process.pid}")
         return self.process.poll() is None and not self.closed
 
-    def close(self):
+    def close(self) -> None:
         """Kill all that is inside; without a sandbox, its children end with it. Remove what it wrote.
 
         In a fork of the process that started it, only what was used is noted: others use it too.
@@ -275,33 +290,32 @@ class SandboxProcess:
         for end in self.sockets.values():
             end.close()
         if self.process:
-            self.end()
+            self.end(self.process)
         self.group.close()
-        if self.scratch:
-            self.scratch.close()
+        self.scratch.close()
         if self.disk_folder:
             scratch.remove(self.disk_folder.name, self.disk_folder.parent, REMOVE_SECONDS)
 
-    def end(self):
+    def end(self, process: subprocess.Popen[bytes]) -> None:
         """Kill the sandbox process and all that is inside."""
         with contextlib.suppress(OSError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)
         for pid in self.group.processes():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):  # last: one that traces it would be told before us
-            self.process.wait(ANSWER_SECONDS)
+            process.wait(ANSWER_SECONDS)
 
-    def note_usage(self):
+    def note_usage(self) -> None:
         """Note in `spent` what was used: inside a sandbox nobody else can count it. What it does not say is lost."""
         used, imports = self.usage()
         if used:
             shared = self.owner != os.getpid()
             self.spent = sum(used[d] - self.used_before.get(d, 0.0) for d in used) + (0.0 if shared else imports)
 
-    def usage(self):
+    def usage(self) -> tuple[dict[str, float], float]:
         """({device: core-seconds so far}, those of the imports)."""
-        used, imports = {}, 0.0
+        used, imports = dict[str, float](), 0.0
         for device in self.ready if self.alive() else ():
             with contextlib.suppress(CannotStart):
                 said = self.ask(device, control.AskUsage(), control.Usage, USAGE_SECONDS)
@@ -309,7 +323,7 @@ class SandboxProcess:
         return used, imports
 
 
-def environment(device):
+def environment(device: str) -> dict[str, str]:
     """The children's environment: little is inherited."""
     kept = {
         name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(INHERITED_PREFIXES)
@@ -321,7 +335,7 @@ def environment(device):
     return kept
 
 
-def count_tasks(uid):
+def count_tasks(uid: int) -> int:
     """How many threads this user runs now: the limit on processes counts them all."""
     count = 0
     for folder in Path("/proc").glob("[0-9]*"):

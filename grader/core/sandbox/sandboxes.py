@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import os
 import threading
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,13 +12,16 @@ from grader.core.sandbox import sandbox_process
 from grader.core.sandbox.child import CannotStart
 from grader.core.sandbox.sandbox_process import KINDS, SandboxProcess
 
-TRUSTING = []  # folders whose submissions trust each other and share a sandbox process: those of the grader's own tests
-_running, _changing, _spent = {}, threading.Lock(), []
+# Folders whose submissions trust each other and share a sandbox process: those of the grader's own tests.
+TRUSTING: list[Path] = []
+Key = tuple[str, Path, Path | None]  # kind, worker, the submission's folder
+_running: dict[Key, SandboxProcess] = {}
+_changing, _spent = threading.Lock(), list[float]()
 # bubblewrap ends with the thread that started it, so that nothing outlives a grader that was killed: this one stays.
-_starter = None
+_starter: ThreadPoolExecutor
 
 
-def new_starter():
+def new_starter() -> None:
     global _starter
     _starter = ThreadPoolExecutor(1, thread_name_prefix="sandbox process")
 
@@ -26,7 +30,7 @@ new_starter()
 os.register_at_fork(after_in_child=new_starter)  # a fork has no threads
 
 
-def serving(device, submission=None):
+def serving(device: str, submission: Path | None = None) -> SandboxProcess:
     """The SandboxProcess of this device, ready to fork. Raises CannotStart and OSError.
 
     A recorder's serves the submission in that folder, a runner's all of them.
@@ -41,18 +45,18 @@ def serving(device, submission=None):
         return _running[key]
 
 
-def find_slowness(device):
+def find_slowness(device: str) -> float:
     """By how much limits of time are longer on this machine: what runs on this device takes so many times as long."""
     return serving(device).slowness[device]
 
 
-def begin(device, submission=None):
+def begin(device: str, submission: Path | None = None) -> None:
     """Start the sandbox process of this device and wait for nothing: whoever needs it waits less."""
     with _changing, contextlib.suppress(OSError, CannotStart):  # who asks for it is told
         start(device, submission)
 
 
-def start(device, submission):
+def start(device: str, submission: Path | None) -> Key:
     """The key of the sandbox process of this device, which is started where there is none that lives."""
     if submission is not None:
         submission = Path(os.path.abspath(submission))
@@ -66,43 +70,43 @@ def start(device, submission):
     return key
 
 
-def close(key):
+def close(key: Key) -> None:
     """End the sandbox process of this key and all that is inside."""
     ended = _running.pop(key)
     ended.close()
     _spent.append(ended.spent)
 
 
-def share(devices):
+def share(devices: Iterable[str]) -> None:
     """Start the runners of these devices for all forks of this process; what they used so far is not a fork's."""
     for device in devices:
         shared = serving(device)
         shared.used_before, _ = shared.usage()
 
 
-def renew():
+def renew() -> None:
     """End the runners that forks shared: one of them ended in the middle of a request."""
     close_where(lambda submission: submission is None)
 
 
-def leave(submission):
+def leave(submission: Path) -> None:
     """End what serves the submission in that folder: nobody asks for it again."""
     close_where(lambda served: served == Path(os.path.abspath(submission)))
 
 
-def close_where(is_meant):
+def close_where(is_meant: Callable[[Path | None], bool]) -> None:
     with _changing:
         for key in [key for key in _running if is_meant(key[2])]:
             close(key)
 
 
 @atexit.register
-def close_all():
+def close_all() -> None:
     """End every sandbox process and all that is inside."""
     while _running:
         close(next(iter(_running)))
 
 
-def core_seconds():
+def core_seconds() -> float:
     """The core-seconds of the sandbox processes that are gone, with their children."""
     return sum(_spent)

@@ -10,13 +10,15 @@ import secrets
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 PLACE = "/scratch"  # inside
 REMOVE_SECONDS = 2.0  # after one child
 FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def choose_own_folder():
+def choose_own_folder() -> None:
     """The grader's own temporary files lie in one folder, TMPDIR or /tmp: tempfile alone goes on to others when one is
     full, down to the current folder.
     """
@@ -26,10 +28,10 @@ def choose_own_folder():
 class Scratch:
     """The folder behind `descriptor`, which children see as `place`. uid: the user that they become, or None."""
 
-    def __init__(self, descriptor, place, uid):
+    def __init__(self, descriptor: int | None, place: str | Path, uid: int | None) -> None:
         self.descriptor, self.place, self.uid = descriptor, str(place), uid
 
-    def new_folder(self, name=None):
+    def new_folder(self, name: str | None = None) -> "Folder":
         """A new Folder for one child; raises OSError."""
         name = name or f"case-{secrets.token_hex(8)}"
         os.mkdir(name, 0o700, dir_fd=self.descriptor)
@@ -37,7 +39,7 @@ class Scratch:
             os.chown(name, self.uid, self.uid, dir_fd=self.descriptor, follow_symlinks=False)
         return Folder(self, name)
 
-    def close(self):
+    def close(self) -> None:
         if self.descriptor is not None:
             os.close(self.descriptor)
         self.descriptor = None
@@ -46,11 +48,11 @@ class Scratch:
 class Folder:
     """One child's current folder. It is held by a descriptor: what the child puts in its place leads nowhere."""
 
-    def __init__(self, scratch, name):
+    def __init__(self, scratch: Scratch, name: str) -> None:
         self.scratch, self.name, self.path = scratch, name, f"{scratch.place}/{name}"
         self.descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | FLAGS, dir_fd=scratch.descriptor)
 
-    def put(self, name, data):
+    def put(self, name: str, data: bytes) -> None:
         """A new file of ours; raises OSError where there is no room, or something that is no file."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.descriptor)
@@ -58,7 +60,7 @@ class Folder:
         with os.fdopen(made, "wb") as file:
             file.write(data)
 
-    def take(self, name, most, size=None):
+    def take(self, name: str, most: int, size: int | None = None) -> bytes:
         """The bytes of a plain file, and the file is gone; raises OSError without one of that size."""
         found = os.open(name, os.O_RDONLY | os.O_NONBLOCK | FLAGS, dir_fd=self.descriptor)
         with os.fdopen(found, "rb") as file:
@@ -69,22 +71,22 @@ class Folder:
         os.unlink(name, dir_fd=self.descriptor)
         return data
 
-    def remove(self):
+    def remove(self) -> None:
         """What can be removed in the time that one case may cost: the rest goes with the sandbox or its folder."""
         os.close(self.descriptor)
         if self.scratch.descriptor is not None:
             remove(self.name, self.scratch.descriptor, REMOVE_SECONDS)
 
 
-def remove(name, above, seconds):
+def remove(name: str, above: int | str | Path, seconds: float) -> bool:
     """Remove the folder `name` in the folder `above`, a descriptor or a path; True where nothing of it is left.
 
     Each folder below is moved to the top before it is emptied, so that no path is long, however deep they lie.
     """
-    until, ours = time.monotonic() + seconds, not isinstance(above, int)
-    above = os.open(above, os.O_RDONLY | os.O_DIRECTORY) if ours else above
+    until = time.monotonic() + seconds
+    place = above if isinstance(above, int) else os.open(above, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with open_folder(name, above) as top:
+        with open_folder(name, place) as top:
             folders, fresh = remove_files(top, until), (f"{secrets.token_hex(8)}-{n}" for n in itertools.count())
             while folders:
                 folder = folders.pop()
@@ -94,17 +96,17 @@ def remove(name, above, seconds):
                             folders.append(next(fresh))
                         os.rename(inner, folders[-1], src_dir_fd=here, dst_dir_fd=top)
                 os.rmdir(folder, dir_fd=top)
-        os.rmdir(name, dir_fd=above)
+        os.rmdir(name, dir_fd=place)
         return True
     except OSError:  # TimeoutError among them
         return False
     finally:
-        if ours:
-            os.close(above)
+        if not isinstance(above, int):
+            os.close(place)
 
 
 @contextlib.contextmanager
-def open_folder(name, above):
+def open_folder(name: str, above: int) -> Iterator[int]:
     """The descriptor of a folder, whatever its mode was; a link is not followed."""
     found = os.open(name, os.O_PATH | os.O_DIRECTORY | FLAGS, dir_fd=above)
     try:
@@ -118,7 +120,7 @@ def open_folder(name, above):
         os.close(descriptor)
 
 
-def remove_files(descriptor, until):
+def remove_files(descriptor: int, until: float) -> list[str]:
     """Remove all files of a folder; the names of its folders. Raises TimeoutError."""
     folders = []
     with os.scandir(descriptor) as entries:

@@ -6,9 +6,10 @@ runs it on the graded inputs; what it replies is ours.
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 import torch
@@ -17,8 +18,11 @@ from grader.core.protocol.messages import (
     Answered,
     Ask,
     Call,
+    CallRequest,
     Code,
     Compiled,
+    Failed,
+    Failing,
     Gpu,
     Output,
     Raised,
@@ -31,11 +35,13 @@ from grader.core.protocol.messages import (
     Run,
     RunnerRequest,
     RunnerSetup,
+    WithOutputs,
 )
 from grader.core.sandbox import handed_in, sandboxes
 from grader.core.sandbox.child import NO_REPLY, Died
 from grader.core.sandbox.confined import ConfinedChild
 
+T = TypeVar("T")
 PROGRAM_BYTES = 32 << 20  # the longest of ours has one
 RETRIES = 6  # launches that a wrapper may see fail before it finds tiles that fit
 
@@ -92,11 +98,17 @@ class Submission:
     def deadline(self, runner: bool = False) -> float:
         """When a case that begins now must have ended; the start of its processes is not its own time."""
         seconds = self.seconds * (sandboxes.find_slowness(self.device) if runner else 1.0)
-        if self.recorder is None:
-            self.recorder = ConfinedChild(recorder_setup(self.path, self.problem, self.gpu), seconds, self.path.parent)
+        self.start_recorder(seconds)
         if runner:
             self.start_runner()
         return time.monotonic() + seconds
+
+    def start_recorder(self, seconds: float | None = None) -> ConfinedChild:
+        """The recorder. seconds: in which the module must be loaded."""
+        if self.recorder is None:
+            setup = recorder_setup(self.path, self.problem, self.gpu)
+            self.recorder = ConfinedChild(setup, seconds or self.seconds, self.path.parent)
+        return self.recorder
 
     def start_runner(self) -> ConfinedChild:
         """The runner. A kernel's text must stand in one of the files that it is given."""
@@ -117,7 +129,11 @@ class Submission:
         )
 
     def record(
-        self, call: Call, files: dict[str, bytes] | None = None, failing=(), deadline: float | None = None
+        self,
+        call: Call,
+        files: dict[str, bytes] | None = None,
+        failing: Sequence[Failing] = (),
+        deadline: float | None = None,
     ) -> Answer:
         """The program of a call, or the reply that says why there is none.
 
@@ -128,27 +144,29 @@ class Submission:
         reply = self.ask_recorder(request, files or {}, deadline or self.deadline())
         if not isinstance(reply, Recorded):
             return Answer(reply)
-        return Answer(reply, self.recorder.take("program.json", PROGRAM_BYTES))
+        return Answer(reply, self.start_recorder().take("program.json", PROGRAM_BYTES))
 
     def run(
-        self, request: RunnerRequest, files: dict[str, bytes] | None = None, beside: dict[str, bytes] | None = None
+        self, request: CallRequest, files: dict[str, bytes] | None = None, beside: dict[str, bytes] | None = None
     ) -> Answer:
         """The runner's reply to a request about a call that is recorded first. If a launch raises, the call is recorded
         again with that launch raising.
 
         files: for the runner. beside: for the recorder.
         """
-        deadline, failing, seen = self.deadline(runner=True), [], None
-        for _ in range(RETRIES):
+        deadline, failing = self.deadline(runner=True), list[Failing]()
+        seen: Answer | None = None
+        while seen is None or len(failing) < RETRIES:
             recorded = self.record(request.call, beside, failing, deadline)
             if not recorded.program:
                 as_seen = isinstance(recorded.reply, Raised) and recorded.reply.as_seen
                 return seen if seen and as_seen else recorded
             reply = self.ask_runner(request, {"program.json": recorded.program} | (files or {}), deadline)
             failed = reply.error if isinstance(reply, Compiled) else reply
-            if getattr(failed, "launch", None) is None:
+            launch = failed.failing() if isinstance(failed, Failed) else None
+            if launch is None:
                 return Answer(reply, recorded.program)
-            failing.append(failed.failing())
+            failing.append(launch)
             seen = Answer(reply)
         return seen
 
@@ -161,7 +179,9 @@ class Submission:
         deadline = self.deadline(runner=True)
         return Answer(self.ask_runner(Run(call), {"program.json": program} | files, deadline), program)
 
-    def call_function(self, function: str, about: object, form: type, files: dict[str, bytes] | None = None):
+    def call_function(
+        self, function: str, about: object, form: type[T], files: dict[str, bytes] | None = None
+    ) -> tuple[Answer, T | None]:
         """(Answer, found): what a function of `problem.beside` found, of the type `form`; it is judged by value.
 
         found: None where it raised. Raises Died where the recorder sends other data.
@@ -178,10 +198,11 @@ class Submission:
 
     def ask_recorder(self, request: RecorderRequest, files: dict[str, bytes], deadline: float) -> Reply:
         """The recorder's reply; the reason where the module could not be loaded."""
-        if self.recorder.failure:
-            return self.recorder.failure
-        self.recorder.put(files)
-        return self.recorder.call(request, max(0.1, deadline - time.monotonic()))
+        recorder = self.start_recorder()
+        if recorder.failure:
+            return recorder.failure
+        recorder.put(files)
+        return recorder.call(request, max(0.1, deadline - time.monotonic()))
 
     def ask_runner(self, request: RunnerRequest, files: dict[str, bytes], deadline: float) -> Reply:
         runner = self.start_runner()
@@ -192,11 +213,11 @@ class Submission:
         """{name: text} of the files that a kernel may stand in."""
         return handed_in.read_texts(self.path.parent)
 
-    def take_outputs(self, reply: Reply) -> bytes:
+    def take_outputs(self, reply: WithOutputs) -> bytes:
         """The bytes of what was returned."""
         recorded = isinstance(reply, Answered)
         size = count_bytes(reply.outputs, "cuda" if self.device == "cuda" and not recorded else "cpu")
-        return (self.recorder if recorded else self.runner).take("outputs.bin", size, size)
+        return (self.start_recorder() if recorded else self.start_runner()).take("outputs.bin", size, size)
 
     def take_printed(self) -> str:
         """What the wrapper and the kernels have printed since the last call."""
@@ -239,7 +260,11 @@ def read_code(path: Path | None) -> Code | None:
 def count_bytes(outputs: list[Output], device: str) -> int:
     """How many bytes are written of outputs of these forms."""
     written = [output for output in outputs if output.plain and output.device == device]
-    dtypes = [getattr(torch, output.dtype, None) for output in written]
-    if not all(isinstance(dtype, torch.dtype) for dtype in dtypes):
+    return sum(math.prod(output.shape) * find_dtype(output.dtype).itemsize for output in written)
+
+
+def find_dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
         raise Died(NO_REPLY)
-    return sum(math.prod(output.shape) * dtype.itemsize for output, dtype in zip(written, dtypes, strict=True))
+    return dtype

@@ -9,6 +9,7 @@ import ctypes
 import errno
 import functools
 import os
+from collections.abc import Callable
 
 REFUSED = (
     "keyctl", "add_key", "request_key", "unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "open_tree",
@@ -28,7 +29,7 @@ INSTRUCTION_BYTES = 8  # of a filter
 
 
 @functools.cache
-def missing():
+def missing() -> str | None:
     """Why there is no filter here, as part of a sentence; None where there is one."""
     try:
         program()
@@ -38,7 +39,7 @@ def missing():
 
 
 @functools.cache
-def program():
+def program() -> bytes:
     """The filter as the kernel takes it; raises ImportError or OSError where there is no libseccomp."""
     import pyseccomp as seccomp
 
@@ -61,7 +62,7 @@ def program():
         return file.read()
 
 
-def number(name):
+def number(name: str) -> int | None:
     """The number of a system call on this machine, or None where it has none of that name."""
     import pyseccomp as seccomp
 
@@ -73,7 +74,7 @@ def number(name):
     return found if found >= 0 else None
 
 
-def as_file():
+def as_file() -> int | None:
     """A new descriptor from which the filter can be read, or None where there is none."""
     if missing():
         return None
@@ -89,7 +90,7 @@ class Program(ctypes.Structure):
     _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-def prepare(confined):
+def prepare(confined: bool) -> Callable[[], None] | None:
     """A function for a process that is about to become another program; None where there is no filter.
 
     The keys of the user's session are not for it; without a sandbox, which loads the filter itself, it gets that too.
@@ -101,7 +102,7 @@ def prepare(confined):
     held = ctypes.create_string_buffer(rules, len(rules))
     filter = Program(len(rules) // INSTRUCTION_BYTES, ctypes.addressof(held))
 
-    def prepared():
+    def prepared() -> None:
         library.syscall(join, JOIN_SESSION_KEYRING, None)
         if not confined and held:
             library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)

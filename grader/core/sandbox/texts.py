@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import unicodedata
+from typing import Any
 
 SENTENCE = 2000  # characters
 
@@ -17,12 +18,12 @@ SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
 TABLE = NOTHING | SURROGATES
 
 
-def clean(text):
+def clean(text: str) -> str:
     """`text` without control characters, escape sequences and lone surrogates."""
     return text if text.isascii() and text.isprintable() else ESCAPES.sub("", text).translate(TABLE)
 
 
-def cleaned(value):
+def cleaned(value: Any) -> Any:
     """Plain data with all its texts clean; raises RecursionError where it is too deep."""
     if isinstance(value, str):
         return clean(value)
@@ -33,11 +34,11 @@ def cleaned(value):
     return value
 
 
-def shortened(text, most=SENTENCE):
+def shortened(text: str, most: int = SENTENCE) -> str:
     return text if len(text) <= most else f"{text[: most - 6]} [...]"
 
 
-def quoted(text):
+def quoted(text: object) -> str:
     """One word of a shell's command line; what a terminal would obey is written out, as bash and zsh read it."""
     text = str(text)
     if text.isprintable():
@@ -46,5 +47,5 @@ def quoted(text):
     return f"$'{''.join(letters)}'"
 
 
-def escaped(letter):
+def escaped(letter: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(letter))

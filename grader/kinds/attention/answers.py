@@ -5,9 +5,11 @@ import hashlib
 import torch
 
 from grader.kinds.attention import drawn, inputs
+from grader.kinds.attention.case import Case
 from grader.reference import oracle
 
-KEPT = {}  # {(case, digest of its inputs): Expected}; some 250 MB for the cases of all problems
+# By case and digest of its inputs; some 250 MB for the cases of all problems.
+KEPT: dict[tuple[Case, bytes], oracle.Expected] = {}
 
 
 def to(case, placed):

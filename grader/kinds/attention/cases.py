@@ -49,7 +49,7 @@ def windowed(cases):
 
 
 OBSERVER = Path(__file__).with_name("observer.py")
-PROBLEMS = (
+PROBLEMS: tuple[Problem, ...] = (
     Problem(
         "p1", "naive attention", "p1_naive_attention.py", "naive_attention",
         "naive_attention(q, k, v, is_causal=False) -> (o, lse)",

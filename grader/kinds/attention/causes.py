@@ -96,7 +96,7 @@ def find_rows_without_keys(
 
 def one_of_each_kind(chosen: list[KnownMistake]) -> list[Cause]:
     """Causes; where several sizes of tile fit, the size is not known."""
-    by_kind = {}
+    by_kind: dict[str, list[KnownMistake]] = {}
     for mistake in chosen:
         by_kind.setdefault(mistake_pattern(mistake.equals), []).append(mistake)
     found = []

@@ -164,8 +164,8 @@ def heads_and_batches(spec: AttentionSpec, case: Case) -> Iterator[KnownMistake]
             yield KnownMistake(equals, f"does Q move with its {what}?", HEADS, changed, kind="heads")
     if spec.k.shape[2] == spec.v.shape[2]:
         question = "whose pointer is loaded?"
-        for words, changed in (("K in the place of V", {"v": spec.k}), ("V in the place of K", {"k": spec.v})):
-            yield KnownMistake(f"attention with {words}", question, POINTERS, replace(spec, **changed), kind="heads")
+        for words, swapped in (("K in the place of V", {"v": spec.k}), ("V in the place of K", {"k": spec.v})):
+            yield KnownMistake(f"attention with {words}", question, POINTERS, replace(spec, **swapped), kind="heads")
 
 
 def strides(spec: AttentionSpec, placed: Sequence[Placed]) -> Iterator[KnownMistake]:
@@ -209,7 +209,7 @@ def with_zeros(
     """`spec` with one more key, of zeros, and its weight: count(q_pos), or a tensor (B, Hq, Nq, 1)."""
     weight = spec.weight if weight is None else weight
     zeros = spec.k.new_zeros(*spec.k.shape[:2], 1, spec.k.shape[3])
-    if isinstance(weight, torch.Tensor):
+    if isinstance(weight, torch.Tensor) and isinstance(count, torch.Tensor):
         both = torch.cat([weight.double(), count.double()], -1)
     else:
 

@@ -53,7 +53,7 @@ def by_position(spec: AttentionSpec, case: Case) -> Iterator[KnownMistake]:
         changed = with_zeros(spec, lambda q: (min(window, case.N) - 1 - q).clamp(min=0))
         equals = "a window in which zeros count that lie before the first key"
         yield KnownMistake(equals, "does a key before the first one exist?", WINDOW, changed)
-    if sinks:
+    if sinks and window is not None:
         yield from mistakes(
             SINKS,
             *((f"{count} sink{'s' * (count > 1)}", "which key is the last sink: `<` or `<=`?",

@@ -67,7 +67,8 @@ class Matcher:
         batch, head = pairs.unbind(1)
         kept = slice(None) if rows is None else rows
         tensors = (self.got, self.expected.o, self.expected.allowed_o)
-        return Part(pairs, rows, *(tensor[batch, head][:, kept].double() for tensor in tensors), memory)
+        got, right, allowed = (tensor[batch, head][:, kept].double() for tensor in tensors)
+        return Part(pairs, rows, got, right, allowed, memory)
 
     def fits(self, mistake: KnownMistake, left: float = HALF) -> bool:
         """left: the most that may be left of the error, as a ratio of norms."""

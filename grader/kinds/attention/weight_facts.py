@@ -141,8 +141,8 @@ def check_sums(w, mask, typical, whole, exact, told, double) -> list[Measured]:
         if float((total - 1).abs()[off].max()) < FEW_KEYS:
             question = "which numbers are rounded to the input's dtype before they are added up?"
             return [Measured("precision", said, question, SOFTMAX)]
-        question = question_on_sum((visible / total)[off], visible[off]) if by else None
-        return [Measured("sum", said, question or "what is added to row_sum, and what is divided by it?", RESCALE)]
+        asked = question_on_sum((visible / total)[off], visible[off]) if by else None
+        return [Measured("sum", said, asked or "what is added to row_sum, and what is divided by it?", RESCALE)]
     uneven = ((w / typical - 1).abs() > 10 * exact) & mask & whole
     if uneven.any() and not told:
         said = f"{EQUAL}your code does not weigh all visible keys alike: {name_pairs(uneven)} differ."

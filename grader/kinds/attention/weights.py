@@ -11,6 +11,7 @@ import torch
 from grader.core.protocol.messages import Outputs, RunSets
 from grader.course import tensors
 from grader.kinds.attention import inputs
+from grader.kinds.attention.case import Case
 
 MOST_CALLS = 6  # of one batch of weights: for longer rows the head dim is 128
 MOST_TOKENS = 400
@@ -25,7 +26,7 @@ class Weights:
     without_v: the output where q = 0 and V = 0.
     """
 
-    case: object
+    case: Case
     q: torch.Tensor
     k: torch.Tensor
     equal: torch.Tensor
