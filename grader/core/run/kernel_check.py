@@ -230,6 +230,8 @@ IN_TRITON = {
     "tl.exp and tl.sum", "tensor": "tl.full makes a block", "ones": "tl.full makes a block", "empty": "tl.zeros does",
     "transpose": "tl.trans does",
 }  # fmt: skip
+NO_BLOCK_POINTERS = "Triton has none since 3.9: use tl.make_tensor_descriptor, or pointers and masks"
+IN_TRITON |= dict.fromkeys(("make_block_ptr", "advance"), f"it is of block pointers; {NO_BLOCK_POINTERS}")
 
 
 def is_made(node):
