@@ -45,7 +45,7 @@ def verdict(tmp_path, source, names=CASE, problem="p1"):
         (
             "return q.to('meta'), q[..., 0].float()",
             Outcome.CRASHED,
-            "a tensor on the device meta: make it where your inputs are",
+            "on the device meta: make it where your inputs are",
         ),
         ("return q.to_sparse(), q[..., 0].float()", Outcome.CRASHED, "a tensor with the layout torch.sparse_coo: use"),
     ],
