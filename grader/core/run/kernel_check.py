@@ -241,12 +241,7 @@ IN_TRITON |= dict.fromkeys(("make_block_ptr", "advance"), f"it is of block point
 def is_made(node: ast.AST) -> bool:
     """True for a call in a default whose value a kernel could change, as list() is; a number cannot be changed."""
     called: Any = node.func if isinstance(node, ast.Call) else None
-    return called is not None and (getattr(called, "id", "") or called.attr) not in (
-        "float",
-        "int",
-        "bool",
-        "constexpr",
-    )
+    return called is not None and (getattr(called, "id", "") or getattr(called, "attr", "")) not in NUMBERS
 
 
 def is_range(call: ast.AST) -> bool:
