@@ -53,13 +53,13 @@ test: $(SETUP) ## the repository's own tests: the grader graded; of one room alo
 test-matrix: $(SETUP) ## each version of Triton that a user may bring grades the solutions and others; a table
 	@$(PY) -m grader.tests.matrix
 test-all: ## every test; fails where one was skipped that needs no GPU; adds packages to .venv
-	@$(ADD) notebooks site site-test class class-test slurm && $(PY) -m pytest $(TESTS) -q -n auto --none-left-out $(if $(REST),--not-again)
+	@$(ADD) notebooks site site-test class class-test slurm lint && $(PY) -m pytest $(TESTS) -q -n auto --none-left-out $(if $(REST),--not-again)
 setup: ## only set up .venv
 	@python3 grader/commands/environment.py
 doctor: ## what this machine offers: sandbox, GPU, compiler, versions; and what to install
 skeletons: ## problems/ from solutions/; files you have edited are kept
-lint: $(SETUP) ## ruff, as the maintainers run it
-	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
+lint: ## ruff and mypy, as the maintainers run them
+	@$(ADD) lint && $(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy
 lock: ## locks/ from pyproject.toml, for maintainers
 	@command -v uv > /dev/null || { echo "make lock needs uv: pip install uv"; exit 1; }; $(if $(PYTHON),$(PYTHON),python3) locks/lock.py
 

@@ -4,11 +4,13 @@ Exit status 0 all is well, 1 a submission fails, 2 a fault of ours or of the arg
 """
 
 import importlib
+import itertools
 import os
 import sys
+from pathlib import Path
 
-from grader.commands.arguments import BadArguments, Parser
-from grader.core.sandbox import scratch
+from grader.commands.arguments import FROM_MAKE, STUDENTS, BadArguments, Parser
+from grader.core.sandbox import handed_in, sandboxes, scratch
 from grader.core.sandbox.texts import clean
 
 COMMANDS = {  # each command: its module in grader/commands, and what it does
@@ -24,10 +26,15 @@ COMMANDS = {  # each command: its module in grader/commands, and what it does
 }
 
 
+RUN_KERNELS = ("grade", "watch", "hint", "show")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command that argv names, and import no other; returns the exit status."""
     argv = sys.argv[1:] if argv is None else argv
     scratch.choose_own_folder()
+    if argv[:1] and argv[0] in RUN_KERNELS and not os.path.exists("/dev/nvidiactl"):
+        prepare_sandboxes(find_folder(argv))
     parser = Parser(prog="python -m grader", description="The autograder.", allow_abbrev=False)
     commands = parser.add_subparsers(metavar="COMMAND")
     parsers = {name: commands.add_parser(name, help=does, description=does, allow_abbrev=False)
@@ -43,6 +50,23 @@ def main(argv: list[str] | None = None) -> int:
     except BadArguments as error:
         print(clean(f"grader: {error}"), file=sys.stderr)
         return 2
+
+
+def prepare_sandboxes(folder: Path) -> None:
+    """Have the processes that a case needs import PyTorch and Triton while this one does: that takes seconds."""
+    sandboxes.prepare("cpu")
+    if folder.is_dir():
+        with handed_in.readable(folder) as seen:
+            if seen == folder:  # and no copy
+                sandboxes.prepare("record", folder)
+
+
+def find_folder(argv: list[str]) -> Path:
+    """The folder that the command will grade, as far as that is known before its arguments are read."""
+    given = dict(itertools.pairwise(argv)).get("--submission")
+    if FROM_MAKE in argv:
+        given = os.environ.get("SUBMISSION") or given
+    return Path(given or STUDENTS).resolve()
 
 
 if __name__ == "__main__":

@@ -4,10 +4,11 @@ import contextlib
 import ctypes
 import functools
 import importlib.util
+import itertools
 import secrets
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import torch
 from grader.core.protocol.messages import Raised, Returned
 from grader.core.sandbox import confined, handed_in, sandboxes
 from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
-from grader.core.sandbox.submission import Submission
+from grader.core.sandbox.submission import Answer, Submission
 from grader.core.sandbox.texts import clean, quoted, shortened
 from grader.course.problem import (
     COMPILES,
@@ -119,8 +120,22 @@ def grade_in(folder, request, lanes, on_case, on_look):
         pool.shutdown(wait=False)
 
 
+@dataclass
+class Asked:
+    """What the submission's processes gave for a case: the Answer, or why there is none."""
+
+    placed: tuple = ()
+    answer: Answer | None = None
+    printed: str = ""
+    verdict: Verdict | None = None
+    failure: ChildFailed | None = None
+
+
 class ProblemGrader:
-    """Grades one problem: its submission's processes are started anew when a case kills one."""
+    """Grades one problem: its submission's processes are started anew when a case kills one.
+
+    following: {name of a case: the next one}, which the processes run while this one judges (`ahead`).
+    """
 
     def __init__(self, request, problem, on_case, folder=None, on_look=lambda problem, words: None):
         self.request, self.problem, self.on_case, self.on_look, self.results = request, problem, on_case, on_look, []
@@ -130,6 +145,7 @@ class ProblemGrader:
         gpu = machine.first_gpu() if request.device == "cuda" and torch.cuda.is_available() else None
         self.submission = Submission(self.path, problem, request.device, self.seconds, gpu)
         self.timeouts, self.fault, self.cleared, self.beside = 0, None, 0, {}
+        self.following, self.ahead, self.asking = {}, None, None
 
     def keep(self, result):
         self.results.append(result)
@@ -143,7 +159,8 @@ class ProblemGrader:
             self.submission.begin()
         self.begin_beside(given)
         try:
-            results = [self.graded(case, given) for case in cases]
+            with self.looking_ahead(cases):
+                results = [self.graded(case, given) for case in cases]
             self.add_waste(results)
             self.outcomes = [result.outcome for result in results]
             self.explain(*self.with_others(cases))
@@ -165,7 +182,8 @@ class ProblemGrader:
         every = replace(self.request, names=None).cases(self.problem)
         every = sorted(every, key=self.kind.size)[:FEW_OTHERS] if is_certain(self.results) else every
         every += [case for case in cases if case not in every]
-        return every, [known.get(case.name) or self.without_doubt(case) for case in every]
+        with self.looking_ahead([case for case in every if case.name not in known]):
+            return every, [known.get(case.name) or self.without_doubt(case) for case in every]
 
     def explain(self, cases, results):
         """Say why cases are wrong, when all of them are known: one pass, one sentence for each."""
@@ -205,6 +223,8 @@ class ProblemGrader:
         only where our own kernel fails in the same place: a fault must not be worth provoking.
         """
         result, doubt = self.attempt(case)
+        if doubt is not None:
+            self.drop_ahead()
         if doubt is None or (self.cleared >= CLEARED and not isinstance(doubt, Exception)):
             return result
         self.submission.close()
@@ -257,30 +277,22 @@ class ProblemGrader:
 
     def grade_case(self, case):
         """The Verdict on a case."""
-        if self.timeouts >= TIMEOUTS_BEFORE_GIVING_UP:
-            return Verdict(Outcome.NOT_RUN, f"Not run: {self.timeouts} cases of this problem timed out before.")
-        whole = SECONDS_PER_PROBLEM[self.request.device]
-        if self.spent > whole and self.spent > (whole := whole * sandboxes.find_slowness(self.request.device)):
-            sentence = f"Not run: the cases before took {self.spent:.0f} s; all of a problem have {whole:g} s together."
-            return Verdict(Outcome.NOT_RUN, sentence)
-        handler = self.kind.handler(case)
-        placed, submission, started = handler.inputs(case, self.request.seed), self.submission, time.monotonic()
-        try:
-            answer = handler.reply(submission, case, placed)
-            self.take_outputs(answer)
-        except ChildFailed as failure:
-            return self.child_failed(failure)
-        finally:
-            self.spent += time.monotonic() - started
-        printed, reply = submission.take_printed(), answer.reply
+        asked, handler = self.take(case), self.kind.handler(case)
+        if asked.verdict:
+            return asked.verdict
+        if asked.failure:
+            return self.child_failed(asked.failure)
+        placed, answer, reply = asked.placed, asked.answer, asked.answer.reply
         if not answer.returned:
             self.lose_processes() if self.request.device == "cuda" else None  # its context may be lost
             verdict = unfinished.explain_reply(reply, self.problem, self.path)
             doubtful = verdict.outcome is Outcome.CRASHED and unexplained(reply)
-            return replace(verdict, printed=printed, doubt=verdict.sentence if doubtful else None)
+            return replace(verdict, printed=asked.printed, doubt=verdict.sentence if doubtful else None)
+        self.look_ahead(case)
         verdict = handler.judge(self.problem, case, placed, answer, self.request.device)
         right, ran = verdict.outcome in (Outcome.PASSED, Outcome.WASTEFUL), isinstance(reply, Returned)
         if right and ran and reply.unseen.constants:
+            self.wait_for_ahead()
             try:
                 verdict = self.judge_on_other_numbers(handler, case, answer.program) or verdict
             except ChildFailed as failure:
@@ -288,7 +300,68 @@ class ProblemGrader:
         if ran and verdict.outcome in (Outcome.PASSED, Outcome.WASTEFUL):
             evidence = handler.own_work(self.problem, case, reply)
             verdict = unfinished.needs_review(evidence) if evidence else verdict
-        return replace(verdict, printed=printed)
+        return replace(verdict, printed=asked.printed)
+
+    def ask(self, case):
+        """Have the case recorded and run: the Asked."""
+        if self.timeouts >= TIMEOUTS_BEFORE_GIVING_UP:
+            sentence = f"Not run: {self.timeouts} cases of this problem timed out before."
+            return Asked(verdict=Verdict(Outcome.NOT_RUN, sentence))
+        whole = SECONDS_PER_PROBLEM[self.request.device]
+        if self.spent > whole and self.spent > (whole := whole * sandboxes.find_slowness(self.request.device)):
+            sentence = f"Not run: the cases before took {self.spent:.0f} s; all of a problem have {whole:g} s together."
+            return Asked(verdict=Verdict(Outcome.NOT_RUN, sentence))
+        handler = self.kind.handler(case)
+        placed, started = handler.inputs(case, self.request.seed), time.monotonic()
+        try:
+            answer = handler.reply(self.submission, case, placed)
+            self.take_outputs(answer)
+        except ChildFailed as failure:
+            return Asked(failure=failure)
+        finally:
+            self.spent += time.monotonic() - started
+        return Asked(placed, answer, self.submission.take_printed())
+
+    # One case ahead --------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def looking_ahead(self, cases):
+        """While open, the processes run the next of these cases while the one before is judged."""
+        if self.request.device == "cuda":  # a case that fails may take the next one's context along
+            yield
+            return
+        self.following = {case.name: after for case, after in itertools.pairwise(cases)}
+        with ThreadPoolExecutor(1) as self.asking:
+            try:
+                yield
+            finally:
+                self.drop_ahead()
+                self.following = {}
+
+    def look_ahead(self, case):
+        """Begin to ask the case after this one."""
+        if (after := self.following.get(case.name)) is not None and self.ahead is None:
+            self.ahead = after.name, self.asking.submit(self.ask, after)
+
+    def take(self, case):
+        """The Asked of this case: the one that was begun ahead, or a new one."""
+        if self.ahead is None or self.ahead[0] != case.name:
+            self.wait_for_ahead()
+            return self.ask(case)
+        (_, future), self.ahead = self.ahead, None
+        return future.result()
+
+    def wait_for_ahead(self):
+        """Leave the processes to whoever asks next."""
+        if self.ahead:
+            wait([self.ahead[1]])
+
+    def drop_ahead(self):
+        """The processes end, or the next case has its verdict already: what was begun is asked again, or never."""
+        self.wait_for_ahead()
+        self.ahead = None
+
+    # What a case's processes left ------------------------------------------------------------------------------------
 
     def judge_on_other_numbers(self, handler, case, program):
         """The Verdict where a program that has run is wrong on numbers that nobody could know.

@@ -51,7 +51,7 @@ def run(request: Request, folder: Path, verbose: bool = False) -> int:
         results = grade(request, lanes, on_case, on_look)
     seconds = time.perf_counter() - started
     if request.names is None:  # first of all: whatever cannot be shown, the results are there
-        gradescope.write(results, folder / "results.json")
+        gradescope.write(results, folder / "results.json", failures.counted())
     terminal.show(console, results, request, seconds, verbose)
     lines = [f"details: {folder / 'results.json'}"] if request.names is None else []
     lines += [write_report(results, request, seconds, folder / "report.html")]

@@ -22,8 +22,11 @@ KEPT = (
 )  # facts for extra_data
 
 
-def render(results):
-    """The document as plain data: score, tests[] with name, score, max_score, status, output and extra_data."""
+def render(results, failed=0):
+    """The document as plain data: score, tests[] with name, score, max_score, status, output and extra_data.
+
+    failed: how many explanations failed, which changes no verdict.
+    """
     tests = []
     for group in score.by_problem(results).values():
         for result, got, most in zip(group, score.earned(group), score.max_points(group), strict=True):
@@ -47,6 +50,8 @@ def render(results):
     document = {"score": round(float(score.total(results)[0]), 3), "tests": tests}
     if left := score.open_points(results):
         document["output"] = f"Incomplete: the grader failed, and {float(left):.2f} points are open. Grade it again."
+    if failed:
+        document["extra_data"] = {"failed_explanations": failed}
     return document
 
 
@@ -59,6 +64,6 @@ def output(result):
     return "\n".join(line for line in lines if line)
 
 
-def write(results, path):
+def write(results, path, failed=0):
     """Write the document."""
-    files.write(path, json.dumps(render(results), indent=1) + "\n")
+    files.write(path, json.dumps(render(results, failed), indent=1) + "\n")

@@ -6,6 +6,9 @@ rules that hold for every float come along with it: a maximum drops NaN unless t
 and a sum of 16-bit floats rounds at each step.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import triton.language as tl
 import triton.runtime.interpreter as interpreter
@@ -17,12 +20,12 @@ NAN = np.uint16(0x7FC0)
 BITS = np.dtype(np.uint16)
 
 
-def widen(bits):
+def widen(bits: np.ndarray) -> np.ndarray:
     """uint16 -> the float32 of the same value."""
     return (np.ascontiguousarray(bits).astype(np.uint32) << 16).view(np.float32)
 
 
-def narrow(values):
+def narrow(values: np.ndarray) -> np.ndarray:
     """float32 -> uint16, to the nearest, ties to even; NaN stays NaN."""
     values = np.ascontiguousarray(values, np.float32)
     bits = values.view(np.uint32)
@@ -30,22 +33,22 @@ def narrow(values):
     return np.where(np.isnan(values), NAN, rounded)
 
 
-def is_bfloat16(handle):
+def is_bfloat16(handle: TensorHandle) -> bool:
     return handle.data.dtype == BITS and handle.dtype.scalar == tl.bfloat16
 
 
-def wide(handle):
+def wide(handle: TensorHandle) -> TensorHandle:
     return TensorHandle(widen(handle.data), tl.float32) if is_bfloat16(handle) else handle
 
 
-def back(handle):
+def back(handle: TensorHandle) -> TensorHandle:
     """The bfloat16 result of an operation on widened operands; a comparison's stays what it is."""
     if handle.data.dtype != np.float32:
         return handle
     return TensorHandle(narrow(handle.data), tl.bfloat16)
 
 
-def enable():
+def enable() -> None:
     builder = interpreter.InterpreterBuilder
     for name in ("binary_op", "unary_op", "ternary_op"):
         replace(builder, name, in_float32)
@@ -69,10 +72,10 @@ def enable():
 # Operations ----------------------------------------------------------------------------------------------------------
 
 
-def in_float32(operation):
+def in_float32(operation: Callable[..., Any]) -> Callable[..., Any]:
     """The operation on widened operands, rounded once; the operands of one operation have one dtype."""
 
-    def computed(builder, *operands):
+    def computed(builder: Any, *operands: Any) -> Any:
         if not is_bfloat16(operands[0]):  # nor a choice's: its first is a mask, and it moves bits only
             return operation(builder, *operands)
         return back(operation(builder, *(wide(o) if isinstance(o, TensorHandle) else o for o in operands)))
@@ -80,10 +83,10 @@ def in_float32(operation):
     return computed
 
 
-def fuse(create_fma):
+def fuse(create_fma: Callable[..., Any]) -> Callable[..., Any]:
     """x * y + z with one rounding, for all but float64: there the product of any two numbers is exact."""
 
-    def fused(builder, x, y, z):
+    def fused(builder: Any, x: TensorHandle, y: TensorHandle, z: TensorHandle) -> TensorHandle:
         if z.data.dtype == np.float64:
             return create_fma(builder, x, y, z)
         total = wide(x).data.astype(np.float64) * wide(y).data + wide(z).data
@@ -94,15 +97,15 @@ def fuse(create_fma):
     return fused
 
 
-def dot(create_dot):
-    def computed(builder, a, b, *rest, **named):
+def dot(create_dot: Callable[..., Any]) -> Callable[..., Any]:
+    def computed(builder: Any, a: TensorHandle, b: TensorHandle, *rest: Any, **named: Any) -> Any:
         return create_dot(builder, wide(a), wide(b), *rest, **named)
 
     return computed
 
 
-def clamp(create_clampf):
-    def clamped(builder, x, low, high, propagate_nans):
+def clamp(create_clampf: Callable[..., Any]) -> Callable[..., Any]:
+    def clamped(builder: Any, x: TensorHandle, low: TensorHandle, high: TensorHandle, propagate_nans: Any) -> Any:
         if propagate_nans == interpreter._ir.PROPAGATE_NAN.NONE:
             return builder.binary_op(builder.binary_op(x, low, np.fmax), high, np.fmin)
         return create_clampf(builder, x, low, high, propagate_nans)
@@ -113,12 +116,12 @@ def clamp(create_clampf):
 # Casts ---------------------------------------------------------------------------------------------------------------
 
 
-def constant(builder, value):
+def constant(builder: Any, value: float) -> TensorHandle:
     return TensorHandle(narrow(np.array([value], np.float32)), tl.bfloat16)
 
 
-def cast(cast_impl):
-    def converted(builder, source, target):
+def cast(cast_impl: Callable[..., Any]) -> Callable[..., Any]:
+    def converted(builder: Any, source: TensorHandle, target: tl.dtype) -> TensorHandle:
         if is_bfloat16(source):
             return source if target.scalar == tl.bfloat16 else cast_impl(builder, wide(source), target)
         if target.scalar == tl.bfloat16:
@@ -128,10 +131,10 @@ def cast(cast_impl):
     return converted
 
 
-def cast_with_rounding(create_fp_to_fp):
+def cast_with_rounding(create_fp_to_fp: Callable[..., Any]) -> Callable[..., Any]:
     """Asked for by name, rounding towards zero; fp8 is left alone."""
 
-    def converted(builder, source, target, rounding):
+    def converted(builder: Any, source: TensorHandle, target: tl.dtype, rounding: Any) -> TensorHandle:
         if target.scalar != tl.bfloat16 or source.dtype.scalar.primitive_bitwidth < 16:
             return create_fp_to_fp(builder, source, target, rounding)
         if rounding != interpreter._ir.ROUNDING_MODE.RTZ:
@@ -146,10 +149,10 @@ def cast_with_rounding(create_fp_to_fp):
 # Reductions ----------------------------------------------------------------------------------------------------------
 
 
-def sum_rounding_each_step(sum_in_numpy):
+def sum_rounding_each_step(sum_in_numpy: Callable[..., Any]) -> Callable[..., Any]:
     """Sums of 16-bit floats in pairs of halves: a GPU rounds each partial sum, in an order of its own."""
 
-    def summed(operation, tensor):
+    def summed(operation: Any, tensor: tl.tensor) -> Any:
         if tensor.dtype not in (tl.bfloat16, tl.float16):
             return sum_in_numpy(operation, tensor)
         bits, axis = tensor.handle.data, operation.axis
@@ -168,8 +171,8 @@ def sum_rounding_each_step(sum_in_numpy):
     return summed
 
 
-def min_max_of_values(min_max):
-    def found(operation, tensor, val_reduce_op, idx_reduce_op=None):
+def min_max_of_values(min_max: Callable[..., Any]) -> Callable[..., Any]:
+    def found(operation: Any, tensor: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
         tensor = tensor[0] if isinstance(tensor, tuple) else tensor
         if not is_bfloat16(tensor.handle):
             return min_max(operation, tensor, val_reduce_op, idx_reduce_op)
@@ -184,10 +187,10 @@ def min_max_of_values(min_max):
     return found
 
 
-def scan(scan_in_numpy, operation):
+def scan(scan_in_numpy: Callable[..., Any], operation: np.ufunc) -> Callable[..., Any]:
     """Running sums and products, rounded at each step."""
 
-    def scanned(scan, tensor):
+    def scanned(scan: Any, tensor: tl.tensor) -> Any:
         if not is_bfloat16(tensor.handle):
             return scan_in_numpy(scan, tensor)
         steps = np.moveaxis(tensor.handle.data, scan.axis, 0).copy()
@@ -204,11 +207,13 @@ def scan(scan_in_numpy, operation):
 class Memory:
     """The interpreter's C++ module, which has atomic additions for every float but bfloat16."""
 
-    def __init__(self, module):
+    def __init__(self, module: Any) -> None:
         self.__dict__.update({name: getattr(module, name) for name in dir(module) if not name.startswith("__")})
         self.atomic_rmw, self.module = self.add_or_other, module
 
-    def add_or_other(self, operation, pointers, values, mask, semantic):
+    def add_or_other(
+        self, operation: Any, pointers: np.ndarray, values: np.ndarray, mask: np.ndarray, semantic: Any
+    ) -> np.ndarray:
         if values.dtype != BITS or operation != self.module.RMW_OP.FADD:
             return self.module.atomic_rmw(operation, pointers, values, mask, semantic)
         before, one = np.zeros(values.shape, BITS), np.ones(1, bool)
@@ -220,10 +225,10 @@ class Memory:
         return before
 
 
-def show_values(patch_tensor):
+def show_values(patch_tensor: Callable[..., Any]) -> Callable[..., None]:
     """`print(x)` in a kernel shows numbers, not their bits."""
 
-    def patched(tensor, *scope):
+    def patched(tensor: Any, *scope: Any) -> None:
         patch_tensor(tensor, *scope)
         tensor.__repr__ = lambda self: repr(wide(self.handle).data)
         tensor.__str__ = lambda self: str(wide(self.handle).data)
@@ -231,8 +236,8 @@ def show_values(patch_tensor):
     return patched
 
 
-def print_values(create_print):
-    def printed(builder, prefix, hexadecimal, values, *rest):
+def print_values(create_print: Callable[..., Any]) -> Callable[..., Any]:
+    def printed(builder: Any, prefix: str, hexadecimal: bool, values: list[TensorHandle], *rest: Any) -> Any:
         return create_print(builder, prefix, hexadecimal, [wide(value) for value in values], *rest)
 
     return printed

@@ -7,6 +7,8 @@ these places ask the functions below; what they do was read off kernels that tri
 
 import ast
 import builtins
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import triton
 import triton.language as tl
@@ -23,7 +25,7 @@ class DoesNotCompile(Exception):
     """The interpreter would run it and no GPU would: the text is a sentence for the student."""
 
 
-def enable():
+def enable() -> None:
     ours = {"join": join, "negate": negate, "one_value": one_value, "refuse": refuse, "known": known}
     for name, function in ours.items():  # the interpreter copies its globals into the kernel's module
         setattr(interpreter, f"_grader_{name}", function)
@@ -35,10 +37,10 @@ def enable():
     replace(interpreter, "interpreter_builder", lambda builder: builder).codegen_fns["min_dot_size"] = smallest
 
 
-def transpose_by_the_builder(patch):
+def transpose_by_the_builder(patch: Callable[..., Any]) -> Callable[..., None]:
     """block.T as tl.trans(block), which it is when compiled: a trace of the builder sees it then."""
 
-    def patched(tensor, *scope):
+    def patched(tensor: Any, *scope: Any) -> None:
         patch(tensor, *scope)
         tensor.T = property(lambda block: tl.trans(block))
 
@@ -48,15 +50,15 @@ def transpose_by_the_builder(patch):
 # What stands in the rewritten kernels --------------------------------------------------------------------------------
 
 
-def is_block(value):
+def is_block(value: Any) -> bool:
     return isinstance(value, tl.tensor) and value.type.is_block() and value.handle.data.size > 1
 
 
-def describe(block):
+def describe(block: tl.tensor) -> str:
     return f"{' x '.join(str(size) for size in block.type.shape)} {block.dtype}"
 
 
-def join(word, *parts):
+def join(word: str, *parts: Callable[[], Any]) -> Any:
     """`and` or `or`: tensors are all evaluated and joined element by element; what is known when compiled ends it."""
     tensors = []
     for part in parts:
@@ -73,7 +75,7 @@ def join(word, *parts):
     return joined
 
 
-def truth(value, word):
+def truth(value: tl.tensor, word: str) -> tl.tensor:
     """A tensor of int1. A scalar may be of any type: an argument of 1 is a constant when compiled, of 0 it is not."""
     if value.dtype == tl.int1:
         return value
@@ -82,13 +84,13 @@ def truth(value, word):
     return value != 0
 
 
-def negate(value):
+def negate(value: Any) -> Any:
     if not is_block(value):
         return not value
     return ~truth(value, "not")
 
 
-def one_value(word, value):
+def one_value(word: str, value: Any) -> Any:
     if is_block(value):
         raise DoesNotCompile(
             f"`{word}` needs one value, not a block of {describe(value)}: choose element by element with tl.where, or "
@@ -97,11 +99,11 @@ def one_value(word, value):
     return value
 
 
-def refuse(sentence):
+def refuse(sentence: str) -> NoReturn:
     raise DoesNotCompile(sentence)
 
 
-def known(function):
+def known(function: Any) -> Any:
     """A function that is called by name: Python's own where compiled kernels know it, any other as it is."""
     name = getattr(function, "__name__", "")
     if getattr(builtins, name, None) is not function:
@@ -114,7 +116,7 @@ def known(function):
     if name not in ("max", "min"):
         return function
 
-    def of_tensors(*values):
+    def of_tensors(*values: Any) -> Any:
         if any(isinstance(value, tl.tensor) for value in values):
             return KNOWN[name](*values, _semantic=interpreter.interpreter_semantic)
         return function(*values)
@@ -122,7 +124,7 @@ def known(function):
     return of_tensors
 
 
-def whole_range(*bounds):
+def whole_range(*bounds: Any) -> range:
     """range; what the interpreter would round is a float, and compiled it is none."""
     if any(isinstance(bound, tl.tensor) and bound.dtype.is_floating() for bound in bounds):
         raise TypeError("'float' object cannot be interpreted as an integer")
@@ -132,43 +134,43 @@ def whole_range(*bounds):
 # Rewriting -----------------------------------------------------------------------------------------------------------
 
 
-def call(name, *arguments):
+def call(name: str, *arguments: ast.expr) -> ast.Call:
     return ast.Call(ast.Name(f"_grader_{name}", ast.Load()), list(arguments), [])
 
 
-def later(value):
+def later(value: ast.expr) -> ast.Lambda:
     nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     return ast.Lambda(nothing, value)
 
 
-def rewriter(base):
+def rewriter(base: Any) -> Any:
     """A transformer of kernels that does what the interpreter's own does, and asks the functions above."""
     chains_compile = hasattr(base, "visit_Compare")  # since triton 3.9, which also visits what is assigned
 
     class Rewriter(base):
-        def visit_Assign(self, node):
+        def visit_Assign(self, node: ast.Assign) -> Any:
             if not chains_compile:
                 node.value = self.visit(node.value)
             return super().visit_Assign(node)
 
-        def visit_BoolOp(self, node):
+        def visit_BoolOp(self, node: ast.BoolOp) -> Any:
             if any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node)):  # it would bind inside the lambda
                 return self.generic_visit(node)
             self.generic_visit(node)
             word = ast.Constant("and" if isinstance(node.op, ast.And) else "or")
             return ast.copy_location(call("join", word, *map(later, node.values)), node)
 
-        def visit_UnaryOp(self, node):
+        def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
             self.generic_visit(node)
             return ast.copy_location(call("negate", node.operand), node) if isinstance(node.op, ast.Not) else node
 
-        def visit_Call(self, node):
+        def visit_Call(self, node: ast.Call) -> Any:
             self.generic_visit(node)
             if isinstance(node.func, ast.Name) and hasattr(builtins, node.func.id):
                 node.func = ast.copy_location(call("known", node.func), node.func)
             return node
 
-        def visit_condition(self, node):
+        def visit_condition(self, node: ast.If | ast.While | ast.IfExp) -> Any:
             self.generic_visit(node)
             word = ast.Constant("while" if isinstance(node, ast.While) else "if")
             node.test = ast.copy_location(call("one_value", word, node.test), node.test)
@@ -176,13 +178,13 @@ def rewriter(base):
 
         visit_If = visit_While = visit_IfExp = visit_condition
 
-        def visit_Compare(self, node):
+        def visit_Compare(self, node: ast.Compare) -> Any:
             if len(node.ops) == 1 or chains_compile:
                 return super().visit_Compare(node) if chains_compile else self.generic_visit(node)
             sentence = f"A chained comparison does not compile (triton {triton.__version__}): write (a < b) & (b < c)."
             return ast.copy_location(call("refuse", ast.Constant(sentence)), node)
 
-        def visit_leap(self, node):
+        def visit_leap(self, node: ast.Break | ast.Continue) -> Any:
             word = type(node).__name__.lower()
             if hasattr(CodeGenerator, f"visit_{type(node).__name__}"):
                 return self.generic_visit(node)

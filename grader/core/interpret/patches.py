@@ -1,5 +1,8 @@
 """In the runner, interpreted: how a part of Triton is replaced, and what is said where there is no such part."""
 
+from collections.abc import Callable
+from typing import Any
+
 import triton
 
 ADVICE = "The grader knows the interpreters of triton 3.6 to 3.9: install one of them."
@@ -9,7 +12,7 @@ class Incompatible(Exception):
     """This triton lacks a part that the grader replaces: a fault of the grader's, noticed at start-up."""
 
 
-def replace(owner, name, make):
+def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> Any:
     """Put make(what was there) in the place of owner.name; returns what was there."""
     old = getattr(owner, name, None)
     if old is None:
@@ -22,12 +25,12 @@ def replace(owner, name, make):
 class Patches:
     """Replacements that are taken back together, the last one first."""
 
-    def __init__(self):
-        self.saved = []
+    def __init__(self) -> None:
+        self.saved: list[tuple[Any, str, Any]] = []
 
-    def replace(self, owner, name, make):
+    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         self.saved.append((owner, name, replace(owner, name, make)))
 
-    def undo(self):
+    def undo(self) -> None:
         while self.saved:
             setattr(*self.saved.pop())

@@ -14,7 +14,7 @@ from grader.core.interpret import bfloat16, blocks, speedups
 from grader.core.interpret.patches import ADVICE, Incompatible
 
 
-def enable(fast=True):
+def enable(fast: bool = True) -> None:
     """Put the patches in place; raises Incompatible, with a sentence, where they do not fit this triton."""
     for module in (speedups, bfloat16, blocks) if fast else (bfloat16, blocks):
         module.enable()
@@ -22,7 +22,7 @@ def enable(fast=True):
 
 
 @triton.jit
-def results_kernel(X, O):
+def results_kernel(X, O):  # type: ignore[no-untyped-def]  # Triton reads annotations
     """Writes [x + x / 256 + x / 256, the same summed in a tree, max(x, 2), x where 0 < x and not x > 3] for each x."""
     i = tl.arange(0, 4)
     x = tl.load(X + i)
@@ -33,7 +33,7 @@ def results_kernel(X, O):
     tl.store(O + 12 + i, tl.where((x > 0.0) and not (x > 3.0), x, 0.0))
 
 
-def check_results():
+def check_results() -> None:
     """Raise Incompatible where one of the patches does not take hold."""
     x = torch.tensor([1.0, -1.0, 3.0, 5.0], dtype=torch.bfloat16)
     small, nothing = x / 256, torch.zeros_like(x)

@@ -6,6 +6,8 @@ function, each int32 operation is done twice, types are built again and again. N
 
 import dataclasses
 import types
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import triton.language as tl
@@ -17,7 +19,7 @@ from grader.core.interpret.blocks import DoesNotCompile
 from grader.core.interpret.patches import replace
 
 
-def enable():
+def enable() -> None:
     replace(interpreter.interpreter_builder, "options", without_overflow_checks)
     replace(interpreter, "_patch_lang", patch_the_language_once)
     replace(interpreter, "_patch_attr", call_directly)
@@ -43,17 +45,17 @@ def enable():
 # Calls ---------------------------------------------------------------------------------------------------------------
 
 
-def without_overflow_checks(options):
+def without_overflow_checks(options: Any) -> Any:
     """Each int32 operation is done again in int64, for an assertion that only debug=True would raise."""
     return dataclasses.replace(options, sanitize_overflow=False)
 
 
-def patch_the_language_once(patch):
+def patch_the_language_once(patch: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """All of the language for the length of a launch, found once: the rest is to put it in place and take it out."""
     everything = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
-    patches = []
+    patches: list[tuple[Any, str, Any]] = []
 
-    def patched(function):
+    def patched(function: Any) -> Any:
         if not patches:
             scope = patch(everything)
             patches.extend((owner, name, getattr(owner, name)) for owner, name, _ in scope._changes)
@@ -66,15 +68,15 @@ def patch_the_language_once(patch):
     return patched
 
 
-def call_directly(patch_attr):
+def call_directly(patch_attr: Callable[..., Any]) -> Callable[..., None]:
     """A builtin of the language gets its `_semantic` without being asked twice whether it has one."""
     semantic = interpreter.interpreter_semantic
     asks = tl.core.builtin(lambda: None).__code__  # of the wrapper that tl.core.builtin puts around a function
 
-    def patched(owner, name, member, builder, scope):
+    def patched(owner: Any, name: str, member: Any, builder: Any, scope: Any) -> None:
         function = member.__wrapped__ if getattr(member, "__code__", None) is asks else member
 
-        def called(*args, **kwargs):
+        def called(*args: Any, **kwargs: Any) -> Any:
             kwargs["_semantic"] = semantic
             return function(*args, **kwargs)
 
@@ -83,10 +85,10 @@ def call_directly(patch_attr):
     return patched
 
 
-def call_without_patching(call):
+def call_without_patching(call: Callable[..., Any]) -> Callable[..., Any]:
     """A function called by a kernel finds the language patched, by its launch."""
 
-    def called(function, *args, **kwargs):
+    def called(function: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return function.rewrite()(*args, **kwargs)
         except Exception as error:
@@ -98,10 +100,10 @@ def call_without_patching(call):
 # Types: the same few, thousands of times -----------------------------------------------------------------------------
 
 
-def remember_dtypes(get_np_dtype):
-    known = {}
+def remember_dtypes(get_np_dtype: Callable[[tl.dtype], np.dtype]) -> Callable[[tl.dtype], np.dtype]:
+    known: dict[str, np.dtype] = {}
 
-    def remembered(dtype):
+    def remembered(dtype: tl.dtype) -> np.dtype:
         name = dtype.scalar.name
         if name not in known:
             known[name] = get_np_dtype(dtype.scalar)
@@ -110,11 +112,11 @@ def remember_dtypes(get_np_dtype):
     return remembered
 
 
-def remember_blocks(init):
+def remember_blocks(init: Callable[..., None]) -> Callable[..., None]:
     """A block type is its element type and its shape: what follows from them is worked out once."""
-    known = {}  # the element type is kept with the entry, so that its id stays its own
+    known: dict[tuple, tuple[Any, dict]] = {}  # the element type is kept with the entry, so that its id stays its own
 
-    def remembered(block, element_ty, shape):
+    def remembered(block: Any, element_ty: tl.dtype, shape: Any) -> None:
         key = id(element_ty), *(shape.values if type(shape) is tl.tuple else shape)
         if key not in known:
             init(block, element_ty, shape)
@@ -128,10 +130,10 @@ def remember_blocks(init):
     return remembered
 
 
-def remember_shapes(init):
+def remember_shapes(init: Callable[..., None]) -> Callable[..., None]:
     """A tensor's shape and number of elements follow from its type."""
 
-    def remembered(tensor, handle, type):
+    def remembered(tensor: tl.tensor, handle: TensorHandle, type: tl.dtype) -> None:
         known = type.__dict__.get("_of_tensors")
         if not known:
             init(tensor, handle, type)
@@ -143,10 +145,10 @@ def remember_shapes(init):
     return remembered
 
 
-def remember_interpreted(to_ir):
+def remember_interpreted(to_ir: Callable[..., Any]) -> Callable[..., Any]:
     """What the interpreter takes for a block type is a block type too, and always the same."""
 
-    def remembered(block, builder):
+    def remembered(block: Any, builder: Any) -> Any:
         kept = block.__dict__.get("_interpreted")
         if kept is None:
             return to_ir(block, builder)
@@ -157,15 +159,15 @@ def remember_interpreted(to_ir):
     return remembered
 
 
-def compare_itself_first(equal):
+def compare_itself_first(equal: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     return lambda dtype, other: dtype is other or equal(dtype, other)
 
 
-def unwrap_by_type(unwrap):
+def unwrap_by_type(unwrap: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Most of what is asked whether it is a constexpr is one, a tensor or a number."""
     whole = {tl.tensor, tl.dtype, tl.block_type, tl.pointer_type, int, float, bool, str, type(None)}
 
-    def unwrapped(value):
+    def unwrapped(value: Any) -> Any:
         kind = type(value)
         if kind is tl.constexpr:
             return value.value
@@ -177,16 +179,16 @@ def unwrap_by_type(unwrap):
 # Operands: most need no conversion, or one that was planned before ----------------------------------------------------
 
 
-def broadcast_by_plan(broadcast):
+def broadcast_by_plan(broadcast: Callable[..., Any]) -> Callable[..., Any]:
     """Two operands brought to one shape: nothing where it is one, a splat beside a scalar, else numpy's rule."""
-    shapes = {}
+    shapes: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] = {}
 
-    def shape_of_both(a, b):
+    def shape_of_both(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
         if len(a) == len(b) and all(m == n or 1 in (m, n) for m, n in zip(a, b, strict=True)):
             return tuple(max(pair) for pair in zip(a, b, strict=True))
         return None  # Triton's own words, or its own rule for shapes of other lengths
 
-    def broadcasted(semantic, lhs, rhs):
+    def broadcasted(semantic: Any, lhs: tl.tensor, rhs: tl.tensor) -> Any:
         a, b = lhs.type.__dict__.get("_plain"), rhs.type.__dict__.get("_plain")
         if a == b:
             return lhs, rhs
@@ -203,23 +205,25 @@ def broadcast_by_plan(broadcast):
     return broadcasted
 
 
-def splat(semantic, scalar, block):
+def splat(semantic: Any, scalar: tl.tensor, block: tl.block_type) -> tl.tensor:
     kind = block.with_element_ty(scalar.type.scalar)
     return semantic.tensor(semantic.builder.create_splat(kind.to_ir(semantic.builder), scalar.handle), kind)
 
 
-def stretched(semantic, tensor, old, new):
+def stretched(semantic: Any, tensor: tl.tensor, old: tuple[int, ...], new: tuple[int, ...]) -> tl.tensor:
     if old == new:
         return tensor
     kind = tl.block_type(tensor.type.scalar, list(new))
     return semantic.tensor(semantic.builder.create_broadcast(tensor.handle, list(new)), kind)
 
 
-def remember_promotions(promote):
+def remember_promotions(promote: Callable[..., tl.dtype]) -> Callable[..., tl.dtype]:
     """The type that two types compute in follows from their names."""
-    known = {}
+    known: dict[tuple, tl.dtype] = {}
 
-    def remembered(semantic, a, a_is_scalar, b, b_is_scalar, div_or_mod):
+    def remembered(
+        semantic: Any, a: tl.dtype, a_is_scalar: bool, b: tl.dtype, b_is_scalar: bool, div_or_mod: bool
+    ) -> tl.dtype:
         key = a.name, a_is_scalar, b.name, b_is_scalar, div_or_mod
         if key not in known:
             known[key] = promote(semantic, a, a_is_scalar, b, b_is_scalar, div_or_mod)
@@ -228,23 +232,31 @@ def remember_promotions(promote):
     return remembered
 
 
-def leave_equal_types(check):
+def leave_equal_types(check: Callable[..., Any]) -> Callable[..., Any]:
     """Two tensors of one type that computes in itself, a tensor and a number, a pointer and its offset.
 
     One shape is all that they need.
     """
 
-    def computes_in_itself(semantic, kind, div_or_mod):
+    def computes_in_itself(semantic: Any, kind: tl.dtype, div_or_mod: bool) -> bool:
         return semantic.computation_type_impl(kind, False, kind, False, div_or_mod) == kind
 
-    def takes(kind, number, div_or_mod):
+    def takes(kind: tl.dtype, number: Any, div_or_mod: bool) -> bool:
         """True where a number of Python's has this type beside a tensor of it."""
         whole = type(number) is int and -(2**31) <= number < 2**31
         if kind is tl.float32 or (kind is tl.float16 and not div_or_mod):
             return whole or type(number) is float
         return whole and kind in (tl.int32, tl.int64)
 
-    def checked(semantic, lhs, rhs, allow_lhs_ptr=False, allow_rhs_ptr=False, arithmetic_check=True, div_or_mod=False):
+    def checked(
+        semantic: Any,
+        lhs: Any,
+        rhs: Any,
+        allow_lhs_ptr: bool = False,
+        allow_rhs_ptr: bool = False,
+        arithmetic_check: bool = True,
+        div_or_mod: bool = False,
+    ) -> Any:
         one = lhs.type.scalar if type(lhs) is tl.tensor else None
         other = rhs.type.scalar if type(rhs) is tl.tensor else None
         if one is not None and one is other:
@@ -265,14 +277,14 @@ def leave_equal_types(check):
 # Shapes: numpy's own functions for them ask many questions first ------------------------------------------------------
 
 
-def splat_by_strides(builder, kind, scalar):
+def splat_by_strides(builder: Any, kind: tl.block_type, scalar: TensorHandle) -> TensorHandle:
     dtype = interpreter._get_np_dtype(scalar.dtype)
     one = np.ascontiguousarray(scalar.data, dtype)
     return TensorHandle(np.ndarray(kind.shape, dtype, one, 0, (0,) * len(kind.shape)), scalar.dtype.scalar)
 
 
-def broadcast_by_strides(create_broadcast):
-    def broadcasted(builder, block, shape):
+def broadcast_by_strides(create_broadcast: Callable[..., TensorHandle]) -> Callable[..., TensorHandle]:
+    def broadcasted(builder: Any, block: TensorHandle, shape: list[int]) -> TensorHandle:
         data = block.data
         if data.ndim != len(shape) or not data.flags.c_contiguous:
             return create_broadcast(builder, block, shape)
@@ -282,7 +294,7 @@ def broadcast_by_strides(create_broadcast):
     return broadcasted
 
 
-def insert_dim(builder, block, axis):
+def insert_dim(builder: Any, block: TensorHandle, axis: int) -> TensorHandle:
     return TensorHandle(block.data[(slice(None),) * axis + (None,)], block.dtype.scalar)
 
 
@@ -291,21 +303,21 @@ def insert_dim(builder, block, axis):
 DIRECTLY = {np.nanmax: np.fmax.reduce, np.nanmin: np.fmin.reduce, np.max: np.maximum.reduce, np.min: np.minimum.reduce}
 
 
-def reduce_directly(min_max):
+def reduce_directly(min_max: Callable[..., Any]) -> Callable[..., Any]:
     """The ufunc itself in the place of the function around it, which asks for NaN once more."""
 
-    def reduced(operation, values, val_reduce_op, idx_reduce_op=None):
+    def reduced(operation: Any, values: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
         return min_max(operation, values, DIRECTLY.get(val_reduce_op, val_reduce_op), idx_reduce_op)
 
     return reduced
 
 
-def combined(operation, values, axis):
+def combined(operation: Any, values: Any, axis: int) -> Iterator[list[np.ndarray]]:
     """Yields the blocks that a combine function makes of the slices along an axis, one after the other."""
     data = [value.handle.data for value in values]
     before = None
     for i in range(data[0].shape[axis]):
-        slices = [operation.to_tensor(d.take(i, axis), value.dtype) for d, value in zip(data, values, strict=True)]
+        slices: Any = [operation.to_tensor(d.take(i, axis), value.dtype) for d, value in zip(data, values, strict=True)]
         if before is not None:
             slices = operation.combine_fn(*before, *slices)
             slices = slices if isinstance(slices, tuple | tl.tuple) else (slices,)
@@ -316,10 +328,10 @@ def combined(operation, values, axis):
         yield [block.handle.data.reshape(shape) for block in before]
 
 
-def reduce_by_slices(one_by_one):
+def reduce_by_slices(one_by_one: Callable[..., Any]) -> Callable[..., Any]:
     """The interpreter calls a combine function for each element; here it is called for each slice."""
 
-    def reduced(operation, values):
+    def reduced(operation: Any, values: Any) -> Any:
         values, axis = operation.unravel(values, operation.axis)
         try:
             *_, last = combined(operation, values, axis)
@@ -335,10 +347,10 @@ def reduce_by_slices(one_by_one):
     return reduced
 
 
-def scan_by_slices(one_by_one):
+def scan_by_slices(one_by_one: Callable[..., Any]) -> Callable[..., Any]:
     """The same of tl.associative_scan."""
 
-    def scanned(operation, values):
+    def scanned(operation: Any, values: Any) -> Any:
         try:
             steps = list(combined(operation, values, operation.axis))
         except DoesNotCompile:

@@ -5,6 +5,9 @@ A pointer is followed back through assignments and calls: `X + page * sp + line 
 """
 
 import ast
+from collections.abc import Collection, Iterator
+from types import FrameType
+from typing import Any, TypeGuard
 
 import numpy as np
 import triton.language as tl
@@ -18,7 +21,7 @@ UNCHANGED = {"to", "expand_dims", "broadcast_to"}  # methods whose result has th
 class Text:
     """The functions of a file, and where each name of theirs gets a value."""
 
-    def __init__(self, lines):
+    def __init__(self, lines: list[str]) -> None:
         try:
             tree = ast.parse("".join(lines))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -26,17 +29,19 @@ class Text:
         self.functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
         self.values = {function: assigned(function) for function in self.functions}
 
-    def function_at(self, line):
-        return next((f for f in self.functions if f.lineno <= line <= f.end_lineno), None)
+    def function_at(self, line: int) -> ast.FunctionDef | None:
+        return next((f for f in self.functions if f.lineno <= line <= (f.end_lineno or 0)), None)
 
 
-def assigned(function):
+def assigned(function: ast.FunctionDef) -> dict[str, list[ast.expr]]:
     """{name: [its values, as nodes]}; of a tuple that is taken apart, its elements."""
-    found = {}
+    found: dict[str, list[ast.expr]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
             found.setdefault(ast.unparse(node.target), []).append(node.value)
-        for target in node.targets if isinstance(node, ast.Assign) else ():
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
             pairs = [(target, node.value)]
             if isinstance(target, ast.Tuple):
                 pairs = [(name, element(node.value, i)) for i, name in enumerate(target.elts)]
@@ -45,7 +50,7 @@ def assigned(function):
     return found
 
 
-def element(node, i):
+def element(node: ast.expr, i: int) -> ast.expr:
     """The element of a tuple, as a node: itself where the tuple is written down."""
     if isinstance(node, ast.Tuple):
         return node.elts[i] if i < len(node.elts) else node
@@ -55,12 +60,14 @@ def element(node, i):
 class Terms:
     """The terms of one access. frames: of the kernel and the functions that it has called, the innermost first."""
 
-    def __init__(self, text, frames):
-        self.text, self.frames, self.seen = text, frames, set()
+    def __init__(self, text: Text, frames: list[FrameType]) -> None:
+        self.text, self.frames = text, frames
+        self.seen: set[tuple] = set()  # (depth, name), (depth, line, column)
         self.functions = [text.function_at(frame.f_lineno) for frame in frames]
-        self.terms, self.with_lanes = [], set()
+        self.terms: list[tuple[list[ast.expr], int, int]] = []
+        self.with_lanes: set[str] = set()
 
-    def report(self):
+    def report(self) -> list[Term]:
         """[Term]"""
         pointer = self.argument_of_call(0, ("load", "store"), 0, "pointer")
         if pointer is None:
@@ -72,7 +79,9 @@ class Terms:
             strides = [ast.unparse(factor) for factor in factors if factor not in moving]
             if not moving or self.with_lanes & set(strides):  # a row's, or none of a program's own
                 continue
-            lines, plain, values = set(), set(), {}
+            lines: set[int] = set()
+            plain: set[int] = set()
+            values: dict[str, int] = {}
             for factor in moving:
                 self.makers(factor, depth, lines, plain, values)
             used = {each.id for each in moving if isinstance(each, ast.Name)}
@@ -83,18 +92,18 @@ class Terms:
 
     # Following -------------------------------------------------------------------------------------------------------
 
-    def argument_of_call(self, depth, names, place, name):
+    def argument_of_call(self, depth: int, names: Collection[str], place: int, name: str) -> ast.expr | None:
         """The argument at this place, or of this name, of a call in the line that runs in this frame, or None."""
         function, line = self.functions[depth], self.frames[depth].f_lineno
         for node in ast.walk(function) if function else ():
-            if isinstance(node, ast.Call) and node.lineno <= line <= node.end_lineno:
+            if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or 0):
                 called = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
                 if called in names:
                     named = {keyword.arg: keyword.value for keyword in node.keywords}
                     return node.args[place] if place < len(node.args) else named.get(name)
         return None
 
-    def sources(self, name, depth):
+    def sources(self, name: str, depth: int) -> list[tuple[ast.expr, int]]:
         """[(node, depth)] that a name gets its value from; of a parameter, what the caller passes."""
         function = self.functions[depth]
         if function is None or (depth, name) in self.seen:
@@ -106,7 +115,7 @@ class Terms:
             found += [(passed, depth + 1)] if passed is not None else []
         return found
 
-    def follow(self, node, depth):
+    def follow(self, node: ast.expr, depth: int) -> None:
         """Note the products that are added up to this expression."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
             self.follow(node.left, depth)
@@ -129,16 +138,18 @@ class Terms:
                 self.seen.add((depth, node.lineno, node.col_offset))
                 self.terms.append((factors, node.lineno, depth))
 
-    def elements(self, node, depth):
+    def elements(self, node: ast.AST, depth: int) -> list[tuple[ast.expr, int]]:
         """[(node, depth)] that `name[2]` may be, of a tuple that is written down; else empty."""
         if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and is_number(node.slice)):
             return []
         found = self.every_source(node.value.id, depth)
         while found and all(isinstance(source, ast.Name) for source, _ in found):  # handed on
-            found = [each for source, at in found for each in self.every_source(source.id, at)]
-        return [(element(source, node.slice.value), at) for source, at in found if isinstance(source, ast.Tuple)]
+            names = [(source.id, at) for source, at in found if isinstance(source, ast.Name)]
+            found = [each for name, at in names for each in self.every_source(name, at)]
+        place: Any = node.slice.value
+        return [(element(source, place), at) for source, at in found if isinstance(source, ast.Tuple)]
 
-    def leaves(self, node, depth):
+    def leaves(self, node: ast.AST, depth: int) -> Iterator[tuple[ast.Name | ast.Attribute, int]]:
         """[(name or attribute, depth)] in an expression."""
         if elements := self.elements(node, depth):
             for value, at in elements:
@@ -149,7 +160,7 @@ class Terms:
         for child in ast.iter_child_nodes(node):
             yield from self.leaves(child, depth)
 
-    def depends(self, node, depth, call, seen=frozenset()):
+    def depends(self, node: ast.expr, depth: int, call: str, seen: frozenset[tuple[int, str]] = frozenset()) -> bool:
         """True where this expression comes from a call of tl.arange or tl.program_id."""
         for part, here in self.leaves(node, depth):
             if isinstance(part, ast.Attribute) and part.attr == call:
@@ -160,14 +171,22 @@ class Terms:
                     return True
         return False
 
-    def every_source(self, name, depth):
+    def every_source(self, name: str, depth: int) -> list[tuple[ast.expr, int]]:
         kept, self.seen = self.seen, set()
         try:
             return self.sources(name, depth)
         finally:
             self.seen = kept
 
-    def makers(self, node, depth, lines, plain, values, seen=None):
+    def makers(
+        self,
+        node: ast.expr,
+        depth: int,
+        lines: set[int],
+        plain: set[int],
+        values: dict[str, int],
+        seen: set[tuple[int, str]] | None = None,
+    ) -> None:
         """Add the lines that make a number of the program's place in the grid, and the values of what else is used.
 
         plain: the lines that only ask for the place.
@@ -187,7 +206,7 @@ class Terms:
                     (plain if is_place(source) else lines).add(source.lineno)
                 self.makers(source, at, lines, plain, values, seen)
 
-    def value_of(self, name, depth):
+    def value_of(self, name: str, depth: int) -> int | None:
         """The whole number that a name holds in this frame, or None."""
         value = self.frames[depth].f_locals.get(name)
         value = value.value if isinstance(value, tl.constexpr) else value
@@ -195,7 +214,7 @@ class Terms:
         return int(data.flat[0]) if data.size == 1 and data.dtype.kind in "iu" else None
 
 
-def bare(node):
+def bare(node: ast.expr) -> ast.expr:
     """A node without what leaves its numbers as they are."""
     while True:
         if isinstance(node, ast.Subscript) and not is_number(node.slice):
@@ -206,16 +225,16 @@ def bare(node):
             return node
 
 
-def is_number(node):
+def is_number(node: ast.expr) -> TypeGuard[ast.Constant]:
     return isinstance(node, ast.Constant) and isinstance(node.value, int)
 
 
-def is_place(node):
+def is_place(node: ast.expr) -> bool:
     node = bare(node)
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "program_id"
 
 
-def factors_of(node):
+def factors_of(node: ast.expr) -> list[ast.expr]:
     """The factors of a product."""
     node = bare(node)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):

@@ -3,9 +3,12 @@
 An address is told as an offset in elements from the argument's first element; what it means, the tensor's strides say.
 """
 
+from typing import Any
+
 import numpy as np
 
-from grader.core.protocol.observed import Access, AddressTable, FirstAccess, InsideRow
+from grader.core.protocol.observed import Access, AddressTable, FirstAccess, InsideRow, Place
+from grader.core.run.memory import Region
 from grader.core.run.observe import Observer
 
 PROGRAMS = 4096  # noted for each argument
@@ -17,19 +20,21 @@ class Addresses(Observer):
     inside_rows: {argument: InsideRow} of the first block of whole rows of an input that begins inside a row.
     """
 
-    def __init__(self, watch):
+    def __init__(self, watch: Any) -> None:
         super().__init__(watch)
-        self.tables, self.closed, self.inside_rows, self.place = {}, False, {}, (0, 0, 0)
+        self.tables: dict[tuple[str, str], AddressTable] = {}
+        self.inside_rows: dict[str, InsideRow] = {}
+        self.closed, self.place = False, (0, 0, 0)
 
-    def begin_launch(self):
+    def begin_launch(self) -> None:
         self.closed = bool(self.watch.faults)
         if not self.closed:
             self.tables = {}
 
-    def begin_program(self, place):
+    def begin_program(self, place: Place) -> None:
         self.place = place
 
-    def addressed(self, kind, region, pointers):
+    def addressed(self, kind: str, region: Region, pointers: np.ndarray) -> None:
         is_new = kind == "load" and region.input and region.name not in self.inside_rows
         if is_new and (found := begins_inside_a_row(region, pointers)):
             self.inside_rows[region.name] = InsideRow(*found, self.watch.line())
@@ -37,7 +42,7 @@ class Addresses(Observer):
             region.seen_by[kind] = self.watch.program
             self.note(kind, region, pointers)
 
-    def note(self, kind, region, pointers):
+    def note(self, kind: str, region: Region, pointers: np.ndarray) -> None:
         """Note a program's first access of this kind to an argument."""
         if self.closed:
             return
@@ -50,11 +55,11 @@ class Addresses(Observer):
         if len(programs) < PROGRAMS:
             programs.append(FirstAccess(self.place, describe(region, pointers)))
 
-    def of_kinds(self, *kinds):
+    def of_kinds(self, *kinds: str) -> list[AddressTable]:
         return [table for (_, kind), table in self.tables.items() if kind in kinds]
 
 
-def describe(region, pointers):
+def describe(region: Region, pointers: np.ndarray) -> Access:
     """The Access of a block of pointers into this region."""
     bytes_in = np.asarray(pointers).astype(np.int64) - region.virtual
     offsets = bytes_in // region.itemsize - region.tensor.storage_offset()
@@ -64,12 +69,12 @@ def describe(region, pointers):
     return Access(first, list(offsets.shape), [int(offsets[one]) - first for one in next_ones])
 
 
-def begins_inside_a_row(region, pointers):
+def begins_inside_a_row(region: Region, pointers: np.ndarray) -> tuple[int, int] | None:
     """(row, column) of a block as wide as the input's rows whose first lane is not a row's first, else None."""
-    shape = region.tensor.shape
-    if pointers.ndim != 2 or len(shape) < 2 or shape[-1] not in pointers.shape:
+    shape, view = region.tensor.shape, region.view
+    if view is None or pointers.ndim != 2 or len(shape) < 2 or shape[-1] not in pointers.shape:
         return None
-    left, place = int(pointers[0, 0]) - region.virtual - region.view.start, [0] * len(shape)
-    for stride, _, dim in region.view.dims:
+    left, place = int(pointers[0, 0]) - region.virtual - view.start, [0] * len(shape)
+    for stride, _, dim in view.dims:
         place[dim], left = divmod(left, stride)
     return (place[-2], place[-1]) if place[-1] else None

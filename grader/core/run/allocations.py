@@ -1,5 +1,8 @@
 """In the runner: what a program allocates is poisoned and fenced."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -11,7 +14,9 @@ UNWRITTEN = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_str
 WRITTEN = {"zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full"}
 
 
-def fenced(shape, strides, dtype, device, poison=POISON):
+def fenced(
+    shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: Any, poison: int = POISON
+) -> tuple[torch.Tensor, torch.Tensor]:
     """An uninitialised tensor of that shape and strides amid poison; returns (buffer of bytes, tensor)."""
     itemsize = torch.empty(0, dtype=dtype).element_size()
     extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
@@ -20,7 +25,7 @@ def fenced(shape, strides, dtype, device, poison=POISON):
     return buffer, buffer.view(dtype).as_strided(shape, strides, GUARD // itemsize)
 
 
-def fence_is_whole(buffer, extent_bytes):
+def fence_is_whole(buffer: torch.Tensor, extent_bytes: int) -> bool:
     """True while the poison before and after the tensor's bytes is what it was."""
     return bool((buffer[:GUARD] == POISON).all() and (buffer[GUARD + extent_bytes :] == POISON).all())
 
@@ -28,22 +33,22 @@ def fence_is_whole(buffer, extent_bytes):
 class Allocations(TorchDispatchMode):
     """While active: new tensors lie between fences, and uninitialised ones are poisoned."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.buffers = []
+        self.buffers: list[tuple[torch.Tensor, int, tuple[int, ...]]] = []
 
     @classmethod
-    def _should_skip_dynamo(cls):
+    def _should_skip_dynamo(cls) -> bool:
         return False  # PyTorch's own way imports torch.compile, a second's worth, at the first operation
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         if (name in UNWRITTEN or name in WRITTEN) and isinstance(out, torch.Tensor) and can_be_fenced(out):
             out = self.fence(out, keep_values=name in WRITTEN)
         return out
 
-    def fence(self, made, keep_values):
+    def fence(self, made: torch.Tensor, keep_values: bool) -> torch.Tensor:
         buffer, tensor = fenced(made.shape, made.stride(), made.dtype, made.device)
         if keep_values:
             tensor.copy_(made)
@@ -51,11 +56,11 @@ class Allocations(TorchDispatchMode):
         self.buffers.append((buffer, extent * made.element_size(), tuple(made.shape)))
         return tensor
 
-    def broken_fences(self):
+    def broken_fences(self) -> list[list[int]]:
         """The shapes of the tensors around which something was overwritten."""
         return [list(shape) for buffer, size, shape in self.buffers if not fence_is_whole(buffer, size)]
 
 
-def can_be_fenced(tensor):
+def can_be_fenced(tensor: torch.Tensor) -> bool:
     """Dense memory of a real size: meta tensors, sparse ones, empty ones and giants are left alone."""
     return tensor.layout == torch.strided and tensor.device.type in ("cpu", "cuda") and tensor.numel() > 0

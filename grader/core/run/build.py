@@ -9,6 +9,8 @@ import linecache
 import math
 import sys
 import types
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import triton
 import triton.language as tl
@@ -18,12 +20,15 @@ from triton.runtime import interpreter
 from grader.core.protocol.program import (
     Constexpr,
     Function,
+    Kernel,
     KernelNumber,
     Module,
     NamedTuple,
     Opaque,
+    Program,
     Refused,
     Tuple,
+    Use,
     parts,
 )
 from grader.core.run.kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, REWRITTEN_USE, check, is_field
@@ -45,19 +50,19 @@ GONE = "{} does not exist inside a kernel"
 class Missing:
     """What stands for a name that no kernel can use: it says so when it is called or taken apart."""
 
-    def __init__(self, sentence):
+    def __init__(self, sentence: str) -> None:
         self.__dict__["sentence"] = sentence
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise Refused(self.sentence)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> NoReturn:
         raise Refused(self.sentence)
 
     __getitem__ = __getattr__
 
 
-def python_names():
+def python_names() -> dict[str, Any]:
     """{name: value} of Python's own names inside a kernel."""
     from grader.core.interpret.blocks import INSTEAD
 
@@ -70,7 +75,7 @@ def python_names():
     return missing | KNOWN
 
 
-def fields_of(program):
+def fields_of(program: Program) -> frozenset[str]:
     """The names in the NamedTuples that the program hands to kernels, or that kernels make."""
     every = parts([program.setup, program.steps, *(kernel.uses for kernel in program.kernels)])
     tuples = (part for part in every if isinstance(part, Tuple | NamedTuple))
@@ -83,19 +88,21 @@ class Kernels:
     fields: names in the NamedTuples that launches hand over.
     """
 
-    def __init__(self, kernels, fields, interpreted):
-        self.texts, self.fields, self.interpreted, self.made = kernels, fields, interpreted, {}
-        self.trees, self.codes, self.python = {}, {}, python_names()
+    def __init__(self, kernels: list[Kernel], fields: frozenset[str], interpreted: bool) -> None:
+        self.texts, self.fields, self.interpreted, self.python = kernels, fields, interpreted, python_names()
+        self.made: dict[int, Any] = {}
+        self.trees: dict[int, ast.Module] = {}
+        self.codes: dict[int, types.CodeType] = {}
 
-    def check(self):
+    def check(self) -> None:
         """Check every text, also of those that are never launched; raises Refused."""
         for i, kernel in enumerate(self.texts):
             self.trees[i] = check(kernel, self.fields)
         self.show_lines()
 
-    def show_lines(self):
+    def show_lines(self) -> None:
         """Let tracebacks find the submission's lines, as far as kernels reach."""
-        files = {}
+        files: dict[str, dict[int, str]] = {}
         for kernel in self.texts:
             lines = files.setdefault(kernel.file, {})
             for i, text in enumerate(kernel.source.split("\n")):
@@ -104,12 +111,12 @@ class Kernels:
             known = [lines.get(i + 1, "") + "\n" for i in range(max(lines))]
             linecache.cache[name] = len(known), None, known, name
 
-    def __getitem__(self, number):
+    def __getitem__(self, number: int) -> Any:
         if number not in self.made:
             self.made[number] = self.make(number)
         return self.made[number]
 
-    def make(self, number):
+    def make(self, number: int) -> Any:
         kernel = self.texts[number]
         if self.interpreted and kernel.kind == "gluon":
             raise Refused("Triton's interpreter runs no Gluon: this kernel needs a GPU", kernel.line)
@@ -119,7 +126,7 @@ class Kernels:
             return self.constexpr_function(number, space)
         return self.for_interpreter(number, space) if self.interpreted else self.for_compiler(number, space)
 
-    def outside(self, used):
+    def outside(self, used: Use) -> Any:
         """The value that a name of a kernel's text means."""
         match used:
             case KernelNumber():
@@ -138,7 +145,7 @@ class Kernels:
                 return Missing(f"a kernel can call @triton.jit functions and triton.language, not a Python {used.type}")
         return plain(used)
 
-    def constexpr_function(self, number, space):
+    def constexpr_function(self, number: int, space: dict[str, Any]) -> Any:
         """What a kernel calls while it is compiled: the checked text as Python, which takes constants alone."""
         kernel = self.texts[number]
         space["__builtins__"] = self.python | OF_CONSTANTS
@@ -146,14 +153,14 @@ class Kernels:
         function = space[kernel.name]
 
         @functools.wraps(function)
-        def of_constants(*args, **kwargs):
+        def of_constants(*args: Any, **kwargs: Any) -> Any:
             if any(isinstance(value, tl.tensor) for value in tree_iter((args, kwargs))):
                 raise Refused(f"{kernel.name} is a constexpr_function, which takes constants and no block", kernel.line)
             return function(*args, **kwargs)
 
         return triton.constexpr_function(of_constants)
 
-    def for_interpreter(self, number, space):
+    def for_interpreter(self, number: int, space: dict[str, Any]) -> Any:
         """The checked tree, rewritten as Triton's interpreter rewrites kernels; no text is parsed again."""
         kernel = self.texts[number]
         if number not in self.codes:
@@ -167,25 +174,26 @@ class Kernels:
         made.rewritten_fn[function] = function
         return made
 
-    def compile(self, number):
+    def compile(self, number: int) -> types.CodeType:
         self.trees[number] = ast.fix_missing_locations(self.rewritten(self.texts[number], self.trees[number]))
         return compile(self.trees[number], self.texts[number].file, "exec")
 
     @staticmethod
-    def rewritten(kernel, tree):
+    def rewritten(kernel: Kernel, tree: ast.Module) -> ast.Module:
         """A checked tree as Triton's interpreter rewrites kernels."""
         used = {name: used.name for name, used in kernel.uses.items() if isinstance(used, Function)}
         imported = {name: function for name, function in used.items() if function in LANGUAGE}
         tree = Patched(imported).visit(tree) if imported else tree
         return interpreter.FunctionRewriter.ast_transformer.visit(Fields().visit(tree))
 
-    def for_compiler(self, number, space):
+    def for_compiler(self, number: int, space: dict[str, Any]) -> Any:
         """A JITFunction of the checked text: what Triton will parse is compared with the tree that was checked."""
         kernel = self.texts[number]
+        checked: Any = self.trees[number].body[0]  # the one function that it is
         name = f"{number}/{kernel.file}"  # each kernel's own: its text begins where it began
         text = "\n" * (kernel.line - 1) + kernel.source
         linecache.cache[name] = len(text), None, io.StringIO(text).readlines(), name
-        bare = f"def {kernel.name}({ast.unparse(self.trees[number].body[0].args)}):\n    pass\n"
+        bare = f"def {kernel.name}({ast.unparse(checked.args)}):\n    pass\n"
         exec(compile("\n" * (kernel.line - 1) + bare, name, "exec"), space)
         function = space[kernel.name]
         function.__annotations__ = dict.fromkeys(kernel.constexprs, "tl.constexpr")
@@ -195,12 +203,12 @@ class Kernels:
         for node in ast.walk(parsed):
             if isinstance(node, ast.arg):
                 node.annotation = None
-        if ast.dump(parsed) != ast.dump(self.trees[number].body[0]):
+        if ast.dump(parsed) != ast.dump(checked):
             raise Refused("a kernel's text is not what Triton reads of it: has it a `def` in a text?", kernel.line)
         return made
 
 
-def decorator(kernel):
+def decorator(kernel: Kernel) -> Callable[[Any], Any]:
     if kernel.kind == "gluon":
         from triton.experimental import gluon
 
@@ -213,10 +221,10 @@ def decorator(kernel):
 class Patched(ast.NodeTransformer):
     """Names bound by `from triton.language import exp2` become attributes of it: the interpreter patches that alone."""
 
-    def __init__(self, imported):
+    def __init__(self, imported: dict[str, str]) -> None:
         self.imported = imported
 
-    def visit_Name(self, node):
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id not in self.imported or not isinstance(node.ctx, ast.Load):
             return node
         return ast.copy_location(
@@ -227,7 +235,7 @@ class Patched(ast.NodeTransformer):
 class Fields(ast.NodeTransformer):
     """`shape.rows` becomes _grader_field(shape, "rows"): such a name opens a NamedTuple and no other object."""
 
-    def visit_Attribute(self, node):
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)
         if not is_field(node):
             return node
@@ -236,14 +244,14 @@ class Fields(ast.NodeTransformer):
         )
 
 
-def field_of(value, name):
+def field_of(value: Any, name: str) -> Any:
     """The field of a NamedTuple; raises AttributeError where the value is none or has no such field."""
     if isinstance(value, tuple) and name in getattr(value, "_fields", ()):
-        return value[value._fields.index(name)]
+        return value[value._fields.index(name)]  # type: ignore[attr-defined]
     raise AttributeError(f"{type(value).__name__!r} object has no attribute {name!r}")
 
 
-def module_named(name):
+def module_named(name: str) -> Any:
     if name.endswith("libdevice"):
         from triton.language.extra import libdevice
 
@@ -257,7 +265,7 @@ def module_named(name):
     return known.get(name) or Missing(f"the module {name} does not exist inside a kernel")
 
 
-def function_named(module, name):
+def function_named(module: str, name: str) -> Any:
     """A function of Triton's language that was imported by name."""
     if module.startswith(GLUON) and name[0] != "_":
         found = getattr(module_named(module), name, None)

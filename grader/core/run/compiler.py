@@ -7,6 +7,8 @@ import re
 import resource
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import triton
@@ -16,16 +18,16 @@ from triton.runtime import cache
 from triton.runtime.errors import OutOfResources
 
 from grader.core.inside import without_gpu
-from grader.core.protocol.messages import Compiled, CompiledKernel, CompileError
-from grader.core.protocol.program import Refused
+from grader.core.protocol.messages import Compile, Compiled, CompiledKernel, CompileError, Gpu
+from grader.core.protocol.program import Branch, Program, Refused
 from grader.core.run.allocations import INPUT_POISON
-from grader.core.run.replay import LaunchRaised, Replay, StepRaised, place_inputs
+from grader.core.run.replay import LaunchRaised, ProgramRunner, Replay, StepRaised, place_inputs
 
 TENSOR_MEMORY = 512  # columns of a multiprocessor, where the GPU has it
 PTXAS_LINES = re.compile(r"ptxas\S* info|bytes (stack frame|gmem)|^\s*$")  # lines of its log
 
 
-def get_ready(folder):
+def get_ready(folder: str) -> None:
     """Before a module is loaded: compile, whatever the module says about the interpreter, and leave nothing behind."""
     knobs.runtime.interpret = False
     os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
@@ -37,14 +39,15 @@ def get_ready(folder):
         knobs.nvidia.dump_ptxas_log = True  # registers and spills
 
 
-def compile_program(runner, request, program):
+def compile_program(runner: ProgramRunner, request: Compile, program: Program) -> Compiled:
     """The Compiled of a program whose launches compile for the request's GPU and return.
 
     What stopped it has "launch" where the wrapper may have an answer to it.
     """
     limit_memory(request.memory_bytes)
     places, _, _ = place_inputs(request.call.inputs, None, "cpu", INPUT_POISON)
-    compiling, error = Compiling(request.gpu), None
+    compiling = Compiling(request.gpu)
+    error: CompileError | None = None
     try:
         with without_gpu.active_driver(without_gpu.Driver(request.gpu)), torch.no_grad():
             kernels = runner.make_kernels(program)
@@ -60,7 +63,7 @@ def compile_program(runner, request, program):
     return Compiled(compiling.report(), error)
 
 
-def limit_memory(size):
+def limit_memory(size: int) -> None:
     """At most `size` bytes of data for this process and for each that it starts, ptxas among them."""
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
@@ -72,12 +75,14 @@ class Compiling:
     the GPU has, the launch raises OutOfResources, as it does on that GPU.
     """
 
-    def __init__(self, gpu):
+    def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
-        self.kernels, self.seen, self.failed = [], set(), None
-        self.tried = {}
+        self.kernels: list[CompiledKernel] = []
+        self.seen: set[int] = set()
+        self.failed: tuple[str, Exception] | None = None
+        self.tried: dict[str, int] = {}
 
-    def launch(self, kernel, grid, args, options):
+    def launch(self, kernel: Any, grid: tuple[int, ...], args: dict[str, Any], options: dict[str, Any]) -> None:
         name, started, said = kernel.__name__, time.perf_counter(), io.StringIO()
         try:
             with contextlib.redirect_stdout(said):
@@ -93,16 +98,16 @@ class Compiling:
         finally:
             print("".join(line for line in said.getvalue().splitlines(True) if not PTXAS_LINES.search(line)), end="")
 
-    def check_resources(self, metadata):
+    def check_resources(self, metadata: Any) -> None:
         limits = {"shared memory": (metadata.shared, self.gpu.shared_bytes)}
         limits["tensor memory"] = (getattr(metadata, "tmem_size", None) or 0, TENSOR_MEMORY)
         for name, (needed, limit) in limits.items():
             if needed > limit:
                 raise OutOfResources(needed, limit, name)
 
-    def first_that_compiles(self, choices, run):
+    def first_that_compiles(self, choices: Sequence[Branch], run: Callable[[int], Any]) -> int:
         """The choice among configurations: the first that compiles and fits stands for the fastest."""
-        failure = None
+        failure: Any = None  # there is one: no choice is empty
         for i in range(len(choices)):
             before = len(self.kernels)
             try:
@@ -116,9 +121,9 @@ class Compiling:
             return i
         raise failure
 
-    def report(self):
+    def report(self) -> list[CompiledKernel]:
         """Each kernel that was compiled; of one that is tuned, the configuration that was taken."""
-        latest = {}
+        latest: dict[str | int, CompiledKernel] = {}
         for entry in self.kernels:
             entry.configs_tried = self.tried.get(entry.kernel)
             latest[entry.kernel if entry.configs_tried else len(latest)] = entry
@@ -128,7 +133,7 @@ class Compiling:
 # What is told of a kernel --------------------------------------------------------------------------------------------
 
 
-def describe_kernel(kernel, log, gpu):
+def describe_kernel(kernel: Any, log: str, gpu: Gpu) -> CompiledKernel:
     """What is known of one compiled kernel."""
     data, asm = kernel.metadata, kernel.asm
     found = CompiledKernel(data.name, data.shared, gpu.shared_bytes, data.num_warps, data.num_stages)
@@ -152,13 +157,13 @@ MATRIX_INSTRUCTIONS = (
 )
 
 
-def matrix_instructions(text):
+def matrix_instructions(text: str) -> str:
     """The kinds of matrix instructions in the assembly and the type of their operands, like "wgmma f16"; or "none"."""
     found = {" ".join(match.groups()) for pattern in MATRIX_INSTRUCTIONS for match in re.finditer(pattern, text)}
     return ", ".join(sorted(found)) or "none"
 
 
-def number(pattern, text):
+def number(pattern: str, text: str) -> int | None:
     found = re.findall(pattern, text)
     return max(map(int, found)) if found else None
 
@@ -166,7 +171,7 @@ def number(pattern, text):
 # What went wrong -----------------------------------------------------------------------------------------------------
 
 
-def describe(error, compiling, program):
+def describe(error: Any, compiling: Compiling, program: Program) -> CompileError:
     """The CompileError of what stopped a launch, with the student's line, 0 where it is not known."""
     chain = [error]
     while (following := chain[-1].__cause__ or chain[-1].__context__) and following not in chain:
@@ -184,7 +189,7 @@ def describe(error, compiling, program):
     return found
 
 
-def node_in(error):
+def node_in(error: BaseException) -> tuple[Any, Any]:
     """(source, node) of the kernel's text that Triton was looking at when it raised an error without a place."""
     source = node = None
     trace = error.__traceback__
@@ -195,7 +200,7 @@ def node_in(error):
     return source, node
 
 
-def place(nodes, program):
+def place(nodes: list[tuple[Any, Any]], program: Program) -> int:
     """The line in the submission's file of the last of these (source of a kernel, node) that lies there; 0 without."""
     for source, node in reversed(nodes):
         for kernel in program.kernels:

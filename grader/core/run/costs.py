@@ -5,12 +5,16 @@ compares the counts with what a case needs.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
+import torch
 from triton.runtime.interpreter import TensorHandle
 
-from grader.core.protocol.observed import Costs, Dots, KernelCosts, Multiplied
-from grader.core.run.observe import Observer
+from grader.core.protocol.observed import Costs, Dots, KernelCosts, Multiplied, Place
+from grader.core.run.memory import Region
+from grader.core.run.observe import Access, Observer, Patch
 
 # Operations of the interpreter's builder by which a product of two blocks can be made, sums of logarithms among them.
 MULTIPLYING = (
@@ -34,27 +38,32 @@ class CostMeter(Observer):
 
     operations = ("create_dot", *MULTIPLYING)
 
-    def __init__(self, watch):
+    def __init__(self, watch: Any) -> None:
         super().__init__(watch)
-        self.kernels, self.current = {}, KernelCosts()
-        self.dots, self.multiplied, self.inputs, self.moved = Counter(), Counter(), Counter(), Counter()
+        self.kernels: dict[str, KernelCosts] = {}
+        self.current = KernelCosts()
+        self.dots: Counter[tuple[int, int, int]] = Counter()
+        self.multiplied: Counter[tuple[int, ...]] = Counter()
+        self.inputs: Counter[str] = Counter()
+        self.moved: Counter[str] = Counter()
         self.alive = self.alive_before = self.most = self.held = self.computed = self.products_here = 0
-        self.products, self.loaded_by = Counter(), {}
+        self.products: Counter[str] = Counter()
+        self.loaded_by: dict[str, dict[Any, tuple[torch.UntypedStorage, int, np.ndarray]]] = {}
 
-    def begin_launch(self):
+    def begin_launch(self) -> None:
         self.current = self.kernels.setdefault(self.watch.kernel, KernelCosts())
         self.current.launches += 1
         self.products_here = 0
 
-    def begin_program(self, place):
+    def begin_program(self, place: Place) -> None:
         self.end_program()
         self.current.programs += 1
         self.alive_before = self.most = self.alive
 
-    def end_program(self):
+    def end_program(self) -> None:
         self.held = max(self.held, self.most - self.alive_before)
 
-    def end_launch(self, regions):
+    def end_launch(self, regions: Iterable[Region]) -> None:
         """Keep which elements of these regions the kernel has loaded."""
         self.end_program()
         self.products[self.watch.kernel] += self.products_here
@@ -66,23 +75,24 @@ class CostMeter(Observer):
                 loaded = region.loaded if before is None or size != region.itemsize else before | region.loaded
                 known[key] = region.storage, region.itemsize, loaded  # kept: no other has its address
 
-    def overwritten(self, tensors):
+    def overwritten(self, tensors: Iterable[torch.Tensor]) -> None:
         """Between launches PyTorch has written into these: what is loaded of them now are other elements."""
         keys = {tensor.untyped_storage().data_ptr() for tensor in tensors}
         for known in self.loaded_by.values():
             for key in keys & known.keys():
                 known[key, len(known)] = known.pop(key)
 
-    def different(self):
+    def different(self) -> int:
         """Bytes that kernels load which make a good part of all products, each of a storage counted once."""
-        whole, found = sum(self.products.values()), {}
+        whole = sum(self.products.values())
+        found: dict[Any, list[np.ndarray]] = {}
         for kernel, known in self.loaded_by.items():
             if self.products[kernel] > PART * whole:
                 for key, (_, size, loaded) in known.items():
                     found.setdefault((key, size), []).append(loaded)
         return sum(size * int(np.logical_or.reduce(parts).sum()) for (_, size), parts in found.items())
 
-    def accessed(self, access):
+    def accessed(self, access: Access) -> None:
         """Count what is moved; several programs may load one number of a list."""
         region, is_load = access.region, access.kind == "load"
         current = self.current
@@ -97,13 +107,13 @@ class CostMeter(Observer):
             if region.input:
                 self.inputs[region.input] += elements
 
-    def after(self, operation, operands, made):
+    def after(self, operation: str, operands: tuple, made: Any) -> None:
         if operation == "create_dot":
             self.dot(operands[0].data, operands[1].data)
         else:
             self.multiply(operation, made.data)
 
-    def dot(self, a, b):
+    def dot(self, a: np.ndarray, b: np.ndarray) -> None:
         """Two blocks (..., rows, depth) and (..., depth, columns)."""
         *_, rows, depth = a.shape
         products = a.size * b.shape[-1]
@@ -111,18 +121,18 @@ class CostMeter(Observer):
         self.current.dot_flops += 2 * products
         self.products_here += products
 
-    def multiply(self, operation, block):
+    def multiply(self, operation: str, block: np.ndarray) -> None:
         self.multiplied[block.shape] += block.size
         if operation in EXPONENTIALS:
             self.current.exponentials += block.size
         if block.dtype.kind == "f":
             self.products_here += block.size
 
-    def patches(self):
+    def patches(self) -> Iterator[Patch]:
         """Every block is counted from its making to the end of its last name."""
 
-        def begun(old):
-            def made(handle):
+        def begun(old: Any) -> Any:
+            def made(handle: TensorHandle) -> None:
                 handle.counted = self, (size := handle.data.size)
                 self.computed += size
                 self.alive += size
@@ -133,7 +143,7 @@ class CostMeter(Observer):
 
         yield TensorHandle, "__post_init__", begun
 
-    def report(self):
+    def report(self) -> Costs:
         return Costs(
             [Dots(*dims, count) for dims, count in self.dots.items()],
             [Multiplied(list(shape), count) for shape, count in self.multiplied.items()],
@@ -146,7 +156,7 @@ class CostMeter(Observer):
         )
 
 
-def end_block(handle):
+def end_block(handle: TensorHandle) -> None:
     """A block goes with the last name for it: the meter that counted it hears of that."""
     if counted := handle.__dict__.get("counted"):
         meter, size = counted

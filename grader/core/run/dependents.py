@@ -6,21 +6,23 @@ whatever its layout.
 
 import torch
 
-from grader.core.protocol.program import Input, tensors_in
+from grader.core.protocol.messages import Call
+from grader.core.protocol.program import Input, Program, tensors_in
 from grader.core.run.allocations import INPUT_POISON, Allocations
-from grader.core.run.replay import Replay, place_inputs
+from grader.core.run.replay import KernelTable, Place, Replay, place_inputs
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def most(program, kernels, call, data):
+def most(program: Program, kernels: KernelTable, call: Call, data: bytearray) -> int:
     """The most such elements. call: a messages.Call with a row; data: its inputs' bytes."""
     with torch.no_grad(), Allocations():  # what is not written yet is the same in both
         one, other = (begin(program, kernels, call, data, changed) for changed in (False, True))
-        alive, found = {}, 0
+        alive: dict[int, int] = {}
+        found = 0
         for step in program.steps:
-            one.simple(step)
-            other.simple(step)
+            one.simple(step)  # type: ignore[arg-type]  # without a launch there is no choice
+            other.simple(step)  # type: ignore[arg-type]
             alive = {number: count for number, count in alive.items() if number in one.places}
             for tensor in tensors_in(step):
                 number = tensor.storage
@@ -31,10 +33,10 @@ def most(program, kernels, call, data):
     return found
 
 
-def begin(program, kernels, call, data, changed):
+def begin(program: Program, kernels: KernelTable, call: Call, data: bytearray, changed: bool) -> Replay:
     """A Replay that stands before the call; changed: with other numbers in the row."""
     places, _, tensors = place_inputs(call.inputs, data, "cpu", INPUT_POISON)
-    if changed:
+    if changed and call.row:
         part = tensors[call.row.name][tuple(call.row.index)]
         part.copy_(torch.randn(part.shape, generator=torch.Generator().manual_seed(1)))
     replay = Replay(program, kernels, "cpu", launch=None)
@@ -42,7 +44,7 @@ def begin(program, kernels, call, data, changed):
     return replay
 
 
-def differing(one, other, size):
+def differing(one: Place, other: Place, size: int) -> int:
     """How many elements of `size` bytes differ between two storages."""
     views = []
     for place in (one, other):

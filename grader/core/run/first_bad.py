@@ -3,6 +3,9 @@
 import contextlib
 import re
 import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +13,7 @@ import triton.language as tl
 
 from grader.core.interpret.patches import Patches
 from grader.core.protocol.messages import FirstBad, Held
+from grader.core.protocol.program import Operation
 from grader.core.run.hooks import BUILDER
 from grader.core.run.replay import list_tensors
 
@@ -24,12 +28,15 @@ class Follower:
     A name counts that holds a NaN or +inf; a mask writes -inf on purpose.
     """
 
-    def __init__(self, file, texts):
-        self.file, self.lines, self.found, self.before = file, texts.split("\n"), None, {}
-        self.exponent, self.patches, self.since = None, Patches(), {}
+    def __init__(self, file: str, texts: str) -> None:
+        self.file, self.lines, self.patches = file, texts.split("\n"), Patches()
+        self.found: FirstBad | None = None
+        self.exponent: float | None = None
+        self.before: dict[int, tuple[int | None, dict[str, str]]] = {}  # by frame: its line, its bad names
+        self.since: dict[tuple[int, str], int | None] = {}
 
     @contextlib.contextmanager
-    def open(self):
+    def open(self) -> Iterator["Follower"]:
         kept = sys.gettrace()
         for name in ("create_exp", "create_exp2"):
             self.patches.replace(BUILDER, name, self.noting)
@@ -40,10 +47,10 @@ class Follower:
             sys.settrace(kept)
             self.patches.undo()
 
-    def noting(self, method):
+    def noting(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """exp or exp2 of the interpreter, of which the largest finite operand since the last line is noted."""
 
-        def noted(builder, operand):
+        def noted(builder: Any, operand: Any) -> Any:
             data = np.asarray(operand.data)
             finite = data[np.isfinite(data)] if data.dtype.kind == "f" else data[:0]
             self.exponent = float(finite.max()) if finite.size else None
@@ -51,10 +58,10 @@ class Follower:
 
         return noted
 
-    def called(self, frame, event, argument):
+    def called(self, frame: FrameType, event: str, argument: Any) -> Any:
         return self.stepped if frame.f_code.co_filename == self.file and not self.found else None
 
-    def stepped(self, frame, event, argument):
+    def stepped(self, frame: FrameType, event: str, argument: Any) -> Any:
         """The line before this one has run: what it left is compared with what was there."""
         if self.found or event not in ("line", "return"):
             return self.stepped
@@ -74,7 +81,7 @@ class Follower:
         self.before[id(frame)], self.exponent = (frame.f_lineno, now), None
         return self.stepped
 
-    def operation(self, step, args, named, made):
+    def operation(self, step: Operation, args: list[Any], named: dict[str, Any], made: list[torch.Tensor]) -> None:
         """PyTorch has made something: is it the first bad number, of operands that are finite or masked?"""
         if self.found or step.op.startswith(UNWRITTEN) or any(map(bad_tensor, list_tensors(args, named))):
             return
@@ -83,24 +90,24 @@ class Follower:
             exponent = exponent if step.op in ("exp", "exp2") else None
             self.found = FirstBad(step.line, what, self.source(step.line), [], exponent)
 
-    def source(self, line):
+    def source(self, line: int | None) -> str:
         return self.lines[line - 1].strip() if line and line <= len(self.lines) else ""
 
 
-def holds_inf(value):
+def holds_inf(value: Any) -> bool:
     """True for a block with +inf or -inf in it."""
     data = np.asarray(value.handle.data) if isinstance(value, tl.tensor) else np.zeros(0)
     return data.dtype.kind == "f" and bool(np.isinf(data).any())
 
 
-def bad_tensor(tensor):
+def bad_tensor(tensor: torch.Tensor) -> str:
     """The same of a tensor of PyTorch's."""
     if not tensor.is_floating_point():
         return ""
     return "NaN" if bool(tensor.isnan().any()) else "infinite" if bool((tensor == torch.inf).any()) else ""
 
 
-def bad(value):
+def bad(value: Any) -> str:
     """Whether a block holds such a number: "NaN", "infinite" or ""."""
     if not isinstance(value, tl.tensor) or not value.dtype.scalar.is_floating():
         return ""

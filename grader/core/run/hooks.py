@@ -4,6 +4,8 @@ Each hook is (owner, name, make): `patches.replace` calls make(old) and installs
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,12 +14,13 @@ import triton.runtime.interpreter as interpreter
 from triton.runtime.interpreter import TensorHandle
 
 from grader.core.interpret.patches import Patches
+from grader.core.run.observe import Observer, Patch
 from grader.core.run.promises import PROMISES
 
 BUILDER = interpreter.InterpreterBuilder
 
 
-def list_hooks(trace):
+def list_hooks(trace: Any) -> list[Patch]:
     """All of them, for one Trace."""
     return [
         (interpreter, "_interpreter", lambda old: trace),
@@ -29,11 +32,11 @@ def list_hooks(trace):
     ]
 
 
-def around_launches(trace):
+def around_launches(trace: Any) -> Iterator[Patch]:
     """A launch and a program begin; tensors get their virtual addresses."""
 
-    def convert(old):
-        def traced(argument):
+    def convert(old: Callable[..., Any]) -> Callable[..., Any]:
+        def traced(argument: Any) -> Any:
             made = old(argument)
             tensor = interpreter._unwrap_tensor(argument)
             if isinstance(tensor, torch.Tensor):
@@ -42,8 +45,8 @@ def around_launches(trace):
 
         return traced
 
-    def call(old):
-        def traced(executor, *args, **kwargs):
+    def call(old: Callable[..., Any]) -> Callable[..., Any]:
+        def traced(executor: Any, *args: Any, **kwargs: Any) -> Any:
             trace.begin_launch(executor.fn, args, kwargs)
             try:
                 return old(executor, *args, **kwargs)
@@ -52,8 +55,8 @@ def around_launches(trace):
 
         return traced
 
-    def set_grid_idx(old):
-        def traced(builder, x, y, z):
+    def set_grid_idx(old: Callable[..., Any]) -> Callable[..., Any]:
+        def traced(builder: Any, x: int, y: int, z: int) -> Any:
             trace.begin_program((x, y, z))
             return old(builder, x, y, z)
 
@@ -64,11 +67,11 @@ def around_launches(trace):
     yield BUILDER, "set_grid_idx", set_grid_idx
 
 
-def around_loads(trace):
+def around_loads(trace: Any) -> Iterator[Patch]:
     """Lanes of a load that nobody defined are NaN; observers hear of the block that was made."""
 
-    def masked_load(old):
-        def traced(builder, pointers, mask, other, *rest, **named):
+    def masked_load(old: Callable[..., Any]) -> Callable[..., Any]:
+        def traced(builder: Any, pointers: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
             if other is None and not np.asarray(mask.data).all():
                 other = trace.undefined_lanes(pointers, mask)
             made = old(builder, pointers, mask, other, *rest, **named)
@@ -81,19 +84,19 @@ def around_loads(trace):
     yield BUILDER, "create_masked_load", masked_load
 
 
-def around_promises(trace):
+def around_promises(trace: Any) -> Iterator[Patch]:
     """Hints to the compiler are held against the values; a barrier is noted."""
 
-    def set_attr(old):
-        def traced(handle, name, value):
+    def set_attr(old: Callable[..., Any]) -> Callable[..., Any]:
+        def traced(handle: TensorHandle, name: str, value: Any) -> Any:
             if name in PROMISES:
                 trace.promise(PROMISES[name], handle, value)
             return old(handle, name, value)
 
         return traced
 
-    def barrier(old):
-        def traced(builder, *args):
+    def barrier(old: Callable[..., Any]) -> Callable[..., Any]:
+        def traced(builder: Any, *args: Any) -> Any:
             trace.barrier()
             return old(builder, *args)
 
@@ -103,12 +106,12 @@ def around_promises(trace):
     yield BUILDER, "create_barrier", barrier
 
 
-def after_operations(observers):
+def after_operations(observers: Sequence[Observer]) -> Iterator[Patch]:
     """Each operation that observers name is followed by their `after`."""
 
-    def following(name, callbacks):
-        def make(old):
-            def traced(builder, *operands, **named):
+    def following(name: str, callbacks: list[Callable[..., None]]) -> Callable[..., Any]:
+        def make(old: Callable[..., Any]) -> Callable[..., Any]:
+            def traced(builder: Any, *operands: Any, **named: Any) -> Any:
                 made = old(builder, *operands, **named)
                 for after in callbacks:
                     after(name, operands, made)
@@ -118,7 +121,7 @@ def after_operations(observers):
 
         return make
 
-    callbacks = defaultdict(list)
+    callbacks: dict[str, list[Callable[..., None]]] = defaultdict(list)
     for observer in observers:
         for name in observer.operations:
             callbacks[name].append(observer.after)
@@ -130,7 +133,7 @@ def after_operations(observers):
 # int32 overflow -------------------------------------------------------------------------------------------------------
 
 
-WRAPS = {
+WRAPS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = {
     "create_add": lambda a, b, made: ((a ^ made) & (b ^ made)) < 0,
     "create_sub": lambda a, b, made: ((a ^ b) & (a ^ made)) < 0,
     "create_mul": lambda a, b, made: a.astype(np.int64) * b != made,
@@ -149,23 +152,23 @@ INT32 = np.dtype(np.int32)
 class Overflows:
     """While open, tells `report(line, lanes)` of every operation whose wrapped result is used; line() says where."""
 
-    def __init__(self, line, report):
+    def __init__(self, line: Callable[[], int], report: Callable[[int, int], None]) -> None:
         self.line, self.report, self.patches, self.following = line, report, Patches(), False
 
-    def __enter__(self):
+    def __enter__(self) -> "Overflows":
         for name, wraps in WRAPS.items():
             self.put(name, self.noticing, wraps, name == "create_shl")
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         self.patches.undo()
         self.following = False
 
-    def put(self, name, wrapper, *rest):
+    def put(self, name: str, wrapper: Callable[..., Any], *rest: Any) -> None:
         self.patches.replace(BUILDER, name, lambda old: wrapper(old, *rest))
 
-    def noticing(self, operation, wraps, shifts):
-        def computed(builder, a, b):
+    def noticing(self, operation: Callable[..., Any], wraps: Callable[..., Any], shifts: bool) -> Callable[..., Any]:
+        def computed(builder: Any, a: TensorHandle, b: TensorHandle) -> Any:
             made = operation(builder, a, b)
             if made.data.dtype == INT32 and made.dtype.scalar == tl.int32:
                 lanes = int(np.count_nonzero(wraps(a.data, b.data, made.data)))
@@ -177,7 +180,7 @@ class Overflows:
 
         return computed
 
-    def follow(self):
+    def follow(self) -> None:
         """From the first wrapped value on: see where it goes."""
         if not self.following:
             self.following = True
@@ -186,8 +189,8 @@ class Overflows:
             for name in USES:
                 self.put(name, self.using, name in COMPARES)
 
-    def handing_on(self, operation):
-        def computed(builder, *operands, **named):
+    def handing_on(self, operation: Callable[..., Any]) -> Callable[..., Any]:
+        def computed(builder: Any, *operands: Any, **named: Any) -> Any:
             made = operation(builder, *operands, **named)
             for operand in operands:
                 if isinstance(operand, TensorHandle) and "wrapped" in operand.attr and made.dtype.scalar in SIGNED:
@@ -196,8 +199,8 @@ class Overflows:
 
         return computed
 
-    def using(self, operation, compares):
-        def computed(builder, a, b):
+    def using(self, operation: Callable[..., Any], compares: bool) -> Callable[..., Any]:
+        def computed(builder: Any, a: TensorHandle, b: TensorHandle) -> Any:
             for operand in (a, b):
                 if compares and operand.attr.get("shifted"):  # a bit that was shifted to the sign is asked for
                     continue

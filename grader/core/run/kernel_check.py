@@ -7,10 +7,12 @@ and that tree is what is executed.
 import ast
 import functools
 import sys
+from collections.abc import Iterable
+from typing import Any
 
 import triton.language as tl
 
-from grader.core.protocol.program import Module, Refused
+from grader.core.protocol.program import Kernel, Module, Refused
 from grader.core.run.operations import names
 
 SYNTAX = (
@@ -53,7 +55,7 @@ GLUON = "triton.experimental.gluon.language"
 REWRITTEN_USE = ("interpreter_semantic", "_InterpreterComparison")
 
 
-def check(kernel, fields=()):
+def check(kernel: Kernel, fields: Iterable[str] = ()) -> ast.Module:
     """The syntax tree of a kernel's text, decorators and annotations gone; raises Refused.
 
     fields: of the NamedTuples that the program's launches hand over.
@@ -81,7 +83,7 @@ def check(kernel, fields=()):
 
 
 @functools.cache
-def is_allowed(kind):
+def is_allowed(kind: type[ast.AST]) -> bool:
     """True for a kind of node that kernels may have."""
     return issubclass(kind, SYNTAX)
 
@@ -89,8 +91,9 @@ def is_allowed(kind):
 class Check:
     """Walks over one function. fields: of NamedTuples, names that may stand behind a dot."""
 
-    def __init__(self, kernel, function, fields=()):
-        self.kernel, self.function, self.judged = kernel, function, set()
+    def __init__(self, kernel: Kernel, function: ast.FunctionDef, fields: Iterable[str] = ()) -> None:
+        self.kernel, self.function = kernel, function
+        self.judged: set[int] = set()
         self.gluon, self.fields = kernel.kind == "gluon", set(fields) - OF_OBJECTS
         self.nodes = list(ast.walk(function))
         self.own = {node.arg for node in self.nodes if isinstance(node, ast.arg)}
@@ -100,12 +103,12 @@ class Check:
         stored = (n for n in self.nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
         self.own |= {node.id for node in stored}
 
-    def all(self):
+    def all(self) -> None:
         for node in self.nodes:
             line = getattr(node, "lineno", None)
             nested = isinstance(node, ast.FunctionDef) and node is not self.function
             table = isinstance(node, ast.Dict) and self.kernel.kind == "constexpr function"
-            if nested or not (is_allowed(type(node)) or table):
+            if nested or not (is_allowed(type(node)) or table):  # type: ignore[arg-type]
                 raise Refused(f"`{WORDS.get(type(node), type(node).__name__)}` does not exist inside a kernel", line)
             if isinstance(node, ast.Attribute) and id(node) not in self.judged:
                 self.attribute(node, line)
@@ -127,10 +130,10 @@ class Check:
                 called = ast.unparse(node.func)
                 raise Refused(f"`{called}` is a value: a kernel calls functions by their own names", node.lineno)
 
-    def is_constant(self, node):
+    def is_constant(self, node: ast.AST) -> bool:
         return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in self.kernel.constexprs)
 
-    def counts_from_a_constant(self, node, line):
+    def counts_from_a_constant(self, node: ast.Call, line: int | None) -> None:
         """Raise Refused for tl.arange(k_start, ...): the interpreter knows the number of a loop, the compiler not."""
         loops = (each for each in ast.walk(self.function) if isinstance(each, ast.For))
         counted = {each.target.id for each in loops if isinstance(each.target, ast.Name) and is_range(each.iter)}
@@ -141,7 +144,7 @@ class Check:
                 line,
             )
 
-    def of_python(self, call, line):
+    def of_python(self, call: Any, line: int | None) -> None:
         """Raise Refused where print or hasattr does what they do in Python alone."""
         if call.func.id == "print" and call.keywords:
             raise Refused("print takes values alone inside a kernel", line)
@@ -149,14 +152,15 @@ class Check:
         if call.func.id == "hasattr" and not (names and {*names} <= ATTRIBUTES | self.fields):
             raise Refused("hasattr asks for an attribute that a kernel's values have, by its name", line)
 
-    def find_module(self, name):
+    def find_module(self, name: str) -> str | None:
         """The module that a name of the text means, or None."""
         used = self.kernel.uses.get(name)
         return used.name if isinstance(used, Module) else None
 
-    def attribute(self, node, line):
+    def attribute(self, node: ast.Attribute, line: int | None) -> None:
         """`tl.math.exp2`, `O.dtype.element_ty`: modules first, each with a list of its own, then values."""
-        chain, base = [node], node.value
+        chain: list[Any] = [node]
+        base = node.value
         while isinstance(base, ast.Attribute):
             chain, base = [base, *chain], base.value
         self.judged |= {id(link) for link in chain}
@@ -172,7 +176,7 @@ class Check:
             if not isinstance(link.ctx, ast.Load):
                 raise Refused(f"a kernel cannot assign to `.{link.attr}`", line)
 
-    def in_module(self, module, chain, line):
+    def in_module(self, module: str, chain: list[Any], line: int | None) -> list[Any]:
         """What is left of the chain behind the modules."""
         while chain and known_module(f"{module}.{chain[0].attr}"):
             module, chain = f"{module}.{chain[0].attr}", chain[1:]
@@ -185,24 +189,24 @@ class Check:
             raise Refused(f"`{module}.{name}` does not exist inside a kernel{instead and ': ' + instead}", line)
         return chain[1:]
 
-    def name(self, node, line):
+    def name(self, node: ast.Name, line: int | None) -> None:
         if is_reserved(node.id):
             raise Refused(f"`{node.id}` is no name for a kernel", line)
         if self.find_module(node.id):
             raise Refused(f"`{node.id}` is a module: a kernel can use what is in it, not the module", line)
 
 
-def is_reserved(name):
+def is_reserved(name: str) -> bool:
     """True for a name of Python's or of the interpreter's own."""
     return name.startswith(("__", "_grader")) or name in REWRITTEN_USE
 
 
-def is_field(node):
+def is_field(node: ast.AST) -> bool:
     """True for an attribute that no value of the language has: it is one of a NamedTuple's, or there is none."""
     return getattr(node, "is_field", False)
 
 
-def known_module(name):
+def known_module(name: str) -> bool:
     return name in MODULES or name.endswith(".libdevice") or (name.startswith(GLUON) and name in sys.modules)
 
 
@@ -230,19 +234,16 @@ IN_TRITON = {
     "tl.exp and tl.sum", "tensor": "tl.full makes a block", "ones": "tl.full makes a block", "empty": "tl.zeros does",
     "transpose": "tl.trans does",
 }  # fmt: skip
+NO_BLOCK_POINTERS = "Triton has none since 3.9: use tl.make_tensor_descriptor, or pointers and masks"
+IN_TRITON |= dict.fromkeys(("make_block_ptr", "advance"), f"it is of block pointers; {NO_BLOCK_POINTERS}")
 
 
-def is_made(node):
+def is_made(node: ast.AST) -> bool:
     """True for a call in a default whose value a kernel could change, as list() is; a number cannot be changed."""
-    called = node.func if isinstance(node, ast.Call) else None
-    return called is not None and (getattr(called, "id", "") or called.attr) not in (
-        "float",
-        "int",
-        "bool",
-        "constexpr",
-    )
+    called: Any = node.func if isinstance(node, ast.Call) else None
+    return called is not None and (getattr(called, "id", "") or getattr(called, "attr", "")) not in NUMBERS
 
 
-def is_range(call):
+def is_range(call: ast.AST) -> bool:
     """True for `range(...)` and `tl.range(...)`, which run when the kernel does; tl.static_range is unrolled before."""
     return isinstance(call, ast.Call) and "range" in (getattr(call.func, "id", ""), getattr(call.func, "attr", ""))

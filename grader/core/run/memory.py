@@ -5,7 +5,9 @@ tensor can never land in another.
 """
 
 import ctypes
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,16 +29,25 @@ class Region:
     seen_by: {"load" or "store": the last program that did}. views: {dtype: the storage as an array of it}.
     """
 
-    def __init__(self, number, storage, name, tensor, itemsize):
+    def __init__(
+        self, number: int, storage: torch.UntypedStorage, name: str, tensor: torch.Tensor, itemsize: int
+    ) -> None:
         self.name, self.real, self.bytes, self.storage = name, storage.data_ptr(), storage.nbytes(), storage
         self.virtual, self.tensor = number * SPAN + MIDDLE, tensor
         self.first, self.last = 0, self.bytes  # legal bytes, unless there is a view
-        self.view = self.input = None
-        self.merged = []
-        self.writers = self.readers = self.atomics = self.loaded = self.lanes = None
-        self.itemsize, self.seen_by, self.far, self.views = itemsize, {}, sparse.is_far(storage), {}
+        self.view: View | None = None
+        self.input: str | None = None
+        self.merged: list[tuple[int, int]] = []
+        self.writers: np.ndarray | None = None
+        self.readers: np.ndarray | None = None
+        self.atomics: np.ndarray | None = None
+        self.loaded: np.ndarray | None = None
+        self.lanes: np.ndarray | None = None
+        self.itemsize, self.far = itemsize, sparse.is_far(storage)
+        self.seen_by: dict[str, int] = {}
+        self.views: dict[np.dtype, np.ndarray] = {}
 
-    def hold(self, name, tensor):
+    def hold(self, name: str, tensor: torch.Tensor) -> None:
         """Note that `tensor`, a view of this storage, is an input: of the storage only its elements may be touched."""
         self.input, self.tensor, self.view = name, tensor, describe_view(tensor)
         for stride, size, _ in self.view.dims:  # what lies densely in a wider dim is one with it
@@ -44,7 +55,7 @@ class Region:
                 size *= self.merged.pop()[1]
             self.merged.append((stride, size))
 
-    def legal(self, offsets, itemsize):
+    def legal(self, offsets: np.ndarray, itemsize: int) -> np.ndarray:
         """For byte offsets into the storage: True where a whole legal element begins."""
         inside = (offsets >= self.first) & (offsets + itemsize <= self.last)
         if self.view is None:
@@ -57,14 +68,14 @@ class Region:
             left = left - index * stride
         return inside & (left == 0)
 
-    def read(self, offsets, dtype):
+    def read(self, offsets: np.ndarray, dtype: np.dtype) -> np.ndarray:
         """The elements that begin at these legal byte offsets."""
         if not (offsets % dtype.itemsize).any():
             return self.array(dtype)[offsets // dtype.itemsize]
         parts = self.array(np.dtype(np.uint8))[offsets[:, None] + np.arange(dtype.itemsize)]
         return parts.view(dtype)[:, 0]
 
-    def write(self, offsets, values):
+    def write(self, offsets: np.ndarray, values: np.ndarray) -> None:
         """Have these elements begin at these legal byte offsets."""
         dtype = values.dtype
         if not (offsets % dtype.itemsize).any():
@@ -73,14 +84,14 @@ class Region:
             parts = np.ascontiguousarray(values)[:, None].view(np.uint8)
             self.array(np.dtype(np.uint8))[offsets[:, None] + np.arange(dtype.itemsize)] = parts
 
-    def array(self, dtype):
+    def array(self, dtype: np.dtype) -> np.ndarray:
         """The storage as a flat array of this dtype."""
         if dtype not in self.views:
             whole = (ctypes.c_char * self.bytes).from_address(self.real)
             self.views[dtype] = np.frombuffer(whole, dtype, count=self.bytes // dtype.itemsize)
         return self.views[dtype]
 
-    def note_loaded(self, offsets, itemsize):
+    def note_loaded(self, offsets: np.ndarray, itemsize: int) -> None:
         """Remember which elements were loaded, but of what lies far apart."""
         if self.far:
             return
@@ -89,7 +100,7 @@ class Region:
         for part in range(0, itemsize, self.itemsize):
             self.loaded[(offsets + part) // self.itemsize] = True
 
-    def touched_by(self, which):
+    def touched_by(self, which: str) -> np.ndarray:
         """The program that last wrote ("writers") or read ("readers") each element of the storage."""
         found = getattr(self, which)
         if found is None:
@@ -109,14 +120,14 @@ class View:
     dims: list[tuple[int, int, int]]
 
 
-def describe_view(tensor):
+def describe_view(tensor: torch.Tensor) -> View:
     itemsize = tensor.element_size()
     strides = zip(tensor.stride(), tensor.shape, range(tensor.dim()), strict=True)
     dims = [(stride * itemsize, size, dim) for stride, size, dim in strides if size > 1 and stride]
     return View(tensor.storage_offset() * itemsize, sorted(dims, reverse=True))
 
 
-def tensors_of_argument(value):
+def tensors_of_argument(value: Any) -> Iterator[torch.Tensor]:
     """The tensors of a kernel argument: itself, those of a tuple, the base of a descriptor."""
     value = getattr(value, "base", value) if not isinstance(value, torch.Tensor) else value
     if isinstance(value, torch.Tensor):

@@ -8,17 +8,19 @@ refuse more.
 """
 
 import functools
+from collections.abc import Collection
+from typing import Any
 
 import torch
 
-from grader.core.protocol.program import Choice, Launch, Tensor, flat, tensors_in
+from grader.core.protocol.program import Choice, Launch, Operation, Program, Tensor, flat, tensors_in
 
 
-def names(text):
+def names(text: str) -> set[str]:
     return set(text.split())
 
 
-def variants(text, *forms):
+def variants(text: str, *forms: str) -> set[str]:
     """Each name as it is and in these forms: in place, as a copy of a view."""
     return {form.format(name) for name in names(text) for form in ("{}", *forms)}
 
@@ -54,9 +56,9 @@ IN_A_CHOICE = MAKE | names("copy_ clone _to_copy")  # before a launch that is tu
 
 
 @functools.cache
-def is_allowed(op):
+def is_allowed(op: str) -> bool:
     """True for an operation of this name that a wrapper may use."""
-    forms = [getattr(torch.ops.aten, name, None) for name in {op, op.removesuffix("_")}]
+    forms: list[Any] = [getattr(torch.ops.aten, name, None) for name in {op, op.removesuffix("_")}]
     forms = [form for form in forms if isinstance(form, torch._ops.OpOverloadPacket)]
     overloads = [getattr(form, name) for form in forms for name in form.overloads()]
     tags = {tag for overload in overloads for tag in overload.tags}
@@ -65,12 +67,12 @@ def is_allowed(op):
     return op in LISTED or bool(TAGS & tags) or any(map(returns_view, overloads))
 
 
-def returns_view(overload):
+def returns_view(overload: Any) -> bool:
     aliases = [returned.alias_info for returned in overload._schema.returns]
     return any(alias is not None and not alias.is_write for alias in aliases)
 
 
-def forbidden(program, refused):
+def forbidden(program: Program, refused: Collection[str]) -> Operation | None:
     """The first operation that is not allowed, or one of those that this problem refuses; None where all are."""
     for step in program.setup + program.steps:
         for inner in flat([step]):
@@ -82,7 +84,7 @@ def forbidden(program, refused):
     return None
 
 
-def depends_on_a_launch(program):
+def depends_on_a_launch(program: Program) -> bool:
     """True where what is returned depends on what a launch wrote."""
     live = {returned.storage for returned in program.returns if isinstance(returned, Tensor)}
     for step in reversed(list(flat(program.setup + program.steps))):

@@ -6,6 +6,12 @@ FOLDER has request.json, a messages.Profile, program.json, texts.json and inputs
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grader.core.protocol.messages import Profile, Profiled
+    from grader.core.protocol.program import Program
+    from grader.core.run.role import Runner
 
 WARM_UP = 5  # calls: the first compiles, or tunes; then the clocks rise
 REPLY = "reply.json"
@@ -26,7 +32,7 @@ def main(folder: str) -> None:
     Path(REPLY).write_bytes(msgspec.json.encode(reply))
 
 
-def profile(runner, request, program):
+def profile(runner: "Runner", request: "Profile", program: "Program") -> "Profiled":
     """Run the program on the request's inputs, the last time between the profiler's start and stop."""
     import torch
 

@@ -3,6 +3,8 @@
 What each hint says: Triton's language reference, tl.multiple_of, tl.max_contiguous and tl.max_constancy.
 """
 
+from typing import Any
+
 import numpy as np
 
 PROMISES = {
@@ -12,7 +14,7 @@ PROMISES = {
 }
 
 
-def broken(hint, handle, sizes):
+def broken(hint: str, handle: Any, sizes: Any) -> int:
     """How many elements of a block, or of a number, are not as the hint says. sizes: one for each axis."""
     data, step = np.asarray(handle.data), 1
     if data.dtype.kind not in "iu":
@@ -28,7 +30,7 @@ def broken(hint, handle, sizes):
     return max(broken_along(hint, np.moveaxis(data, axis, -1), size, step) for axis, size in enumerate(sizes))
 
 
-def broken_along(hint, rows, size, step):
+def broken_along(hint: str, rows: np.ndarray, size: int, step: int) -> int:
     """The same along the last axis."""
     if hint == "tl.multiple_of":  # of the first of each run of neighbours
         begins = np.ones(rows.shape, bool)

@@ -5,11 +5,13 @@ function that raised: what is said of them is read from there, and nothing is sa
 """
 
 import re
+from collections.abc import Callable, Iterable
+from typing import Any
 
 
-def in_words(error, source):
+def in_words(error: BaseException, source: str) -> str:
     """A sentence for what `error` refuses, or "" where nothing better is known than its text. source: the line."""
-    text, function, names = str(error), *raised_in(error)
+    text, (function, names) = str(error), raised_in(error)
     for pattern, where, sentence in REFUSALS:
         if re.search(pattern, text) and re.fullmatch(where, function):
             try:
@@ -20,7 +22,7 @@ def in_words(error, source):
     return REDUCTION if of_axis and re.search(r"\btl\.(max|min)\(", source) else ""
 
 
-def raised_in(error):
+def raised_in(error: BaseException) -> tuple[str, dict[str, Any]]:
     """(name, variables) of the function that raised."""
     frame = error.__traceback__
     while frame and frame.tb_next:
@@ -28,12 +30,12 @@ def raised_in(error):
     return (frame.tb_frame.f_code.co_name, frame.tb_frame.f_locals) if frame else ("", {})
 
 
-def size(shape):
+def size(shape: Iterable[Any]) -> str:
     """`64 x 32`"""
     return " x ".join(str(getattr(length, "value", length)) for length in shape) or "one number"
 
 
-SHAPES = {
+SHAPES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "dot": lambda names: {
         "a": size(names["a_shape"]), "b": size(names["b_shape"]), "c": size(names.get("c_shape", ())),
         "acc": size(names["acc"].shape) if "c_shape" in names and names["acc"] is not None else "",

@@ -3,23 +3,26 @@
 import collections
 import contextlib
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count, takewhile
 from math import prod
+from typing import Any, Protocol
 
 import torch
 from torch.utils._pytree import tree_iter
 
 from grader.core.inside import sparse
 from grader.core.protocol import program as form
-from grader.core.protocol.program import Malformed, tensors_in
+from grader.core.protocol.messages import TensorSpec
+from grader.core.protocol.program import Malformed, Program, tensors_in
 from grader.core.run.allocations import POISON, fenced
 
 
 class LaunchRaised(Exception):
     """A launch raised: the wrapper may have an answer to that. number: which of the call's."""
 
-    def __init__(self, number, line):
+    def __init__(self, number: int, line: int | None) -> None:
         super().__init__(f"launch {number}")
         self.number, self.line = number, line
 
@@ -27,7 +30,7 @@ class LaunchRaised(Exception):
 class StepRaised(Exception):
     """An operation outside the kernels raised. line: in the submission's file."""
 
-    def __init__(self, line):
+    def __init__(self, line: int | None) -> None:
         super().__init__("an operation")
         self.line = line
 
@@ -40,9 +43,24 @@ class ChoiceMade(Exception):
 class Place:
     """Where a storage of the program lies: in a storage of ours, from byte `start` on, `bytes` long."""
 
-    storage: object
+    storage: torch.UntypedStorage
     start: int
     bytes: int
+
+
+class KernelTable(Protocol):
+    """The kernels of a program, by number, as build.py makes them."""
+
+    def __getitem__(self, number: int) -> Any: ...
+
+
+class ProgramRunner(Protocol):
+    """What knows the device and makes kernels: role.Runner."""
+
+    @property
+    def device(self) -> str: ...
+
+    def make_kernels(self, program: Program) -> KernelTable: ...
 
 
 class Replay:
@@ -51,19 +69,29 @@ class Replay:
     launch(kernel, grid, args, options) runs or compiles one kernel. choose(choices, run) returns the index of one.
     """
 
-    def __init__(self, program, kernels, device, launch, choose=None, observer=None):
+    def __init__(
+        self,
+        program: Program,
+        kernels: KernelTable,
+        device: str,
+        launch: Callable[..., None] | None,
+        choose: Callable[[list[form.Branch], Callable[[int], Any]], int] | None = None,
+        observer: Callable[..., None] | None = None,
+    ) -> None:
         self.program, self.kernels, self.device, self.launch = program, kernels, device, launch
-        self.choose, self.chosen, self.observer, self.places = choose, {}, observer, {}
+        self.choose, self.observer = choose, observer
+        self.chosen: dict[int, int] = {}
+        self.places: dict[int, Place] = {}
         self.used = used_storages(program)
 
-    def run(self, inputs):
+    def run(self, inputs: dict[str, Place]) -> list[Any]:
         """What the program returns: tensors, or program.Other for what is none. inputs: {name: Place}."""
         while True:
             with contextlib.suppress(ChoiceMade):
                 self.begin(inputs)
                 return self.call()
 
-    def begin(self, inputs):
+    def begin(self, inputs: dict[str, Place]) -> None:
         """What was done before the call, on these inputs."""
         program, self.places = self.program, {}
         for number, storage in enumerate(program.storages):
@@ -74,7 +102,7 @@ class Replay:
         for number in program.stale:
             self.forget(number)
 
-    def call(self):
+    def call(self) -> list[Any]:
         """The call itself; what it made is let go of."""
         program = self.program
         kept = dict(self.places)
@@ -84,7 +112,7 @@ class Replay:
         self.places = kept
         return returned
 
-    def given(self, storage, inputs):
+    def given(self, storage: form.Storage, inputs: dict[str, Place]) -> Place:
         """The place of a storage that no step makes."""
         if isinstance(storage, form.Input):
             if storage.name not in inputs:
@@ -97,37 +125,42 @@ class Replay:
             data.copy_(torch.frombuffer(bytearray(storage.data), dtype=torch.uint8))
         return Place(data.untyped_storage(), data.storage_offset(), storage.bytes)
 
-    def forget(self, number):
+    def forget(self, number: int) -> None:
         """What an earlier call left in a workspace is gone: floating-point numbers are NaN."""
         place, dtype = self.places.get(number), self.dtypes().get(number)
         if place and dtype and dtype.is_floating_point:
             whole = torch.empty(0, dtype=torch.uint8, device=self.device)
             whole.set_(place.storage, place.start, (place.bytes,), (1,)).fill_(POISON)
 
-    def dtypes(self):
+    def dtypes(self) -> dict[int, torch.dtype]:
         made = (step for step in self.program.setup if isinstance(step, form.Operation))
         return {tensor.storage: getattr(torch, tensor.dtype) for step in made for tensor in step.out}
 
     # Steps -----------------------------------------------------------------------------------------------------------
 
-    def step(self, at, step):
+    def step(self, at: int, step: form.Step) -> None:
         if isinstance(step, form.Choice):
             for inner in step.branches[self.choice(at, step.branches)].steps:
                 self.simple(inner)
         else:
             self.simple(step)
 
-    def choice(self, at, branches):
+    def choice(self, at: int, branches: list[form.Branch]) -> int:
         """The configuration of a launch that was tuned: the first, or the one that `choose` finds."""
         if at not in self.chosen:
             if self.choose is None:
                 self.chosen[at] = 0
             else:
-                self.chosen[at] = self.choose(branches, lambda i: [self.simple(inner) for inner in branches[i].steps])
+
+                def run(i: int) -> None:
+                    for inner in branches[i].steps:
+                        self.simple(inner)
+
+                self.chosen[at] = self.choose(branches, run)
                 raise ChoiceMade
         return self.chosen[at]
 
-    def simple(self, step):
+    def simple(self, step: form.Operation | form.Launch | form.Free) -> None:
         if isinstance(step, form.Free):
             for number in step.storages:
                 self.places.pop(number, None)
@@ -138,13 +171,13 @@ class Replay:
             try:
                 args = {name: self.value(value) for name, value in step.args.items()}
                 options = {name: self.value(value) for name, value in step.options.items()}
-                self.launch(kernel, step.grid, args, options)
+                self.launch(kernel, step.grid, args, options)  # type: ignore[misc]  # None where no step is a launch
             except Malformed:
                 raise
             except Exception as error:
                 raise LaunchRaised(step.number, step.line) from error
 
-    def operation(self, step):
+    def operation(self, step: form.Operation) -> None:
         function = find_overload(step.op, step.overload)
         if function is None:
             raise Malformed("an operation that PyTorch has not")
@@ -162,7 +195,7 @@ class Replay:
         if self.observer:
             self.observer(step, args, named, made)
 
-    def made(self, step, described, tensor):
+    def made(self, step: form.Operation, described: form.Tensor, tensor: torch.Tensor) -> None:
         """Note where an operation's output lies; raises Malformed where it is not what was recorded."""
         number = described.storage
         same = list(tensor.shape) == described.sizes and str(tensor.dtype)[6:] == described.dtype
@@ -183,7 +216,7 @@ class Replay:
 
     # Values ----------------------------------------------------------------------------------------------------------
 
-    def value(self, value):
+    def value(self, value: Any) -> Any:
         match value:
             case list():
                 return [self.value(inner) for inner in value]
@@ -201,7 +234,7 @@ class Replay:
                 return self.descriptor(value)
         return plain(value)
 
-    def descriptor(self, value):
+    def descriptor(self, value: form.Descriptor) -> Any:
         parts = self.tensor(value.base), value.shape, value.strides, value.block
         if value.layout is None:
             from triton.tools.tensor_descriptor import TensorDescriptor
@@ -212,7 +245,7 @@ class Replay:
 
         return TensorDescriptor(*parts, gl.NVMMASharedLayout(**value.layout), value.padding)
 
-    def tensor(self, described):
+    def tensor(self, described: form.Tensor) -> torch.Tensor:
         """A tensor of the program as a view of where its storage lies; never outside of that."""
         sizes, strides, offset = described.sizes, described.strides, described.offset
         place = self.places.get(described.storage)
@@ -227,24 +260,29 @@ class Replay:
             return tensor.set_(place.storage, place.start // size + offset, sizes, strides)
 
 
-def list_tensors(*values):
+def list_tensors(*values: Any) -> list[torch.Tensor]:
     """The tensors in lists, tuples and dicts."""
     return [value for value in tree_iter(values) if isinstance(value, torch.Tensor)]
 
 
-def used_storages(program):
+def used_storages(program: Program) -> set[int]:
     """The numbers of all storages that steps and returns name."""
     named = tensors_in([program.setup, program.steps, program.returns])
     return {tensor.storage for tensor in named} | set(program.stale)
 
 
-def place_inputs(specs, data, device, poison):
+def place_inputs(
+    specs: Sequence[TensorSpec], data: bytearray | None, device: str, poison: int
+) -> tuple[dict[str, Place], dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """({name: Place}, {name: its fenced base}, {name: the tensor}) of inputs, as TensorSpec has each.
 
     data: their bytes, one after the other; None where numbers do not matter. Of a sparse one, whose buffer has few
     pages, they are those of its elements, and its base is the tensor itself.
     """
-    places, bases, tensors, start = {}, {}, {}, 0
+    places: dict[str, Place] = {}
+    bases: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
+    start = 0
     sparse.begin()
     for spec in specs:
         dtype, elements = getattr(torch, spec.dtype), spec.elements
@@ -271,14 +309,14 @@ def place_inputs(specs, data, device, poison):
 # Values and launches -------------------------------------------------------------------------------------------------
 
 
-def find_overload(op, overload):
+def find_overload(op: str, overload: str) -> Any:
     """The overload of PyTorch's own operation that has these names, or None."""
     packet = getattr(torch.ops.aten, op, None)
     known = isinstance(packet, torch._ops.OpOverloadPacket) and (overload or "default") in packet.overloads()
     return getattr(packet, overload or "default") if known else None
 
 
-def triton_dtype(name):
+def triton_dtype(name: str) -> Any:
     """A dtype of Triton, which is imported only for what is Triton's."""
     import triton.language as tl
 
@@ -288,14 +326,14 @@ def triton_dtype(name):
     return found
 
 
-def make_tuple(described, items):
+def make_tuple(described: form.Tuple, items: Iterable[Any]) -> tuple:
     """A tuple, or a NamedTuple where its fields have names."""
     if described.fields is None:
         return tuple(items)
     return collections.namedtuple("Arguments", described.fields)(*items)
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """A value of a program that is a constant."""
     match value:
         case form.Float():
@@ -309,7 +347,7 @@ def plain(value):
     raise Malformed(f"a {type(value).__name__} where it cannot be")
 
 
-def launch(kernel, grid, args, options):
+def launch(kernel: Any, grid: tuple[int, ...], args: dict[str, Any], options: dict[str, Any]) -> None:
     """Run one kernel: in the interpreter its options mean nothing, and its addresses must be those of a trace."""
     interpreted = type(kernel).__name__ == "InterpretedFunction"
     if interpreted and not sys.modules["grader.core.run.trace"].is_open():
@@ -319,9 +357,10 @@ def launch(kernel, grid, args, options):
     kernel.run(*map(args.get, first), grid=grid, warmup=False, **rest, **({} if interpreted else options))
 
 
-def tune(choices, run):
+def tune(choices: Sequence[form.Branch], run: Callable[[int], Any]) -> int:
     """On a GPU: the configuration that is fastest, of those that run."""
-    times, failure = {}, None
+    times: dict[int, float] = {}
+    failure: Any = None  # there is one where no time is: no choice is empty
     for i in range(len(choices)):
         try:
             run(i)
@@ -340,4 +379,4 @@ def tune(choices, run):
             failure = error
     if not times:
         raise failure
-    return min(times, key=times.get)
+    return min(times, key=times.__getitem__)

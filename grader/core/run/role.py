@@ -8,7 +8,9 @@ import functools
 import importlib.util
 import io
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy
@@ -18,12 +20,18 @@ from grader.core.inside import replies, sparse
 from grader.core.protocol import messages
 from grader.core.protocol import program as form
 from grader.core.protocol.messages import KernelLaunched, NotAllowed, Outputs, Raised, Returned, RunnerSetup, Unseen
-from grader.core.protocol.program import launches_in, resolved
+from grader.core.protocol.program import Kernel, Program, launches_in, resolved
 from grader.core.run import refusals
 from grader.core.run.allocations import INPUT_POISON, Allocations
 from grader.core.run.operations import depends_on_a_launch, forbidden
 from grader.core.run.replay import LaunchRaised, Replay, StepRaised, launch, place_inputs, tune, used_storages
 from grader.core.run.wrapper_costs import WrapperMeter
+
+if TYPE_CHECKING:  # what not every device needs is imported late
+    from grader.core.run.build import Kernels
+    from grader.core.run.observe import Observer
+    from grader.core.run.timed import TimedCalls
+    from grader.core.run.trace import Trace
 
 GAVE_UP = 1 << 28  # bytes of a program
 
@@ -33,29 +41,29 @@ class Runner:
     """What one child keeps between requests. kernels: by their text, since cases of a problem share them."""
 
     setup: RunnerSetup
-    kernels: dict = field(default_factory=dict)
-    timed: object = None
+    kernels: dict[tuple[bytes, frozenset[str]], "Kernels"] = field(default_factory=dict)
+    timed: "TimedCalls | None" = None
 
     @property
-    def device(self):
+    def device(self) -> str:
         return "cuda" if self.setup.device == "cuda" else "cpu"
 
     @functools.cached_property
-    def texts(self):
+    def texts(self) -> dict[str, str]:
         """{name: text} of the submission's files: the grader leaves them beside the first request."""
         with open("texts.json", "rb") as file:
             return msgspec.json.decode(file.read(), type=dict[str, str])
 
     @functools.cached_property
-    def observer(self):
+    def observer(self) -> "type[Observer] | None":
         """The class of the course's own observer, or None."""
         if self.setup.observer is None:
             return None
-        space = {"__name__": "observer"}
+        space: dict[str, Any] = {"__name__": "observer"}
         exec(compile(self.setup.observer.text, self.setup.observer.file, "exec"), space)
         return space["OBSERVER"]
 
-    def make_kernels(self, program):
+    def make_kernels(self, program: Program) -> "Kernels":
         from grader.core.run.build import Kernels, fields_of
 
         fields = fields_of(program)
@@ -66,14 +74,16 @@ class Runner:
             self.kernels[key] = made
         return self.kernels[key]
 
-    def watch(self, allocations, inputs=None, observed=False):
+    def watch(
+        self, allocations: Allocations, inputs: dict[str, torch.Tensor] | None = None, observed: bool = False
+    ) -> "Trace":
         """A Trace, where kernels are interpreted; observed: the course's own observer follows them, too."""
         from grader.core.run.trace import Trace
 
         return Trace(inputs or {}, allocations, self.setup.module, self.observer if observed else None)
 
 
-def get_ready(device):
+def get_ready(device: str) -> float:
     """Import what the device needs; returns the seconds that a kernel of ours takes, 0 where that does not matter."""
     if device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
@@ -104,7 +114,7 @@ def get_ready(device):
     return 0.0
 
 
-def begin(setup):
+def begin(setup: RunnerSetup) -> Runner:
     if setup.device == "compile":
         from grader.core.run import compiler
 
@@ -112,7 +122,7 @@ def begin(setup):
     return Runner(setup)
 
 
-def describe(error, setup):
+def describe(error: BaseException, setup: RunnerSetup) -> Raised:
     """An exception that is not a step's: the program's own fault, where it is none, or ours."""
     return Raised(type(error).__name__[:200], f"the program could not be run: {error}"[:2000])
 
@@ -120,10 +130,10 @@ def describe(error, setup):
 # Jobs ----------------------------------------------------------------------------------------------------------------
 
 
-def answering(job):
+def answering(job: Callable[[Runner, Any, Program], messages.RunnerReply]) -> Callable[..., messages.RunnerReply]:
     """The job, such that what a program does wrong is told as its own."""
 
-    def answered(runner, request):
+    def answered(runner: Runner, request: Any) -> messages.RunnerReply:
         with open("program.json", "rb") as file:
             data = file.read(GAVE_UP)
         try:
@@ -142,7 +152,7 @@ def answering(job):
     return answered
 
 
-def not_allowed(program, runner):
+def not_allowed(program: Program, runner: Runner) -> messages.NotRun | None:
     """The reply that says why the program is not run, or None."""
     if program.kernels and not runner.setup.kernels:  # none runs unwatched
         return KernelLaunched(program.kernels[0].name, program.kernels[0].line)
@@ -155,12 +165,12 @@ def not_allowed(program, runner):
     return NotAllowed(step.op if step.namespace == "aten" else f"{step.namespace}.{step.op}", step.line)
 
 
-def lines_of(text):
+def lines_of(text: str) -> list[str]:
     """Its lines as Python counts them: a form feed, or a separator of Unicode's, ends none."""
     return io.StringIO(text, newline=None).readlines()
 
 
-def stands_there(kernel, texts):
+def stands_there(kernel: Kernel, texts: dict[str, str]) -> bool:
     """True where a kernel's text is what stands in the submission's file."""
     lines = lines_of(texts.get(kernel.file, ""))[kernel.line - 1 :]
     wanted = lines_of(kernel.source)
@@ -169,7 +179,7 @@ def stands_there(kernel, texts):
     return [line.rstrip() for line in there] == [line.rstrip() for line in wanted]
 
 
-def describe_raised(error, program, runner):
+def describe_raised(error: Any, program: Program, runner: Runner) -> Raised:
     """What a step raised, with the line of the kernel where there is one."""
     code = "\n".join(kernel.source for kernel in program.kernels)
     found = replies.describe_error(error, runner.setup.module, code)
@@ -181,16 +191,16 @@ def describe_raised(error, program, runner):
     return found
 
 
-def run(runner, request, program):
+def run(runner: Runner, request: messages.Run, program: Program) -> Returned:
     """Run the program on the inputs; what came back is described, its bytes stand in outputs.bin."""
     call, device, kernels = request.call, runner.device, runner.make_kernels(program)
     data = read_inputs()
     places, bases, tensors = place_inputs(call.inputs, data, device, INPUT_POISON)
     allocations, wrapper = Allocations(), WrapperMeter()
     trace = runner.watch(allocations, tensors, observed=True) if call.watched else None
-    choose = tune if device == "cuda" else lambda choices, run: call.choice % len(choices)
+    choose: Callable[..., int] = tune if device == "cuda" else lambda choices, run: call.choice % len(choices)
 
-    def observe(step, args, named, made):
+    def observe(step: form.Operation, args: list[Any], named: dict[str, Any], made: list[torch.Tensor]) -> None:
         wrapper.operation(step, args, named, made)
         if trace and (step.op.endswith("_") or "out" in named):
             trace.costs.overwritten(made)
@@ -214,14 +224,15 @@ def run(runner, request, program):
         kernels=used_kernels(program),
         unseen=unseen(program),
         wrapper=wrapper.costs,
-        trace=trace and trace.report(),
+        trace=trace.report() if trace else None,
         row_elements=row_elements,
     )
 
 
-def run_sets(runner, request, program):
+def run_sets(runner: Runner, request: messages.RunSets, program: Program) -> Outputs:
     """Run the program on several sets of inputs, of which "inputs.bin" has one after the other: their outputs."""
-    kernels, data, outputs = runner.make_kernels(program), read_inputs(), []
+    kernels, data = runner.make_kernels(program), read_inputs()
+    outputs: list[Any] = []
     size, replay = len(data) // request.sets, Replay(program, kernels, runner.device, launch)
     for start in range(0, len(data), size):
         places, *_ = place_inputs(request.call.inputs, data[start : start + size], runner.device, INPUT_POISON)
@@ -232,7 +243,7 @@ def run_sets(runner, request, program):
     return Outputs(replies.write_outputs(outputs, runner.device))
 
 
-def find_first_bad(runner, request, program):
+def find_first_bad(runner: Runner, request: messages.FindFirstBad, program: Program) -> messages.FirstBad:
     """The line of a kernel that makes the first bad number on these inputs."""
     from grader.core.run.first_bad import Follower
 
@@ -245,13 +256,13 @@ def find_first_bad(runner, request, program):
     return follower.found or messages.FirstBad()
 
 
-def read_inputs():
+def read_inputs() -> bytearray:
     """The bytes of the inputs, one after the other."""
     with open("inputs.bin", "rb") as file:
         return bytearray(file.read())
 
 
-def changed(bases, data):
+def changed(bases: dict[str, torch.Tensor], data: bytearray) -> list[str]:
     """Names of the inputs that are not what they were."""
     names, start = [], 0
     for name, base in bases.items():
@@ -262,34 +273,34 @@ def changed(bases, data):
     return names
 
 
-def used_kernels(program):
+def used_kernels(program: Program) -> list[str]:
     """Names and lines of the kernels that are launched."""
     launched = [program.kernels[step.kernel] for step in launches_in(program.setup + program.steps)]
     return sorted({f"{kernel.name} (line {kernel.line})" for kernel in launched})
 
 
-def unseen(program):
+def unseen(program: Program) -> Unseen:
     """What is used and no operation made."""
     used = [program.storages[i] for i in used_storages(program)]
     large = max((s for s in used if isinstance(s, form.Unseen)), key=lambda s: s.bytes, default=None)
     constants = sum(s.bytes for s in used if isinstance(s, form.Constant))
-    return Unseen(large.bytes if large else 0, large and large.line, constants)
+    return Unseen(large.bytes if large else 0, large.line if large else None, constants)
 
 
-def compile_only(runner, request, program):
+def compile_only(runner: Runner, request: messages.Compile, program: Program) -> messages.Compiled:
     from grader.core.run import compiler
 
     return compiler.compile_program(runner, request, program)
 
 
-def measure(runner, request, program):
+def measure(runner: Runner, request: messages.Time, program: Program) -> messages.Timed:
     from grader.core.run import timed
 
     runner.timed = runner.timed or timed.of_program(runner, request, program)
     return runner.timed.measure(request)
 
 
-def measure_ours(runner, request):
+def measure_ours(runner: Runner, request: messages.TimeOurs) -> messages.Timed | Raised:
     """The same of a module of the grader's own, which needs no program."""
     from grader.core.run import timed
 

@@ -4,6 +4,8 @@ import contextlib
 import ctypes
 import math
 import time
+from collections.abc import Callable
+from typing import Any
 
 FLUSH_MS = 0.05  # of one flush, at the least: how long it keeps a GPU busy
 MOST_FLUSHES = 64
@@ -17,7 +19,7 @@ class Stopwatch:
     (`host_ms`) is not in it, up to about 2 ms: MOST_FLUSHES hide no more.
     """
 
-    def __init__(self, device):
+    def __init__(self, device: Any) -> None:
         import torch
 
         self.cuda, self.host_ms = torch.device(device).type == "cuda", 0.0
@@ -26,12 +28,13 @@ class Stopwatch:
             size = max(256 << 20, 4 * torch.cuda.get_device_properties(device).L2_cache_size)
             self.scrap = torch.empty(size, dtype=torch.uint8, device=device)
 
-    def warm_up(self, call, seconds=0.5, most=50):
+    def warm_up(self, call: Callable[[], Any], seconds: float = 0.5, most: int = 50) -> None:
         """Call until it is compiled and three calls take as long as the three before, or the time is over."""
         import torch
 
-        times, hosts = [], []
-        deadline = None
+        times: list[float] = []
+        hosts: list[float] = []
+        deadline: float | None = None
         while len(times) < most:
             started = time.perf_counter()
             call()
@@ -46,7 +49,7 @@ class Stopwatch:
                 break
         self.host_ms = sorted(hosts[1:] or hosts)[len(hosts[1:]) // 2]
 
-    def sample(self, call, alone=False):
+    def sample(self, call: Callable[[], Any], alone: bool = False) -> float:
         """Milliseconds of one call. alone: it begins when nothing else runs, so that its launch counts too."""
         if not self.cuda:
             started = time.perf_counter()
@@ -69,7 +72,7 @@ class Stopwatch:
         late = (time.perf_counter() - started) * 1e3
         return start.elapsed_time(end) + (late if late > LATE_MS else 0.0)
 
-    def peak(self, call):
+    def peak(self, call: Callable[[], Any]) -> int | None:
         """Bytes that one call holds at its peak beyond what was there before, its output included; on a GPU only."""
         if not self.cuda:
             return None
@@ -83,7 +86,7 @@ class Stopwatch:
         return torch.cuda.max_memory_allocated() - held
 
 
-def reset_persisting_lines():
+def reset_persisting_lines() -> None:
     """Lines of L2 that a kernel asked to persist would outlive a flush (CUDA C++ programming guide, "L2 access")."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache()

@@ -1,14 +1,17 @@
 """In the runner, on a GPU: a program, or a function of ours, timed call by call on fresh inputs."""
 
 import importlib.util
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 
 from grader.core.inside import replies
-from grader.core.protocol.messages import Timed
+from grader.core.protocol.messages import Call, Derived, Range, Time, Timed, TimeOurs
+from grader.core.protocol.program import Program
 from grader.core.run.allocations import POISON, Allocations
-from grader.core.run.replay import Place, Replay, launch, tune
+from grader.core.run.replay import Place, ProgramRunner, Replay, launch, tune
 from grader.core.run.stopwatch import Stopwatch
 
 
@@ -18,15 +21,22 @@ class TimedCalls:
     prepare(inputs): returns the call on the inputs as they are; what it makes ready is outside of what is timed.
     """
 
-    def __init__(self, device, call, derived, prepare):
+    def __init__(
+        self,
+        device: str,
+        call: Call,
+        derived: Derived | None,
+        prepare: Callable[[dict[str, torch.Tensor]], Callable[[], Any]],
+    ) -> None:
         self.device, self.call, self.derived, self.prepare = device, call, derived, prepare
         self.inputs = {
             spec.name: torch.empty(spec.shape, device=device, dtype=getattr(torch, spec.dtype)) for spec in call.inputs
         }
-        self.derive = derived and load("derived.py", derived.function)
-        self.generator, self.watch, self.function = torch.Generator(device=device), Stopwatch(device), None
+        self.derive: Any = derived and load("derived.py", derived.function)
+        self.generator, self.watch = torch.Generator(device=device), Stopwatch(device)
+        self.function: Any = None  # the call, once it is prepared
 
-    def draw(self, seed):
+    def draw(self, seed: int) -> None:
         """Fresh inputs: normal numbers, and what a function of ours makes of them."""
         self.function = None  # it may hold what belongs to the inputs before
         makes = self.derived.makes if self.derived else ()
@@ -39,16 +49,17 @@ class TimedCalls:
             for name, tensor in zip(makes, made, strict=True):
                 self.inputs[name].copy_(tensor)
 
-    def fill(self, seed):
+    def fill(self, seed: int) -> None:
         """Fresh inputs, and the call made ready for them."""
         self.draw(seed)
         self.function = self.prepare(self.inputs)
 
-    def measure(self, request):
+    def measure(self, request: Time) -> Timed:
         """The Timed of `samples` calls; the first request warms up and tells the memory."""
-        watch, returned = self.watch, []
+        watch = self.watch
+        returned: list[Any] = []
 
-        def call():
+        def call() -> None:
             returned[:] = [self.function()]
 
         timed = Timed([])
@@ -68,7 +79,7 @@ class TimedCalls:
         timed.host_ms = watch.host_ms
         return timed
 
-    def check(self, request, returned, seed, timed):
+    def check(self, request: Time, returned: list[Any], seed: int, timed: Timed) -> None:
         """Write a sample's outputs with its inputs, for the grader to compare; look at the fences of one more call.
 
         The inputs are drawn once more: what the call may have written there is not what it was given.
@@ -87,7 +98,7 @@ class TimedCalls:
         timed.outputs, timed.broken_fences = replies.write_outputs(parts, self.device), allocations.broken_fences()
 
 
-def of_program(runner, request, program):
+def of_program(runner: ProgramRunner, request: Time, program: Program) -> TimedCalls:
     """TimedCalls of a program that is checked."""
     replay = Replay(program, runner.make_kernels(program), runner.device, launch, tune)
     calls = TimedCalls(runner.device, request.call, request.derived, lambda inputs: begin_anew(replay, inputs))
@@ -96,23 +107,23 @@ def of_program(runner, request, program):
     return calls
 
 
-def of_module(runner, request):
+def of_module(runner: ProgramRunner, request: TimeOurs) -> TimedCalls:
     """TimedCalls of a function of ours.py."""
     function, arguments = load("ours.py", request.function), request.time.call.arguments
 
-    def prepare(inputs):
+    def prepare(inputs: dict[str, torch.Tensor]) -> Any:
         call = partial(function, *inputs.values(), **arguments)
         return call() if request.prepares else call
 
     return TimedCalls(runner.device, request.time.call, request.time.derived, prepare)
 
 
-def places_of(inputs):
+def places_of(inputs: dict[str, torch.Tensor]) -> dict[str, Place]:
     storages = {name: tensor.untyped_storage() for name, tensor in inputs.items()}
     return {name: Place(storage, 0, storage.nbytes()) for name, storage in storages.items()}
 
 
-def begin_anew(replay, inputs):
+def begin_anew(replay: Replay, inputs: dict[str, torch.Tensor]) -> Callable[[], list[Any]]:
     """The call of a program that knows of no call before: its workspaces are made anew, on memory that was wiped."""
     replay.places = {}
     wipe_free_memory()
@@ -120,7 +131,7 @@ def begin_anew(replay, inputs):
     return replay.call
 
 
-def wipe_free_memory():
+def wipe_free_memory() -> None:
     """Fill what PyTorch's allocator keeps for later: a kernel could find there what it left in an earlier call."""
     if not torch.cuda.is_initialized():
         return
@@ -133,22 +144,22 @@ def wipe_free_memory():
 class Bytes:
     """Memory of a GPU, as torch.as_tensor takes it."""
 
-    def __init__(self, address, size):
+    def __init__(self, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {
             "shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3,
         }  # fmt: skip
 
 
-def cut(returned, ranges):
+def cut(returned: Any, ranges: list[Range]) -> Any:
     """A copy of a tensor's part, [[start, stop], ...] of its first dims; what is no tensor stays what it is."""
     if not isinstance(returned, torch.Tensor):
         return returned
     return returned[tuple(slice(*each) for each in ranges[: returned.dim()])].clone()
 
 
-def load(file, function):
+def load(file: str, function: str) -> Any:
     """A function of a file of the grader's own, which lies in the current folder."""
-    spec = importlib.util.spec_from_file_location(file.removesuffix(".py"), file)
+    spec: Any = importlib.util.spec_from_file_location(file.removesuffix(".py"), file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return getattr(module, function)

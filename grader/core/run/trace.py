@@ -12,21 +12,25 @@ import random
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
 
 import numpy as np
+import torch
 import triton.runtime.interpreter as interpreter
 
 from grader.core.interpret.patches import Patches
 from grader.core.protocol import observed
 from grader.core.protocol.messages import plain_bytes
-from grader.core.protocol.observed import Fault, Undefined
+from grader.core.protocol.observed import Fault, Place, Term, Undefined
 from grader.core.run import address_terms, promises
 from grader.core.run.addresses import Addresses, describe
-from grader.core.run.allocations import GUARD
+from grader.core.run.allocations import GUARD, Allocations
 from grader.core.run.costs import CostMeter
 from grader.core.run.hooks import Overflows, list_hooks
 from grader.core.run.memory import NOBODY, SPAN, Region, tensors_of_argument
-from grader.core.run.observe import Access
+from grader.core.run.observe import Access, Observer
 
 MOST_SHAPES = 64  # of blocks, by which lanes are told apart
 ATOMIC, SEVERAL = -2, -3  # written by atomics, which any number of programs may; read by several
@@ -34,7 +38,7 @@ LARGE = 16384.0  # finite in every dtype
 LOGGED = 2000  # characters of a traceback
 
 
-def is_open():
+def is_open() -> bool:
     """True where a trace watches every load and store."""
     return isinstance(interpreter._interpreter, Trace)
 
@@ -48,33 +52,45 @@ class Trace:
     was fenced. module: the name of the submission's file. own: the class of the course's own observer, or None.
     """
 
-    def __init__(self, inputs, allocations, module, own=None):
+    def __init__(
+        self,
+        inputs: dict[str, torch.Tensor],
+        allocations: Allocations,
+        module: str,
+        own: type[Observer] | None = None,
+    ) -> None:
         self.inputs, self.allocations, self.module = inputs, allocations, module
-        self.given = {tensor.untyped_storage().data_ptr(): name for name, tensor in inputs.items()}
-        self.faults, self.undefined, self.launches = Counter(), Counter(), 0
-        self.regions, self.by_storage, self.arguments, self.shapes = {}, {}, {}, {}
-        self.kernel, self.program, self.in_any_order = "", NOBODY, None
-        self.asked = []  # programs with lanes that are undefined
-        self.places, self.first = [], {}
-        self.failed = []  # tracebacks of what changes no verdict
-        self.costs, self.addresses, self.own = CostMeter(self), Addresses(self), own and own(self)
-        self.observers = [self.addresses, self.costs, *([self.own] if own else [])]
+        self.given: dict[int, str] = {tensor.untyped_storage().data_ptr(): name for name, tensor in inputs.items()}
+        self.faults: Counter[tuple[str, str, str, int, str]] = Counter()
+        self.undefined: Counter[tuple[str, str, int]] = Counter()
+        self.regions: dict[int, Region] = {}
+        self.by_storage: dict[int, Region] = {}
+        self.arguments: dict[int, list[tuple[str, torch.Tensor]]] = {}
+        self.shapes: dict[tuple[int, ...], int] = {}
+        self.launches, self.kernel, self.program = 0, "", NOBODY
+        self.in_any_order: Any = None  # which lanes of an atomic operation come in any order, or None
+        self.asked: list[int] = []  # programs with lanes that are undefined
+        self.places: list[Place] = []
+        self.first: dict[tuple, dict[str, Any]] = {}
+        self.failed: list[str] = []  # tracebacks of what changes no verdict
+        self.costs, self.addresses, self.own = CostMeter(self), Addresses(self), own(self) if own else None
+        self.observers: list[Observer] = [self.addresses, self.costs, *([self.own] if self.own else [])]
         self.original = interpreter._interpreter
         self.overflows, self.patches = Overflows(self.line, self.overflow), Patches()
 
     # Opening and closing ---------------------------------------------------------------------------------------------
 
-    def __enter__(self):
+    def __enter__(self) -> "Trace":
         for owner, name, make in list_hooks(self):
             self.patches.replace(owner, name, make)
         self.overflows.__enter__()
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         self.overflows.__exit__()
         self.patches.undo()
 
-    def begin_launch(self, function, args, kwargs):
+    def begin_launch(self, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> None:
         """Forget who touched what: only programs of one launch can race."""
         self.kernel, self.launches = function.__name__, self.launches + 1
         self.regions, self.by_storage, self.arguments = {}, {}, {}
@@ -86,17 +102,17 @@ class Trace:
         for observer in self.observers:
             observer.begin_launch()
 
-    def begin_program(self, place):
+    def begin_program(self, place: Place) -> None:
         self.program += 1
         self.places.append(place)
         for observer in self.observers:
             observer.begin_program(place)
 
-    def end_launch(self):
+    def end_launch(self) -> None:
         for observer in self.observers:
             observer.end_launch(self.regions.values())
 
-    def virtual_address(self, tensor):
+    def virtual_address(self, tensor: torch.Tensor) -> int:
         """Where the kernel is told that this tensor lies."""
         key = tensor.untyped_storage().data_ptr()
         if key not in self.by_storage:
@@ -104,7 +120,7 @@ class Trace:
         region = self.by_storage[key]
         return region.virtual + tensor.storage_offset() * tensor.element_size()  # data_ptr() is 0 where there are none
 
-    def new_region(self, tensor, key):
+    def new_region(self, tensor: torch.Tensor, key: int) -> Region:
         arguments = self.arguments.get(key, [("?", tensor)])
         smallest = min(each.element_size() for each in (tensor, *(each for _, each in arguments)))
         number = max(self.regions, default=0) + 1 + random.SystemRandom().randrange(8)  # no kernel knows how far
@@ -119,24 +135,26 @@ class Trace:
 
     # The proxy of the C++ module -------------------------------------------------------------------------------------
 
-    def __getattr__(self, name):  # RMW_OP, MEM_SEMANTIC and whatever else it has
+    def __getattr__(self, name: str) -> Any:  # RMW_OP, MEM_SEMANTIC and whatever else it has
         return getattr(self.__dict__["original"], name)
 
-    def load(self, pointers, mask, other, dtype):
+    def load(self, pointers: np.ndarray, mask: np.ndarray, other: Any, dtype: Any) -> np.ndarray:
         region, offsets, mask = self.access("load", pointers, mask, np.dtype(dtype).itemsize)
-        if offsets.size == mask.size:
+        if region is not None and offsets.size == mask.size:
             return region.read(offsets, np.dtype(dtype)).reshape(mask.shape)
         made = np.array(np.broadcast_to(other, mask.shape), dtype)
-        if offsets.size:
+        if region is not None and offsets.size:
             made[mask] = region.read(offsets, np.dtype(dtype))
         return made
 
-    def store(self, pointers, value, mask):
+    def store(self, pointers: np.ndarray, value: np.ndarray, mask: np.ndarray) -> None:
         region, offsets, mask = self.access("store", pointers, mask, value.dtype.itemsize)
-        if offsets.size:
+        if region is not None and offsets.size:
             region.write(offsets, np.broadcast_to(value, mask.shape)[mask])
 
-    def atomic_rmw(self, operation, pointers, value, mask, semantic):
+    def atomic_rmw(
+        self, operation: Any, pointers: np.ndarray, value: np.ndarray, mask: np.ndarray, semantic: Any
+    ) -> np.ndarray:
         """What was there before; where another program's atomics were, a block has NaN or the largest integer.
 
         Which programs came before is not known: a counter alone may ask, as the queue of tiles does.
@@ -151,7 +169,7 @@ class Trace:
             before = np.where(unknown, unknown_number(before.dtype), before)
         return before
 
-    def atomic_cas(self, pointers, compare, value, semantic):
+    def atomic_cas(self, pointers: np.ndarray, compare: np.ndarray, value: np.ndarray, semantic: Any) -> np.ndarray:
         every = np.ones(np.shape(pointers), bool)
         region, _, legal = self.access("atomic", pointers, every, value.dtype.itemsize)
         if not legal.all():  # it has no mask: where one lane is illegal, none is run
@@ -161,7 +179,9 @@ class Trace:
 
     # Checking --------------------------------------------------------------------------------------------------------
 
-    def access(self, kind, pointers, mask, itemsize):
+    def access(
+        self, kind: str, pointers: np.ndarray, mask: np.ndarray, itemsize: int
+    ) -> tuple[Region | None, np.ndarray, np.ndarray]:
         """Check the live lanes of one operation: (the Region, byte offsets of the legal ones into it, their mask)."""
         pointers, mask = np.asarray(pointers), np.asarray(mask, bool)
         if mask.shape != pointers.shape:
@@ -170,8 +190,9 @@ class Trace:
         if live.size == 0:
             return None, live, mask
         region = self.region_at(int(live[0]))
-        for observer in self.observers if region else ():
-            observer.addressed(kind, region, pointers)
+        if region:
+            for observer in self.observers:
+                observer.addressed(kind, region, pointers)
         offsets = live - region.virtual if region else live
         legal = region.legal(offsets, itemsize) if region else np.zeros(live.shape, bool)
         if not legal.all():
@@ -180,7 +201,7 @@ class Trace:
             mask = mask.copy()
             mask[mask] = legal
             offsets = offsets[legal]
-        if offsets.size:
+        if region is not None and offsets.size:
             for observer in self.observers:
                 observer.accessed(Access(kind, region, offsets, itemsize, pointers.shape))
             if region.view is None:  # an input is read alone
@@ -189,10 +210,10 @@ class Trace:
                 self.check_lanes(kind, region, elements, mask)
         return region, offsets, mask
 
-    def region_at(self, address):
+    def region_at(self, address: int) -> Region | None:
         return self.regions.get(address // SPAN)
 
-    def check_sharing(self, kind, region, elements):
+    def check_sharing(self, kind: str, region: Region, elements: np.ndarray) -> None:
         """Programs of one launch run in any order: what one writes, no other may write or read."""
         writers, readers, me = region.touched_by("writers"), region.touched_by("readers"), self.program
         before, read = writers[elements], readers[elements]
@@ -216,7 +237,7 @@ class Trace:
             writers[elements] = ATOMIC
             region.touched_by("atomics")[elements] = me
 
-    def check_lanes(self, kind, region, elements, mask):
+    def check_lanes(self, kind: str, region: Region, elements: np.ndarray, mask: np.ndarray) -> None:
         """Lanes of one program run in any order, too: what one stores, another may load after a barrier alone."""
         if kind == "atomic" or (kind == "load" and region.lanes is None):
             return
@@ -228,11 +249,12 @@ class Trace:
             if twice := int((stored_by[elements] != lanes).sum()):
                 self.fault("element written twice by one store", region, twice)
         else:
-            stored = np.where(region.writers[elements] == self.program, region.lanes[elements], NOBODY)
+            writers, stored_by = region.touched_by("writers"), region.touched_by("lanes")
+            stored = np.where(writers[elements] == self.program, stored_by[elements], NOBODY)
             if (others := (stored >= 0) & (stored != lanes)).any():
                 self.fault("read of another lane's write", region, int(others.sum()))
 
-    def undefined_lanes(self, pointers, mask):
+    def undefined_lanes(self, pointers: Any, mask: Any) -> Any:
         """What a mask without other= leaves undefined: NaN in one program, a large number in the next that asks.
 
         On a GPU the lanes may hold anything, and a kernel that looks for NaN there must not find it each time.
@@ -251,7 +273,15 @@ class Trace:
         filled = np.full(pointers.data.shape, anything, dtype)
         return interpreter.TensorHandle(filled, pointers.get_element_ty())
 
-    def fault(self, kind, region, lanes, where="", by=NOBODY, pointers=None):
+    def fault(
+        self,
+        kind: str,
+        region: Region | None,
+        lanes: int,
+        where: str = "",
+        by: int = NOBODY,
+        pointers: np.ndarray | None = None,
+    ) -> None:
         """by: the other program, if there is one. pointers: of all lanes."""
         key = kind, self.kernel, region.name if region else "?", self.line(), where
         self.faults[key] += lanes
@@ -261,9 +291,10 @@ class Trace:
             at = describe(region, pointers) if region and pointers is not None else None
             self.first[key] = {"programs": programs, "shape": shape, "at": at, "terms": self.terms()}
 
-    def terms(self):
+    def terms(self) -> list[Term]:
         """What the text adds to the pointer of the access that runs, as address_terms.py tells it."""
-        frames, frame = [], sys._getframe(1)
+        frames: list[FrameType] = []
+        frame: FrameType | None = sys._getframe(1)
         while frame:
             frames += [frame] if frame.f_code.co_filename == self.module else []
             frame = frame.f_back
@@ -275,38 +306,39 @@ class Trace:
             self.failed.append(traceback.format_exc()[-LOGGED:])
             return []
 
-    def promise(self, hint, handle, sizes):
+    def promise(self, hint: str, handle: Any, sizes: Any) -> None:
         """Note a hint to the compiler that does not hold."""
         if lanes := promises.broken(hint, handle, sizes):
             self.faults[("hint that does not hold", self.kernel, hint, self.line(), "")] += lanes
 
-    def barrier(self):
+    def barrier(self) -> None:
         """What the program stored so far, all its lanes may load."""
         for region in self.regions.values():
             region.lanes = None
 
-    def overflow(self, line, lanes):
+    def overflow(self, line: int, lanes: int) -> None:
         self.faults[("int32 overflow", self.kernel, "?", line, "")] += lanes
 
-    def line(self):
+    def line(self) -> int:
         """The line of the submission's own file that is running, or 0."""
-        frame = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)
         while frame and frame.f_code.co_filename != self.module:
             frame = frame.f_back
         return frame.f_lineno if frame else 0
 
-    def kernel_line(self):
+    def kernel_line(self) -> int:
         """The line of the kernel itself that is running, where it may have called another; or 0."""
-        frame, line = sys._getframe(1), 0
+        frame: FrameType | None = sys._getframe(1)
+        line = 0
         while frame:
             line = frame.f_lineno if frame.f_code.co_filename == self.module else line
             frame = frame.f_back
         return line
 
-    def report(self):
+    def report(self) -> observed.Trace:
         """The observed.Trace: faults and undefined lanes, most lanes first."""
 
-        def entries(kind, counter, names):
+        def entries(kind: Any, counter: Counter[Any], names: tuple[str, ...]) -> Iterator[Any]:
             for key, lanes in counter.most_common(20):
                 named = dict(zip(names, key, strict=True))
                 source = linecache.getline(self.module, named["line"]).strip()
@@ -326,17 +358,17 @@ class Trace:
         )
 
 
-def unknown_number(dtype):
+def unknown_number(dtype: np.dtype) -> float:
     """NaN; of integers the largest, which read as a float is NaN too."""
     return np.nan if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).max
 
 
-def real_addresses(region, pointers):
+def real_addresses(region: Region | None, pointers: np.ndarray) -> np.ndarray:
     """Where the lanes lie whose pointers are of this region; anywhere without one, since none is live."""
     return (pointers.astype(np.int64) - region.virtual + region.real).astype(np.uint64) if region else pointers
 
 
-def describe_outside(addresses, legal):
+def describe_outside(addresses: np.ndarray, legal: np.ndarray) -> str:
     """Which part of one access lies outside: "whole", its "end" or its "start", by address; else "scattered" lanes."""
     inside = legal[np.argsort(addresses, kind="stable")]
     if not inside.any():

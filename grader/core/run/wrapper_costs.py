@@ -1,6 +1,11 @@
 """In the runner: what PyTorch does outside of kernels, counted."""
 
+from typing import Any
+
+import torch
+
 from grader.core.protocol.observed import Most, WrapperCosts
+from grader.core.protocol.program import Operation
 from grader.core.run.operations import PRODUCTS
 from grader.core.run.replay import list_tensors
 
@@ -11,10 +16,10 @@ UNWRITTEN = ("empty", "new_empty")  # what they make costs nothing until it is w
 class WrapperMeter:
     """Hears of each operation of a replay; costs: the WrapperCosts so far."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.costs = WrapperCosts()
 
-    def operation(self, step, args, named, made):
+    def operation(self, step: Operation, args: list[Any], named: dict[str, Any], made: list[torch.Tensor]) -> None:
         given, line = list_tensors(args, named), step.line
         known = {tensor.untyped_storage()._cdata for tensor in given}
         new = [tensor for tensor in made if tensor.untyped_storage()._cdata not in known]
@@ -28,7 +33,7 @@ class WrapperMeter:
         if not step.op.startswith(UNWRITTEN):
             self.note("touched", max((tensor.numel() for tensor in (*given, *made)), default=0), line)
 
-    def note(self, cost, amount, line):
+    def note(self, cost: str, amount: int, line: int | None) -> None:
         setattr(self.costs, cost, getattr(self.costs, cost) + amount)
         most = self.costs.lines.get(cost)
         if most is None or amount > most.amount:

@@ -37,12 +37,25 @@ def serving(device: str, submission: Path | None = None) -> SandboxProcess:
     """
     with _changing:
         key = start(device, submission)
-        try:
-            _running[key].start_device(device)
-        except CannotStart:
-            close(key)
-            raise
-        return _running[key]
+        process = _running[key]
+    try:
+        process.start_device(device)
+    except CannotStart:
+        with _changing:
+            if _running.get(key) is process:
+                close(key)
+        raise
+    return process
+
+
+def prepare(device, submission=None):
+    """Have the sandbox process of this device import what it needs, while this process does something else."""
+
+    def wait():
+        with contextlib.suppress(OSError, CannotStart):  # who asks for it is told
+            serving(device, submission)
+
+    threading.Thread(target=wait, name=f"prepare {device}", daemon=True).start()
 
 
 def find_slowness(device: str) -> float:

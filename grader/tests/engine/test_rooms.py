@@ -22,6 +22,14 @@ def test_a_room_imports_those_below_it_and_no_imports_go_round():
     assert done.returncode == 0 and " KEPT" in done.stdout, done.stdout
 
 
+@pytest.mark.thorough
+def test_the_types_are_right():
+    """mypy, as `make lint` runs it: every function of the core says what it takes and gives."""
+    pytest.importorskip("mypy", reason="of the extra `lint`, which make test-all adds")
+    done = subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
 def test_no_clock_that_can_be_set_is_read():
     sources = [path for path in GRADER.rglob("*.py") if not path.is_relative_to(GRADER / "tests")]
     clock = re.compile(r"\btime\.time(_ns)?\(|\bdatetime\.|\bdate\.today")

@@ -89,6 +89,8 @@ def test_gradescope_document(tmp_path):
     assert "off by one" in wrong["output"] and "again: make grade P=3" in wrong["output"] and "hi" in wrong["output"]
     timed = result("p3", "speed", Outcome.PASSED, Aspect.SPEED, facts={"arms": {"yours": {"median_ms": 1.0}}})
     assert gradescope.render([group[0], timed])["tests"][1]["extra_data"]["arms"] == {"yours": {"median_ms": 1.0}}
+    assert "extra_data" not in document
+    assert gradescope.render(group, failed=2)["extra_data"] == {"failed_explanations": 2}
 
 
 def show(results, tmp_path, verbose=False):

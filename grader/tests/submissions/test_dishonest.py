@@ -126,7 +126,7 @@ CHEATS = {
     "p3_products_by_lerp_and_addcdiv": ("whole tiles", "wasteful", "Outside of kernels PyTorch does"),
     "p3_products_by_one_fft": ("one token", "crashed", "no program that can be run"),
     "p3_products_by_xlogy": ("whole tiles", "wasteful", "Outside of kernels PyTorch touches"),
-    "p3_profile_edits_what_is_sent": ("one token", "crashed", "no program that can be run"),
+    "p3_profile_edits_what_is_sent": ("one token", "needs review", "scaled_dot_product"),
     "p3_ragged_tail_by_torch": ("one token", "wrong", "No Triton kernel was launched"),
     "p3_real_work_then_numpys_answer": ("fewer tokens than a tile", "wrong", "reads numbers of its input tensors"),
     "p3_replayed_by_a_kernel": ("one token", "wrong", "were never written"),

@@ -7,7 +7,7 @@ from grader.course.problem import LONG_ROW, SECONDS_PER_CASE, WORK
 from grader.kinds.registry import EVERY
 from grader.result import Outcome
 from grader.tests.submissions import corpus, quick
-from grader.tests.support import grade_text, honest, thorough_but
+from grader.tests.support import SUBMISSIONS, grade_text, honest, thorough_but, triton_version
 
 NAMED, PAIRS = 2, 3  # of the cases with an idea, and of those with none but their pairs, a kernel meets one in so many
 
@@ -35,3 +35,14 @@ def test_honest_kernel_passes(name, tmp_path, monkeypatch):
 def test_every_case_meets_a_kernel(id):
     met = {case for name in corpus.HONEST if name.startswith(id) for case in names_of(name)}
     assert met >= {case.name for case in EVERY[id].cases if not case.gpu}
+
+
+def test_block_pointers_run_or_are_told_to_be_gone(tmp_path):
+    source = (SUBMISSIONS / "honest" / "p3_block_pointers.py").read_text()
+    (result,) = grade_text(tmp_path, "p3", source, names=["ragged tail"])
+    if triton_version() < (3, 9):
+        assert result.outcome is Outcome.PASSED, result.sentence
+    else:
+        assert result.outcome is Outcome.CRASHED
+        assert "Triton has none since 3.9: use tl.make_tensor_descriptor" in result.sentence
+        assert "p3_flash_attention.py:" in result.sentence

@@ -49,4 +49,4 @@ def test_the_truth_is_back_afterwards():
 def test_a_result_on_another_device_is_still_seen(tmp_path):
     source = solution("p3").replace("    return o\n", "    return o.to('meta')\n")
     (result,) = grade_text(tmp_path, "p3", source, names=["one token"])
-    assert result.outcome is Outcome.CRASHED and "a tensor on the device meta: make it where q is" in result.sentence
+    assert result.outcome is Outcome.CRASHED and "on the device meta: make it where your inputs are" in result.sentence

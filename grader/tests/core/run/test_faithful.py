@@ -201,3 +201,10 @@ def test_bfloat16_prints_as_numbers(tmp_path):
     source = solution("p3").replace("    o = acc / row_sum", shown)
     (result,) = grade_text(tmp_path, "p3", source, cases=[Case("x", N=4, D=16, dtype="bfloat16")])
     assert "AssertionError" in result.sentence and "0.5 0.5" in result.sentence, result.sentence
+
+
+def test_a_default_that_is_a_call_of_a_call_is_refused_by_its_line(tmp_path):
+    source = solution("p3").replace("MASKED: tl.constexpr", "MASKED: tl.constexpr = (lambda: 1)()", 1)
+    assert source != solution("p3")
+    (result,) = grade_text(tmp_path, "p3", source, names=["one token"])
+    assert result.outcome is Outcome.CRASHED and "a default that keeps what a call left in it" in result.sentence

@@ -42,7 +42,11 @@ def verdict(tmp_path, source, names=CASE, problem="p1"):
         ("return q.double(), q[..., 0].float()", Outcome.WRONG, "o is float64; it must be float16"),
         ("return q, q[..., 0]", Outcome.WRONG, "lse is float16; it must be float32"),
         ("return [q], q", Outcome.WRONG, "o must be a plain torch.Tensor; it is a list"),
-        ("return q.to('meta'), q[..., 0].float()", Outcome.CRASHED, "a tensor on the device meta: make it where q is"),
+        (
+            "return q.to('meta'), q[..., 0].float()",
+            Outcome.CRASHED,
+            "on the device meta: make it where your inputs are",
+        ),
         ("return q.to_sparse(), q[..., 0].float()", Outcome.CRASHED, "a tensor with the layout torch.sparse_coo: use"),
     ],
 )

@@ -6,6 +6,7 @@ from itertools import product
 from types import ModuleType, SimpleNamespace
 
 import torch
+from msgspec.structs import replace
 
 from grader.core.inside import without_gpu
 from grader.tests.solutions.gluon_on_cpu import machine
@@ -100,5 +101,5 @@ def import_on_cpu(*changes):
 
 def run(function, *given, multiprocessors=3, **named):
     """What `function` returns where PyTorch answers as on a Hopper GPU, of so few that each has many tiles."""
-    with without_gpu.pass_for(without_gpu.INTERPRETED | {"processors": multiprocessors}):
+    with without_gpu.pass_for(replace(without_gpu.INTERPRETED, processors=multiprocessors)):
         return function(*given, **named)
