@@ -48,10 +48,10 @@ def serving(device: str, submission: Path | None = None) -> SandboxProcess:
     return process
 
 
-def prepare(device, submission=None):
+def prepare(device: str, submission: Path | None = None) -> None:
     """Have the sandbox process of this device import what it needs, while this process does something else."""
 
-    def wait():
+    def wait() -> None:
         with contextlib.suppress(OSError, CannotStart):  # who asks for it is told
             serving(device, submission)
 
