@@ -38,7 +38,7 @@ def test_offsets_of_one_dim_pass_int32_while_its_stride_fits_and_no_buffer_is_ma
         at = inputs.FAR[layout]
         assert placed.strides[at] < 2**31 <= (placed.shape[at] - 1) * placed.strides[at]
         assert placed.base.numel() == placed.tensor.numel() and placed.elements > 2**31
-        assert placed.tensor.shape == dense.tensor.shape and placed.describe("q")["sparse"]
+        assert placed.tensor.shape == dense.tensor.shape and placed.describe("q").sparse
         assert len(placed.raw()) == placed.base.numel() * placed.base.element_size()
 
 
