@@ -24,12 +24,12 @@ HERE = (
     (Kind, "handler"), (oracle, "attention"), (Submission, "take_outputs"),
 )  # fmt: skip
 INSIDE = (
-    ("recorder/role.py", "def one_call"), ("recorder/record.py", "    def program"),
-    ("recorder/record.py", "    def plain"), ("recorder/role.py", "def load_function"), ("run/role.py", "def run("),
-    ("run/program.py", "def check("), ("run/kernel_check.py", "def check("),
+    ("record/role.py", "def one_call"), ("record/record.py", "    def program"),
+    ("record/record.py", "    def plain"), ("record/role.py", "def load_function"), ("run/role.py", "def run("),
+    ("protocol/program.py", "def check("), ("run/kernel_check.py", "def check("),
     ("run/replay.py", "    def tensor"), ("run/costs.py", "    def dot"),
     ("run/allocations.py", "    def fence("), ("run/trace.py", "    def access"),
-    ("run/visits.py", "    def note_product"), ("inside/replies.py", "def write_outputs"),
+    ("run/hooks.py", "def list_hooks("), ("inside/replies.py", "def write_outputs"),
 )  # fmt: skip
 NAMES = {f"{owner.__name__}.{name}": (owner, name) for owner, name in HERE}
 
