@@ -33,6 +33,8 @@ class Scratch:
 
     def new_folder(self, name: str | None = None) -> "Folder":
         """A new Folder for one child; raises OSError."""
+        if self.descriptor is None:  # mkdir would make it in the current folder
+            raise OSError("the sandbox is closed")
         name = name or f"case-{secrets.token_hex(8)}"
         os.mkdir(name, 0o700, dir_fd=self.descriptor)
         if self.uid is not None:
