@@ -2,9 +2,12 @@
 # Values go by the environment: no shell reads a folder's name, and make does not expand what stands in it.
 OPTIONS := P SUBMISSION CASE DEVICE SEED OUT TARGETS COMPILE SWEEP NB SUBMISSIONS ROSTER \
            LANES ENGINE PARTITION GPUS ARRAY N D WINDOW SINKS DTYPE ROOM HINTS SANDBOX VERBOSE \
-           PIP_ARGS PYTHON
+           PIP_ARGS PYTHON COURSE
 $(foreach name,$(OPTIONS),$(eval override $(name) := $$(value $(name))))
 export $(OPTIONS)
+ifneq ($(COURSE),)
+export GRADER_COURSE := $(COURSE)
+endif
 ifneq ($(SANDBOX),)
 export GRADER_SANDBOX := $(SANDBOX)
 endif
@@ -74,6 +77,7 @@ lock: ## locks/ from pyproject.toml, for maintainers
 ##   COMPILE=no              do not ask whether they compile for a GPU
 ##   VERBOSE=1               every failing case whole; else the first, and a line for each other
 ##   HINTS=no                do not look closer at what is wrong: saves seconds, and tells less
+##   COURSE=folder           another course than this one: a folder with a course.toml (docs/a-kind-of-your-own.md)
 ##   OUT=folder              where results.json, report.html, pictures and profiles go
 ## Options of make try: P, SUBMISSION, DEVICE, SEED as above; N=8 D=16 WINDOW=3 SINKS=1 DTYPE=float16
 ## Options of make class: P, SEED, DEVICE, TARGETS, COMPILE as above; OUT=folder (class), ROSTER=roster.csv, LANES=2

@@ -9,9 +9,11 @@ import os
 import sys
 from pathlib import Path
 
-from grader.commands.arguments import FROM_MAKE, STUDENTS, BadArguments, Parser
+from grader.commands.arguments import FROM_MAKE, BadArguments, Parser, choose_course
 from grader.core.sandbox import handed_in, sandboxes, scratch
 from grader.core.sandbox.texts import clean
+from grader.course import course
+from grader.course.course import BadCourse
 
 COMMANDS = {  # each command: its module in grader/commands, and what it does
     "grade": ("grade", "grade the modules of a folder"),
@@ -33,13 +35,14 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command that argv names, and import no other; returns the exit status."""
     argv = sys.argv[1:] if argv is None else argv
     scratch.choose_own_folder()
-    if argv[:1] and argv[0] in RUN_KERNELS and not os.path.exists("/dev/nvidiactl"):
-        prepare_sandboxes(find_folder(argv))
     parser = Parser(prog="python -m grader", description="The autograder.", allow_abbrev=False)
     commands = parser.add_subparsers(metavar="COMMAND")
     parsers = {name: commands.add_parser(name, help=does, description=does, allow_abbrev=False)
                for name, (_, does) in COMMANDS.items()}  # fmt: skip
     try:
+        argv = choose_course(argv)
+        if argv[:1] and argv[0] in RUN_KERNELS and not os.path.exists("/dev/nvidiactl"):
+            prepare_sandboxes(find_folder(argv))
         if argv[:1] and argv[0] in COMMANDS:
             command, chosen = importlib.import_module(f"grader.commands.{COMMANDS[argv[0]][0]}"), parsers[argv[0]]
             command.add_arguments(chosen)
@@ -47,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.parse_args(argv)
         parser.print_help()
         return 0
-    except BadArguments as error:
+    except (BadArguments, BadCourse) as error:
         print(clean(f"grader: {error}"), file=sys.stderr)
         return 2
 
@@ -66,7 +69,7 @@ def find_folder(argv: list[str]) -> Path:
     given = dict(itertools.pairwise(argv)).get("--submission")
     if FROM_MAKE in argv:
         given = os.environ.get("SUBMISSION") or given
-    return Path(given or STUDENTS).resolve()
+    return Path(given or course.current().students).resolve()
 
 
 if __name__ == "__main__":

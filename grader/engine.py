@@ -479,9 +479,8 @@ class ProblemGrader:
         else:
             try:
                 targets, every = self.request.targets, self.request.all_targets
-                canary = subject_of(registry.EVERY["p3"])
                 subject = subject_of(self.problem)
-                verdict = compiling.judge(subject, self.path, targets, canary, passed, every)
+                verdict = compiling.judge(subject, self.path, targets, passed, every)
             except CannotStart as broken:
                 verdict = Verdict(Outcome.NOT_RUN, f"not compiled: {broken}", {"compile": []})
             except Exception as error:  # it can cost points alone, so that nothing is gained by it

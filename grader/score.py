@@ -4,7 +4,8 @@ import itertools
 import math
 from fractions import Fraction
 
-from grader.course.problem import COMPILE_SHARE, POINTS, SPEED_SHARE, WORK_SHARE
+from grader.course import course
+from grader.course.problem import COMPILE_SHARE, SPEED_SHARE, WORK_SHARE
 from grader.result import Aspect, Outcome
 
 SHARES = {
@@ -19,7 +20,7 @@ def max_points(results):
     What is asked beside the cases has a share of its own, where it counts; the cases share the rest, each the same to
     a thousandth: every form that shows points shows all of them, so that no rounding changes their sum.
     """
-    points = Fraction(POINTS.get(results[0].problem, 0))  # a lab has none
+    points = Fraction(course.current().points(results[0].problem))
     shares = [SHARES[r.aspect] if counts(r) else Fraction(0) for r in results if not r.aspect.concerns_case]
     cases = divide(points * (1 - sum(shares)), sum(r.aspect.concerns_case for r in results))
     beside = iter(shares)

@@ -9,9 +9,10 @@ import importlib
 import importlib.metadata
 import json
 import platform
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
+from grader.course import course
 from grader.course import problem as settings
 from grader.kinds.registry import NAME_OF
 
@@ -20,7 +21,6 @@ LIMITS = (
     "TIMEOUTS_BEFORE_GIVING_UP",
 )  # fmt: skip
 PACKAGES = ("torch", "triton", "numpy")
-SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
 
 
 def digest(*parts):
@@ -40,10 +40,10 @@ def make_key(module, problem, environment, seed):
 def hash_problem(problem, device="cpu", targets=()):
     """A hash of what is asked and who judges it: cases and limits as data, points, the judge's version."""
     limits = {name: getattr(settings, name) for name in LIMITS}
-    asked = [problem, settings.POINTS.get(problem.id, 0), limits]
+    asked = [replace(problem, points=0), problem.points, limits]
     parts = [json.dumps(asked, default=as_data, sort_keys=True), str(judge_version(problem)), device, *targets]
     if device == "cuda" and problem.speed_case:  # the kernel that a submission's speed is compared with
-        parts.append((SOLUTIONS / problem.module).read_bytes())
+        parts.append((course.current().solutions / problem.module).read_bytes())
     return digest(*parts)
 
 

@@ -57,7 +57,7 @@ def take_in(folder, out, problems, numbers=frozenset()):
 
     numbers: of the roster's students on their platform.
     """
-    folder, out = Path(folder), Path(out)
+    folder, out = Path(folder), Path(out).resolve()  # a process of its own, elsewhere, grades what lies there
     out.mkdir(parents=True, exist_ok=True)
     groups, notes = entries.group(folder, out, numbers)
     given, submissions = ids.give([group[0][1] for group in groups], out), []

@@ -9,7 +9,8 @@ from fractions import Fraction
 from grader.classroom import fingerprint
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
 from grader.core.sandbox.sandbox_process import SLOWEST
-from grader.course.problem import POINTS, SECONDS_PER_CASE, SECONDS_PER_PROBLEM
+from grader.course import course
+from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
 from grader.kinds.registry import EVERY
 
 ATTEMPTS = 3  # of a problem that the machine failed, the first included
@@ -99,13 +100,13 @@ def whole_jobs(submissions, keys, **rest):
 
 def points_of(problems):
     """{problem id: its points as text}, the columns of a gradebook."""
-    return {p.id: str(Fraction(POINTS.get(p.id, 0))) for p in problems}
+    return {p.id: str(Fraction(p.points)) for p in problems}
 
 
 def fault_records(job, sentence):
     """What stands in the journal where a job gave nothing: no grade, and why."""
     return [
-        Record(job.keys[id], job.submission, id, MACHINE_FAULT, None, str(Fraction(POINTS.get(id, 0))),
+        Record(job.keys[id], job.submission, id, MACHINE_FAULT, None, str(Fraction(course.current().points(id))),
                attempts=job.attempt, machine=machine_name(), remarks=(sentence,))
         for id in job.problems
     ]  # fmt: skip

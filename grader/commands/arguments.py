@@ -2,14 +2,15 @@
 
 import argparse
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from grader.course import course
 from grader.course.problem import Problem
 
-GRADER = Path(__file__).resolve().parents[1]
-STUDENTS = GRADER.parent / "problems"  # the modules that a student fills in
+RANGE = re.compile(r"(?P<letters>[a-z]*)(?P<low>\d+)(?:-[a-z]*(?P<high>\d+))?")  # 3, 5-7, p5-p7, x1-3
 FROM_MAKE = "--from-make"  # the Makefile writes it; nobody else's variables P or N change what a command does
 # Make hands its variables on in the environment: neither a shell nor make expands anything in them.
 OPTIONS = {
@@ -41,23 +42,36 @@ class Parser(argparse.ArgumentParser):
         return [*(text for option, text in given if option in self._option_string_actions), *argv[1:]]
 
 
+def choose_course(argv: Sequence[str]) -> list[str]:
+    """argv without --course FOLDER, which is the course of this process and of those that it starts."""
+    parser = Parser(prog="python -m grader", add_help=False, allow_abbrev=False)
+    parser.add_argument("--course")
+    given, rest = parser.parse_known_args(argv)
+    if given.course:
+        os.environ[course.VARIABLE] = str(Path(given.course).resolve())
+    return rest
+
+
 def choose_problems(text: str, problems: Mapping[str, Problem], labs: Mapping[str, Problem]) -> tuple[Problem, ...]:
-    """`3,5-7,x1` -> the Problems p3, p5, p6, p7 and x1; raises BadArguments."""
-    known = f"the problems are {', '.join(p.number for p in problems.values())}, the labs {', '.join(labs)}"
+    """`3,5-7,x1` -> the Problems p3, p5, p6, p7 and x1; a number alone is one of p's. Raises BadArguments."""
+    every = {**problems, **labs}
+    known = f"the problems are {', '.join(p.number for p in problems.values())}"
+    known += f", the labs {', '.join(labs)}" if labs else ""
     chosen = []
     for part in text.lower().replace(",", " ").split() or [text]:
-        if part in labs:
-            chosen.append(labs[part])
+        if part in every:
+            chosen.append(every[part])
             continue
-        low, dash, high = part.replace("p", "").partition("-")
-        if not low.isdigit() or (dash and not high.isdigit()):
-            raise BadArguments(f"{part!r} is no problem or range of problems; {known}, as in P=3, P=3,5-7 or P=x1")
-        if dash and int(high) < int(low):
-            raise BadArguments(f"{part!r} runs backwards; write P={high}-{low}")
-        for number in range(int(low), int(high or low) + 1):
-            if f"p{number}" not in problems:
-                raise BadArguments(f"there is no problem {number}; {known}")
-            chosen.append(problems[f"p{number}"])
+        named = RANGE.fullmatch(part)
+        if not named:
+            raise BadArguments(f"{part!r} is no problem or range of problems; {known}, as in P=3 or P=3,5-7")
+        letters, low, high = named["letters"] or "p", int(named["low"]), int(named["high"] or named["low"])
+        if high < low:
+            raise BadArguments(f"{part!r} runs backwards; write P={named['letters']}{high}-{low}")
+        for number in range(low, high + 1):
+            if f"{letters}{number}" not in every:
+                raise BadArguments(f"there is no problem {named['letters']}{number}; {known}")
+            chosen.append(every[f"{letters}{number}"])
     return tuple(dict.fromkeys(chosen))
 
 

@@ -11,7 +11,7 @@ from grader.commands import hint_record, show
 from grader.commands.arguments import BadArguments
 from grader.commands.request import add_arguments, begin, build_request, say_failures
 from grader.core.sandbox.texts import clean
-from grader.diagnosis.cause import NOTEBOOKS
+from grader.course import course
 from grader.engine import Request, grade
 from grader.kinds import registry
 from grader.render import drawing, terminal, text_map
@@ -89,7 +89,7 @@ def in_words(result):
 def notebook_of(section):
     """`4 masks and phases: the window` -> `notebooks/04_masks_and_phases.ipynb: the window`"""
     number, _, title = section.partition(" ")
-    path = next(NOTEBOOKS.glob(f"{number:0>2}_*.ipynb"), None)
+    path = next(course.current().notebooks.glob(f"{number:0>2}_*.ipynb"), None)
     return f"notebooks/{path.name}: {title.partition(': ')[2] or title}" if path else section
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from grader.commands import versions
 from grader.commands.arguments import (
-    STUDENTS,
     BadArguments,
     check_sandbox,
     choose_device,
@@ -20,6 +19,7 @@ from grader.commands.arguments import (
 )
 from grader.core.sandbox import bubblewrap
 from grader.core.sandbox.texts import clean, quoted
+from grader.course import course
 from grader.course.problem import COMPILES, WORK
 from grader.diagnosis import failures
 from grader.engine import Request
@@ -27,7 +27,9 @@ from grader.kinds.registry import LABS, PROBLEMS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--submission", type=Path, default=STUDENTS, help="folder of modules (default: problems/)")
+    parser.add_argument(
+        "--submission", type=Path, default=course.current().students, help="folder of modules (default: problems/)"
+    )
     parser.add_argument("--problems", default="", metavar="LIST", help="like 3, 3,5-7 or x1 (default: all but labs)")
     parser.add_argument("--case", metavar="NAME", help='only the cases with this name, like "ragged tail"')
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where to run (default: a GPU if there is one)")
@@ -53,7 +55,7 @@ def build_request(arguments: argparse.Namespace, case: str | None) -> Request:
     given |= {"DEVICE": arguments.device, "TARGETS": arguments.targets}
     request = Request(
         folder.resolve(), problems, None if case is None else frozenset([case]), device,
-        arguments.seed, default_submission=folder.resolve() == STUDENTS.resolve(),
+        arguments.seed, default_submission=folder.resolve() == course.current().students,
         options=tuple(f"{name}={quoted(value)}" for name, value in given.items() if value),
         targets=choose_targets(arguments, device), hear_others=not arguments.no_hints, hints=not arguments.no_hints,
     )  # fmt: skip

@@ -5,8 +5,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from grader.commands.arguments import STUDENTS, BadArguments
-from grader.course.gaps import SOLUTIONS, BadGap, skeleton
+from grader.commands.arguments import BadArguments
+from grader.course import course
+from grader.course.gaps import BadGap, skeleton
 from grader.kinds.registry import EVERY
 
 MANIFEST = "generated.json"  # {module: hash of what was generated}: how an edited file is known
@@ -18,7 +19,8 @@ def digest(text: str) -> str:
 
 def generate() -> dict[str, str]:
     """{module: the text of its skeleton} for every problem and lab."""
-    return {p.module: skeleton((SOLUTIONS / p.module).read_text(), p.module) for p in EVERY.values()}
+    solutions = course.current().solutions
+    return {p.module: skeleton((solutions / p.module).read_text(), p.module) for p in EVERY.values()}
 
 
 def write(texts: dict[str, str], folder: Path) -> list[str]:
@@ -52,9 +54,10 @@ def main(arguments: argparse.Namespace) -> int:
         texts = generate()
     except BadGap as error:
         raise BadArguments(str(error)) from None
-    drifted = check(texts, STUDENTS) if arguments.check else []
+    folder = course.current().students
+    drifted = check(texts, folder) if arguments.check else []
     for module in drifted:
         print(f"problems/{module} is not what solutions/{module} gives: `make skeletons` writes it anew")
-    for module in [] if arguments.check else write(texts, STUDENTS):
+    for module in [] if arguments.check else write(texts, folder):
         print(f"kept problems/{module}: it has been edited; move it away to get a fresh skeleton")
     return 1 if drifted else 0

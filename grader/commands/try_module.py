@@ -13,14 +13,15 @@ import runpy
 import sys
 from pathlib import Path
 
-from grader.commands.arguments import STUDENTS, BadArguments, choose_device, choose_problems
+from grader.commands.arguments import BadArguments, choose_device, choose_problems
+from grader.course import course
 
 SIZES = {"B": 1, "Hq": 1, "Hkv": None, "N": 8, "D": 16, "window": None, "sinks": None, "seed": 0}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problems", default="", metavar="NUMBER", help="of one problem, like 6")
-    parser.add_argument("--submission", type=Path, default=STUDENTS, help="default: problems/")
+    parser.add_argument("--submission", type=Path, default=course.current().students, help="default: problems/")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: a GPU if there is one")
     parser.add_argument("--dtype", default="float32", choices=("float16", "bfloat16", "float32"))
     parser.add_argument("--causal", choices=("yes", "no"))

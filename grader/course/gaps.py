@@ -10,9 +10,8 @@ import difflib
 import functools
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
-SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
+from grader.course import course
 
 BEGIN = re.compile(r"^(?P<indent> *)# gap (?P<number>\d+): (?P<goal>.*)$")
 MORE = re.compile(r"^ *#   (?P<goal>.*)$")
@@ -91,9 +90,10 @@ def filled_but_failing(module, text):
 
     Nothing where there is no solution to tell what is new.
     """
-    if not (SOLUTIONS / module).is_file():
+    solution = course.current().solutions / module
+    if not solution.is_file():
         return []
-    given = [code for _, code in code_lines(skeleton((SOLUTIONS / module).read_text(), module))]
+    given = [code for _, code in code_lines(skeleton(solution.read_text(), module))]
     numbered = code_lines(text)
     matcher = difflib.SequenceMatcher(None, given, [code for _, code in numbered], autojunk=False)
     new = {at for tag, _, _, start, end in matcher.get_opcodes() if tag != "equal" for at in range(start, end)}

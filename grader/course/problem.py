@@ -1,15 +1,14 @@
-"""What a problem is: plain data; points, shares and limits in one place."""
+"""What a problem is: plain data; shares and limits in one place. Points stand in course.toml."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Points and limits -------------------------------------------------------------------------------------------------
+# Shares and limits -------------------------------------------------------------------------------------------------
 
-POINTS = {"p1": 10, "p2": 15, "p3": 15, "p4": 15, "p5": 15, "p6": 15, "p7": 15}  # 100 in all
-SPEED_SHARE = 0.2  # of the points of P3 to P7; kept in full where speed cannot be measured
-COMPILE_SHARE = 0.2  # of the points of P3 to P7: lost where kernels compile for none of the GPUs asked for
-WORK_SHARE = 0.5  # of the points of P4 to P7, whose lesson is what need not be loaded
+SPEED_SHARE = 0.2  # of the points of a problem that is timed; kept in full where speed cannot be measured
+COMPILE_SHARE = 0.2  # of a problem with kernels: lost where kernels compile for none of the GPUs asked for
+WORK_SHARE = 0.5  # of a problem that counts work
 SPEED_BARS = {
     "naive PyTorch": 2.0,
     "reference": 0.5,
@@ -52,11 +51,12 @@ class Problem:
     refused: tuple[str, ...] = ()
     beside: Path | None = None
     observer: Path | None = None
+    points: int = 0  # a lab has none
 
     @property
     def keywords(self):
         """The names by which the entry point is called, beside its tensors."""
-        return self.takes or tuple(self.cases[0].arguments)
+        return self.takes or tuple(argument for case in self.cases[:1] for argument in case.arguments)
 
     @property
     def compiled_case(self):
@@ -65,7 +65,3 @@ class Problem:
     @property
     def number(self):
         return self.id.removeprefix("p")
-
-    @property
-    def points(self):
-        return POINTS.get(self.id, 0)  # a lab has none

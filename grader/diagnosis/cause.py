@@ -2,9 +2,9 @@
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"  # a section is named where it can be read
+from grader.course import course
+
 NAMED = 4  # causes in one sentence
 CLEAR = 2  # causes that a reader can weigh
 TOLD = 2  # measured facts in one sentence; the page has all
@@ -124,5 +124,5 @@ class Diagnosis:
             known["measured"] = [each.sentence for each in self.measured]
         if self.hints:
             known |= {"question": self.hints[0].question}
-            known |= {"section": self.hints[0].section} if NOTEBOOKS.is_dir() else {}
+            known |= {"section": self.hints[0].section} if course.current().notebooks.is_dir() else {}
         return known

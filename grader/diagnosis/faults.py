@@ -1,11 +1,9 @@
 """Whose fault is it? A failure is ours only where our own kernel fails in the same place."""
 
 from dataclasses import replace
-from pathlib import Path
 
+from grader.course import course
 from grader.result import Outcome
-
-SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
 
 
 def reference_passes(request, problem, case, grader):
@@ -13,9 +11,10 @@ def reference_passes(request, problem, case, grader):
 
     grader: the class that grades a problem; the reference goes the way that the submission went.
     """
-    if not (SOLUTIONS / problem.module).is_file():
+    solutions = course.current().solutions
+    if not (solutions / problem.module).is_file():
         return False
-    reference = grader(replace(request, submission=SOLUTIONS), problem, lambda problem, name: None)
+    reference = grader(replace(request, submission=solutions), problem, lambda problem, name: None)
     try:
         result, doubt = reference.attempt(case)
     finally:

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import asdict
 
 from grader.core.protocol.messages import Call, Compile, Compiled, Raised
@@ -16,6 +17,7 @@ from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
 from grader.core.sandbox.handed_in import quote_line
 from grader.core.sandbox.submission import Submission
 from grader.course.problem import Problem
+from grader.course.tensors import describe_dense
 from grader.diagnosis import unfinished
 from grader.gpu.compile_errors import first_line, in_plain_words
 from grader.gpu.gpus import GPUS
@@ -43,6 +45,14 @@ class Subject:
     beside: dict[str, bytes]
 
 
+MATRIX = describe_dense("a", "float16", (16, 16))
+CANARY_SUBJECT = Subject(
+    Problem("canary", "a product", CANARY.name, "multiply", "multiply(a, b) -> out", (), tensors=("a", "b")),
+    Call([MATRIX, msgspec.structs.replace(MATRIX, name="b")], {}),
+    {},
+)
+
+
 @dataclass
 class Attempt:
     """What came of one GPU. error: why the kernel is not for it; unknown: why nothing can be said; or neither."""
@@ -59,14 +69,13 @@ class Attempt:
         return not (self.error or self.unknown)
 
 
-def judge(subject, path, targets, canary, ran=True, all_targets=True):
+def judge(subject, path, targets, ran=True, all_targets=True):
     """The Verdict on the kernels of the module at `path`.
 
-    subject, canary: of the submission's problem, and that of our own kernel, which tells whose fault it is.
     ran: whether they are known to run in the interpreter. all_targets: False to stop at the first that they compile
     for, which settles the outcome; the others would only add facts and advice. Not passed is what compiles for none of
-    the targets: crashed where it cannot, timed out where our limits ended it; where that is our fault, or cannot be
-    known, it is not run.
+    the targets: crashed where it cannot, timed out where our limits ended it. If CANARY does not compile either, the
+    fault is not the student's: it is not run.
     """
     try:
         sandboxes.serving("compile")  # its start is not the submission's time
@@ -86,7 +95,7 @@ def judge(subject, path, targets, canary, ran=True, all_targets=True):
     failed = [tried for tried in attempts if tried.error]
     if not failed:
         return Verdict(Outcome.NOT_RUN, f"not compiled: {attempts[0].unknown}", facts, printed)
-    ours = attempt(canary, CANARY, GPUS[failed[0].target], CANARY_SECONDS)
+    ours = attempt(CANARY_SUBJECT, CANARY, GPUS[failed[0].target], CANARY_SECONDS)
     if not ours.compiled:
         why = f"not compiled: here, Triton compiles no kernel for {ours.target}: {ours.error or ours.unknown}"
         return Verdict(Outcome.NOT_RUN, why, {"compile": []})

@@ -11,6 +11,7 @@ from grader.core.protocol.messages import Derived, HostTime, HostTimed, RunnerSe
 from grader.core.sandbox.child import CannotStart, ChildFailed
 from grader.core.sandbox.confined import ConfinedChild
 from grader.core.sandbox.submission import Submission, recorder_setup
+from grader.course import course
 from grader.course.problem import SECONDS_PER_CASE, SPEED_BARS
 from grader.diagnosis import unfinished
 from grader.gpu import machine, peaks, timing
@@ -26,7 +27,6 @@ OLDEST_GPU = (8, 0)  # compute capability: before it tl.dot becomes multiply-add
 BIG_GPU = 40 << 30  # bytes; below it the naive matrix of batch 4 does not fit
 
 LIMIT = SECONDS_PER_CASE["cuda"]
-SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 
 def judge(problem, kind, path, seed, host_ms):
@@ -39,8 +39,8 @@ def judge(problem, kind, path, seed, host_ms):
     arms = {"yours": YourArm(problem, kind, path, case)}
     if naive := kind.naive:
         arms["naive PyTorch"] = OurArm(kind, naive.path, naive.function, case, naive.prepares)
-    if (SOLUTIONS / problem.module).is_file():
-        arms["reference"] = OurArm(kind, SOLUTIONS / problem.module, problem.entry_point, case)
+    if (solution := course.current().solutions / problem.module).is_file():
+        arms["reference"] = OurArm(kind, solution, problem.entry_point, case)
     before = machine.clocks()
     try:
         timings = timing.take_turns(arms, replace(PLAN, seed=seed))

@@ -1,15 +1,44 @@
-"""Every kind of question, and every problem. A new kind is a folder here and its name in FOLDERS."""
+"""Every kind of question and every problem of the course. A new kind is a folder, and its name in course.toml."""
 
 import importlib
+from dataclasses import replace
+from pathlib import Path
 
-FOLDERS = (
-    "attention",
-    "block_sparse",
-    "program_order",
-    "backward",
-)
-KINDS = {name: importlib.import_module(f"grader.kinds.{name}.kind").KIND for name in FOLDERS}
-EVERY = {problem.id: problem for kind in KINDS.values() for problem in kind.problems}
+import grader.kinds
+from grader.course import course
+from grader.course.course import BadCourse, Course
+from grader.course.problem import Problem
+
+
+def load_kinds(given: Course) -> dict:
+    """{name: Kind}; a kind in the course's own folder is imported as a module of grader.kinds, as ours are."""
+    own = given.folder / "kinds"
+    grader.kinds.__path__.append(str(own))
+    kinds = {}
+    for name in given.said.kinds:
+        if not any((Path(folder) / name / "kind.py").is_file() for folder in grader.kinds.__path__):
+            raise BadCourse(
+                f"{given.folder / 'course.toml'}: there is no kind {name!r}: its code is {own / name}/kind.py"
+            )
+        kinds[name] = importlib.import_module(f"grader.kinds.{name}.kind").KIND
+    return kinds
+
+
+def load_problems(given: Course, kinds: dict) -> dict[str, Problem]:
+    """{id: Problem} in the order of course.toml; what is not timed there has no speed."""
+    known, problems = {problem.id: problem for kind in kinds.values() for problem in kind.problems}, {}
+    for entry in given.said.problem:
+        if entry.id not in known:
+            said = f"no kind has the problem {entry.id!r}; the kinds have {', '.join(known)}"
+            raise BadCourse(f"{given.folder / 'course.toml'}: {said}")
+        asked = known[entry.id]
+        timed = {} if entry.timed else {"speed_case": None, "compile_case": asked.compiled_case}
+        problems[entry.id] = replace(asked, points=entry.points, **timed)
+    return problems
+
+
+KINDS = load_kinds(course.current())
+EVERY = load_problems(course.current(), KINDS)
 PROBLEMS = {id: problem for id, problem in EVERY.items() if problem.points}
 LABS = {id: problem for id, problem in EVERY.items() if not problem.points}
 NAME_OF = {problem.id: name for name, kind in KINDS.items() for problem in kind.problems}

@@ -3,7 +3,7 @@
 from itertools import groupby
 
 from grader.classroom.export.pages import TEMPLATES
-from grader.course import gaps
+from grader.course import course, gaps
 from grader.kinds.registry import EVERY
 from grader.render import html
 from grader.render.drawing import KINDS
@@ -78,6 +78,6 @@ def given(graded):
     """{module: [the skeleton's text, the solution's]}; problems/ may have been edited, so the skeleton is made anew."""
     found = {}
     for module in (EVERY[id].module for id in graded.problems):
-        solution = (gaps.SOLUTIONS / module).read_text(encoding="utf-8")
+        solution = (course.current().solutions / module).read_text(encoding="utf-8")
         found[module] = [gaps.skeleton(solution, module), solution]
     return found

@@ -33,8 +33,7 @@ def test_points_limits_targets_and_device_change_it(monkeypatch):
         fingerprint.hash_problem(P3, "cuda"),
         fingerprint.hash_problem(P3, "cpu", ("sm_80",)),
     }
-    monkeypatch.setitem(fingerprint.settings.POINTS, "p3", 99)
-    seen.add(fingerprint.hash_problem(P3))
+    seen.add(fingerprint.hash_problem(replace(P3, points=99)))
     monkeypatch.setattr(fingerprint.settings, "SECONDS_PER_CASE", {"cpu": 3.0})
     seen.add(fingerprint.hash_problem(P3))
     assert len(seen) == 5

@@ -82,7 +82,8 @@ def test_every_command_but_check_is_a_target_of_make():
 
 @pytest.mark.parametrize("target", sorted(COMMANDS.keys() - {"check"}))
 def test_a_target_is_one_line_and_no_value_is_in_it(target):
-    command = ["make", "-n", "--no-print-directory", target, "PYTHON=python3", "P=4", "CASE=$(touch made)", "SUBMISSION=;touch made"]
+    values = ["PYTHON=python3", "P=4", "CASE=$(touch made)", "SUBMISSION=;touch made"]
+    command = ["make", "-n", "--no-print-directory", target, *values]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == f"python3 -m grader {target} --from-make\n", done.stderr
 

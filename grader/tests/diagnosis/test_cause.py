@@ -1,5 +1,7 @@
 """What is said of a mismatch beside its place: the question and the section of the cause that is known, if one is."""
 
+from dataclasses import replace
+
 import pytest
 
 from grader.diagnosis import cause
@@ -10,7 +12,8 @@ WINDOW = Cause("a window of 33", "how old may a key be: `<` or `<=`?", "Where a 
 
 @pytest.fixture
 def notebooks(tmp_path, monkeypatch):
-    monkeypatch.setattr(cause, "NOTEBOOKS", tmp_path / "notebooks")
+    elsewhere = replace(cause.course.current(), folder=tmp_path)
+    monkeypatch.setattr(cause.course, "current", lambda: elsewhere)
     return tmp_path / "notebooks"
 
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 from rich.console import Console
 
 from grader import score
-from grader.course.problem import POINTS
 from grader.diagnosis.cause import Cause
 from grader.engine import Request
+from grader.kinds.registry import PROBLEMS
 from grader.render import gradescope, terminal
 from grader.result import Aspect, Outcome, Result
 
@@ -22,7 +22,7 @@ NO_GPU = result("p3", "speed", Outcome.NOT_RUN, Aspect.SPEED, "not run: needs a 
 
 
 def test_points_are_a_hundred():
-    assert sum(POINTS.values()) == 100
+    assert sum(problem.points for problem in PROBLEMS.values()) == 100
 
 
 def test_each_case_earns_its_share_and_a_missing_gpu_costs_nothing():

@@ -232,7 +232,7 @@ def test_a_wrapper_that_raises_for_a_gpu_has_no_kernel_to_compile(tmp_path):
 
 def test_a_triton_that_compiles_nothing_costs_nothing(tmp_path, monkeypatch):
     canary = tmp_path / "canary.py"
-    canary.write_text(inserted("j = row_maxx"))
+    canary.write_text(compiling.CANARY.read_text().replace("product = ", "product = missing + "))
     monkeypatch.setattr(compiling, "CANARY", canary)
     verdict = judged(tmp_path, inserted("j = row_maxx"), ("sm_80",))
     outcome, sentence = verdict.outcome, verdict.sentence

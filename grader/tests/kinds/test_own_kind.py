@@ -1,5 +1,5 @@
-"""A kind of one's own is one folder and one line of the registry: then it is graded, traced, compiled, shown, classed
-and has its skeleton. The folder `elementwise` beside this file is the example of docs/a-kind-of-your-own.md."""
+"""A course of one's own is a folder outside of the grader: it is graded, traced, compiled, shown, classed and has its
+skeleton. The folder `elementwise` beside this file is the example of docs/a-kind-of-your-own.md."""
 
 import csv
 import json
@@ -18,27 +18,29 @@ MODULE = "e1_scaled_add.py"
 KERNEL = (EXAMPLE / MODULE).read_text()
 
 
+COURSE = """
+title = "Vectors"
+kinds = ["elementwise"]
+problem = [{ id = "e1", points = 10 }]
+"""
+
+
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """A copy of the repository with the kind in it."""
+    """A course of one kind, in a folder of its own."""
     course = tmp_path_factory.mktemp("course")
     course.chmod(0o755)
-    shutil.copytree(ROOT / "grader", course / "grader", ignore=shutil.ignore_patterns("tests", "__pycache__"))
-    shutil.copytree(EXAMPLE, course / "grader" / "kinds" / "elementwise")
-    registry = course / "grader" / "kinds" / "registry.py"
-    text = registry.read_text()
-    registry.write_text(text.replace('    "program_order",\n', '    "program_order",\n    "elementwise",\n'))
+    (course / "course.toml").write_text(COURSE)
+    shutil.copytree(EXAMPLE, course / "kinds" / "elementwise", ignore=shutil.ignore_patterns("__pycache__"))
     for folder in ("solutions", "problems", "wrong", "class/ada", "class/bob"):
         (course / folder).mkdir(parents=True)
-    for solution in (ROOT / "solutions").glob("[px]?_*.py"):
-        shutil.copy(solution, course / "solutions")
     shutil.copy(EXAMPLE / MODULE, course / "solutions")
     return course
 
 
 def run(course, *arguments):
     command = [sys.executable, "-m", *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(course)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "GRADER_COURSE": str(course)}
     done = subprocess.run(command, cwd=course, env=environment, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 

@@ -1,0 +1,84 @@
+"""The course that is graded: a folder with course.toml, problems/, solutions/, and kinds/ and notebooks/ of its own.
+
+This repository is one. The environment's GRADER_COURSE names another: the option --course and make's COURSE set it.
+"""
+
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+VARIABLE = "GRADER_COURSE"
+THIS = Path(__file__).resolve().parents[2]
+
+
+class BadCourse(Exception):
+    """A course that cannot be used; the text is one sentence that names the file and what to change."""
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One problem of a course. points: 0 for a lab, which is graded where it is named. week: when it is set, or None.
+
+    timed: False leaves its speed out, on a GPU too.
+    """
+
+    id: str
+    points: int = 0
+    week: int | None = None
+    timed: bool = True
+
+
+class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What course.toml says. kinds: names of folders in its kinds/ or in grader/kinds. problem: in their order."""
+
+    title: str
+    kinds: tuple[str, ...]
+    problem: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Course:
+    """A course and the folder that it lies in."""
+
+    folder: Path
+    said: Said
+
+    @property
+    def students(self) -> Path:
+        """The folder of the modules that a student fills in."""
+        return self.folder / "problems"
+
+    @property
+    def solutions(self) -> Path:
+        return self.folder / "solutions"
+
+    @property
+    def notebooks(self) -> Path:
+        return self.folder / "notebooks"
+
+    def points(self, id: str) -> int:
+        """What a problem gives; a lab gives none."""
+        return next((entry.points for entry in self.said.problem if entry.id == id), 0)
+
+
+def read(folder: Path) -> Course:
+    """The course in a folder; raises BadCourse."""
+    path = folder / "course.toml"
+    try:
+        said = msgspec.toml.decode(path.read_bytes(), type=Said)
+    except OSError as error:
+        raise BadCourse(f"{folder} is no course: {path} cannot be read ({error.strerror})") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadCourse(f"{path}: {error}") from None
+    ids = [entry.id for entry in said.problem]
+    if twice := next((id for id in ids if ids.count(id) > 1), None):
+        raise BadCourse(f"{path}: the problem {twice!r} is there twice")
+    return Course(folder.resolve(), said)
+
+
+@functools.cache
+def current() -> Course:
+    """The course of this process; raises BadCourse."""
+    return read(Path(os.environ.get(VARIABLE) or THIS))
