@@ -1,5 +1,7 @@
 """A folder of submissions -> clean copies of the known modules, and remarks in plain words on all that was odd."""
 
+import ast
+import contextlib
 import os
 import re
 import tempfile
@@ -19,11 +21,12 @@ from grader.kinds.registry import EVERY
 
 NOT_THEIRS = {"solutions", "grader", "tests"}  # folders of a whole repository that hold no student's work
 # No more than that is read again for each `def` of a text: one that has thousands stops nobody.
-ENTRY = re.compile(r"^def (naive_attention|flash_attention_forward)[ \t]{0,20}\(([^)]{0,2000})\)", re.M)
+ENTRY = re.compile(r"^def (\w{1,99})[ \t]{0,20}\([^)]{0,2000}\)", re.M)
 COPY = re.compile(r"( ?\(\d+\)|-\d+| - Copy| copy)(?=\.py$)")  # what browsers and Canvas add to a second file
 LOOK_SECONDS = 2 * harvest.SECONDS  # at one submission; harvest itself stops at half of that
 LONGEST_NAME = 255  # of a file
 NAMED = {problem.module: problem for problem in EVERY.values()}
+ENTRY_POINTS = {problem.entry_point for problem in EVERY.values()}
 
 
 @dataclass(frozen=True)
@@ -169,10 +172,10 @@ def guess(modules, missing):
     """({module: [Module]}, remarks) of files with other names, where the entry point can be only one problem's."""
     meant, remarks = {}, []
     for module in modules:
-        name = meaning(module.data.decode("utf-8", "replace"))
-        if name in missing:
-            meant.setdefault(name, []).append(module)
-        elif name is None and ENTRY.search(module.data.decode("utf-8", "replace")):
+        names = meaning(module.data.decode("utf-8", "replace"))
+        if len(names) == 1 and names[0] in missing:
+            meant.setdefault(names[0], []).append(module)
+        elif len(names) > 1:
             remarks.append(
                 f"{shortened(module.place)} defines an entry point of several problems: name it as the problem's file."
             )
@@ -187,19 +190,24 @@ def guess(modules, missing):
 
 
 def meaning(text):
-    """The module that a text's entry point belongs to, or None where several have it."""
-    entries = ENTRY.findall(text)
+    """[module] of the problems whose entry point a text defines, with the same parameters and as well with Triton."""
+    entries = [found for found in ENTRY.finditer(text) if found[1] in ENTRY_POINTS]
     if len(entries) != 1:
-        return None
-    name, parameters = entries[0]
-    by = {problem.id: problem.module for problem in EVERY.values()}
-    if name == "naive_attention":
-        return by["p1"]
-    if "sink_size" in parameters or "window_size" in parameters:
-        return by["p7"] if "sink_size" in parameters else by["p6"]
-    if "triton" not in text:
-        return by["p2"]
-    return by["p3"] if re.search(r"is_causal[^,]*=\s*False", parameters) and "num_dies" not in parameters else None
+        return []
+    (entry,), uses_triton = entries, "triton" in text
+    meant = [p for p in EVERY.values() if p.entry_point == entry[1] and p.uses_triton == uses_triton]
+    given = parameters(entry[0])
+    meant = [p for p in meant if parameters(f"def {p.signature}").keys() == given.keys()]
+    return [p.module for p in meant if parameters(f"def {p.signature}") == given] or [p.module for p in meant]
+
+
+def parameters(head):
+    """{parameter: its default as text} of `def name(...)`."""
+    with contextlib.suppress(SyntaxError, ValueError):
+        arguments = ast.parse(f"{head}: pass").body[0].args
+        defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + arguments.defaults
+        return {a.arg: d and ast.unparse(d) for a, d in zip(arguments.args, defaults, strict=True)}
+    return {}
 
 
 def what_to_hand_in(found, modules, problems):

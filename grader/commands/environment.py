@@ -26,7 +26,7 @@ def set_up(extras):
     if not (python.exists() and made_for.exists() and made_for.read_text() == owner):
         print("setting up .venv; this happens once, and PyTorch is large", flush=True)
         if sys.platform != "linux":
-            print("Triton has no wheel for this system: only P1 and P2 work here (docs/students.md, 'Without Linux')")
+            print("Triton has no wheel for this system: see docs/students.md, 'Without Linux'")
         if not find_spec("ensurepip") and not find_spec("pip"):
             raise OSError("this Python comes without venv and pip: apt install python3-venv")
         shutil.rmtree(VENV, ignore_errors=True)

@@ -13,6 +13,7 @@ import jinja2
 from grader import score
 from grader.core.sandbox import files
 from grader.core.sandbox.texts import clean
+from grader.course import course
 from grader.kinds.registry import EVERY, LABS
 from grader.render import terminal
 from grader.render.drawing import KINDS, Drawing, draw
@@ -50,6 +51,7 @@ def templates(*folders):
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.finalize = plain
+    environment.globals["course"] = course.current().said.title
     environment.filters["px"] = lambda number: f"{number:.1f}".removesuffix(".0")
     return environment
 

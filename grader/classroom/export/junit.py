@@ -5,11 +5,13 @@ Source: the schema of the Jenkins xUnit plugin, junit-10.xsd.
 
 import re
 from xml.etree.ElementTree import Element, SubElement, tostring
+from xml.sax.saxutils import quoteattr
 
 from grader.classroom.export.standing import GRADED, standing
 from grader.classroom.record import name_of_case
 from grader.core.sandbox import files
 from grader.core.sandbox.texts import clean as harmless
+from grader.course import course
 
 # XML 1.0 has no place for these, escaped or not: terminals' colours, NUL, lone surrogates.
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -38,7 +40,8 @@ def write(graded, path):
     """Write it; returns the line to print."""
     rows = [row for row in graded.submissions if row.handed_in]
     suites = (tostring(render_suite(graded, row), encoding="unicode") for row in rows)
-    head = '<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="FlashAttention in seven problems">'
+    title = quoteattr(course.current().said.title)
+    head = f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites name={title}>'
     files.write(path, "\n".join([head, *suites, "</testsuites>\n"]))
     return f"junit: {path}"
 
