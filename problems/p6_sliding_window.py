@@ -19,7 +19,7 @@ The tiles of some programs, BLOCK_Q = BLOCK_K = 4, window_size = 10: 'E' edge, '
         query tile 2       E > D . .        query 11 sees keys 2 to 11: tile 0 is cut by its window
         query tile 4       . E E > D        query 16 sees keys from 7 on, query 19 only from 10 on
 
-Given: the checks, the launch, the heads, the loads, the three phases. Asked: four gaps, marked TODO.
+Given: the checks, the launch, the loads, the three phases, the finish. Asked: four gaps, marked TODO.
 
 Questions that catch most mistakes
     - The first tile is a token position, rounded down to a tile. Whose position: which query of the tile looks back
@@ -63,10 +63,10 @@ def attend(state, queries, keys, start, end, window_size, BLOCK_K: tl.constexpr,
             k = tl.load(k_ptrs)
             v = tl.load(v_ptrs)
 
-        # TODO 3: one step of the online softmax, with this mask (about 11 lines; then delete the failing line)
+        # TODO 4: one step of the online softmax, with this mask (about 11 lines; then delete the failing line)
         #   `scores` (BLOCK_Q, BLOCK_K), those outside the window hidden if MASKED; then `new_max`, and `row_sum` and
         #   `acc` with this tile added
-        tl.static_assert(False, "TODO 3: one step of the online softmax, with this mask")
+        tl.static_assert(False, "TODO 4: one step of the online softmax, with this mask")
         row_max = new_max
     return acc, row_max, row_sum
 
@@ -87,11 +87,9 @@ def flash_attention_kernel(
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
     head = tl.program_id(1).to(tl.int64)
     batch = tl.program_id(2).to(tl.int64)
-    kv_head = head // group
-    Q += batch * stride_qb + head * stride_qh
-    K += batch * stride_kb + kv_head * stride_kh
-    V += batch * stride_vb + kv_head * stride_vh
-    O += batch * stride_ob + head * stride_oh
+    # TODO 1: who reads which head (about 5 lines; then delete the failing line)
+    #   `kv_head`, and the pointers `Q`, `K`, `V` and `O` moved to their batch and head, as in P5
+    tl.static_assert(False, "TODO 1: who reads which head")
 
     q_pos = q_start + tl.arange(0, BLOCK_Q)
     d = tl.arange(0, D)
@@ -105,14 +103,14 @@ def flash_attention_kernel(
     queries = q, q_pos, qk_scale
     keys = K, V, stride_kn, stride_vn, N
 
-    # TODO 1: the first tile and the end (about 2 lines; then delete the failing line)
+    # TODO 2: the first tile and the end (about 2 lines; then delete the failing line)
     #   `first`, a multiple of BLOCK_K: where the first tile begins that any query of this program sees; `k_end`, one
     #   past the last key that any of them sees
-    tl.static_assert(False, "TODO 1: the first tile and the end")
-    # TODO 2: where the phases meet (about 3 lines; then delete the failing line)
+    tl.static_assert(False, "TODO 2: the first tile and the end")
+    # TODO 3: where the phases meet (about 3 lines; then delete the failing line)
     #   `inside`, where the tiles begin that every query sees whole, and `diagonal`, where those begin that the
     #   diagonal cuts; both multiples of BLOCK_K, first <= inside <= diagonal (inside = diagonal where no tile is whole)
-    tl.static_assert(False, "TODO 2: where the phases meet")
+    tl.static_assert(False, "TODO 3: where the phases meet")
     # Phase 1: the window's edge.
     state = attend(state, queries, keys, first, inside, window_size, BLOCK_K, MASKED=True)
     # Phase 2: inside the window and below the diagonal; no mask.
@@ -121,9 +119,9 @@ def flash_attention_kernel(
     state = attend(state, queries, keys, diagonal, k_end, window_size, BLOCK_K, MASKED=True)
     acc, _, row_sum = state
 
-    # TODO 4: the finish (about 3 lines; then delete the failing line)
-    #   divide once, and write the rows of `O` that exist
-    tl.static_assert(False, "TODO 4: the finish")
+    o = acc / row_sum[:, None]
+    o_ptrs = O + q_pos.to(tl.int64)[:, None] * stride_on + d[None, :]  # (BLOCK_Q, D)
+    tl.store(o_ptrs, o.to(O.dtype.element_ty), mask=q_pos[:, None] < N)
 
 
 # (BLOCK_Q, BLOCK_K, num_warps, num_stages) by head dim, the fastest first; the first whose tiles fit is taken.

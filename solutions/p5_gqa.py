@@ -23,8 +23,8 @@ The tiles are P4's: '>' no mask, 'D' masked, '.' never loaded
                   key tile 0 1 2 3
         query tile 2       > > D .
 
-Given: the checks, the launch, the loads. Asked: four gaps, marked TODO: the heads, the phases, one step of the online
-softmax with its mask (yours from P4), the finish.
+Given: the checks, the launch, the loads, the finish. Asked: three gaps, marked TODO: the heads, the phases, one step of
+the online softmax with its mask (yours from P4).
 
 Questions that catch most mistakes
     - Which query heads share a kv head: neighbours, or every Hkv-th?
@@ -137,12 +137,9 @@ def flash_attention_kernel(
     state = attend(state, queries, keys, masked_start, k_end, BLOCK_K, IS_CAUSAL, MASKED=True)
     acc, _, row_sum = state
 
-    # gap 4: the finish
-    #   divide once, and write the rows of `O` that exist
     o = acc / row_sum[:, None]
     o_ptrs = O + q_pos.to(tl.int64)[:, None] * stride_on + d[None, :]  # (BLOCK_Q, D)
     tl.store(o_ptrs, o.to(O.dtype.element_ty), mask=q_pos[:, None] < N)
-    # end gap
 
 
 # (BLOCK_Q, BLOCK_K, num_warps, num_stages) by head dim, the fastest first; the first whose tiles fit is taken.

@@ -19,7 +19,7 @@ The tiles of some programs, BLOCK_Q = BLOCK_K = 4, window_size = 10: 'E' edge, '
         query tile 2       E > D . .        query 11 sees keys 2 to 11: tile 0 is cut by its window
         query tile 4       . E E > D        query 16 sees keys from 7 on, query 19 only from 10 on
 
-Given: the checks, the launch, the heads, the loads, the three phases. Asked: four gaps, marked TODO.
+Given: the checks, the launch, the loads, the three phases, the finish. Asked: four gaps, marked TODO.
 
 Questions that catch most mistakes
     - The first tile is a token position, rounded down to a tile. Whose position: which query of the tile looks back
@@ -63,7 +63,7 @@ def attend(state, queries, keys, start, end, window_size, BLOCK_K: tl.constexpr,
             k = tl.load(k_ptrs)
             v = tl.load(v_ptrs)
 
-        # gap 3: one step of the online softmax, with this mask
+        # gap 4: one step of the online softmax, with this mask
         #   `scores` (BLOCK_Q, BLOCK_K), those outside the window hidden if MASKED; then `new_max`, and `row_sum` and
         #   `acc` with this tile added
         scores = tl.dot(q, tl.trans(k))  # (BLOCK_Q, BLOCK_K), float32, not yet scaled
@@ -99,11 +99,14 @@ def flash_attention_kernel(
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
     head = tl.program_id(1).to(tl.int64)
     batch = tl.program_id(2).to(tl.int64)
+    # gap 1: who reads which head
+    #   `kv_head`, and the pointers `Q`, `K`, `V` and `O` moved to their batch and head, as in P5
     kv_head = head // group
     Q += batch * stride_qb + head * stride_qh
     K += batch * stride_kb + kv_head * stride_kh
     V += batch * stride_vb + kv_head * stride_vh
     O += batch * stride_ob + head * stride_oh
+    # end gap
 
     q_pos = q_start + tl.arange(0, BLOCK_Q)
     d = tl.arange(0, D)
@@ -117,13 +120,13 @@ def flash_attention_kernel(
     queries = q, q_pos, qk_scale
     keys = K, V, stride_kn, stride_vn, N
 
-    # gap 1: the first tile and the end
+    # gap 2: the first tile and the end
     #   `first`, a multiple of BLOCK_K: where the first tile begins that any query of this program sees; `k_end`, one
     #   past the last key that any of them sees
     first = tl.maximum(0, q_start - window_size + 1) // BLOCK_K * BLOCK_K
     k_end = tl.minimum(q_start + BLOCK_Q, N)
     # end gap
-    # gap 2: where the phases meet
+    # gap 3: where the phases meet
     #   `inside`, where the tiles begin that every query sees whole, and `diagonal`, where those begin that the
     #   diagonal cuts; both multiples of BLOCK_K, first <= inside <= diagonal (inside = diagonal where no tile is whole)
     diagonal = q_start // BLOCK_K * BLOCK_K
@@ -138,12 +141,9 @@ def flash_attention_kernel(
     state = attend(state, queries, keys, diagonal, k_end, window_size, BLOCK_K, MASKED=True)
     acc, _, row_sum = state
 
-    # gap 4: the finish
-    #   divide once, and write the rows of `O` that exist
     o = acc / row_sum[:, None]
     o_ptrs = O + q_pos.to(tl.int64)[:, None] * stride_on + d[None, :]  # (BLOCK_Q, D)
     tl.store(o_ptrs, o.to(O.dtype.element_ty), mask=q_pos[:, None] < N)
-    # end gap
 
 
 # (BLOCK_Q, BLOCK_K, num_warps, num_stages) by head dim, the fastest first; the first whose tiles fit is taken.

@@ -22,8 +22,8 @@ The tiles of some programs, BLOCK_Q = BLOCK_K = 4, window_size = 4, sink_size = 
         query tile 2       S E D . .        tile 1 holds the sink 4 and the window's edge: who counts key 4?
         query tile 4       S S . E D        tile 2 holds no sink, and no query looks back that far: never loaded
 
-Given: the checks, the launch, the heads, the start and the phase of the diagonal. Asked: five gaps, marked TODO; this
-is the last problem, and they are large.
+Given: the checks, the launch, the loads, the phase of the diagonal, the finish. Asked: four gaps, marked TODO; this is
+the last problem, and they are large.
 
 Questions that catch most mistakes
     - Which phase owns a tile that holds both sinks and window keys? What must the mask of the other phases say?
@@ -56,8 +56,6 @@ def attend(state, queries, keys, start, end, window_size, sink_size, BLOCK_K: tl
     d = tl.arange(0, q.shape[1])
     for k_start in range(start, end, BLOCK_K):
         k_pos = k_start + tl.arange(0, BLOCK_K)
-        # gap 3: the loads
-        #   the tiles `k` and `v` (BLOCK_K, D), masked if MASKED
         in_bounds = k_pos[:, None] < N
         k_ptrs = K + k_pos.to(tl.int64)[:, None] * stride_kn + d[None, :]
         v_ptrs = V + k_pos.to(tl.int64)[:, None] * stride_vn + d[None, :]
@@ -67,7 +65,6 @@ def attend(state, queries, keys, start, end, window_size, sink_size, BLOCK_K: tl
         else:
             k = tl.load(k_ptrs)
             v = tl.load(v_ptrs)
-        # end gap
 
         # gap 4: one step of the online softmax, with this mask
         #   hide what neither the window nor the sinks show; then `new_max`, and `row_sum` and `acc` with this tile
@@ -105,11 +102,14 @@ def flash_attention_kernel(
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
     head = tl.program_id(1).to(tl.int64)
     batch = tl.program_id(2).to(tl.int64)
+    # gap 1: who reads which head
+    #   `kv_head`, and the pointers `Q`, `K`, `V` and `O` moved to their batch and head, as in P5
     kv_head = head // group
     Q += batch * stride_qb + head * stride_qh
     K += batch * stride_kb + kv_head * stride_kh
     V += batch * stride_vb + kv_head * stride_vh
     O += batch * stride_ob + head * stride_oh
+    # end gap
 
     q_pos = q_start + tl.arange(0, BLOCK_Q)
     d = tl.arange(0, D)
@@ -123,7 +123,7 @@ def flash_attention_kernel(
     queries = q, q_pos, qk_scale
     keys = K, V, stride_kn, stride_vn, N
 
-    # gap 1: where the phases begin and end
+    # gap 2: where the phases begin and end
     #   `sink_end`, `first`, `inside`, `diagonal` and `k_end`, so that each tile belongs to one phase
     first = tl.maximum(0, q_start - window_size + 1) // BLOCK_K * BLOCK_K
     sink_end = tl.minimum(sink_size, first)
@@ -132,7 +132,7 @@ def flash_attention_kernel(
     inside = tl.minimum(tl.cdiv(oldest_for_all, BLOCK_K) * BLOCK_K, diagonal)
     k_end = tl.minimum(q_start + BLOCK_Q, N)
     # end gap
-    # gap 2: the phases before the diagonal
+    # gap 3: the phases before the diagonal
     #   the sinks; the window's edge, with the sinks in it; the inside, with no mask
     state = attend(state, queries, keys, 0, sink_end, window_size, sink_size, BLOCK_K, MASKED=True)
     state = attend(state, queries, keys, first, inside, window_size, sink_size, BLOCK_K, MASKED=True)
@@ -142,12 +142,9 @@ def flash_attention_kernel(
     state = attend(state, queries, keys, diagonal, k_end, window_size, sink_size, BLOCK_K, MASKED=True)
     acc, _, row_sum = state
 
-    # gap 5: the finish
-    #   divide once, and write the rows of `O` that exist
     o = acc / row_sum[:, None]
     o_ptrs = O + q_pos.to(tl.int64)[:, None] * stride_on + d[None, :]  # (BLOCK_Q, D)
     tl.store(o_ptrs, o.to(O.dtype.element_ty), mask=q_pos[:, None] < N)
-    # end gap
 
 
 # (BLOCK_Q, BLOCK_K, num_warps, num_stages) by head dim, the fastest first; the first whose tiles fit is taken.
