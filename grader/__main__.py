@@ -25,6 +25,7 @@ COMMANDS = {  # each command: its module in grader/commands, and what it does
     "check": ("check", "say from a results.json whether every problem that was begun passes"),
     "doctor": ("doctor", "say what this machine offers, and what to install"),
     "skeletons": ("skeletons", "write problems/ from solutions/"),
+    "handout": ("handout", "write what students get: a repository without answers"),
 }
 
 

@@ -4,6 +4,7 @@ This repository is one. The environment's GRADER_COURSE names another: the optio
 """
 
 import functools
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,16 @@ def read(folder: Path) -> Course:
     if twice := next((id for id in ids if ids.count(id) > 1), None):
         raise BadCourse(f"{path}: the problem {twice!r} is there twice")
     return Course(folder.resolve(), said)
+
+
+def write(given: Course, ids: list[str]) -> str:
+    """course.toml of the same course with these problems alone."""
+    rows = []
+    for entry in (entry for entry in given.said.problem if entry.id in ids):
+        row = {name: value for name, value in msgspec.structs.asdict(entry).items() if value is not None}
+        rows.append(f"    {{ {', '.join(f'{name} = {json.dumps(value)}' for name, value in row.items())} }},")
+    head = [f"title = {json.dumps(given.said.title)}", f"kinds = {json.dumps(given.said.kinds)}", "problem = ["]
+    return "\n".join([*head, *rows, "]", ""])
 
 
 @functools.cache

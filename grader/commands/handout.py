@@ -1,0 +1,191 @@
+"""The command behind `make handout`: a course as its students get it, a repository without answers.
+
+In it are the skeletons, the grader without its tests and its class, notebooks that run, and the page for students. No
+solution, rubric or report is; every text is searched for what fills a gap (grader/course/answers.py).
+"""
+
+import argparse
+import ast
+import functools
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+
+from grader.commands import handout_notebooks
+from grader.commands.arguments import BadArguments, choose_problems
+from grader.course import answers, course
+from grader.course.course import THIS, Course
+from grader.course.problem import Problem
+from grader.kinds.registry import EVERY, LABS, PROBLEMS
+
+ALONE = (
+    "Makefile", "LICENSE", "AGENTS.md", "pyproject.toml", ".gitignore", "locks/*.txt", ".github/workflows/grade.yml",
+    ".devcontainer/devcontainer.json", "conftest.py",
+)  # fmt: skip
+OF_COURSE = ("docs/students.md", "docs/hosted-notebooks.md", "report/template.md", "kinds/**")
+NOT_STUDENTS = ("grader/tests/", "grader/classroom/", "grader/commands/handout")
+CODE = ("grader", "report", "notebooks")  # packages that a notebook's cells may import
+TEMPLATE = Path(__file__).with_name("handout.md.jinja")
+LINK = re.compile(r"\[([^\]\n]+)\]\((?!https?:|#|attachment:)([^)#\n]*)(#[^)\n]*)?\)")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--problems", default="", metavar="LIST", help="like 3-5 (default: all, and no lab)")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Write a handout; raises BadArguments where it cannot be written, or would hold an answer."""
+    given, out = course.current(), arguments.out
+    named = choose_problems(arguments.problems, PROBLEMS, LABS) if arguments.problems else ()
+    problems = [problem for problem in EVERY.values() if problem in (named or PROBLEMS.values())]
+    if out.exists() and any(out.iterdir()):
+        raise BadArguments(f"{out} is not empty: name a new folder, as in make handout OUT=handout")
+    try:
+        commit = Commit.of(given.folder)
+        files = collect(given, problems, commit)
+        if found := find_answers(files, given, problems):
+            raise BadArguments(f"no handout was written: {found}")
+        for name, data in sorted(files.items()):
+            path = out / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        made = commit.repeat(out)
+    except OSError as error:
+        raise BadArguments(f"{error.filename or out}: {error.strerror}") from None
+    print(f"{out}: {', '.join(p.id for p in problems)}; {len(files)} files of {commit}{made}")
+    if hidden := [lab for lab in LABS if LABS[lab] not in problems]:
+        print(f"not in it: {', '.join(hidden)} (their files may show answers; P=... names what is in it)")
+    return 0
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The commit that a handout comes from. name: its hash, or empty outside of git; date: in git's form."""
+
+    name: str = ""
+    date: str = ""
+    changed: bool = False
+
+    @classmethod
+    def of(cls, folder: Path) -> "Commit":
+        name = git(folder, "rev-parse", "--short=12", "HEAD")
+        changed = bool(git(folder, "status", "--porcelain", "--untracked-files=no"))
+        return cls(name, git(folder, "log", "-1", "--format=%cI") or "", changed) if name else cls()
+
+    def __str__(self) -> str:
+        return f"commit {self.name}{' and changes after it' * self.changed}" if self.name else "files outside of git"
+
+    def repeat(self, out: Path) -> str:
+        """Make `out` a repository of one commit, the same whenever it is made; what to say where that fails."""
+        who = {"NAME": "handout", "EMAIL": "handout@localhost", "DATE": self.date or "2000-01-01T00:00:00Z"}
+        for role in ("AUTHOR", "COMMITTER"):
+            os.environ.update({f"GIT_{role}_{name}": value for name, value in who.items()})
+        first = ("init", "--quiet", "--initial-branch=main"), ("add", "--all", "--force")
+        for step in (*first, ("commit", "--quiet", "--no-verify", "--no-gpg-sign", "-m", f"Handout, from {self}")):
+            if git(out, *step) is None:
+                return "; it is no repository: git failed"
+        return ""
+
+
+def git(folder: Path, *arguments: str) -> str | None:
+    """What git prints, or None where it fails or is not there."""
+    command = ["git", "-C", str(folder), "-c", "core.hooksPath=/dev/null", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def collect(given: Course, problems: list[Problem], commit: Commit) -> dict[str, bytes]:
+    """{name in the handout: its bytes}."""
+    files = {name: path for pattern in ("grader/**", *ALONE) for name, path in matching(THIS, pattern)}
+    files |= {name: path for pattern in OF_COURSE for name, path in matching(given.folder, pattern)}
+    files = {name: path for name, path in files.items() if not name.startswith(NOT_STUDENTS)}
+    made = {name: path.read_bytes() for name, path in files.items()}
+    made |= {f"problems/{p.module}": (given.students / p.module).read_bytes() for p in problems}
+    notebooks = {f"notebooks/{path.name}": path for path in sorted(given.notebooks.glob("*.ipynb"))}
+    opened = {name: handout_notebooks.without_solutions(path.read_text()) for name, path in notebooks.items()}
+    code = "\n".join(handout_notebooks.code_of(notebook) for notebook in opened.values())
+    made |= {name: path.read_bytes() for name, path in imported(given.folder, code).items()}
+    made["course.toml"] = course.write(given, [problem.id for problem in problems]).encode()
+    about = {"title": given.said.title, "problems": problems, "notebooks": list(notebooks), "commit": commit}
+    page = jinja2.Template(TEMPLATE.read_text(), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    made["README.md"] = page.render(about).encode()
+    known = {*made, *notebooks}
+    for name, notebook in opened.items():
+        handout_notebooks.rewrite(notebook, functools.partial(without_links, name, known=known))
+        made[name] = (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+    for name in [name for name in made if name.endswith(".md")]:
+        made[name] = without_links(name, made[name].decode(), known).encode()
+    return made
+
+
+def matching(root: Path, pattern: str) -> Iterable[tuple[str, Path]]:
+    """(name, path) of files that git knows, or of all where there is no git."""
+    known = git(root, "ls-files", "-z", "--", *([] if pattern.endswith("**") else [f":(glob){pattern}"]))
+    tracked = set(known.split("\0")) if known else None
+    for path in sorted(root.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)):
+        name = path.relative_to(root).as_posix()
+        if path.is_file() and "__pycache__" not in path.parts and (tracked is None or name in tracked):
+            yield name, path
+
+
+def imported(root: Path, code: str) -> dict[str, Path]:
+    """{name: path} of the modules of CODE that the code imports, and of those that they import."""
+    found: dict[str, Path] = {}
+    left = [code]
+    while left:
+        for module in modules(left.pop()):
+            parts = module.split(".")
+            for path in (root.joinpath(*parts[:n]) for n in range(1, len(parts) + 1)):
+                for file in (path.with_suffix(".py"), path / "__init__.py"):
+                    if file.is_file() and (name := file.relative_to(root).as_posix()) not in found:
+                        found[name] = file
+                        left.append(file.read_text())
+    data = matching(root, "report/results/**") if any(name.startswith("report/") for name in found) else ()
+    return found | dict(data)
+
+
+def modules(code: str) -> set[str]:
+    """The modules of CODE that a text imports; of `from a import b` also a.b, which may be one."""
+    names = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {name for name in names if name.split(".")[0] in CODE}
+
+
+def without_links(name: str, text: str, known: set[str]) -> str:
+    """A page's text, where a link to what the handout does not have is its words alone."""
+
+    def link(found: re.Match) -> str:
+        target = os.path.normpath(os.path.join(os.path.dirname(name), found[2])) if found[2] else name
+        return found[0] if target in known or any(other.startswith(f"{target}/") for other in known) else found[1]
+
+    return LINK.sub(link, text)
+
+
+def find_answers(files: dict[str, bytes], given: Course, problems: list[Problem]) -> str:
+    """A sentence that names the first answer in a file, or an empty one.
+
+    A lab that was named may show what another problem asks; its own gaps are open as everywhere.
+    """
+    solutions = [given.solutions / problem.module for problem in EVERY.values()]
+    every = [answer for path in solutions if path.is_file() for answer in answers.read_answers(path)]
+    named = {f"problems/{problem.module}" for problem in problems if problem.id in LABS}
+    for name, data in sorted(files.items()):
+        text = answers.shown(name, data)
+        for answer, line in answers.find_answers(text, every):
+            if name not in named or name == f"problems/{answer.module}":
+                return f"line {line} of {name} is what fills gap {answer.number} of {answer.module}"
+    return ""
