@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from msgspec import structs
 
 from grader.core.protocol.messages import Raised, Returned
 from grader.core.sandbox import confined, handed_in, sandboxes
@@ -30,7 +31,7 @@ from grader.course.problem import (
 from grader.diagnosis import failures, faults, unfinished
 from grader.gpu import compiling, machine, speed
 from grader.kinds import registry
-from grader.result import Aspect, Outcome, Result, Verdict
+from grader.result import Aspect, Facts, Outcome, Result, Verdict, Waste
 
 CLEARED = 2  # crashes of a problem in which our own kernel was asked, and passed: then the next are not doubted
 # Options of glibc's mallopt: M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, the latter two in bytes.
@@ -202,7 +203,7 @@ class ProblemGrader:
         for result in results:
             if diagnosis := result.diagnosis:
                 result.sentence = diagnosis.sentence
-                result.facts |= diagnosis.facts()
+                result.facts = diagnosis.add_to(result.facts)
                 result.diagnosis = None
 
     def is_timed(self):
@@ -423,11 +424,10 @@ class ProblemGrader:
         right = next((r for r in results if case and r.case == case.name and r.outcome is Outcome.PASSED), None)
         waste = self.beside["waste"].result() if "waste" in self.beside and right else None
         if waste and self.problem.counts_work:
-            right.facts["waste"] = waste
+            right.facts = structs.replace(right.facts, waste=waste)
         elif waste:
-            sentence, facts = waste
-            wasteful = Verdict(Outcome.WASTEFUL, sentence, right.facts | facts)
-            verdict = unfinished.needs_review([sentence]) if facts.get("uncounted") else wasteful
+            wasteful = Verdict(Outcome.WASTEFUL, waste.sentence, structs.replace(right.facts, waste=waste))
+            verdict = unfinished.needs_review([waste.sentence]) if waste.uncounted else wasteful
             right.outcome, right.sentence, right.facts = verdict.outcome, verdict.sentence, verdict.facts
 
     def work(self, results):
@@ -450,21 +450,21 @@ class ProblemGrader:
             return Verdict(Outcome.GRADER_FAULT, missed[0].sentence)
         missed = [result for result in missed if result.outcome is not Outcome.GRADER_FAULT]
         taught = f'"{missed[0].case}" shows what {self.problem.id.upper()} teaches'
-        return Verdict(Outcome.NOT_RUN, f"not judged: {taught}, and must be right first", {"earned": False})
+        return Verdict(Outcome.NOT_RUN, f"not judged: {taught}, and must be right first", Facts(earned=False))
 
     def interpreted(self, case):
-        """What a GPU's program wastes, told by the interpreter: (sentence, facts) or None."""
+        """What a GPU's program wastes, told by the interpreter: the Waste or None."""
         seconds, handler = SECONDS_PER_CASE["cuda"], self.kind.handler(case)
         submission = Submission(self.path, self.problem, "cpu", seconds, machine.first_gpu())
         try:
             answer = handler.reply(submission, case, handler.inputs(case, self.request.seed))
         except (ChildFailed, CannotStart) as failure:
-            return f"What the kernels cost could not be counted: {failure}.", {"uncounted": True}
+            return Waste(f"What the kernels cost could not be counted: {failure}.", uncounted=True)
         finally:
             submission.close()
         if not answer.returned:
             sentence = unfinished.explain_reply(answer.reply, self.problem, self.path).sentence
-            return f"What the kernels cost could not be counted: {sentence}", {"uncounted": True}
+            return Waste(f"What the kernels cost could not be counted: {sentence}", uncounted=True)
         return self.kind.wasted(case, answer)
 
     def compile(self, given):
@@ -473,19 +473,19 @@ class ProblemGrader:
         outcomes, passed = self.outcomes, Outcome.PASSED in self.outcomes
         started = time.perf_counter()
         if given:
-            verdict = replace(given, facts={"compile": []})
+            verdict = given
         elif outcomes and not passed:
-            verdict = Verdict(Outcome.NOT_RUN, "not compiled: no case has passed", {"compile": []})
+            verdict = Verdict(Outcome.NOT_RUN, "not compiled: no case has passed")
         else:
             try:
                 targets, every = self.request.targets, self.request.all_targets
                 subject = subject_of(self.problem)
                 verdict = compiling.judge(subject, self.path, targets, passed, every)
             except CannotStart as broken:
-                verdict = Verdict(Outcome.NOT_RUN, f"not compiled: {broken}", {"compile": []})
+                verdict = Verdict(Outcome.NOT_RUN, f"not compiled: {broken}")
             except Exception as error:  # it can cost points alone, so that nothing is gained by it
                 failures.log("compiling", error)
-                verdict = Verdict(Outcome.NOT_RUN, f"not compiled: {faults.in_words(error)}", {"compile": []})
+                verdict = Verdict(Outcome.NOT_RUN, f"not compiled: {faults.in_words(error)}")
         result = self.result(case, verdict, Aspect.COMPILE)
         result.seconds = time.perf_counter() - started
         self.keep(result)
@@ -501,7 +501,7 @@ class ProblemGrader:
                 return self.keep(self.result(case, Verdict(Outcome.GRADER_FAULT, sentence), Aspect.SPEED))
         else:
             sentence = "not run: only a kernel that passes every case is timed"
-            verdict = Verdict(Outcome.NOT_RUN, sentence, {"earned": False})
+            verdict = Verdict(Outcome.NOT_RUN, sentence, Facts(earned=False))
             return self.keep(self.result(case, verdict, Aspect.SPEED))
         if torch.cuda.get_device_capability() < speed.OLDEST_GPU:
             sentence = "not run: for a GPU older than sm_80 Triton makes no matrix instructions"

@@ -39,9 +39,9 @@ def run(request: Request, folder: Path) -> int:
     console = terminal.make_console()
     *_, result = grade(request, 1)  # work comes after the cases that it is judged over
     terminal.show_one(console, result)
-    drawings = drawing.draw_case(result.facts.get("picture") or {})
+    drawings = drawing.draw_case(result.facts.picture)
     if not drawings:
-        fault = (result.facts.get("picture") or {}).get("fault")
+        fault = result.facts.picture.get("fault")
         why = (
             "nothing came back that could be compared"
             if result.outcome is not Outcome.PASSED

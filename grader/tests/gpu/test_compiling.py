@@ -14,7 +14,7 @@ from grader.gpu import compile_errors, compiling
 from grader.gpu.gpus import GPUS
 from grader.kinds.registry import PROBLEMS
 from grader.render import gradescope
-from grader.result import Aspect, Outcome
+from grader.result import Aspect, CompileRow, Outcome
 from grader.tests.support import SUBMISSIONS, running, solution, thorough, thorough_but
 
 FIRST = "        k_pos = k_start + tl.arange(0, BLOCK_K)\n"
@@ -180,7 +180,7 @@ def test_too_much_shared_memory_for_every_gpu_is_not_passed(tmp_path):
         "runs in the interpreter, does not fit a GPU: flash_attention_kernel needs 294912 bytes of shared" in sentence
     )
     assert "an sm_80 has 166912" in sentence and "an sm_90 has 232448: smaller tiles" in sentence
-    assert [entry["shared_bytes"] > entry["shared_limit"] for entry in facts["compile"]] == [True, True]
+    assert [row.shared_bytes > row.shared_limit for row in facts.compiled] == [True, True]
 
 
 def test_too_much_for_one_gpu_is_advice(tmp_path):
@@ -189,7 +189,7 @@ def test_too_much_for_one_gpu_is_advice(tmp_path):
     outcome, sentence, facts = verdict.outcome, verdict.sentence, verdict.facts
     assert outcome is Outcome.PASSED and "compile" not in sentence
     assert "bytes of shared memory; an sm_86 has 101376: smaller tiles" in sentence
-    assert ["error" in entry for entry in facts["compile"]] == [True, False]
+    assert [row.error is not None for row in facts.compiled] == [True, False]
 
 
 @pytest.mark.parametrize(("targets", "tried"), [("sm_90 sm_86", "sm_90"), thorough("sm_86 sm_90", "sm_86 sm_90")])
@@ -198,7 +198,7 @@ def test_a_class_stops_at_the_first_target_that_compiles(targets, tried, tmp_pat
     path.write_text(changed(GRID, "    return (128, 128, 8, 3)\n"))  # fits no sm_86
     verdict = compiling.judge(ASKED, path, targets.split(), ASKED, all_targets=False)
     outcome, facts = verdict.outcome, verdict.facts
-    assert outcome is Outcome.PASSED and [entry["target"] for entry in facts["compile"]] == tried.split()
+    assert outcome is Outcome.PASSED and [row.target for row in facts.compiled] == tried.split()
 
 
 @pytest.mark.thorough
@@ -302,7 +302,7 @@ def test_no_time_is_reported_and_costs_nothing(tmp_path, monkeypatch):
     # Which of the compiler's steps the limit meets depends on the machine.
     assert compiled.outcome is Outcome.TIMED_OUT
     assert "does not compile for a GPU: " in compiled.sentence and "did not finish within 0.2 s" in compiled.sentence
-    assert compiled.facts["compile"][0]["target"] == "sm_80"
+    assert compiled.facts.compiled[0].target == "sm_80"
     assert score.earned([case, compiled]) == [15, 0] and not score.passed([case, compiled])
 
 
@@ -326,7 +326,7 @@ def test_a_kernel_that_compiles_for_no_gpu_loses_a_share(tmp_path):
     assert score.earned([case, compiled, speed]) == [12, 0, 0] and not score.passed([case, compiled, speed])
     test = gradescope.render([case, compiled, speed])["tests"][1]
     assert test["name"] == "p3 compiles: compiles" and test["status"] == "failed" and test["max_score"] == 3
-    assert test["extra_data"]["compile"] == compiled.facts["compile"]
+    assert [CompileRow(**row) for row in test["extra_data"]["compile"]] == [*compiled.facts.compiled]
 
 
 def test_a_kernel_that_compiles_keeps_all(tmp_path):
