@@ -21,7 +21,8 @@ from grader.classroom.record import GRADED, MACHINE_FAULT, Record
 from grader.core.sandbox import bubblewrap, files, sandboxes, scratch
 from grader.core.sandbox.child import CannotStart
 from grader.diagnosis import failures
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.registry import EVERY, kind_of
 from grader.result import Outcome
 

@@ -12,7 +12,8 @@ from grader.commands.arguments import BadArguments
 from grader.commands.request import add_arguments, begin, build_request, say_failures
 from grader.core.sandbox.texts import clean
 from grader.course import course
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds import registry
 from grader.render import drawing, terminal, text_map
 from grader.result import Outcome

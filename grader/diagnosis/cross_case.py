@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from grader.result import Mismatch, Outcome
+from grader.result import Outcome
 
 GENERAL = 2  # times as many cases as a specific cause must be explained by a general one
 MANY = 5  # failing cases with one cause: a cause that explains a single other case is chance
@@ -28,7 +28,7 @@ def check(results, cases, refutes, explains_all, together):
     refuted = Counter()
     for case in witnesses([case for case in passed if case.attends]):
         refuted.update(refutes(case, kinds, wrong[0].diagnosis, cases[wrong[0].case]))
-    with_numbers = [result for result in failed if has_numbers(result.facts.mismatch)]
+    with_numbers = [r for r in failed if (m := r.facts.mismatch).total not in (m.nan, m.zero)]
     for kind in filter(explains_all, kinds):
         refuted[kind] += any(kind not in {cause.kind for cause in result.diagnosis.causes} for result in with_numbers)
     standing = [[cause for cause in result.diagnosis.causes if not refuted[cause.kind]] for result in wrong]
@@ -38,10 +38,6 @@ def check(results, cases, refutes, explains_all, together):
     for result in failed:
         if telling and not result.diagnosis.causes:
             result.diagnosis.shown_by = telling[0]
-
-
-def has_numbers(found: Mismatch) -> bool:
-    return found.total not in (found.nan, found.zero)
 
 
 def witnesses(cases):

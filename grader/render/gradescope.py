@@ -9,8 +9,6 @@ from grader import score
 from grader.core.sandbox import files
 from grader.result import Outcome, Result, to_plain
 
-KEPT = ("compile", "evidence")  # facts for extra_data, beside all of the speed
-
 
 def render(results, failed=0):
     """The document as plain data: score, tests[] with name, score, max_score, status, output and extra_data.
@@ -46,8 +44,9 @@ def render(results, failed=0):
 
 
 def extra_facts(result: Result) -> dict:
+    """What is known of the speed and of compiled kernels, and the evidence for a review."""
     known = to_plain(result.facts)
-    return known.get("speed", {}) | {name: known[name] for name in KEPT if name in known}
+    return known.get("speed", {}) | {name: known[name] for name in ("compile", "evidence") if name in known}
 
 
 def output(result):

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from grader.core.sandbox import sandboxes
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.registry import EVERY
 from report import places
 from report.counting.cost import SIZES, Cost

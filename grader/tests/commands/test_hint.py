@@ -6,7 +6,7 @@ import pytest
 
 from grader import __main__ as command
 from grader.commands import hint, hint_record
-from grader.engine import Request
+from grader.engine.request import Request
 from grader.kinds.registry import PROBLEMS
 from grader.result import Cause, Facts, Outcome
 from grader.tests.render.test_html import drawn, result

@@ -7,7 +7,7 @@ import pytest
 
 from grader import __main__ as command
 from grader.commands import show
-from grader.engine import Request
+from grader.engine.request import Request
 from grader.kinds.registry import PROBLEMS
 from grader.result import Facts, Outcome
 from grader.tests.engine.test_command import run

@@ -8,7 +8,8 @@ import torch
 
 from grader.diagnosis import cross_case
 from grader.diagnosis.cause import Diagnosis
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.attention import answers, causes, inputs, moved_rows, weight_facts
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import EVERY, kind_of

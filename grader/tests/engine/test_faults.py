@@ -10,7 +10,7 @@ from grader.core.sandbox import sandbox_process, sandboxes
 from grader.core.sandbox.submission import Submission
 from grader.diagnosis import cross_case
 from grader.diagnosis.cause import Diagnosis
-from grader.engine import is_certain
+from grader.engine.problem_grader import is_certain
 from grader.kinds.attention import answers, inputs, work
 from grader.kinds.kind import Kind
 from grader.reference import compare, oracle

@@ -9,7 +9,9 @@ import pytest
 
 from grader import score
 from grader.core.sandbox import bubblewrap, sandbox_process, sandboxes
-from grader.engine import Request, grade, subject_of
+from grader.engine.aspects import subject_of
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.gpu import compile_errors, compiling
 from grader.gpu.gpus import GPUS
 from grader.kinds.registry import PROBLEMS
@@ -167,7 +169,7 @@ def test_a_module_may_ask_for_the_interpreter_itself(tmp_path):
 
 def judged(folder, source, targets=("sm_80", "sm_90")):
     (folder / "p3_flash_attention.py").write_text(source)
-    return compiling.judge(ASKED, folder / "p3_flash_attention.py", targets, ASKED)
+    return compiling.judge(ASKED, folder / "p3_flash_attention.py", targets)
 
 
 @pytest.mark.thorough
@@ -196,7 +198,7 @@ def test_too_much_for_one_gpu_is_advice(tmp_path):
 def test_a_class_stops_at_the_first_target_that_compiles(targets, tried, tmp_path):
     path = tmp_path / PROBLEMS["p3"].module
     path.write_text(changed(GRID, "    return (128, 128, 8, 3)\n"))  # fits no sm_86
-    verdict = compiling.judge(ASKED, path, targets.split(), ASKED, all_targets=False)
+    verdict = compiling.judge(ASKED, path, targets.split(), all_targets=False)
     outcome, facts = verdict.outcome, verdict.facts
     assert outcome is Outcome.PASSED and [row.target for row in facts.compiled] == tried.split()
 

@@ -9,7 +9,9 @@ from grader.core.protocol.messages import Raised, Timed
 from grader.core.sandbox.child import ChildFailed, Died
 from grader.core.sandbox.submission import Answer
 from grader.course.problem import SPEED_BARS
-from grader.engine import ProblemGrader, Request, grade
+from grader.engine.grade import grade
+from grader.engine.problem_grader import ProblemGrader
+from grader.engine.request import Request
 from grader.gpu import speed, timing
 from grader.gpu.timing import ArmFailed, Plan, Ratio
 from grader.kinds.attention.cases import Case

@@ -16,7 +16,8 @@ from grader import score
 from grader.commands.arguments import BadArguments, choose_problems
 from grader.course import gaps
 from grader.course.masks import Visibility
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.attention.tile_visits import Visit
 from grader.kinds.block_sparse import check_lists, kind, list_mistakes, patterns, tile_lists, tile_map
 from grader.kinds.block_sparse.cases import BY_BOTH, KERNEL, LISTS, BuilderCase, SparseCase

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from grader.commands import grade as command
 from grader.core.protocol.observed import Costs, KernelCosts, Trace
-from grader.engine import Request
+from grader.engine.request import Request
 from grader.kinds.attention import picture
 from grader.kinds.registry import PROBLEMS
 from grader.render import gradescope, html, terminal

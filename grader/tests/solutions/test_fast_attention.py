@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from grader.course.masks import Visibility
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.attention import inputs
 from grader.kinds.registry import PROBLEMS
 from grader.reference import compare, oracle

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from grader import score
 from grader.course.problem import SECONDS_PER_CASE
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.registry import EVERY
 from grader.render import gradescope, terminal
 from grader.result import Aspect, Outcome, Result

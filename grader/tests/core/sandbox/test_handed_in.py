@@ -5,7 +5,8 @@ import os
 import pytest
 
 from grader.core.sandbox import confined, handed_in
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.registry import PROBLEMS
 from grader.result import Aspect, Facts, Outcome, Result
 from grader.tests.support import grade_text, solution
