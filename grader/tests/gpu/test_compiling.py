@@ -110,11 +110,11 @@ def test_the_error_is_said_with_its_line(name, tmp_path):
             n for n, text in enumerate(source.splitlines(), 1) if text.strip().startswith(line) or line in text
         )
         assert f"(p3_flash_attention.py:{number}: `" in tried.error and line in tried.error, tried.error
-    (entry,) = tried.kernels
+    (row,) = tried.kernels
     refused = "inside a kernel" in words  # its text, before any launch
-    assert entry["kernel"] == (None if refused else "flash_attention_kernel")
-    assert entry["target"] == "sm_80" and entry["error"] == tried.error
-    assert entry["registers"] is None
+    assert row.kernel == (None if refused else "flash_attention_kernel")
+    assert row.target == "sm_80" and row.error == tried.error
+    assert row.registers is None
 
 
 def test_words_that_are_not_known_are_left_as_they_are():
@@ -134,11 +134,11 @@ def test_the_solutions_compile_and_are_known(problem, target, tmp_path):
     before = TRITON_CACHE.exists()
     tried = attempt(tmp_path, solution(problem), target, problem)
     assert not tried.error and not tried.unknown and not tried.printed
-    (entry,) = tried.kernels
-    assert 100 < entry["registers"] <= 512 and 0 <= entry["spill_bytes"] < 1000
-    assert 30_000 < entry["shared_bytes"] <= entry["shared_limit"] == GPUS[target].shared_bytes
-    assert entry["matrix_instructions"] == INSTRUCTIONS.get(target, "mma f16")
-    assert entry["num_warps"] in (4, 8) and entry["num_stages"] in (2, 3) and entry["seconds"] > 0
+    (row,) = tried.kernels
+    assert 100 < row.registers <= 512 and 0 <= row.spill_bytes < 1000
+    assert 30_000 < row.shared_bytes <= row.shared_limit == GPUS[target].shared_bytes
+    assert row.matrix_instructions == INSTRUCTIONS.get(target, "mma f16")
+    assert row.num_warps in (4, 8) and row.num_stages in (2, 3) and row.seconds > 0
     assert TRITON_CACHE.exists() == before  # the cache lies in the scratch folder
 
 
@@ -148,20 +148,20 @@ def test_honest_kernels_compile(name, tmp_path):
     source = (SUBMISSIONS / "honest" / f"{name}.py").read_text()
     tried = attempt(tmp_path, source, "sm_90", name[:2])
     assert not tried.error and not tried.unknown, tried
-    assert any(entry["matrix_instructions"].endswith("mma f16") for entry in tried.kernels)
+    assert any(row.matrix_instructions.endswith("mma f16") for row in tried.kernels)
 
 
 def test_the_first_config_that_fits_is_taken(tmp_path):
     source = (SUBMISSIONS / "honest" / "p4_autotune.py").read_text()
     huge = 'CONFIGS = [\n    triton.Config({"BLOCK_Q": 128, "BLOCK_K": 128}, num_warps=8, num_stages=5),\n'
     tried = attempt(tmp_path, source.replace("CONFIGS = [\n", huge), problem="p4")
-    (entry,) = tried.kernels
-    assert not tried.error and entry["configs_tried"] == 2 and entry["shared_bytes"] <= entry["shared_limit"]
+    (row,) = tried.kernels
+    assert not tried.error and row.configs_tried == 2 and row.shared_bytes <= row.shared_limit
 
 
 def test_a_module_may_ask_for_the_interpreter_itself(tmp_path):
     source = "import os\nos.environ['TRITON_INTERPRET'] = '1'\n" + solution("p3")
-    assert attempt(tmp_path, source).kernels[0]["registers"]
+    assert attempt(tmp_path, source).kernels[0].registers
 
 
 # Verdicts -----------------------------------------------------------------------------------------------------------
