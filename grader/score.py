@@ -41,7 +41,7 @@ def counts(result):
     """
     if result.aspect is Aspect.COMPILE:
         return result.outcome in (Outcome.CRASHED, Outcome.UNFINISHED)
-    return result.outcome is not Outcome.NOT_RUN or result.facts.get("earned") is False
+    return result.outcome is not Outcome.NOT_RUN or not result.facts.earned
 
 
 def earned(results):
@@ -55,7 +55,7 @@ def kept(result):
     """The part of its points that a result earns: all, nothing, or what `share` says of a slow one."""
     if result.outcome is Outcome.PASSED:
         return Fraction(1)
-    return Fraction(result.facts.get("share", 0)) if result.outcome is Outcome.SLOW else Fraction(0)
+    return Fraction(result.facts.share) if result.outcome is Outcome.SLOW else Fraction(0)
 
 
 def needs_review(results):

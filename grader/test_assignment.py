@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from grader.course.problem import COMPILES, WORK
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.gpu import gpus
 from grader.kinds.registry import EVERY, cases_of, kind_of
 from grader.result import Aspect, Outcome

@@ -90,7 +90,7 @@ for _ in range(30):
     warm.rounds.append([watch.sample(numbers.sum)])
     scrap.add_(1)  # 256 MiB: what was cached is gone
     cold.rounds.append([watch.sample(numbers.sum)])
-warm_us, cold_us = (1e3 * timing.summary()["median_ms"] for timing in (warm, cold))
+warm_us, cold_us = (1e3 * timing.summary().median_ms for timing in (warm, cold))
 print(f"{len(numbers):,} numbers added on a CPU: warm {warm_us:.0f} us, cold {cold_us:.0f} us")
 
 # %% [markdown]

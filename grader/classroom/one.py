@@ -14,13 +14,15 @@ from pathlib import Path
 
 import torch
 
-from grader import engine, score
+from grader import score
 from grader.classroom import details, page, plan
 from grader.classroom.plan import Job
 from grader.classroom.record import GRADED, MACHINE_FAULT, Record
 from grader.core.sandbox import bubblewrap, files, sandboxes, scratch
 from grader.core.sandbox.child import CannotStart
 from grader.diagnosis import failures
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.registry import EVERY, kind_of
 from grader.result import Outcome
 
@@ -90,14 +92,14 @@ def run(job, grade=None):
 
 
 def grade_problem(problem, job):
-    return engine.grade(make_request(job, (problem,)), lanes=1)
+    return grade(make_request(job, (problem,)), lanes=1)
 
 
 def make_request(job, problems):
     # A student runs a case again in a folder of their own, so the command names none. Points need one target: a class
     # pays for no other.
     rest = {"targets": tuple(job.targets), "all_targets": False, "private_seed": bool(job.seed)}
-    return engine.Request(Path(job.folder), tuple(problems), None, job.device, job.seed, **rest)
+    return Request(Path(job.folder), tuple(problems), None, job.device, job.seed, **rest)
 
 
 def tidy(result, job):
@@ -131,8 +133,8 @@ def plain(result, got, most):
         "sentence": result.sentence, "description": result.description, "again": result.again,
         "printed": printed if len(printed) <= PRINTED else f"{printed[:PRINTED]}\n[...]",
         "seconds": round(result.seconds, 3), "earned": str(got), "possible": str(most),
-        "causes": {cause.kind: cause.equals for cause in result.facts.get("causes", ())},
-        "evidence": details.encode(result.facts.get("evidence")),
+        "causes": {cause.kind: cause.equals for cause in result.facts.causes},
+        "evidence": list(result.facts.evidence) or None,
     }  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from grader.commands.request import add_arguments as add_request_arguments
 from grader.commands.request import begin, build_request
 from grader.core.sandbox.texts import clean
 from grader.diagnosis import failures
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.render import gradescope, terminal
 from grader.result import Outcome, Result
 

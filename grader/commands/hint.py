@@ -12,7 +12,8 @@ from grader.commands.arguments import BadArguments
 from grader.commands.request import add_arguments, begin, build_request, say_failures
 from grader.core.sandbox.texts import clean
 from grader.course import course
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds import registry
 from grader.render import drawing, terminal, text_map
 from grader.result import Outcome
@@ -75,11 +76,10 @@ def run(request: Request, folder: Path) -> int:
 def in_words(result):
     """[lines of a hint]: where to look, the question, what to read; those that are known."""
     facts = result.facts
-    known = [*facts.get("measured", ())[:1], facts.get("met"), facts.get("where")]
-    look = " ".join(filter(None, known)) if "where" in facts else result.sentence
-    hints = [[f"where to look: {look}" if "where" in facts else look]]
-    hints += [[f"ask yourself: {facts['question']}"]] if facts.get("question") else []
-    hints += [[f"read {notebook_of(facts['section'])}"]] if facts.get("section") else []
+    known = " ".join(filter(None, (*facts.measured[:1], facts.met, facts.where)))
+    hints = [[f"where to look: {known}" if facts.where else result.sentence]]
+    hints += [[f"ask yourself: {facts.question}"]] if facts.question else []
+    hints += [[f"read {notebook_of(facts.section)}"]] if facts.section else []
     if result.outcome is Outcome.CRASHED and result.problem in registry.PROBLEMS:
         number = result.problem.removeprefix("p")
         hints += [[f"put a print or breakpoint() before that line, and look at the shapes: make try P={number}"]]
@@ -101,7 +101,7 @@ def right_picture(request, problem, result):
     case = next(
         (case for case in cases if case.name == result.case), kind.long_case(cases) or cases[0] if cases else None
     )
-    right = kind.right_picture(case, result.facts.get("picture") or {}) if case else None
+    right = kind.right_picture(case, result.facts.picture) if case else None
     cells = set("".join(right.get("shown", {}).get("cells", ()))) if right else set()
     return right if right and ("visits" in right or cells - {"o"}) else None
 
@@ -114,7 +114,7 @@ def map_of(right):
 
 def failure_of(result):
     """A hash that is the same as long as the same goes wrong: of the causes, or of the words without their numbers."""
-    kinds = sorted(cause.kind for cause in result.facts.get("causes", ()))
-    words = (result.facts.get("measured") or [result.sentence])[0]
+    kinds = sorted(cause.kind for cause in result.facts.causes)
+    words = (result.facts.measured or [result.sentence])[0]
     said = [result.outcome.value, *(kinds or [re.sub(r"[-\d.e]+", "#", words)])]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]

@@ -22,7 +22,7 @@ from grader.core.sandbox.texts import clean, quoted
 from grader.course import course
 from grader.course.problem import COMPILES, WORK
 from grader.diagnosis import failures
-from grader.engine import Request
+from grader.engine.request import Request
 from grader.kinds.registry import LABS, PROBLEMS
 
 

@@ -12,7 +12,8 @@ from rich.console import Console
 from grader.commands.arguments import BadArguments
 from grader.commands.request import add_arguments, begin, build_request, name_file, say_failures
 from grader.core.sandbox.texts import clean
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.render import drawing, terminal
 from grader.result import Outcome, Result
 
@@ -39,9 +40,9 @@ def run(request: Request, folder: Path) -> int:
     console = terminal.make_console()
     *_, result = grade(request, 1)  # work comes after the cases that it is judged over
     terminal.show_one(console, result)
-    drawings = drawing.draw_case(result.facts.get("picture") or {})
+    drawings = drawing.draw_case(result.facts.picture)
     if not drawings:
-        fault = (result.facts.get("picture") or {}).get("fault")
+        fault = result.facts.picture.get("fault")
         why = (
             "nothing came back that could be compared"
             if result.outcome is not Outcome.PASSED

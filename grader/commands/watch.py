@@ -5,7 +5,7 @@ import time
 
 from grader.commands import grade
 from grader.commands.request import begin, build_request
-from grader.engine import Request
+from grader.engine.request import Request
 from grader.render import terminal
 
 LOOK_SECONDS = 0.3  # between two looks at the files

@@ -1,43 +1,15 @@
-"""A cause and a diagnosis: what a wrong output equals instead, and what is known of one wrong case."""
+"""A diagnosis: what is known of one wrong case."""
 
-import re
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from grader.course import course
+from grader.result import Cause, Facts
 
 NAMED = 4  # causes in one sentence
 CLEAR = 2  # causes that a reader can weigh
 TOLD = 2  # measured facts in one sentence; the page has all
-# What the same mistake says otherwise in another case, beside its numbers.
-VARIES = (
-    r" \((in )?tiles of \d+[^)]*\)",
-    r", (\d+ )?zeros past the end too",
-    ", inside the tiles that are loaded",
-)
-
-
-@dataclass(frozen=True)
-class Cause:
-    """What the output equals, the question that leads to the fix, and the notebook section to read.
-
-    general: said only where nothing more specific is known.
-    """
-
-    equals: str
-    question: str
-    section: str
-    general: bool = False
-
-    @property
-    def kind(self):
-        """The same mistake in another case, where its numbers are others."""
-        return mistake_pattern(self.equals)
-
-
-def mistake_pattern(equals):
-    for what in VARIES:
-        equals = re.sub(what, "", equals)
-    return re.sub(r"\d+", "#", equals)
 
 
 @dataclass(frozen=True)
@@ -115,14 +87,12 @@ class Diagnosis:
         rest = f", and {more} more mistakes of which this case shows no difference" if more > 0 else ""
         return f"Your {self.what} equals {said}{rest}."
 
-    def facts(self):
-        """The same as facts of a Result."""
-        known = {"what": self.what, "where": self.where, "causes": self.named}
-        if self.met_told:
-            known["met"] = self.met_told
-        if self.measured:
-            known["measured"] = [each.sentence for each in self.measured]
-        if self.hints:
-            known |= {"question": self.hints[0].question}
-            known |= {"section": self.hints[0].section} if course.current().notebooks.is_dir() else {}
-        return known
+    def add_to(self, facts: Facts) -> Facts:
+        """The same as facts of a Result, beside those that are known."""
+        hint = self.hints[0] if self.hints else None
+        return structs.replace(
+            facts, where=self.where, causes=tuple(self.named), met=self.met_told,
+            measured=tuple(each.sentence for each in self.measured),
+            question=hint.question if hint else "",
+            section=hint.section if hint and course.current().notebooks.is_dir() else "",
+        )  # fmt: skip

@@ -28,9 +28,7 @@ def check(results, cases, refutes, explains_all, together):
     refuted = Counter()
     for case in witnesses([case for case in passed if case.attends]):
         refuted.update(refutes(case, kinds, wrong[0].diagnosis, cases[wrong[0].case]))
-    with_numbers = [
-        result for result in failed if result.facts["total"] not in (result.facts["nan"], result.facts["zero"])
-    ]
+    with_numbers = [r for r in failed if (m := r.facts.mismatch).total not in (m.nan, m.zero)]
     for kind in filter(explains_all, kinds):
         refuted[kind] += any(kind not in {cause.kind for cause in result.diagnosis.causes} for result in with_numbers)
     standing = [[cause for cause in result.diagnosis.causes if not refuted[cause.kind]] for result in wrong]

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from grader.course import course
-from grader.result import Outcome
+from grader.diagnosis import failures
+from grader.result import Outcome, Verdict
 
 
 def reference_passes(request, problem, case, grader):
@@ -27,3 +28,9 @@ def in_words(error):
     if isinstance(error, str):
         return error
     return f"{type(error).__name__}: {str(error).strip()}".rstrip(": ")[:500]
+
+
+def grader_fault(error):
+    """The Verdict for a failure that is not the student's."""
+    failures.log("the grader", error)
+    return Verdict(Outcome.GRADER_FAULT, f"The grader failed, not your code: these points are open. {in_words(error)}")

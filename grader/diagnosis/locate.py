@@ -1,30 +1,32 @@
-"""The facts of a mismatch -> words: where the wrong elements are, what is NaN, how far off."""
+"""A Mismatch -> words: where the wrong elements are, what is NaN, how far off."""
 
 import math
+
+from grader.result import Mismatch
 
 TILES = (256, 128, 64, 32, 16)
 MANY_TIMES = 1000  # times the allowance: beyond it the number tells nothing more
 
 
-def where(facts):
-    """`First wrong row 32, where a tile of 32 begins; rows before it agree; ...`: what compare.mismatch found."""
-    parts = (rows(facts), heads(facts), columns(facts), kinds(facts), first(facts), worst(facts))
+def where(found: Mismatch) -> str:
+    """`First wrong row 32, where a tile of 32 begins; rows before it agree; ...`: a Mismatch in words."""
+    parts = (rows(found), heads(found), columns(found), kinds(found), first(found), worst(found))
     text = "; ".join(part for part in parts if part)
-    return f"{unwritten(facts)}{text[0].upper()}{text[1:]}."
+    return f"{unwritten(found)}{text[0].upper()}{text[1:]}."
 
 
-def unwritten(facts):
+def unwritten(found: Mismatch) -> str:
     """A sentence of its own where elements were never written."""
-    if not facts["unwritten"]:
+    if not found.unwritten:
         return ""
-    said = f"{facts['unwritten']} of {facts['total']} elements of the output were never written"
-    if only_the_tail(facts["row_ranges"], facts["num_rows"]):
+    said = f"{found.unwritten} of {found.total} elements of the output were never written"
+    if only_the_tail(found.row_ranges, found.num_rows):
         return f"{said}, all in the last rows: does the grid reach the last tile of queries? "
     return f"{said}. "
 
 
-def rows(facts):
-    ranges, num_rows = facts["row_ranges"], facts["num_rows"]
+def rows(found: Mismatch) -> str:
+    ranges, num_rows = found.row_ranges, found.num_rows
     if ranges == [(0, num_rows - 1)]:
         return "every row has wrong elements" if num_rows > 1 else "the only row is wrong"
     tile = tile_of(ranges, num_rows)
@@ -55,45 +57,45 @@ def tile_of(ranges, num_rows):
     return None
 
 
-def heads(facts):
-    wrong, count = facts["heads"], facts["num_heads"]
+def heads(found: Mismatch) -> str:
+    wrong, count = found.heads, found.num_heads
     if len(wrong) == count:
         return ""
     batches = sorted({batch for batch, _ in wrong})
-    if count // facts["num_batches"] * len(batches) == len(wrong):
-        return f"only in batch {', '.join(map(str, batches))} of {facts['num_batches']}, in every head"
+    if count // found.num_batches * len(batches) == len(wrong):
+        return f"only in batch {', '.join(map(str, batches))} of {found.num_batches}, in every head"
     some = ", ".join(f"({b}, {h})" for b, h in wrong[:6])
     more = f" and {len(wrong) - 6} more" if len(wrong) > 6 else ""
     return f"only (batch, head) {some}{more} of {count}"
 
 
-def columns(facts):
-    wrong, count = facts["columns"], facts["num_columns"]
+def columns(found: Mismatch) -> str:
+    wrong, count = found.columns, found.num_columns
     return f"columns {show(wrong)} of {count}" if wrong and wrong != [(0, count - 1)] else ""
 
 
-def kinds(facts):
-    counts = {"NaN": facts["nan"], "infinite": facts["inf"]}
-    for what, count in (counts | {"0": facts["zero"]}).items():
-        if count == facts["total"]:
+def kinds(found: Mismatch) -> str:
+    counts = {"NaN": found.nan, "infinite": found.inf}
+    for what, count in (counts | {"0": found.zero}).items():
+        if count == found.total:
             return f"all {count} values are {what}"
     said = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     return f"{said} values" if said else ""
 
 
-def first(facts):
-    got, expected = facts["first_got"], facts["first_expected"]
-    said = f"at ({place(facts['first'])}) got {got:.6g}, expected {expected:.6g}"
+def first(found: Mismatch) -> str:
+    got, expected = found.first_got, found.first_expected
+    said = f"at ({place(found.first)}) got {got:.6g}, expected {expected:.6g}"
     if not math.isfinite(got) or not math.isfinite(expected):
         return said
-    return f"{said}: off by {abs(got - expected):.1e} where {facts['first_allowed']:.1e} is allowed"
+    return f"{said}: off by {abs(got - expected):.1e} where {found.first_allowed:.1e} is allowed"
 
 
-def worst(facts):
-    if facts["worst_excess"] <= 10 or facts["worst"] == facts["first"]:
+def worst(found: Mismatch) -> str:
+    if found.worst_excess <= 10 or found.worst == found.first:
         return ""
-    times = f"{facts['worst_excess']:.0f}" if facts["worst_excess"] < MANY_TIMES else f"more than {MANY_TIMES}"
-    return f"at worst {times} times the allowance, at ({place(facts['worst'])})"
+    times = f"{found.worst_excess:.0f}" if found.worst_excess < MANY_TIMES else f"more than {MANY_TIMES}"
+    return f"at worst {times} times the allowance, at ({place(found.worst)})"
 
 
 def place(index):

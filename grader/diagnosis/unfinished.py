@@ -16,7 +16,7 @@ from grader.core.protocol.messages import (
 from grader.core.sandbox import handed_in
 from grader.core.sandbox.handed_in import quote_line
 from grader.course.gaps import filled_but_failing
-from grader.result import Outcome, Verdict
+from grader.result import Facts, Outcome, Verdict
 
 ALLOWED = (
     "outside kernels tensors may be made, moved, cast, scaled and merged; attention is the kernel's work.",
@@ -92,4 +92,5 @@ def source_at(path, line):
 def needs_review(evidence):
     """The Verdict on a result that an instructor must look at."""
     more = f" And {len(evidence) - 1} more sign{'s' * (len(evidence) > 2)}." if len(evidence) > 1 else ""
-    return Verdict(Outcome.NEEDS_REVIEW, f"Needs the instructor's review: {evidence[0]}{more}", {"evidence": evidence})
+    sentence = f"Needs the instructor's review: {evidence[0]}{more}"
+    return Verdict(Outcome.NEEDS_REVIEW, sentence, Facts(evidence=tuple(evidence)))

@@ -21,7 +21,7 @@ from grader.course.tensors import describe_dense
 from grader.diagnosis import unfinished
 from grader.gpu.compile_errors import first_line, in_plain_words
 from grader.gpu.gpus import GPUS
-from grader.result import Outcome, Verdict
+from grader.result import CompileRow, Facts, Outcome, Verdict
 
 SECONDS = 45.0  # for all GPUs of one problem; a kernel takes one or two
 CANARY_SECONDS = 20.0
@@ -30,10 +30,6 @@ NOTABLE_SPILL = 64  # bytes of a thread; a few cost nothing
 
 CANARY = Path(__file__).parent / "canary" / "compile_canary.py"
 SMALLER = ": smaller tiles or fewer num_stages need less"
-BLANK = dict.fromkeys((
-    "registers", "spill_bytes", "shared_bytes", "shared_limit", "matrix_instructions", "num_warps", "num_stages",
-    "seconds",
-))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class Attempt:
     """What came of one GPU. error: why the kernel is not for it; unknown: why nothing can be said; or neither."""
 
     target: str
-    kernels: list = field(default_factory=list)
+    kernels: list[CompileRow] = field(default_factory=list)
     outcome: Outcome = Outcome.PASSED
     error: str = ""
     unknown: str = ""
@@ -80,7 +76,7 @@ def judge(subject, path, targets, ran=True, all_targets=True):
     try:
         sandboxes.serving("compile")  # its start is not the submission's time
     except CannotStart as failure:
-        return Verdict(Outcome.NOT_RUN, f"not compiled: {failure}", {"compile": []})
+        return Verdict(Outcome.NOT_RUN, f"not compiled: {failure}")
     deadline = time.monotonic() + SECONDS
     attempts = []
     for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
@@ -88,7 +84,7 @@ def judge(subject, path, targets, ran=True, all_targets=True):
         attempts.append(attempt(subject, path, GPUS[target], seconds))
         if attempts[-1].compiled and not all_targets:
             break
-    facts = {"compile": [entry for tried in attempts for entry in tried.kernels]}
+    facts = Facts(compiled=tuple(row for tried in attempts for row in tried.kernels))
     printed = next((tried.printed for tried in attempts if tried.printed), "")
     if any(tried.compiled for tried in attempts):
         return Verdict(Outcome.PASSED, advice(attempts), facts, printed)
@@ -98,7 +94,7 @@ def judge(subject, path, targets, ran=True, all_targets=True):
     ours = attempt(CANARY_SUBJECT, CANARY, GPUS[failed[0].target], CANARY_SECONDS)
     if not ours.compiled:
         why = f"not compiled: here, Triton compiles no kernel for {ours.target}: {ours.error or ours.unknown}"
-        return Verdict(Outcome.NOT_RUN, why, {"compile": []})
+        return Verdict(Outcome.NOT_RUN, why)
     if failed[0].outcome is Outcome.UNFINISHED:
         return Verdict(Outcome.UNFINISHED, failed[0].error, facts, printed)
     late = any(tried.outcome is Outcome.TIMED_OUT for tried in failed)
@@ -146,18 +142,12 @@ def at_work(submission):
 
 
 def lost(gpu, error, outcome):
-    entry = {"target": gpu.target, "kernel": None, "error": error} | BLANK
-    return Attempt(gpu.target, [entry], outcome, error)
-
-
-def told(kernel):
-    """A CompiledKernel as plain data for results.json; `configs_tried` only of one that is tuned."""
-    return {name: value for name, value in asdict(kernel).items() if name != "configs_tried" or value}
+    return Attempt(gpu.target, [CompileRow(gpu.target, None, error)], outcome, error)
 
 
 def read_reply(problem, path, gpu, reply, printed):
     """The Attempt that the child's reply describes."""
-    kernels = [{"target": gpu.target} | told(kernel) for kernel in reply.kernels]
+    kernels = [CompileRow(gpu.target, **asdict(kernel)) for kernel in reply.kernels]
     error = reply.error
     if not error:
         unknown = "" if kernels else "no kernel was launched"
@@ -173,9 +163,9 @@ def read_reply(problem, path, gpu, reply, printed):
         return Attempt(gpu.target, kernels, unknown="this machine ended ptxas; it may want memory")
     words = say(problem, path, gpu, error, printed)
     if error.kind == "resources" and kernels:
-        kernels[-1]["error"] = words
+        kernels[-1].error = words
     else:
-        kernels.append({"target": gpu.target, "kernel": error.kernel, "error": words} | BLANK)
+        kernels.append(CompileRow(gpu.target, error.kernel, words))
     kept = "" if error.kind == "compiler" else printed  # the compiler's own dump is nothing to read
     return Attempt(gpu.target, kernels, Outcome.CRASHED, words, printed=kept)
 
@@ -204,16 +194,16 @@ def advice(attempts):
     notes = [tried.error for tried in failed if tried.error.endswith(SMALLER)]
     notes += [f"does not compile for {tried.target}: {tried.error}" for tried in failed if tried.error not in notes]
     notes += [f"not compiled for {tried.target}: {tried.unknown}" for tried in attempts if tried.unknown]
-    good = [entry for tried in attempts if tried.compiled for entry in tried.kernels]
-    for entry in good:
-        if (entry["spill_bytes"] or 0) >= NOTABLE_SPILL:
+    good = [row for tried in attempts if tried.compiled for row in tried.kernels]
+    for row in good:
+        if (row.spill_bytes or 0) >= NOTABLE_SPILL:
             notes.append(
-                f"{entry['kernel']} spills {entry['spill_bytes']} bytes of each thread's registers on "
-                f"{entry['target']}: smaller tiles or more num_warps keep them"
+                f"{row.kernel} spills {row.spill_bytes} bytes of each thread's registers on "
+                f"{row.target}: smaller tiles or more num_warps keep them"
             )
     used = {}
-    for entry in good:
-        used.setdefault(entry["target"], set()).add(entry["matrix_instructions"])
+    for row in good:
+        used.setdefault(row.target, set()).add(row.matrix_instructions)
     if without := [target for target, kinds in used.items() if kinds == {"none"}]:
         notes.append(f"uses no matrix instructions on {', '.join(without)}: does every product go through tl.dot?")
     return "; ".join(notes)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from msgspec import structs
 
 from grader.core.protocol.messages import Derived, HostTime, HostTimed, RunnerSetup, Time, Timed, TimeOurs
 from grader.core.sandbox.child import CannotStart, ChildFailed
@@ -16,7 +17,7 @@ from grader.course.problem import SECONDS_PER_CASE, SPEED_BARS
 from grader.diagnosis import unfinished
 from grader.gpu import machine, peaks, timing
 from grader.gpu.timing import ArmFailed, Plan
-from grader.result import Outcome, Verdict
+from grader.result import Facts, Outcome, Speed, Verdict
 
 DEVICE = "cuda"
 CHECKED = 2  # parts of a timed call that are compared with what is right, in a round that is drawn
@@ -32,8 +33,7 @@ LIMIT = SECONDS_PER_CASE["cuda"]
 def judge(problem, kind, path, seed, host_ms):
     """The Verdict on the speed of the submission at `path`. host_ms: what `host_time` told, or None.
 
-    facts: of each arm its milliseconds, peak bytes and the milliseconds that its launch takes on the host; the ratios
-    with their intervals; the fraction of the GPU's peak where that is known; the machine, its clocks, the versions.
+    Its facts have the Speed.
     """
     case = timed_case(problem)
     arms = {"yours": YourArm(problem, kind, path, case)}
@@ -53,36 +53,36 @@ def judge(problem, kind, path, seed, host_ms):
         return Verdict(Outcome.CRASHED, f"While it was timed: {timings['yours'].failure}")
     if arms["yours"].wrong:
         return Verdict(Outcome.WRONG, f"While it was timed: {arms['yours'].wrong}")
-    facts = {
-        "shape": case.describe(seed),
-        "arms": {n: t.summary() | arms[n].facts for n, t in timings.items() if t.samples},
-        "failures": {name: t.failure for name, t in timings.items() if t.failure},
-        "oom": [name for name, t in timings.items() if t.oom],
-        "times_as_fast": {n: timing.ratio(timings, "yours", n) for n in SPEED_BARS if n in timings},
-        "words": {"naive PyTorch": kind.naive.words} if kind.naive else {},
-        "wrapper_host_ms": host_ms,
-        "least_ms": peaks.least_ms(case, machine.facts()["gpu"]),
-        "flops": case.flops,
-        "dtype": case.dtype,
-        "machine": machine.facts() | {"clocks": {"before": before, "after": machine.clocks()}},
-    }
-    return verdict(facts)
+    here = machine.facts()
+    found = Speed(
+        shape=case.describe(seed), dtype=case.dtype, flops=case.flops,
+        arms={name: summary(timed, arms[name]) for name, timed in timings.items() if timed.samples},
+        failures={name: timed.failure for name, timed in timings.items() if timed.failure},
+        oom=[name for name, timed in timings.items() if timed.oom],
+        times_as_fast={name: timing.ratio(timings, "yours", name) for name in SPEED_BARS if name in timings},
+        wrapper_host_ms=host_ms, least_ms=peaks.least_ms(case, here["gpu"]),
+        machine=here | {"clocks": {"before": before, "after": machine.clocks()}},
+    )  # fmt: skip
+    return verdict(found, {"naive PyTorch": kind.naive.words} if kind.naive else {})
+
+
+def summary(timed, arm):
+    """The ArmTimes of an arm that was timed."""
+    return structs.replace(timed.summary(), peak_bytes=arm.first.peak_bytes, host_ms=arm.first.host_ms)
 
 
 class OurArm:
     """A module of ours in a runner of its own, as an arm of `timing.take_turns`; started when it is first needed.
 
-    prepares: its function returns what is to be timed.
+    prepares: its function returns what is to be timed. first: the Timed of its warm-up, or None before it.
     """
 
     def __init__(self, kind, module, function, case, prepares=False):
         self.kind, self.module, self.function, self.case, self.prepares = kind, module, function, case, prepares
-        self.child, self.facts = None, {}
+        self.child, self.first = None, None
 
     def warm_up(self, seed):
-        if not self.facts:
-            reply = self.ask(seed, samples=0, warm_up=True)
-            self.facts = {"peak_bytes": reply.peak_bytes, "host_ms": reply.host_ms}
+        self.first = self.first or self.ask(seed, samples=0, warm_up=True)
 
     def round(self, seed, samples):
         return self.ask(seed, samples, warm_up=False).ms
@@ -120,7 +120,7 @@ class YourArm(OurArm):
         if samples > 0 and self.draw.random() < 1 / 4:
             check = self.draw.sample(self.parts, min(CHECKED, len(self.parts)))
             request.checked, request.check = self.draw.randrange(samples), [ranges for _, ranges in check]
-        if self.facts or self.submission.runner:
+        if self.first or self.submission.runner:
             reply = self.submission.run_again(request).reply
         else:
             reply = self.submission.run(request, files(self.kind)).reply
@@ -181,49 +181,47 @@ def straddles(ratio, bar):
     return ratio is not None and ratio.low < bar < ratio.high
 
 
-def verdict(facts):
+def verdict(found, words):
     """The Verdict; a bar is compared with the end of the interval that favours the student.
 
-    A bar whose arm could not be timed is no bar. `share` of facts is set to the part of the points that is earned.
+    A bar whose arm could not be timed is no bar. words: {arm: what it is to a student}, where that is not its name.
     """
-    yours, least = facts["arms"]["yours"], facts["least_ms"]
-    if least and yours["median_ms"] < least:
-        facts["earned"] = False
+    ms, least = found.arms["yours"].median_ms, found.least_ms
+    if least and ms < least:
         sentence = (
-            f"not believed: {yours['median_ms']:.3f} ms, where this GPU needs {least:.3f} ms at its peak to move the "
+            f"not believed: {ms:.3f} ms, where this GPU needs {least:.3f} ms at its peak to move the "
             "bytes and do the FLOPs. Is the work done outside of the timed call, or not at all?"
         )
-        return Verdict(Outcome.NOT_RUN, sentence, facts)
-    below = [n for n, bar in SPEED_BARS.items() if (r := facts["times_as_fast"].get(n)) and r.high < bar]
-    facts["share"] = 1 - len(below) / len(SPEED_BARS)
-    text = in_words(facts)
+        return Verdict(Outcome.NOT_RUN, sentence, Facts(speed=found, earned=False))
+    below = [n for n, bar in SPEED_BARS.items() if (r := found.times_as_fast.get(n)) and r.high < bar]
+    facts, text = Facts(speed=found, share=1 - len(below) / len(SPEED_BARS)), in_words(found, words)
     if below:
         bars = " and ".join(f"{SPEED_BARS[name]:g} x {name}" for name in below)
         return Verdict(Outcome.SLOW, f"Right but slow: {text}. The bar that it misses is {bars}.", facts)
     return Verdict(Outcome.PASSED, text, facts)
 
 
-def in_words(facts):
+def in_words(found, words):
     """`0.660 ms (p20 0.654, p80 0.685), 42 % of the GPU's peak, peak memory 64 MiB; 40.4 x naive PyTorch (...)`"""
-    yours, peak = facts["arms"]["yours"], peaks.peak(facts["machine"]["gpu"])
-    text = f"{yours['median_ms']:.3f} ms (p20 {yours['p20_ms']:.3f}, p80 {yours['p80_ms']:.3f}), "
-    if peak and facts["flops"]:
-        fraction = facts["flops"] / yours["median_ms"] / 1e9 / peak.of(facts["dtype"])
+    yours, peak = found.arms["yours"], peaks.peak(found.machine["gpu"])
+    text = f"{yours.median_ms:.3f} ms (p20 {yours.p20_ms:.3f}, p80 {yours.p80_ms:.3f}), "
+    if peak and found.flops:
+        fraction = found.flops / yours.median_ms / 1e9 / peak.of(found.dtype)
         text += f"{fraction:.0%} of this GPU's peak, "
     text += f"peak memory {mebibytes(yours)}"
-    for name, ratio in facts["times_as_fast"].items():
+    for name, ratio in found.times_as_fast.items():
         if ratio:
-            arm, words = facts["arms"][name], facts["words"].get(name, name)
+            arm = found.arms[name]
             text += (
-                f"; {ratio.median:.2f} x as fast as {words} ({ratio.low:.2f} to {ratio.high:.2f}; "
-                f"{arm['median_ms']:.3f} ms, {mebibytes(arm)})"
+                f"; {ratio.median:.2f} x as fast as {words.get(name, name)} ({ratio.low:.2f} to {ratio.high:.2f}; "
+                f"{arm.median_ms:.3f} ms, {mebibytes(arm)})"
             )
-    if facts.get("wrapper_host_ms") is not None:
-        text += f"; a call takes {facts['wrapper_host_ms']:.2f} ms on the host (its own word, no points)"
-    for name, why in facts["failures"].items():
-        text += f"; {name} " + ("ran out of memory (oom)" if name in facts["oom"] else f"could not be timed ({why})")
+    if found.wrapper_host_ms is not None:
+        text += f"; a call takes {found.wrapper_host_ms:.2f} ms on the host (its own word, no points)"
+    for name, why in found.failures.items():
+        text += f"; {name} " + ("ran out of memory (oom)" if name in found.oom else f"could not be timed ({why})")
     return text
 
 
 def mebibytes(arm):
-    return f"{arm['peak_bytes'] / 2**20:.0f} MiB" if arm["peak_bytes"] else "not known"
+    return f"{arm.peak_bytes / 2**20:.0f} MiB" if arm.peak_bytes else "not known"

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import numpy
 
+from grader.result import ArmTimes
+
 RESAMPLES = 1000
 CONFIDENCE = 0.95
 CHECK_EVERY = 5  # rounds between two looks at the intervals
@@ -61,16 +63,14 @@ class Timing:
     def samples(self):
         return [ms for took in self.rounds if took for ms in took]
 
-    def summary(self):
-        """avg_ms, std_ms, min_ms, median_ms, p20_ms, p80_ms and the number of samples, or None without any."""
+    def summary(self) -> ArmTimes | None:
+        """The ArmTimes of all samples, or None without any."""
         times = self.samples
         if not times:
             return None
         p20, p80 = numpy.percentile(times, [20, 80]).tolist()
-        return {
-            "avg_ms": statistics.fmean(times), "std_ms": statistics.pstdev(times), "min_ms": min(times),
-            "median_ms": statistics.median(times), "p20_ms": p20, "p80_ms": p80, "samples": len(times),
-        }  # fmt: skip
+        mean, deviation, middle = statistics.fmean(times), statistics.pstdev(times), statistics.median(times)
+        return ArmTimes(mean, deviation, min(times), middle, p20, p80, len(times))
 
 
 class Ratio(NamedTuple):

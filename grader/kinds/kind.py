@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import torch
+from msgspec import structs
 
 from grader.core.protocol.messages import Call, Run, plain_bytes
 from grader.course import tensors
@@ -17,7 +18,7 @@ from grader.diagnosis import failures, locate
 from grader.diagnosis.cause import Diagnosis
 from grader.kinds import error_map, form
 from grader.reference import compare
-from grader.result import Outcome, Verdict
+from grader.result import Facts, Outcome, Verdict, Waste
 
 
 @dataclass(frozen=True)
@@ -179,9 +180,9 @@ class Kind:
             placed = [tensors.place(each) for each in every[start : start + given]]
             right = self.right(problem, case, placed, device)
             for got, each in zip(every[start + given : start + size], right, strict=True):
-                if facts := compare.mismatch(*map(as_heads, (got, each.expected, each.allowed))):
-                    wrong, total = facts["wrong"], facts["total"]
-                    return f"{each.name} of a timed call is wrong: {wrong} of the {total} elements that were compared."
+                if found := compare.mismatch(*map(as_heads, (got, each.expected, each.allowed))):
+                    of = f"{found.wrong} of the {found.total} elements that were compared"
+                    return f"{each.name} of a timed call is wrong: {of}."
         return ""
 
     # What is right ---------------------------------------------------------------------------------------------------
@@ -214,7 +215,7 @@ class Kind:
         for text in trace.failed if trace else ():
             failures.count("the runner's reading of an address", text)
         if trace and trace.faults:
-            drawn = self.drawn(case, reply)
+            drawn = Facts(picture=self.drawn(case, reply))
             fault = trace.faults[0]
             measured = ""
             with failures.harmless("the words on a fault's addresses"):
@@ -225,37 +226,37 @@ class Kind:
             return Verdict(Outcome.WRONG, sentence)
         right = self.right(problem, case, placed, device)
         for got, each in zip(tensors.read_outputs(answer.data, reply.outputs), right, strict=True):
-            if facts := compare.mismatch(*map(as_heads, (got, each.expected, each.allowed))):
-                for place in ("first", "worst"):
-                    facts[place] = own_place(facts[place], got)
-                return self.mismatch(problem, case, placed, reply, got, each, facts)
+            if found := compare.mismatch(*map(as_heads, (got, each.expected, each.allowed))):
+                first, worst = own_place(found.first, got), own_place(found.worst, got)
+                found = structs.replace(found, first=first, worst=worst)
+                return self.mismatch(problem, case, placed, reply, got, each, found)
         return self.beyond_values(problem, case, answer)
 
     def explain_fault(self, case, trace, fault):
         """What a fault's addresses are and should be, and a question; empty where they do not tell."""
         return ""
 
-    def mismatch(self, problem, case, placed, reply, got, right, facts):
-        """The Verdict on an output that is not the right one; its sentence is its diagnosis's."""
-        facts |= self.drawn(case, reply, got, right)
-        if facts["nan"] and reply.trace and reply.trace.undefined:
+    def mismatch(self, problem, case, placed, reply, got, right, found):
+        """The Verdict on an output that is not the right one; its sentence is its diagnosis's. found: the Mismatch."""
+        facts = Facts(mismatch=found, picture=self.drawn(case, reply, got, right))
+        if found.nan and reply.trace and reply.trace.undefined:
             return Verdict(Outcome.UNSAFE, form.describe_undefined(problem, reply.trace.undefined[0]), facts)
-        diagnosis = self.diagnose(problem, case, placed, reply, got, right, facts)
+        diagnosis = self.diagnose(problem, case, placed, reply, got, right, found)
         return Verdict(Outcome.WRONG, facts=facts, diagnosis=diagnosis)
 
-    def diagnose(self, problem, case, placed, reply, got, right, facts):
+    def diagnose(self, problem, case, placed, reply, got, right, found):
         """The Diagnosis of this case alone; `check_cases` hears the others."""
-        return Diagnosis("output", locate.where(facts))
+        return Diagnosis("output", locate.where(found))
 
     def beyond_values(self, problem, case, answer):
         """The Verdict where every value is right."""
-        return Verdict(Outcome.PASSED, facts=self.drawn(case, answer.reply))
+        return Verdict(Outcome.PASSED, facts=Facts(picture=self.drawn(case, answer.reply)))
 
     def drawn(self, case, reply, got=None, right=None):
-        """{"picture": the numbers behind the picture of a case}, of the output that is wrong, if one is."""
+        """The numbers behind the picture of a case, of the output that is wrong, if one is."""
         if got is None:
             return {}
-        return {"picture": error_map.draw(right.name, *map(as_heads, (got, right.expected, right.allowed)))}
+        return error_map.draw(right.name, *map(as_heads, (got, right.expected, right.allowed)))
 
     def right_picture(self, case, picture):
         """A picture of what a right kernel visits, with the tiles of `picture`, or None."""
@@ -274,7 +275,7 @@ class Kind:
         """Ask the cases of a problem together which causes stand: changes the diagnoses in `results`."""
 
     def look_closer(self, problem, cases, seed, results, submission, show):
-        """Run the submission on inputs that tell more than a case does: adds facts to the diagnoses in `results`.
+        """Run the submission on inputs that tell more than a case does: adds that to the diagnoses of `results`.
 
         cases: those that ran, by name. show(words): what is being done, now and then. May raise whatever a submission
         raises: it changes no verdict.
@@ -284,8 +285,8 @@ class Kind:
         """The case that a GPU's program is run on in the interpreter, where its costs are counted, or None."""
         return None
 
-    def wasted(self, case, answer):
-        """(sentence, facts) where the kernel did more than the case needs, else None."""
+    def wasted(self, case, answer) -> Waste | None:
+        """The Waste where the kernel did more than the case needs, else None."""
         return None
 
     def judge_work(self, results):

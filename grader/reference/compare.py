@@ -1,12 +1,14 @@
-"""Got and expected -> the facts of a mismatch, as plain data."""
+"""Got and expected -> their Mismatch."""
 
 import torch
+
+from grader.result import Mismatch
 
 UNWRITTEN_BITS = {2: -1, 4: -1}  # what allocations.py fills new memory with, as an integer of that many bytes
 
 
-def mismatch(got, expected, allowed):
-    """The facts of how `got` differs from `expected`, or None where every element is within `allowed`.
+def mismatch(got: torch.Tensor, expected: torch.Tensor, allowed: torch.Tensor) -> Mismatch | None:
+    """How `got` differs from `expected`, or None where every element is within `allowed`.
 
     got: (B, H, N, D) or (B, H, N) in the kernel's dtype; expected, allowed: the same shape in float64.
     """
@@ -20,27 +22,27 @@ def mismatch(got, expected, allowed):
     rows = wrong if wrong.dim() == 3 else wrong.any(-1)
     excess = torch.where(wrong & error.isfinite(), error / allowed, 0.0)
     worst = tuple(int(i) for i in torch.unravel_index(excess.argmax(), excess.shape))
-    return {
-        "wrong": int(wrong.sum()),
-        "total": wrong.numel(),
-        "nan": int((got.isnan() & ~unwritten).sum()),
-        "inf": int(got.isinf().sum()),
-        "zero": int((got == 0).sum()),
-        "unwritten": int(unwritten.sum()),
-        "first": first,
-        "first_got": got[first].item(),
-        "first_expected": expected[first].item(),
-        "first_allowed": allowed[first].item(),
-        "worst": worst,
-        "worst_excess": excess[worst].item(),
-        "heads": [tuple(pair) for pair in rows.any(-1).nonzero().tolist()],
-        "num_batches": rows.shape[0],
-        "num_heads": rows.shape[0] * rows.shape[1],
-        "row_ranges": ranges(rows.any(dim=0).any(dim=0).nonzero().flatten().tolist()),
-        "num_rows": rows.shape[2],
-        "columns": ranges(wrong.flatten(0, 2).any(0).nonzero().flatten().tolist()) if wrong.dim() == 4 else None,
-        "num_columns": wrong.shape[3] if wrong.dim() == 4 else None,
-    }
+    return Mismatch(
+        wrong=int(wrong.sum()),
+        total=wrong.numel(),
+        nan=int((got.isnan() & ~unwritten).sum()),
+        inf=int(got.isinf().sum()),
+        zero=int((got == 0).sum()),
+        unwritten=int(unwritten.sum()),
+        first=first,
+        first_got=got[first].item(),
+        first_expected=expected[first].item(),
+        first_allowed=allowed[first].item(),
+        worst=worst,
+        worst_excess=excess[worst].item(),
+        heads=[tuple(pair) for pair in rows.any(-1).nonzero().tolist()],
+        num_batches=rows.shape[0],
+        num_heads=rows.shape[0] * rows.shape[1],
+        row_ranges=ranges(rows.any(dim=0).any(dim=0).nonzero().flatten().tolist()),
+        num_rows=rows.shape[2],
+        columns=ranges(wrong.flatten(0, 2).any(0).nonzero().flatten().tolist()) if wrong.dim() == 4 else [],
+        num_columns=wrong.shape[3] if wrong.dim() == 4 else 0,
+    )
 
 
 def off_by(got, expected):

@@ -7,19 +7,7 @@ import json
 
 from grader import score
 from grader.core.sandbox import files
-from grader.result import Outcome
-
-KEPT = (
-    "compile",
-    "shape",
-    "arms",
-    "times_as_fast",
-    "failures",
-    "oom",
-    "least_ms",
-    "machine",
-    "evidence",
-)  # facts for extra_data
+from grader.result import Outcome, Result, to_plain
 
 
 def render(results, failed=0):
@@ -44,7 +32,7 @@ def render(results, failed=0):
                         "aspect": result.aspect.value,
                         "outcome": result.outcome.value,
                     }
-                    | {name: result.facts[name] for name in KEPT if name in result.facts},
+                    | extra_facts(result),
                 }
             )
     document = {"score": round(float(score.total(results)[0]), 3), "tests": tests}
@@ -55,10 +43,16 @@ def render(results, failed=0):
     return document
 
 
+def extra_facts(result: Result) -> dict:
+    """What is known of the speed and of compiled kernels, and the evidence for a review."""
+    known = to_plain(result.facts)
+    return known.get("speed", {}) | {name: known[name] for name in ("compile", "evidence") if name in known}
+
+
 def output(result):
     lines = [f"{result.outcome.value}: {result.description}", result.sentence]
-    lines += [f"also: {sign}" for sign in result.facts.get("evidence", ())[1:]]
-    lines += [f"ask yourself: {result.facts['question']}"] if "question" in result.facts else []
+    lines += [f"also: {sign}" for sign in result.facts.evidence[1:]]
+    lines += [f"ask yourself: {result.facts.question}"] if result.facts.question else []
     lines += [f"again: {result.again}"] if result.outcome is not Outcome.PASSED and result.again else []
     lines += [f"printed:\n{result.printed}"] if result.printed else []
     return "\n".join(line for line in lines if line)

@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import platform
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from grader.course import course
 from grader.kinds.registry import EVERY, LABS
 from grader.render import terminal
 from grader.render.drawing import KINDS, Drawing, draw
-from grader.result import Aspect, Outcome, Result
+from grader.result import Aspect, CompileRow, Outcome, Result
 
 FAILING_DRAWN = 5  # of one problem, with pictures
 PASSING_BOXES = 2500  # likewise: tiles in the pictures of the cases that passed, some 25 bytes each
@@ -108,7 +109,7 @@ def problem_view(id, group, whole=True):
         "good": len(passing), "cases": len(cases), "seconds": f"{sum(r.seconds for r in group):.1f}",
         "failing": views_of_failing(failing), "passing": views, "left_out": left_out,
         "lines": [notice(r) for r in group if r not in cases and r not in failing and says_something(r)],
-        "compiled": [compile_table(r.facts["compile"]) for r in group if r.facts.get("compile")],
+        "compiled": [compile_table(r.facts.compiled) for r in group if r.facts.compiled],
     }  # fmt: skip
 
 
@@ -139,7 +140,7 @@ def views_of_failing(results):
             continue
         view = views[key] = View(result, open=not views)
         view.printed = shorten(result.printed) if len(views) <= PRINTED_CASES else ""
-        picture = result.facts.get("picture") or {}
+        picture = result.facts.picture
         drawings = draw(picture)
         if "fault" in picture:
             view.left_out = f"Its picture could not be made, and that is the grader's fault: {picture['fault']}"
@@ -158,7 +159,7 @@ def views_of_passing(results):
     views, boxes, left_out = [], 0, 0
     for result in results:
         view = View(result, printed=shorten(result.printed) if len(views) < PRINTED_CASES else "")
-        picture = result.facts.get("picture") or {}
+        picture = result.facts.picture
         drawings = draw(picture)
         boxes += sum(len(layer) for drawing in drawings for layer in drawing.layers.values())
         if boxes <= PASSING_BOXES:
@@ -212,19 +213,16 @@ def traffic_tables(picture):
     return tables
 
 
-def compile_table(entries):
+def compile_table(found: Sequence[CompileRow]) -> dict:
     """What the compiler for each GPU said of each kernel."""
     rows = []
-    for entry in entries:
-        shared = count(entry.get("shared_bytes"))
-        shared += f" of {count(entry['shared_limit'])}" if shared and entry.get("shared_limit") else ""
-        matrix = entry.get("matrix_instructions")
+    for each in found:
+        shared = count(each.shared_bytes)
+        shared += f" of {count(each.shared_limit)}" if shared and each.shared_limit else ""
         rows.append(
             (
-                f"{entry.get('kernel')} for {entry.get('target')}", entry.get("error") or "yes",
-                entry.get("registers"), entry.get("spill_bytes"), shared,
-                matrix if not isinstance(matrix, bool) else ("yes" if matrix else "no"),
-                entry.get("num_warps"), entry.get("num_stages"), entry.get("seconds"),
+                f"{each.kernel} for {each.target}", each.error or "yes", each.registers, each.spill_bytes, shared,
+                each.matrix_instructions, each.num_warps, each.num_stages, each.seconds,
             )
         )  # fmt: skip
     head = ("kernel", "compiles", "registers", "bytes spilled", "bytes of shared memory", "matrix instructions",

@@ -11,7 +11,7 @@ from rich.text import Text
 from grader import score
 from grader.kinds.registry import EVERY, LABS, PROBLEMS
 from grader.render import text_map
-from grader.result import Aspect, Outcome
+from grader.result import Aspect, CompileRow, Outcome
 
 STYLE = {
     Outcome.PASSED: "green", Outcome.UNFINISHED: "yellow", Outcome.NOT_RUN: "dim", Outcome.GRADER_FAULT: "magenta",
@@ -114,11 +114,11 @@ def show_failures(console, group, lines=None, whole=FAILURES_SHOWN):
         head = Text(f'{first.problem} "{first.case}" ({first.description}): ')
         console.print(head + Text(outcome.value, style=STYLE.get(outcome, "red")), soft_wrap=True)
         show_sentence(console, first)
-        for sign in first.facts.get("evidence", ())[1:]:
+        for sign in first.facts.evidence[1:]:
             console.print(Text(f"  also: {sign}"), soft_wrap=True)
-        show_map(console, text_map.draw(first.facts.get("picture") or {}))
+        show_map(console, text_map.draw(first.facts.picture))
         if len(same) > 1:
-            what = "the same cause" if first.facts.get("causes") else "the same"
+            what = "the same cause" if first.facts.causes else "the same"
             console.print(f"  {what} in {len(same) - 1} more case{'s' * (len(same) > 2)}", markup=False)
         show_printed(console, first.printed, PRINTED_LINES if lines is None else lines)
         if outcome is not Outcome.NOT_RUN:
@@ -149,11 +149,12 @@ def explained_first(results):
     def unknown(result):
         if not result.aspect.concerns_case:
             return 3
-        known = [result.facts.get(name) for name in ("causes", "measured")]
-        return 0 if "where" not in result.facts or known[0] else 1 if any(known) else 2
+        if result.facts.causes or not result.facts.where:
+            return 0
+        return 1 if result.facts.measured else 2
 
     def sign(result):
-        return result.outcome, *sorted(cause.kind for cause in result.facts.get("causes", ()))
+        return result.outcome, *sorted(cause.kind for cause in result.facts.causes)
 
     alike = Counter(map(sign, results))
     return sorted(results, key=lambda result: (unknown(result), -alike[sign(result)]))
@@ -178,26 +179,26 @@ def show_compiled(console, group, asked):
         if result.sentence and (result.outcome is Outcome.PASSED or (result.outcome is Outcome.NOT_RUN and all_passed)):
             start = f"{result.problem} on a GPU: " if result.outcome is Outcome.PASSED else f"{result.problem} "
             console.print(f"{start}{result.sentence}\n", markup=False, soft_wrap=True)
-        for facts in result.facts.get("compile", ()) if asked else ():
-            console.print(f"  {compiled(facts)}", markup=False, soft_wrap=True)
+        for row in result.facts.compiled if asked else ():
+            console.print(f"  {compiled(row)}", markup=False, soft_wrap=True)
 
 
-def compiled(facts):
+def compiled(row: CompileRow) -> str:
     """One kernel on one GPU, in a line; what is not known is left out."""
     said = {
         "registers": "{} registers a thread", "spill_bytes": "{} bytes spilled",
         "shared_bytes": "{} bytes of shared memory", "matrix_instructions": "matrix instructions: {}",
         "num_warps": "{} warps", "num_stages": "{} stages",
     }  # fmt: skip
-    known = [words.format(facts[name]) for name, words in said.items() if facts[name] is not None]
-    return f"{facts['target']} {facts['kernel'] or ''}: {', '.join(known) or facts.get('error', 'nothing is known')}"
+    known = [words.format(known) for name, words in said.items() if (known := getattr(row, name)) is not None]
+    return f"{row.target} {row.kernel or ''}: {', '.join(known) or row.error or 'nothing is known'}"
 
 
 def show_sentence(console, result):
     if result.sentence:
         console.print(Text(f"  {result.sentence}"), soft_wrap=True)
-    if "question" in result.facts:
-        console.print(Text(f"  ask yourself: {result.facts['question']}"), soft_wrap=True)
+    if result.facts.question:
+        console.print(Text(f"  ask yourself: {result.facts.question}"), soft_wrap=True)
 
 
 def show_map(console, lines):
@@ -210,7 +211,7 @@ def show_one(console, result):
     head = Text(f'{result.problem} "{result.case}" ({result.description}): ')
     console.print(head + Text(result.outcome.value, style=STYLE.get(result.outcome, "red")), soft_wrap=True)
     show_sentence(console, result)
-    picture = result.facts.get("picture") or {}
+    picture = result.facts.picture
     if picture.get("heads"):
         show_map(console, text_map.draw_heads(picture["heads"]))
     if picture.get("letters"):

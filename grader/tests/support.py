@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.registry import EVERY
 
 ROOT = Path(__file__).resolve().parents[2]

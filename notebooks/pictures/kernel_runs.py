@@ -114,7 +114,7 @@ def owners(several, names):
 
 def tiles_of_p3(result, program):
     """The tiles of keys that each tile of queries visited, from the grader's trace; one program's numbered in order."""
-    picture = result.facts["picture"]["visits"]["bands"]
+    picture = result.facts.picture["visits"]["bands"]
     last = max(tile[1] for band in picture for tile in band["tiles"]) + 1
     with house_style():
         figure = new_figure(4.7, 4.35, "The tiles that P3's programs visited")

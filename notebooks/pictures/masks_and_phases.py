@@ -81,7 +81,7 @@ def visits(cases, results, titles):
         drawn = set()
         for place, (case, result, title) in enumerate(zip(cases, results, titles, strict=True)):
             axes = square(figure, place, COLUMNS, case, title)
-            for band in result.facts["picture"]["visits"]["bands"]:
+            for band in result.facts.picture["visits"]["bands"]:
                 boxes = [("seen" if needed else "extra", first, last) for first, last, _, needed in band["tiles"]]
                 for kind, first, last in boxes + [("missing", *tile) for tile in band["missing"]]:
                     drawn.add(kind)

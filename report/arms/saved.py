@@ -207,13 +207,13 @@ def timed(arms, gflop):
     timings = timing.take_turns(arms, TURNS if DENSE in arms else replace(TURNS, against=None))
     found = {}
     for name, took in timings.items():
-        if (ms := took.summary()) is None:
+        if (times := took.summary()) is None:
             found[name] = f"  no time: {took.failure}"
             continue
-        us = f"{1e3 * ms['median_ms']:.4g} ({1e3 * ms['p20_ms']:.4g} to {1e3 * ms['p80_ms']:.4g})"
+        us = f"{1e3 * times.median_ms:.4g} ({1e3 * times.p20_ms:.4g} to {1e3 * times.p80_ms:.4g})"
         over = (timing.ratio(timings, name, base) for base in (DENSE, "simple"))
         ratios = ("" if ratio is None else f"{ratio.median:.2f}" for ratio in over)
-        found[name] = "{:>24}{:>9.1f}{:>12}{:>13}".format(us, gflop / ms["median_ms"], *ratios)
+        found[name] = "{:>24}{:>9.1f}{:>12}{:>13}".format(us, gflop / times.median_ms, *ratios)
     return found
 
 

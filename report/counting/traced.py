@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from grader.core.sandbox import sandboxes
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.registry import EVERY
 from report import places
 from report.counting.cost import SIZES, Cost
@@ -14,7 +15,7 @@ TILES = (64, 32)  # queries and keys of a tile of the solutions in the interpret
 
 
 def run(problem, *cases, source=None):
-    """The Result of each case, its picture in `facts["picture"]`.
+    """The Result of each case, its picture in `facts.picture`.
 
     problem: "p3" to "p7", or "x1". source: the text of the module, where it is not the solution's. Raises RuntimeError,
     with the grader's sentence, where no picture came back.
@@ -29,7 +30,7 @@ def run(problem, *cases, source=None):
         results = grade(Request(submission, (asked,), names, "cpu", 0), 1)
         sandboxes.leave(folder)
     for result in results:
-        if not (result.facts.get("picture") or {}).get("visits"):
+        if not result.facts.picture.get("visits"):
             raise RuntimeError(f"{problem} {result.case!r} was not traced: {result.outcome.value}: {result.sentence}")
     return results
 
@@ -40,16 +41,16 @@ def source_of(problem):
 
 
 def tiles_visited(result):
-    return result.facts["picture"]["need"]["visited_tiles"]
+    return result.facts.picture["need"]["visited_tiles"]
 
 
 def tiles_needed(result):
-    return result.facts["picture"]["need"]["needed_tiles"]
+    return result.facts.picture["need"]["needed_tiles"]
 
 
 def counted(case, result):
     """What the kernel did, as cost.py has it by formula: a Cost."""
-    (total,) = result.facts["picture"]["totals"].values()  # one kernel, launched once
+    (total,) = result.facts.picture["totals"].values()  # one kernel, launched once
     row = case.D * SIZES[case.dtype]
     return Cost(
         programs=total["programs"],

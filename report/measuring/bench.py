@@ -13,6 +13,7 @@ import warnings
 from dataclasses import asdict, replace
 
 import torch
+from msgspec import structs
 
 from grader.gpu import peaks, timing
 from report.measuring.arms import NotRun
@@ -227,12 +228,12 @@ class Bench:
         row, timed, work = self.blank(name), timings[name], self.arms.work(name)
         if timed.failure is not None:
             return not_measured(row, "oom" if timed.oom else "failed", str(timed.failure))
-        found = timed.summary()
+        found = structs.asdict(timed.summary())
         ms, least = found["median_ms"], None if work is None else peaks.least_ms(work, self.gpu)
         if least is not None and ms < least:
             reason = f"{ms:.4g} ms is faster than this GPU can be ({least:.4g} ms): not believed"
             return not_measured(row, "failed", reason)
-        found |= {f"{key[:-3]}_us": value * 1e3 for key, value in found.items() if key.endswith("_ms")}
+        found |= {f"{key[:-3]}_us": value * 1e3 for key, value in found.items() if value and key.endswith("_ms")}
         found |= self.ratios(name, timings) | {"host_ms": arm.host_ms}
         if work is not None:
             tflops, peak = work.flops / ms / 1e9, peaks.peak(self.gpu)

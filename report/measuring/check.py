@@ -61,10 +61,10 @@ class Check:
             return f"wrong: the output is {tuple(o.shape)} in {o.dtype}, not {tuple(self.shape)} in {self.dtype}"
         allowed = self.expected.allowed_o + (self.score_rounding if rounds_scores else 0.0)
         got = self.sample(o)
-        facts = mismatch(got.contiguous(), self.expected.o, allowed)
-        if facts is None:
+        found = mismatch(got.contiguous(), self.expected.o, allowed)
+        if found is None:
             return None if o.isfinite().all() else "wrong: some elements are NaN or infinite"
-        at = facts["worst"] if facts["worst_excess"] else facts["first"]  # a NaN exceeds nothing
+        at = found.worst if found.worst_excess else found.first  # a NaN exceeds nothing
         error = (got.double() - self.expected.o).abs()[at].item()
         _, head, row, d = at
         place = (*self.heads[head], int(self.rows[row]), d)

@@ -82,7 +82,8 @@ def tail_forgotten(tokens=1000, almost=1020, tolerance=5e-2):
         )
     side = traced.TILES[1]
     return {"N": tokens, "extra": -tokens % side, "error": error, "almost": almost, "almost_extra": -almost % side,
-            "sentence": result.sentence.split(". ")[0] + ".", "allowed": result.facts["first_allowed"]}  # fmt: skip
+            "sentence": result.sentence.split(". ")[0] + ".",
+            "allowed": result.facts.mismatch.first_allowed}  # fmt: skip
 
 
 def error_of_zero_keys(case, extra):

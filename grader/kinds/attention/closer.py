@@ -21,7 +21,7 @@ OPEN = (*VAGUE, *CONTRASTS)
 
 def look(kind, problem, cases, seed, results, submission):
     """Add what is measured to the diagnoses of wrong outputs."""
-    wrong = [result for result in results if result.diagnosis and not result.facts["unwritten"]]
+    wrong = [result for result in results if result.diagnosis and not result.facts.mismatch.unwritten]
     wrong.sort(key=lambda result: (result.diagnosis.what != "output", *order(cases[result.case])))
     until, shown = time.monotonic() + SECONDS, []
     in_a_row = any(fact.kind == "column" for result in wrong for fact in result.diagnosis.measured)  # that says it all

@@ -11,7 +11,7 @@ from msgspec import structs
 from grader.core.protocol.messages import Row
 from grader.course.problem import LONG_ROW
 from grader.diagnosis import cross_case, failures, locate
-from grader.diagnosis.cause import Diagnosis, mistake_pattern
+from grader.diagnosis.cause import Diagnosis
 from grader.kinds.attention import (
     addresses,
     advice,
@@ -34,7 +34,7 @@ from grader.kinds.attention.mask_mistakes import PHASES, SINKS, WINDOW
 from grader.kinds.attention.matcher import TOGETHER
 from grader.kinds.kind import Kind, Naive, Right
 from grader.reference import naive
-from grader.result import Outcome, Verdict
+from grader.result import Facts, Outcome, Verdict, mistake_pattern
 
 COMPILED = {"B": 2, "N": 2048}  # the rest is the problem's speed case: sizes that no argument's value of 1 specialises
 CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
@@ -100,46 +100,44 @@ class Attention(Kind):
 
     def drawn(self, case, reply, got=None, right=None):
         compared = () if got is None else (right.name, got, right.expected, right.allowed)
-        return {"picture": picture.draw(case, tile_visits.read(reply.trace), reply.trace, compared)}
+        return picture.draw(case, tile_visits.read(reply.trace), reply.trace, compared)
 
     def right_picture(self, case, shown):
         return picture.draw_right(case, shown)
 
-    def diagnose(self, problem, case, placed, reply, got, right, facts):
-        where = locate.where(facts)
+    def diagnose(self, problem, case, placed, reply, got, right, found):
+        where = locate.where(found)
         if right.name == "lse":
-            found = causes.find_lse_causes(case, placed, got, right.expected)
-            return Diagnosis("lse", f"o is right, lse is not. {where}", found)
-        records, found, two = tile_visits.read(reply.trace), [], causes.no_two
-        if facts["unwritten"] < facts["wrong"]:  # what was never written equals nothing
-            found, two = causes.find(problem, case, placed, got, right.answer, self.known_mistakes, records)
+            known = causes.find_lse_causes(case, placed, got, right.expected)
+            return Diagnosis("lse", f"o is right, lse is not. {where}", known)
+        records, known, two = tile_visits.read(reply.trace), [], causes.no_two
+        if found.unwritten < found.wrong:  # what was never written equals nothing
+            known, two = causes.find(problem, case, placed, got, right.answer, self.known_mistakes, records)
         tiles = tile_visits.tile_sizes(records)
         evidence = {"tiles": tiles, "order": tile_visits.order_of(records, tiles), "two": two, "records": records}
-        met = tile_visits.in_words(records, facts["first"][:3])
+        met = tile_visits.in_words(records, found.first[:3])
         told = []
         with failures.harmless("the words on what an output shows"):
-            told = addresses.of_a_wrong_output(case, reply.trace, facts["unwritten"]) if reply.trace else []
-            told += [] if found else moved_rows.find(got, right.expected, right.allowed)
-        return Diagnosis("output", where, found, evidence, told, met=met, met_for=ABOUT_TILES)
+            told = addresses.of_a_wrong_output(case, reply.trace, found.unwritten) if reply.trace else []
+            told += [] if known else moved_rows.find(got, right.expected, right.allowed)
+        return Diagnosis("output", where, known, evidence, told, met=met, met_for=ABOUT_TILES)
 
     def known_mistakes(self, problem, case, placed, spec, records, sizes, order=tile_visits.FORWARD):
         """The catalogue for one case."""
         return catalogue.every(problem, case, placed, spec, records, sizes, order)
 
     def beyond_values(self, problem, case, answer):
-        reply, drawn = answer.reply, self.drawn(case, answer.reply)
+        reply, drawn = answer.reply, Facts(picture=self.drawn(case, answer.reply))
         if not problem.uses_triton:
-            verdict = memory.judge(problem, case, answer)
-            verdict.facts |= drawn
-            return verdict
+            return replace(memory.judge(problem, case, answer), facts=drawn)
         if by_torch := work.by_torch(problem, case, reply):
             return Verdict(Outcome.WASTEFUL, by_torch, drawn)
         waste = self.wasted(case, answer) if reply.trace else None
-        if waste and problem.counts_work:  # judged for the problem as a whole
-            return Verdict(Outcome.PASSED, "", drawn | {"waste": waste})
         if waste:
-            sentence, facts = waste
-            return Verdict(Outcome.WASTEFUL, sentence, facts | drawn)
+            drawn = structs.replace(drawn, waste=waste)
+            if problem.counts_work:  # judged for the problem as a whole
+                return Verdict(Outcome.PASSED, "", drawn)
+            return Verdict(Outcome.WASTEFUL, waste.sentence, drawn)
         said = advice.on_tiles(case, tile_visits.read(reply.trace)) if reply.trace and case.name == LONG_ROW else ""
         return Verdict(Outcome.PASSED, said, drawn)
 

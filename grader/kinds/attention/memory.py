@@ -17,7 +17,7 @@ def judge(problem, case, answer):
         return Verdict(Outcome.PASSED)
     if grows := work.grows(answer):
         sentence = f"{grows.replace('A program holds', 'Of one query the program holds')} {COUNTED}."
-        return Verdict(Outcome.WASTEFUL, sentence, {"held": answer.lengths})
+        return Verdict(Outcome.WASTEFUL, sentence)
     if case in problem.memory_cases:
         return judge_memory(case, answer.reply.wrapper)
     return Verdict(Outcome.PASSED)
@@ -27,18 +27,17 @@ def judge_memory(case, costs):
     """The Verdict on what was held at once, where the whole score matrix may not be."""
     limit, whole = case.N * KEYS_AT_ONCE, case.N * case.num_keys
     largest = costs.largest
-    facts = {"largest_tensor": largest, "limit": limit}
     if largest > limit:
         sentence = (
             f"A tensor of {largest} elements was made: more than {KEYS_AT_ONCE} keys of every query. The "
             f"whole score matrix has {whole} ({case.N} x {case.num_keys}). Keep one tile of it at a time."
         )
-        return Verdict(Outcome.WASTEFUL, sentence, facts)
+        return Verdict(Outcome.WASTEFUL, sentence)
     products, once = costs.multiply_adds, case.B * case.Hq * whole * case.D
     if products > TWO_PASSES * once:
         sentence = (
             f"Scores were computed more than once: {products} multiply-adds where q k^T and p v have {2 * once}. The "
             "online softmax needs one pass over the keys."
         )
-        return Verdict(Outcome.WASTEFUL, sentence, facts)
-    return Verdict(Outcome.PASSED, "", facts)
+        return Verdict(Outcome.WASTEFUL, sentence)
+    return Verdict(Outcome.PASSED)

@@ -6,6 +6,7 @@ who copies K out to every query head loads the copies, and what PyTorch computes
 
 import functools
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from grader.course.masks import whole_mask
 from grader.course.problem import LONG_ROW
 from grader.diagnosis.unfinished import needs_review
 from grader.kinds.attention import tile_visits
-from grader.result import Outcome, Verdict
+from grader.result import Facts, Outcome, Verdict, Waste
 
 # The most that is allowed of each of Ratios, and how it was set: report of `python -m grader.tests.kinds.costs`.
 PRODUCTS, LOADED, COMPUTED, STORED, DIFFERENT, HELD = 1.2, 1.3, 20.0, 9.0, 1.5, 1.1
@@ -236,23 +237,23 @@ def held(reply):
     return reply.row_elements or (reply.trace and reply.trace.costs.held)
 
 
-def wasted(case, answer):
-    """(sentence, facts) where the kernels cost more than the mask needs, else None.
+def wasted(case, answer) -> Waste | None:
+    """The Waste where the kernels cost more than the mask needs, else None.
 
     On short rows tiles, and parts that are merged, hold more than their keys: there only lists say what is needed.
     """
-    rules = (multiplies_too_much, loads_too_much)
+    rules: tuple[Callable, ...] = (multiplies_too_much, loads_too_much)
     if settled(case):
         rules = (copies_heads, *rules, computes_too_much, stores_too_much)
     elif not case.tile_letters:
         return None
     found = measure(case, answer.reply.trace.costs)
-    facts = {"costs": asdict(found)}
+    costs = asdict(found)
     if settled(case) and (sentence := grows(answer)):
-        return sentence, facts
+        return Waste(sentence, costs)
     for rule in rules:
         if sentence := rule(case, found, answer.reply.trace):
-            return sentence, facts
+            return Waste(sentence, costs)
     return None
 
 
@@ -366,16 +367,16 @@ DOES = {
 
 def judge(results):
     """The Verdict on the work of a problem: the long row is right, and nothing that is right wastes."""
-    wasteful = [r for r in results if r.outcome is Outcome.PASSED and r.facts.get("waste")]
+    wasteful = [r for r in results if r.outcome is Outcome.PASSED and r.facts.waste]
     if wasteful:  # the long row says it most plainly
         first = max(wasteful, key=lambda result: result.case == LONG_ROW)
-        sentence, facts = first.facts["waste"]
-        if facts.get("uncounted"):
-            return needs_review([sentence])
-        return Verdict(Outcome.WASTEFUL, f'"{first.case}": {sentence}', facts | {"picture": first.facts.get("picture")})
+        waste = first.facts.waste
+        if waste.uncounted:
+            return needs_review([waste.sentence])
+        return Verdict(Outcome.WASTEFUL, f'"{first.case}": {waste.sentence}', first.facts)
     long_row = next((result for result in results if result.case == LONG_ROW), None)
     if long_row is not None and long_row.outcome is Outcome.GRADER_FAULT:
         return Verdict(Outcome.GRADER_FAULT, long_row.sentence)
     if long_row is None or long_row.outcome is not Outcome.PASSED:
-        return Verdict(Outcome.NOT_RUN, f'not judged: "{LONG_ROW}" must be right first', {"earned": False})
+        return Verdict(Outcome.NOT_RUN, f'not judged: "{LONG_ROW}" must be right first', Facts(earned=False))
     return Verdict(Outcome.PASSED)

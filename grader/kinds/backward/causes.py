@@ -1,9 +1,10 @@
 """Which known mistake gives the gradients that came back: for dq, and for dk and dv, whose kernels may differ."""
 
 from grader.diagnosis import locate
-from grader.diagnosis.cause import Cause, Diagnosis, Measured, mistake_pattern
+from grader.diagnosis.cause import Diagnosis, Measured
 from grader.kinds.backward import mistakes
 from grader.reference import compare
+from grader.result import Cause, mistake_pattern
 
 SIDES = (("dq",), ("dk", "dv"))
 CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
@@ -14,7 +15,7 @@ TOGETHER = ", and also "  # of a cause of two mistakes; there is none
 
 def diagnose(case, got, expected):
     """The Diagnosis of one case: got {name: tensor}, expected a gradients.Expected."""
-    wrong = {name: facts for name, facts in ((name, mismatch(name, got, expected)) for name in got) if facts}
+    wrong = {name: found for name in got if (found := mismatch(name, got, expected))}
     found = find(case, got, set(wrong), expected)
     return Diagnosis("output", where(got, wrong), found, measured=[] if found else precision(got, wrong, expected))
 

@@ -28,7 +28,7 @@ MOST_TIMES = 100  # a factor beyond which something else is added
 
 def look(kind, problem, cases, seed, results, submission):
     """Add what is measured to the diagnoses of wrong outputs."""
-    wrong = [result for result in results if result.diagnosis and not result.facts["unwritten"]]
+    wrong = [result for result in results if result.diagnosis and not result.facts.mismatch.unwritten]
     wrong.sort(key=lambda result: size(cases[result.case]))
     until, told = time.monotonic() + SECONDS, []
     for result in wrong[:CASES]:

@@ -14,7 +14,7 @@ from grader.kinds.backward import causes, closer, gradients, inputs
 from grader.kinds.backward.cases import OUTPUTS, PROBLEM, TENSORS, compiled
 from grader.kinds.kind import Derived, Kind, Naive, Right
 from grader.reference import naive
-from grader.result import Outcome, Verdict
+from grader.result import Facts, Outcome, Verdict
 
 KEPT = 64  # answers
 NAIVE = Path(naive.__file__)
@@ -97,7 +97,7 @@ class Backward(Kind):
         if by_torch := work.by_torch(problem, case, answer.reply):
             return Verdict(Outcome.WASTEFUL, by_torch)
         if answer.reply.trace and (waste := self.wasted(case, answer)):
-            return Verdict(Outcome.WASTEFUL, *waste)
+            return Verdict(Outcome.WASTEFUL, waste.sentence, Facts(waste=waste))
         return super().beyond_values(problem, case, answer)
 
     def long_case(self, cases):

@@ -11,7 +11,6 @@ from grader.core.protocol.messages import plain_bytes
 from grader.core.sandbox.child import NO_REPLY, Died
 from grader.core.sandbox.submission import Answer
 from grader.course import tensors
-from grader.diagnosis.cause import Cause
 from grader.kinds.attention import picture, work
 from grader.kinds.attention.kind import Attention
 from grader.kinds.attention.tile_visits import Visit
@@ -19,7 +18,7 @@ from grader.kinds.block_sparse import check_lists, list_mistakes, tile_lists
 from grader.kinds.block_sparse.cases import PROBLEM, BuilderCase
 from grader.kinds.block_sparse.patterns import PARTIAL
 from grader.kinds.kind import Kind
-from grader.result import Outcome, Verdict
+from grader.result import Cause, Facts, Outcome, Verdict, Waste
 
 
 class BlockSparse(Attention):
@@ -67,8 +66,8 @@ class BlockSparse(Attention):
     def known_mistakes(self, problem, case, placed, spec, records, sizes, order=None):
         return list_mistakes.every(problem, case, placed, spec, records, sizes)
 
-    def wasted(self, case, answer):
-        """(sentence, facts) where a kernel did more than its lists name, else None."""
+    def wasted(self, case, answer) -> Waste | None:
+        """The Waste where a kernel did more than its lists name, else None."""
         return work.wasted(case, answer) or needless_bits(case, answer.reply.trace.costs)
 
 
@@ -146,13 +145,12 @@ def judge_lists(case, answer):
     found = check_lists.wrong_kinds(case, starts, columns)
     if found and not found.mistake:
         return Verdict(Outcome.WRONG, found.sentence)
-    facts = {"picture": draw_lists(case, starts, columns)}
+    facts = Facts(picture=draw_lists(case, starts, columns))
     found = found or check_lists.wrong_bits(case, starts, columns, places, bits)
     if not found:
         return Verdict(Outcome.PASSED, "", facts)
-    facts |= {"question": found.question} if found.question else {}
-    causes = [Cause(found.mistake, found.question, list_mistakes.LISTS)] if found.mistake else []
-    return Verdict(Outcome.WRONG, found.sentence, facts | {"causes": causes})
+    causes = (Cause(found.mistake, found.question, list_mistakes.LISTS),) if found.mistake else ()
+    return Verdict(Outcome.WRONG, found.sentence, structs.replace(facts, question=found.question, causes=causes))
 
 
 def draw_lists(case, starts, columns):
@@ -211,8 +209,8 @@ def middle_of_a_row(trace):
     return ""
 
 
-def needless_bits(case, costs):
-    """(sentence, facts) where more words of bits were loaded than the PARTIAL tiles of all heads have, else None.
+def needless_bits(case, costs) -> Waste | None:
+    """The Waste where more words of bits were loaded than the PARTIAL tiles of all heads have, else None.
 
     A kernel that takes a tile in parts narrower than a word loads that word for each part.
     """
@@ -227,4 +225,4 @@ def needless_bits(case, costs):
         f"The kernels load {loaded} words of bits where the PARTIAL tiles of all heads have {needed}: FULL and CAUSAL "
         "tiles need none."
     )
-    return sentence, {"bits_loaded": loaded, "bits_needed": needed}
+    return Waste(sentence, {"bits_loaded": loaded, "bits_needed": needed})

@@ -11,13 +11,12 @@ from msgspec import Meta, Struct, structs
 
 from grader.core.protocol.messages import Run
 from grader.core.sandbox.submission import Answer
-from grader.diagnosis.cause import Cause
 from grader.kinds.attention import tile_visits
 from grader.kinds.attention.kind import Attention
 from grader.kinds.kind import Kind
 from grader.kinds.program_order.cases import PROBLEM, OrderCase
 from grader.kinds.program_order.check_order import check_order
-from grader.result import Outcome, Verdict
+from grader.result import Cause, Facts, Outcome, Verdict
 
 ORDER = "the order in which tiles run"
 WORDS = {2: torch.int16, 4: torch.int32}
@@ -147,8 +146,8 @@ def judge_orders(sizes, found):
             return Verdict(Outcome.WRONG, f"{call} must be a list of (head, tile); it is {found.came}.")
         if wrong := check_order(order, *size):
             known = [(words, ask) for words, ask in QUESTIONS.items() if words in wrong]
-            facts = {"question": known[0][1], "causes": [Cause(*known[0], ORDER)]} if known else {}
-            return Verdict(Outcome.WRONG, f"{call}: {wrong}.", {"size": size} | facts)
+            facts = Facts(question=known[0][1], causes=(Cause(*known[0], ORDER),)) if known else Facts()
+            return Verdict(Outcome.WRONG, f"{call}: {wrong}.", facts)
     return Verdict(Outcome.PASSED)
 
 

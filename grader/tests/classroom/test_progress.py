@@ -9,7 +9,7 @@ import pytest
 from grader.classroom import __main__ as command
 from grader.classroom import details, plan, progress
 from grader.classroom.record import GRADED, Record
-from grader.result import Aspect, Outcome, Result
+from grader.result import Aspect, Cause, Facts, Outcome, Result
 from grader.tests.classroom import synthetic
 
 
@@ -64,13 +64,13 @@ def test_details_come_back_as_results(tmp_path):
     from dataclasses import replace
 
     given = Result(
-        "p1", "ragged tail", Aspect.CORRECT, Outcome.WRONG, "off", {"picture": {"heads": (1, 2)}, "share": 0.5}
-    )
-    given.facts["causes"] = [details.KnownCause("a window of #")]
+        "p1", "ragged tail", Aspect.CORRECT, Outcome.WRONG, "off",
+        Facts(picture={"heads": (1, 2)}, share=0.5, causes=(Cause("a window of 33", "how old?", "Windows"),)),
+    )  # fmt: skip
     here = replace(job(), out=str(tmp_path))
     details.write(here, "p1", [given])
     (found,) = details.read(here, "p1")
-    assert found.message == given.message and found.facts["picture"] == {"heads": [1, 2]} and found.case == given.case
+    assert found.message == given.message and found.facts.picture == {"heads": [1, 2]} and found.case == given.case
     details.write(replace(here, keys={"p1": "n" * 64}), "p1", [given])
     assert details.read(here, "p1") == [], "what another version said is gone"
 

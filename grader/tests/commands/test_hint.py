@@ -5,11 +5,10 @@ import json
 import pytest
 
 from grader import __main__ as command
-from grader import engine
 from grader.commands import hint, hint_record
-from grader.diagnosis.cause import Cause
+from grader.engine.request import Request
 from grader.kinds.registry import PROBLEMS
-from grader.result import Outcome
+from grader.result import Cause, Facts, Outcome
 from grader.tests.render.test_html import drawn, result
 from grader.tests.support import SOLUTIONS
 
@@ -17,9 +16,9 @@ WINDOW_33 = Cause("a window of 33", "how old may a key be?", "4 masks and phases
 
 
 def wrong(cause=WINDOW_33, **rest):
-    facts = {"where": "First wrong row 32.", "causes": [cause], "question": cause.question, "section": cause.section}
+    known = {"where": "First wrong row 32.", "causes": (cause,), "question": cause.question, "section": cause.section}
     given = {"outcome": Outcome.WRONG, "sentence": f"Your output equals {cause.equals}. First wrong row 32."}
-    return result(case="ragged tail", facts=facts | {"picture": drawn()} | rest, **given)
+    return result(case="ragged tail", facts=Facts(**known | {"picture": drawn()} | rest), **given)
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def hinted(tmp_path, monkeypatch, capsys):
     def giving(*results):
         monkeypatch.setattr(hint, "grade", lambda request, lanes, on_case: list(results))
         monkeypatch.setattr(hint.show, "write_picture", lambda *given: print("a picture"))
-        status = hint.run(engine.Request(tmp_path, (PROBLEMS["p6"],), None, "cpu", 0), tmp_path)
+        status = hint.run(Request(tmp_path, (PROBLEMS["p6"],), None, "cpu", 0), tmp_path)
         return status, capsys.readouterr().out
 
     return giving

@@ -6,10 +6,10 @@ import sys
 import pytest
 
 from grader import __main__ as command
-from grader import engine
 from grader.commands import show
+from grader.engine.request import Request
 from grader.kinds.registry import PROBLEMS
-from grader.result import Outcome
+from grader.result import Facts, Outcome
 from grader.tests.engine.test_command import run
 from grader.tests.render.test_html import EVIL, drawn, result
 from grader.tests.support import SOLUTIONS
@@ -54,7 +54,7 @@ def shown(tmp_path, monkeypatch, capsys):
 
     def showing(given):
         monkeypatch.setattr(show, "grade", lambda request, lanes: [given])
-        status = show.run(engine.Request(tmp_path, (PROBLEMS["p6"],), None, "cpu", 0), tmp_path)
+        status = show.run(Request(tmp_path, (PROBLEMS["p6"],), None, "cpu", 0), tmp_path)
         return status, capsys.readouterr().out, list(tmp_path.iterdir())
 
     return showing
@@ -62,7 +62,7 @@ def shown(tmp_path, monkeypatch, capsys):
 
 def test_a_failing_kernel_has_both_maps(shown):
     status, said, files = shown(
-        result(outcome=Outcome.WRONG, sentence=f"$x^$ {EVIL}", facts={"question": "why?", "picture": drawn()})
+        result(outcome=Outcome.WRONG, sentence=f"$x^$ {EVIL}", facts=Facts(question="why?", picture=drawn()))
     )
     assert (
         status == 0
@@ -86,6 +86,6 @@ def test_without_matplotlib_the_words_remain(shown, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "grader.render.png", raising=False)
     monkeypatch.delattr(grader.render, "png", raising=False)
-    status, said, files = shown(result(facts={"picture": drawn()}))
+    status, said, files = shown(result(facts=Facts(picture=drawn())))
     assert status == 1 and "no picture: matplotlib is missing (pip install matplotlib)" in said and not files
     assert "! missing" in said

@@ -40,20 +40,20 @@ def test_mistake_is_rejected(name, tmp_path):
     mistake = BROKEN[name]
     result = judged(mistake, tmp_path)
     assert result.outcome is mistake.outcome, result.sentence
-    causes = result.facts.get("causes", [])
+    causes = result.facts.causes
     several = " ".join(cause.equals for cause in causes) if len(causes) > CLEAR else ""  # the page shows them all
-    assert mistake.because in result.sentence + result.facts.get("question", "") + several
+    assert mistake.because in result.sentence + result.facts.question + several
     if not mistake.because:  # nothing in the catalogue is true of it: the facts alone, never a guess
-        assert not result.facts.get("causes"), result.sentence
-    if result.facts.get("causes"):
-        assert result.facts["question"].endswith("?") and result.facts["causes"][0].section
+        assert not result.facts.causes, result.sentence
+    if result.facts.causes:
+        assert result.facts.question.endswith("?") and result.facts.causes[0].section
 
 
 @pytest.mark.parametrize("name", thorough_but([], MISLEADING))
 def test_no_case_of_a_problem_names_another_cause(name, tmp_path):
     mistake = BROKEN[name]
     results = grade_text(tmp_path, mistake.problem, source_of(mistake))
-    named = {cause.equals for result in results for cause in result.facts.get("causes", ())}
+    named = {cause.equals for result in results for cause in result.facts.causes}
     assert all(any(words in equals for words in MISLEADING[name]) for equals in named), named
     assert bool(named) is bool(MISLEADING[name])
 
@@ -62,7 +62,7 @@ def test_a_wasteful_kernel_keeps_the_points_of_its_cases_and_loses_those_of_its_
     *cases, result = grade_text(tmp_path, "p4", source_of(BROKEN["p4 no causal skip"]))
     assert {each.outcome for each in cases} == {Outcome.PASSED}
     assert (result.aspect, result.outcome) == (Aspect.WORK, Outcome.WASTEFUL)
-    assert result.sentence.startswith('"long row": ') and result.facts["picture"]["visits"]
+    assert result.sentence.startswith('"long row": ') and result.facts.picture["visits"]
     assert score.total([*cases, result]) == (7.5, 15)
 
 
@@ -71,7 +71,7 @@ def test_rows_that_were_never_written_equal_nothing(tmp_path):
     source = solution("p6").replace("triton.cdiv(N, BLOCK_Q)", "max(1, N // BLOCK_Q)")
     (result,) = grade_text(tmp_path, "p6", source, names=["ragged tail"])
     assert "256 of 33024 elements of the output were never written, all in the last rows: " in result.sentence
-    assert not result.facts["causes"]
+    assert not result.facts.causes
 
 
 def test_names_are_unique():

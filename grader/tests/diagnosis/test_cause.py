@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from grader.diagnosis import cause
-from grader.diagnosis.cause import Cause, Diagnosis
+from grader.diagnosis.cause import Diagnosis
+from grader.result import Cause, Facts
 
 WINDOW = Cause("a window of 33", "how old may a key be: `<` or `<=`?", "Where a window begins")
 
@@ -17,22 +18,26 @@ def notebooks(tmp_path, monkeypatch):
     return tmp_path / "notebooks"
 
 
+def facts_of(known):
+    return known.add_to(Facts())
+
+
 def test_a_section_is_named_only_where_it_can_be_read(notebooks):
     known = Diagnosis("output", "First wrong row 32.", [WINDOW])
     assert known.sentence == "Your output equals a window of 33. First wrong row 32."
-    assert known.facts()["question"] == WINDOW.question and "section" not in known.facts()
+    assert facts_of(known).question == WINDOW.question and not facts_of(known).section
     notebooks.touch()  # a file of that name is no notebook
-    assert "section" not in known.facts()
+    assert not facts_of(known).section
     notebooks.unlink()
     notebooks.mkdir()
-    assert known.facts()["section"] == "Where a window begins"
+    assert facts_of(known).section == "Where a window begins"
 
 
 def test_without_a_cause_there_is_no_question(notebooks):
     notebooks.mkdir()
     known = Diagnosis("output", "First wrong row 32.")
-    assert known.sentence == "First wrong row 32." and not known.facts()["causes"]
-    assert "question" not in known.facts() and "section" not in known.facts()
+    assert known.sentence == "First wrong row 32." and not facts_of(known).causes
+    assert not facts_of(known).question and not facts_of(known).section
 
 
 def test_a_general_cause_is_told_where_nothing_more_specific_is_known(notebooks):

@@ -1,17 +1,20 @@
 """What is said of a cause is true: all that fit are named, nothing is read from no numbers, a case says one thing."""
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
 from grader.diagnosis import cross_case
-from grader.diagnosis.cause import Cause, Diagnosis
-from grader.engine import Request, grade
+from grader.diagnosis.cause import Diagnosis
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.attention import answers, causes, inputs, moved_rows, weight_facts
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import EVERY, kind_of
-from grader.result import Aspect, Outcome, Result
+from grader.reference import compare
+from grader.result import Aspect, Cause, Facts, Outcome, Result
 from grader.tests.support import solution
 
 P1 = EVERY["p1"]
@@ -69,9 +72,11 @@ def test_what_a_row_is_divided_by_leads_to_the_sum(divisors, words):
     assert words in weight_facts.question_on_sum(torch.tensor(divisors).double(), torch.tensor([4, 6]))
 
 
-def wrong(name, *equals, **facts):
+def wrong(name, *equals, nan=0):
     diagnosis = Diagnosis("output", "Every row is wrong.", [Cause(words, "why?", "") for words in equals])
-    facts = {"total": 4, "nan": 0, "zero": 0} | facts
+    got = torch.ones(1, 1, 4)
+    got[..., :nan] = math.nan
+    facts = Facts(mismatch=compare.mismatch(got, torch.zeros(1, 1, 4), torch.zeros(1, 1, 4)))
     return Result("p1", name, Aspect.CORRECT, Outcome.WRONG, facts=facts, diagnosis=diagnosis)
 
 

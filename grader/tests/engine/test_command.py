@@ -13,7 +13,7 @@ from grader.classroom import __main__ as classroom
 from grader.classroom import entries
 from grader.classroom.export import __main__ as export
 from grader.core.sandbox import scratch
-from grader.engine import Request
+from grader.engine.request import Request
 from grader.kinds.registry import PROBLEMS
 from grader.tests.support import ROOT, SOLUTIONS, solution, thorough
 

@@ -9,12 +9,12 @@ from grader import score
 from grader.core.sandbox import sandbox_process, sandboxes
 from grader.core.sandbox.submission import Submission
 from grader.diagnosis import cross_case
-from grader.diagnosis.cause import Cause, Diagnosis
-from grader.engine import is_certain
+from grader.diagnosis.cause import Diagnosis
+from grader.engine.problem_grader import is_certain
 from grader.kinds.attention import answers, inputs, work
 from grader.kinds.kind import Kind
 from grader.reference import compare, oracle
-from grader.result import Aspect, Outcome, Result
+from grader.result import Aspect, Cause, Outcome, Result
 from grader.tests.support import grade_text, solution, thorough_but
 
 CASE = "fewer tokens than a tile"
@@ -122,7 +122,7 @@ def test_a_fault_in_the_cross_case_check_costs_the_causes_alone(tmp_path, monkey
     monkeypatch.setenv("GRADER_DEBUG", "0")
     (result,) = grade_text(tmp_path, "p3", text, names=[CASE])
     assert [r.outcome for r in before] == [result.outcome] == [Outcome.WRONG]
-    assert not result.facts["causes"] and "got " in result.sentence
+    assert not result.facts.causes and "got " in result.sentence
 
 
 def test_a_cause_is_certain_where_it_alone_explains_half_of_what_is_wrong():

@@ -7,11 +7,10 @@ from fractions import Fraction
 from rich.console import Console
 
 from grader import score
-from grader.diagnosis.cause import Cause
-from grader.engine import Request
+from grader.engine.request import Request
 from grader.kinds.registry import PROBLEMS
 from grader.render import gradescope, terminal
-from grader.result import Aspect, Outcome, Result
+from grader.result import ArmTimes, Aspect, Cause, Facts, Outcome, Result, Speed
 
 
 def result(problem, case, outcome, aspect=Aspect.CORRECT, sentence="", **rest):
@@ -58,9 +57,9 @@ def test_on_a_gpu_speed_has_its_share():
     assert score.total(group) == (12, 15)
     fast = [group[0], result("p3", "speed", Outcome.PASSED, Aspect.SPEED)]
     assert score.total(fast) == (15, 15)
-    half = result("p3", "speed", Outcome.SLOW, Aspect.SPEED, facts={"share": 0.5})
+    half = result("p3", "speed", Outcome.SLOW, Aspect.SPEED, facts=Facts(share=0.5))
     assert score.total([group[0], half]) == (Fraction(27, 2), 15)
-    unearned = result("p3", "speed", Outcome.NOT_RUN, Aspect.SPEED, facts={"earned": False})
+    unearned = result("p3", "speed", Outcome.NOT_RUN, Aspect.SPEED, facts=Facts(earned=False))
     assert score.total([result("p3", "a", Outcome.WRONG), unearned]) == (0, 15)
 
 
@@ -71,7 +70,7 @@ def with_work(outcome, sentence="", case=Outcome.PASSED, **rest):
 def test_work_has_half_of_the_points_and_cases_share_the_rest():
     assert score.total(with_work(Outcome.PASSED)) == (15, 15)
     assert score.total(with_work(Outcome.WASTEFUL)) == (Fraction(15, 2), 15)
-    unjudged = with_work(Outcome.NOT_RUN, case=Outcome.WRONG, facts={"earned": False})
+    unjudged = with_work(Outcome.NOT_RUN, case=Outcome.WRONG, facts=Facts(earned=False))
     assert score.total(unjudged) == (0, 15) and not score.passed(unjudged)
     waiting = with_work(Outcome.NEEDS_REVIEW)
     assert score.total(waiting) == (0, 15) and score.needs_review(waiting)
@@ -87,8 +86,12 @@ def test_gradescope_document(tmp_path):
     wrong = document["tests"][1]
     assert wrong["extra_data"] == {"problem": "p3", "case": "b", "aspect": "correct", "outcome": "wrong"}
     assert "off by one" in wrong["output"] and "again: make grade P=3" in wrong["output"] and "hi" in wrong["output"]
-    timed = result("p3", "speed", Outcome.PASSED, Aspect.SPEED, facts={"arms": {"yours": {"median_ms": 1.0}}})
-    assert gradescope.render([group[0], timed])["tests"][1]["extra_data"]["arms"] == {"yours": {"median_ms": 1.0}}
+    speed = Speed("N=1", "float16", 1, {"yours": ArmTimes(1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 3)}, {}, [], {}, None, None, {})
+    timed = result("p3", "speed", Outcome.PASSED, Aspect.SPEED, facts=Facts(speed=speed))
+    extra = gradescope.render([group[0], timed])["tests"][1]["extra_data"]
+    assert extra["arms"]["yours"]["median_ms"] == 1.0 and extra["aspect"] == "speed"
+    kept = {"shape", "arms", "times_as_fast", "failures", "oom", "least_ms", "machine"}
+    assert kept <= extra.keys(), "docs/instructors.md: what was measured stands in results.json"
     assert "extra_data" not in document
     assert gradescope.render(group, failed=2)["extra_data"] == {"failed_explanations": 2}
 
@@ -121,7 +124,7 @@ def test_terminal_says_once_in_which_case_work_was_wasted(tmp_path):
 
 
 def test_terminal_says_why_work_was_not_judged_once_a_case_is_right(tmp_path):
-    unjudged = {"sentence": 'not judged: "long row" must be right first', "facts": {"earned": False}}
+    unjudged = {"sentence": 'not judged: "long row" must be right first', "facts": Facts(earned=False)}
     said = 'p4 work (7.5 points): not judged: "long row" must be right first'
     cases = [result("p4", "long row", Outcome.WRONG, sentence="off by one"), *with_work(Outcome.NOT_RUN, **unjudged)]
     assert said in show(cases, tmp_path)
@@ -129,9 +132,9 @@ def test_terminal_says_why_work_was_not_judged_once_a_case_is_right(tmp_path):
 
 
 def wrong(case, equals="", sentence="First wrong row 32."):
-    causes = [Cause(equals, "how old may a key be?", "Windows")] if equals else []
+    causes = (Cause(equals, "how old may a key be?", "Windows"),) if equals else ()
     said = f"Your output equals {equals}. {sentence}" if equals else sentence
-    return result("p3", case, Outcome.WRONG, sentence=said, facts={"causes": causes})
+    return result("p3", case, Outcome.WRONG, sentence=said, facts=Facts(causes=causes))
 
 
 def test_terminal_shows_one_case_of_each_cause_whatever_its_numbers(tmp_path):

@@ -9,12 +9,14 @@ import pytest
 
 from grader import score
 from grader.core.sandbox import bubblewrap, sandbox_process, sandboxes
-from grader.engine import Request, grade, subject_of
+from grader.engine.aspects import subject_of
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.gpu import compile_errors, compiling
 from grader.gpu.gpus import GPUS
 from grader.kinds.registry import PROBLEMS
 from grader.render import gradescope
-from grader.result import Aspect, Outcome
+from grader.result import Aspect, CompileRow, Outcome
 from grader.tests.support import SUBMISSIONS, running, solution, thorough, thorough_but
 
 FIRST = "        k_pos = k_start + tl.arange(0, BLOCK_K)\n"
@@ -108,11 +110,11 @@ def test_the_error_is_said_with_its_line(name, tmp_path):
             n for n, text in enumerate(source.splitlines(), 1) if text.strip().startswith(line) or line in text
         )
         assert f"(p3_flash_attention.py:{number}: `" in tried.error and line in tried.error, tried.error
-    (entry,) = tried.kernels
+    (row,) = tried.kernels
     refused = "inside a kernel" in words  # its text, before any launch
-    assert entry["kernel"] == (None if refused else "flash_attention_kernel")
-    assert entry["target"] == "sm_80" and entry["error"] == tried.error
-    assert entry["registers"] is None
+    assert row.kernel == (None if refused else "flash_attention_kernel")
+    assert row.target == "sm_80" and row.error == tried.error
+    assert row.registers is None
 
 
 def test_words_that_are_not_known_are_left_as_they_are():
@@ -132,11 +134,11 @@ def test_the_solutions_compile_and_are_known(problem, target, tmp_path):
     before = TRITON_CACHE.exists()
     tried = attempt(tmp_path, solution(problem), target, problem)
     assert not tried.error and not tried.unknown and not tried.printed
-    (entry,) = tried.kernels
-    assert 100 < entry["registers"] <= 512 and 0 <= entry["spill_bytes"] < 1000
-    assert 30_000 < entry["shared_bytes"] <= entry["shared_limit"] == GPUS[target].shared_bytes
-    assert entry["matrix_instructions"] == INSTRUCTIONS.get(target, "mma f16")
-    assert entry["num_warps"] in (4, 8) and entry["num_stages"] in (2, 3) and entry["seconds"] > 0
+    (row,) = tried.kernels
+    assert 100 < row.registers <= 512 and 0 <= row.spill_bytes < 1000
+    assert 30_000 < row.shared_bytes <= row.shared_limit == GPUS[target].shared_bytes
+    assert row.matrix_instructions == INSTRUCTIONS.get(target, "mma f16")
+    assert row.num_warps in (4, 8) and row.num_stages in (2, 3) and row.seconds > 0
     assert TRITON_CACHE.exists() == before  # the cache lies in the scratch folder
 
 
@@ -146,20 +148,20 @@ def test_honest_kernels_compile(name, tmp_path):
     source = (SUBMISSIONS / "honest" / f"{name}.py").read_text()
     tried = attempt(tmp_path, source, "sm_90", name[:2])
     assert not tried.error and not tried.unknown, tried
-    assert any(entry["matrix_instructions"].endswith("mma f16") for entry in tried.kernels)
+    assert any(row.matrix_instructions.endswith("mma f16") for row in tried.kernels)
 
 
 def test_the_first_config_that_fits_is_taken(tmp_path):
     source = (SUBMISSIONS / "honest" / "p4_autotune.py").read_text()
     huge = 'CONFIGS = [\n    triton.Config({"BLOCK_Q": 128, "BLOCK_K": 128}, num_warps=8, num_stages=5),\n'
     tried = attempt(tmp_path, source.replace("CONFIGS = [\n", huge), problem="p4")
-    (entry,) = tried.kernels
-    assert not tried.error and entry["configs_tried"] == 2 and entry["shared_bytes"] <= entry["shared_limit"]
+    (row,) = tried.kernels
+    assert not tried.error and row.configs_tried == 2 and row.shared_bytes <= row.shared_limit
 
 
 def test_a_module_may_ask_for_the_interpreter_itself(tmp_path):
     source = "import os\nos.environ['TRITON_INTERPRET'] = '1'\n" + solution("p3")
-    assert attempt(tmp_path, source).kernels[0]["registers"]
+    assert attempt(tmp_path, source).kernels[0].registers
 
 
 # Verdicts -----------------------------------------------------------------------------------------------------------
@@ -167,7 +169,7 @@ def test_a_module_may_ask_for_the_interpreter_itself(tmp_path):
 
 def judged(folder, source, targets=("sm_80", "sm_90")):
     (folder / "p3_flash_attention.py").write_text(source)
-    return compiling.judge(ASKED, folder / "p3_flash_attention.py", targets, ASKED)
+    return compiling.judge(ASKED, folder / "p3_flash_attention.py", targets)
 
 
 @pytest.mark.thorough
@@ -180,7 +182,7 @@ def test_too_much_shared_memory_for_every_gpu_is_not_passed(tmp_path):
         "runs in the interpreter, does not fit a GPU: flash_attention_kernel needs 294912 bytes of shared" in sentence
     )
     assert "an sm_80 has 166912" in sentence and "an sm_90 has 232448: smaller tiles" in sentence
-    assert [entry["shared_bytes"] > entry["shared_limit"] for entry in facts["compile"]] == [True, True]
+    assert [row.shared_bytes > row.shared_limit for row in facts.compiled] == [True, True]
 
 
 def test_too_much_for_one_gpu_is_advice(tmp_path):
@@ -189,16 +191,16 @@ def test_too_much_for_one_gpu_is_advice(tmp_path):
     outcome, sentence, facts = verdict.outcome, verdict.sentence, verdict.facts
     assert outcome is Outcome.PASSED and "compile" not in sentence
     assert "bytes of shared memory; an sm_86 has 101376: smaller tiles" in sentence
-    assert ["error" in entry for entry in facts["compile"]] == [True, False]
+    assert [row.error is not None for row in facts.compiled] == [True, False]
 
 
 @pytest.mark.parametrize(("targets", "tried"), [("sm_90 sm_86", "sm_90"), thorough("sm_86 sm_90", "sm_86 sm_90")])
 def test_a_class_stops_at_the_first_target_that_compiles(targets, tried, tmp_path):
     path = tmp_path / PROBLEMS["p3"].module
     path.write_text(changed(GRID, "    return (128, 128, 8, 3)\n"))  # fits no sm_86
-    verdict = compiling.judge(ASKED, path, targets.split(), ASKED, all_targets=False)
+    verdict = compiling.judge(ASKED, path, targets.split(), all_targets=False)
     outcome, facts = verdict.outcome, verdict.facts
-    assert outcome is Outcome.PASSED and [entry["target"] for entry in facts["compile"]] == tried.split()
+    assert outcome is Outcome.PASSED and [row.target for row in facts.compiled] == tried.split()
 
 
 @pytest.mark.thorough
@@ -302,7 +304,7 @@ def test_no_time_is_reported_and_costs_nothing(tmp_path, monkeypatch):
     # Which of the compiler's steps the limit meets depends on the machine.
     assert compiled.outcome is Outcome.TIMED_OUT
     assert "does not compile for a GPU: " in compiled.sentence and "did not finish within 0.2 s" in compiled.sentence
-    assert compiled.facts["compile"][0]["target"] == "sm_80"
+    assert compiled.facts.compiled[0].target == "sm_80"
     assert score.earned([case, compiled]) == [15, 0] and not score.passed([case, compiled])
 
 
@@ -326,7 +328,7 @@ def test_a_kernel_that_compiles_for_no_gpu_loses_a_share(tmp_path):
     assert score.earned([case, compiled, speed]) == [12, 0, 0] and not score.passed([case, compiled, speed])
     test = gradescope.render([case, compiled, speed])["tests"][1]
     assert test["name"] == "p3 compiles: compiles" and test["status"] == "failed" and test["max_score"] == 3
-    assert test["extra_data"]["compile"] == compiled.facts["compile"]
+    assert [CompileRow(**row) for row in test["extra_data"]["compile"]] == [*compiled.facts.compiled]
 
 
 def test_a_kernel_that_compiles_keeps_all(tmp_path):

@@ -5,70 +5,68 @@ from dataclasses import replace
 
 import pytest
 
-from grader import engine
 from grader.core.protocol.messages import Raised, Timed
 from grader.core.sandbox.child import ChildFailed, Died
 from grader.core.sandbox.submission import Answer
 from grader.course.problem import SPEED_BARS
-from grader.engine import ProblemGrader, Request
+from grader.engine.grade import grade
+from grader.engine.problem_grader import ProblemGrader
+from grader.engine.request import Request
 from grader.gpu import speed, timing
 from grader.gpu.timing import ArmFailed, Plan, Ratio
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import EVERY, PROBLEMS, kind_of
-from grader.result import Outcome
+from grader.result import ArmTimes, Outcome, Speed
 from grader.tests.support import SOLUTIONS
 
 
-def facts(naive=None, reference=None, ms=1.0, **more):
+def verdict(naive=None, reference=None, ms=1.0, **more):
     ratios = {"naive PyTorch": naive, "reference": reference}
-    arm = {"median_ms": ms, "p20_ms": ms, "p80_ms": ms, "peak_bytes": 1 << 20}
-    return {
-        "arms": {"yours": arm} | {name: arm for name, ratio in ratios.items() if ratio},
+    arm = ArmTimes(ms, 0.0, ms, ms, ms, ms, 3, peak_bytes=1 << 20)
+    known = {
+        "shape": "N=1", "arms": {"yours": arm} | {name: arm for name, ratio in ratios.items() if ratio},
         "times_as_fast": {name: ratio and Ratio(*ratio) for name, ratio in ratios.items()},
-        "failures": {}, "oom": [], "least_ms": 0.5, "flops": 1e12, "dtype": "float16", "words": {},
+        "failures": {}, "oom": [], "least_ms": 0.5, "flops": 1e12, "dtype": "float16", "wrapper_host_ms": None,
         "machine": {"gpu": "NVIDIA H200"},
-    } | more  # fmt: skip
+    }  # fmt: skip
+    return speed.verdict(Speed(**known | more), {})
 
 
 def test_fast_passes_and_slow_says_how_slow():
-    judged = speed.verdict(facts((9, 8.9, 9.1), (1, 0.9, 1.1)))
-    outcome, sentence = judged.outcome, judged.sentence
-    assert outcome is Outcome.PASSED and "9.00 x as fast as naive PyTorch (8.90 to 9.10" in sentence
-    known = facts((1, 0.9, 1.1), (0.1, 0.1, 0.1))
-    judged = speed.verdict(known)
-    outcome, sentence = judged.outcome, judged.sentence
-    assert outcome is Outcome.SLOW and "2 x naive PyTorch and 0.5 x reference" in sentence and known["share"] == 0
+    judged = verdict((9, 8.9, 9.1), (1, 0.9, 1.1))
+    assert judged.outcome is Outcome.PASSED
+    assert "9.00 x as fast as naive PyTorch (8.90 to 9.10" in judged.sentence
+    judged = verdict((1, 0.9, 1.1), (0.1, 0.1, 0.1))
+    assert judged.outcome is Outcome.SLOW and judged.facts.share == 0
+    assert "2 x naive PyTorch and 0.5 x reference" in judged.sentence
 
 
 def test_each_bar_is_half_of_the_points():
-    known = facts((5, 5, 5), (0.1, 0.1, 0.1))
-    assert speed.verdict(known).outcome is Outcome.SLOW and known["share"] == 0.5
+    judged = verdict((5, 5, 5), (0.1, 0.1, 0.1))
+    assert judged.outcome is Outcome.SLOW and judged.facts.share == 0.5
 
 
 def test_a_bar_inside_the_interval_is_passed():
     bar = SPEED_BARS["naive PyTorch"]
-    assert speed.verdict(facts((bar - 0.1, bar - 0.2, bar + 0.1), (1, 1, 1))).outcome is Outcome.PASSED
+    assert verdict((bar - 0.1, bar - 0.2, bar + 0.1), (1, 1, 1)).outcome is Outcome.PASSED
     assert speed.straddles(Ratio(bar, bar - 1, bar + 1), bar) and not speed.straddles(Ratio(9, 8, 9), bar)
 
 
 def test_an_arm_that_could_not_be_timed_is_no_bar():
-    known = facts(None, (1, 1, 1), failures={"naive PyTorch": "CUDA out of memory"}, oom=["naive PyTorch"])
-    judged = speed.verdict(known)
-    outcome, sentence = judged.outcome, judged.sentence
-    assert outcome is Outcome.PASSED and "naive PyTorch ran out of memory (oom)" in sentence
+    judged = verdict(None, (1, 1, 1), failures={"naive PyTorch": "CUDA out of memory"}, oom=["naive PyTorch"])
+    assert judged.outcome is Outcome.PASSED and "naive PyTorch ran out of memory (oom)" in judged.sentence
 
 
 def test_faster_than_the_machine_is_not_believed():
-    known = facts((900, 800, 950), (30, 29, 31), ms=0.01)
-    judged = speed.verdict(known)
-    outcome, sentence = judged.outcome, judged.sentence
-    assert outcome is Outcome.NOT_RUN and "not believed: 0.010 ms" in sentence and known["earned"] is False
-    assert speed.verdict(facts((9, 9, 9), (1, 1, 1), ms=0.01, least_ms=None)).outcome is Outcome.PASSED
+    judged = verdict((900, 800, 950), (30, 29, 31), ms=0.01)
+    assert judged.outcome is Outcome.NOT_RUN and "not believed: 0.010 ms" in judged.sentence
+    assert not judged.facts.earned
+    assert verdict((9, 9, 9), (1, 1, 1), ms=0.01, least_ms=None).outcome is Outcome.PASSED
 
 
 def test_the_fraction_of_the_peak_is_said_where_it_is_known():
-    assert "101% of this GPU's peak" in speed.verdict(facts((9, 9, 9), (1, 1, 1))).sentence
-    assert "peak," not in speed.verdict(facts((9, 9, 9), (1, 1, 1), machine={"gpu": "some GPU"})).sentence
+    assert "101% of this GPU's peak" in verdict((9, 9, 9), (1, 1, 1)).sentence
+    assert "peak," not in verdict((9, 9, 9), (1, 1, 1), machine={"gpu": "some GPU"}).sentence
 
 
 class FakeChild:
@@ -140,7 +138,7 @@ def test_an_interval_that_straddles_a_bar_is_measured_once_more(monkeypatch, tmp
     monkeypatch.setattr(speed.torch.cuda, "get_device_properties", lambda _: type("P", (), {"total_memory": 1 << 37}))
     monkeypatch.setattr(timing, "take_turns", take_turns)
     monkeypatch.setattr(speed, "SPEED_BARS", {"naive PyTorch": 2.0})
-    arm = {"facts": {"peak_bytes": 0}, "close": lambda s: 0, "wrong": ""}
+    arm = {"first": Timed([], peak_bytes=0, host_ms=0.0), "close": lambda s: 0, "wrong": ""}
     for name in ("OurArm", "YourArm"):
         monkeypatch.setattr(speed, name, lambda *_: type("A", (), arm)())
     for ratio, expected in ((Ratio(9, 8, 10), 1), (Ratio(2, 1.9, 2.1), 2)):
@@ -183,7 +181,7 @@ def test_two_equal_arms_are_equally_fast(id):
         for arm in arms.values():
             arm.close()
     assert not any(known.failure for known in timings.values()) and not arms["yours"].wrong
-    assert arms["yours"].facts["peak_bytes"] == arms["reference"].facts["peak_bytes"] > 0
+    assert arms["yours"].first.peak_bytes == arms["reference"].first.peak_bytes > 0
     assert 0.95 < timing.ratio(timings, *names).median < 1.05
 
 
@@ -203,7 +201,7 @@ def test_nothing_is_timed_while_anything_else_runs(monkeypatch, tmp_path):
     for name in ("run", "speed"):
         monkeypatch.setattr(ProblemGrader, name, lambda grader, name=name: steps.append(name))
     problems = tuple(PROBLEMS[id] for id in ("p1", "p3", "p4", "p5"))
-    engine.grade(Request(tmp_path, problems, None, "cpu", 0), lanes=3)
+    grade(Request(tmp_path, problems, None, "cpu", 0), lanes=3)
     assert steps == ["run"] * 4 + ["speed"] * 3
 
 
@@ -252,10 +250,10 @@ def on_cpu(monkeypatch, tmp_path):
 
 def test_a_backward_pass_is_timed_beside_autograd_and_the_reference(on_cpu):
     judged = on_cpu(BACKWARD)
-    outcome, sentence, facts = judged.outcome, judged.sentence, judged.facts
+    outcome, sentence, found = judged.outcome, judged.sentence, judged.facts.speed
     assert outcome is Outcome.PASSED and "x as fast as autograd's backward of naive PyTorch (" in sentence, sentence
-    assert set(facts["arms"]) == set(speed.SPEED_BARS) | {"yours"} and not facts["failures"]
-    assert all(ratio for ratio in facts["times_as_fast"].values())
+    assert set(found.arms) == set(speed.SPEED_BARS) | {"yours"} and not found.failures
+    assert all(ratio for ratio in found.times_as_fast.values())
 
 
 def test_a_call_that_takes_long_where_none_was_before_it_is_wrong(on_cpu, monkeypatch):

@@ -108,8 +108,8 @@ def test_a_run_is_continued_with_other_seeds():
 
 def test_a_summary():
     known = Timing([[1.0, 2.0], None, [3.0, 4.0, 5.0]]).summary()
-    assert (known["median_ms"], known["min_ms"], known["avg_ms"], known["samples"]) == (3, 1, 3, 5)
-    assert 1 < known["p20_ms"] < 3 < known["p80_ms"] < 5
+    assert (known.median_ms, known.min_ms, known.avg_ms, known.samples) == (3, 1, 3, 5)
+    assert 1 < known.p20_ms < 3 < known.p80_ms < 5
 
 
 def test_the_stopwatch_warms_up_until_it_is_stable():

@@ -16,7 +16,8 @@ from grader import score
 from grader.commands.arguments import BadArguments, choose_problems
 from grader.course import gaps
 from grader.course.masks import Visibility
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.attention.tile_visits import Visit
 from grader.kinds.block_sparse import check_lists, kind, list_mistakes, patterns, tile_lists, tile_map
 from grader.kinds.block_sparse.cases import BY_BOTH, KERNEL, LISTS, BuilderCase, SparseCase
@@ -267,7 +268,7 @@ def test_a_wrong_order_is_told_with_its_size(name, tmp_path):
     (result,) = grade_text(tmp_path, "x2", source, names=[case])
     assert result.outcome is Outcome.WRONG and words in result.sentence, result.sentence
     assert re.match(r"program_order\(num_tiles=\d+, num_heads=\d+, num_dies=\d+, heads_per_kv=\d\): ", result.sentence)
-    assert result.facts["question"].endswith("?")
+    assert result.facts.question.endswith("?")
     many = ("every small size", "sizes drawn at random")
     cases = [c for c in LABS["x2"].cases if isinstance(c, OrderCase) and c.name in many]
     assert Outcome.WRONG in {r.outcome for r in grade_text(tmp_path, "x2", source, cases=cases)}

@@ -58,7 +58,7 @@ def assert_rejected(results):
 def test_a_case_has_the_tiles_that_it_names_and_the_next_one_the_module_s_own(tmp_path):
     wanted = {"heads interleaved": (70, 16), "scores falling along the keys": (32, 32), "bfloat16": (32, 64)}
     results = grade_text(tmp_path, "p3", with_square_tiles("p3"), names=wanted)
-    bands = {result.case: result.facts["picture"]["visits"]["bands"][0] for result in results}
+    bands = {result.case: result.facts.picture["visits"]["bands"][0] for result in results}
     assert {name: (band["q"][1] + 1, band["tiles"][0][1] + 1) for name, band in bands.items()} == wanted
     assert "tiles 128 x 16, seed 0" in results[0].description
 

@@ -122,7 +122,7 @@ def test_a_mistake_is_told_as_what_it_does(case, wrong, kind, words, monkeypatch
 def test_a_wrong_case_without_a_known_cause_is_told_what_was_measured(tmp_path):
     text = solution("p3").replace("p.to(v.dtype), v,", "p.to(tl.float16).to(v.dtype), v,")
     (result,) = grade_text(tmp_path, "p3", text, names=["fewer tokens than a tile"])
-    assert "rounded to float16 on the way" in result.sentence and result.facts["measured"]
+    assert "rounded to float16 on the way" in result.sentence and result.facts.measured
 
 
 @pytest.mark.thorough
@@ -130,7 +130,7 @@ def test_the_line_of_the_first_nan_is_told(tmp_path):
     text = solution("p4").replace("    row_max = new_max\n", "    pass\n").replace("acc * alpha[:, None])", "acc)")
     (result,) = grade_text(tmp_path, "p4", text, names=["whole tiles"])
     line = next(i for i, words in enumerate(text.splitlines(), 1) if "alpha = tl.exp2" in words)
-    assert any(f"number that is NaN is made in line {line}," in said for said in result.facts["measured"]), result.facts
+    assert any(f"number that is NaN is made in line {line}," in said for said in result.facts.measured), result.facts
 
 
 @pytest.mark.thorough
@@ -140,7 +140,7 @@ def test_what_a_mistake_depends_on_is_told(tmp_path):
     )
     (result,) = grade_text(tmp_path, "p1", text, names=["scores falling along the keys"])
     line = next(i for i, words in enumerate(text.splitlines(), 1) if "p = torch.exp(scores - row_max)" in words)
-    said = result.facts["measured"]
+    said = result.facts.measured
     assert "The same case comes out right with scores of ordinary size." in said
     assert any(f"number that is infinite is made in line {line}," in each for each in said)
 

@@ -1,4 +1,4 @@
-"""The facts of a mismatch, and the words made of them."""
+"""A Mismatch, and the words made of them."""
 
 import math
 
@@ -9,28 +9,28 @@ from grader.diagnosis import locate
 from grader.reference import compare
 
 
-def facts_of(got, expected=None, allowed=1e-3):
+def mismatch_of(got, expected=None, allowed=1e-3):
     expected = torch.zeros(got.shape, dtype=torch.float64) if expected is None else expected
     return compare.mismatch(got, expected, torch.full_like(expected, allowed))
 
 
 def test_within_the_allowance_is_no_mismatch():
-    assert facts_of(torch.full((1, 2, 3, 4), 1e-3 - 1e-6)) is None
+    assert mismatch_of(torch.full((1, 2, 3, 4), 1e-3 - 1e-6)) is None
 
 
 def test_nan_is_wrong_and_never_a_wildcard():
     got = torch.zeros(1, 1, 2, 2)
     got[0, 0, 1, 1] = math.nan
-    facts = facts_of(got)
-    assert (facts["wrong"], facts["nan"], facts["first"]) == (1, 1, (0, 0, 1, 1))
+    found = mismatch_of(got)
+    assert (found.wrong, found.nan, found.first) == (1, 1, (0, 0, 1, 1))
 
 
 def test_unwritten_memory_is_told_from_nan():
     got = torch.zeros(1, 1, 4, 2, dtype=torch.float16)
     got.view(torch.int16)[0, 0, 3] = -1
-    facts = facts_of(got)
-    assert (facts["unwritten"], facts["nan"]) == (2, 0)
-    assert locate.where(facts) == (
+    found = mismatch_of(got)
+    assert (found.unwritten, found.nan) == (2, 0)
+    assert locate.where(found) == (
         "2 of 8 elements of the output were never written, all in the last rows: does the grid reach the last tile of "
         "queries? First wrong row 3; rows before it agree; at (0, 0, 3, 0) got nan, expected 0."
     )
@@ -39,7 +39,7 @@ def test_unwritten_memory_is_told_from_nan():
 def test_unwritten_rows_elsewhere_ask_nothing_of_the_grid():
     got = torch.zeros(1, 2, 64, 1, dtype=torch.float16)
     got.view(torch.int16)[0, 1, :16] = -1
-    said = locate.where(facts_of(got))
+    said = locate.where(mismatch_of(got))
     assert said.startswith("16 of 128 elements of the output were never written. Only rows 0-15 of 64 are wrong, ")
     assert "does the grid" not in said
 
@@ -47,9 +47,9 @@ def test_unwritten_rows_elsewhere_ask_nothing_of_the_grid():
 def test_where_the_errors_are():
     got = torch.zeros(2, 3, 8, 4)
     got[1, 2, 5:, 3] = 1.0
-    facts = facts_of(got)
-    assert facts["heads"] == [(1, 2)] and facts["row_ranges"] == [(5, 7)] and facts["columns"] == [(3, 3)]
-    said = locate.where(facts)
+    found = mismatch_of(got)
+    assert found.heads == [(1, 2)] and found.row_ranges == [(5, 7)] and found.columns == [(3, 3)]
+    said = locate.where(found)
     assert "First wrong row 5; rows before it agree" in said
     assert "only (batch, head) (1, 2) of 6" in said and "columns 3 of 4" in said
     assert "at (1, 2, 5, 3) got 1, expected 0: off by 1.0e+00 where 1.0e-03 is allowed" in said
@@ -59,7 +59,7 @@ def rows_said(num_rows, *wrong):
     got = torch.zeros(1, 1, num_rows, 1)
     for first, last in wrong:
         got[0, 0, first : last + 1] = 1.0
-    return locate.where(facts_of(got)).split("; at (")[0]
+    return locate.where(mismatch_of(got)).split("; at (")[0]
 
 
 @pytest.mark.parametrize(
@@ -95,18 +95,18 @@ def test_batches_and_heads(wrong, words):
     got = torch.zeros(3, 3, 8, 4)
     for batch, head in wrong:
         got[batch, head] = 1.0
-    assert words in locate.where(facts_of(got))
+    assert words in locate.where(mismatch_of(got))
 
 
 def test_infinities_are_counted():
     got = torch.full((1, 1, 1, 1), math.inf)
-    assert facts_of(got)["inf"] == 1
+    assert mismatch_of(got).inf == 1
 
 
 def test_scattered_rows_are_counted_not_listed():
     got = torch.zeros(1, 1, 20, 1)
     got[0, 0, ::2] = 1.0
-    assert "10 of 20 rows are wrong; the first is row 0" in locate.where(facts_of(got))
+    assert "10 of 20 rows are wrong; the first is row 0" in locate.where(mismatch_of(got))
 
 
 def test_ranges():

@@ -10,24 +10,23 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from grader.commands import grade as command
 from grader.core.protocol.observed import Costs, KernelCosts, Trace
-from grader.diagnosis.cause import Cause
-from grader.engine import Request
+from grader.engine.request import Request
 from grader.kinds.attention import picture
 from grader.kinds.registry import PROBLEMS
 from grader.render import gradescope, html, terminal
-from grader.result import Aspect, Outcome, Result
+from grader.result import Aspect, Cause, CompileRow, Facts, Outcome, Result
 from grader.tests.kinds.test_picture import WINDOW, record, tensors
 
 EVIL = '<script>alert(1)</script> "quoted" & <img src=http://evil.example/x onerror=alert(2)>'
 CAUSE = Cause("a window of 33", "how old may a key be?", "4 masks and phases: the window")
 COMPILED = [
-    {"target": "sm_80", "kernel": "kernel", "registers": 168, "spill_bytes": 0, "shared_bytes": 49152,
-     "shared_limit": 166912, "matrix_instructions": True, "num_warps": 4, "num_stages": 2, "seconds": 1.25},
-    {"target": "sm_90", "kernel": "kernel", "error": "no shape for tl.arange(0, 100)"},
-]  # fmt: skip
+    CompileRow("sm_80", "kernel", None, 49152, 166912, 4, 2, 168, 0, "mma f16", 1.25),
+    CompileRow("sm_90", "kernel", "no shape for tl.arange(0, 100)"),
+]
 
 
 def result(problem="p6", case="window", outcome=Outcome.PASSED, aspect=Aspect.CORRECT, sentence="", **rest):
@@ -52,20 +51,21 @@ def drawn(wrong=True):
 
 
 def many_results():
-    asked = {"question": "Which tile holds the oldest key?", "section": "Where a window begins", "picture": drawn()}
+    right = Facts(picture=drawn(wrong=False))
+    asked = Facts(question="Which tile holds the oldest key?", section="Where a window begins", picture=drawn())
     return [
         result("p1", outcome=Outcome.UNFINISHED, sentence="TODO 1: the scores"),
         result("p1", "other", Outcome.UNFINISHED, sentence="TODO 1: the scores"),
         result("p2", outcome=Outcome.GRADER_FAULT, sentence="The grader failed."),
         result("p3", outcome=Outcome.NOT_RUN, sentence="Triton is not installed."),
         result(outcome=Outcome.WRONG, sentence=f"off: {EVIL}", facts=asked, printed=f"hello {EVIL}"),
-        result(case="passes", facts={"picture": drawn(wrong=False)}, printed="\n".join(map(str, range(20)))),
-        result(case="no picture", outcome=Outcome.WRONG, sentence="lost", facts={"picture": {"fault": "ours"}}),
-        result(case="compiled", facts={"compile": COMPILED}, sentence="compiles for sm_80"),
+        result(case="passes", facts=right, printed="\n".join(map(str, range(20)))),
+        result(case="no picture", outcome=Outcome.WRONG, sentence="lost", facts=Facts(picture={"fault": "ours"})),
+        result(case="compiled", facts=Facts(compiled=tuple(COMPILED)), sentence="compiles for sm_80"),
         result("p6", "speed", Outcome.NOT_RUN, Aspect.SPEED, "not run: needs a GPU"),
         result("p4", "work", Outcome.NOT_RUN, Aspect.WORK, 'not judged: "long row" must be right first'),
         result("p5", "work", Outcome.PASSED, Aspect.WORK),
-        result("p7", "work", Outcome.WASTEFUL, Aspect.WORK, '"long row": loads', facts={"picture": drawn(wrong=False)}),
+        result("p7", "work", Outcome.WASTEFUL, Aspect.WORK, '"long row": loads', facts=right),
     ]
 
 
@@ -75,11 +75,12 @@ def page_of(results, tmp_path, name="submission"):
 
 
 def test_what_has_a_cause_stands_before_what_has_a_place_alone(tmp_path):
-    bare = {"where": "First wrong row 3.", "causes": []}
+    bare = Facts(where="First wrong row 3.")
+    measured, caused = replace(bare, measured=("Weights.",)), replace(bare, causes=(CAUSE,))
     given = [
         result(case="bare", outcome=Outcome.WRONG, sentence="First wrong row 3.", facts=bare),
-        result(case="measured", outcome=Outcome.WRONG, sentence="Weights.", facts=bare | {"measured": ["Weights."]}),
-        result(case="cause", outcome=Outcome.WRONG, sentence="A window of 33.", facts=bare | {"causes": [CAUSE]}),
+        result(case="measured", outcome=Outcome.WRONG, sentence="Weights.", facts=measured),
+        result(case="cause", outcome=Outcome.WRONG, sentence="A window of 33.", facts=caused),
         result(case="crash", outcome=Outcome.CRASHED, sentence="KeyError"),
         result("p6", "work", Outcome.WASTEFUL, Aspect.WORK, "loads too much"),
     ]
@@ -190,10 +191,10 @@ def test_a_submission_that_fails_everywhere_stays_under_two_megabytes(tmp_path):
     worst = picture.draw(WINDOW, records, compared=("o", got, expected, allowed))
     good = picture.draw(WINDOW, records)
     results = [
-        result(id, f"case {i}", Outcome.WRONG, sentence=f"{i}", facts={"picture": worst}, printed="x" * 4000)
+        result(id, f"case {i}", Outcome.WRONG, sentence=f"{i}", facts=Facts(picture=worst), printed="x" * 4000)
         for id in PROBLEMS for i in range(15)
     ]  # fmt: skip
-    results += [result(id, f"good {i}", facts={"picture": good}) for id in PROBLEMS for i in range(15)]
+    results += [result(id, f"good {i}", facts=Facts(picture=good)) for id in PROBLEMS for i in range(15)]
     text = page_of(results, tmp_path)
     assert len(text.encode()) < 2_000_000
     assert 'make show P=3 CASE="case 7"' in Page(text).text  # the way to a picture that was left out

@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 import torch
 
-from grader import engine
 from grader.course.masks import Visibility
-from grader.engine import Request
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.attention import inputs
 from grader.kinds.registry import PROBLEMS
 from grader.reference import compare, oracle
@@ -220,5 +220,5 @@ def test_the_step_before_it_is_right(problem, tmp_path):
     asked = replace(known, module=path.name, cases=cases, speed_case=None, counts_work=False)
     (tmp_path / path.name).write_text(path.read_text().replace("is_causal=True):", f"is_causal={problem != 'p3'}):"))
     names = frozenset(case.name for case in cases)
-    results = engine.grade(Request(tmp_path, (asked,), names, "cpu", 0), lanes=1)
+    results = grade(Request(tmp_path, (asked,), names, "cpu", 0), lanes=1)
     assert cases and [(r.case, r.sentence) for r in results if r.outcome is not Outcome.PASSED] == []

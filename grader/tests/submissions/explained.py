@@ -18,8 +18,8 @@ def explain(mistake):
     """(how it is explained, the sentence) in the case that must show it."""
     with tempfile.TemporaryDirectory() as folder:
         (result,) = grade_text(Path(folder), mistake.problem, source_of(mistake), names=[mistake.case])
-    known = ("cause", "causes"), ("measured", "measured")
-    return next((how for how, fact in known if result.facts.get(fact)), "place"), result.sentence
+    how = "cause" if result.facts.causes else "measured" if result.facts.measured else "place"
+    return how, result.sentence
 
 
 def main():

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from grader import score
 from grader.course.problem import SECONDS_PER_CASE
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.registry import EVERY
 from grader.render import gradescope, terminal
 from grader.result import Aspect, Outcome, Result
@@ -223,12 +224,12 @@ def test_cheat_gets_its_verdict(name, tmp_path, monkeypatch):
     case, outcome, words = CHEATS[name]
     results = grade_text(tmp_path, name[:2], cheating(name), [case], hints=False)
     (result,) = (result for result in results if result.case == case)
-    sentence, _ = result.facts.get("waste", (result.sentence, None))
-    found = Outcome.WASTEFUL if result.facts.get("waste") else result.outcome
+    waste = result.facts.waste
+    sentence, found = (waste.sentence, Outcome.WASTEFUL) if waste else (result.sentence, result.outcome)
     assert found is Outcome(outcome), result.sentence
     assert words in sentence, sentence
-    if outcome == "needs review" and "waste" not in result.facts:
-        assert score.total(results)[0] == 0 and result.facts["evidence"]
+    if outcome == "needs review" and not waste:
+        assert score.total(results)[0] == 0 and result.facts.evidence
 
 
 @pytest.mark.parametrize("name", thorough_but(quick.DISHONEST.keys() & RIGHT, RIGHT))

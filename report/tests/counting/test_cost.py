@@ -44,7 +44,7 @@ def test_the_formula_is_what_the_kernel_does(problem, block_q, block_k):
 
 def loaded(result):
     """{first query: first keys of the tiles that were loaded, each once}: of one head, from the trace."""
-    bands = result.facts["picture"]["visits"]["bands"]
+    bands = result.facts.picture["visits"]["bands"]
     assert all(times == 1 for band in bands for _, _, times, _ in band["tiles"])
     return {band["q"][0]: sorted(first for first, *_ in band["tiles"]) for band in bands}
 

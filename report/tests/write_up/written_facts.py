@@ -198,7 +198,7 @@ def work():
     case, causal = case_of("p3", "whole tiles"), [case_of("p4", name) for name in ("whole tiles", "ragged tail")]
     (full,), results = traced.run("p3", case), traced.run("p4", *causal)
     no_mask, whole, tail = map(traced.counted, (case, *causal), (full, *results))
-    need, need_tail = (result.facts["picture"]["need"] for result in results)
+    need, need_tail = (result.facts.picture["need"] for result in results)
     yield (
         f"{whole.tiles} tiles, {need['loaded_bytes']:,} bytes of K and V, {whole.dot_flops:,} FLOPs in dots "
         f"where visible pairs take {need['pair_flops']:,} ({whole.dot_flops / need['pair_flops']:.2f} times"

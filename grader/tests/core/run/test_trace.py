@@ -109,7 +109,7 @@ def flash_attention_forward(q, k, v, is_causal=False):
 )
 def test_a_mask_on_the_scores_is_seen(mask, masked, tmp_path):
     result = verdict_of(tmp_path, STEP.replace("{mask}", mask), Case("x", N=32, D=16))
-    assert result.facts["picture"]["visits"]["bands"][0]["masked"] == masked, result.sentence
+    assert result.facts.picture["visits"]["bands"][0]["masked"] == masked, result.sentence
 
 
 def test_undefined_lanes_matter_only_where_they_are_used(tmp_path):

@@ -82,7 +82,7 @@ def attempt(form, rooms, tmp_path, monkeypatch):
 
 HIDDEN = {
     "the solutions": ROOT / "solutions" / "p1_naive_attention.py",
-    "the grader's sources": ROOT / "grader" / "engine.py",
+    "the grader's sources": ROOT / "grader" / "engine" / "grade.py",
     "the runner's sources": ROOT / "grader" / "core" / "run" / "replay.py",
     "the home folder": next((place for place in Path.home().glob(".*rc") if place.is_file()), Path.home()),
     "the passwords": Path("/etc/shadow"),

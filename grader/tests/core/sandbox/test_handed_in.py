@@ -5,9 +5,10 @@ import os
 import pytest
 
 from grader.core.sandbox import confined, handed_in
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.registry import PROBLEMS
-from grader.result import Aspect, Outcome, Result
+from grader.result import Aspect, Facts, Outcome, Result
 from grader.tests.support import grade_text, solution
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
@@ -95,6 +96,6 @@ def test_no_kernel_runs_where_none_is_asked_for(problem, tmp_path):
 def test_whoever_writes_into_a_result_writes_clean_and_bounded_text(where):
     result = Result("p1", "one token", Aspect.CORRECT, Outcome.WRONG)
     text = "\x1b[2J\x07\x7f\u202e" + "x" * 1_000_000
-    setattr(result, where, text if where == "sentence" else {"evidence": [text]})
-    kept = result.sentence if where == "sentence" else result.facts["evidence"][0]
+    setattr(result, where, text if where == "sentence" else Facts(evidence=(text,)))
+    kept = result.sentence if where == "sentence" else result.facts.evidence[0]
     assert kept.isprintable() and len(kept) < 3000

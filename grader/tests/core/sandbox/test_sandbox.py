@@ -11,7 +11,8 @@ import pytest
 from grader.core.protocol import control
 from grader.core.sandbox import child, sandbox_process, sandboxes
 from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
-from grader.engine import Request, grade
+from grader.engine.grade import grade
+from grader.engine.request import Request
 from grader.kinds.registry import EVERY, PROBLEMS
 from grader.result import Outcome
 from grader.tests.support import ROOT, below, grade_text, running, solution

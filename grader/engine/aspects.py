@@ -1,0 +1,118 @@
+"""What is judged of a problem as a whole, beside its cases: its work, its compiling, its speed."""
+
+import torch
+from msgspec import structs
+
+from grader.core.sandbox.child import CannotStart, ChildFailed
+from grader.core.sandbox.submission import Submission
+from grader.course.problem import COMPILES, SECONDS_PER_CASE
+from grader.diagnosis import failures, faults, unfinished
+from grader.gpu import compiling, machine, speed
+from grader.kinds import registry
+from grader.result import Facts, Outcome, Verdict, Waste
+
+# Work ----------------------------------------------------------------------------------------------------------------
+
+
+def judge_work(problem, results) -> Verdict:
+    """What the kernels cost, judged over the cases that are right."""
+    try:
+        verdict = registry.kind_of(problem).judge_work(results)
+        if verdict.outcome in (Outcome.NEEDS_REVIEW, Outcome.GRADER_FAULT):
+            return verdict
+        return not_learned(problem, results) or verdict
+    except Exception as error:
+        return faults.grader_fault(error)
+
+
+def not_learned(problem, results) -> Verdict | None:
+    """The Verdict where a case that shows the problem's lesson is not right, else None."""
+    missed = [r for r in results if r.case in problem.lesson and r.outcome is not Outcome.PASSED]
+    theirs = [r for r in missed if r.outcome is not Outcome.GRADER_FAULT]
+    if not theirs:
+        return Verdict(Outcome.GRADER_FAULT, missed[0].sentence) if missed else None
+    taught = f'"{theirs[0].case}" shows what {problem.id.upper()} teaches'
+    return Verdict(Outcome.NOT_RUN, f"not judged: {taught}, and must be right first", Facts(earned=False))
+
+
+def count_waste(request, problem, path, case) -> Waste | None:
+    """What a GPU's program wastes in this case, counted in the interpreter."""
+    kind = registry.kind_of(problem)
+    handler = kind.handler(case)
+    submission = Submission(path, problem, "cpu", SECONDS_PER_CASE["cuda"], machine.first_gpu())
+    try:
+        answer = handler.reply(submission, case, handler.inputs(case, request.seed))
+    except (ChildFailed, CannotStart) as failure:
+        return Waste(f"What the kernels cost could not be counted: {failure}.", uncounted=True)
+    finally:
+        submission.close()
+    if not answer.returned:
+        sentence = unfinished.explain_reply(answer.reply, problem, path).sentence
+        return Waste(f"What the kernels cost could not be counted: {sentence}", uncounted=True)
+    return kind.wasted(case, answer)
+
+
+def add_waste(problem, result, waste):
+    """Add to a case that passed on a GPU what the interpreter counted of it."""
+    result.facts = structs.replace(result.facts, waste=waste)
+    if problem.counts_work:  # judged for the problem as a whole
+        return
+    if waste.uncounted:
+        verdict = unfinished.needs_review([waste.sentence])
+        result.outcome, result.sentence, result.facts = verdict.outcome, verdict.sentence, verdict.facts
+    else:
+        result.outcome, result.sentence = Outcome.WASTEFUL, waste.sentence
+
+
+# Compiling -----------------------------------------------------------------------------------------------------------
+
+
+def compile_kernels(request, problem, path, given, outcomes) -> Verdict:
+    """Compile the submission's kernels for the GPUs of the request; an unfinished problem is spared.
+
+    given: the Verdict that holds for all of the problem, or None.
+    """
+    if given:
+        return given
+    passed = Outcome.PASSED in outcomes
+    if outcomes and not passed:
+        return Verdict(Outcome.NOT_RUN, "not compiled: no case has passed")
+    try:
+        return compiling.judge(subject_of(problem), path, request.targets, passed, request.all_targets)
+    except CannotStart as broken:
+        return Verdict(Outcome.NOT_RUN, f"not compiled: {broken}")
+    except Exception as error:  # it can cost points alone, so that nothing is gained by it
+        failures.log("compiling", error)
+        return Verdict(Outcome.NOT_RUN, f"not compiled: {faults.in_words(error)}")
+
+
+def subject_of(problem) -> compiling.Subject:
+    """What compiling.py needs of a problem."""
+    kind = registry.kind_of(problem)
+    case = kind.compiled_case(problem, COMPILES)
+    return compiling.Subject(problem, kind.unvalued_call(case), kind.beside(case))
+
+
+# Speed ---------------------------------------------------------------------------------------------------------------
+
+
+def judge_speed(request, problem, path, outcomes, host_time) -> Verdict:
+    """Time the submission against naive PyTorch and the reference, where that is possible and earned.
+
+    host_time: the future of what the wrapper takes on the host; None where nothing ran on a GPU.
+    """
+    if request.device != "cuda":
+        return Verdict(Outcome.NOT_RUN, "not run: needs a GPU")
+    if not all(outcome in (Outcome.PASSED, Outcome.GRADER_FAULT) for outcome in outcomes):
+        sentence = "not run: only a kernel that passes every case is timed"
+        return Verdict(Outcome.NOT_RUN, sentence, Facts(earned=False))
+    if Outcome.GRADER_FAULT in outcomes:  # not timed because of us: what it earns is open, too
+        return Verdict(Outcome.GRADER_FAULT, "The grader failed on a case before, not your code: the speed is open.")
+    if torch.cuda.get_device_capability() < speed.OLDEST_GPU:
+        return Verdict(Outcome.NOT_RUN, "not run: for a GPU older than sm_80 Triton makes no matrix instructions")
+    try:
+        return speed.judge(problem, registry.kind_of(problem), path, request.seed, host_time.result())
+    except ChildFailed as failure:
+        return Verdict(Outcome.CRASHED, f"While it was timed, your code did not return: {failure}.")
+    except Exception as error:
+        return faults.grader_fault(error)

@@ -1,0 +1,252 @@
+"""One problem: each case's way from the request to its result, then what is judged of the problem as a whole."""
+
+import contextlib
+import functools
+import importlib.util
+import secrets
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import torch
+
+from grader.core.protocol.messages import Raised, Returned
+from grader.core.sandbox import sandboxes
+from grader.core.sandbox.child import CannotStart, ChildFailed
+from grader.core.sandbox.submission import Submission
+from grader.core.sandbox.texts import clean, shortened
+from grader.course.problem import COMPILES, SECONDS_PER_CASE, WORK
+from grader.diagnosis import failures, faults, unfinished
+from grader.engine import aspects
+from grader.engine.case_runs import CaseRuns
+from grader.gpu import machine, speed
+from grader.kinds import registry
+from grader.result import Aspect, Outcome, Result, Verdict
+
+CLEARED = 2  # crashes of a problem in which our own kernel was asked, and passed: then the next are not doubted
+FEW_OTHERS = 6  # cases that are judged beside the one that was asked for, where its cause is certain
+RIGHT = (Outcome.PASSED, Outcome.WASTEFUL)
+
+
+class ProblemGrader:
+    """Grades one problem; `results` has what is known."""
+
+    def __init__(self, request, problem, on_case, folder=None, on_look=lambda problem, words: None):
+        self.request, self.problem, self.on_case, self.on_look, self.results = request, problem, on_case, on_look, []
+        self.kind = registry.kind_of(problem)
+        self.path = (folder or request.submission) / problem.module
+        gpu = machine.first_gpu() if request.device == "cuda" and torch.cuda.is_available() else None
+        self.submission = Submission(self.path, problem, request.device, SECONDS_PER_CASE[request.device], gpu)
+        self.runs = CaseRuns(request, self.submission)
+        self.fault, self.cleared, self.beside = None, 0, {}
+
+    def run(self):
+        """All but the speed."""
+        cases = self.request.cases(self.problem)
+        given = self.cannot_run()
+        if not given:
+            self.submission.begin()
+            self.begin_beside(self.kind.long_case(cases))
+        try:
+            with self.runs.looking_ahead(cases):
+                results = [self.graded(case, given) for case in cases]
+            self.add_waste(results)
+            self.outcomes = [result.outcome for result in results]
+            self.explain(*self.with_others(cases))
+        finally:
+            self.submission.close()
+        if self.request.judges_work(self.problem):
+            self.judge(replace(cases[0], name=WORK), Aspect.WORK, aspects.judge_work, self.problem, results)
+        if self.request.compiles(self.problem):
+            about = self.request, self.problem, self.path, given, self.outcomes
+            case = self.kind.compiled_case(self.problem, COMPILES)
+            self.judge(case, Aspect.COMPILE, aspects.compile_kernels, *about)
+
+    def speed(self):
+        about = self.request, self.problem, self.path, self.outcomes, self.beside.get("host")
+        self.judge(self.problem.speed_case, Aspect.SPEED, aspects.judge_speed, *about)
+
+    def is_timed(self):
+        """True where its speed is asked for, too."""
+        return self.problem.speed_case and self.request.names is None
+
+    def judge(self, case, aspect, judge, *about):
+        """Keep the result of what is judged of the problem as a whole: judge(*about) gives the Verdict."""
+        started = time.perf_counter()
+        result = self.result(case, judge(*about), aspect)
+        result.seconds = time.perf_counter() - started
+        self.keep(result)
+
+    def keep(self, result):
+        self.results.append(result)
+        self.on_case(self.problem, result.case)
+
+    def result(self, case, verdict, aspect=Aspect.CORRECT):
+        return Result(
+            self.problem.id, case.name, aspect, verdict.outcome, shortened(verdict.sentence), verdict.facts,
+            case.describe(self.request.seed_told), self.request.again(self.problem, case.name), verdict.printed,
+            diagnosis=verdict.diagnosis,
+        )  # fmt: skip
+
+    def cannot_run(self):
+        """The Verdict where nothing of this problem can run, else None."""
+        module, here = self.problem.module, self.path.is_file()
+        if (self.request.submission / module).is_symlink() and not here:
+            sentence = f"{module} is a link, and none is followed: put the file there."
+        elif not here:
+            sentence = f"There is no {module} in {clean(str(self.request.submission))}."
+        elif self.problem.uses_triton and importlib.util.find_spec("triton") is None:
+            sentence = "Triton is not installed; it has wheels for Linux only. See docs/students.md, 'Without Linux'."
+        else:
+            return None
+        return Verdict(Outcome.NOT_RUN, sentence)
+
+    # On a GPU, beside the cases --------------------------------------------------------------------------------------
+
+    def begin_beside(self, long_case):
+        """On a GPU: what needs no turn of its own, beside the cases."""
+        if self.request.device != "cuda":
+            return
+        pool = ThreadPoolExecutor(2)
+        if long_case and (self.request.judges_work(self.problem) or not self.problem.counts_work):
+            counted = self.request, self.problem, self.path, long_case
+            self.beside["waste"] = pool.submit(aspects.count_waste, *counted)
+        if self.is_timed():
+            self.beside["host"] = pool.submit(speed.host_time, self.problem, self.kind, self.path)
+        pool.shutdown(wait=False)
+
+    def add_waste(self, results):
+        """On a GPU: what the interpreter counted of the long row, where that is right."""
+        case = self.kind.long_case(self.request.cases(self.problem))
+        right = next((r for r in results if case and r.case == case.name and r.outcome is Outcome.PASSED), None)
+        if right and "waste" in self.beside and (waste := self.beside["waste"].result()):
+            aspects.add_waste(self.problem, right, waste)
+
+    # The cases together ----------------------------------------------------------------------------------------------
+
+    def with_others(self, cases):
+        """(cases, results) to be explained together: one case alone is to say what it says among all.
+
+        A certain cause needs few others, which show whether it is chance.
+        """
+        if not self.request.hear_others or not any(result.diagnosis for result in self.results):
+            return cases, self.results
+        known = {result.case: result for result in self.results}
+        every = replace(self.request, names=None).cases(self.problem)
+        every = sorted(every, key=self.kind.size)[:FEW_OTHERS] if is_certain(self.results) else every
+        every += [case for case in cases if case not in every]
+        with self.runs.looking_ahead([case for case in every if case.name not in known]):
+            return every, [known.get(case.name) or self.without_doubt(case) for case in every]
+
+    def explain(self, cases, results):
+        """Say why cases are wrong, when all of them are known: one pass, one sentence for each."""
+        by_name, seed = {case.name: case for case in cases}, self.request.seed
+        confirmed = False
+        with failures.harmless("the comparison of cases"):
+            self.kind.check_cases(self.problem, by_name, seed, results)
+            confirmed = True
+        for result in () if confirmed else results:
+            if result.diagnosis:
+                result.diagnosis.causes = []
+        if self.request.hints and any(result.diagnosis for result in results) and not is_certain(results):
+            with failures.harmless("the closer look"), contextlib.suppress(ChildFailed):
+                show = functools.partial(self.on_look, self.problem)
+                self.kind.look_closer(self.problem, by_name, seed, results, self.submission, show)
+        for result in results:
+            if diagnosis := result.diagnosis:
+                result.sentence, result.facts = diagnosis.sentence, diagnosis.add_to(result.facts)
+                result.diagnosis = None
+
+    # One case --------------------------------------------------------------------------------------------------------
+
+    def graded(self, case, given):
+        """Grade one case, or give it the verdict that holds for all."""
+        started = time.perf_counter()
+        known = given or self.fault
+        result = self.result(case, known) if known else self.without_doubt(case)
+        result.seconds = time.perf_counter() - started
+        self.keep(result)
+        return result
+
+    def without_doubt(self, case):
+        """The result of a case. What may be a fault of ours is tried again by new processes, and is believed to be one
+        only where our own kernel fails in the same place: a fault must not be worth provoking.
+        """
+        result, doubt = self.attempt(case)
+        if doubt is not None:
+            self.runs.drop_ahead()
+        if doubt is None or (self.cleared >= CLEARED and not isinstance(doubt, Exception)):
+            return result
+        self.submission.close()
+        ours_passes = faults.reference_passes(self.request, self.problem, case, ProblemGrader)
+        if not ours_passes:  # perhaps the runner that all share is what fails
+            sandboxes.renew()
+        result, doubt = self.attempt(case)  # last: what failed us for a moment is over by now
+        if doubt is None:
+            return result
+        self.submission.close()
+        if ours_passes and not isinstance(doubt, CannotStart):  # a process that did not start ran nothing of theirs
+            self.cleared += 1
+            return result
+        if isinstance(doubt, CannotStart):
+            self.fault = faults.grader_fault(doubt)  # the next case would fare no better
+        return self.result(case, faults.grader_fault(doubt))
+
+    def attempt(self, case):
+        """(the result of a case, why it may be our fault or None)."""
+        try:
+            try:
+                verdict = self.grade_case(case)
+            except ChildFailed as failure:
+                verdict = self.runs.explain_failure(failure)
+            return self.result(case, verdict), verdict.doubt
+        except Exception as error:
+            sentence = f"Your code could not be graded, and ours can: {faults.in_words(error)}"
+            return self.result(case, Verdict(Outcome.CRASHED, sentence)), error
+
+    def grade_case(self, case):
+        """The Verdict on a case. Raises ChildFailed where its processes gave no reply."""
+        run, handler = self.runs.take(case), self.kind.handler(case)
+        if run.verdict:
+            return run.verdict
+        reply = run.answer.reply
+        if not run.answer.returned:
+            self.runs.close() if self.request.device == "cuda" else None  # its context may be lost
+            verdict = unfinished.explain_reply(reply, self.problem, self.path)
+            doubtful = verdict.outcome is Outcome.CRASHED and unexplained(reply)
+            return replace(verdict, printed=run.printed, doubt=verdict.sentence if doubtful else None)
+        self.runs.look_ahead(case)
+        verdict = handler.judge(self.problem, case, run.placed, run.answer, self.request.device)
+        if isinstance(reply, Returned) and verdict.outcome in RIGHT:
+            wrong = self.judge_on_other_numbers(handler, case, run.answer) if reply.unseen.constants else None
+            evidence = [] if wrong else handler.own_work(self.problem, case, reply)
+            verdict = wrong or (unfinished.needs_review(evidence) if evidence else verdict)
+        return replace(verdict, printed=run.printed)
+
+    def judge_on_other_numbers(self, handler, case, answer):
+        """The Verdict where a program that has run is wrong on numbers that nobody could know, else None.
+
+        What a program brings along may be the answer to a case, made from the public seed.
+        """
+        placed, device = handler.inputs(case, secrets.token_hex(8)), self.request.device
+        call, files = handler.request(self.problem, case, placed, device)
+        other = self.runs.run_program(call, answer.program, files)
+        if other.returned and handler.judge(self.problem, case, placed, other, device).outcome in RIGHT:
+            return None
+        sentence = "The numbers that your wrapper brings along give the right output for this case's inputs alone."
+        return Verdict(Outcome.WRONG, sentence)
+
+
+def is_certain(results):
+    """True where one cause alone explains at least half of what is wrong: nothing more is tried out."""
+    named = [result.diagnosis.named for result in results if result.diagnosis]
+    alone = Counter(causes[0].kind for causes in named if len(causes) == 1 and not causes[0].general)
+    return 2 * max(alone.values(), default=0) >= max(1, len(named))
+
+
+def unexplained(reply):
+    """True for a crash that names no line of the submission, or that arose in a file of ours."""
+    if isinstance(reply, Raised):
+        return reply.ours or not (reply.line or reply.bad_module)
+    return not getattr(reply, "line", None)
