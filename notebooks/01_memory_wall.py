@@ -45,7 +45,7 @@ png(figure, "Moving the bytes of plain attention takes far longer than computing
 # at once, each with a Q, K and V of its own, and for B texts at once: B x H times in all. Below, the solution of the
 # course's first problem (P1) on 6 tokens, checked against the same in 64 bits.
 
-# %%
+# %% tags=["solution"]
 import torch
 
 from grader.course.masks import Visibility
@@ -85,7 +85,7 @@ folded(f"S:    {S:6.2f} GiB", f"Q:    {Q:6.2f} GiB, in 16 bits", memory)
 # How much memory does code hold at its worst moment? `count` runs it with tensors that have a shape and no memory
 # behind them, and adds up what is alive. The rings are what PyTorch reported on the GPU.
 
-# %%
+# %% tags=["solution"]
 lengths = [512, 1024, 2048, 4096, 8192, 16384]
 of = {n: sweep.points()["B=4 H=16 D=128", n, n, False, "float16"] for n in lengths}
 lines, rings = {}, {}
@@ -111,7 +111,7 @@ png(figure, "Memory against N: plain attention grows with N squared, FlashAttent
 # The rule of the count: an operation reads its inputs from memory and writes its output there. That is how PyTorch's
 # operations work, one after the other, when a tensor is larger than the GPU's caches.
 
-# %%
+# %% tags=["solution"]
 p1 = count(naive_attention, *[(B, H, N, D)] * 3)
 gb, tflop = p1.moved / 1e9, p1.flops / 1e12
 print(f"{len(p1.operations)} operations move {gb:.0f} GB for {tflop:.1f} TFLOP (10^12 FLOPs)")
@@ -135,7 +135,7 @@ png(figure, "The seven operations that touch the whole matrix move nearly all by
 # </details>
 
 
-# %%
+# %% tags=["solution"]
 def scaling(ledger):
     """The part of P1's bytes that the multiplication by the scale moves."""
     scales = [one.moved for one in ledger.operations if one.name == "times the scale"]
@@ -227,7 +227,7 @@ folded(*(f"{n:>7}  {plain:>5}  {fused:>6}" for n, plain, fused in found))
 # takes a language for kernels: Triton. P2 is worth writing all the same: its arithmetic is P3's.
 # </details>
 
-# %%
+# %% tags=["solution"]
 p2 = load("p2_online_softmax.py").flash_attention_forward
 found = ["1,024 tokens"]
 for name, code in (("P1", naive_attention), ("P2", p2)):

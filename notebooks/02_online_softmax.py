@@ -149,7 +149,7 @@ folded(*found, f"with 0 in place of a maximum of -inf:            {with_0}")
 # At the end one division gives the output. It is the answer of the course's own problem 1, which holds all the scores
 # at once:
 
-# %%
+# %% tags=["solution"]
 from report.places import load
 
 naive_attention = load("p1_naive_attention.py").naive_attention
@@ -172,7 +172,7 @@ print("equal to naive attention, but for rounding:", agree)
 # problem 7 the sink tokens go first because that is simple, not because the softmax needs it.
 # </details>
 
-# %% tags=["hide-output"]
+# %% tags=["hide-output", "solution"]
 from itertools import permutations
 
 runs = [list(accumulate(order, merge)) for order in permutations(parts)]
@@ -250,7 +250,7 @@ for said, o_wrong in wrong.items():
 #
 # The two factors are the halves' shares of the softmax, and add up to 1. Here problem 2's own solution does each half:
 
-# %%
+# %% tags=["solution"]
 flash_attention_forward = load("p2_online_softmax.py").flash_attention_forward
 o_1, lse_1 = flash_attention_forward(Q, K[:, :, :64], V[:, :, :64])
 o_2, lse_2 = flash_attention_forward(Q, K[:, :, 64:], V[:, :, 64:])

@@ -165,7 +165,7 @@ kernel_runs.spills([first, last], x.shape, (4, 32), ["program 0", "program 4"])
 #
 # `mask=` switches lanes off: they touch no memory. A load still gives them a value, that of `other=`. For a sum it is
 # 0. Without `other=` the value is **undefined**: the interpreter happens to use zeros, a GPU may leave anything there.
-# The trace fills in NaN, so that it shows:
+# The trace fills in NaN in one program and a large number in the next, so that it shows:
 
 
 # %%
@@ -189,7 +189,7 @@ print("with the trace:   ", *(f"{s:.2f}" for s in out[:5]), "...")
 seen.say()
 
 # %% [markdown]
-# (Zero weights do not help: NaN times 0 is NaN.)
+# (Zero weights do not help: NaN times 0 is NaN. The fifth row is the next program's: a large number times 0 is 0.)
 #
 # ## A loop over tiles
 #
@@ -275,7 +275,7 @@ draw.grids(triton.cdiv(ROWS, BLOCK_R), 5, 4, 2)
 # %% [markdown]
 # And so one kernel becomes thousands of workers. How many, in a real call?
 
-# %%
+# %% tags=["solution"]
 from solutions import p3_flash_attention as p3
 
 B, H, N, D = 4, 16, 16384, 128
@@ -494,7 +494,7 @@ print("two_dots is right:", torch.allclose(o, (q @ k.T) @ v, atol=1e-3))
 # Beside the weighted row sum stands P3 as you get it. (The loop is a function of its own there, `attend`. It is called
 # twice: for the whole tiles, and for the ragged tail.) Its three gaps are open: they are yours.
 
-# %%
+# %% tags=["solution"]
 pairs = [
     ("My rows", "r = tl.program_id", "q_pos = q_start +"),
     ("Which matrix", "", "Q += batch"),
@@ -521,7 +521,7 @@ kernel_runs.beside(pairs, weighted_sum)
 # P3's own solution, in the interpreter, against the grader's oracle: attention in 64 bits, and the error that a
 # careful kernel may have in 16.
 
-# %%
+# %% tags=["solution"]
 from grader.course.masks import Visibility
 from grader.kinds.attention.cases import Case
 from grader.reference import oracle
@@ -554,7 +554,7 @@ kernel_runs.tiles_of_p3(traced.run("p3", Case("150 tokens", N=N, D=D))[0], progr
 # most of these reads are answered by its cache: the programs that run at the same time read the same keys.
 # </details>
 
-# %% tags=["hide-output"]
+# %% tags=["hide-output", "solution"]
 itemsize, programs = 2, triton.cdiv(N, 64)
 once = N * D * itemsize
 formula = {"Q": once, "K": programs * once, "V": programs * once, "O": once}

@@ -235,7 +235,7 @@ draw.heads(8, [8, 2, 1])
 # address. To see who reads what, change the values of one kv head, and look which query heads give another output. The
 # kernel is the solution of P5, in the interpreter.
 
-# %%
+# %% tags=["solution"]
 from solutions.p5_gqa import flash_attention_forward
 
 torch.manual_seed(0)
@@ -252,7 +252,7 @@ print("query heads with another output:", changed.nonzero().flatten().tolist())
 # It watches every load, and notes which tile of keys met which tile of queries. The mask is drawn over that as an
 # outline. Their tiles have 64 queries and 32 keys there: where a kernel exchanges the two, it shows.
 
-# %%
+# %% tags=["solution"]
 from report.counting import traced
 
 names = ["P4: causal", "P6: window of 80", "P7: 40 sinks as well"]
@@ -278,7 +278,7 @@ draw.visits(cases, results, names)
 # only windows of whole tiles never sees this mistake.
 # </details>
 
-# %% tags=["hide-output"]
+# %% tags=["hide-output", "solution"]
 import re
 
 wrong = "first = tl.maximum(0, q_start // BLOCK_K - window_size // BLOCK_K) * BLOCK_K"
@@ -320,7 +320,7 @@ print("with a finite pivot: exp2(-inf - 0) =", torch.exp2(new_max - 0.0).item())
 # What do the phases save? One head's tiles, for sequences from 64 tokens to 16k.
 
 
-# %%
+# %% tags=["solution"]
 def family(**mask):
     return lambda n: Case(f"{n}", N=n, D=16, **mask)
 
@@ -339,7 +339,7 @@ draw.work(families, [64 * 2**i for i in range(9)], traced.TILES, measured)
 # quadratic. The lower lines grow by about two once N is much longer than the window. That is what a window buys: cost
 # in proportion to N x window. Sinks add the same few tiles to every program that has left them behind.
 
-# %%
+# %% tags=["solution"]
 for n in (1024, 4096, 16384):
     each = families.items()
     counts = {name: tile_figures.tiles_of(made(n), *traced.TILES) for name, made in each}

@@ -6,7 +6,7 @@
 #
 # Four masks that follow from what the tokens are, not from how far apart they stand:
 
-# %%
+# %% tags=["solution"]
 import os
 
 os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed

@@ -295,7 +295,7 @@ for n in (8192, 16384):
 # An order says who computes a tile, and nothing else: each output row is computed from the same numbers by the same
 # steps. So it is the same to the last bit. The solution of X2, in the interpreter:
 
-# %%
+# %% tags=["solution"]
 import torch
 
 from solutions.x2_program_order import flash_attention_forward

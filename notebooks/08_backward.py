@@ -6,7 +6,7 @@
 # Training needs more than the output o. It needs to know how the loss changes when q, k and v change: the gradients dq,
 # dk and dv. They come from do, the gradient of o, which the layer above hands down. Two matrices stand between them:
 
-# %%
+# %% tags=["solution"]
 import os
 
 os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed

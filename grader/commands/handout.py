@@ -112,14 +112,16 @@ def collect(given: Course, problems: list[Problem], commit: Commit) -> dict[str,
     made = {name: path.read_bytes() for name, path in files.items()}
     made |= {f"problems/{p.module}": (given.students / p.module).read_bytes() for p in problems}
     notebooks = {f"notebooks/{path.name}": path for path in sorted(given.notebooks.glob("*.ipynb"))}
-    opened = {name: handout_notebooks.without_solutions(path.read_text()) for name, path in notebooks.items()}
+    texts = {name: path.read_text() for name, path in notebooks.items()}
+    texts = {name: text for name, text in texts.items() if not handout_notebooks.starts_from_solutions(text)}
+    opened = {name: handout_notebooks.without_solutions(text) for name, text in texts.items()}
     code = "\n".join(handout_notebooks.code_of(notebook) for notebook in opened.values())
     made |= {name: path.read_bytes() for name, path in imported(given.folder, code).items()}
     made["course.toml"] = course.write(given, [problem.id for problem in problems]).encode()
-    about = {"title": given.said.title, "problems": problems, "notebooks": list(notebooks), "commit": commit}
+    about = {"title": given.said.title, "problems": problems, "notebooks": list(opened), "commit": commit}
     page = jinja2.Template(TEMPLATE.read_text(), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     made["README.md"] = page.render(about).encode()
-    known = {*made, *notebooks}
+    known = {*made, *opened}
     for name, notebook in opened.items():
         handout_notebooks.rewrite(notebook, functools.partial(without_links, name, known=known))
         made[name] = (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()

@@ -1,6 +1,7 @@
 """A notebook as a handout has it: cells that need solutions/ are gone, and what they gave stands in their place.
 
-Such a cell has the tag "solution", as has every cell that uses what it made.
+Such a cell has the tag "solution", as has every cell that uses what it made. No handout has a notebook whose first cell has
+it.
 """
 
 import json
@@ -15,6 +16,12 @@ def without_solutions(text: str) -> dict:
     notebook = json.loads(text)
     notebook["cells"] = [shown(cell) if TAG in cell["metadata"].get("tags", ()) else cell for cell in notebook["cells"]]
     return notebook
+
+
+def starts_from_solutions(text: str) -> bool:
+    """True for a notebook of which nothing runs without solutions/."""
+    first = next((cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"), {"metadata": {}})
+    return TAG in first["metadata"].get("tags", ())
 
 
 def shown(cell: dict) -> dict:
