@@ -1,7 +1,7 @@
 """A notebook as a handout has it: cells that need solutions/ are gone, and what they gave stands in their place.
 
-Such a cell has the tag "solution", as has every cell that uses what it made. No handout has a notebook whose first cell has
-it.
+Such a cell has the tag "solution", as has every cell that uses what it made. A notebook whose first cell has it is left
+out.
 """
 
 import json

@@ -8,8 +8,10 @@ import pytest
 from grader import score
 from grader.core.sandbox import sandbox_process, sandboxes
 from grader.core.sandbox.submission import Submission
+from grader.course import course
 from grader.diagnosis import cross_case
 from grader.diagnosis.cause import Diagnosis
+from grader.engine import canary
 from grader.engine.problem_grader import is_certain
 from grader.kinds.attention import answers, inputs, work
 from grader.kinds.kind import Kind
@@ -136,3 +138,21 @@ def test_a_cause_is_certain_where_it_alone_explains_half_of_what_is_wrong():
 
 
 WRONG = Result("p6", "one", Aspect.CORRECT, Outcome.WRONG)
+
+
+DIES = "    os.kill(os.getpid(), 11)\n"
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_in_a_handout_a_kernel_of_ours_is_tried_and_the_doubt_is_said(works, tmp_path, monkeypatch):
+    """There is no solution to try in the same place."""
+    elsewhere = replace(course.current(), folder=tmp_path)
+    monkeypatch.setattr(course, "current", lambda: elsewhere)
+    broken = tmp_path / "canary.py"
+    broken.write_text(canary.CANARY.read_text() if works else "raise ValueError('seeded')\n")
+    monkeypatch.setattr(canary, "CANARY", broken)
+    text = solution("p3").replace("    check_arguments(q, k, v)\n", f"    check_arguments(q, k, v)\n{DIES}", 1)
+    (tmp_path / "in").mkdir()
+    result = next(r for r in grade_text(tmp_path / "in", "p3", text, names=[CASE]) if r.case == CASE)
+    assert result.outcome is (Outcome.CRASHED if works else Outcome.GRADER_FAULT)
+    assert (canary.UNSURE in result.sentence) == works
