@@ -15,9 +15,8 @@ FROM_MAKE = "--from-make"  # the Makefile writes it; nobody else's variables P o
 # Make hands its variables on in the environment: neither a shell nor make expands anything in them.
 OPTIONS = {
     "P": "--problems", "SUBMISSION": "--submission", "CASE": "--case", "DEVICE": "--device", "SEED": "--seed",
-    "OUT": "--out", "TARGETS": "--targets", "N": "--N", "D": "--D", "WINDOW": "--window", "SINKS": "--sinks",
-    "DTYPE": "--dtype", "ROSTER": "--roster", "LANES": "--lanes", "ENGINE": "--engine", "PARTITION": "--partition",
-    "GPUS": "--gpus", "ARRAY": "--array",
+    "OUT": "--out", "TARGETS": "--targets", "ROSTER": "--roster", "LANES": "--lanes", "ENGINE": "--engine",
+    "PARTITION": "--partition", "GPUS": "--gpus", "ARRAY": "--array",
 }  # fmt: skip
 # The variable, its one word that counts ("" any word), and the option.
 SWITCHES = ("COMPILE", "no", "--no-compile"), ("HINTS", "no", "--no-hints"), ("VERBOSE", "", "--verbose")
@@ -36,6 +35,10 @@ class Parser(argparse.ArgumentParser):
         if FROM_MAKE not in argv[:1]:
             return list(argv)
         given = [(option, f"{option}={environment[name]}") for name, option in OPTIONS.items() if environment.get(name)]
+        for name in environment.get("SIZES", "").split():  # N=8 as --size=N=8, WINDOW=3 as --size=window=3
+            if value := environment.get(name):
+                size = name if len(name) == 1 else name.lower()
+                given.append(("--size", f"--size={size}={value}"))
         for name, word, option in SWITCHES:
             if (value := environment.get(name)) and word in (value, ""):
                 given.append((option, option))

@@ -16,7 +16,7 @@ from grader.course import tensors
 from grader.course.problem import Problem
 from grader.diagnosis import failures, locate
 from grader.diagnosis.cause import Diagnosis
-from grader.kinds import error_map, form
+from grader.kinds import error_map, form, trying
 from grader.reference import compare
 from grader.result import Facts, Outcome, Verdict, Waste
 
@@ -268,6 +268,24 @@ class Kind:
         if problem.uses_triton and not reply.launched:
             found.append("The output does not depend on what a launch stored: no kernel of yours computed it.")
         return found
+
+    # What make try shows ---------------------------------------------------------------------------------------------
+
+    can_be_tried: ClassVar[bool] = True
+
+    def small_case(self, problem, sizes):
+        """The case that `make try` calls, with sizes {name: text} of the student's; raises ValueError."""
+        return trying.resize(min(problem.cases, key=self.size), sizes)
+
+    def tables(self, call, problem, case, placed, returned, device):
+        """[Table] of what was returned. call: the function, which may be called again on other tensors."""
+        right = self.right(problem, case, placed, device)
+        return [trying.compare(r.name, r.expected, r.allowed, got) for r, got in zip(right, returned, strict=True)]
+
+    def first_difference(self, case, shown):
+        """A sentence on the first number that is off, or None."""
+        found = trying.first_difference(shown)
+        return found and trying.in_words(*found)
 
     # The cases of a problem together ---------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from grader.core.protocol.messages import Row
 from grader.course.problem import LONG_ROW
 from grader.diagnosis import cross_case, failures, locate
 from grader.diagnosis.cause import Diagnosis
+from grader.kinds import trying
 from grader.kinds.attention import (
     addresses,
     advice,
@@ -25,13 +26,16 @@ from grader.kinds.attention import (
     memory,
     moved_rows,
     picture,
+    tables,
     tile_visits,
     work,
 )
+from grader.kinds.attention.case import Case
 from grader.kinds.attention.cases import PROBLEMS
 from grader.kinds.attention.known_mistakes import DIAGONAL, IN_FLOAT32, TAILS
 from grader.kinds.attention.mask_mistakes import PHASES, SINKS, WINDOW
 from grader.kinds.attention.matcher import TOGETHER
+from grader.kinds.attention.weights import masks
 from grader.kinds.kind import Kind, Naive, Right
 from grader.reference import naive
 from grader.result import Facts, Outcome, Verdict, mistake_pattern
@@ -104,6 +108,22 @@ class Attention(Kind):
 
     def right_picture(self, case, shown):
         return picture.draw_right(case, shown)
+
+    def small_case(self, problem, sizes):
+        window, sinks, causal = (getattr(problem.cases[0], name) for name in ("window", "sinks", "causal"))
+        for name, has in ("window", window), ("sinks", sinks):
+            if name in sizes and has is None:
+                raise ValueError(f"{problem.id} has no {name}")
+        given = {"window": window and 3, "sinks": None if sinks is None else 1}
+        small = Case("try", Hq=1, N=8, D=16, dtype="float32", causal=causal, **given)
+        return trying.resize(small, {"Hkv": sizes.get("Hq", "1")} | sizes, may_be_0=("sinks",))
+
+    def tables(self, call, problem, case, placed, returned, device):
+        return tables.measure(call, problem, case, placed, returned, device)
+
+    def first_difference(self, case, shown):
+        found = trying.first_difference(shown)
+        return found and trying.in_words(*found, tables.advise(*found, shown, masks(case)))
 
     def diagnose(self, problem, case, placed, reply, got, right, found):
         where = locate.where(found)

@@ -25,6 +25,7 @@ class BlockSparse(Attention):
     """A call of x1's kernel, on the lists of the grader."""
 
     problems = (PROBLEM,)
+    can_be_tried = False
 
     def handler(self, case):
         return BUILDER if isinstance(case, BuilderCase) else self

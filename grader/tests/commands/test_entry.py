@@ -96,13 +96,14 @@ def test_recipes_have_one_line():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "make try calls the module of one problem, and of no lab: name it, like make try P=6"),
-        (["--problems", "x1"], "no lab"),
+        ([], "make try calls the module of one problem: name it, like make try P=6"),
+        (["--problems", "x1"], "make try does not call x1"),
         (["--problems", "3,4"], "one problem"),
         (["--problems", "6", "--submission", "docs"], "docs has no p6_sliding_window.py"),
-        (["--problems", "6", "--N", "-1"], "N must be 1 or more; got -1"),
-        (["--problems", "6", "--window", "0"], "window must be 1 or more; got 0"),
-        (["--problems", "6", "--dtype", "float8"], "invalid choice: 'float8'"),
+        (["--problems", "6", "--size", "N=-1"], "N must be 1 or more; got -1"),
+        (["--problems", "6", "--size", "window=0"], "window must be 1 or more; got 0"),
+        (["--problems", "4", "--size", "window=3"], "p4 has no window"),
+        (["--problems", "6", "--size", "keys=3"], "there is no size 'keys'; the sizes are B, Hq, Hkv, N"),
     ],
 )
 def test_what_try_cannot_use_is_said_in_one_line(arguments, words, capsys, monkeypatch):
