@@ -9,7 +9,7 @@ import sys
 from grader.classroom import __main__ as command
 from grader.classroom.local import ROOT, Local
 
-QUICK = (sys.executable, "-S", str(ROOT / "grader" / "tests" / "classroom" / "quick_one.py"))
+QUICK = (sys.executable, str(ROOT / "grader" / "tests" / "classroom" / "quick_one.py"))
 QUICK_LANE = (*QUICK, "--lane")
 
 
