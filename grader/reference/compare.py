@@ -1,5 +1,6 @@
 """Got and expected -> the facts of a mismatch, as plain data."""
 
+import numpy as np
 import torch
 
 UNWRITTEN_BITS = {2: -1, 4: -1}  # what allocations.py fills new memory with, as an integer of that many bytes
@@ -19,7 +20,8 @@ def mismatch(got, expected, allowed):
     first = tuple(wrong.nonzero()[0].tolist())
     rows = wrong if wrong.dim() == 3 else wrong.any(-1)
     excess = torch.where(wrong & error.isfinite(), error / allowed, 0.0)
-    worst = tuple(int(i) for i in torch.unravel_index(excess.argmax(), excess.shape))
+    # torch.unravel_index would import sympy, half a second.
+    worst = tuple(map(int, np.unravel_index(int(excess.argmax()), excess.shape)))
     return {
         "wrong": int(wrong.sum()),
         "total": wrong.numel(),
