@@ -108,7 +108,6 @@ class Apart:
 DIVIDES = "the group must divide the query heads"
 SHORT = "no window and no sinks of this size are shorter than such a row; longer ones are another class"
 LONG_ROWS = "in the interpreter a row of 1101 tokens costs 50 to 100 ms a head"
-SPARES = ("p3", "p4", "p5", "p6", "p7")
 INSIDE = ("below a tile", "at a tile", "no multiple")
 APART = (
     Apart(("heads", ("1",)), ("group", ("2", "3", "4", "8")), DIVIDES),
