@@ -20,7 +20,7 @@ def without_solutions(text: str) -> dict:
 
 def starts_from_solutions(text: str) -> bool:
     """True for a notebook of which nothing runs without solutions/."""
-    first = next((cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"), {"metadata": {}})
+    first: dict = next((cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"), {"metadata": {}})
     return TAG in first["metadata"].get("tags", ())
 
 

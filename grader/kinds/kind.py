@@ -289,6 +289,9 @@ class Kind:
 
     # The cases of a problem together ---------------------------------------------------------------------------------
 
+    def find_causes(self, cases, results):
+        """Look for what each wrong output equals. cases: those that ran, by name."""
+
     def check_cases(self, problem, cases, seed, results):
         """Ask the cases of a problem together which causes stand: changes the diagnoses in `results`."""
 

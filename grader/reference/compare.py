@@ -1,5 +1,6 @@
 """Got and expected -> their Mismatch."""
 
+import numpy as np
 import torch
 
 from grader.result import Mismatch
@@ -21,7 +22,8 @@ def mismatch(got: torch.Tensor, expected: torch.Tensor, allowed: torch.Tensor) -
     first = tuple(wrong.nonzero()[0].tolist())
     rows = wrong if wrong.dim() == 3 else wrong.any(-1)
     excess = torch.where(wrong & error.isfinite(), error / allowed, 0.0)
-    worst = tuple(int(i) for i in torch.unravel_index(excess.argmax(), excess.shape))
+    # torch.unravel_index would import sympy, half a second.
+    worst = tuple(map(int, np.unravel_index(int(excess.argmax()), excess.shape)))
     return Mismatch(
         wrong=int(wrong.sum()),
         total=wrong.numel(),

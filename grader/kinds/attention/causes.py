@@ -36,6 +36,7 @@ def find(
     expected: Expected,
     mistakes: Callable,
     records: Sequence[dict] = (),
+    only: frozenset[str] = frozenset(),
 ) -> tuple[list[Cause], Callable]:
     """([Cause] that give this output within rounding, how to ask for two mistakes at once): never a guess.
 
@@ -45,16 +46,19 @@ def find(
     placed: q, k, v as inputs.make placed them. got: (B, Hq, Nq, D) in the kernel's dtype; expected: of oracle.expect.
     mistakes(problem, case, placed, spec, records, sizes, ...) -> the known mistakes to try.
     records: the trace's visits, where there is one: they tell the size of the tiles, and which were met.
+    only: the kinds of mistake to try; empty for all.
     """
     if max(case.N, case.num_keys) > MAX_TOKENS or got.isnan().all() or not got.any():
-        return [], no_two
+        return [], list
     if nothing := find_rows_without_keys(got, expected.o, expected.allowed_o, expected.lse.isinf()):
-        return [nothing], no_two
+        return [nothing], list
     started, spec, bench = time.thread_time(), spec_of(case, placed), matcher.Matcher(got, expected)
     found, tried, some_finite = [], [], bool(got.isfinite().any())
     for mistake in mistakes(problem, case, placed, spec, records, tile_visits.tile_sizes(records)):
         if time.thread_time() > started + SECONDS:
-            return [], no_two  # half of the mistakes tried would leave half of the answers unknown
+            return [], list  # half of the mistakes tried would leave half of the answers unknown
+        if only and mistake_pattern(mistake.equals) not in only:
+            continue
         tried.append(mistake)
         if (mistake.rounding or some_finite) and bench.fits(mistake):
             found.append(mistake)
@@ -62,20 +66,38 @@ def find(
     def two():
         return one_of_each_kind(matcher.two_at_once(tried, spec, bench, time.thread_time() + SECONDS_FOR_TWO))
 
-    return one_of_each_kind(found), two if some_finite else no_two
+    return one_of_each_kind(found), two if some_finite else list
 
 
-def no_two() -> list[Cause]:
-    return []
+def find_all(results, cases, order, whole=False):
+    """Say of every wrong output what it equals; returns their diagnoses, the smallest case first.
+
+    The kinds that explain all cases before are tried alone where one of them fits: no other kind can explain as many
+    cases, and the cross-case check would drop it. whole: every kind is tried in every case.
+    """
+    wrong = [result for result in results if result.diagnosis and "search" in result.diagnosis.evidence]
+    wrong = [result.diagnosis for result in sorted(wrong, key=lambda result: order(cases[result.case]))]
+    common, explained = frozenset(), []
+    for diagnosis in wrong:
+        evidence = diagnosis.evidence
+        diagnosis.causes = evidence["search"](common)[0] if common and not whole else []
+        if all(cause.general for cause in diagnosis.causes):
+            diagnosis.causes, evidence["two"] = evidence["search"]()
+        if kinds := frozenset(cause.kind for cause in diagnosis.causes):
+            common = common & kinds if explained else kinds
+            explained.append((kinds, {cause.kind for cause in diagnosis.causes if not cause.general}))
+        else:
+            diagnosis.measured += evidence.pop("moved", list)()
+    if not whole and not all(kinds <= common or specific & common for kinds, specific in explained):
+        return find_all(results, cases, order, whole=True)
+    return wrong
 
 
-def look_for_two(results, cases, order):
+def look_for_two(wrong):
     """Two mistakes at once, in the smallest wrong cases, where no case shows a single one."""
-    wrong = [result for result in results if result.diagnosis and "two" in result.diagnosis.evidence]
-    wrong.sort(key=lambda result: order(cases[result.case]))
-    if not any(result.diagnosis.causes for result in wrong):
-        for result in wrong[:CASES_FOR_TWO]:
-            result.diagnosis.causes = result.diagnosis.evidence["two"]()
+    if not any(diagnosis.causes for diagnosis in wrong):
+        for diagnosis in wrong[:CASES_FOR_TWO]:
+            diagnosis.causes = diagnosis.evidence["two"]()
 
 
 def find_rows_without_keys(

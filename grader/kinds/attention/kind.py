@@ -1,5 +1,6 @@
 """The ladder's kind: attention of q, k and v under a mask; its work is counted in tiles of keys."""
 
+import functools
 import math
 import zlib
 from collections import defaultdict
@@ -130,17 +131,18 @@ class Attention(Kind):
         if right.name == "lse":
             known = causes.find_lse_causes(case, placed, got, right.expected)
             return Diagnosis("lse", f"o is right, lse is not. {where}", known)
-        records, known, two = tile_visits.read(reply.trace), [], causes.no_two
-        if found.unwritten < found.wrong:  # what was never written equals nothing
-            known, two = causes.find(problem, case, placed, got, right.answer, self.known_mistakes, records)
+        records = tile_visits.read(reply.trace)
         tiles = tile_visits.tile_sizes(records)
-        evidence = {"tiles": tiles, "order": tile_visits.order_of(records, tiles), "two": two, "records": records}
+        evidence = {"tiles": tiles, "order": tile_visits.order_of(records, tiles), "records": records}
+        if found.unwritten < found.wrong:  # what was never written equals nothing
+            wrong = problem, case, placed, got, right.answer, self.known_mistakes, records
+            evidence["search"] = functools.cache(functools.partial(causes.find, *wrong))
+            evidence["moved"] = functools.partial(moved_rows.find, got, right.expected, right.allowed)
         met = tile_visits.in_words(records, found.first[:3])
         told = []
         with failures.harmless("the words on what an output shows"):
             told = addresses.of_a_wrong_output(case, reply.trace, found.unwritten) if reply.trace else []
-            told += [] if known else moved_rows.find(got, right.expected, right.allowed)
-        return Diagnosis("output", where, known, evidence, told, met=met, met_for=ABOUT_TILES)
+        return Diagnosis("output", where, [], evidence, told, met=met, met_for=ABOUT_TILES)
 
     def known_mistakes(self, problem, case, placed, spec, records, sizes, order=tile_visits.FORWARD):
         """The catalogue for one case."""
@@ -166,8 +168,11 @@ class Attention(Kind):
 
     # The cases of a problem together ---------------------------------------------------------------------------------
 
+    def find_causes(self, cases, results):
+        return causes.find_all(results, cases, closer.order)
+
     def check_cases(self, problem, cases, seed, results):
-        causes.look_for_two(results, cases, closer.order)
+        causes.look_for_two(self.find_causes(cases, results))
         closer.drop_chance([result for result in results if result.diagnosis and result.diagnosis.what == "lse"])
 
         def refutes(case, kinds, diagnosis, failing):
@@ -179,6 +184,9 @@ class Attention(Kind):
             return kind.startswith(mistake_pattern(IN_FLOAT32))
 
         cross_case.check(results, cases, refutes, explains_all, TOGETHER)
+        if not any(result.diagnosis.causes for result in results if result.diagnosis):  # passing cases refute them
+            causes.find_all(results, cases, closer.order, whole=True)
+            cross_case.check(results, cases, refutes, explains_all, TOGETHER)
 
     def look_closer(self, problem, cases, seed, results, submission, show):
         show("measuring the weights")
