@@ -8,13 +8,10 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from grader.core.sandbox import sandbox_process
 from grader.core.sandbox.child import CannotStart
 from grader.core.sandbox.sandbox_process import KINDS, SandboxProcess
 
-# Folders whose submissions trust each other and share a sandbox process: those of the grader's own tests.
-TRUSTING: list[Path] = []
-Key = tuple[str, Path, Path | None]  # kind, worker, the submission's folder
+Key = tuple[str, Path | None]  # kind, the submission's folder
 _running: dict[Key, SandboxProcess] = {}
 _changing, _spent = threading.Lock(), list[float]()
 # bubblewrap ends with the thread that started it, so that nothing outlives a grader that was killed: this one stays.
@@ -71,15 +68,12 @@ def begin(device: str, submission: Path | None = None) -> None:
 
 def start(device: str, submission: Path | None) -> Key:
     """The key of the sandbox process of this device, which is started where there is none that lives."""
-    if submission is not None:
-        submission = Path(os.path.abspath(submission))
-        submission = next((folder for folder in TRUSTING if submission.is_relative_to(folder)), submission)
     kind = next(kind for kind in KINDS if device in KINDS[kind].devices)
-    key = kind, sandbox_process.WORKER, submission
+    key = kind, submission and Path(os.path.abspath(submission))
     if key in _running and not _running[key].alive():
         close(key)
     if key not in _running:
-        _running[key] = _starter.submit(SandboxProcess, kind, submission).result()
+        _running[key] = _starter.submit(SandboxProcess, *key).result()
     return key
 
 
@@ -109,7 +103,7 @@ def leave(submission: Path) -> None:
 
 def close_where(is_meant: Callable[[Path | None], bool]) -> None:
     with _changing:
-        for key in [key for key in _running if is_meant(key[2])]:
+        for key in [key for key in _running if is_meant(key[1])]:
             close(key)
 
 
