@@ -299,7 +299,7 @@ class Trace:
             frames += [frame] if frame.f_code.co_filename == self.module else []
             frame = frame.f_back
         try:
-            return address_terms.Terms(address_terms.Text(linecache.getlines(self.module)), frames).report()
+            return address_terms.find_terms(linecache.getlines(self.module), frames)
         except Exception:  # words, on which no verdict depends: whoever reads the trace logs it
             if os.environ.get("GRADER_DEBUG") == "1":
                 raise
