@@ -5,7 +5,7 @@ import os
 import re
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -79,12 +79,16 @@ def raised_in(error: BaseException, module: str) -> bool:
 def write_outputs(outputs: Sequence[Any], device: str) -> list[Output]:
     """Write the bytes of the outputs that are plain tensors on `device`; returns the descriptions."""
     described = [describe_output(output) for output in outputs]
-    # A link that the submission left there is not followed: it may lead to a file that is not its own.
-    with open("outputs.bin", "wb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644)) as file:
+    with open_to_write("outputs.bin") as file:
         for output, words in zip(outputs, described, strict=True):
             if words.plain and words.device == device:
                 file.write(raw_bytes(output.detach()))
     return described
+
+
+def open_to_write(name: str) -> IO[bytes]:
+    """The file, for bytes. A link that the submission left there is not followed: it may lead to another's file."""
+    return open(name, "wb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644))
 
 
 def describe_output(tensor: Any) -> Output:

@@ -81,5 +81,5 @@ class Done(Struct):
     """Nothing is to be said."""
 
 
-Request = Start | Fork | AskStatus | Signal | AskPrograms | End | AskUsage
-Answer = Started | Forked | Status | Programs | Ended | Usage | Done
+ServerRequest = Start | Fork | AskStatus | Signal | AskPrograms | End | AskUsage
+ServerReply = Started | Forked | Status | Programs | Ended | Usage | Done

@@ -67,7 +67,7 @@ class Trace:
         self.by_storage: dict[int, Region] = {}
         self.arguments: dict[int, list[tuple[str, torch.Tensor]]] = {}
         self.shapes: dict[tuple[int, ...], int] = {}
-        self.launches, self.kernel, self.program = 0, "", NOBODY
+        self.kernel, self.program = "", NOBODY
         self.in_any_order: Any = None  # which lanes of an atomic operation come in any order, or None
         self.asked: list[int] = []  # programs with lanes that are undefined
         self.places: list[Place] = []
@@ -92,7 +92,7 @@ class Trace:
 
     def begin_launch(self, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> None:
         """Forget who touched what: only programs of one launch can race."""
-        self.kernel, self.launches = function.__name__, self.launches + 1
+        self.kernel = function.__name__
         self.regions, self.by_storage, self.arguments = {}, {}, {}
         parameters = inspect.getfullargspec(function).args
         named = inspect.getcallargs(function, *args, **{n: x for n, x in kwargs.items() if n in parameters})
@@ -335,8 +335,8 @@ class Trace:
             frame = frame.f_back
         return line
 
-    def report(self) -> observed.Trace:
-        """The observed.Trace: faults and undefined lanes, most lanes first."""
+    def report(self) -> observed.TraceReport:
+        """The observed.TraceReport: faults and undefined lanes, most lanes first."""
 
         def entries(kind: Any, counter: Counter[Any], names: tuple[str, ...]) -> Iterator[Any]:
             for key, lanes in counter.most_common(20):
@@ -345,8 +345,7 @@ class Trace:
                 yield kind(lanes=lanes, source=source, **named, **self.first.get(key, {}))
 
         faults = list(entries(Fault, self.faults, ("kind", "kernel", "argument", "line", "where")))
-        return observed.Trace(
-            launches=self.launches,
+        return observed.TraceReport(
             faults=sorted(faults, key=lambda fault: fault.kind != "int32 overflow"),  # it causes others
             undefined=list(entries(Undefined, self.undefined, ("kernel", "argument", "line"))),
             addresses=self.addresses.of_kinds("store", *(["load"] if self.faults else [])),

@@ -24,6 +24,7 @@ from grader.core.protocol.messages import (
     RunnerReply,
     RunnerRequest,
     RunnerSetup,
+    plain_bytes,
 )
 from grader.core.sandbox import sandboxes
 from grader.core.sandbox.bubblewrap import outside_paths
@@ -105,7 +106,7 @@ class ConfinedChild(Child):
     def call(self, request: RecorderRequest | RunnerRequest, seconds: float) -> Reply:
         """The reply to one request. Raises TimedOut, and Died where it sends something else."""
         token = secrets.token_hex(8)
-        line = msgspec.json.encode(Envelope(token, msgspec.Raw(msgspec.json.encode(request))))
+        line = msgspec.json.encode(Envelope(token, plain_bytes(request)))
         return self.read(self.exchange(line, seconds), token)
 
     def read(self, line: bytes, token: str) -> Reply:

@@ -229,7 +229,7 @@ class SandboxProcess:
     def ask(
         self,
         device: str,
-        message: control.Request,
+        message: control.ServerRequest,
         expected: type[T],
         seconds: float = ANSWER_SECONDS,
         descriptors: Sequence[int] = (),
@@ -243,7 +243,7 @@ class SandboxProcess:
             self.locks[device].release()
 
     def exchange(
-        self, device: str, message: control.Request, expected: type[T], seconds: float, descriptors: Sequence[int]
+        self, device: str, message: control.ServerRequest, expected: type[T], seconds: float, descriptors: Sequence[int]
     ) -> T:
         end, line = self.sockets[device], msgspec.json.encode(message) + b"\n"
         try:
