@@ -31,17 +31,12 @@ def describe_error(error: BaseException, module: str, code: str) -> Raised:
     frames = [frame for link in chain for frame in traceback.extract_tb(link.__traceback__) if frame.filename == module]
     line = frames[-1].lineno if frames else getattr(root, "lineno", None) or getattr(root, "line", None)
     line = line if type(line) is int and 0 < line < MOST_LINES else None
+    raised_here = isinstance(root, NotImplementedError) and raised_in(root, module)
     return Raised(
-        type(root).__name__[:200],
-        str(root)[:2000],
-        line,
-        linecache.getline(module, line).strip()[:400] if line else "",
-        todo and todo[:200],
-        bool(todo) or (isinstance(root, NotImplementedError) and raised_in(root, module)),
-        type(root).__name__ == "BadModule",
-        raised_by_us(root),
-        any(getattr(link, "as_seen", False) is True for link in chain),
-    )
+        type(root).__name__[:200], str(root)[:2000], line, source=linecache.getline(module, line or 0).strip()[:400],
+        todo=todo and todo[:200], unfinished=bool(todo) or raised_here, bad_module=type(root).__name__ == "BadModule",
+        ours=raised_by_us(root), as_seen=any(getattr(link, "as_seen", False) is True for link in chain),
+    )  # fmt: skip
 
 
 def find_causes(error: BaseException) -> list[BaseException]:

@@ -111,7 +111,7 @@ class Event(Stream):
 
 
 def cuda_functions(gpu: Gpu) -> dict[str, Any]:
-    """{name in torch.cuda: what stands there while a GPU is pretended}: each its own object, as torch.compile asks."""
+    """{name in torch.cuda: its value while a GPU is pretended}; each is an object of its own, as torch.compile asks."""
     properties = torch_properties(gpu)
     returned = {
         "is_available": True, "device_count": 1, "current_device": 0, "get_device_properties": properties,

@@ -36,18 +36,10 @@ show_core()
 import msgspec  # noqa: E402
 
 from grader.core.inside import limits, process_tree  # noqa: E402
-from grader.core.protocol import control  # noqa: E402
-from grader.core.protocol.messages import (  # noqa: E402
-    Envelope,
-    Limits,
-    Loaded,
-    RecorderSetup,
-    Reply,
-    RunnerSetup,
-    plain_bytes,
-)
+from grader.core.protocol import control, messages  # noqa: E402
+from grader.core.protocol.messages import Envelope, Limits, Reply  # noqa: E402
 
-ChildSetup = RecorderSetup | RunnerSetup
+ChildSetup = messages.RecorderSetup | messages.RunnerSetup
 KEPT: dict[str, Any] = {}  # the role; the core-seconds of the imports
 CONTROL, ENVELOPE = msgspec.json.Decoder(control.ServerRequest), msgspec.json.Decoder(Envelope)
 
@@ -134,7 +126,7 @@ class ForkServer:
     def start(self, device: str) -> control.Started:
         """Import what the device needs."""
         try:
-            seconds = KEPT["role"].get_ready(device)  # those of a trial, or None
+            seconds = KEPT["role"].get_ready(device)  # of a trial kernel, or None
         except Exception as error:
             return control.Started(f"{type(error).__name__}: {error}")
         gc.enable()
@@ -202,7 +194,7 @@ def send(channel: int, token: str, reply: Reply) -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    line = msgspec.json.encode(Envelope(token, plain_bytes(reply))) + b"\n"
+    line = msgspec.json.encode(Envelope(token, messages.plain_bytes(reply))) + b"\n"
     while line:
         line = line[os.write(channel, line) :]
 
@@ -214,7 +206,7 @@ def serve(setup: ChildSetup, requests: IO[bytes], channel: int) -> None:
         state = role.begin(setup)
     except BaseException as error:
         return send(channel, "", role.describe(error, setup))
-    send(channel, "", Loaded())
+    send(channel, "", messages.Loaded())
     for line in requests:
         envelope = ENVELOPE.decode(line)
         try:

@@ -78,7 +78,7 @@ class Usage(Struct):
 
 
 class Done(Struct):
-    """Nothing is to be said."""
+    """The fork server has done what was asked, and has nothing to answer."""
 
 
 ServerRequest = Start | Fork | AskStatus | Signal | AskPrograms | End | AskUsage

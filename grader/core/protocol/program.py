@@ -370,7 +370,7 @@ def storages_in(value: Any) -> dict[int, None]:
 
 
 def flat(steps: Iterable[Step]) -> Iterator[Operation | Launch]:
-    """The operations and launches among the steps, of a choice those of all."""
+    """The operations and launches among the steps; of a choice, those of all its branches."""
     for step in steps:
         branches = [branch.steps for branch in step.branches] if isinstance(step, Choice) else [[step]]
         for inner in (inner for branch in branches for inner in branch):

@@ -31,13 +31,11 @@ class Launches:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        launches = self
-
         def run(kernel: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> LaunchHandle:
-            return launches.run(kernel, args, kwargs, grid, warmup)
+            return self.run(kernel, args, kwargs, grid, warmup)
 
         def tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-            return launches.tune(tuner, args, kwargs)
+            return self.tune(tuner, args, kwargs)
 
         compiled = lambda model=None, **_: model if model is not None else lambda function: function  # noqa: E731
         with contextlib.ExitStack() as stack:

@@ -10,7 +10,6 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from grader.core.inside.dispatch import DispatchMode
+from grader.core.inside.frames import running_line
 from grader.core.protocol import program as form
 from grader.core.protocol.messages import FailedLaunch
 from grader.core.protocol.program import Free, KernelNumber, Launch, Operation, Tensor, parts, storages_in
@@ -81,7 +81,7 @@ class Recorder(DispatchMode):
         return number
 
     def begin_call(self) -> None:
-        """Another call begins: of earlier steps those are kept whose tensors are still there."""
+        """Another call begins. Of the earlier steps, keep those that made tensors which are still there."""
         for number, (reference, key) in list(self.references.items()):
             if reference.expired():
                 del self.references[number], self.numbers[key]
@@ -147,7 +147,7 @@ class Recorder(DispatchMode):
             if out is not NotImplemented:
                 return out
         if own := custom_function(func):
-            with self:  # what it does is written down
+            with self:  # record what it does
                 return own(*args, **kwargs)
         self.note_freed()
         noted = self.plain(list(args)), {name: self.plain(value) for name, value in kwargs.items()}
@@ -170,19 +170,14 @@ class Recorder(DispatchMode):
             self.steps.append(Free(freed))
 
     def note_read(self, args: tuple) -> None:
-        """What Python learns of a tensor's numbers is a constant of this program."""
+        """Note that Python reads numbers of a tensor: what it does then may depend on them, and the program cannot."""
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
         if any(t.is_floating_point() or t.dtype == torch.bool for t in tensors):
             self.reads.append(self.line())
 
     def line(self) -> int | None:
         """The innermost line of the submission's own file that is running, or None."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            if frame.f_code.co_filename == self.module:
-                return frame.f_lineno
-            frame = frame.f_back
-        return None
+        return running_line(self.module)
 
     # The program -----------------------------------------------------------------------------------------------------
 
@@ -270,7 +265,7 @@ def written(step: form.Step) -> set[int]:
 
 
 def independent(steps: list[form.Step], tainted: set[int]) -> tuple[list[form.Step], set[int]]:
-    """(the steps that do not depend on the storages `tainted`, all that the others wrote)."""
+    """(the steps that do not depend on the storages `tainted`, the storages that the other steps wrote)."""
     kept, stale = list[form.Step](), set[int]()
     for step in steps:
         if isinstance(step, Free):

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from grader.core.protocol.observed import Term
 
-MOST = 6  # terms, lines and values that are told
+MOST = 6  # terms, lines and values in a report
 UNCHANGED = {"to", "expand_dims", "broadcast_to"}  # methods whose result has the numbers of what they are called on
 Found = tuple[Any, int]  # a node of the text, and the number of the frame that runs it
 

@@ -1,4 +1,4 @@
-"""In the runner: what a program allocates is poisoned and fenced."""
+"""In the runner: poison in the memory that a program allocates, and fences around it."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -147,16 +147,10 @@ class CostMeter(Observer):
         yield TensorHandle, "__post_init__", begun
 
     def report(self) -> Costs:
-        return Costs(
-            [Dots(*dims, count) for dims, count in self.dots.items()],
-            [Multiplied(list(shape), count) for shape, count in self.multiplied.items()],
-            self.computed,
-            self.moved["loaded"],
-            self.moved["stored"],
-            dict(self.inputs),
-            self.held,
-            self.different(),
-        )
+        dots = [Dots(*dims, count) for dims, count in self.dots.items()]
+        multiplied = [Multiplied(list(shape), count) for shape, count in self.multiplied.items()]
+        loaded, stored = self.moved["loaded"], self.moved["stored"]
+        return Costs(dots, multiplied, self.computed, loaded, stored, dict(self.inputs), self.held, self.different())
 
 
 def end_block(handle: TensorHandle) -> None:

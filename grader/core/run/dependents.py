@@ -34,7 +34,7 @@ def most(program: Program, kernels: KernelTable, call: Call, data: bytearray) ->
 
 
 def begin(program: Program, kernels: KernelTable, call: Call, data: bytearray, changed: bool) -> Replay:
-    """A Replay that stands before the call; changed: with other numbers in the row."""
+    """A Replay that has run all steps before the call. changed: the row has other numbers."""
     places, _, tensors = place_inputs(call.inputs, data, "cpu", INPUT_POISON)
     if changed and call.row:
         part = tensors[call.row.name][tuple(call.row.index)]

@@ -27,7 +27,7 @@ class LaunchRaised(Exception):
         self.number, self.line = number, line
 
     def failed(self, text: str) -> FailedLaunch:
-        """The launch as the recorder is told of it. text: what the exception says."""
+        """What to tell the recorder of this launch. text: what the exception says."""
         cause: Any = self.__cause__
         short = type(cause).__name__ == "OutOfResources"
         return FailedLaunch(
@@ -71,26 +71,24 @@ class ProgramRunner(Protocol):
     def make_kernels(self, program: Program) -> KernelTable: ...
 
 
+@dataclass
 class Replay:
-    """A program with its kernels, to be run any number of times. observer: told of each operation, or None.
+    """A program with its kernels, to be run any number of times. observer: called after each operation, or None.
 
     launch(kernel, grid, args, options) runs or compiles one kernel. choose(choices, run) returns the index of one.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        kernels: KernelTable,
-        device: str,
-        launch: Callable[..., None] | None,
-        choose: Callable[[list[form.Branch], Callable[[int], Any]], int] | None = None,
-        observer: Callable[..., None] | None = None,
-    ) -> None:
-        self.program, self.kernels, self.device, self.launch = program, kernels, device, launch
-        self.choose, self.observer = choose, observer
+    program: Program
+    kernels: KernelTable
+    device: str
+    launch: Callable[..., None] | None
+    choose: Callable[[list[form.Branch], Callable[[int], Any]], int] | None = None
+    observer: Callable[..., None] | None = None
+
+    def __post_init__(self) -> None:
         self.chosen: dict[int, int] = {}
         self.places: dict[int, StoragePlace] = {}
-        self.used = used_storages(program)
+        self.used = used_storages(self.program)
 
     def run(self, inputs: dict[str, StoragePlace]) -> list[Any]:
         """What the program returns: tensors, or program.Other for what is none. inputs: {name: StoragePlace}."""

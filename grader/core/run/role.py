@@ -121,7 +121,7 @@ def begin(setup: RunnerSetup) -> Runner:
 
 
 def describe(error: BaseException, setup: RunnerSetup) -> Raised:
-    """An exception that is not a step's: the program's own fault, where it is none, or ours."""
+    """An exception that no step raised: the program is malformed, or the mistake is ours."""
     return Raised(type(error).__name__[:200], f"the program could not be run: {error}"[:2000])
 
 
@@ -129,7 +129,7 @@ def describe(error: BaseException, setup: RunnerSetup) -> Raised:
 
 
 def answering(job: Callable[[Runner, Any, Program], messages.RunnerReply]) -> Callable[..., messages.RunnerReply]:
-    """The job, such that what a program does wrong is told as its own."""
+    """The job, with a reply instead of an exception where the program does something wrong."""
 
     def answered(runner: Runner, request: Any) -> messages.RunnerReply:
         with open("program.json", "rb") as file:
@@ -211,21 +211,15 @@ def run(runner: Runner, request: messages.Run, program: Program) -> Returned:
 
         row_elements = dependents.most(program, kernels, call, data)
     return Returned(
-        outputs=replies.write_outputs(returned, device),
-        several=program.several,
-        changed=changed(bases, data),
-        broken_fences=allocations.broken_fences(),
-        launched=depends_on_a_launch(program),
-        kernels=used_kernels(program),
-        unseen=unseen(program),
-        wrapper=wrapper.costs,
-        trace=trace.report() if trace else None,
-        row_elements=row_elements,
-    )
+        outputs=replies.write_outputs(returned, device), several=program.several, changed=changed(bases, data),
+        broken_fences=allocations.broken_fences(), launched=depends_on_a_launch(program),
+        kernels=used_kernels(program), unseen=unseen(program), wrapper=wrapper.costs,
+        trace=trace.report() if trace else None, row_elements=row_elements,
+    )  # fmt: skip
 
 
 def run_sets(runner: Runner, request: messages.RunSets, program: Program) -> Outputs:
-    """Run the program on several sets of inputs, of which "inputs.bin" has one after the other: their outputs."""
+    """Run the program on several sets of inputs, which inputs.bin has one after the other; all their outputs."""
     kernels, data = runner.make_kernels(program), read_inputs()
     outputs: list[Any] = []
     size, replay = len(data) // request.sets, Replay(program, kernels, runner.device, launch)
@@ -308,10 +302,7 @@ def measure_ours(runner: Runner, request: messages.TimeOurs) -> messages.Timed |
 
 REQUESTS = msgspec.json.Decoder(messages.RunnerRequest)
 JOBS = {
-    messages.Run: answering(run),
-    messages.RunSets: answering(run_sets),
-    messages.FindFirstBad: answering(find_first_bad),
-    messages.Compile: answering(compile_only),
-    messages.Time: answering(measure),
-    messages.TimeOurs: measure_ours,
-}
+    messages.Run: answering(run), messages.RunSets: answering(run_sets),
+    messages.FindFirstBad: answering(find_first_bad), messages.Compile: answering(compile_only),
+    messages.Time: answering(measure), messages.TimeOurs: measure_ours,
+}  # fmt: skip

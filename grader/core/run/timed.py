@@ -22,12 +22,9 @@ class TimedCalls:
     """
 
     def __init__(
-        self,
-        device: str,
-        call: Call,
-        derived: Derived | None,
+        self, device: str, call: Call, derived: Derived | None,
         prepare: Callable[[dict[str, torch.Tensor]], Callable[[], Any]],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.device, self.call, self.derived, self.prepare = device, call, derived, prepare
         self.inputs = {
             spec.name: torch.empty(spec.shape, device=device, dtype=getattr(torch, spec.dtype)) for spec in call.inputs

@@ -114,12 +114,9 @@ class TrustedChild(Child):
     """
 
     def __init__(
-        self,
-        command: list[str],
-        folder: Path | None = None,
-        environment: Mapping[str, str] | None = None,
+        self, command: list[str], folder: Path | None = None, environment: Mapping[str, str] | None = None,
         replies: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         error = subprocess.PIPE if replies else subprocess.STDOUT
         try:
             self.process = subprocess.Popen(

@@ -49,7 +49,7 @@ def prepare(device: str, submission: Path | None = None) -> None:
     """Have the sandbox process of this device import what it needs, while this process does something else."""
 
     def wait() -> None:
-        with contextlib.suppress(OSError, CannotStart):  # who asks for it is told
+        with contextlib.suppress(OSError, CannotStart):  # `serving` raises it again for whoever asks for the process
             serving(device, submission)
 
     threading.Thread(target=wait, name=f"prepare {device}", daemon=True).start()
@@ -62,7 +62,10 @@ def find_slowness(device: str) -> float:
 
 def begin(device: str, submission: Path | None = None) -> None:
     """Start the sandbox process of this device and wait for nothing: whoever needs it waits less."""
-    with _changing, contextlib.suppress(OSError, CannotStart):  # who asks for it is told
+    with (
+        _changing,
+        contextlib.suppress(OSError, CannotStart),
+    ):  # `serving` raises it again for whoever asks for the process
         start(device, submission)
 
 

@@ -1,7 +1,7 @@
-"""One submitted module: a recorder writes down what it does, and a runner that never sees it does that.
+"""One submitted module: a recorder writes down what it does, and a runner, which never sees the module, does that.
 
-Nothing that the recorder sends is believed: it sends a program, or why there is none. The runner checks the program and
-runs it on the graded inputs; what it replies is ours.
+The grader believes nothing that the recorder sends: a program, or why there is none. It believes the runner, which
+checks the program and runs it on the graded inputs.
 """
 
 import math
@@ -45,7 +45,7 @@ class EntryPoint(Protocol):
 
 @dataclass
 class Answer:
-    """What came of a request. program: the bytes that ran, if any did; data: those of outputs that were kept."""
+    """What came of a request. program: the bytes of the program that ran, if any. data: the bytes of its outputs."""
 
     reply: Reply
     program: bytes = b""
@@ -100,20 +100,14 @@ class Submission:
         """How its runner begins."""
         problem = self.problem
         return messages.RunnerSetup(
-            device=self.device,
-            module=self.path.name,
-            kernels=problem.uses_triton,
-            refused=list(problem.refused),
+            device=self.device, module=self.path.name, kernels=problem.uses_triton, refused=list(problem.refused),
             observer=read_code(problem.observer),
-        )
+        )  # fmt: skip
 
     def record(
-        self,
-        call: Call,
-        files: dict[str, bytes] | None = None,
-        failing: Sequence[FailedLaunch] = (),
+        self, call: Call, files: dict[str, bytes] | None = None, failing: Sequence[FailedLaunch] = (),
         deadline: float | None = None,
-    ) -> Answer:
+    ) -> Answer:  # fmt: skip
         """The program of a call, or the reply that says why there is none.
 
         files: for the recorder. failing: launches that are to raise as the runner saw them raise.
@@ -226,14 +220,9 @@ def recorder_setup(
 ) -> messages.RecorderSetup:
     """How a recorder of the module at `path` begins."""
     return messages.RecorderSetup(
-        device=device,
-        module=str(path),
-        entry_point=problem.entry_point,
-        tensors=list(problem.tensors),
-        arguments=list(problem.keywords),
-        gpu=gpu,
-        code=read_code(problem.beside),
-    )
+        device=device, module=str(path), entry_point=problem.entry_point, tensors=list(problem.tensors),
+        arguments=list(problem.keywords), gpu=gpu, code=read_code(problem.beside),
+    )  # fmt: skip
 
 
 def read_code(path: Path | None) -> Code | None:
