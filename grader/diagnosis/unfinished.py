@@ -3,16 +3,8 @@
 import re
 
 from grader.core.inside.replies import first_open_gap
-from grader.core.protocol.messages import (
-    Depends,
-    KernelLaunched,
-    Malformed,
-    NotAllowed,
-    OtherText,
-    Raised,
-    Refused,
-    Reply,
-)
+from grader.core.protocol import messages
+from grader.core.protocol.messages import Raised, Reply
 from grader.core.sandbox import handed_in
 from grader.core.sandbox.handed_in import quote_line
 from grader.course.gaps import filled_but_failing
@@ -31,23 +23,23 @@ def explain_reply(reply: Reply, problem, path) -> Verdict:
     match reply:
         case Raised():
             return explain_exception(reply, problem, path)
-        case Refused(text=text):
+        case messages.KernelRefused(text=text):
             return Verdict(Outcome.CRASHED, f"Triton's compiler would not take this kernel: {text}{at}.")
-        case Malformed(text=text):
+        case messages.NoProgram(text=text):
             sentence = f"What was recorded of your wrapper is no program that can be run: {text}."
             return Verdict(Outcome.CRASHED, sentence)
-        case Depends():
+        case messages.Depends():
             sentence = (
                 f"The wrapper's Python reads numbers of its input tensors{at} and does other things for "
                 "other numbers: what it does may depend on shapes, strides, dtypes and plain arguments alone."
             )
             return Verdict(Outcome.WRONG, sentence)
-        case KernelLaunched(kernel=kernel):
+        case messages.KernelLaunched(kernel=kernel):
             return Verdict(Outcome.WRONG, f"The kernel {kernel}{at} is launched: {problem.id} is PyTorch alone.")
-        case OtherText(kernel=kernel):
+        case messages.OtherText(kernel=kernel):
             evidence = f"The kernel {kernel} is not what stands in the file{at}: do not generate kernels."
             return needs_review([evidence])
-        case NotAllowed(operation=name):
+        case messages.NotAllowed(operation=name):
             which = ALLOWED[not problem.uses_triton]
             return needs_review([f"torch's {name}{at} is not among the operations of {problem.id}: {which}"])
     raise TypeError(f"{type(reply).__name__} is a reply with a result")

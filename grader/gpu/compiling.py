@@ -212,7 +212,8 @@ def advice(attempts):
 def say(problem, path, gpu, error, printed):
     """One sentence about an error, with the student's own line."""
     if error.kind == "resources":
-        return f"{error.kernel} needs {error.needed} bytes of {error.what}; an {gpu.target} has {error.limit}{SMALLER}"
+        short = error.launch.shortage
+        return f"{error.kernel} needs {short.needed} bytes of {short.what}; an {gpu.target} has {short.limit}{SMALLER}"
     text, line = error.text, error.line
     if error.kind == "compiler":  # MLIR prints its own words, with the place
         said = re.search(rf"{re.escape(problem.module)}:(\d+):\d+\)?: error: (.*)", printed)

@@ -1,4 +1,4 @@
-"""The tests' submissions trust each other: one sandbox process for all of them, where a class has one for each."""
+"""The tests' submissions share one recorder's sandbox process, where a class has one for each submission."""
 
 import os
 import signal
@@ -7,6 +7,7 @@ import pytest
 
 from grader.core.sandbox import bubblewrap, sandboxes
 from grader.kinds.attention import answers
+from grader.tests.support import share_recorders
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # pytest in the background: what the tests start must hear Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -20,7 +21,7 @@ if bubblewrap.find_obstacle():  # the tests' own classes are graded all the same
 def one_warm_process(tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     folder.chmod(0o755)
-    sandboxes.TRUSTING[:] = [folder]
+    sandboxes.start = share_recorders([folder])
     yield
     sandboxes.close_all()
 

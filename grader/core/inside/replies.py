@@ -5,7 +5,7 @@ import os
 import re
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -31,17 +31,12 @@ def describe_error(error: BaseException, module: str, code: str) -> Raised:
     frames = [frame for link in chain for frame in traceback.extract_tb(link.__traceback__) if frame.filename == module]
     line = frames[-1].lineno if frames else getattr(root, "lineno", None) or getattr(root, "line", None)
     line = line if type(line) is int and 0 < line < MOST_LINES else None
+    raised_here = isinstance(root, NotImplementedError) and raised_in(root, module)
     return Raised(
-        type(root).__name__[:200],
-        str(root)[:2000],
-        line,
-        linecache.getline(module, line).strip()[:400] if line else "",
-        todo and todo[:200],
-        bool(todo) or (isinstance(root, NotImplementedError) and raised_in(root, module)),
-        type(root).__name__ == "BadModule",
-        raised_by_us(root),
-        any(getattr(link, "as_seen", False) is True for link in chain),
-    )
+        type(root).__name__[:200], str(root)[:2000], line, source=linecache.getline(module, line or 0).strip()[:400],
+        todo=todo and todo[:200], unfinished=bool(todo) or raised_here, bad_module=type(root).__name__ == "BadModule",
+        ours=raised_by_us(root), as_seen=any(getattr(link, "as_seen", False) is True for link in chain),
+    )  # fmt: skip
 
 
 def find_causes(error: BaseException) -> list[BaseException]:
@@ -79,12 +74,16 @@ def raised_in(error: BaseException, module: str) -> bool:
 def write_outputs(outputs: Sequence[Any], device: str) -> list[Output]:
     """Write the bytes of the outputs that are plain tensors on `device`; returns the descriptions."""
     described = [describe_output(output) for output in outputs]
-    # A link that the submission left there is not followed: it may lead to a file that is not its own.
-    with open("outputs.bin", "wb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644)) as file:
+    with open_to_write("outputs.bin") as file:
         for output, words in zip(outputs, described, strict=True):
             if words.plain and words.device == device:
                 file.write(raw_bytes(output.detach()))
     return described
+
+
+def open_to_write(name: str) -> IO[bytes]:
+    """The file, for bytes. A link that the submission left there is not followed: it may lead to another's file."""
+    return open(name, "wb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644))
 
 
 def describe_output(tensor: Any) -> Output:

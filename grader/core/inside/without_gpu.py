@@ -111,7 +111,7 @@ class Event(Stream):
 
 
 def cuda_functions(gpu: Gpu) -> dict[str, Any]:
-    """{name in torch.cuda: what stands there while a GPU is pretended}: each its own object, as torch.compile asks."""
+    """{name in torch.cuda: its value while a GPU is pretended}; each is an object of its own, as torch.compile asks."""
     properties = torch_properties(gpu)
     returned = {
         "is_available": True, "device_count": 1, "current_device": 0, "get_device_properties": properties,
@@ -201,29 +201,3 @@ def active_driver(driver: Driver) -> Iterator[None]:
         yield
     finally:
         drivers._active = before
-
-
-def take_first_config() -> None:
-    """Let triton.autotune take the first of its configs: there is nothing to time, and no driver to time it with."""
-    from triton.runtime.autotuner import Autotuner
-
-    def every_config_is_alike(kernel_call: Any, quantiles: Any = None) -> list[float]:
-        return [1.0, 1.0, 1.0]
-
-    Autotuner.do_bench = property(lambda self: every_config_is_alike)
-
-
-def index_with_scalars() -> None:
-    """Let a scalar of the interpreter be a loop bound under numpy 2.5, which no longer makes an int of a 1-D array.
-
-    triton 3.7 does this by itself; course images hold 3.6.
-    """
-    from triton.runtime import interpreter
-
-    patch_tensor = interpreter._patch_lang_tensor
-
-    def patch_tensor_and_index(tensor: Any, *scope: Any) -> None:
-        patch_tensor(tensor, *scope)
-        tensor.__index__ = lambda self: int(self.handle.data.squeeze())
-
-    interpreter._patch_lang_tensor = patch_tensor_and_index

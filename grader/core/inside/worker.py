@@ -36,12 +36,12 @@ show_core()
 import msgspec  # noqa: E402
 
 from grader.core.inside import limits, process_tree  # noqa: E402
-from grader.core.protocol import control as messages  # noqa: E402
-from grader.core.protocol.messages import Envelope, Limits, Loaded, RecorderSetup, Reply, RunnerSetup  # noqa: E402
+from grader.core.protocol import control, messages  # noqa: E402
+from grader.core.protocol.messages import Envelope, Limits, Reply  # noqa: E402
 
-ChildSetup = RecorderSetup | RunnerSetup
+ChildSetup = messages.RecorderSetup | messages.RunnerSetup
 KEPT: dict[str, Any] = {}  # the role; the core-seconds of the imports
-CONTROL, ENVELOPE = msgspec.json.Decoder(messages.Request), msgspec.json.Decoder(Envelope)
+CONTROL, ENVELOPE = msgspec.json.Decoder(control.ServerRequest), msgspec.json.Decoder(Envelope)
 
 
 def sandbox_process(room: str, scratch: str, controls: dict[str, socket.socket]) -> None:
@@ -59,22 +59,22 @@ def sandbox_process(room: str, scratch: str, controls: dict[str, socket.socket])
 
         KEPT["role"] = importlib.import_module(f"grader.core.{room}.role")
     except Exception as error:
-        for control in controls.values():
-            answer(control, messages.Started(f"{type(error).__name__}: {error}"))
+        for end in controls.values():
+            answer(end, control.Started(f"{type(error).__name__}: {error}"))
         return
     if len(controls) == 1:  # no second process: what this one uses has its imports in it
         KEPT["imports"] = 0.0
         return ForkServer(*controls.values()).serve()
     KEPT["imports"] = time.process_time()
-    for control in controls.values():
+    for end in controls.values():
         if os.fork() == 0:
             for other in controls.values():
-                if other is not control:
+                if other is not end:
                     other.close()
-            ForkServer(control).serve()
+            ForkServer(end).serve()
             os._exit(0)
-    for control in controls.values():
-        control.close()
+    for end in controls.values():
+        end.close()
     limits.protect_server()
     os.wait()
 
@@ -84,64 +84,64 @@ class ForkServer:
     child. ended: {process number: exit status, negative for a signal}. living: numbers of the children that live.
     """
 
-    def __init__(self, control: socket.socket) -> None:
-        self.control, self.ended, self.living = control, dict[int, int](), set[int]()
+    def __init__(self, end: socket.socket) -> None:
+        self.end, self.ended, self.living = end, dict[int, int](), set[int]()
 
     def serve(self) -> None:
         """Answer what the grader asks, until it closes its end."""
         limits.protect_server()
         with contextlib.suppress(ConnectionError):
             while True:
-                message, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, 3)
+                message, descriptors, _, _ = socket.recv_fds(self.end, 1 << 16, 3)
                 while message and not message.endswith(b"\n"):
-                    message += self.control.recv(1 << 16)
+                    message += self.end.recv(1 << 16)
                 if not message:
                     return
                 request = CONTROL.decode(message)
                 self.reap()
-                answer(self.control, self.answer_to(request, descriptors))
+                answer(self.end, self.answer_to(request, descriptors))
 
-    def answer_to(self, request: messages.Request, descriptors: list[int]) -> messages.Answer:
+    def answer_to(self, request: control.ServerRequest, descriptors: list[int]) -> control.ServerReply:
         match request:
-            case messages.Start(device):
+            case control.Start(device):
                 return self.start(device)
-            case messages.Fork(setup, allowed):
+            case control.Fork(setup, allowed):
                 return self.fork(setup, allowed, descriptors)
-            case messages.AskStatus(pid):
-                return messages.Status(self.ended.get(pid))
-            case messages.Signal(pid, number):
+            case control.AskStatus(pid):
+                return control.Status(self.ended.get(pid))
+            case control.Signal(pid, number):
                 if pid in self.living:
                     os.killpg(pid, number)  # a child may have forked for its call
-                return messages.Done()
-            case messages.AskPrograms(pid):
-                return messages.Programs(list(process_tree.find_programs(pid, self.living - {pid}).values()))
-            case messages.End(pid):
+                return control.Done()
+            case control.AskPrograms(pid):
+                return control.Programs(list(process_tree.find_programs(pid, self.living - {pid}).values()))
+            case control.End(pid):
                 gone = process_tree.end(pid, self.living - {pid})
                 self.reap()
-                return messages.Ended(gone)
-            case messages.AskUsage():
+                return control.Ended(gone)
+            case control.AskUsage():
                 used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-                return messages.Usage(sum(each.ru_utime + each.ru_stime for each in used), KEPT["imports"])
+                return control.Usage(sum(each.ru_utime + each.ru_stime for each in used), KEPT["imports"])
 
-    def start(self, device: str) -> messages.Started:
+    def start(self, device: str) -> control.Started:
         """Import what the device needs."""
         try:
-            seconds = KEPT["role"].get_ready(device)
+            seconds = KEPT["role"].get_ready(device)  # of a trial kernel, or None
         except Exception as error:
-            return messages.Started(f"{type(error).__name__}: {error}")
+            return control.Started(f"{type(error).__name__}: {error}")
         gc.enable()
         gc.freeze()  # a child's collector need not walk, and copy, what is here already
-        return messages.Started(trial_seconds=seconds)
+        return control.Started(trial_seconds=seconds or 0.0)
 
-    def fork(self, setup: ChildSetup, allowed: Limits, descriptors: list[int]) -> messages.Forked:
+    def fork(self, setup: ChildSetup, allowed: Limits, descriptors: list[int]) -> control.Forked:
         pid = os.fork()
         if pid == 0:
-            self.control.close()
+            self.end.close()
             become_child(setup, allowed, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         self.living.add(pid)
-        return messages.Forked(pid)
+        return control.Forked(pid)
 
     def reap(self) -> None:
         """Note how those ended that have ended."""
@@ -156,8 +156,8 @@ class ForkServer:
             self.living.discard(pid)
 
 
-def answer(control: socket.socket, message: messages.Answer) -> None:
-    control.sendall(msgspec.json.encode(message) + b"\n")
+def answer(end: socket.socket, message: control.ServerReply) -> None:
+    end.sendall(msgspec.json.encode(message) + b"\n")
 
 
 def become_child(setup: ChildSetup, allowed: Limits, descriptors: list[int]) -> NoReturn:
@@ -194,7 +194,7 @@ def send(channel: int, token: str, reply: Reply) -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    line = msgspec.json.encode(Envelope(token, msgspec.Raw(msgspec.json.encode(reply)))) + b"\n"
+    line = msgspec.json.encode(Envelope(token, messages.plain_bytes(reply))) + b"\n"
     while line:
         line = line[os.write(channel, line) :]
 
@@ -206,7 +206,7 @@ def serve(setup: ChildSetup, requests: IO[bytes], channel: int) -> None:
         state = role.begin(setup)
     except BaseException as error:
         return send(channel, "", role.describe(error, setup))
-    send(channel, "", Loaded())
+    send(channel, "", messages.Loaded())
     for line in requests:
         envelope = ENVELOPE.decode(line)
         try:

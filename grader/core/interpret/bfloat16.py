@@ -14,7 +14,7 @@ import triton.language as tl
 import triton.runtime.interpreter as interpreter
 from triton.runtime.interpreter import TensorHandle
 
-from grader.core.interpret.patches import replace
+from grader.core.interpret.patches import add, replace
 
 NAN = np.uint16(0x7FC0)
 BITS = np.dtype(np.uint16)
@@ -42,7 +42,7 @@ def wide(handle: TensorHandle) -> TensorHandle:
 
 
 def back(handle: TensorHandle) -> TensorHandle:
-    """The bfloat16 result of an operation on widened operands; a comparison's stays what it is."""
+    """The result of an operation on widened operands as bfloat16; the result of a comparison stays as it is."""
     if handle.data.dtype != np.float32:
         return handle
     return TensorHandle(narrow(handle.data), tl.bfloat16)
@@ -59,7 +59,7 @@ def enable() -> None:
     replace(builder, "create_clampf", clamp)
     replace(builder, "cast_impl", cast)
     replace(builder, "create_fp_to_fp", cast_with_rounding)
-    builder.get_bf16 = constant  # triton 3.9 has one, the others none
+    add(builder, "get_bf16", constant)  # triton 3.9 has one, the others none
     replace(interpreter.ReduceOps, "sum", sum_rounding_each_step)
     replace(interpreter.ReduceOps, "min_max", min_max_of_values)
     replace(interpreter.ScanOps, "cumsum", lambda old: scan(old, np.add))
@@ -76,7 +76,8 @@ def in_float32(operation: Callable[..., Any]) -> Callable[..., Any]:
     """The operation on widened operands, rounded once; the operands of one operation have one dtype."""
 
     def computed(builder: Any, *operands: Any) -> Any:
-        if not is_bfloat16(operands[0]):  # nor a choice's: its first is a mask, and it moves bits only
+        # `where` is among these operations. Its first operand is a mask, and it only moves bits, so it stays as it is.
+        if not is_bfloat16(operands[0]):
             return operation(builder, *operands)
         return back(operation(builder, *(wide(o) if isinstance(o, TensorHandle) else o for o in operands)))
 
@@ -132,7 +133,7 @@ def cast(cast_impl: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cast_with_rounding(create_fp_to_fp: Callable[..., Any]) -> Callable[..., Any]:
-    """Asked for by name, rounding towards zero; fp8 is left alone."""
+    """A cast whose rounding the kernel names, towards zero or to the nearest. Casts to and from fp8 stay Triton's."""
 
     def converted(builder: Any, source: TensorHandle, target: tl.dtype, rounding: Any) -> TensorHandle:
         if target.scalar != tl.bfloat16 or source.dtype.scalar.primitive_bitwidth < 16:

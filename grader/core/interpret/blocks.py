@@ -15,7 +15,7 @@ import triton.language as tl
 import triton.runtime.interpreter as interpreter
 from triton.compiler.code_generator import CodeGenerator
 
-from grader.core.interpret.patches import replace
+from grader.core.interpret.patches import add, replace
 
 KNOWN = CodeGenerator.builtin_namespace  # the functions of Python that compiled kernels know
 INSTEAD = {"abs": "tl.abs", "sum": "tl.sum", "pow": "tl.exp2 and tl.log2", "bool": "x != 0"}
@@ -28,13 +28,13 @@ class DoesNotCompile(Exception):
 def enable() -> None:
     ours = {"join": join, "negate": negate, "one_value": one_value, "refuse": refuse, "known": known}
     for name, function in ours.items():  # the interpreter copies its globals into the kernel's module
-        setattr(interpreter, f"_grader_{name}", function)
+        add(interpreter, f"_grader_{name}", function)
     replace(interpreter, "_patch_lang_tensor", transpose_by_the_builder)
     replace(interpreter.FunctionRewriter, "ast_transformer", lambda old: rewriter(type(old))())
     from triton.backends.nvidia.compiler import min_dot_size
 
-    smallest = min_dot_size(None)
-    replace(interpreter, "interpreter_builder", lambda builder: builder).codegen_fns["min_dot_size"] = smallest
+    smallest = {"min_dot_size": min_dot_size(None)}
+    replace(interpreter.interpreter_builder, "codegen_fns", lambda functions: functions | smallest)
 
 
 def transpose_by_the_builder(patch: Callable[..., Any]) -> Callable[..., None]:

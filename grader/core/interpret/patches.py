@@ -1,4 +1,4 @@
-"""In the runner, interpreted: how a part of Triton is replaced, and what is said where there is no such part."""
+"""In the runner, interpreted: the one way to change a part of Triton, and what is said where it has no such part."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +20,11 @@ def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> Any:
         raise Incompatible(f"triton {triton.__version__} has no {where}.{name}. {ADVICE}")
     setattr(owner, name, make(old))
     return old
+
+
+def add(owner: Any, name: str, value: Any) -> None:
+    """Give owner.name a value of ours, whether this triton has one or not. It stays."""
+    setattr(owner, name, value)
 
 
 class Patches:

@@ -5,20 +5,46 @@ hold, or which cannot be watched, the grader says so instead of judging; it is n
 """
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+from triton.runtime import autotuner, interpreter
 
 from grader.core.interpret import bfloat16, blocks, speedups
-from grader.core.interpret.patches import ADVICE, Incompatible
+from grader.core.interpret.patches import ADVICE, Incompatible, replace
 
 
-def enable(fast: bool = True) -> None:
+def enable() -> None:
     """Put the patches in place; raises Incompatible, with a sentence, where they do not fit this triton."""
-    for module in (speedups, bfloat16, blocks) if fast else (bfloat16, blocks):
+    index_with_scalars()
+    for module in (speedups, bfloat16, blocks):
         module.enable()
     check_results()
+
+
+def index_with_scalars() -> None:
+    """Let a scalar of the interpreter be a loop bound under numpy 2.5, which no longer makes an int of a 1-D array.
+
+    triton 3.7 does this by itself; course images hold 3.6.
+    """
+
+    def patched(patch_tensor: Callable[..., None]) -> Callable[..., None]:
+        def patch(tensor: Any, *scope: Any) -> None:
+            patch_tensor(tensor, *scope)
+            tensor.__index__ = lambda self: int(self.handle.data.squeeze())
+
+        return patch
+
+    replace(interpreter, "_patch_lang_tensor", patched)
+
+
+def take_first_config() -> None:
+    """Let triton.autotune take the first of its configs: there is nothing to time, and no driver to time it with."""
+    every_config_is_alike = property(lambda tuner: lambda kernel_call, quantiles=None: [1.0, 1.0, 1.0])
+    replace(autotuner.Autotuner, "do_bench", lambda old: every_config_is_alike)
 
 
 @triton.jit

@@ -249,14 +249,9 @@ def leave_equal_types(check: Callable[..., Any]) -> Callable[..., Any]:
         return whole and kind in (tl.int32, tl.int64)
 
     def checked(
-        semantic: Any,
-        lhs: Any,
-        rhs: Any,
-        allow_lhs_ptr: bool = False,
-        allow_rhs_ptr: bool = False,
-        arithmetic_check: bool = True,
-        div_or_mod: bool = False,
-    ) -> Any:
+        semantic: Any, lhs: Any, rhs: Any, allow_lhs_ptr: bool = False, allow_rhs_ptr: bool = False,
+        arithmetic_check: bool = True, div_or_mod: bool = False,
+    ) -> Any:  # fmt: skip
         one = lhs.type.scalar if type(lhs) is tl.tensor else None
         other = rhs.type.scalar if type(rhs) is tl.tensor else None
         if one is not None and one is other:

@@ -78,8 +78,8 @@ class Usage(Struct):
 
 
 class Done(Struct):
-    """Nothing is to be said."""
+    """The fork server has done what was asked, and has nothing to answer."""
 
 
-Request = Start | Fork | AskStatus | Signal | AskPrograms | End | AskUsage
-Answer = Started | Forked | Status | Programs | Ended | Usage | Done
+ServerRequest = Start | Fork | AskStatus | Signal | AskPrograms | End | AskUsage
+ServerReply = Started | Forked | Status | Programs | Ended | Usage | Done

@@ -9,11 +9,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from grader.core.protocol.observed import Trace, WrapperCosts
+from grader.core.protocol.observed import TraceReport, WrapperCosts
+from grader.core.protocol.program import Line
 
-Line = Annotated[int, Meta(gt=0, lt=1 << 24)] | None
 Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
-Plain = bool | int | float | str | None
+PlainArgument = bool | int | float | str | None
 Range = tuple[int, int]  # start, stop
 
 
@@ -69,7 +69,7 @@ class Call(Struct, frozen=True):
     """
 
     inputs: list[TensorSpec]
-    arguments: dict[str, Plain] = field(default_factory=dict)
+    arguments: dict[str, PlainArgument] = field(default_factory=dict)
     tiles: list[int] = field(default_factory=list)
     about: Raw = Raw(b"null")
     watched: bool = False
@@ -123,22 +123,28 @@ class RunnerSetup(Setup, tag="runner", kw_only=True):
 # Requests to a recorder ----------------------------------------------------------------------------------------------
 
 
-class Failing(Struct, frozen=True):
-    """A launch that raised in the runner, and is to raise in the recorder: the wrapper may have an answer to it."""
+class Shortage(Struct, frozen=True):
+    """A launch needs more of something, `what`, than the GPU has."""
 
-    number: int
-    kind: str | None = None
-    text: str | None = None
-    needed: int | None = None
-    limit: int | None = None
-    what: str | None = None
+    needed: Count
+    limit: Count
+    what: Annotated[str, Meta(max_length=200)]
+
+
+class FailedLaunch(Struct, frozen=True):
+    """The launch with this number in the call raised in the runner. The recorder raises the same, since the wrapper may
+    have an answer to it. shortage: what it needs too much of, if that is why it raised."""
+
+    number: Count
+    text: Annotated[str, Meta(max_length=4000)]
+    shortage: Shortage | None = None
 
 
 class Record(Struct, tag="record"):
     """Write the program of a call to program.json."""
 
     call: Call
-    failing: list[Failing] = field(default_factory=list)
+    failing: list[FailedLaunch] = field(default_factory=list)
 
 
 class Ask(Struct, tag="ask"):
@@ -245,8 +251,8 @@ class Loaded(Struct, tag="loaded"):
 class Raised(Struct, tag="raised", frozen=True):
     """An exception: its root cause, and the line of the submission's file where it arose.
 
-    todo: the name of an open gap. ours: it arose in a file of the grader's. as_seen: it is the failure of a launch that
-    the recorder was told of. launch: which launch raised, and then kind "resources" says how much it needed of what.
+    todo: the name of an open gap. ours: it arose in a file of the grader's. as_seen: it came of a FailedLaunch of the
+    request. launch: the launch that raised, if one did.
     """
 
     exception: Annotated[str, Meta(max_length=200)]
@@ -258,17 +264,7 @@ class Raised(Struct, tag="raised", frozen=True):
     bad_module: bool = False
     ours: bool = False
     as_seen: bool = False
-    launch: Count | None = None
-    kind: Annotated[str, Meta(max_length=40)] = "other"
-    needed: Count | None = None
-    limit: Count | None = None
-    what: Annotated[str, Meta(max_length=200)] | None = None
-
-    def failing(self) -> Failing | None:
-        """The launch that is to raise the same in the recorder, where one raised."""
-        if self.launch is None:
-            return None
-        return Failing(self.launch, self.kind, self.text, self.needed, self.limit, self.what)
+    launch: FailedLaunch | None = None
 
 
 # Replies of a recorder -----------------------------------------------------------------------------------------------
@@ -300,8 +296,9 @@ RecorderReply = Loaded | Raised | Recorded | Depends | Answered | HostTimed
 # Replies of a runner -------------------------------------------------------------------------------------------------
 
 
-class Unseen(Struct, frozen=True):
-    """Bytes of the largest storage that no operation made, where it was met, and bytes of all constants."""
+class UnseenBytes(Struct, frozen=True):
+    """What the program uses and no operation made. bytes: of the largest such storage that is no constant, which `line`
+    used first; constants: the bytes of all constants together."""
 
     bytes: int
     line: int | None
@@ -322,9 +319,9 @@ class Returned(Struct, tag="returned"):
     broken_fences: list[list[int]]
     launched: bool
     kernels: list[str]
-    unseen: Unseen
+    unseen: UnseenBytes
     wrapper: WrapperCosts
-    trace: Trace | None = None
+    trace: TraceReport | None = None
     row_elements: int | None = None
 
 
@@ -335,7 +332,7 @@ class Outputs(Struct, tag="outputs"):
 
 
 class Held(Struct, frozen=True):
-    """A name that holds an infinite number, and the line that made it so."""
+    """A name that holds an infinite number, and the line that gave it one."""
 
     name: str
     line: int | None
@@ -368,26 +365,15 @@ class CompiledKernel(Struct):
 
 class CompileError(Struct):
     """What stopped a compilation. kind: "language" for the kernel's text, "resources" where it does not fit,
-    "compiler" for what Triton or ptxas said later, "wrapper" for what runs outside of kernels."""
+    "compiler" for what Triton or ptxas said later, "wrapper" for what runs outside of kernels. launch: the launch that
+    raised, if one did."""
 
     kind: str
     exception: str
     text: str
     line: int | None
     kernel: str | None = None
-    needed: int | None = None
-    limit: int | None = None
-    what: str | None = None
-    launch: int | None = None
-
-    def failing(self) -> Failing | None:
-        """The launch that is to raise the same in the recorder, where one raised."""
-        if self.launch is None:
-            return None
-        return Failing(self.launch, self.kind, self.text, self.needed, self.limit, self.what)
-
-
-Failed = Raised | CompileError
+    launch: FailedLaunch | None = None
 
 
 class Compiled(Struct, tag="compiled"):
@@ -412,13 +398,13 @@ class Profiled(Struct, tag="profiled"):
     kernels: list[str]
 
 
-class Malformed(Struct, tag="malformed", frozen=True):
+class NoProgram(Struct, tag="malformed", frozen=True):
     """What was recorded is no program."""
 
     text: str
 
 
-class Refused(Struct, tag="refused", frozen=True):
+class KernelRefused(Struct, tag="refused", frozen=True):
     """Triton's compiler would not take a kernel."""
 
     text: str
@@ -446,7 +432,7 @@ class NotAllowed(Struct, tag="not allowed", frozen=True):
     line: int | None
 
 
-NotRun = Malformed | Refused | KernelLaunched | OtherText | NotAllowed
+NotRun = NoProgram | KernelRefused | KernelLaunched | OtherText | NotAllowed
 RunnerReply = Loaded | Raised | Returned | Outputs | FirstBad | Compiled | Timed | Profiled | NotRun
 Reply = RecorderReply | RunnerReply
 WithOutputs = Answered | Returned | Outputs | Timed
@@ -461,5 +447,5 @@ class Envelope(Struct):
 
 
 def plain_bytes(value: object) -> Raw:
-    """Plain data, as the part of a message whose type the course alone knows."""
+    """The value as JSON, to stand in a message whose reader alone knows the value's type."""
     return Raw(msgspec.json.encode(value))

@@ -5,7 +5,7 @@ from msgspec import Raw, Struct, field
 Place = tuple[int, int, int]  # of a program in its grid
 
 
-class Access(Struct, frozen=True):
+class BlockAddress(Struct, frozen=True):
     """Where a block's first lane lies, in elements from its argument's first; its sides; the step along each."""
 
     first: int
@@ -40,7 +40,7 @@ class Fault(Struct, frozen=True):
     where: str = ""
     programs: list[Place] = field(default_factory=list)
     shape: list[int] = field(default_factory=list)
-    at: Access | None = None
+    at: BlockAddress | None = None
     terms: list[Term] = field(default_factory=list)
 
 
@@ -58,7 +58,7 @@ class FirstAccess(Struct, frozen=True):
     """A program's first access to an argument."""
 
     place: Place
-    at: Access
+    at: BlockAddress
 
 
 class AddressTable(Struct, frozen=True):
@@ -149,11 +149,10 @@ class WrapperCosts(Struct):
     lines: dict[str, Most] = field(default_factory=dict)
 
 
-class Trace(Struct):
+class TraceReport(Struct):
     """All that was observed of one run. own: what the course's own observer reports. failed: tracebacks of what
     changes no verdict."""
 
-    launches: int
     faults: list[Fault]
     undefined: list[Undefined]
     addresses: list[AddressTable]

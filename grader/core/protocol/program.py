@@ -1,4 +1,5 @@
-"""In the runner: the form of a program. msgspec decodes the recorder's JSON into these structs, or says what is wrong.
+"""The form of a program. The recorder makes these structs and writes them as JSON; the runner, which believes nothing,
+has msgspec decode the JSON into these structs again, or say what is wrong with it.
 
 Every value has a type of this file. A dtype, a format or a padding is one of a closed list; a name (of an operation, a
 module, a function) is looked up in a table of the runner's, and never as an attribute of an object. So nothing that a
@@ -7,7 +8,7 @@ program holds can become an object that the runner does not mean to give to a ke
 
 import keyword
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,12 +17,13 @@ from msgspec.structs import astuple
 
 LARGEST = 1 << 45
 CONSTANT = 1 << 16  # bytes of one constant
+CONFIGS = 200  # of one launch that is tuned
 DEPTH = 16  # structs in structs
 LEAVES = {type(None), bool, int, str, bytes}
 RESERVED = ("_grader", "__")  # how no name of a kernel begins
 
 Size = Annotated[int, Meta(ge=0, le=LARGEST)]
-Line = Annotated[int, Meta(ge=0, lt=1 << 24)] | None
+Line = Annotated[int, Meta(gt=0, lt=1 << 24)] | None
 Whole = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Short = Annotated[str, Meta(max_length=200)]  # a name that is shown, or a text that a kernel is given
 Long = Annotated[str, Meta(max_length=1 << 17)]  # a kernel's text
@@ -136,25 +138,10 @@ class Constexpr(Part, frozen=True, tag="constexpr"):
 class NamedTuple(Part, frozen=True, tag="named tuple"):  # the class itself, which a kernel may call
     fields: list[Name]
 
-    def __post_init__(self) -> None:
-        check_fields(self.fields)
-
 
 class Tuple(Part, frozen=True, tag="tuple"):  # fields: the names of its items where it is a NamedTuple
     items: list["Argument"]
     fields: list[Name] | None = None
-
-    def __post_init__(self) -> None:
-        if self.fields is not None and len(self.fields) != len(self.items):
-            raise ValueError("a NamedTuple has a name for each item")
-        check_fields(self.fields or ())
-
-
-def check_fields(names: Sequence[str]) -> None:
-    if len(set(names)) != len(names) or any(name.startswith("_") or keyword.iskeyword(name) for name in names):
-        raise ValueError("a NamedTuple's field with the name of no field")
-    if "base" in names:  # by this name Triton's descriptors are known
-        raise ValueError("a NamedTuple's field `base`: give it another name")
 
 
 Shape = Annotated[list[Annotated[int, Meta(ge=0, le=1 << 40)]], Meta(min_length=1, max_length=5)]
@@ -230,12 +217,6 @@ class Launch(Part, frozen=True, tag="launch"):
     options: Annotated[dict[Name, Argument], Meta(max_length=100)]
     line: Line
 
-    def __post_init__(self) -> None:
-        if len(self.grid) != 3:
-            raise ValueError("a grid has three sizes")
-        if strange := NO_OPTIONS & self.options.keys():
-            raise ValueError(f"a launch has no option {min(strange)}")
-
 
 NO_OPTIONS = {"ir_override", "extern_libs", "grid", "warmup"}  # the first two name files that Triton reads
 
@@ -250,12 +231,8 @@ class Branch(Part, frozen=True):  # what one configuration of a tuned kernel doe
 
 
 class Choice(Part, frozen=True, tag="choice"):  # the configurations of a tuned kernel, of which the runner takes one
-    branches: Annotated[list[Branch], Meta(min_length=1, max_length=1000)]
+    branches: Annotated[list[Branch], Meta(min_length=1, max_length=CONFIGS)]
     line: Line
-
-    def __post_init__(self) -> None:
-        if not all(any(isinstance(step, Launch) for step in branch.steps) for branch in self.branches):
-            raise ValueError("a choice without a launch")
 
 
 class Other(Part, frozen=True, tag="other"):  # what is returned and no tensor, by the name of its type
@@ -298,30 +275,53 @@ def read(data: bytes) -> Program:
 def check(program: Program) -> None:
     """Raise Malformed where parts of a program do not fit together; that a tensor lies in its storage, Replay sees."""
     for part in parts(program):
-        if isinstance(part, Tensor):
-            need(part.storage < len(program.storages), "a storage that is not there")
-        if isinstance(part, Free):
-            need(all(number < len(program.storages) for number in part.storages), "a storage that is not there")
-        if isinstance(part, KernelNumber):
-            need(part.number < len(program.kernels), "a kernel that is not there")
-        if isinstance(part, Constexpr):
-            need(not tensors_in(part), "a tensor in a constexpr")
-        if isinstance(part, Launch):
-            need(part.kernel < len(program.kernels), "a kernel that is not there")
-            kernel = program.kernels[part.kernel]
-            need(kernel.kind != "constexpr function", "a launch of what is no kernel")
-            known = (part.args.get(name) for name in kernel.constexprs)
-            need(not tensors_in(list(known)), "a tensor for a tl.constexpr")
+        match part:
+            case Tensor():
+                need(part.storage < len(program.storages), "a storage that is not there")
+            case Free():
+                need(all(number < len(program.storages) for number in part.storages), "a storage that is not there")
+            case KernelNumber():
+                need(part.number < len(program.kernels), "a kernel that is not there")
+            case Constexpr():
+                need(not tensors_in(part), "a tensor in a constexpr")
+            case NamedTuple():
+                check_fields(part.fields)
+            case Tuple():
+                need(
+                    part.fields is None or len(part.fields) == len(part.items), "a NamedTuple has a name for each item"
+                )
+                check_fields(part.fields or ())
+            case Launch():
+                check_launch(part, program.kernels)
+            case Choice():
+                launching = (any(isinstance(step, Launch) for step in branch.steps) for branch in part.branches)
+                need(all(launching), "a choice without a launch")
     for place, kernel in enumerate(program.kernels):
         need(not any(name.startswith(RESERVED) for name in (kernel.name, *kernel.uses)), "a name for no kernel")
         need(not tensors_in(kernel.uses), "a kernel that uses a tensor from outside")
         numbers = [part.number for part in parts(kernel.uses) if isinstance(part, KernelNumber)]
         need(all(number < place for number in numbers), "a kernel that uses a later one")  # so that none calls itself
     inputs = {i for i, storage in enumerate(program.storages) if isinstance(storage, Input)}
-    early = {tensor.storage for tensor in tensors_in(program.setup)}
-    need(not inputs & early, "a step before the call with the call's inputs")
+    need(inputs.isdisjoint(storages_in(program.setup)), "a step before the call with the call's inputs")
     need(all(number < len(program.storages) for number in program.stale), "a storage that is not there")
     need(program.returns or program.several, "nothing is returned")
+
+
+def check_launch(launch: Launch, kernels: list[Kernel]) -> None:
+    need(len(launch.grid) == 3, "a grid has three sizes")
+    strange = NO_OPTIONS & launch.options.keys()
+    need(not strange, f"a launch has no option {min(strange, default='')}")
+    need(launch.kernel < len(kernels), "a kernel that is not there")
+    kernel = kernels[launch.kernel]
+    need(kernel.kind != "constexpr function", "a launch of what is no kernel")
+    need(not tensors_in([launch.args.get(name) for name in kernel.constexprs]), "a tensor for a tl.constexpr")
+
+
+def check_fields(names: Sequence[str]) -> None:
+    strange = any(name.startswith("_") or keyword.iskeyword(name) for name in names)
+    need(not strange and len(set(names)) == len(names), "a NamedTuple's field with the name of no field")
+    # Triton takes what has this attribute for a descriptor.
+    need("base" not in names, "a NamedTuple's field `base`: give it another name")
 
 
 def need(condition: object, what: str) -> None:
@@ -348,13 +348,29 @@ def parts(value: Any) -> Iterator[Struct]:
     raise Malformed("values too deep")
 
 
+def rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A copy in which change(struct) takes the place of each struct, of the inner ones first."""
+    if isinstance(value, dict):
+        return {name: rebuilt(inner, change) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [rebuilt(inner, change) for inner in value]
+    if not isinstance(value, Struct):
+        return value
+    return change(value if type(value) is Tensor else type(value)(*(rebuilt(each, change) for each in astuple(value))))
+
+
 def tensors_in(value: Any) -> list[Tensor]:
     """The tensors in a struct, a list or a dict."""
     return [part for part in parts(value) if isinstance(part, Tensor)]
 
 
+def storages_in(value: Any) -> dict[int, None]:
+    """The numbers of the storages of these tensors: a set that keeps their order."""
+    return dict.fromkeys(tensor.storage for tensor in tensors_in(value))
+
+
 def flat(steps: Iterable[Step]) -> Iterator[Operation | Launch]:
-    """The operations and launches among the steps, of a choice those of all."""
+    """The operations and launches among the steps; of a choice, those of all its branches."""
     for step in steps:
         branches = [branch.steps for branch in step.branches] if isinstance(step, Choice) else [[step]]
         for inner in (inner for branch in branches for inner in branch):

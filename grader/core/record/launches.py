@@ -8,7 +8,7 @@ import contextlib
 import types
 from collections.abc import Callable, Iterable, Iterator
 from operator import index
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import torch
@@ -17,11 +17,10 @@ from triton.runtime import autotuner, interpreter, jit
 from triton.runtime.errors import OutOfResources
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from grader.core.protocol.messages import Failing
-from grader.core.record.record import CannotRecord, Data, Recorder
+from grader.core.protocol import program as form
+from grader.core.protocol.messages import FailedLaunch
+from grader.core.record.record import CannotRecord, Recorder
 from grader.core.record.sources import Sources, described, is_kernel, names_used, signature
-
-CONFIGS = 200  # of one launch, at most
 
 
 class Launches:
@@ -32,13 +31,11 @@ class Launches:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        launches = self
-
-        def run(kernel: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> Compiled:
-            return launches.run(kernel, args, kwargs, grid, warmup)
+        def run(kernel: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> LaunchHandle:
+            return self.run(kernel, args, kwargs, grid, warmup)
 
         def tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-            return launches.tune(tuner, args, kwargs)
+            return self.tune(tuner, args, kwargs)
 
         compiled = lambda model=None, **_: model if model is not None else lambda function: function  # noqa: E731
         with contextlib.ExitStack() as stack:
@@ -56,10 +53,10 @@ class Launches:
         for value in list(vars(module).values()):
             if is_kernel(value):
                 with contextlib.suppress(Exception):
-                    names_used(described(value.fn)["source"])
+                    names_used(described(value.fn).source)
                     signature(value.fn)
 
-    def run(self, kernel: Any, args: tuple, kwargs: Data, grid: Any, warmup: bool) -> "Compiled":
+    def run(self, kernel: Any, args: tuple, kwargs: dict[str, Any], grid: Any, warmup: bool) -> "LaunchHandle":
         with torch._C._DisableTorchDispatch():
             names = list(signature(kernel.fn).parameters)
             own = {name: value for name, value in kwargs.items() if name in names}
@@ -70,14 +67,14 @@ class Launches:
                 named = dict(bound.arguments)
                 grid = grid(named | options) if callable(grid) else grid
         if warmup:
-            return Compiled(self, kernel, names, options)
+            return LaunchHandle(self, kernel, names, options)
         for hook in getattr(kernel, "pre_run_hooks", ()):
             hook(*args, **kwargs)
         with torch._C._DisableTorchDispatch():
             self.launch(kernel, named, options, grid)
-        return Compiled(self, kernel, names, options)
+        return LaunchHandle(self, kernel, names, options)
 
-    def launch(self, kernel: Any, named: Data, options: Data, grid: Any) -> None:
+    def launch(self, kernel: Any, named: dict[str, Any], options: dict[str, Any], grid: Any) -> None:
         recorder = self.recorder
         recorder.note_freed()
         number, line = recorder.launches, recorder.line()
@@ -85,67 +82,62 @@ class Launches:
         if number in recorder.failing:
             raise self.failure(recorder.failing[number])
         grid = whole_numbers(grid if isinstance(grid, tuple | list | torch.Size) else (grid,))
-        recorder.steps.append({
-            "is": "launch", "kernel": self.sources.number(kernel), "number": number,
-            "grid": grid + [1] * (3 - len(grid)),
-            "args": {name: self.argument(value) for name, value in named.items()},
-            "options": {name: self.argument(value) for name, value in options.items()},
-            "line": line,
-        })  # fmt: skip
+        args, options = ({name: self.argument(x) for name, x in each.items()} for each in (named, options))
+        sizes = (*grid, *[1] * (3 - len(grid)))
+        recorder.steps.append(form.Launch(self.sources.number(kernel), number, sizes, args, options, line))
 
     @staticmethod
-    def failure(failed: Failing) -> Exception:
+    def failure(failed: FailedLaunch) -> Exception:
         """The exception of a launch that the runner saw fail; `as_seen` marks it."""
-        if failed.kind == "resources":
-            error = OutOfResources(failed.needed, failed.limit, failed.what)
+        if short := failed.shortage:
+            error = OutOfResources(short.needed, short.limit, short.what)
         else:
             error = interpreter.InterpreterError(failed.text)
         error.as_seen = True
         return error
 
     def argument(self, value: Any) -> Any:
-        """One argument of a launch as plain data."""
+        """One argument of a launch as the program has it."""
         if isinstance(value, tl.constexpr):
-            return {"is": "constexpr", "value": self.argument(value.value)}
+            return form.Constexpr(self.argument(value.value))
         if isinstance(value, tl.dtype) and not isinstance(value, tl.pointer_type | tl.block_type):
-            return {"is": "triton dtype", "name": value.name}
+            return form.TritonDtype(value.name)
         if is_kernel(value):
-            return {"is": "kernel", "number": self.sources.number(value)}
+            return form.KernelNumber(self.sources.number(value))
         if isinstance(value, list):
             raise CannotRecord("a list as an argument of a launch: Triton takes tuples", self.recorder.line())
         if isinstance(value, tuple):
             fields = getattr(value, "_fields", None)
-            items = [self.argument(inner) for inner in value]
-            return {"is": "tuple", "items": items, "fields": fields and list(fields)}
+            return form.Tuple([self.argument(inner) for inner in value], fields and list(fields))
         gluon = type(value).__name__ == "TensorDescriptor" and "gluon" in type(value).__module__
+        plain = self.recorder.plain
         if isinstance(value, TensorDescriptor) or gluon:
-            plain = self.recorder.plain
-            found = {"is": "descriptor", "base": self.recorder.tensor(value.base), "padding": str(value.padding)}
-            found |= {"shape": plain(value.shape), "strides": plain(value.strides), "block": plain(value.block_shape)}
-            if gluon:
-                found["layout"] = {name: plain(inner) for name, inner in vars(value.layout).items()}
-            return found
-        return self.recorder.plain(value)
+            layout = {name: plain(inner) for name, inner in vars(value.layout).items()} if gluon else None
+            shape, strides, block = map(plain, (value.shape, value.strides, value.block_shape))
+            base, padding = self.recorder.tensor(value.base), cast(Any, str(value.padding))
+            return form.Descriptor(base, shape, strides, block, padding, layout)
+        return plain(value)
 
-    def tune(self, tuner: Any, args: tuple, kwargs: Data) -> Any:
+    def tune(self, tuner: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Every configuration as a choice of the runner's; the wrapper goes on as with the first."""
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
-        recorder, before, branches, results = self.recorder, self.recorder.steps, list[Data](), list[Any]()
-        for config in configs[:CONFIGS]:
-            recorder.steps = []
+        recorder, before, steps = self.recorder, self.recorder.steps, list[Any]()
+        branches, results = list[form.Branch](), list[Any]()
+        for config in configs[: form.CONFIGS]:
+            recorder.steps = steps = []
             try:
                 if config.pre_hook:
                     config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
                 results.append(tuner.fn.run(*args, **kwargs, **config.all_kwargs()))
-                branches.append({"config": str(config), "steps": recorder.steps})
+                branches.append(form.Branch(str(config), steps))
             finally:
                 recorder.steps = before
         tuner.best_config, tuner.nargs = configs[0], None
         if len(branches) == 1:
-            recorder.steps += branches[0]["steps"]
+            recorder.steps += branches[0].steps
         else:
-            recorder.steps.append({"is": "choice", "branches": branches, "line": recorder.line()})
+            recorder.steps.append(form.Choice(branches, recorder.line()))
         return results[0]
 
 
@@ -159,12 +151,12 @@ def whole_numbers(grid: Iterable[Any]) -> list[int]:
         ) from None
 
 
-class Compiled:
+class LaunchHandle:
     """What a launch or a warm-up returns: it can be launched, and answers as a compiled kernel of a likely size."""
 
     n_regs, n_spills, n_max_threads = 128, 0, 1024
 
-    def __init__(self, launches: Launches, kernel: Any, names: list[str], options: Data) -> None:
+    def __init__(self, launches: Launches, kernel: Any, names: list[str], options: dict[str, Any]) -> None:
         self.launches, self.kernel, self.names, self.options = launches, kernel, names, options
         self.metadata = types.SimpleNamespace(shared=0, num_warps=options.get("num_warps", 4), name=kernel.fn.__name__)
         self.asm, self.name = dict[str, Any](), kernel.fn.__name__

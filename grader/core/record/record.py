@@ -1,32 +1,32 @@
-"""Beside the submission, believed in nothing: what its wrapper does, written down as a program of plain data.
+"""Beside the submission, believed in nothing: what its wrapper does, written down as a program (protocol/program.py).
 
 A dispatch mode sees every operation of PyTorch below autograd, subclasses and torch.compile; launches of kernels are
 written down and do not run (launches.py). The runner executes the program later, in a process without any of this
 Python. A tensor names its storage, dtype, sizes, strides and offset; a view therefore needs no step.
-protocol/program.py has the form of a program. Method: record and replay, as torch.export and CUDA graphs do it.
+Method: record and replay, as torch.export and CUDA graphs do it.
 """
 
-import base64
 import ctypes
 import functools
 import sys
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from grader.core.protocol.messages import Failing
+from grader.core.inside.dispatch import DispatchMode
+from grader.core.inside.frames import running_line
+from grader.core.protocol import program as form
+from grader.core.protocol.messages import FailedLaunch
+from grader.core.protocol.program import Free, KernelNumber, Launch, Operation, Tensor, parts, storages_in
 
-CONSTANT_BYTES = 1 << 16  # of a storage that no operation made: it is written into the program as data
 SIZE_ONLY = {
     "empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_zeros", "new_ones", "new_full",
     "new_empty_strided",
 }  # fmt: skip
 EXPIRED = torch.UntypedStorage._expired  # what StorageWeakRef.expired asks, which is asked for each living tensor
-Data = dict[str, Any]  # a part of a program, as JSON has it
 READS = {"nonzero", "masked_select", "unique_consecutive", "_unique2", "unique_dim", "is_nonzero"}
 
 
@@ -38,25 +38,20 @@ class CannotRecord(Exception):
         self.line = line
 
 
-class Recorder(TorchDispatchMode):
-    """While active, keeps `steps`, `storages` and `kernels` as the program's plain data.
+class Recorder(DispatchMode):
+    """While active, keeps the program's `steps`, `storages` and `kernels`.
 
-    module: path of the submission's file, whose lines the steps name. failing: {launch's number in a call: an
-    exception} of the launches that are to raise, since the runner saw them fail. reads: the lines at which Python read
-    floating-point values.
+    module: path of the submission's file, whose lines the steps name. failing: the launches that must raise, because
+    they raised in the runner, by their numbers in a call. reads: the lines at which Python read floating-point values.
     """
 
     def __init__(self, module: str) -> None:
         super().__init__()
-        self.module, self.failing = module, dict[int, Failing]()
-        self.storages, self.numbers = list[Data](), dict[int, int]()
+        self.module, self.failing = module, dict[int, FailedLaunch]()
+        self.storages, self.numbers = list[form.Storage](), dict[int, int]()
         self.references, self.living = dict[int, tuple[StorageWeakRef, int]](), set[int]()
-        self.steps, self.kernels = list[Data](), list[Data]()
+        self.steps, self.kernels = list[form.Step](), list[form.Kernel]()
         self.reads, self.launches, self.before, self.begin = list[int | None](), 0, 0, 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # PyTorch's own way imports torch._dynamo, a second's worth, at the first operation
 
     # Tensors ---------------------------------------------------------------------------------------------------------
 
@@ -69,24 +64,24 @@ class Recorder(TorchDispatchMode):
             # While a reference lives, the address is not given out again.
             self.references[len(self.storages)] = StorageWeakRef(storage), key
             self.living.add(len(self.storages))
-            if made:
-                entry = {"is": "made", "bytes": storage.nbytes()}
-            elif storage.nbytes() > CONSTANT_BYTES:
-                entry = {"is": "unseen", "bytes": storage.nbytes(), "line": self.line()}
-            else:
-                data = ctypes.string_at(storage.data_ptr(), storage.nbytes())
-                entry = {"is": "constant", "data": base64.b64encode(data).decode()}
-            self.storages.append(entry)
+            self.storages.append(self.described(storage, made))
         return self.numbers[key]
+
+    def described(self, storage: torch.UntypedStorage, made: bool) -> form.Storage:
+        if made:
+            return form.Made(storage.nbytes())
+        if storage.nbytes() > form.CONSTANT:
+            return form.Unseen(storage.nbytes(), self.line())
+        return form.Constant(ctypes.string_at(storage.data_ptr(), storage.nbytes()))
 
     def given(self, tensor: torch.Tensor, name: str) -> int:
         """Note an argument of the call by its name."""
         number = self.storage(tensor, made=True)
-        self.storages[number] = {"is": "input", "name": name, "bytes": self.storages[number]["bytes"]}
+        self.storages[number] = form.Input(self.storages[number].bytes, name)
         return number
 
     def begin_call(self) -> None:
-        """Another call begins: of earlier steps those are kept whose tensors are still there."""
+        """Another call begins. Of the earlier steps, keep those that made tensors which are still there."""
         for number, (reference, key) in list(self.references.items()):
             if reference.expired():
                 del self.references[number], self.numbers[key]
@@ -94,31 +89,29 @@ class Recorder(TorchDispatchMode):
         needed, kept = set(self.references), []
         for step in reversed(self.steps):
             if written(step) & needed:
-                needed |= set(storages_in(step))
+                needed |= storages_in(step).keys()
                 kept.append(step)
         self.steps = kept[::-1]
         for number in needed:
-            if self.storages[number]["is"] == "input":
-                self.storages[number] = {"is": "old", "bytes": self.storages[number]["bytes"]}
+            if isinstance(self.storages[number], form.Input):
+                self.storages[number] = form.Old(self.storages[number].bytes)
         self.reads, self.launches, self.before, self.begin = [], 0, len(self.storages), len(self.steps)
 
     def left_behind(self) -> bool:
         """True where a tensor that the call made is still there: the next call may use it."""
         return any(
-            number >= self.before and self.storages[number]["is"] != "input" and not reference.expired()
+            number >= self.before and not isinstance(self.storages[number], form.Input) and not reference.expired()
             for number, (reference, _) in self.references.items()
         )
 
-    def tensor(self, tensor: torch.Tensor, made: bool = False) -> Data:
+    def tensor(self, tensor: torch.Tensor, made: bool = False) -> Tensor:
         if tensor.layout != torch.strided or tensor.is_quantized:
             raise CannotRecord(f"a tensor with the layout {tensor.layout}: use plain tensors", self.line())
-        return {
-            "is": "tensor", "storage": self.storage(tensor, made), "dtype": str(tensor.dtype)[6:],
-            "sizes": list(tensor.size()), "strides": list(tensor.stride()), "offset": tensor.storage_offset(),
-        }  # fmt: skip
+        number, sizes, strides = self.storage(tensor, made), list(tensor.size()), list(tensor.stride())
+        return Tensor(number, bare_name(tensor.dtype), sizes, strides, tensor.storage_offset())
 
     def plain(self, value: Any) -> Any:
-        """`value` as plain data; raises CannotRecord."""
+        """`value` as the program has it; raises CannotRecord."""
         kind = type(value)
         if value is None or kind in (bool, str):
             return value
@@ -131,15 +124,15 @@ class Recorder(TorchDispatchMode):
         if isinstance(value, list | tuple):
             return [self.plain(inner) for inner in value]
         if isinstance(value, float):
-            return {"is": "float", "hex": float(value).hex()}
+            return form.Float(float(value).hex())
         if isinstance(value, torch.dtype):
-            return {"is": "dtype", "name": str(value)[6:]}
+            return form.TorchDtype(bare_name(value))
         if isinstance(value, torch.device):
             if value.type != "cpu":
                 raise CannotRecord(f"a tensor on the device {value}: make it where your inputs are", self.line())
-            return {"is": "device"}
+            return form.Device()
         if isinstance(value, torch.layout | torch.memory_format):
-            return {"is": "format", "name": str(value)[6:]}
+            return form.Format(bare_name(value))
         if "numpy" in kind.__module__ and getattr(value, "shape", None) == ():
             return self.plain(value.item())
         raise CannotRecord(f"a value of the type {kind.__name__} in an operation or a launch", self.line())
@@ -154,7 +147,7 @@ class Recorder(TorchDispatchMode):
             if out is not NotImplemented:
                 return out
         if own := custom_function(func):
-            with self:  # what it does is written down
+            with self:  # record what it does
                 return own(*args, **kwargs)
         self.note_freed()
         noted = self.plain(list(args)), {name: self.plain(value) for name, value in kwargs.items()}
@@ -166,71 +159,63 @@ class Recorder(TorchDispatchMode):
             self.note_read(args)
         if mutates or any(t.layout != torch.strided or t.untyped_storage()._cdata not in self.numbers for t in made):
             refs = [self.tensor(t, made=True) for t in made]
-            self.steps.append({
-                "is": "operation", "namespace": func.namespace, "op": name, "overload": func._overloadname,
-                "args": noted[0], "kwargs": noted[1], "out": refs, "line": self.line(),
-            })  # fmt: skip
+            self.steps.append(Operation(func.namespace, name, func._overloadname, *noted, refs, self.line()))
         return out
 
     def note_freed(self) -> None:
-        """What Python has let go of since the last step is free: what it keeps, it holds."""
+        """Write down which storages Python has let go of since the last step: the program lets go of them too."""
         freed = [n for n in self.living if EXPIRED(self.references[n][0].cdata)]
         if freed:
             self.living.difference_update(freed)
-            self.steps.append({"is": "free", "storages": freed})
+            self.steps.append(Free(freed))
 
     def note_read(self, args: tuple) -> None:
-        """What Python learns of a tensor's numbers is a constant of this program."""
+        """Note that Python reads numbers of a tensor: what it does then may depend on them, and the program cannot."""
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
         if any(t.is_floating_point() or t.dtype == torch.bool for t in tensors):
             self.reads.append(self.line())
 
     def line(self) -> int | None:
         """The innermost line of the submission's own file that is running, or None."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            if frame.f_code.co_filename == self.module:
-                return frame.f_lineno
-            frame = frame.f_back
-        return None
+        return running_line(self.module)
 
     # The program -----------------------------------------------------------------------------------------------------
 
-    def program(self, returned: list[Data]) -> Data:
-        """The last call, and what it needs of the steps before.
+    def program(self, returned: Sequence[Tensor | form.Other], several: bool) -> form.Program:
+        """The last call, and the steps of earlier calls that it needs.
 
-        Of an earlier call only what does not depend on its inputs is kept: a workspace made then is there, and the
-        numbers that were left in it are not.
+        Of an earlier call it takes only the steps that do not depend on that call's inputs. So a workspace that an
+        earlier call made is there, without the numbers that the earlier call left in it.
         """
-        begin, before = self.begin, set(storages_in(self.steps[: self.begin])) | set(range(self.before))
-        old = {number for number in before if self.storages[number]["is"] == "old"}
-        setup, stale = independent(self.steps[:begin], old)
-        live, needed = set(storages_in([self.steps[begin:], returned])), []
-        for step in reversed(setup):
+        steps, early = self.steps[self.begin :], self.steps[: self.begin]
+        before = {*storages_in(early), *range(self.before)}
+        early, stale = independent(early, {n for n in before if isinstance(self.storages[n], form.Old)})
+        live, setup = {*storages_in([steps, returned])}, list[form.Step]()
+        for step in reversed(early):
             if written(step) & live:
-                live |= set(storages_in(step))
-                needed.append(step)
-        made = set(storages_in([step.get("out") for step in needed]))
+                live |= storages_in(step).keys()
+                setup.insert(0, step)
+        made = {*storages_in([step.out for step in setup if isinstance(step, Operation)])}
         for number in (live & stale) - made:
-            if (
-                number < self.before and self.storages[number]["is"] != "constant"
-            ):  # made of an earlier call's inputs: its size may be used, no more
-                self.storages[number] = {"is": "old", "bytes": self.storages[number]["bytes"]}
-        program = {"setup": needed[::-1], "steps": self.steps[begin:], "returns": returned}
-        numbers = list(dict.fromkeys([*storages_in(program), *sorted(live & stale & made)]))
-        new = {number: place for place, number in enumerate(numbers)}
-        program["steps"] = [s for s in program["steps"] if s["is"] != "free" or any(n in new for n in s["storages"])]
-        kernels = set(kernels_in(program)) if self.kernels else set()
-        for number in range(len(self.kernels) - 1, -1, -1):  # what a kernel uses stands before it
+            # An earlier call made it of its inputs: this call may use its size alone.
+            if number < self.before and not isinstance(self.storages[number], form.Constant):
+                self.storages[number] = form.Old(self.storages[number].bytes)
+        left = sorted(live & stale & made)
+        numbers = [*dict.fromkeys([*storages_in([*setup, *steps, *returned]), *left])]
+        kernels = kernels_in([setup, steps])
+        for number in range(len(self.kernels) - 1, -1, -1):  # a kernel comes after those that it uses
             if number in kernels:
-                kernels |= set(kernels_in(self.kernels[number]["uses"]))
-        order = sorted(kernels)
-        program["kernels"] = [self.kernels[number] for number in order]
-        return {
-            "version": 2, "storages": [self.storages[number] for number in numbers],
-            "stale": [new[number] for number in sorted(live & stale & made)],
-            **renumbered(program, new, {number: place for place, number in enumerate(order)}),
-        }  # fmt: skip
+                kernels |= kernels_in(self.kernels[number].uses)
+        program = form.Program(
+            2, [self.storages[number] for number in numbers], [self.kernels[number] for number in sorted(kernels)],
+            setup, left, steps, list(returned), several,
+        )  # fmt: skip
+        return renumbered(program, numbers, sorted(kernels))
+
+
+def bare_name(value: object) -> Any:
+    """`float16` of torch.float16; the runner sees whether the program may have it."""
+    return str(value)[6:]
 
 
 @functools.cache
@@ -246,65 +231,49 @@ def custom_function(func: Any) -> Callable[..., Any] | None:
     return definition and definition._backend_fns.get("cuda", definition._init_fn)
 
 
-def renumbered(value: Any, new: dict[int, int], kernels: dict[int, int]) -> Any:
-    """Plain data with the new numbers of storages and kernels."""
-    if isinstance(value, list):
-        return [renumbered(inner, new, kernels) for inner in value]
-    if not isinstance(value, dict):
-        return value
-    kind = value.get("is")
-    if kind == "tensor":
-        return value | {"storage": new[value["storage"]]}
-    if kind == "kernel":
-        return value | {"number": kernels[value["number"]]}
-    if kind == "free":
-        return value | {"storages": sorted(new[number] for number in value["storages"] if number in new)}
-    found = {name: renumbered(inner, new, kernels) for name, inner in value.items()}
-    return found | {"kernel": kernels[value["kernel"]]} if kind == "launch" else found
+def renumbered(program: form.Program, storages: list[int], kernels: list[int]) -> form.Program:
+    """The program in which a number is a place in these lists; it frees nothing that it does not name."""
+    new, new_kernels = ({number: place for place, number in enumerate(numbers)} for numbers in (storages, kernels))
+
+    def change(part: Any) -> Any:
+        match part:
+            case Tensor():
+                return replace(part, storage=new[part.storage])
+            case KernelNumber():
+                return KernelNumber(new_kernels[part.number])
+            case Launch():
+                return replace(part, kernel=new_kernels[part.kernel])
+            case Free():
+                return Free(sorted(new[number] for number in part.storages if number in new))
+            case form.Program():
+                stale, steps = [new[number] for number in part.stale], [step for step in part.steps if step != Free([])]
+                return replace(part, stale=stale, steps=steps)
+        return part
+
+    return form.rebuilt(program, change)
 
 
-def kernels_in(value: Any) -> Iterator[int]:
-    """The numbers of the kernels in plain data."""
-    if isinstance(value, dict):
-        if value.get("is") in ("launch", "kernel"):
-            yield value["kernel" if value["is"] == "launch" else "number"]
-        for inner in value.values():
-            yield from kernels_in(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from kernels_in(inner)
+def kernels_in(value: Any) -> set[int]:
+    """The numbers of the kernels that are launched or named."""
+    found = (part for part in parts(value) if isinstance(part, Launch | KernelNumber))
+    return {part.kernel if isinstance(part, Launch) else part.number for part in found}
 
 
-def written(step: Data) -> set[int]:
+def written(step: form.Step) -> set[int]:
     """The storages that a step may write: an operation's outputs, all arguments of a launch."""
-    return set(storages_in(step["out"] if step["is"] == "operation" else step))
+    return {*storages_in(step.out if isinstance(step, Operation) else step)}
 
 
-def independent(steps: list[Data], tainted: set[int]) -> tuple[list[Data], set[int]]:
-    """(the steps that do not depend on the storages `tainted`, all that the others wrote)."""
-    kept, stale = [], set()
+def independent(steps: list[form.Step], tainted: set[int]) -> tuple[list[form.Step], set[int]]:
+    """(the steps that do not depend on the storages `tainted`, the storages that the other steps wrote)."""
+    kept, stale = list[form.Step](), set[int]()
     for step in steps:
-        if step["is"] == "free":
+        if isinstance(step, Free):
             continue
-        parts = [inner for branch in step["branches"] for inner in branch["steps"]] if "branches" in step else [step]
-        touched = set(storages_in(parts))
-        if touched & tainted and step.get("op") not in SIZE_ONLY:
-            stale |= touched if step["is"] != "operation" else set(storages_in(step["out"]))
-            tainted |= set(storages_in(step.get("out")))
-        else:
+        if tainted.isdisjoint(storages_in(step)) or (isinstance(step, Operation) and step.op in SIZE_ONLY):
             kept.append(step)
+            continue
+        stale |= written(step)
+        if isinstance(step, Operation):
+            tainted |= written(step)
     return kept, stale
-
-
-def storages_in(value: Any) -> list[int]:
-    """The numbers of the storages in plain data, in order."""
-    found, left = [], [value] if isinstance(value, dict | list) else []
-    while left:
-        each = left.pop()
-        if isinstance(each, dict):
-            if each.get("is") == "tensor":
-                found.append(each["storage"])
-                continue
-            each = list(each.values())
-        left += [inner for inner in reversed(each) if isinstance(inner, dict | list)]
-    return found

@@ -21,36 +21,25 @@ import numpy
 import torch
 
 from grader.core.inside import replies, sparse, without_gpu
-from grader.core.protocol.messages import (
-    Answered,
-    Ask,
-    Call,
-    Code,
-    Depends,
-    HostTime,
-    HostTimed,
-    Raised,
-    Record,
-    Recorded,
-    RecorderRequest,
-    RecorderSetup,
-    TensorSpec,
-)
-from grader.core.record.record import Data, Recorder
+from grader.core.protocol import messages
+from grader.core.protocol import program as form
+from grader.core.protocol.messages import Call, Code, Raised, RecorderSetup, TensorSpec
+from grader.core.record.record import Recorder
 
 if TYPE_CHECKING:
     from grader.core.record.launches import Launches
 
 
 @dataclass
-class Loaded:
-    """A module that is loaded, and the recorder that saw it."""
+class LoadedModule:
+    """A module that is loaded, and the recorder that saw it load."""
 
     setup: RecorderSetup
-    function: Any
     recorder: Recorder
+    module: types.ModuleType
+    function: Callable[..., Any]
     beside: types.ModuleType  # the course's own code, empty where it has none
-    launches: "Launches | None" = None
+    launches: "Launches | None"
     tiles: tuple[int, ...] = ()  # the module's own TILES_INTERPRETER
 
 
@@ -58,8 +47,8 @@ LAUNCHES = "grader.core.record.launches"  # there where Triton is
 TILES = "TILES_INTERPRETER"  # where a module has it: the sizes of its tiles, and more, in the interpreter
 
 
-def get_ready(device: str) -> float:
-    """Import what every submission needs; nothing of it runs a kernel. Returns seconds, of which none are told."""
+def get_ready(device: str) -> None:
+    """Import what every submission needs, the same for each device."""
     numpy.seterr(all="ignore")
     torch.set_num_threads(1)
     sparse.reserve()
@@ -67,10 +56,9 @@ def get_ready(device: str) -> float:
         import triton.language  # noqa: F401
 
         from grader.core.record import launches  # noqa: F401
-    return 0.0
 
 
-def begin(setup: RecorderSetup) -> Loaded:
+def begin(setup: RecorderSetup) -> LoadedModule:
     """Load the module of `setup` while the recorder looks on; raises what the module raises."""
     interpreted = setup.gpu is None and setup.device != "direct"
     os.environ["TRITON_INTERPRET"] = "1" if interpreted else "0"
@@ -79,16 +67,16 @@ def begin(setup: RecorderSetup) -> Loaded:
     if "triton" in sys.modules:
         sys.modules["triton"].knobs.runtime.interpret = interpreted
     sys.path[:] = [*setup.sys_path, *([setup.submission] if setup.submission else [])]
-    recorder = Recorder(setup.module)
+    recorder, module = Recorder(setup.module), new_module(setup)
     if setup.device == "direct":
-        return Loaded(setup, load_function(setup), recorder, make_module("beside", None))
+        return LoadedModule(setup, recorder, module, load_function(module, setup), types.ModuleType("beside"), None)
     launches = sys.modules[LAUNCHES].Launches(recorder) if LAUNCHES in sys.modules else None
-    loaded = Loaded(setup, None, recorder, make_module("beside", setup.code), launches)
-    with recording(loaded):
-        loaded.function = load_function(setup)
-        loaded.tiles = own_tiles(setup)
+    beside = run_code(setup.code)
+    with recording(setup, recorder, launches):
+        function = load_function(module, setup)
+    loaded = LoadedModule(setup, recorder, module, function, beside, launches, own_tiles(module))
     if launches:
-        launches.know(sys.modules[loaded.function.__module__] if hasattr(loaded.function, "__module__") else recorder)
+        launches.know(module)
     return loaded
 
 
@@ -96,23 +84,23 @@ def no_breakpoint(*args: object, **kwargs: object) -> NoReturn:
     raise RuntimeError("breakpoint() has no terminal here: `make try` runs your file where a debugger works")
 
 
-def make_module(name: str, code: Code | None) -> types.ModuleType:
-    """A module of messages.Code; empty without any."""
-    module = types.ModuleType(name)
+def run_code(code: Code | None) -> types.ModuleType:
+    """A module of the course's own code; empty without any."""
+    module = types.ModuleType("beside")
     if code:
         exec(compile(code.text, code.file, "exec"), vars(module))
     return module
 
 
 @contextlib.contextmanager
-def recording(loaded: Loaded) -> Iterator[None]:
-    """Around a submission's own code."""
+def recording(setup: RecorderSetup, recorder: Recorder, launches: "Launches | None") -> Iterator[None]:
+    """While open, the submission's own code runs and is recorded."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
-        if loaded.launches:
-            stack.enter_context(loaded.launches.watching())
-        stack.enter_context(without_gpu.pass_for(loaded.setup.gpu or without_gpu.INTERPRETED))
-        stack.enter_context(loaded.recorder)
+        if launches:
+            stack.enter_context(launches.watching())
+        stack.enter_context(without_gpu.pass_for(setup.gpu or without_gpu.INTERPRETED))
+        stack.enter_context(recorder)
         yield
 
 
@@ -126,22 +114,23 @@ class BadModule(Exception):
     """The module has no entry point of the right form; the text is a sentence for the student."""
 
 
-def module_name(setup: RecorderSetup) -> str:
-    return os.path.splitext(os.path.basename(setup.module))[0]
+def new_module(setup: RecorderSetup) -> types.ModuleType:
+    """The submission's module, before it runs. What it does to sys.modules later changes nothing here."""
+    name = os.path.splitext(os.path.basename(setup.module))[0]
+    spec = importlib.util.spec_from_file_location(name, setup.module)
+    assert spec  # a file whose name ends in .py has one
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    return sys.modules[name]
 
 
-def load_function(setup: RecorderSetup) -> Callable[..., Any]:
-    """The entry point of the module; BadModule where it is missing or cannot be called as it will be."""
-    path, entry_point = setup.module, setup.entry_point
-    name = module_name(setup)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader  # a file whose name ends in .py has one
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+def load_function(module: types.ModuleType, setup: RecorderSetup) -> Callable[..., Any]:
+    """Run the module; its entry point. Raises BadModule where that is missing or cannot be called as it will be."""
+    entry_point = setup.entry_point
+    assert module.__spec__ and module.__spec__.loader
+    module.__spec__.loader.exec_module(module)
     function = getattr(module, entry_point, None)
     if not callable(function):
-        raise BadModule(f"{os.path.basename(path)} has no function named {entry_point}")
+        raise BadModule(f"{os.path.basename(setup.module)} has no function named {entry_point}")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -157,36 +146,36 @@ def load_function(setup: RecorderSetup) -> Callable[..., Any]:
 # Jobs ----------------------------------------------------------------------------------------------------------------
 
 
-def record(loaded: Loaded, request: Record) -> Recorded | Depends:
+def record(loaded: LoadedModule, request: messages.Record) -> messages.Recorded | messages.Depends:
     """Write program.json for one call.
 
     If the wrapper read numbers, or brought some along, a second call has other stand-in values: it must give the same
     program.
     """
     set_tiles(loaded, request.call.tiles)
-    loaded.recorder.failing = {failing.number: failing for failing in request.failing}
+    loaded.recorder.failing = {failed.number: failed for failed in request.failing}
     constants = record_once(loaded, request.call, 0, "program.json")
     if (reads := loaded.recorder.reads[:1]) or constants:
         with silence():
             record_once(loaded, request.call, 2, "other.json")
         if contents("other.json") != contents("program.json"):
-            return Depends(next(iter(reads), None) or None)
-    return Recorded()
+            return messages.Depends(next(iter(reads), None) or None)
+    return messages.Recorded()
 
 
-def own_tiles(setup: RecorderSetup) -> tuple[int, ...]:
+def own_tiles(module: types.ModuleType) -> tuple[int, ...]:
     """The module's TILES_INTERPRETER where it is a tuple of integers, else an empty one."""
     with contextlib.suppress(Exception):  # whatever a module has made of its names
-        tiles = vars(sys.modules[module_name(setup)])[TILES]
+        tiles = vars(module)[TILES]
         return tiles if type(tiles) is tuple and {*map(type, tiles)} == {int} else ()
     return ()
 
 
-def set_tiles(loaded: Loaded, sizes: list[int]) -> None:
+def set_tiles(loaded: LoadedModule, sizes: list[int]) -> None:
     """Have the module's TILES_INTERPRETER begin with these sizes; with none it is the module's own again."""
     if len(loaded.tiles) > len(sizes):
         with contextlib.suppress(Exception):
-            vars(sys.modules[module_name(loaded.setup)])[TILES] = (*sizes, *loaded.tiles[len(sizes) :])
+            vars(loaded.module)[TILES] = (*sizes, *loaded.tiles[len(sizes) :])
 
 
 def contents(name: str) -> bytes:
@@ -194,23 +183,23 @@ def contents(name: str) -> bytes:
         return file.read()
 
 
-def record_once(loaded: Loaded, call: Call, seed: int, file_name: str) -> bool:
+def record_once(loaded: LoadedModule, call: Call, seed: int, file_name: str) -> bool:
     """Write down a call on stand-in values; a second one if the first left tensors behind, which it may use.
 
     Returns whether the program brings numbers along.
     """
     recorder = loaded.recorder
-    with recording(loaded):
+    with recording(loaded.setup, recorder, loaded.launches):
         program = one_call(loaded, call, seed)
         if recorder.left_behind():
             with silence():
                 program = one_call(loaded, call, seed + 1)
-    with open(file_name, "wb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o644)) as file:
+    with replies.open_to_write(file_name) as file:
         file.write(msgspec.json.encode(program))
-    return any(storage["is"] == "constant" for storage in recorder.storages[recorder.before :])
+    return any(isinstance(storage, form.Constant) for storage in recorder.storages[recorder.before :])
 
 
-def one_call(loaded: Loaded, call: Call, seed: int) -> Data:
+def one_call(loaded: LoadedModule, call: Call, seed: int) -> form.Program:
     """The program of one call."""
     recorder = loaded.recorder
     with torch._C._DisableTorchDispatch():
@@ -221,19 +210,18 @@ def one_call(loaded: Loaded, call: Call, seed: int) -> Data:
             recorder.given(tensor, spec.name)
         more = {}
         if bytes(call.about) != b"null":
-            module = sys.modules[module_name(loaded.setup)]
-            more = loaded.beside.arguments(module, msgspec.json.decode(call.about), recorder.given)
+            more = loaded.beside.arguments(loaded.module, msgspec.json.decode(call.about), recorder.given)
     out = loaded.function(*tensors, **call.arguments, **more)
     with torch._C._DisableTorchDispatch():
         several = isinstance(out, tuple | list)
         returned = [returned_value(recorder, value) for value in (out if several else [out])]
-        return recorder.program(returned) | {"several": several}
+        return recorder.program(returned, several)
 
 
-def returned_value(recorder: Recorder, value: Any) -> Data:
+def returned_value(recorder: Recorder, value: Any) -> form.Tensor | form.Other:
     if type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided:
         return recorder.tensor(value)
-    return {"is": "other", "type": type(value).__name__[:200]}
+    return form.Other(type(value).__name__[:200])
 
 
 def stand_in(spec: TensorSpec, seed: int) -> torch.Tensor:
@@ -268,15 +256,15 @@ def silence() -> Iterator[None]:
         os.close(nowhere)
 
 
-def ask(loaded: Loaded, request: Ask) -> Answered:
+def ask(loaded: LoadedModule, request: messages.Ask) -> messages.Answered:
     """What a function of the course's own code finds out about the module."""
-    module, about = sys.modules[module_name(loaded.setup)], msgspec.json.decode(request.about)
     with torch.no_grad():
-        found, outputs = getattr(loaded.beside, request.function)(module, about)
-    return Answered(msgspec.Raw(msgspec.json.encode(found)), replies.write_outputs(outputs, "cpu"))
+        function = getattr(loaded.beside, request.function)
+        found, outputs = function(loaded.module, msgspec.json.decode(request.about))
+    return messages.Answered(messages.plain_bytes(found), replies.write_outputs(outputs, "cpu"))
 
 
-def time_on_host(loaded: Loaded, request: HostTime) -> HostTimed:
+def time_on_host(loaded: LoadedModule, request: messages.HostTime) -> messages.HostTimed:
     """Milliseconds that one call of the wrapper takes on the host, on a GPU; its own word, worth no points."""
     times, inputs = [], []
     for spec in request.call.inputs:
@@ -287,8 +275,8 @@ def time_on_host(loaded: Loaded, request: HostTime) -> HostTimed:
             loaded.function(*inputs, **request.call.arguments)
             times.append((time.perf_counter() - started) * 1e3)
             torch.cuda.synchronize()
-    return HostTimed(statistics.median(times[len(times) // 2 :]))
+    return messages.HostTimed(statistics.median(times[len(times) // 2 :]))
 
 
-REQUESTS = msgspec.json.Decoder(RecorderRequest)
-JOBS = {Record: record, Ask: ask, HostTime: time_on_host}
+REQUESTS = msgspec.json.Decoder(messages.RecorderRequest)
+JOBS = {messages.Record: record, messages.Ask: ask, messages.HostTime: time_on_host}

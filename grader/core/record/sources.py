@@ -1,4 +1,4 @@
-"""A kernel as plain data: its text, where it lies, and what it uses from outside."""
+"""Beside the submission: a kernel as the program has it: its text, where it lies, and what it uses from outside."""
 
 import ast
 import functools
@@ -9,12 +9,16 @@ import types
 from typing import Any
 
 import triton.language as tl
+from msgspec.structs import replace
 from triton.runtime import jit
 from triton.runtime.interpreter import InterpretedFunction
 
-from grader.core.record.record import CannotRecord, Data, Recorder
+from grader.core.protocol import program as form
+from grader.core.record.record import CannotRecord, Recorder
 
 CONSTEXPR = tuple(vars(jit)[name] for name in ("ConstexprFunction",) if name in vars(jit))
+# What a kernel can name, and hold in no tuple.
+NO_VALUES = form.Opaque | form.Module | form.Function | form.NamedTuple
 
 
 def is_kernel(value: object) -> bool:
@@ -37,67 +41,57 @@ class Sources:
         if function in open_ones:
             text = f"the kernel {function.__name__} calls itself: Triton has no recursion"
             raise CannotRecord(text, self.recorder.line())
-        entry = dict(described(function))
         kind = "constexpr function" if isinstance(kernel, CONSTEXPR) else "kernel"
-        entry |= {
-            "kind": "gluon" if type(kernel).__name__ == "GluonJITFunction" else kind,
-            "unspecialized": [str(name) for name in getattr(kernel, "do_not_specialize", None) or ()],
-            "noinline": bool(getattr(kernel, "noinline", False)), "uses": {},
-        }  # fmt: skip
-        for name, value in used(function, entry["source"]).items():
-            entry["uses"][name] = self.outside(value, open_ones | {function: True})
+        bare = described(function)
+        outside = used(function, bare.source)
+        entry = replace(
+            bare, kind="gluon" if type(kernel).__name__ == "GluonJITFunction" else kind,
+            unspecialized=[str(name) for name in getattr(kernel, "do_not_specialize", None) or ()],
+            noinline=bool(getattr(kernel, "noinline", False)),
+            uses={name: self.outside(value, open_ones | {function: True}) for name, value in outside.items()},
+        )  # fmt: skip
         key = repr(entry)
         if key not in self.numbers:
             self.numbers[key] = len(self.recorder.kernels)
             self.recorder.kernels.append(entry)
         return self.numbers[key]
 
-    def outside(self, value: Any, open_ones: dict[Any, bool]) -> Any:
-        """What a name of the kernel's text means, as plain data."""
+    def outside(self, value: Any, open_ones: dict[Any, bool]) -> form.Use:
+        """What a name of the kernel's text means."""
+        opaque = form.Opaque(type(value).__name__)
         if is_kernel(value):
-            return {"is": "kernel", "number": self.add(value, open_ones)}
+            return form.KernelNumber(self.add(value, open_ones))
         if isinstance(value, types.ModuleType):
-            return {"is": "module", "name": value.__name__}
+            return form.Module(value.__name__)
         if isinstance(value, tl.constexpr):
             inner = self.outside(value.value, open_ones)
-            return opaque(value) if is_no_value(inner) else {"is": "constexpr", "value": inner}
+            return opaque if isinstance(inner, NO_VALUES) else form.Constexpr(inner)
         if isinstance(value, tl.dtype) and not isinstance(value, tl.pointer_type | tl.block_type):
-            return {"is": "triton dtype", "name": value.name}
+            return form.TritonDtype(value.name)
         if isinstance(value, tuple | list):
             fields = getattr(value, "_fields", None)
-            items = [self.outside(inner, open_ones) for inner in value]
-            tuple_of = {"is": "tuple", "items": items, "fields": fields and list(fields)}
-            return opaque(value) if any(map(is_no_value, items)) else tuple_of
+            items: list[Any] = [self.outside(inner, open_ones) for inner in value]
+            held = not any(isinstance(item, NO_VALUES) for item in items)
+            return form.Tuple(items, fields and list(fields)) if held else opaque
         if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
-            return {"is": "named tuple", "fields": list(value._fields)}
+            return form.NamedTuple(list(value._fields))
         module = getattr(value, "__module__", None) or ""
         if callable(value) and module.startswith(("triton.language", "triton.experimental.gluon.language")):
-            return {"is": "function", "module": module, "name": getattr(value, "__name__", "")}
+            return form.Function(module, getattr(value, "__name__", ""))
         if value is None or isinstance(value, bool | int | float | str):
             return self.recorder.plain(value)
-        return opaque(value)
-
-
-def opaque(value: object) -> Data:
-    return {"is": "opaque", "type": type(value).__name__}
-
-
-def is_no_value(described: Any) -> bool:
-    """True for what a kernel can name, and hold in no tuple."""
-    return isinstance(described, dict) and described["is"] in ("opaque", "module", "function", "named tuple")
+        return opaque
 
 
 @functools.cache
-def described(function: Any) -> Data:
-    """The text from its `def` on, and its place."""
+def described(function: Any) -> form.Kernel:
+    """The text from its `def` on, and its place; what it uses is still to come."""
     lines, start = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
     first = tree.lineno - 1  # the decorators stand above it
     constexprs = [p.name for p in signature(function).parameters.values() if "constexpr" in str(p.annotation)]
-    return {
-        "name": function.__name__, "file": os.path.basename(function.__code__.co_filename), "line": start + first,
-        "source": textwrap.dedent("".join(lines[first:])), "constexprs": constexprs,
-    }  # fmt: skip
+    file, text = os.path.basename(function.__code__.co_filename), textwrap.dedent("".join(lines[first:]))
+    return form.Kernel("kernel", function.__name__, file, start + first, text, constexprs, [], False, {})
 
 
 signature = functools.cache(inspect.signature)
@@ -113,7 +107,7 @@ def names_used(source: str) -> list[str]:
     return sorted({node.id for node in nodes} - own)
 
 
-def used(function: Any, source: str) -> Data:
+def used(function: Any, source: str) -> dict[str, Any]:
     """{name: value} of what the text uses from outside, closures included; what is nowhere is left out."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     closure = {name: cell.cell_contents for name, cell in cells}

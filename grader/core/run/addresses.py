@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.core.protocol.observed import Access, AddressTable, FirstAccess, InsideRow, Place
+from grader.core.protocol.observed import AddressTable, BlockAddress, FirstAccess, InsideRow, Place
 from grader.core.run.memory import Region
 from grader.core.run.observe import Observer
 
@@ -59,14 +59,14 @@ class Addresses(Observer):
         return [table for (_, kind), table in self.tables.items() if kind in kinds]
 
 
-def describe(region: Region, pointers: np.ndarray) -> Access:
-    """The Access of a block of pointers into this region."""
+def describe(region: Region, pointers: np.ndarray) -> BlockAddress:
+    """The BlockAddress of a block of pointers into this region."""
     bytes_in = np.asarray(pointers).astype(np.int64) - region.virtual
     offsets = bytes_in // region.itemsize - region.tensor.storage_offset()
     origin = (0,) * offsets.ndim
     next_ones = [(*origin[:axis], min(1, size - 1), *origin[axis + 1 :]) for axis, size in enumerate(offsets.shape)]
     first = int(offsets[origin])
-    return Access(first, list(offsets.shape), [int(offsets[one]) - first for one in next_ones])
+    return BlockAddress(first, list(offsets.shape), [int(offsets[one]) - first for one in next_ones])
 
 
 def begins_inside_a_row(region: Region, pointers: np.ndarray) -> tuple[int, int] | None:

@@ -1,16 +1,17 @@
-"""In the runner: what a program allocates is poisoned and fenced."""
+"""In the runner: poison in the memory that a program allocates, and fences around it."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from grader.core.inside.dispatch import DispatchMode
+from grader.core.run.operations import UNWRITTEN
 
 GUARD = 1 << 17  # bytes on each side: one tile of 128 rows of 256 float32
 POISON = 0xFF  # as bytes: NaN in every float dtype, and no NaN that arithmetic makes
 INPUT_POISON = 0x7F  # around inputs: NaN in float16, huge in the others; copied over POISON it would show
 
-UNWRITTEN = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 WRITTEN = {"zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full"}
 
 
@@ -30,21 +31,17 @@ def fence_is_whole(buffer: torch.Tensor, extent_bytes: int) -> bool:
     return bool((buffer[:GUARD] == POISON).all() and (buffer[GUARD + extent_bytes :] == POISON).all())
 
 
-class Allocations(TorchDispatchMode):
+class Allocations(DispatchMode):
     """While active: new tensors lie between fences, and uninitialised ones are poisoned."""
 
     def __init__(self) -> None:
         super().__init__()
         self.buffers: list[tuple[torch.Tensor, int, tuple[int, ...]]] = []
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # PyTorch's own way imports torch.compile, a second's worth, at the first operation
-
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        if (name in UNWRITTEN or name in WRITTEN) and isinstance(out, torch.Tensor) and can_be_fenced(out):
+        if (name.startswith(UNWRITTEN) or name in WRITTEN) and isinstance(out, torch.Tensor) and can_be_fenced(out):
             out = self.fence(out, keep_values=name in WRITTEN)
         return out
 

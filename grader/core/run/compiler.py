@@ -59,7 +59,7 @@ def compile_program(runner: ProgramRunner, request: Compile, program: Program) -
         error = CompileError("wrapper", type(cause).__name__, str(cause), raised.line)
     except LaunchRaised as raised:
         error = describe(raised.__cause__, compiling, program)
-        error.launch = raised.number
+        error.launch = raised.failed(error.text)
     return Compiled(compiling.report(), error)
 
 
@@ -183,7 +183,7 @@ def describe(error: Any, compiling: Compiling, program: Program) -> CompileError
         found.kind, found.text = "language", inner[-1].error_message or str(chain[-1])
         found.line = place([(link.src, link.node) for link in inner], program)
     elif isinstance(failed, OutOfResources):
-        found.kind, found.needed, found.limit, found.what = "resources", failed.required, failed.limit, failed.name
+        found.kind = "resources"
     else:
         found.text, found.line = str(failed), place([node_in(failed)], program)
     return found

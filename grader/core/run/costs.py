@@ -1,7 +1,8 @@
-"""In the runner, interpreted: what a program costs, counted. It follows no number.
+"""In the runner, interpreted: what a program costs, counted.
 
-A kernel cannot hide a cost: it must multiply what it computes, load what it reads, and hold what it keeps. The course
-compares the counts with what a case needs.
+A kernel cannot hide a cost: it must multiply what it computes, load what it reads, and hold what it keeps. So the meter
+counts operations and elements, and never asks which numbers a block holds. The course compares the counts with what a
+case needs.
 """
 
 from collections import Counter
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from triton.runtime.interpreter import TensorHandle
 
+from grader.core.interpret.patches import add
 from grader.core.protocol.observed import Costs, Dots, KernelCosts, Multiplied, Place
 from grader.core.run.memory import Region
 from grader.core.run.observe import Access, Observer, Patch
@@ -141,26 +143,18 @@ class CostMeter(Observer):
 
             return made
 
+        add(TensorHandle, "__del__", end_block)  # it stays: a block may outlive the trace
         yield TensorHandle, "__post_init__", begun
 
     def report(self) -> Costs:
-        return Costs(
-            [Dots(*dims, count) for dims, count in self.dots.items()],
-            [Multiplied(list(shape), count) for shape, count in self.multiplied.items()],
-            self.computed,
-            self.moved["loaded"],
-            self.moved["stored"],
-            dict(self.inputs),
-            self.held,
-            self.different(),
-        )
+        dots = [Dots(*dims, count) for dims, count in self.dots.items()]
+        multiplied = [Multiplied(list(shape), count) for shape, count in self.multiplied.items()]
+        loaded, stored = self.moved["loaded"], self.moved["stored"]
+        return Costs(dots, multiplied, self.computed, loaded, stored, dict(self.inputs), self.held, self.different())
 
 
 def end_block(handle: TensorHandle) -> None:
-    """A block goes with the last name for it: the meter that counted it hears of that."""
+    """Tell the meter that counted this block that the block's last name is gone."""
     if counted := handle.__dict__.get("counted"):
         meter, size = counted
         meter.alive -= size
-
-
-TensorHandle.__del__ = end_block

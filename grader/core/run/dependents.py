@@ -9,7 +9,7 @@ import torch
 from grader.core.protocol.messages import Call
 from grader.core.protocol.program import Input, Program, tensors_in
 from grader.core.run.allocations import INPUT_POISON, Allocations
-from grader.core.run.replay import KernelTable, Place, Replay, place_inputs
+from grader.core.run.replay import KernelTable, Replay, StoragePlace, place_inputs
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -34,7 +34,7 @@ def most(program: Program, kernels: KernelTable, call: Call, data: bytearray) ->
 
 
 def begin(program: Program, kernels: KernelTable, call: Call, data: bytearray, changed: bool) -> Replay:
-    """A Replay that stands before the call; changed: with other numbers in the row."""
+    """A Replay that has run all steps before the call. changed: the row has other numbers."""
     places, _, tensors = place_inputs(call.inputs, data, "cpu", INPUT_POISON)
     if changed and call.row:
         part = tensors[call.row.name][tuple(call.row.index)]
@@ -44,7 +44,7 @@ def begin(program: Program, kernels: KernelTable, call: Call, data: bytearray, c
     return replay
 
 
-def differing(one: Place, other: Place, size: int) -> int:
+def differing(one: StoragePlace, other: StoragePlace, size: int) -> int:
     """How many elements of `size` bytes differ between two storages."""
     views = []
     for place in (one, other):

@@ -15,17 +15,14 @@ from grader.core.interpret.patches import Patches
 from grader.core.protocol.messages import FirstBad, Held
 from grader.core.protocol.program import Operation
 from grader.core.run.hooks import BUILDER
+from grader.core.run.operations import UNWRITTEN
 from grader.core.run.replay import list_tensors
-
-UNWRITTEN = ("empty", "new_empty")  # what they make is NaN until it is written
 
 
 class Follower:
     """While open, follows the lines of kernels in `file`, and the operations of a replay that it observes.
 
-    found: the FirstBad, or None.
-
-    A name counts that holds a NaN or +inf; a mask writes -inf on purpose.
+    found: the FirstBad, or None. A number is bad if it is NaN or +inf; -inf is not, because masks write it on purpose.
     """
 
     def __init__(self, file: str, texts: str) -> None:
@@ -48,7 +45,7 @@ class Follower:
             self.patches.undo()
 
     def noting(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """exp or exp2 of the interpreter, of which the largest finite operand since the last line is noted."""
+        """exp or exp2 of the interpreter, which now notes the largest finite number of its operand."""
 
         def noted(builder: Any, operand: Any) -> Any:
             data = np.asarray(operand.data)
@@ -62,7 +59,7 @@ class Follower:
         return self.stepped if frame.f_code.co_filename == self.file and not self.found else None
 
     def stepped(self, frame: FrameType, event: str, argument: Any) -> Any:
-        """The line before this one has run: what it left is compared with what was there."""
+        """Before the next line: compare what the last line left in the names with what was in them before it ran."""
         if self.found or event not in ("line", "return"):
             return self.stepped
         now = {name: what for name, value in list(frame.f_locals.items()) if (what := bad(value))}
@@ -82,7 +79,7 @@ class Follower:
         return self.stepped
 
     def operation(self, step: Operation, args: list[Any], named: dict[str, Any], made: list[torch.Tensor]) -> None:
-        """PyTorch has made something: is it the first bad number, of operands that are finite or masked?"""
+        """After an operation of PyTorch's: note it if it made a bad number and its operands have none."""
         if self.found or step.op.startswith(UNWRITTEN) or any(map(bad_tensor, list_tensors(args, named))):
             return
         if what := next(filter(None, map(bad_tensor, made)), ""):
@@ -101,14 +98,14 @@ def holds_inf(value: Any) -> bool:
 
 
 def bad_tensor(tensor: torch.Tensor) -> str:
-    """The same of a tensor of PyTorch's."""
+    """Which bad number a tensor of PyTorch's holds: "NaN", "infinite" or ""."""
     if not tensor.is_floating_point():
         return ""
     return "NaN" if bool(tensor.isnan().any()) else "infinite" if bool((tensor == torch.inf).any()) else ""
 
 
 def bad(value: Any) -> str:
-    """Whether a block holds such a number: "NaN", "infinite" or ""."""
+    """Which bad number a block holds: "NaN", "infinite" or ""."""
     if not isinstance(value, tl.tensor) or not value.dtype.scalar.is_floating():
         return ""
     data = np.asarray(value.handle.data)

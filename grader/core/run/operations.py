@@ -25,6 +25,7 @@ def variants(text: str, *forms: str) -> set[str]:
     return {form.format(name) for name in names(text) for form in ("{}", *forms)}
 
 
+UNWRITTEN = ("empty", "new_empty")  # how the names begin of those whose tensors hold no number until one is written
 MAKE = variants("empty zeros ones full empty_strided", "{}_like", "new_{}") | names(
     "empty_permuted fill fill_ zero_ arange linspace scalar_tensor eye tril_indices triu_indices"
 )

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 PROMISES = {
-    "tt.divisibility": "tl.multiple_of",
-    "tt.contiguity": "tl.max_contiguous",
-    "tt.constancy": "tl.max_constancy",
-}
+    "tt.divisibility": "tl.multiple_of", "tt.contiguity": "tl.max_contiguous", "tt.constancy": "tl.max_constancy",
+}  # fmt: skip
 
 
 def broken(hint: str, handle: Any, sizes: Any) -> int:

@@ -56,63 +56,39 @@ INDEX = (
 )
 # (pattern of the text, of the name of the function that raised, what it means)
 REFUSALS = (
-    (
-        "equal reduction dimensions", "dot",
+    ("equal reduction dimensions", "dot",
         "tl.dot takes M x K and K x N, and was given {a} and {b}: the last size of the first must be the first size "
-        "of the second. Is one of them to be transposed (tl.trans), or are they in the wrong order?",
-    ),
+        "of the second. Is one of them to be transposed (tl.trans), or are they in the wrong order?"),
     ("equal (ranks|batch)", "dot", "tl.dot takes two blocks M x K and K x N, and was given {a} and {b}."),
-    (
-        "accumulator shape", "dot",
+    ("accumulator shape", "dot",
         "this tl.dot makes a block of {c}, and its accumulator is one of {acc}: make it with that shape "
-        "(tl.zeros), and rescale it by a column.",
-    ),
-    (
-        "must be same dtype|must be (of )?the same", "dot",
-        "tl.dot takes two blocks of one dtype, and was given {a} and {b}: cast one with .to().",
-    ),
-    (
-        "incompatible dimensions", "broadcast_impl_value",
+        "(tl.zeros), and rescale it by a column."),
+    ("must be same dtype|must be (of )?the same", "dot",
+        "tl.dot takes two blocks of one dtype, and was given {a} and {b}: cast one with .to()."),
+    ("incompatible dimensions", "broadcast_impl_value",
         "blocks of {a} and {b} do not fit together: each size must be the same, or 1 in one of them. A vector counts "
         "as a row unless [:, None] makes a column of it; a reduction along axis 1 leaves one number for each row, "
-        "along axis 0 one for each column.",
-    ),
-    (
-        "Cannot broadcast", "broadcast_impl_shape",
+        "along axis 0 one for each column."),
+    ("Cannot broadcast", "broadcast_impl_shape",
         "a block of {a} cannot be spread over one of {b}: each size must be the same, or 1. Which of its axes "
-        "needs [:, None] or [None, :]?",
-    ),
-    (
-        "pointer argument to have shape|Value argument|Mask argument", "_store_legacy",
+        "needs [:, None] or [None, :]?"),
+    ("pointer argument to have shape|Value argument|Mask argument", "_store_legacy",
         "tl.store writes a block of {a} through pointers of {b}: both must have one shape. Has a column [:, None], "
-        "or keep_dims, been used once too often?",
-    ),
+        "or keep_dims, been used once too often?"),
     ("unsupported tensor index|not iterable", "__getitem__", INDEX),
-    (
-        "0-dimensional arrays can be converted", ".*",
+    ("0-dimensional arrays can be converted", ".*",
         "a block is no single number, and it cannot be changed in place: choose element by element with tl.where, and "
-        "give the whole name a new value.",
-    ),
-    (
-        "item assignment", ".*",
-        "a block cannot be changed in place: make a new one with tl.where, or give the whole name a new value.",
-    ),
-    (
-        "pointer.*(fp|float)|(fp|float).*pointer", ".*",
-        f"a pointer moves by whole numbers, and this one by a float: {WHOLE}.",
-    ),
+        "give the whole name a new value."),
+    ("item assignment", ".*",
+        "a block cannot be changed in place: make a new one with tl.where, or give the whole name a new value."),
+    ("pointer.*(fp|float)|(fp|float).*pointer", ".*",
+        f"a pointer moves by whole numbers, and this one by a float: {WHOLE}."),
     ("^unexpected type (fp|bf|float)", ".*", f"`//` and `%` take whole numbers, and one of these is a float: {WHOLE}."),
-    (
-        "cannot be interpreted as an integer", ".*",
-        f"a whole number is needed here, and this is a float: {WHOLE}; or are two arguments of the launch exchanged?",
-    ),
-    (
-        "unexpected keyword argument '(dim|keepdim|keepdims)'", ".*",
-        "Triton's reductions have other names than PyTorch's: axis for dim, keep_dims for keepdim.",
-    ),
+    ("cannot be interpreted as an integer", ".*",
+        f"a whole number is needed here, and this is a float: {WHOLE}; or are two arguments of the launch exchanged?"),
+    ("unexpected keyword argument '(dim|keepdim|keepdims)'", ".*",
+        "Triton's reductions have other names than PyTorch's: axis for dim, keep_dims for keepdim."),
     (r"operand type\(s\) for @", ".*", "`@` does not exist inside a kernel: the product of two blocks is tl.dot."),
-    (
-        "power of 2", ".*",
-        "each size of a block must be a power of 2: take the next larger one, and mask what is too much.",
-    ),
+    ("power of 2", ".*",
+        "each size of a block must be a power of 2: take the next larger one, and mask what is too much."),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_iter
 
 from grader.core.inside import sparse
 from grader.core.protocol import program as form
-from grader.core.protocol.messages import TensorSpec
+from grader.core.protocol.messages import FailedLaunch, Shortage, TensorSpec
 from grader.core.protocol.program import Malformed, Program, tensors_in
 from grader.core.run.allocations import POISON, fenced
 
@@ -25,6 +25,14 @@ class LaunchRaised(Exception):
     def __init__(self, number: int, line: int | None) -> None:
         super().__init__(f"launch {number}")
         self.number, self.line = number, line
+
+    def failed(self, text: str) -> FailedLaunch:
+        """What to tell the recorder of this launch. text: what the exception says."""
+        cause: Any = self.__cause__
+        short = type(cause).__name__ == "OutOfResources"
+        return FailedLaunch(
+            self.number, text[:2000], Shortage(cause.required, cause.limit, cause.name) if short else None
+        )
 
 
 class StepRaised(Exception):
@@ -40,7 +48,7 @@ class ChoiceMade(Exception):
 
 
 @dataclass
-class Place:
+class StoragePlace:
     """Where a storage of the program lies: in a storage of ours, from byte `start` on, `bytes` long."""
 
     storage: torch.UntypedStorage
@@ -63,35 +71,33 @@ class ProgramRunner(Protocol):
     def make_kernels(self, program: Program) -> KernelTable: ...
 
 
+@dataclass
 class Replay:
-    """A program with its kernels, to be run any number of times. observer: told of each operation, or None.
+    """A program with its kernels, to be run any number of times. observer: called after each operation, or None.
 
     launch(kernel, grid, args, options) runs or compiles one kernel. choose(choices, run) returns the index of one.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        kernels: KernelTable,
-        device: str,
-        launch: Callable[..., None] | None,
-        choose: Callable[[list[form.Branch], Callable[[int], Any]], int] | None = None,
-        observer: Callable[..., None] | None = None,
-    ) -> None:
-        self.program, self.kernels, self.device, self.launch = program, kernels, device, launch
-        self.choose, self.observer = choose, observer
-        self.chosen: dict[int, int] = {}
-        self.places: dict[int, Place] = {}
-        self.used = used_storages(program)
+    program: Program
+    kernels: KernelTable
+    device: str
+    launch: Callable[..., None] | None
+    choose: Callable[[list[form.Branch], Callable[[int], Any]], int] | None = None
+    observer: Callable[..., None] | None = None
 
-    def run(self, inputs: dict[str, Place]) -> list[Any]:
-        """What the program returns: tensors, or program.Other for what is none. inputs: {name: Place}."""
+    def __post_init__(self) -> None:
+        self.chosen: dict[int, int] = {}
+        self.places: dict[int, StoragePlace] = {}
+        self.used = used_storages(self.program)
+
+    def run(self, inputs: dict[str, StoragePlace]) -> list[Any]:
+        """What the program returns: tensors, or program.Other for what is none. inputs: {name: StoragePlace}."""
         while True:
             with contextlib.suppress(ChoiceMade):
                 self.begin(inputs)
                 return self.call()
 
-    def begin(self, inputs: dict[str, Place]) -> None:
+    def begin(self, inputs: dict[str, StoragePlace]) -> None:
         """What was done before the call, on these inputs."""
         program, self.places = self.program, {}
         for number, storage in enumerate(program.storages):
@@ -112,18 +118,18 @@ class Replay:
         self.places = kept
         return returned
 
-    def given(self, storage: form.Storage, inputs: dict[str, Place]) -> Place:
+    def given(self, storage: form.Storage, inputs: dict[str, StoragePlace]) -> StoragePlace:
         """The place of a storage that no step makes."""
         if isinstance(storage, form.Input):
             if storage.name not in inputs:
                 raise Malformed(f"an input named {storage.name}")
             return inputs[storage.name]
         if storage.bytes > sparse.FAR_BYTES:  # of a call before: what nobody has written is zero
-            return Place(sparse.empty(storage.bytes, torch.uint8).untyped_storage(), 0, storage.bytes)
+            return StoragePlace(sparse.empty(storage.bytes, torch.uint8).untyped_storage(), 0, storage.bytes)
         data = torch.full((storage.bytes,), POISON, dtype=torch.uint8, device=self.device)
         if isinstance(storage, form.Constant) and storage.bytes:
             data.copy_(torch.frombuffer(bytearray(storage.data), dtype=torch.uint8))
-        return Place(data.untyped_storage(), data.storage_offset(), storage.bytes)
+        return StoragePlace(data.untyped_storage(), data.storage_offset(), storage.bytes)
 
     def forget(self, number: int) -> None:
         """What an earlier call left in a workspace is gone: floating-point numbers are NaN."""
@@ -210,7 +216,7 @@ class Replay:
                 raise Malformed("a storage larger than it is")
             if any(other.storage.data_ptr() == storage.data_ptr() for other in self.places.values()) and extent:
                 raise Malformed("two storages that are one")
-            self.places[number] = Place(storage, start, extent)
+            self.places[number] = StoragePlace(storage, start, extent)
         elif place.storage.data_ptr() != storage.data_ptr() and storage.nbytes():
             raise Malformed("a storage that is made twice")
 
@@ -273,13 +279,13 @@ def used_storages(program: Program) -> set[int]:
 
 def place_inputs(
     specs: Sequence[TensorSpec], data: bytearray | None, device: str, poison: int
-) -> tuple[dict[str, Place], dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """({name: Place}, {name: its fenced base}, {name: the tensor}) of inputs, as TensorSpec has each.
+) -> tuple[dict[str, StoragePlace], dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """({name: StoragePlace}, {name: its fenced base}, {name: the tensor}) of inputs, as TensorSpec has each.
 
     data: their bytes, one after the other; None where numbers do not matter. Of a sparse one, whose buffer has few
     pages, they are those of its elements, and its base is the tensor itself.
     """
-    places: dict[str, Place] = {}
+    places: dict[str, StoragePlace] = {}
     bases: dict[str, torch.Tensor] = {}
     tensors: dict[str, torch.Tensor] = {}
     start = 0
@@ -292,7 +298,7 @@ def place_inputs(
             if data is not None:
                 tensor.copy_(torch.frombuffer(data, dtype=dtype, count=held, offset=start).view(spec.shape))
             start += held * dtype.itemsize
-            places[spec.name] = Place(flat.untyped_storage(), 0, elements * dtype.itemsize)
+            places[spec.name] = StoragePlace(flat.untyped_storage(), 0, elements * dtype.itemsize)
             bases[spec.name] = tensors[spec.name] = tensor
             continue
         _, base = fenced((elements,), (1,), dtype, device, poison)
@@ -300,7 +306,7 @@ def place_inputs(
             base.copy_(torch.frombuffer(data, dtype=dtype, count=elements, offset=start))
         start += elements * dtype.itemsize
         begin = base.storage_offset() * dtype.itemsize
-        places[spec.name] = Place(base.untyped_storage(), begin, elements * dtype.itemsize)
+        places[spec.name] = StoragePlace(base.untyped_storage(), begin, elements * dtype.itemsize)
         bases[spec.name] = base
         tensors[spec.name] = base.as_strided(spec.shape, spec.strides, base.storage_offset() + spec.offset)
     return places, bases, tensors

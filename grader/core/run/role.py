@@ -19,7 +19,7 @@ import torch
 from grader.core.inside import replies, sparse
 from grader.core.protocol import messages
 from grader.core.protocol import program as form
-from grader.core.protocol.messages import KernelLaunched, NotAllowed, Outputs, Raised, Returned, RunnerSetup, Unseen
+from grader.core.protocol.messages import KernelLaunched, NotAllowed, Outputs, Raised, Returned, RunnerSetup
 from grader.core.protocol.program import Kernel, Program, launches_in, resolved
 from grader.core.run import refusals
 from grader.core.run.allocations import INPUT_POISON, Allocations
@@ -98,11 +98,9 @@ def get_ready(device: str) -> float:
     from grader.core.run import build  # noqa: F401
 
     if device == "cpu":
-        from grader.core.inside import without_gpu
         from grader.core.interpret import semantics
         from grader.core.run import trial
 
-        without_gpu.index_with_scalars()
         semantics.enable()
         if fault := trial.check_tracing():
             raise RuntimeError(fault)
@@ -123,7 +121,7 @@ def begin(setup: RunnerSetup) -> Runner:
 
 
 def describe(error: BaseException, setup: RunnerSetup) -> Raised:
-    """An exception that is not a step's: the program's own fault, where it is none, or ours."""
+    """An exception that no step raised: the program is malformed, or the mistake is ours."""
     return Raised(type(error).__name__[:200], f"the program could not be run: {error}"[:2000])
 
 
@@ -131,7 +129,7 @@ def describe(error: BaseException, setup: RunnerSetup) -> Raised:
 
 
 def answering(job: Callable[[Runner, Any, Program], messages.RunnerReply]) -> Callable[..., messages.RunnerReply]:
-    """The job, such that what a program does wrong is told as its own."""
+    """The job, with a reply instead of an exception where the program does something wrong."""
 
     def answered(runner: Runner, request: Any) -> messages.RunnerReply:
         with open("program.json", "rb") as file:
@@ -140,12 +138,12 @@ def answering(job: Callable[[Runner, Any, Program], messages.RunnerReply]) -> Ca
             program = form.read(data)
             return not_allowed(program, runner) or job(runner, request, program)
         except form.Malformed as error:
-            return messages.Malformed(str(error))
+            return messages.NoProgram(str(error))
         except form.Refused as error:
-            return messages.Refused(str(error), error.line)
+            return messages.KernelRefused(str(error), error.line)
         except LaunchRaised as error:
             found = describe_raised(error.__cause__, program, runner)
-            return msgspec.structs.replace(found, line=found.line or error.line, launch=error.number)
+            return msgspec.structs.replace(found, line=found.line or error.line, launch=error.failed(found.text))
         except StepRaised as error:
             return msgspec.structs.replace(describe_raised(error.__cause__, program, runner), line=error.line)
 
@@ -185,9 +183,6 @@ def describe_raised(error: Any, program: Program, runner: Runner) -> Raised:
     found = replies.describe_error(error, runner.setup.module, code)
     if program.kernels and (words := refusals.in_words(replies.find_causes(error)[-1], found.source)):
         found = msgspec.structs.replace(found, exception="DoesNotCompile", text=words)
-    if type(error).__name__ == "OutOfResources":
-        needs = {"needed": error.required, "limit": error.limit, "what": error.name}
-        found = msgspec.structs.replace(found, kind="resources", **needs)
     return found
 
 
@@ -216,21 +211,15 @@ def run(runner: Runner, request: messages.Run, program: Program) -> Returned:
 
         row_elements = dependents.most(program, kernels, call, data)
     return Returned(
-        outputs=replies.write_outputs(returned, device),
-        several=program.several,
-        changed=changed(bases, data),
-        broken_fences=allocations.broken_fences(),
-        launched=depends_on_a_launch(program),
-        kernels=used_kernels(program),
-        unseen=unseen(program),
-        wrapper=wrapper.costs,
-        trace=trace.report() if trace else None,
-        row_elements=row_elements,
-    )
+        outputs=replies.write_outputs(returned, device), several=program.several, changed=changed(bases, data),
+        broken_fences=allocations.broken_fences(), launched=depends_on_a_launch(program),
+        kernels=used_kernels(program), unseen=unseen(program), wrapper=wrapper.costs,
+        trace=trace.report() if trace else None, row_elements=row_elements,
+    )  # fmt: skip
 
 
 def run_sets(runner: Runner, request: messages.RunSets, program: Program) -> Outputs:
-    """Run the program on several sets of inputs, of which "inputs.bin" has one after the other: their outputs."""
+    """Run the program on several sets of inputs, which inputs.bin has one after the other; all their outputs."""
     kernels, data = runner.make_kernels(program), read_inputs()
     outputs: list[Any] = []
     size, replay = len(data) // request.sets, Replay(program, kernels, runner.device, launch)
@@ -279,12 +268,12 @@ def used_kernels(program: Program) -> list[str]:
     return sorted({f"{kernel.name} (line {kernel.line})" for kernel in launched})
 
 
-def unseen(program: Program) -> Unseen:
+def unseen(program: Program) -> messages.UnseenBytes:
     """What is used and no operation made."""
     used = [program.storages[i] for i in used_storages(program)]
     large = max((s for s in used if isinstance(s, form.Unseen)), key=lambda s: s.bytes, default=None)
     constants = sum(s.bytes for s in used if isinstance(s, form.Constant))
-    return Unseen(large.bytes if large else 0, large.line if large else None, constants)
+    return messages.UnseenBytes(large.bytes if large else 0, large.line if large else None, constants)
 
 
 def compile_only(runner: Runner, request: messages.Compile, program: Program) -> messages.Compiled:
@@ -313,10 +302,7 @@ def measure_ours(runner: Runner, request: messages.TimeOurs) -> messages.Timed |
 
 REQUESTS = msgspec.json.Decoder(messages.RunnerRequest)
 JOBS = {
-    messages.Run: answering(run),
-    messages.RunSets: answering(run_sets),
-    messages.FindFirstBad: answering(find_first_bad),
-    messages.Compile: answering(compile_only),
-    messages.Time: answering(measure),
-    messages.TimeOurs: measure_ours,
-}
+    messages.Run: answering(run), messages.RunSets: answering(run_sets),
+    messages.FindFirstBad: answering(find_first_bad), messages.Compile: answering(compile_only),
+    messages.Time: answering(measure), messages.TimeOurs: measure_ours,
+}  # fmt: skip

@@ -11,7 +11,7 @@ from grader.core.inside import replies
 from grader.core.protocol.messages import Call, Derived, Range, Time, Timed, TimeOurs
 from grader.core.protocol.program import Program
 from grader.core.run.allocations import POISON, Allocations
-from grader.core.run.replay import Place, ProgramRunner, Replay, launch, tune
+from grader.core.run.replay import ProgramRunner, Replay, StoragePlace, launch, tune
 from grader.core.run.stopwatch import Stopwatch
 
 
@@ -22,12 +22,9 @@ class TimedCalls:
     """
 
     def __init__(
-        self,
-        device: str,
-        call: Call,
-        derived: Derived | None,
+        self, device: str, call: Call, derived: Derived | None,
         prepare: Callable[[dict[str, torch.Tensor]], Callable[[], Any]],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.device, self.call, self.derived, self.prepare = device, call, derived, prepare
         self.inputs = {
             spec.name: torch.empty(spec.shape, device=device, dtype=getattr(torch, spec.dtype)) for spec in call.inputs
@@ -118,9 +115,9 @@ def of_module(runner: ProgramRunner, request: TimeOurs) -> TimedCalls:
     return TimedCalls(runner.device, request.time.call, request.time.derived, prepare)
 
 
-def places_of(inputs: dict[str, torch.Tensor]) -> dict[str, Place]:
+def places_of(inputs: dict[str, torch.Tensor]) -> dict[str, StoragePlace]:
     storages = {name: tensor.untyped_storage() for name, tensor in inputs.items()}
-    return {name: Place(storage, 0, storage.nbytes()) for name, storage in storages.items()}
+    return {name: StoragePlace(storage, 0, storage.nbytes()) for name, storage in storages.items()}
 
 
 def begin_anew(replay: Replay, inputs: dict[str, torch.Tensor]) -> Callable[[], list[Any]]:

@@ -9,17 +9,16 @@ import inspect
 import linecache
 import os
 import random
-import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 import triton.runtime.interpreter as interpreter
 
+from grader.core.inside.frames import frames_of, running_line
 from grader.core.interpret.patches import Patches
 from grader.core.protocol import observed
 from grader.core.protocol.messages import plain_bytes
@@ -46,18 +45,14 @@ def is_open() -> bool:
 class Trace:
     """While open, traces every launch. faults: {(kind, kernel, argument, line, where): lanes}; undefined: masked loads
     whose lanes nobody defined, as {(kernel, argument, line): lanes}. places: (x, y, z) in its grid of each program.
-    first: {key of a fault: what is known of where it was met first}.
+    first: {key of a fault: what is known of its first place}.
 
     inputs: {name: tensor} as the grader made them; of their storages only these elements may be read. allocations: what
     was fenced. module: the name of the submission's file. own: the class of the course's own observer, or None.
     """
 
     def __init__(
-        self,
-        inputs: dict[str, torch.Tensor],
-        allocations: Allocations,
-        module: str,
-        own: type[Observer] | None = None,
+        self, inputs: dict[str, torch.Tensor], allocations: Allocations, module: str, own: type[Observer] | None = None
     ) -> None:
         self.inputs, self.allocations, self.module = inputs, allocations, module
         self.given: dict[int, str] = {tensor.untyped_storage().data_ptr(): name for name, tensor in inputs.items()}
@@ -67,7 +62,7 @@ class Trace:
         self.by_storage: dict[int, Region] = {}
         self.arguments: dict[int, list[tuple[str, torch.Tensor]]] = {}
         self.shapes: dict[tuple[int, ...], int] = {}
-        self.launches, self.kernel, self.program = 0, "", NOBODY
+        self.kernel, self.program = "", NOBODY
         self.in_any_order: Any = None  # which lanes of an atomic operation come in any order, or None
         self.asked: list[int] = []  # programs with lanes that are undefined
         self.places: list[Place] = []
@@ -92,7 +87,7 @@ class Trace:
 
     def begin_launch(self, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> None:
         """Forget who touched what: only programs of one launch can race."""
-        self.kernel, self.launches = function.__name__, self.launches + 1
+        self.kernel = function.__name__
         self.regions, self.by_storage, self.arguments = {}, {}, {}
         parameters = inspect.getfullargspec(function).args
         named = inspect.getcallargs(function, *args, **{n: x for n, x in kwargs.items() if n in parameters})
@@ -113,7 +108,7 @@ class Trace:
             observer.end_launch(self.regions.values())
 
     def virtual_address(self, tensor: torch.Tensor) -> int:
-        """Where the kernel is told that this tensor lies."""
+        """The address of this tensor that the kernel sees."""
         key = tensor.untyped_storage().data_ptr()
         if key not in self.by_storage:
             self.by_storage[key] = self.new_region(tensor, key)
@@ -274,14 +269,9 @@ class Trace:
         return interpreter.TensorHandle(filled, pointers.get_element_ty())
 
     def fault(
-        self,
-        kind: str,
-        region: Region | None,
-        lanes: int,
-        where: str = "",
-        by: int = NOBODY,
+        self, kind: str, region: Region | None, lanes: int, where: str = "", by: int = NOBODY,
         pointers: np.ndarray | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """by: the other program, if there is one. pointers: of all lanes."""
         key = kind, self.kernel, region.name if region else "?", self.line(), where
         self.faults[key] += lanes
@@ -293,13 +283,8 @@ class Trace:
 
     def terms(self) -> list[Term]:
         """What the text adds to the pointer of the access that runs, as address_terms.py tells it."""
-        frames: list[FrameType] = []
-        frame: FrameType | None = sys._getframe(1)
-        while frame:
-            frames += [frame] if frame.f_code.co_filename == self.module else []
-            frame = frame.f_back
         try:
-            return address_terms.Terms(address_terms.Text(linecache.getlines(self.module)), frames).report()
+            return address_terms.find_terms(linecache.getlines(self.module), list(frames_of(self.module)))
         except Exception:  # words, on which no verdict depends: whoever reads the trace logs it
             if os.environ.get("GRADER_DEBUG") == "1":
                 raise
@@ -321,22 +306,14 @@ class Trace:
 
     def line(self) -> int:
         """The line of the submission's own file that is running, or 0."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame and frame.f_code.co_filename != self.module:
-            frame = frame.f_back
-        return frame.f_lineno if frame else 0
+        return running_line(self.module) or 0
 
     def kernel_line(self) -> int:
-        """The line of the kernel itself that is running, where it may have called another; or 0."""
-        frame: FrameType | None = sys._getframe(1)
-        line = 0
-        while frame:
-            line = frame.f_lineno if frame.f_code.co_filename == self.module else line
-            frame = frame.f_back
-        return line
+        """The line of the kernel itself that is running, even while a function that it called runs; or 0."""
+        return next((frame.f_lineno for frame in reversed([*frames_of(self.module)])), 0)
 
-    def report(self) -> observed.Trace:
-        """The observed.Trace: faults and undefined lanes, most lanes first."""
+    def report(self) -> observed.TraceReport:
+        """The observed.TraceReport: faults and undefined lanes, most lanes first."""
 
         def entries(kind: Any, counter: Counter[Any], names: tuple[str, ...]) -> Iterator[Any]:
             for key, lanes in counter.most_common(20):
@@ -345,17 +322,13 @@ class Trace:
                 yield kind(lanes=lanes, source=source, **named, **self.first.get(key, {}))
 
         faults = list(entries(Fault, self.faults, ("kind", "kernel", "argument", "line", "where")))
-        return observed.Trace(
-            launches=self.launches,
-            faults=sorted(faults, key=lambda fault: fault.kind != "int32 overflow"),  # it causes others
-            undefined=list(entries(Undefined, self.undefined, ("kernel", "argument", "line"))),
+        return observed.TraceReport(
+            sorted(faults, key=lambda fault: fault.kind != "int32 overflow"),  # it causes others
+            list(entries(Undefined, self.undefined, ("kernel", "argument", "line"))),
             addresses=self.addresses.of_kinds("store", *(["load"] if self.faults else [])),
-            inside_rows=self.addresses.inside_rows,
-            kernels=self.costs.kernels,
-            costs=self.costs.report(),
-            own=plain_bytes(self.own and self.own.report()),
-            failed=self.failed,
-        )
+            inside_rows=self.addresses.inside_rows, kernels=self.costs.kernels, costs=self.costs.report(),
+            own=plain_bytes(self.own and self.own.report()), failed=self.failed,
+        )  # fmt: skip
 
 
 def unknown_number(dtype: np.dtype) -> float:

@@ -59,18 +59,13 @@ def check_tracing() -> str | None:
     wanted = {
         "the result": [COLUMNS - 1 + 2.0 ** (0.25 * DEPTH)] * ROWS,
         "the counts": KernelCosts(
-            loaded={"A": 2 * (ROWS * DEPTH + ROWS - 1), "B": 2 * 2 * COLUMNS * DEPTH},
-            stored={"O": 4 * ROWS},
-            loads={"A": 4, "B": 4},
-            stores={"O": 2},
-            launches=1,
-            programs=2,
-            dot_flops=2 * 2 * 2 * 16 * 16 * DEPTH,
+            loaded={"A": 2 * (ROWS * DEPTH + ROWS - 1), "B": 2 * 2 * COLUMNS * DEPTH}, stored={"O": 4 * ROWS},
+            loads={"A": 4, "B": 4}, stores={"O": 2}, launches=1, programs=2, dot_flops=2 * 2 * 2 * 16 * 16 * DEPTH,
             exponentials=2 * 2 * 16 * 16,
         ),
         "the first addresses": [("A", 2), ("B", 2), ("O", 2)],
         "the lanes outside": [("out-of-bounds load", "A", 1)],
-    }
+    }  # fmt: skip
     for what, value in wanted.items():
         if seen[what] != value:
             return (

@@ -6,11 +6,10 @@ import torch
 
 from grader.core.protocol.observed import Most, WrapperCosts
 from grader.core.protocol.program import Operation
-from grader.core.run.operations import PRODUCTS
+from grader.core.run.operations import PRODUCTS, UNWRITTEN
 from grader.core.run.replay import list_tensors
 
 POINTWISE_PRODUCTS = ("mul", "div", "addcmul", "addcdiv")
-UNWRITTEN = ("empty", "new_empty")  # what they make costs nothing until it is written
 
 
 class WrapperMeter:
@@ -30,7 +29,7 @@ class WrapperMeter:
             self.note("multiply_adds", a.numel() * (b.shape[-1] if b.dim() > 1 else 1), line)
         elif step.op.rstrip("_") in POINTWISE_PRODUCTS:
             self.note("multiply_adds", max(tensor.numel() for tensor in made), line)
-        if not step.op.startswith(UNWRITTEN):
+        if not step.op.startswith(UNWRITTEN):  # these touch nothing
             self.note("touched", max((tensor.numel() for tensor in (*given, *made)), default=0), line)
 
     def note(self, cost: str, amount: int, line: int | None) -> None:

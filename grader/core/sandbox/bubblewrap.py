@@ -23,17 +23,8 @@ PRIVATE = 256 << 20  # bytes of /tmp and of /dev/shm inside
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 # Of /usr what Python, a C compiler and ptxas need.
 USR_FOLDERS = (
-    "bin",
-    "lib",
-    "lib32",
-    "lib64",
-    "libx32",
-    "libexec",
-    "include",
-    "local/bin",
-    "local/lib",
-    "local/include",
-)
+    "bin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "local/bin", "local/lib", "local/include",
+)  # fmt: skip
 HIDDEN = {ROOT}  # folders of the grader's that nobody sees, whatever above them is shown
 HIDDEN_BYTES = 1 << 16  # of what stands in their place
 ETC_FILES = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")

@@ -1,5 +1,5 @@
-"""A control group of the kernel's for one submission, where this machine lets us make one: memory, processes, and no
-more of the cores than any other has, however many processes want them.
+"""A control group of the kernel's for one submission, where this machine lets us make one. It limits memory and
+processes, and gives the submission one share of the cores, however many processes it starts.
 
 Made below the group that the grader is in, so that what holds for the grader holds for it too. Both versions: in v1
 each controller has a tree of its own, in v2 all share one.
@@ -20,7 +20,7 @@ FILES = {  # (version, controller): files to write; the first must be there, the
     (1, "cpu"): ("cpu.shares",),
     (2, "cpu"): ("cpu.weight",),
 }
-SHARE = {1: 1024, 2: 100}  # what one process has that is in no group, and what groups have
+SHARE = {1: 1024, 2: 100}  # {version: share of the cores}: the kernel's own for a process without a group
 _numbers = itertools.count()
 
 

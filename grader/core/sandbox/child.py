@@ -57,7 +57,7 @@ class Child:
     """
 
     def __init__(self, requests: int, channel: int, printed: int) -> None:
-        self.requests, self.channel, self.output, self.pending = requests, channel, Output(printed), bytearray()
+        self.requests, self.channel, self.output, self.pending = requests, channel, Printed(printed), bytearray()
         os.set_blocking(requests, False)
 
     def exchange(self, line: bytes, seconds: float) -> bytes:
@@ -114,12 +114,9 @@ class TrustedChild(Child):
     """
 
     def __init__(
-        self,
-        command: list[str],
-        folder: Path | None = None,
-        environment: Mapping[str, str] | None = None,
+        self, command: list[str], folder: Path | None = None, environment: Mapping[str, str] | None = None,
         replies: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         error = subprocess.PIPE if replies else subprocess.STDOUT
         try:
             self.process = subprocess.Popen(
@@ -208,7 +205,7 @@ def describe_exit(code: int | None, last_line: str = "") -> str:
     return f"{how} ({last_line[:200]})" if last_line else how
 
 
-class Output:
+class Printed:
     """What is printed into a pipe: its beginning and its end; a flood fills no memory.
 
     Whoever prints waits while nobody drains it.

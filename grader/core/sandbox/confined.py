@@ -14,17 +14,8 @@ from typing import Any
 
 import msgspec
 
-from grader.core.protocol.messages import (
-    Envelope,
-    Loaded,
-    RecorderReply,
-    RecorderRequest,
-    RecorderSetup,
-    Reply,
-    RunnerReply,
-    RunnerRequest,
-    RunnerSetup,
-)
+from grader.core.protocol import messages
+from grader.core.protocol.messages import Envelope, Loaded, RecorderSetup, Reply, RunnerSetup, plain_bytes
 from grader.core.sandbox import sandboxes
 from grader.core.sandbox.bubblewrap import outside_paths
 from grader.core.sandbox.child import NO_REPLY, CannotStart, Child, ChildFailed, Died, TimedOut
@@ -38,8 +29,8 @@ CALLS = re.compile(r"^(?:Current t|T)hread [^\n]*\(most recent call first\):\n((
 LOADED = re.compile(r"\n*^Extension modules: [^\n]*\n?", re.MULTILINE)
 ENVELOPES = msgspec.json.Decoder(Envelope)
 REPLIES: dict[type, msgspec.json.Decoder[Any]] = {
-    RecorderSetup: msgspec.json.Decoder(RecorderReply),
-    RunnerSetup: msgspec.json.Decoder(RunnerReply),
+    RecorderSetup: msgspec.json.Decoder(messages.RecorderReply),
+    RunnerSetup: msgspec.json.Decoder(messages.RunnerReply),
 }
 LIVE: set["ConfinedChild"] = set()  # children that run now: what Ctrl-C must not leave behind
 
@@ -102,10 +93,10 @@ class ConfinedChild(Child):
 
     # Requests and files ----------------------------------------------------------------------------------------------
 
-    def call(self, request: RecorderRequest | RunnerRequest, seconds: float) -> Reply:
+    def call(self, request: messages.RecorderRequest | messages.RunnerRequest, seconds: float) -> Reply:
         """The reply to one request. Raises TimedOut, and Died where it sends something else."""
         token = secrets.token_hex(8)
-        line = msgspec.json.encode(Envelope(token, msgspec.Raw(msgspec.json.encode(request))))
+        line = msgspec.json.encode(Envelope(token, plain_bytes(request)))
         return self.read(self.exchange(line, seconds), token)
 
     def read(self, line: bytes, token: str) -> Reply:

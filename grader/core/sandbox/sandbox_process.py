@@ -49,8 +49,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SandboxKind:
-    """A kind of sandbox process: the devices that share it, the rooms of the core that it imports, that of its role
-    first, and what a submission may take.
+    """A kind of sandbox process. devices: those that share it. rooms: of the core, which it imports, its role's first.
+
+    The rest is what a submission may take.
 
     memory_bytes: of all its processes where a control group can be made, else of each; on a GPU the address space says
     nothing of memory, since CUDA maps far more than there is. scratch_bytes: of the tmpfs to write in.
@@ -131,16 +132,8 @@ class SandboxProcess:
         private = {name: f"{place}/home" for name in ("HOME", "TMPDIR")} | {"USER": "grade", "LOGNAME": "grade"}
         private |= {"TRITON_CACHE_DIR": f"{place}/home/triton"}
         self.said = tempfile.TemporaryFile()  # noqa: SIM115
-        program = [
-            sys.executable,
-            "-I",
-            "-B",
-            "-u",
-            str(WORKER),
-            what.rooms[0],
-            PLACE if self.confined else "-",
-            *given,
-        ]
+        begin = [sys.executable, "-I", "-B", "-u", str(WORKER), what.rooms[0]]
+        program = [*begin, PLACE if self.confined else "-", *given]
         with bubblewrap.open_filter() as (arguments, descriptors):
             if self.confined:
                 seen = [*what.folders, *([submission] if submission else [])]
@@ -227,13 +220,9 @@ class SandboxProcess:
         return Limits(None if held else kind.memory_bytes, FILE_BYTES, kind.processes + others, FILES, self.uid)
 
     def ask(
-        self,
-        device: str,
-        message: control.Request,
-        expected: type[T],
-        seconds: float = ANSWER_SECONDS,
+        self, device: str, message: control.ServerRequest, expected: type[T], seconds: float = ANSWER_SECONDS,
         descriptors: Sequence[int] = (),
-    ) -> T:
+    ) -> T:  # fmt: skip
         """The answer of a device's fork server, of the type `expected`."""
         if not self.locks[device].acquire(timeout=seconds):
             raise CannotStart(f"the sandbox process did not answer within {seconds:g} s")
@@ -243,7 +232,7 @@ class SandboxProcess:
             self.locks[device].release()
 
     def exchange(
-        self, device: str, message: control.Request, expected: type[T], seconds: float, descriptors: Sequence[int]
+        self, device: str, message: control.ServerRequest, expected: type[T], seconds: float, descriptors: Sequence[int]
     ) -> T:
         end, line = self.sockets[device], msgspec.json.encode(message) + b"\n"
         try:
@@ -303,7 +292,9 @@ class SandboxProcess:
         for pid in self.group.processes():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # last: one that traces it would be told before us
+        with contextlib.suppress(
+            subprocess.TimeoutExpired
+        ):  # last: a process that traces it hears of its end before us
             process.wait(ANSWER_SECONDS)
 
     def note_usage(self) -> None:
@@ -314,7 +305,7 @@ class SandboxProcess:
             self.spent = sum(used[d] - self.used_before.get(d, 0.0) for d in used) + (0.0 if shared else imports)
 
     def usage(self) -> tuple[dict[str, float], float]:
-        """({device: core-seconds so far}, those of the imports)."""
+        """({device: core-seconds so far}, core-seconds of the imports)."""
         used, imports = dict[str, float](), 0.0
         for device in self.ready if self.alive() else ():
             with contextlib.suppress(CannotStart):

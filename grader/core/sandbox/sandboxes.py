@@ -8,13 +8,10 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from grader.core.sandbox import sandbox_process
 from grader.core.sandbox.child import CannotStart
 from grader.core.sandbox.sandbox_process import KINDS, SandboxProcess
 
-# Folders whose submissions trust each other and share a sandbox process: those of the grader's own tests.
-TRUSTING: list[Path] = []
-Key = tuple[str, Path, Path | None]  # kind, worker, the submission's folder
+Key = tuple[str, Path | None]  # kind, the submission's folder
 _running: dict[Key, SandboxProcess] = {}
 _changing, _spent = threading.Lock(), list[float]()
 # bubblewrap ends with the thread that started it, so that nothing outlives a grader that was killed: this one stays.
@@ -52,7 +49,7 @@ def prepare(device: str, submission: Path | None = None) -> None:
     """Have the sandbox process of this device import what it needs, while this process does something else."""
 
     def wait() -> None:
-        with contextlib.suppress(OSError, CannotStart):  # who asks for it is told
+        with contextlib.suppress(OSError, CannotStart):  # `serving` raises it again for whoever asks for the process
             serving(device, submission)
 
     threading.Thread(target=wait, name=f"prepare {device}", daemon=True).start()
@@ -65,21 +62,21 @@ def find_slowness(device: str) -> float:
 
 def begin(device: str, submission: Path | None = None) -> None:
     """Start the sandbox process of this device and wait for nothing: whoever needs it waits less."""
-    with _changing, contextlib.suppress(OSError, CannotStart):  # who asks for it is told
+    with (
+        _changing,
+        contextlib.suppress(OSError, CannotStart),
+    ):  # `serving` raises it again for whoever asks for the process
         start(device, submission)
 
 
 def start(device: str, submission: Path | None) -> Key:
     """The key of the sandbox process of this device, which is started where there is none that lives."""
-    if submission is not None:
-        submission = Path(os.path.abspath(submission))
-        submission = next((folder for folder in TRUSTING if submission.is_relative_to(folder)), submission)
     kind = next(kind for kind in KINDS if device in KINDS[kind].devices)
-    key = kind, sandbox_process.WORKER, submission
+    key = kind, submission and Path(os.path.abspath(submission))
     if key in _running and not _running[key].alive():
         close(key)
     if key not in _running:
-        _running[key] = _starter.submit(SandboxProcess, kind, submission).result()
+        _running[key] = _starter.submit(SandboxProcess, *key).result()
     return key
 
 
@@ -109,7 +106,7 @@ def leave(submission: Path) -> None:
 
 def close_where(is_meant: Callable[[Path | None], bool]) -> None:
     with _changing:
-        for key in [key for key in _running if is_meant(key[2])]:
+        for key in [key for key in _running if is_meant(key[1])]:
             close(key)
 
 

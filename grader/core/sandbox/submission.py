@@ -1,7 +1,7 @@
-"""One submitted module: a recorder writes down what it does, and a runner that never sees it does that.
+"""One submitted module: a recorder writes down what it does, and a runner, which never sees the module, does that.
 
-Nothing that the recorder sends is believed: it sends a program, or why there is none. The runner checks the program and
-runs it on the graded inputs; what it replies is ours.
+The grader believes nothing that the recorder sends: a program, or why there is none. It believes the runner, which
+checks the program and runs it on the graded inputs.
 """
 
 import math
@@ -14,29 +14,8 @@ from typing import Protocol, TypeVar
 import msgspec
 import torch
 
-from grader.core.protocol.messages import (
-    Answered,
-    Ask,
-    Call,
-    CallRequest,
-    Code,
-    Compiled,
-    Failed,
-    Failing,
-    Gpu,
-    Output,
-    Raised,
-    Record,
-    Recorded,
-    RecorderRequest,
-    RecorderSetup,
-    Reply,
-    Returned,
-    Run,
-    RunnerRequest,
-    RunnerSetup,
-    WithOutputs,
-)
+from grader.core.protocol import messages
+from grader.core.protocol.messages import Answered, Call, Code, FailedLaunch, Gpu, Raised, Reply, plain_bytes
 from grader.core.sandbox import handed_in, sandboxes
 from grader.core.sandbox.child import NO_REPLY, Died
 from grader.core.sandbox.confined import ConfinedChild
@@ -66,7 +45,7 @@ class EntryPoint(Protocol):
 
 @dataclass
 class Answer:
-    """What came of a request. program: the bytes that ran, if any did; data: those of outputs that were kept."""
+    """What came of a request. program: the bytes of the program that ran, if any. data: the bytes of its outputs."""
 
     reply: Reply
     program: bytes = b""
@@ -74,7 +53,7 @@ class Answer:
 
     @property
     def returned(self) -> bool:
-        return isinstance(self.reply, Returned | Answered)
+        return isinstance(self.reply, messages.Returned | Answered)
 
 
 class Submission:
@@ -117,44 +96,41 @@ class Submission:
             self.runner.put({"texts.json": msgspec.json.encode(self.read_texts())})
         return self.runner
 
-    def runner_setup(self) -> RunnerSetup:
+    def runner_setup(self) -> messages.RunnerSetup:
         """How its runner begins."""
         problem = self.problem
-        return RunnerSetup(
-            device=self.device,
-            module=self.path.name,
-            kernels=problem.uses_triton,
-            refused=list(problem.refused),
+        return messages.RunnerSetup(
+            device=self.device, module=self.path.name, kernels=problem.uses_triton, refused=list(problem.refused),
             observer=read_code(problem.observer),
-        )
+        )  # fmt: skip
 
     def record(
-        self,
-        call: Call,
-        files: dict[str, bytes] | None = None,
-        failing: Sequence[Failing] = (),
+        self, call: Call, files: dict[str, bytes] | None = None, failing: Sequence[FailedLaunch] = (),
         deadline: float | None = None,
-    ) -> Answer:
+    ) -> Answer:  # fmt: skip
         """The program of a call, or the reply that says why there is none.
 
         files: for the recorder. failing: launches that are to raise as the runner saw them raise.
         """
         inputs = [each for each in call.inputs if each.in_call]
-        request = Record(msgspec.structs.replace(call, inputs=inputs), list(failing))
+        request = messages.Record(msgspec.structs.replace(call, inputs=inputs), list(failing))
         reply = self.ask_recorder(request, files or {}, deadline or self.deadline())
-        if not isinstance(reply, Recorded):
+        if not isinstance(reply, messages.Recorded):
             return Answer(reply)
         return Answer(reply, self.start_recorder().take("program.json", PROGRAM_BYTES))
 
     def run(
-        self, request: CallRequest, files: dict[str, bytes] | None = None, beside: dict[str, bytes] | None = None
+        self,
+        request: messages.CallRequest,
+        files: dict[str, bytes] | None = None,
+        beside: dict[str, bytes] | None = None,
     ) -> Answer:
         """The runner's reply to a request about a call that is recorded first. If a launch raises, the call is recorded
         again with that launch raising.
 
         files: for the runner. beside: for the recorder.
         """
-        deadline, failing = self.deadline(runner=True), list[Failing]()
+        deadline, failing = self.deadline(runner=True), list[FailedLaunch]()
         seen: Answer | None = None
         while seen is None or len(failing) < RETRIES:
             recorded = self.record(request.call, beside, failing, deadline)
@@ -162,22 +138,21 @@ class Submission:
                 as_seen = isinstance(recorded.reply, Raised) and recorded.reply.as_seen
                 return seen if seen and as_seen else recorded
             reply = self.ask_runner(request, {"program.json": recorded.program} | (files or {}), deadline)
-            failed = reply.error if isinstance(reply, Compiled) else reply
-            launch = failed.failing() if isinstance(failed, Failed) else None
-            if launch is None:
+            failed = reply.error if isinstance(reply, messages.Compiled) else reply
+            if not isinstance(failed, Raised | messages.CompileError) or failed.launch is None:
                 return Answer(reply, recorded.program)
-            failing.append(launch)
+            failing.append(failed.launch)
             seen = Answer(reply)
         return seen
 
-    def run_again(self, request: RunnerRequest) -> Answer:
+    def run_again(self, request: messages.RunnerRequest) -> Answer:
         """The runner's reply to another request about the program that it has."""
         return Answer(self.ask_runner(request, {}, time.monotonic() + self.seconds))
 
     def rerun(self, call: Call, program: bytes, files: dict[str, bytes]) -> Answer:
         """The runner's reply to a program that is recorded already, on other inputs."""
         deadline = self.deadline(runner=True)
-        return Answer(self.ask_runner(Run(call), {"program.json": program} | files, deadline), program)
+        return Answer(self.ask_runner(messages.Run(call), {"program.json": program} | files, deadline), program)
 
     def call_function(
         self, function: str, about: object, form: type[T], files: dict[str, bytes] | None = None
@@ -186,7 +161,7 @@ class Submission:
 
         found: None where it raised. Raises Died where the recorder sends other data.
         """
-        request = Ask(function, msgspec.Raw(msgspec.json.encode(about)))
+        request = messages.Ask(function, plain_bytes(about))
         reply = self.ask_recorder(request, files or {}, self.deadline())
         if not isinstance(reply, Answered):
             return Answer(reply), None
@@ -196,7 +171,7 @@ class Submission:
             raise Died(NO_REPLY) from None
         return Answer(reply), found
 
-    def ask_recorder(self, request: RecorderRequest, files: dict[str, bytes], deadline: float) -> Reply:
+    def ask_recorder(self, request: messages.RecorderRequest, files: dict[str, bytes], deadline: float) -> Reply:
         """The recorder's reply; the reason where the module could not be loaded."""
         recorder = self.start_recorder()
         if recorder.failure:
@@ -204,7 +179,7 @@ class Submission:
         recorder.put(files)
         return recorder.call(request, max(0.1, deadline - time.monotonic()))
 
-    def ask_runner(self, request: RunnerRequest, files: dict[str, bytes], deadline: float) -> Reply:
+    def ask_runner(self, request: messages.RunnerRequest, files: dict[str, bytes], deadline: float) -> Reply:
         runner = self.start_runner()
         runner.put(files)
         return runner.call(request, max(0.1, deadline - time.monotonic()))
@@ -213,7 +188,7 @@ class Submission:
         """{name: text} of the files that a kernel may stand in."""
         return handed_in.read_texts(self.path.parent)
 
-    def take_outputs(self, reply: WithOutputs) -> bytes:
+    def take_outputs(self, reply: messages.WithOutputs) -> bytes:
         """The bytes of what was returned."""
         recorded = isinstance(reply, Answered)
         size = count_bytes(reply.outputs, "cuda" if self.device == "cuda" and not recorded else "cpu")
@@ -240,24 +215,21 @@ class Submission:
         self.recorder = self.runner = None
 
 
-def recorder_setup(path: Path, problem: EntryPoint, gpu: Gpu | None = None, device: str = "record") -> RecorderSetup:
+def recorder_setup(
+    path: Path, problem: EntryPoint, gpu: Gpu | None = None, device: str = "record"
+) -> messages.RecorderSetup:
     """How a recorder of the module at `path` begins."""
-    return RecorderSetup(
-        device=device,
-        module=str(path),
-        entry_point=problem.entry_point,
-        tensors=list(problem.tensors),
-        arguments=list(problem.keywords),
-        gpu=gpu,
-        code=read_code(problem.beside),
-    )
+    return messages.RecorderSetup(
+        device=device, module=str(path), entry_point=problem.entry_point, tensors=list(problem.tensors),
+        arguments=list(problem.keywords), gpu=gpu, code=read_code(problem.beside),
+    )  # fmt: skip
 
 
 def read_code(path: Path | None) -> Code | None:
     return Code(str(path), path.read_text()) if path else None
 
 
-def count_bytes(outputs: list[Output], device: str) -> int:
+def count_bytes(outputs: list[messages.Output], device: str) -> int:
     """How many bytes are written of outputs of these forms."""
     written = [output for output in outputs if output.plain and output.device == device]
     return sum(math.prod(output.shape) * find_dtype(output.dtype).itemsize for output in written)

@@ -84,27 +84,27 @@ def as_file() -> int | None:
     return descriptor
 
 
-class Program(ctypes.Structure):
+class FilterProgram(ctypes.Structure):
     """struct sock_fprog"""
 
-    _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+    _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_char_p))  # which keeps the bytes alive
 
 
 def prepare(confined: bool) -> Callable[[], None] | None:
-    """A function for a process that is about to become another program; None where there is no filter.
+    """A function to be called in a fork, before the fork becomes another program; None where there is no filter.
 
-    The keys of the user's session are not for it; without a sandbox, which loads the filter itself, it gets that too.
-    All that the function needs is found here: between a fork and the other program nothing may be imported.
+    The function takes the keys of the user's session away from the process. It also loads the filter where there is no
+    sandbox: bubblewrap would load the filter itself. Nothing may be imported between a fork and the other program, so
+    `prepare` finds all that the function needs.
     """
     if missing():
         return None
     library, join, rules = ctypes.CDLL(None), number("keyctl"), program()
-    held = ctypes.create_string_buffer(rules, len(rules))
-    filter = Program(len(rules) // INSTRUCTION_BYTES, ctypes.addressof(held))
+    filter = FilterProgram(len(rules) // INSTRUCTION_BYTES, rules)
 
     def prepared() -> None:
         library.syscall(join, JOIN_SESSION_KEYRING, None)
-        if not confined and held:
+        if not confined:
             library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
             library.prctl(SET_SECCOMP, SECCOMP_FILTER, ctypes.byref(filter), 0, 0)
 

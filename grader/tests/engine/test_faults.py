@@ -76,11 +76,11 @@ def test_a_fault_in_the_processes_that_it_asks_is_ours(place, tmp_path, monkeypa
     (copy / file).write_text(f'{head}{found}{signature}{colon}{indent}raise ValueError("seeded")\n{body}')
     monkeypatch.setattr(sandbox_process, "WORKER", copy / "inside" / "worker.py")
     monkeypatch.setattr(sandbox_process, "CORE", copy)
+    monkeypatch.setattr(sandboxes, "_running", {})  # those that run have the whole core
     try:
         assert is_ours(grade_text(handed_in, "p3", solution("p3"), names=[CASE]))
     finally:
-        for key in [key for key in sandboxes._running if key[1] == sandbox_process.WORKER]:
-            sandboxes.close(key)
+        sandboxes.close_all()
 
 
 def test_a_fault_that_does_not_come_again_costs_nothing(tmp_path, monkeypatch):

@@ -245,6 +245,7 @@ def test_a_compiler_that_does_not_start_costs_nothing(tmp_path, monkeypatch):
     broken = tmp_path / "worker.py"
     broken.write_text("raise RuntimeError('no backend')\n")
     monkeypatch.setattr(sandbox_process, "WORKER", broken)
+    monkeypatch.setattr(sandboxes, "_running", {})  # those that run have a whole one
     verdict = judged(tmp_path, solution("p3"))
     outcome, sentence = verdict.outcome, verdict.sentence
     assert outcome is Outcome.NOT_RUN and "not compiled: " in sentence and "no backend" in sentence

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from grader.core.protocol.observed import Costs, Trace
+from grader.core.protocol.observed import Costs, TraceReport
 from grader.kinds import error_map
 from grader.kinds.attention import picture
 from grader.kinds.attention.cases import Case
@@ -92,7 +92,7 @@ def test_visits_are_needed_needless_repeated_or_missing():
 
 
 def test_the_loads_of_programs_count_where_they_are_known():
-    trace = Trace(1, [], [], [], {}, {}, Costs([], [], 0, 0, 0, {"k": 96 * 16, "v": 32 * 16}, 0, 0))
+    trace = TraceReport([], [], [], {}, {}, Costs([], [], 0, 0, 0, {"k": 96 * 16, "v": 32 * 16}, 0, 0))
     need = picture.draw(WINDOW, [record([0, 31], [[0, 31]])], trace)["need"]
     assert need["loaded_bytes"] == (96 + 32) * 16 * 2
 

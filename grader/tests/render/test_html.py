@@ -13,7 +13,7 @@ import torch
 from msgspec.structs import replace
 
 from grader.commands import grade as command
-from grader.core.protocol.observed import Costs, KernelCosts, Trace
+from grader.core.protocol.observed import Costs, KernelCosts, TraceReport
 from grader.engine.request import Request
 from grader.kinds.attention import picture
 from grader.kinds.registry import PROBLEMS
@@ -42,7 +42,7 @@ def drawn(wrong=True):
         record([64, 95], [[64, 95]]),
     ]
     kernel = KernelCosts({"Q": 100, "K": 700}, {"O": 4096}, {"Q": 4, "K": 7}, {"O": 4}, 1, 4, 999, 77)
-    trace = Trace(1, [], [], [], {}, {"kernel": kernel}, Costs([], [], 0, 0, 0, {}, 0, 0))
+    trace = TraceReport([], [], [], {}, {"kernel": kernel}, Costs([], [], 0, 0, 0, {}, 0, 0))
     got, expected, allowed = tensors()
     got[0, 0, 40] += 0.1
     got[0, 0, 41], got[0, 0, 42] = float("nan"), float("inf")

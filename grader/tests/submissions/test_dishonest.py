@@ -182,7 +182,7 @@ CHEATS = {
     "p4_text_overwritten_in_memory": ("one token", "needs review", "is not what stands in the file"),
     "p4_text_swapped_on_the_heap": ("values with a large offset", "needs review", "is not what stands in the file"),
     "p4_tile_beyond_the_limit": ("scores falling along the keys", "crashed", "exceeds triton maximum"),
-    "p4_trace_jumps_over_lines": ("ragged tail", "timed out", "no result within"),
+    "p4_trace_jumps_over_lines": ("ragged tail", "crashed", "KeyError"),
     "p4_two_tiles_a_program": ("long row", "wasteful", "Outside of kernels PyTorch"),
     "p5_all_but_one_head_copied": ("long row", "wasteful", "copied out"),
     "p5_clone_for_each_head": ("long row", "wasteful", "copied out"),

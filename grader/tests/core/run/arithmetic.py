@@ -15,12 +15,12 @@ import torch
 import triton
 import triton.language as tl
 
-from grader.core.inside import without_gpu
 from grader.core.interpret import semantics
 
 np.seterr(all="ignore")
-without_gpu.index_with_scalars()
-if "plain" not in sys.argv:
+if "plain" in sys.argv:
+    semantics.index_with_scalars()
+else:
     semantics.enable()
 
 N = 1024

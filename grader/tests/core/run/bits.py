@@ -17,8 +17,7 @@ sys.path.insert(0, str(ROOT))
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
-from grader.core.inside import without_gpu  # noqa: E402
-from grader.core.interpret import semantics  # noqa: E402
+from grader.core.interpret import semantics, speedups  # noqa: E402
 from grader.kinds.attention import inputs  # noqa: E402
 from grader.kinds.registry import PROBLEMS  # noqa: E402
 
@@ -26,9 +25,10 @@ CASES = ("ragged tail", "head dim 128", "scores rising along the keys", "bfloat1
 
 np.seterr(all="ignore")
 torch.set_num_threads(1)
-without_gpu.take_first_config()
-without_gpu.index_with_scalars()
-semantics.enable(fast=sys.argv[1] == "fast")
+semantics.take_first_config()
+if sys.argv[1] == "plain":
+    speedups.enable = lambda: None
+semantics.enable()
 
 
 def bits(path):

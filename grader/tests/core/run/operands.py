@@ -16,10 +16,12 @@ import numpy as np
 import triton.language as tl
 from triton.runtime.interpreter import TensorHandle, _get_np_dtype, interpreter_semantic
 
-from grader.core.interpret import semantics
+from grader.core.interpret import semantics, speedups
 
 np.seterr(all="ignore")
-semantics.enable(fast=sys.argv[1] == "fast")
+if sys.argv[1] == "plain":
+    speedups.enable = lambda: None
+semantics.enable()
 
 TYPES = ("int1", "int8", "uint8", "int32", "uint32", "int64", "float16", "bfloat16", "float32", "float64")
 SHAPES = ((), (4,), (8,), (4, 1), (1, 4), (4, 4), (2, 4), (1,), (2, 1, 4))

@@ -12,8 +12,8 @@ from grader.tests.support import ROOT
 CHECK_EACH = """
 import json, os, sys
 import triton.runtime.interpreter as interpreter
-from grader.core.inside import without_gpu
-without_gpu.index_with_scalars()
+from grader.core.interpret import semantics
+semantics.index_with_scalars()
 for change in json.loads(sys.argv[1]):
     if os.fork() == 0:
         exec(change)

@@ -21,7 +21,17 @@ from grader.core.sandbox.child import NO_REPLY, Died
 from grader.core.sandbox.scratch import Scratch
 from grader.course.problem import SECONDS_PER_CASE
 from grader.result import Outcome
-from grader.tests.support import ROOT, below, grade_text, running, solution, thorough, thorough_but
+from grader.tests.support import (
+    OWN_RECORDERS,
+    ROOT,
+    below,
+    grade_text,
+    running,
+    share_recorders,
+    solution,
+    thorough,
+    thorough_but,
+)
 
 BUBBLEWRAP, PLAIN = "bubblewrap", "plain"
 FORMS = thorough_but([PLAIN if bubblewrap.find_obstacle() else BUBBLEWRAP], [BUBBLEWRAP, PLAIN])
@@ -37,14 +47,14 @@ CASE = ["one token"]
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory):
     """A folder for each form, all of whose submissions share a sandbox process with little memory."""
-    before, usual = sandboxes.TRUSTING[:], sandbox_process.KINDS["recorder"]
+    before, usual = sandboxes.start, sandbox_process.KINDS["recorder"]
     folders = {form: tmp_path_factory.mktemp(form) for form in (BUBBLEWRAP, PLAIN)}
     for folder in folders.values():
         folder.chmod(0o755)
-    sandboxes.TRUSTING[:] = folders.values()
+    sandboxes.start = share_recorders(folders.values())
     sandbox_process.KINDS["recorder"] = replace(usual, memory_bytes=2 << 30, scratch_bytes=256 << 20)
     yield folders
-    sandboxes.TRUSTING[:] = before
+    sandboxes.start = before
     sandbox_process.KINDS["recorder"] = usual
 
 
@@ -472,7 +482,7 @@ def test_the_runner_is_out_of_reach(form, attempt):
 
 
 def test_two_submissions_share_no_recorder(tmp_path, monkeypatch):
-    monkeypatch.setattr(sandboxes, "TRUSTING", [])
+    monkeypatch.setattr(sandboxes, "start", OWN_RECORDERS)
     folders = [tmp_path / name for name in ("one", "other")]
     for folder in folders:
         folder.mkdir(mode=0o755)

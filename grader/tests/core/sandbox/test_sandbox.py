@@ -15,7 +15,7 @@ from grader.engine.grade import grade
 from grader.engine.request import Request
 from grader.kinds.registry import EVERY, PROBLEMS
 from grader.result import Outcome
-from grader.tests.support import ROOT, below, grade_text, running, solution
+from grader.tests.support import OWN_RECORDERS, ROOT, below, grade_text, running, solution
 
 BODY = "def naive_attention(q, k, v, is_causal=False):\n    {}\n"
 CASE = ["one token"]
@@ -184,6 +184,7 @@ def test_a_broken_worker_is_the_graders_fault(tmp_path, monkeypatch):
     broken = tmp_path / "worker.py"
     broken.write_text("raise RuntimeError('our own mistake')\n")
     monkeypatch.setattr(sandbox_process, "WORKER", broken)
+    monkeypatch.setattr(sandboxes, "_running", {})  # those that run have a whole one
     results = grade_text(tmp_path, "p1", solution("p1"))
     assert {r.outcome for r in results} == {Outcome.GRADER_FAULT}
     assert "our own mistake" in results[0].sentence and "these points are open" in results[0].sentence
@@ -196,7 +197,7 @@ def test_a_broken_worker_is_the_graders_fault(tmp_path, monkeypatch):
 @pytest.fixture
 def alone(tmp_path, monkeypatch):
     """A folder whose submission has a sandbox process of its own."""
-    monkeypatch.setattr(sandboxes, "TRUSTING", [])
+    monkeypatch.setattr(sandboxes, "start", OWN_RECORDERS)
     yield tmp_path
     sandboxes.leave(tmp_path)
 

@@ -1,14 +1,14 @@
 import sys
 
+import msgspec
+
 
 def forge(change):
-    rec = sys.modules.get("record")
-    if rec is None:
-        return
+    rec = sys.modules["grader.core.record.record"]
     was = rec.Recorder.program
 
-    def program(self, returned):
-        return change(was(self, returned))
+    def program(self, *given):
+        return change(msgspec.to_builtins(was(self, *given)))
 
     rec.Recorder.program = program
 
