@@ -17,8 +17,8 @@ HOLDS = {
     "classroom": "a whole class", "__main__": "the command", "test_assignment": "the same by pytest",
     "conftest": "pytest's options", "commands": "show, doctor, ...", "engine": "one problem's cases",
     "render": "terminal, HTML, PNG", "kinds": "what is asked and right", "gpu": "compile, time, profile",
-    "score": "points", "diagnosis": "why it is wrong", "course": "problem, masks",
-    "reference": "float64, allowed error", "result": "the one result model", "core": "record, run, watch",
+    "score": "points", "diagnosis": "why it is wrong", "course": "course, problem, gaps",
+    "result": "the one result model", "core": "record, run, watch",
 }  # fmt: skip
 
 

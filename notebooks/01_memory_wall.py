@@ -48,8 +48,8 @@ png(figure, "Moving the bytes of plain attention takes far longer than computing
 # %% tags=["solution"]
 import torch
 
-from grader.course.masks import Visibility
-from grader.reference import oracle
+from grader.kinds.attention import oracle
+from grader.kinds.attention.masks import Visibility
 from report.places import load
 
 naive_attention = load("p1_naive_attention.py").naive_attention

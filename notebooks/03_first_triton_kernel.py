@@ -522,9 +522,9 @@ kernel_runs.beside(pairs, weighted_sum)
 # careful kernel may have in 16.
 
 # %% tags=["solution"]
-from grader.course.masks import Visibility
+from grader.kinds.attention import oracle
 from grader.kinds.attention.cases import Case
-from grader.reference import oracle
+from grader.kinds.attention.masks import Visibility
 from report.counting import traced
 
 N, D = 150, 16

@@ -14,10 +14,9 @@ from msgspec import structs
 from grader.core.protocol.messages import Call, Run, plain_bytes
 from grader.course import tensors
 from grader.course.problem import Problem
-from grader.diagnosis import failures, locate
+from grader.diagnosis import compare, failures, locate
 from grader.diagnosis.cause import Diagnosis
 from grader.kinds import error_map, form, trying
-from grader.reference import compare
 from grader.result import Facts, Outcome, Verdict, Waste
 
 

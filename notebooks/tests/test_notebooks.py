@@ -134,7 +134,7 @@ def test_the_cells_are_those_that_jupytext_reads(name):
 def test_a_build_writes_what_is_stale_and_leaves_what_is_not(tmp_path):
     for module in build.LOADED:
         pytest.importorskip(module, reason="needs Jupyter: make notebooks installs it")
-    (tmp_path / "00_two.py").write_text(PROSE + TEXT + "\n\n# %%\nfrom grader.course import masks\n")
+    (tmp_path / "00_two.py").write_text(PROSE + TEXT + "\n\n# %%\nfrom grader.kinds.attention import masks\n")
     assert build.build("00_two", tmp_path) == "it is new"
     assert check.check(folder=tmp_path) == []
     written = (tmp_path / "00_two.ipynb").read_bytes()

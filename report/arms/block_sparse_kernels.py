@@ -10,7 +10,7 @@ from importlib import import_module
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from grader.course.masks import Visibility
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import patterns, tile_map
 from report.arms.pytorch import FLEX_BLOCK, sdpa
 from report.measuring.arms import INTERPRETER, Built, NotRun

@@ -15,9 +15,9 @@ from pathlib import Path
 import torch
 
 from grader.core.sandbox.texts import clean
-from grader.course.masks import Visibility
+from grader.kinds.attention import oracle
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import patterns, tile_map
-from grader.reference import oracle
 from report.places import Refused
 
 RANDOM = {"random": patterns.Blocks, "random-published": patterns.PublishedBlocks}

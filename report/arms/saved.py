@@ -21,8 +21,8 @@ import torch
 from grader.core.run.stopwatch import Stopwatch
 from grader.core.sandbox.texts import clean
 from grader.gpu import timing
+from grader.kinds.attention import oracle
 from grader.kinds.block_sparse import tile_map
-from grader.reference import oracle
 from report.measuring.arms import NotRun
 from report.measuring.check import Rows, spread_rows
 from report.places import NotThere, Refused

@@ -18,8 +18,8 @@ import time
 import torch
 
 from grader.core.run.stopwatch import Stopwatch
+from grader.kinds.attention import oracle
 from grader.kinds.block_sparse import patterns
-from grader.reference import oracle
 from report.places import load
 
 HEADS, HEAD_DIM = 12, 64

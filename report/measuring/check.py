@@ -2,8 +2,8 @@
 
 import torch
 
-from grader.reference import oracle
-from grader.reference.compare import mismatch
+from grader.diagnosis.compare import mismatch
+from grader.kinds.attention import oracle
 
 ROWS = 256  # spread over the sequence
 DOT_ROUNDINGS = 8  # of float32, that the matrix units make of a score's terms: they add with fewer bits than float32

@@ -108,7 +108,7 @@ def length(n):
 
 
 def visible_pairs(row):
-    """How many (query, key) pairs of one head the mask leaves: the work, as grader/course/masks.py counts it."""
+    """How many (query, key) pairs of one head the mask leaves: the work, as kinds/attention/masks.py counts it."""
     if not row.causal and row.window is None:
         return row.q_len * row.k_len
     window = row.window or row.k_len

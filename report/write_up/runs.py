@@ -4,11 +4,10 @@ import math
 
 import torch
 
-from grader.course.masks import Visibility
-from grader.kinds.attention import inputs
+from grader.kinds.attention import inputs, oracle
 from grader.kinds.attention.cases import Case
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.registry import EVERY
-from grader.reference import oracle
 from report.counting import traced
 from report.counting.cost import cost
 from report.pages.tables import table as markdown

@@ -4,9 +4,8 @@ import hashlib
 
 import torch
 
-from grader.kinds.attention import drawn, inputs
+from grader.kinds.attention import drawn, inputs, oracle
 from grader.kinds.attention.case import Case
-from grader.reference import oracle
 
 # By case and digest of its inputs; some 250 MB for the cases of all problems.
 KEPT: dict[tuple[Case, bytes], oracle.Expected] = {}

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import torch
 
-from grader.course.masks import Visibility
+from grader.kinds.attention.masks import Visibility
 
 EVERYTHING = 2**31 - 1  # a window or the like, the largest of int32: sums with it overflow
 

@@ -12,7 +12,7 @@ from grader.course.tensors import Placed
 from grader.kinds.attention import matcher, tile_visits
 from grader.kinds.attention.case import Case
 from grader.kinds.attention.known_mistakes import ONLINE, SCALE, SOFTMAX, AttentionSpec, KnownMistake
-from grader.reference.oracle import Expected
+from grader.kinds.attention.oracle import Expected
 from grader.result import Cause, mistake_pattern
 
 MAX_TOKENS = 1024  # the oracle is asked hundreds of times over; longer sequences get the facts alone

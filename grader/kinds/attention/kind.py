@@ -26,6 +26,7 @@ from grader.kinds.attention import (
     kv_heads,
     memory,
     moved_rows,
+    naive,
     picture,
     tables,
     tile_visits,
@@ -38,7 +39,6 @@ from grader.kinds.attention.mask_mistakes import PHASES, SINKS, WINDOW
 from grader.kinds.attention.matcher import TOGETHER
 from grader.kinds.attention.weights import masks
 from grader.kinds.kind import Kind, Naive, Right
-from grader.reference import naive
 from grader.result import Facts, Outcome, Verdict, mistake_pattern
 
 COMPILED = {"B": 2, "N": 2048}  # the rest is the problem's speed case: sizes that no argument's value of 1 specialises

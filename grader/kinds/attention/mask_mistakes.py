@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import torch
 
-from grader.course.masks import Visibility
 from grader.kinds.attention import softmax_mistakes
 from grader.kinds.attention.case import Case
 from grader.kinds.attention.known_mistakes import DIAGONAL, AttentionSpec, KnownMistake, with_zeros
+from grader.kinds.attention.masks import Visibility
 
 WINDOW = "4 masks and phases: the window"
 SINKS = "4 masks and phases: sinks"

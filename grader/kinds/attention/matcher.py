@@ -9,8 +9,8 @@ from functools import cached_property
 import torch
 
 from grader.kinds.attention.known_mistakes import AttentionSpec, KnownMistake, Memory
+from grader.kinds.attention.oracle import Expected
 from grader.kinds.attention.softmax_mistakes import GUESSED
-from grader.reference.oracle import Expected
 
 EXPLAINED = 0.25  # what a rounding mistake, or two mistakes, may leave unexplained of the error, as a ratio of norms
 HALF = 0.5  # and what any other may: where all errors are near the allowance, many things fit by chance

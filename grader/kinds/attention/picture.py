@@ -10,9 +10,9 @@ from collections import Counter
 import torch
 from msgspec import to_builtins
 
-from grader.course.masks import whole_mask
 from grader.diagnosis import failures
 from grader.kinds.attention import tile_visits
+from grader.kinds.attention.masks import whole_mask
 from grader.kinds.attention.tile_visits import Visit
 from grader.kinds.error_map import TILE, error_maps
 

@@ -8,10 +8,10 @@ import math
 
 import torch
 
+from grader.diagnosis.compare import off_by
 from grader.kinds.attention import answers, inputs
 from grader.kinds.attention.weights import identities, masks
 from grader.kinds.trying import Table, compare, number
-from grader.reference.compare import off_by
 
 FOR_SCORES = 4  # times the error that a weight may have, relative to it: its logarithm is measured against others
 OF_KEYS = {"row": "query", "column": "key", "axes": ("batch", "head")}

@@ -7,8 +7,8 @@ import msgspec
 import torch
 from msgspec import Struct
 
-from grader.course.masks import whole_mask
 from grader.kinds.attention import mask_mistakes
+from grader.kinds.attention.masks import whole_mask
 
 
 class Stretch(Struct, array_like=True, frozen=True):

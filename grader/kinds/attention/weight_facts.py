@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 
 from grader.diagnosis.cause import Measured
+from grader.diagnosis.compare import ranges
 from grader.diagnosis.locate import show
 from grader.kinds.attention.case import Case
 from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, RESCALE, SCALE, SOFTMAX, TAILS
@@ -18,7 +19,6 @@ from grader.kinds.attention.mask_mistakes import PHASES
 from grader.kinds.attention.weight_rules import HIDDEN_SCORE, hidden_scores, underflowing_rows, visible_by_rule
 from grader.kinds.attention.weights import Weights, masks, scores
 from grader.kinds.attention.words import agree, name_pairs, name_rows
-from grader.reference.compare import ranges
 
 EXACT = 1e-5  # how far a weight of float32 may be off, relative to it
 COARSE = 2e-2  # and one of float16 or bfloat16, or of tf32 on a GPU

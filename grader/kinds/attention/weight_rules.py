@@ -8,10 +8,10 @@ import math
 
 import torch
 
-from grader.course.masks import Visibility
 from grader.diagnosis.cause import Measured
 from grader.kinds.attention.known_mistakes import SOFTMAX, TAILS
 from grader.kinds.attention.mask_mistakes import WINDOW
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.attention.weights import scores
 
 TILES = (None, 128, 64, 32, 16)  # of keys, past which a kernel loads nothing

@@ -2,8 +2,8 @@
 
 import torch
 
+from grader.diagnosis.compare import ranges
 from grader.diagnosis.locate import show
-from grader.reference.compare import ranges
 
 
 def name_pairs(flags: torch.Tensor) -> str:

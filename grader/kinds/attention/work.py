@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from grader.core.sandbox.submission import Answer
-from grader.course.masks import whole_mask
 from grader.course.problem import LONG_ROW
 from grader.diagnosis.unfinished import needs_review
 from grader.kinds.attention import tile_visits
+from grader.kinds.attention.masks import whole_mask
 from grader.result import Facts, Outcome, Verdict, Waste
 
 # The most that is allowed of each of Ratios, and how it was set: report of `python -m grader.tests.kinds.costs`.

@@ -1,9 +1,8 @@
 """Which known mistake gives the gradients that came back: for dq, and for dk and dv, whose kernels may differ."""
 
-from grader.diagnosis import locate
+from grader.diagnosis import compare, locate
 from grader.diagnosis.cause import Diagnosis, Measured
 from grader.kinds.backward import mistakes
-from grader.reference import compare
 from grader.result import Cause, mistake_pattern
 
 SIDES = (("dq",), ("dk", "dv"))

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import torch
 
-from grader.reference import oracle
+from grader.kinds.attention import oracle
 
 # The steps in their order; x has what was computed before, and the inputs: q, k, v, o, do (B, Hq, N, D), where each
 # query head has its k and v, lse (B, Hq, N), all float64; group, scale, case. Pairs are (B, Hq, N, N): queries first.

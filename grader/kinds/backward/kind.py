@@ -9,11 +9,10 @@ from msgspec import structs
 
 from grader.course import tensors
 from grader.diagnosis import cross_case
-from grader.kinds.attention import kv_heads, work
+from grader.kinds.attention import kv_heads, naive, work
 from grader.kinds.backward import causes, closer, gradients, inputs
 from grader.kinds.backward.cases import OUTPUTS, PROBLEM, TENSORS, compiled
 from grader.kinds.kind import Derived, Kind, Naive, Right
-from grader.reference import naive
 from grader.result import Facts, Outcome, Verdict
 
 KEPT = 64  # answers

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from grader.course.masks import Visibility
 from grader.kinds.attention.known_mistakes import HEADS
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.backward import gradients
 
 SOFTMAX = "8 backward: five products"

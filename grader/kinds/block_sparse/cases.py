@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from grader.course.masks import Visibility
 from grader.course.problem import Problem
 from grader.kinds.attention import rows
 from grader.kinds.attention.case import Case
 from grader.kinds.attention.cases import OBSERVER
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import tile_map
 from grader.kinds.block_sparse.patterns import (
     CAUSAL,

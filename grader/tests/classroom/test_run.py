@@ -300,9 +300,8 @@ def test_a_lane_starts_once_and_again_where_it_is_lost(tmp_path):
 @pytest.mark.thorough
 def test_the_answers_are_worked_out_before_the_fork(tmp_path, monkeypatch):
     from grader.classroom import one
-    from grader.kinds.attention import answers, inputs
+    from grader.kinds.attention import answers, inputs, oracle
     from grader.kinds.registry import EVERY, PROBLEMS
-    from grader.reference import oracle
 
     monkeypatch.setattr(answers, "KEPT", {})  # other tests of this process keep answers too
     one.work_out.cache_clear()

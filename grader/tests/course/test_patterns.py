@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from grader.course.masks import Visibility
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import patterns, tile_map
 from grader.kinds.block_sparse.patterns import CAUSAL, EMPTY, FULL, PARTIAL, Blocks, Documents, Interleaved
 

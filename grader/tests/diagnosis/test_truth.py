@@ -6,14 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader.diagnosis import cross_case
+from grader.diagnosis import compare, cross_case
 from grader.diagnosis.cause import Diagnosis
 from grader.engine.grade import grade
 from grader.engine.request import Request
 from grader.kinds.attention import answers, causes, inputs, moved_rows, weight_facts
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import EVERY, kind_of
-from grader.reference import compare
 from grader.result import Aspect, Cause, Facts, Outcome, Result
 from grader.tests.support import solution
 

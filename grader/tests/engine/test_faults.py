@@ -9,13 +9,12 @@ from grader import score
 from grader.core.sandbox import sandbox_process, sandboxes
 from grader.core.sandbox.submission import Submission
 from grader.course import course
-from grader.diagnosis import cross_case
+from grader.diagnosis import compare, cross_case
 from grader.diagnosis.cause import Diagnosis
 from grader.engine import canary
 from grader.engine.problem_grader import is_certain
-from grader.kinds.attention import answers, inputs, work
+from grader.kinds.attention import answers, inputs, oracle, work
 from grader.kinds.kind import Kind
-from grader.reference import compare, oracle
 from grader.result import Aspect, Cause, Outcome, Result
 from grader.tests.support import grade_text, solution, thorough_but
 

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from grader.core.run.stopwatch import Stopwatch
-from grader.course.masks import Visibility
 from grader.gpu import machine, peaks, timing
 from grader.gpu.timing import ArmFailed, Plan, Timing
 from grader.kinds.attention.cases import Case
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.backward.cases import BackwardCase
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from grader.kinds.attention import naive
 from grader.kinds.backward import causes, gradients, inputs, mistakes
 from grader.kinds.backward.cases import CASES, OUTPUTS, PROBLEM, BackwardCase
 from grader.kinds.backward.kind import KIND
 from grader.kinds.kind import Kind
-from grader.reference import naive
 from grader.result import Outcome
 from grader.tests.submissions.broken.mistakes import read
 from grader.tests.support import SUBMISSIONS, grade_text, solution, thorough, thorough_but

@@ -15,9 +15,9 @@ from rich.console import Console
 from grader import score
 from grader.commands.arguments import BadArguments, choose_problems
 from grader.course import gaps
-from grader.course.masks import Visibility
 from grader.engine.grade import grade
 from grader.engine.request import Request
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.attention.tile_visits import Visit
 from grader.kinds.block_sparse import check_lists, kind, list_mistakes, patterns, tile_lists, tile_map
 from grader.kinds.block_sparse.cases import BY_BOTH, KERNEL, LISTS, BuilderCase, SparseCase

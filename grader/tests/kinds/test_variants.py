@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader.kinds.attention import causes, inputs, softmax_mistakes, tile_visits, variants
+from grader.kinds.attention import causes, inputs, oracle, softmax_mistakes, tile_visits, variants
 from grader.kinds.attention.cases import Case
 from grader.kinds.attention.known_mistakes import Memory
 from grader.kinds.registry import EVERY, kind_of
-from grader.reference import oracle
 
 RAGGED = Case("ragged", B=2, Hq=4, Hkv=2, N=70, D=16, causal=True, window=20, sinks=3)
 WHOLE = Case("not causal", Hq=2, N=41, Nk=70, D=16, dtype="float32")

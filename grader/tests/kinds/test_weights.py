@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from grader.course.masks import Visibility
 from grader.kinds.attention import weight_facts, weights
 from grader.kinds.attention.cases import Case
+from grader.kinds.attention.masks import Visibility
 from grader.result import Outcome
 from grader.tests.support import grade_text, solution
 

@@ -12,10 +12,10 @@ import torch
 sys.path.insert(0, sys.argv[1])
 import x1_block_sparse as x1
 
-from grader.course.masks import Visibility
+from grader.kinds.attention import oracle
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import patterns
 from grader.kinds.block_sparse.patterns import CAUSAL, EMPTY, FULL, PARTIAL
-from grader.reference import oracle
 
 SHAPE = {"B": 2, "Hq": 4, "Hkv": 2, "Nq": 96, "Nk": 96, "D": 16, "dtype": "float16", "block": (32, 32)}
 CASES = {

@@ -15,7 +15,7 @@ sys.path.insert(0, sys.argv[1])
 import dropout_pattern
 import packed_block_sparse as packed
 
-from grader.reference import oracle
+from grader.kinds.attention import oracle
 from solutions import block_sparse_attn
 
 MIXED = [70, 0, 1, 130, 5]

@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from grader.course.masks import Visibility
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import patterns, tile_map
 from grader.kinds.block_sparse.patterns import EMPTY, PARTIAL
 from grader.tests.support import ROOT, SOLUTIONS

@@ -8,12 +8,12 @@ from functools import partial
 import pytest
 import torch
 
-from grader.course.masks import Visibility
+from grader.diagnosis import compare
 from grader.engine.grade import grade
 from grader.engine.request import Request
-from grader.kinds.attention import inputs
+from grader.kinds.attention import inputs, oracle
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.registry import PROBLEMS
-from grader.reference import compare, oracle
 from grader.result import Outcome
 from grader.tests.solutions.for_hopper import compile_for_hopper
 from grader.tests.solutions.gluon_on_cpu import kernels

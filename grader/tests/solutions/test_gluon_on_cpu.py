@@ -5,8 +5,9 @@ import torch
 
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 
-from grader.course.masks import Visibility
-from grader.reference import compare, oracle
+from grader.diagnosis import compare
+from grader.kinds.attention import oracle
+from grader.kinds.attention.masks import Visibility
 from grader.tests.solutions.gluon_on_cpu import kernels
 from grader.tests.solutions.gluon_on_cpu.language import byte_permute, logic
 from grader.tests.solutions.gluon_on_cpu.turns import Stuck

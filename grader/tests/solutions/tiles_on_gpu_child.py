@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from grader.course.masks import Visibility
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import patterns
 from solutions import tiles_on_gpu, x1_block_sparse
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader.course.masks import Visibility
+from grader.kinds.attention.masks import Visibility
 from report.arms import pytorch
 from report.arms.sweep import BUILDERS, StudyArms
 from report.measuring.arms import NotRun, case_of

@@ -123,7 +123,7 @@ def test_noise_stands_under_the_median_only_where_there_is_some(text):
 @pytest.mark.parametrize("pairs, window, sinks", [(36, None, None), (21, 3, 0), (21 + 9, 3, 2)])
 def test_visible_pairs_agree_with_the_grader(pairs, window, sinks):
     torch = pytest.importorskip("torch")
-    from grader.course.masks import Visibility
+    from grader.kinds.attention.masks import Visibility
 
     row = replace(synthetic.rows(dtypes=("float16",))[0], q_len=8, k_len=8, causal=True, window=window, sinks=sinks)
     positions = torch.arange(8)

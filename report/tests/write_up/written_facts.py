@@ -6,9 +6,9 @@ from itertools import accumulate
 
 import torch
 
-from grader.course.masks import Visibility
 from grader.kinds.attention import drawn, inputs
 from grader.kinds.attention.cases import Case
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import tile_map
 from grader.kinds.registry import PROBLEMS
 from report.counting import cost, traced

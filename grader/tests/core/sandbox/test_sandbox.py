@@ -167,7 +167,7 @@ def test_a_child_of_the_child_is_killed(tmp_path, monkeypatch):
 def test_the_child_knows_no_answers(tmp_path):
     """Neither the grader nor the solutions can be imported, and the environment is small."""
     statement = (
-        "import os, importlib.util as u; raise ValueError([n for n in ('grader.engine', 'grader.reference', "
+        "import os, importlib.util as u; raise ValueError([n for n in ('grader.engine', 'grader.kinds', "
         "'solutions', 'p3_flash_attention') if u.find_spec(n)], "
         "'SECRET' in os.environ, os.environ.get('TRITON_INTERPRET'))"
     )

@@ -6,12 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from grader.course.masks import Visibility
+from grader.diagnosis import compare
+from grader.kinds.attention import oracle
 from grader.kinds.attention.cases import Case
+from grader.kinds.attention.masks import Visibility
 from grader.kinds.registry import EVERY, PROBLEMS
-from grader.reference import compare, oracle
-from grader.tests.reference import honest_forms
-from grader.tests.reference.honest_forms import Form, attend, tensors
+from grader.tests.kinds import honest_forms
+from grader.tests.kinds.honest_forms import Form, attend, tensors
 from grader.tests.support import thorough
 
 ROOM = 0.9  # of what is allowed, at most: a kernel that is honest in a way not thought of here has the rest

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from grader.diagnosis import locate
-from grader.reference import compare
+from grader.diagnosis import compare, locate
 
 
 def mismatch_of(got, expected=None, allowed=1e-3):

@@ -211,7 +211,7 @@ def expect(
     Why twice: 40 honest forms (tiles of 16 keys up to all, in three orders; exp or exp2; q scaled in its dtype or not;
     p rounded before its sum or not) use less than 0.9 of what is allowed for o and for lse, on every case: 1.8 times
     would do, and a tenth is left for forms not thought of. An accumulator in float16 is rejected in each of P1 to P7.
-    tests/reference/honest_forms.py measures it.
+    tests/kinds/honest_forms.py measures it.
     """
     o, lse, size = attention(q, k, v, visibility.mask, scale)
     error_o = error_lse = 0.0

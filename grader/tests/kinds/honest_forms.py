@@ -1,6 +1,6 @@
 """How far right kernels are from the right answer, as part of what is allowed: the freedoms of an honest kernel.
 
-python -m grader.tests.reference.honest_forms [SEEDS] measures every case that needs no GPU at so many seeds, 20 if none
+python -m grader.tests.kinds.honest_forms [SEEDS] measures every case that needs no GPU at so many seeds, 20 if none
 is given, and prints the table of docs/instructors.md.
 """
 
@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from grader.kinds.attention import inputs
+from grader.kinds.attention import inputs, oracle
 from grader.kinds.registry import EVERY, PROBLEMS
-from grader.reference import oracle
 
 SEEDS = 20
 PARTS = 8
