@@ -5,7 +5,7 @@ registry.py. What stands here suits a kernel whose outputs are compared with the
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from grader.course import tensors
 from grader.course.problem import Problem
 from grader.diagnosis import failures, locate
 from grader.diagnosis.cause import Diagnosis
-from grader.kinds import careful, error_map, form, moved_rows, trying
+from grader.kinds import careful, error_map, form, moved_rows, trying, values
 from grader.reference import compare
 from grader.result import Cause, Facts, Outcome, Verdict, Waste
 
@@ -123,20 +123,20 @@ class Kind:
         return None
 
     def inputs(self, case, seed):
-        """The tensors of a call, Placed, in the order of `names`. Required."""
-        raise NotImplementedError
+        """The tensors of a call, Placed, in the order of `names`; here by the case's dtype, values and layout."""
+        return values.make(case, seed, *self.shapes(case))
 
     def size(self, case):
         """By which cases are ordered where the smallest come first."""
         return 0
 
     def shapes(self, case):
-        """[shape] of the same, for compiling. Required where something is compiled."""
+        """[shape] of the same, for compiling. Required."""
         raise NotImplementedError
 
     def compiled_case(self, problem, name):
         """The case that kernels are compiled for, under this name."""
-        raise NotImplementedError
+        return replace(problem.compiled_case, name=name)
 
     def request(self, problem, case, placed, device):
         """(the Call, {file: bytes} for the runner) of a case; a GPU's kernels are not observed."""

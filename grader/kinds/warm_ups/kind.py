@@ -1,12 +1,11 @@
 """The warm-ups: a copy, the sums of rows, the softmax of rows; what is right, how near, and what is often wrong."""
 
 import math
-from dataclasses import replace
 
 import torch
 
 from grader.diagnosis.cause import Measured
-from grader.kinds import careful, values
+from grader.kinds import careful
 from grader.kinds.kind import Kind, Right
 from grader.kinds.warm_ups import mistakes
 from grader.kinds.warm_ups.cases import PROBLEMS
@@ -19,17 +18,11 @@ SUMS, SOFTMAX = "w2", "w3"
 class WarmUps(Kind):
     problems, mistakes = PROBLEMS, mistakes.EVERY
 
-    def inputs(self, case, seed):
-        return values.make(case, seed, case.shape)
-
     def shapes(self, case):
         return [case.shape]
 
     def size(self, case):
         return math.prod(case.shape)
-
-    def compiled_case(self, problem, name):
-        return replace(problem.compile_case, name=name)
 
     def outputs(self, problem, case):
         if problem.id == SUMS:
