@@ -60,10 +60,7 @@ class Right:
 
 @dataclass(frozen=True)
 class KnownMistake:
-    """`Your output equals` what? answer(case, *inputs in float32) gives that output; then the question that leads on.
-
-    section: of a notebook, like `3 first kernel: the ragged tail`.
-    """
+    """What an output equals, and a question. answer(case, *inputs in float32) gives it; section: of a notebook."""
 
     equals: str
     question: str
@@ -261,14 +258,14 @@ class Kind:
 
     def diagnose(self, problem, case, placed, reply, got, right, found):
         """The Diagnosis of this case alone; `check_cases` hears the others."""
-        causes, inputs = [], [each.tensor.float() for each in placed]
-        for mistake in self.mistakes.get(problem.id, ()):
-            with failures.harmless("a known mistake"):
+        told = Diagnosis("output", locate.where(found))
+        with failures.harmless("the causes of a wrong output"):
+            inputs = [each.tensor.float() for each in placed]
+            for mistake in self.mistakes.get(problem.id, ()):
                 if careful.equals(got, mistake.answer(case, *inputs), right):
-                    causes.append(Cause(mistake.equals, mistake.question, mistake.section))
-        told = Diagnosis("output", locate.where(found), causes)
-        with failures.harmless("the words on rows in other places"):
-            told.measured = [] if causes else moved_rows.find(*map(as_heads, (got, right.expected, right.allowed)))
+                    told.causes.append(Cause(mistake.equals, mistake.question, mistake.section))
+            if not told.causes:
+                told.measured = moved_rows.find(*map(as_heads, (got, right.expected, right.allowed)))
         return told
 
     def beyond_values(self, problem, case, answer):

@@ -63,13 +63,9 @@ def show(console, results, request, seconds, verbose=False):
     show_open(console, results)
     show_reviews(console, results)
     if request.default_submission and earned == possible and score.by_problem(results).keys() == PROBLEMS.keys():
-        show_labs(console, list(EVERY), list(PROBLEMS)[-1])
-
-
-def show_labs(console, ids, last):
-    """`past the ladder, for no points: make grade P=x1,x2,x3`: the labs behind the last problem, if there are some."""
-    if past := ids[ids.index(last) + 1 :]:
-        console.print(f"past the ladder, for no points: make grade P={','.join(past)}")
+        past = list(EVERY)[list(EVERY).index(list(PROBLEMS)[-1]) + 1 :]  # warm-ups come before
+        if past:
+            console.print(f"past the ladder, for no points: make grade P={','.join(past)}")
 
 
 def show_open(console, results):

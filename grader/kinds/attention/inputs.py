@@ -5,12 +5,11 @@ import math
 import torch
 
 from grader.course.tensors import Placed
-from grader.kinds.values import HUGE, frame
+from grader.kinds.values import HUGE, OFFSET, SLOPE, frame
 from grader.kinds.values import generator as generator_of
 from grader.kinds.values import place as place_any
 
 POISON_ROWS = 128  # past the end of each head: as many as the largest tile would read too far
-OFFSET = 400.0  # 250 keys of this size add up past float16's 65504 when they are not divided yet
 UNEVEN = 6.0  # q and k apart from zero by this much: scores of +-36 * sqrt(D)
 PEAK = 1000.0  # the highest score of a row: not even float64 takes its exp without the maximum
 LOUD = 200.0  # k against the others: float32 does not take exp of such scores without a maximum
@@ -21,7 +20,6 @@ FAR_SCORE = 120_000.0  # beyond float16, and beyond a maximum that begins at -30
 FARTHEST_SCORE = 1_300_000.0  # beyond a hidden score of -1e6; float32 tells scores of this size 0.125 apart
 FLAT = 1024.0  # of q, where float16 must hold it
 WIDE = 2.0**18  # of q, where another dtype may: as float16 it is infinite
-SLOPE = 3.0  # scores per key: 30 keys later, exp of the difference is past float32
 
 
 def make(case, seed):
