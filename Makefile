@@ -41,7 +41,7 @@ doctor: ## what this machine offers: sandbox, GPU, compiler, versions; and what 
 
 ##
 ## Options of make grade, make hint, make show and make profile:
-##   P=3 or P=3,5-7          only these problems; P=x1,x2,x3 are labs, for no points
+##   P=3 or P=3,5-7          only these problems; P=w1,x1 are warm-ups and labs, for no points
 ##   CASE="ragged tail"      only the cases with this name
 ##   SUBMISSION=path         a folder holding some or all of the modules
 ##   DEVICE=cpu or cuda      where to run (a GPU if there is one)

@@ -25,11 +25,12 @@ TIMEOUTS_BEFORE_GIVING_UP = 2  # in one problem; the rest is then not run
 class Problem:
     """A numbered problem: where its module lies, what is called, and what it is asked.
 
-    tiled: it is solved tile by tile. memory_cases: those in which no tensor of Nq x Nk elements may exist at any time
-    (P2). takes: the arguments that the entry point must have beside its tensors, where its first case does not tell.
-    compile_case: what is compiled, where nothing is timed. tensors: what it is called with, by name. lesson: the names
-    of cases that show what the problem teaches; only who passes them has work to be judged. refused: operations of
-    PyTorch that would be the problem's work. beside, observer: the kind's own code in the recorder and in the runner.
+    tiled: it is solved tile by tile. multiplies: its kernels multiply matrices. memory_cases: those in which no tensor
+    of Nq x Nk elements may exist at any time (P2). takes: the arguments that the entry point must have beside its
+    tensors, where its first case does not tell. compile_case: what is compiled, where nothing is timed. tensors: what
+    it is called with, by name. lesson: the names of cases that show what the problem teaches; only who passes them has
+    work to be judged. refused: operations of PyTorch that would be the problem's work. beside, observer: the kind's own
+    code in the recorder and in the runner.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Problem:
     refused: tuple[str, ...] = ()
     beside: Path | None = None
     observer: Path | None = None
+    multiplies: bool = True
     points: int = 0  # a lab has none
 
     @property

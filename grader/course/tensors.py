@@ -26,7 +26,7 @@ class Placed:
     def tensor(self):
         if self.sparse:
             return self.base.view(self.shape)
-        return self.base.as_strided(self.shape, self.strides, self.offset)
+        return self.base.as_strided(self.shape, self.strides, self.base.storage_offset() + self.offset)
 
     @property
     def elements(self):

@@ -12,6 +12,8 @@ def where(found: Mismatch) -> str:
     """`First wrong row 32, where a tile of 32 begins; rows before it agree; ...`: a Mismatch in words."""
     parts = (rows(found), heads(found), columns(found), kinds(found), first(found), worst(found))
     text = "; ".join(part for part in parts if part)
+    if len(found.first) == 1:
+        text = text.replace("row has wrong elements", "row is wrong").replace("row", "element")
     return f"{unwritten(found)}{text[0].upper()}{text[1:]}."
 
 
@@ -21,7 +23,7 @@ def unwritten(found: Mismatch) -> str:
         return ""
     said = f"{found.unwritten} of {found.total} elements of the output were never written"
     if only_the_tail(found.row_ranges, found.num_rows):
-        return f"{said}, all in the last rows: does the grid reach the last tile of queries? "
+        return f"{said}, all in the last rows: does the grid reach the last tile? "
     return f"{said}. "
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.core.sandbox.texts import quoted
+from grader.course import course
 from grader.course.problem import COMPILES, WORK, Problem
 from grader.kinds import registry
 
@@ -53,6 +54,8 @@ class Request:
     def again(self, problem, case_name):
         """The command that runs one case again."""
         parts = [f"make grade P={problem.number}", f'CASE="{case_name}"']
+        here = course.current().folder
+        parts += [] if here == course.THIS or self.private_seed else [f"COURSE={quoted(here)}"]
         parts += [] if self.default_submission else [f"SUBMISSION={quoted(self.submission)}"]
         parts += [f"SEED={self.seed}"] if self.seed and not self.private_seed else []
         return " ".join([*parts, *self.options])

@@ -87,7 +87,7 @@ def judge(subject, path, targets, ran=True, all_targets=True):
     facts = Facts(compiled=tuple(row for tried in attempts for row in tried.kernels))
     printed = next((tried.printed for tried in attempts if tried.printed), "")
     if any(tried.compiled for tried in attempts):
-        return Verdict(Outcome.PASSED, advice(attempts), facts, printed)
+        return Verdict(Outcome.PASSED, advice(attempts, subject.problem.multiplies), facts, printed)
     failed = [tried for tried in attempts if tried.error]
     if not failed:
         return Verdict(Outcome.NOT_RUN, f"not compiled: {attempts[0].unknown}", facts, printed)
@@ -188,8 +188,8 @@ def explain_failures(failed, ran):
     return f"{start}: {'; '.join(f'for {targets[0]}: {error}' for error, targets in reasons.items())}"
 
 
-def advice(attempts):
-    """What is worth saying of kernels that compile for some GPU, or nothing."""
+def advice(attempts, multiplies):
+    """What is worth saying of kernels that compile for some GPU, or nothing. multiplies: matrices, with tl.dot."""
     failed = [tried for tried in attempts if tried.error]
     notes = [tried.error for tried in failed if tried.error.endswith(SMALLER)]
     notes += [f"does not compile for {tried.target}: {tried.error}" for tried in failed if tried.error not in notes]
@@ -204,7 +204,7 @@ def advice(attempts):
     used = {}
     for row in good:
         used.setdefault(row.target, set()).add(row.matrix_instructions)
-    if without := [target for target, kinds in used.items() if kinds == {"none"}]:
+    if without := [target for target, kinds in used.items() if multiplies and kinds == {"none"}]:
         notes.append(f"uses no matrix instructions on {', '.join(without)}: does every product go through tl.dot?")
     return "; ".join(notes)
 

@@ -9,7 +9,7 @@ FAULTS = {
     "out-of-bounds atomic": "updates {lanes} elements outside {argument}{shape}{outside}",
     "write of another program's element": "writes {lanes} elements of {argument} that another program has written"
     "{programs}; on a GPU nobody knows which comes last. Do the addresses use {argument}'s own strides, this program's "
-    "own batch and head, and a mask for rows that do not exist; and does the grid give each tile to one program?",
+    "own part, and a mask for rows that do not exist; and does the grid give each tile to one program?",
     "element written twice by one store": "writes {lanes} elements of {argument} twice in one store: do two lanes have "
     "the same address?",
     "read of another program's write": "reads {lanes} elements of {argument} that another program writes in the same "

@@ -63,7 +63,9 @@ def show(console, results, request, seconds, verbose=False):
     show_open(console, results)
     show_reviews(console, results)
     if request.default_submission and earned == possible and score.by_problem(results).keys() == PROBLEMS.keys():
-        console.print(f"past the ladder, for no points: make grade P={','.join(LABS)}")
+        past = list(EVERY)[list(EVERY).index(list(PROBLEMS)[-1]) + 1 :]  # warm-ups come before
+        if past:
+            console.print(f"past the ladder, for no points: make grade P={','.join(past)}")
 
 
 def show_open(console, results):
@@ -248,7 +250,7 @@ def summary_table(console, results, whole):
         table.add_column(name, **options)
     shown = []
     for id, group in score.by_problem(results).items():
-        if id in LABS and not any(id in LABS for id in shown) and shown:
+        if shown and (id in LABS) != (shown[-1] in LABS):
             table.add_section()
         shown.append(id)
         outcome, first = verdict(group)

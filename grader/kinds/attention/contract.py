@@ -5,8 +5,10 @@ classes together are what it gets wrong where one alone is right. A test asks th
 case; `python -m grader.kinds.attention.cover` proposes cases for pairs that are missing.
 """
 
-import itertools
 from dataclasses import dataclass
+from functools import partial
+
+from grader.kinds import pairs
 
 TILE = 16  # the smallest tile: below it a window, the sinks or a row end inside the first tile of any kernel
 MANY = 256  # more tokens than this are many tiles, of whatever size
@@ -147,16 +149,14 @@ def classes(problem):
     return {name: some.get(name, tuple(CLASSES[name])) for name in parameters}
 
 
-def classes_of(case, problem):
-    """{parameter: the class of the case}; raises ValueError where a value is of no class, which none may be."""
-    found = {}
-    for name, known in classes(problem).items():
-        value = VALUE[name](case) if name in VALUE else getattr(case, name)
-        fits = [each for each in known if CLASSES[name][each](value, case.N)]
-        if len(fits) != 1:
-            raise ValueError(f"{problem} {case.name!r}: {name} {value!r} is of the classes {fits}")
-        found[name] = fits[0]
-    return found
+def table(problem):
+    """{parameter: {class: function of a case, whether it is of the class}}"""
+
+    def is_of(name, each):
+        value = VALUE.get(name) or (lambda case: getattr(case, name))
+        return lambda case: CLASSES[name][each](value(case), case.N)
+
+    return {name: {each: is_of(name, each) for each in known} for name, known in classes(problem).items()}
 
 
 def meet(problem, one, other, on_gpu=False):
@@ -171,20 +171,6 @@ def parts(apart, one, other):
     return one[0] == a and one[1] in some and other[0] == b and other[1] in others
 
 
-def pairs(problem, on_gpu=False):
-    """The pairs of (parameter, class) that may meet in this problem; on_gpu: those that only a GPU's case has."""
-    every = [[(name, each) for each in known] for name, known in classes(problem).items()]
-    return {
-        frozenset(pair) for some, others in itertools.combinations(every, 2) for pair in itertools.product(some, others)
-        if meet(problem, *pair, on_gpu=on_gpu)
-    }  # fmt: skip
-
-
-def pairs_of(case, problem):
-    return {frozenset(pair) for pair in itertools.combinations(classes_of(case, problem).items(), 2)}
-
-
 def missing(problem, cases, on_gpu=False):
-    """The pairs that may meet and are in none of these cases, as sorted text: `D=256, N=ragged`."""
-    found = pairs(problem, on_gpu).difference(*(pairs_of(case, problem) for case in cases))
-    return sorted(", ".join("=".join(each) for each in sorted(pair)) for pair in found)
+    """The pairs that may meet and are in none of these cases; on_gpu: those that only a GPU's case has."""
+    return pairs.missing(table(problem), cases, partial(meet, problem, on_gpu=on_gpu))

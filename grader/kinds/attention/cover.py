@@ -6,9 +6,9 @@ are those of its classes, and as small as they can be.
 """
 
 import sys
-from collections import OrderedDict
-from itertools import combinations
+from functools import partial
 
+from grader.kinds import pairs
 from grader.kinds.attention import contract
 from grader.kinds.registry import EVERY
 
@@ -19,27 +19,13 @@ def cases_of(id):
     return [case for case in (*problem.cases, *problem.memory_cases) if case.attends and not case.gpu]
 
 
-def propose(id, cases):
-    """[{parameter: class}]: what new cases may be so that no pair is missing; needs allpairspy."""
-    from allpairspy import AllPairs
-
-    parameters = contract.classes(id)
-    names = list(parameters)
-
-    def may_be(row):
-        return all(contract.meet(id, *pair) for pair in combinations(zip(names, row, strict=False), 2))
-
-    there = [list(contract.classes_of(case, id).values()) for case in cases]
-    rows = AllPairs(OrderedDict(parameters), filter_func=may_be, previously_tested=there)
-    return [dict(zip(names, row, strict=True)) for row in rows]
-
-
 def main(ids):
     for id in ids or contract.ASKED:
-        cases = cases_of(id)
-        absent = contract.missing(id, cases)
-        print(f"{id}: {len(cases)} cases, {len(contract.pairs(id))} pairs, {len(absent)} missing", *absent, sep="\n  ")
-        for row in propose(id, cases) if absent else ():
+        cases, table, meet = cases_of(id), contract.table(id), partial(contract.meet, id)
+        absent = pairs.missing(table, cases, meet)
+        count = len(pairs.pairs(table, meet))
+        print(f"{id}: {len(cases)} cases, {count} pairs, {len(absent)} missing", *absent, sep="\n  ")
+        for row in pairs.propose(table, cases, meet) if absent else ():
             print("  add", ", ".join(f"{name} {each}" for name, each in row.items()))
 
 

@@ -1,15 +1,15 @@
 """Case and seed -> tensors: which values, and how they lie in memory."""
 
 import math
-import zlib
 
 import torch
 
 from grader.course.tensors import Placed
+from grader.kinds.values import HUGE, OFFSET, SLOPE, frame
+from grader.kinds.values import generator as generator_of
+from grader.kinds.values import place as place_any
 
 POISON_ROWS = 128  # past the end of each head: as many as the largest tile would read too far
-HUGE = 30000.0  # still finite in float16
-OFFSET = 400.0  # 250 keys of this size add up past float16's 65504 when they are not divided yet
 UNEVEN = 6.0  # q and k apart from zero by this much: scores of +-36 * sqrt(D)
 PEAK = 1000.0  # the highest score of a row: not even float64 takes its exp without the maximum
 LOUD = 200.0  # k against the others: float32 does not take exp of such scores without a maximum
@@ -20,12 +20,11 @@ FAR_SCORE = 120_000.0  # beyond float16, and beyond a maximum that begins at -30
 FARTHEST_SCORE = 1_300_000.0  # beyond a hidden score of -1e6; float32 tells scores of this size 0.125 apart
 FLAT = 1024.0  # of q, where float16 must hold it
 WIDE = 2.0**18  # of q, where another dtype may: as float16 it is infinite
-SLOPE = 3.0  # scores per key: 30 keys later, exp of the difference is past float32
 
 
 def make(case, seed):
     """q, k, v of `case` as Placed tensors on the CPU; the same case and seed always give the same numbers."""
-    generator = torch.Generator().manual_seed(zlib.crc32(f"{seed} {case}".encode()))
+    generator = generator_of(case, seed)
     q, k, v = VALUES[case.values](case, generator)
     dtype = getattr(torch, case.dtype)
     return tuple(place(values.to(dtype), case.layout, which) for which, values in (("q", q), ("k", k), ("v", v)))
@@ -145,20 +144,16 @@ def place(values, layout, which):
         layout = {"q": "contiguous", "k": "one token more", "v": "tokens first"}[which]
     if layout in FAR:
         return place_far(values, FAR[layout])
+    if layout in ("contiguous", "slice", "odd rows"):
+        return place_any(values, layout)
     B, H, N, D = values.shape
     fill, size, window = {
-        "contiguous": (0.0, (B, H, N, D), lambda t: t),
         "interleaved": (0.0, (B, N, H, D), lambda t: t.transpose(1, 2)),
         "one token more": (HUGE, (B, N + 1, H, D), lambda t: t[:, :N].transpose(1, 2)),  # no stride of k is one of q
         "tokens first": (0.0, (N, H, B, D), lambda t: t.permute(2, 1, 0, 3)),
-        "slice": (HUGE, (B + 1, H + 1, N + 5, D + 16), lambda t: t[1:, 1:, 3 : 3 + N, 16:]),
-        "odd rows": (HUGE, (B, H, N, D + 1), lambda t: t[..., :D]),
         "poisoned tail": (math.nan, (B, H, N + POISON_ROWS, D), lambda t: t[:, :, :N]),
     }[layout]
-    base = torch.full(size, fill, dtype=values.dtype)
-    view = window(base)
-    view.copy_(values)
-    return Placed(base.reshape(-1), tuple(view.shape), view.stride(), view.storage_offset())
+    return frame(values, fill, size, window)
 
 
 def place_far(values, dim):

@@ -13,7 +13,7 @@ from grader.core.protocol.messages import Row
 from grader.course.problem import LONG_ROW
 from grader.diagnosis import cross_case, failures, locate
 from grader.diagnosis.cause import Diagnosis
-from grader.kinds import trying
+from grader.kinds import moved_rows, trying
 from grader.kinds.attention import (
     addresses,
     advice,
@@ -25,7 +25,6 @@ from grader.kinds.attention import (
     inputs,
     kv_heads,
     memory,
-    moved_rows,
     naive,
     picture,
     tables,

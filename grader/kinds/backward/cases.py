@@ -1,6 +1,6 @@
 """x3, the backward pass of attention, as plain data: what is asked, for no points."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from grader.course.problem import Problem
@@ -46,7 +46,3 @@ PROBLEM = Problem(
     CASES, speed_case=SPEED, takes=("is_causal", "window_size", "sink_size"), compile_case=COMPILED,
     tensors=TENSORS, observer=OBSERVER,
 )  # fmt: skip
-
-
-def compiled(name):
-    return replace(COMPILED, name=name)

@@ -11,7 +11,7 @@ from grader.course import tensors
 from grader.diagnosis import cross_case
 from grader.kinds.attention import kv_heads, naive, work
 from grader.kinds.backward import causes, closer, gradients, inputs
-from grader.kinds.backward.cases import OUTPUTS, PROBLEM, TENSORS, compiled
+from grader.kinds.backward.cases import OUTPUTS, PROBLEM, TENSORS
 from grader.kinds.kind import Derived, Kind, Naive, Right
 from grader.result import Facts, Outcome, Verdict
 
@@ -39,9 +39,6 @@ class Backward(Kind):
         return [
             tensors.describe_dense(name, "float32" if name == "lse" else case.dtype, shape) for name, shape in shapes
         ]
-
-    def compiled_case(self, problem, name):
-        return compiled(name)
 
     def request(self, problem, case, placed, device):
         call, files = super().request(problem, case, placed, device)

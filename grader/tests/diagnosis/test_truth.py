@@ -10,7 +10,8 @@ from grader.diagnosis import compare, cross_case
 from grader.diagnosis.cause import Diagnosis
 from grader.engine.grade import grade
 from grader.engine.request import Request
-from grader.kinds.attention import answers, causes, inputs, moved_rows, weight_facts
+from grader.kinds import moved_rows
+from grader.kinds.attention import answers, causes, inputs, weight_facts
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import EVERY, kind_of
 from grader.result import Aspect, Cause, Facts, Outcome, Result

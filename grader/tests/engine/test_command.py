@@ -42,7 +42,7 @@ def status_of(main, arguments):
         (["--problems", "9"], "there is no problem 9; the problems are 1, 2, 3, 4, 5, 6, 7"),
         (
             ["--problems", "x9"],
-            "there is no problem x9; the problems are 1, 2, 3, 4, 5, 6, 7, the labs x1",
+            "there is no problem x9; the problems are 1, 2, 3, 4, 5, 6, 7, the labs w1",
         ),
         (["--problems", "x1", "--case", "list of documents"], "did you mean 'lists of documents'?"),
         (["--problems", "three"], "'three' is no problem or range of problems"),

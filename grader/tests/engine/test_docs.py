@@ -11,7 +11,7 @@ from grader.tests.support import ROOT
 
 TREES = ("grader", "report", "solutions", "problems", "notebooks", "web", "docs", "locks")
 EXAMPLES = {
-    "e1_add.py",
+    "s1_softmax.py",
     "NN_name.py",
     "ours.py",
     "derived.py",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from grader.kinds import pairs
 from grader.kinds.attention import contract
 from grader.kinds.registry import EVERY
 from grader.result import Outcome
@@ -45,8 +46,8 @@ def test_offsets_of_rows_heads_and_batches_pass_int32(id):
 
 def test_a_value_of_no_class_is_named():
     case = EVERY["p3"].cases[0]
-    with pytest.raises(ValueError, match="B 0 is of the classes"):
-        contract.classes_of(type(case)("none", B=0), "p3")
+    with pytest.raises(ValueError, match=r"of no class, or of several: {'B': \[\]}"):
+        pairs.classes_of(type(case)("none", B=0), contract.table("p3"))
 
 
 # Wrong inside the contract: words of a solution, what stands there instead --------------------------------------------

@@ -36,7 +36,16 @@ def failures(results):
 
 
 @pytest.mark.parametrize(
-    ("id", "seed"), [("x1", 0), thorough("x1", 5), ("x2", 0), thorough("x2", 5), thorough("x3", 0)]
+    ("id", "seed"),
+    [
+        ("x1", 0),
+        thorough("x1", 5),
+        ("x2", 0),
+        thorough("x2", 5),
+        thorough("x3", 0),
+        ("w3", 0),
+        *(thorough(id, 5) for id in ("w1", "w2", "w3")),
+    ],
 )
 def test_the_solution_passes_and_earns_nothing(id, seed, tmp_path):
     results = grade_text(tmp_path, id, solution(id), seed=seed)
@@ -50,9 +59,13 @@ def test_labs_are_chosen_by_name_alone():
     def chosen(text):
         return [problem.id for problem in choose_problems(text, PROBLEMS, LABS)]
 
-    assert chosen("3,x1") == ["p3", "x1"] and chosen("X1 x2") == ["x1", "x2"] and chosen("1-7") == list(PROBLEMS)
-    with pytest.raises(BadArguments, match="the labs x1, x2, x3"):
-        chosen("x1-2")
+    assert (
+        chosen("3,x1") == ["p3", "x1"]
+        and chosen("X1 x2") == chosen("x1-2") == ["x1", "x2"]
+        and chosen("1-7") == list(PROBLEMS)
+    )
+    with pytest.raises(BadArguments, match="the labs w1, w2, w3, x1, x2, x3"):
+        chosen("x3-4")
 
 
 @pytest.mark.parametrize("id", IDS)
@@ -306,7 +319,10 @@ def test_labs_alone_have_no_points_to_speak_of():
     assert "points," not in console.file.getvalue() and "past the ladder" not in console.file.getvalue()
     whole = [Result(id, "whole tiles", Aspect.CORRECT, Outcome.PASSED) for id in PROBLEMS]
     terminal.show(console, whole, Request(ROOT, tuple(PROBLEMS.values()), None, "cpu", 0), 3.0)
-    assert "100 of 100 points, " in console.file.getvalue() and "make grade P=x1,x2" in console.file.getvalue()
+    assert (
+        "100 of 100 points, " in console.file.getvalue()
+        and "past the ladder, for no points: make grade P=x1,x2,x3\n" in console.file.getvalue()
+    )
 
 
 @pytest.mark.thorough

@@ -30,6 +30,7 @@ CHOSEN = {
     "p5 O moved by the kv head": ("ragged tail", "one token"),
     "p6 a sum with the window overflows int32": ("whole tiles", "window of everything"),
     "p7 sinks missing": ("ragged tail", "one token"),
+    "w3 zeros past the end": ("whole tiles", "ragged tail"),
     "x1 the triangle without its diagonal": ("lists of a causal mask", "causal"),
     "x2 every tile of keys": ("whole tiles", "many tiles"),
     "x3 delta left out of dk": ("ragged tail", "one token"),

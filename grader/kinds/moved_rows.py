@@ -1,19 +1,20 @@
 """An output whose rows are right ones, each in the place of another."""
 
 from grader.diagnosis.cause import Measured
-from grader.kinds.attention.known_mistakes import POINTERS
 
+POINTERS = "3 first kernel: pointers, strides and masks"
 ROWS = 64  # wrong rows that are looked for, of one head
 FEWEST = 4
 MOST = 1024  # tokens: longer outputs tell the same
-QUESTION = "of which rows are the queries that a program loads, and which rows does it store?"
+QUESTION = "of which rows is what a program loads, and which rows does it store?"
 
 
 def find(got, right, allowed):
     """[Measured] where nearly all wrong rows of a head are right ones of the same head, else empty.
 
-    got: (B, H, N, D) in the kernel's dtype; right, allowed: float64.
+    got: (B, H, N, D) or (B, H, N) in the kernel's dtype; right, allowed: float64.
     """
+    got, right, allowed = (each if each.dim() == 4 else each[..., None] for each in (got, right, allowed))
     if got.shape[2] > MOST:
         return []
     got = got.double()
@@ -28,7 +29,8 @@ def find(got, right, allowed):
     if len(found) < max(FEWEST, 0.9 * len(rows)):
         return []
     row, place = found[0]
+    of = f" of batch {batch}, head {head}" if wrong.shape[:2].numel() > 1 else ""
     said = (
-        f"Row {row} of batch {batch}, head {head} has what belongs to row {place}, and {len(found) - 1} more rows are "
+        f"Row {row}{of} has what belongs to row {place}, and {len(found) - 1} more rows are right ones in other places."
     )
-    return [Measured("rows", f"{said}right ones in other places.", QUESTION, POINTERS)]
+    return [Measured("rows", said, QUESTION, POINTERS)]

@@ -1,0 +1,38 @@
+"""How far an output may be from the right one: measured on careful forms that a kind lists, not guessed."""
+
+import math
+
+import torch
+
+FLOAT32 = torch.finfo(torch.float32).eps
+FLOAT32_STEPS = 8  # roundings from an input to an output that every kernel has: scale, exp, rescale, sum, division ...
+
+
+def allow(expected, forms, dtype, size=None):
+    """float64, in the shape of `expected`: twice the largest error of careful forms, and two roundings to `dtype`.
+
+    expected: the right output, float64. forms: what careful kernels hold before they store it, computed from the very
+    inputs of the case: another order of a sum, exp or exp2. dtype: the output's. size: what an error grows with, in the
+    shape of `expected`: of a sum, that of what is added up without its signs; by default |expected|.
+    Raises ValueError where a form is NaN or infinite.
+    """
+    info = torch.finfo(dtype)
+    tiny = max(2 * info.smallest_normal * info.eps, torch.finfo(torch.float32).smallest_normal)  # GPUs flush to zero
+    size = expected.abs() if size is None else size
+    off = FLOAT32_STEPS * FLOAT32 / 2
+    for form in forms:
+        error = ((form.double() - expected).abs() - tiny).clamp(min=0.0) / size.clamp(min=1e-300)
+        if not math.isfinite(worst := error.max().item()):
+            raise ValueError("a careful form is not finite: it is not careful on these inputs")
+        off = max(off, worst)
+    return 2 * off * size + info.eps * expected.abs() + tiny
+
+
+def equals(got, wrong, right):
+    """True where `got` is what a mistake gives: `wrong`, which must not be right itself. right: the Right."""
+    got, wrong = got.double(), wrong.double()
+    if wrong.shape != got.shape or bool(((wrong - right.expected).abs() <= right.allowed).all()):
+        return False
+    step = torch.finfo(getattr(torch, right.dtype)).eps + 2 * FLOAT32_STEPS * FLOAT32
+    near = (got - wrong).abs() <= right.allowed + step * wrong.abs()
+    return bool((near | (got == wrong) | (got.isnan() & wrong.isnan())).all())

@@ -1,0 +1,3 @@
+"""Rows over the root of their mean square."""
+
+JUDGE_VERSION = 1

@@ -1,0 +1,111 @@
+"""A course is a folder outside of the grader, whatever it asks: skeletons, grades, pictures, hints, and a class."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grader.tests.support import ROOT, SOLUTIONS
+
+MATMUL = Path(__file__).with_name("matmul_rmsnorm")
+WARM_UPS = """
+title = "Warm-ups"
+kinds = ["warm_ups"]
+problem = [{ id = "w1", points = 2 }, { id = "w2", points = 3 }, { id = "w3", points = 5 }]
+"""
+# Of each course a module, what stands in it and what stands there instead, a case that tells it, and the sentence.
+WRONG = {
+    "matmul_rmsnorm": (
+        "n1", "n1_rmsnorm.py", "/ columns + eps", "/ BLOCK + eps", "ragged tail", "over the width of the block",
+    ),
+    "warm_ups": ("w3", "w3_softmax.py", 'other=float("-inf")', "other=0.0", "ragged tail", "with zeros"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=list(WRONG))
+def course(request, tmp_path_factory):
+    """A course in a folder of its own, with a wrong version of a module in `wrong`."""
+    course = tmp_path_factory.mktemp(request.param) / request.param
+    if request.param == "warm_ups":
+        (course / "solutions").mkdir(parents=True)
+        (course / "course.toml").write_text(WARM_UPS)
+        for path in SOLUTIONS.glob("w?_*.py"):
+            shutil.copy(path, course / "solutions")
+    else:
+        shutil.copytree(MATMUL, course, ignore=shutil.ignore_patterns("__pycache__"))
+    course.chmod(0o755)
+    (course / "wrong").mkdir()
+    _, module, was, now, *_ = WRONG[request.param]
+    text = (course / "solutions" / module).read_text()
+    assert was in text
+    (course / "wrong" / module).write_text(text.replace(was, now))
+    status, printed = run(course, "grader", "skeletons")
+    assert status == 0, printed
+    return course
+
+
+def run(course, *arguments):
+    """(exit status, what was printed) of a command on the CPU."""
+    command = [sys.executable, "-m", *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "GRADER_COURSE": str(course)}
+    done = subprocess.run(command, cwd=course, env=environment, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def grade(course, folder, *more):
+    """({case: outcome}, what was printed) of the modules in a folder of the course."""
+    options = ["--submission", course / folder, "--device", "cpu", "--out", course / "out", *more]
+    _, printed = run(course, "grader", "grade", *options)
+    tests = json.loads((course / "out" / "results.json").read_text())["tests"]
+    return {test["name"]: test["extra_data"]["outcome"] for test in tests}, printed
+
+
+def test_a_wrong_version_is_told_and_the_command_to_repeat_it_names_the_course(course):
+    id, _, _, _, case, words = WRONG[course.name]
+    asked = ["--problems", id, "--case", case, "--submission", course / "wrong", "--no-compile", "--device", "cpu"]
+    _, printed = run(course, "grader", "grade", *asked)
+    assert "): wrong" in printed and words in printed, printed
+    assert f'make grade P={id} CASE="{case}" COURSE={course} SUBMISSION=' in printed
+
+
+@pytest.mark.thorough
+def test_its_solutions_pass_and_compile(course):
+    outcomes, printed = grade(course, "solutions")
+    assert set(outcomes.values()) == {"passed"} and any("compiles" in name for name in outcomes), printed
+    assert "matrix instructions" not in printed and "past the ladder" not in printed
+
+
+@pytest.mark.thorough
+def test_its_skeletons_are_unfinished(course):
+    outcomes, printed = grade(course, "problems", "--no-compile")
+    assert set(outcomes.values()) == {"unfinished"} and "TODO 1" in printed
+
+
+@pytest.mark.thorough
+def test_a_case_is_shown_and_a_hint_given(course):
+    id, _, _, _, case, _ = WRONG[course.name]
+    asked = ["--problems", id, "--case", case, "--submission", "wrong", "--device", "cpu"]
+    status, printed = run(course, "grader", "show", *asked, "--out", "out")
+    assert status == 0 and (course / "out" / f"show-{id}-{case.replace(' ', '-')}.png").stat().st_size > 1000, printed
+    _, printed = run(course, "grader", "hint", *asked[:2], *asked[4:])
+    assert "hint 1 of" in printed, printed
+
+
+@pytest.mark.thorough
+def test_a_class_of_two(course):
+    (course / "class").mkdir()
+    shutil.copytree(course / "solutions", course / "class" / "ada")
+    shutil.copytree(course / "wrong", course / "class" / "bob")
+    options = ["--device", "cpu", "--no-compile", "--lanes", "1", "--out", "graded"]
+    _, printed = run(course, "grader.classroom", *options, "--", "class")
+    with (course / "graded" / "gradebook.csv").open(newline="", encoding="utf-8-sig") as file:
+        rows = {row["submission"]: row for row in csv.DictReader(file)}
+    assert rows.keys() == {"ada", "bob"}, printed
+    assert float(rows["ada"]["total"]) in (10, 100) and 0 < float(rows["bob"]["total"]) < float(rows["ada"]["total"])
+    page = (course / "graded" / "pages" / "bob.html").read_text()
+    assert WRONG[course.name][-1] in page
