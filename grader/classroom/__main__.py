@@ -42,7 +42,7 @@ def parse(argv):
     parser.add_argument("--out", type=Path, default=Path("class"), help="where the journal and the results go")
     parser.add_argument("--roster", type=Path, help="a CSV with the students: id, name, email, or a platform's export")
     parser.add_argument("--lanes", type=int, help="submissions at a time (default: one more than cores)")
-    parser.add_argument("--problems", default="", metavar="LIST", help="like 3, 3,5-7 or x1 (default: the seven)")
+    parser.add_argument("--problems", default="", metavar="LIST", help="like 3 or 3,5-7 (default: all with points)")
     parser.add_argument("--seed", type=int, help="of the inputs and the drawn shapes (default: the class's own)")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where to run (default: a GPU if there is one)")
     parser.add_argument("--targets", metavar="LIST", help="GPUs to compile for (default: sm_90,sm_80)")

@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
         if FROM_MAKE not in argv[:1]:
             return list(argv)
         given = [(option, f"{option}={environment[name]}") for name, option in OPTIONS.items() if environment.get(name)]
-        for name in environment.get("SIZES", "").split():  # N=8 as --size=N=8, WINDOW=3 as --size=window=3
+        for name in environment.get("SIZES", "").split():  # N=8 as --size=N=8, ROWS=3 as --size=rows=3
             if value := environment.get(name):
                 size = name if len(name) == 1 else name.lower()
                 given.append(("--size", f"--size={size}={value}"))

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--submission", type=Path, default=course.current().students, help="folder of modules (default: problems/)"
     )
-    parser.add_argument("--problems", default="", metavar="LIST", help="like 3, 3,5-7 or x1 (default: all but labs)")
+    parser.add_argument("--problems", default="", metavar="LIST", help="like 3 or 3,5-7 (default: all with points)")
     parser.add_argument("--case", metavar="NAME", help='only the cases with this name, like "ragged tail"')
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where to run (default: a GPU if there is one)")
     parser.add_argument("--seed", type=int, default=0, help="other inputs of the same kind (default: 0)")

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from grader.core.sandbox import bubblewrap
+
 VARIABLE = "GRADER_COURSE"
 THIS = Path(__file__).resolve().parents[2]
 
@@ -91,5 +93,7 @@ def write(given: Course, ids: list[str]) -> str:
 
 @functools.cache
 def current() -> Course:
-    """The course of this process; raises BadCourse."""
-    return read(Path(os.environ.get(VARIABLE) or THIS))
+    """The course of this process, which no submission sees; raises BadCourse."""
+    found = read(Path(os.environ.get(VARIABLE) or THIS))
+    bubblewrap.hide(found.folder)
+    return found

@@ -11,8 +11,8 @@ from grader.course.gaps import filled_but_failing
 from grader.result import Facts, Outcome, Verdict
 
 ALLOWED = (
-    "outside kernels tensors may be made, moved, cast, scaled and merged; attention is the kernel's work.",
-    "attention functions of PyTorch do the problem's work; simple operations do not.",
+    "outside kernels tensors may be made, moved, cast, scaled and merged; the computation is the kernel's work.",
+    "functions of PyTorch that do the problem's work are not allowed; simple operations are.",
 )
 
 

@@ -207,7 +207,8 @@ def draw_visits(picture):
         steps = apart([band["q"][0] for band in visits["bands"]], scale, 14)
     if picture.get("letters"):
         drawing.labels += letters_of(picture["letters"], drawing.plot, scale)
-        drawing.legend.append(("", "F, C, P: FULL, CAUSAL and PARTIAL tiles of the mask"))
+        names = picture["letters"]["names"]
+        drawing.legend.append(("", f"{', '.join(names)}: tiles of the mask that are {', '.join(names.values())}"))
     drawing.labels += ticks_down(x, y, height, rows, steps)
     drawing.labels += ticks_along(x, y, width, height, keys, range(0, keys, tick_step(keys, width, 34)))
     drawing.labels += names_of_axes(drawing.plot, "key", "query")

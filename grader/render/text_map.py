@@ -8,7 +8,6 @@ SIGN_OF_MARK = dict(zip(MARKS, ".+++####IN?", strict=True))
 ERROR_SIGNS = {
     ".": "right", "+": "wrong", "#": "30 x the allowed error", "I": "inf", "N": "NaN", "?": "unwritten",
 }  # fmt: skip
-LETTER_SIGNS = {".": "empty", "F": "FULL", "C": "CAUSAL", "P": "PARTIAL"}
 MASK_SIGNS = {".": "hidden", "+": "in part", "o": "visible"}
 VISIT_SIGNS = {
     ".": "skipped", "o": "visited", "m": "visited, masked", "2": "visited again", "x": "not needed", "!": "missing",
@@ -80,13 +79,13 @@ def draw_mask(picture):
 
 
 def draw_letters(letters):
-    """The kind of each tile of the mask: F full, C causal, P partial; [] where that is too large to read."""
+    """The kind of each tile, a letter; [] where that is too large to read."""
     rows, block_q = letters["rows"], letters["block"][0]
     if len(rows) > 2 * MOST_LINES or len(rows[0]) > MOST_MARKS:
         return []
     titled = [(str(i * block_q), row.replace(" ", ".")) for i, row in enumerate(rows)]
     title = f"tiles of {block_q} x {letters['block'][1]} of the mask"
-    return [title, *ruled(titled, letters["block"][1], "key"), key_to(titled, LETTER_SIGNS)]
+    return [title, *ruled(titled, letters["block"][1], "key"), key_to(titled, {".": "empty", **letters["names"]})]
 
 
 def squeezed(rows, step, signs):

@@ -16,7 +16,7 @@ def parse(argv):
     parser = Parser(prog="python -m grader.classroom.export", allow_abbrev=False, description=__doc__.split(":")[0])
     parser.add_argument("out", type=Path, help="the folder of a graded class: OUT of make class")
     parser.add_argument("--canvas", type=Path, metavar="FILE", help="a gradebook exported from Canvas: fill --column")
-    parser.add_argument("--column", metavar="NAME", help='the assignment in it, like "FlashAttention"')
+    parser.add_argument("--column", metavar="NAME", help='the assignment in it, like "Assignment 1"')
     parser.add_argument("--moodle", type=Path, metavar="FILE", help="a grading worksheet of Moodle: fill Grade")
     parser.add_argument("--feedback", action="store_true", help="the worksheet's feedback too: points of each problem")
     options = parser.parse_args(argv)

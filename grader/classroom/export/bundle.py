@@ -10,11 +10,12 @@ import zipfile
 from pathlib import Path
 
 from grader.core.sandbox import files
+from grader.course import course
 
 ROOT = Path(__file__).resolve().parents[3]
 AUTOGRADER = Path(__file__).parent / "autograder"
-FOLDERS = ("grader", "solutions")
-ENDINGS = {".py", ".csv", ".html", ".css", ".js", ".svg", ".json"}
+OF_COURSE = ("course.toml", "solutions", "kinds")
+ENDINGS = {".toml", ".py", ".csv", ".html", ".css", ".js", ".svg", ".json"}
 ALONE = ("pyproject.toml", "LICENSE", "locks/base.txt", "locks/torch.txt", "locks/cuda.txt")
 LEFT_OUT = ("grader/tests", "grader/classroom/export/autograder")
 SEED_FILE, SEEDS = "seed.txt", 1 << 31  # of the inputs and the drawn shapes; no submission sees the folder it lies in
@@ -25,12 +26,20 @@ def contents():
     """{name in the zip: the file}: what grading needs, and no tests."""
     found = {path.name: path for path in AUTOGRADER.iterdir() if path.is_file()}
     found |= {name: ROOT / name for name in ALONE}
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*")):
-            name = path.relative_to(ROOT).as_posix()
-            if path.suffix in ENDINGS and path.is_file() and not name.startswith(LEFT_OUT):
-                found[name] = path
+    found |= files_of(ROOT, "grader")
+    for name in OF_COURSE:
+        found |= files_of(course.current().folder, name)
     return dict(sorted(found.items()))
+
+
+def files_of(root, name):
+    """{name: path} of a file, or of the files of a folder that have one of ENDINGS."""
+    paths = {path.relative_to(root).as_posix(): path for path in (root / name, *(root / name).rglob("*"))}
+    return {
+        name: path
+        for name, path in paths.items()
+        if path.suffix in ENDINGS and path.is_file() and not name.startswith(LEFT_OUT)
+    }
 
 
 def write(path, seed):

@@ -174,8 +174,8 @@ def show_folders(folders: Iterable[str | Path]) -> list[str]:
         arguments += hide_folders(shown, hidden, above=place)
         arguments += [*make_parents(place), "--ro-bind", str(place), str(place)]
     arguments += hide_folders(shown, hidden)
-    for name in ("solutions", "grader") if ROOT in places else ():  # the repository itself was named
-        arguments += ["--tmpfs", str(ROOT / name)]
+    for folder in (root / name for root in sorted(HIDDEN & places) for name in ("solutions", "grader", "kinds")):
+        arguments += ["--tmpfs", str(folder)] if folder.is_dir() else []  # the repository itself was named
     return arguments
 
 

@@ -28,6 +28,8 @@ from grader.kinds.block_sparse.patterns import (
     strided,
 )  # fmt: skip
 
+NAMES = {"F": "FULL", "C": "CAUSAL", "P": "PARTIAL"}  # of the letters in a picture
+
 
 @dataclass(frozen=True)
 class SparseCase(Case):
@@ -43,10 +45,10 @@ class SparseCase(Case):
     tile_letters: ClassVar[bool] = True
 
     def letters(self, visibility):
-        """The kind of each tile of the grid: {"letters": {"block": [rows, keys], "rows": a string for each}}."""
+        """The kind of each tile of the grid: {"letters": {"block": [rows, keys], "rows": [str], "names"}}."""
         kinds = tile_map.cut(visibility, self.N, self.num_keys, *self.block).kinds
         rows = ["".join(LETTERS[kind] for kind in row) for row in kinds.tolist()]
-        return {"letters": {"block": list(self.block), "rows": rows}}
+        return {"letters": {"block": list(self.block), "rows": rows, "names": NAMES}}
 
     @property
     def visibility(self):
