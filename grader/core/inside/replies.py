@@ -31,11 +31,13 @@ def describe_error(error: BaseException, module: str, code: str) -> Raised:
     frames = [frame for link in chain for frame in traceback.extract_tb(link.__traceback__) if frame.filename == module]
     line = frames[-1].lineno if frames else getattr(root, "lineno", None) or getattr(root, "line", None)
     line = line if type(line) is int and 0 < line < MOST_LINES else None
-    raised_here = isinstance(root, NotImplementedError) and raised_in(root, module)
+    file = file_of(root)  # in a file of the grader's a plain exception may be a mistake of ours
+    unfinished = bool(todo) or (isinstance(root, NotImplementedError) and file == module)
     return Raised(
         type(root).__name__[:200], str(root)[:2000], line, source=linecache.getline(module, line or 0).strip()[:400],
-        todo=todo and todo[:200], unfinished=bool(todo) or raised_here, bad_module=type(root).__name__ == "BadModule",
-        ours=raised_by_us(root), as_seen=any(getattr(link, "as_seen", False) is True for link in chain),
+        todo=todo and todo[:200], unfinished=unfinished, bad_module=type(root).__name__ == "BadModule",
+        ours=file.startswith(OURS) and type(root).__module__ == "builtins",
+        as_seen=any(getattr(link, "as_seen", False) is True for link in chain),
     )  # fmt: skip
 
 
@@ -56,16 +58,10 @@ def first_open_gap(code: str) -> str | None:
     return min(found, key=lambda gap: int(gap[1]))[0] if found else None
 
 
-def raised_by_us(error: BaseException) -> bool:
-    """True where a plain exception arose in a file of the grader's: it may be a mistake of ours."""
+def file_of(error: BaseException) -> str:
+    """The file whose code raised the error; "" where none is known."""
     frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and type(error).__module__ == "builtins" and frames[-1].filename.startswith(OURS)
-
-
-def raised_in(error: BaseException, module: str) -> bool:
-    """True where the module itself raised the error, and not a library that it called."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and frames[-1].filename == module
+    return frames[-1].filename if frames else ""
 
 
 # Outputs --------------------------------------------------------------------------------------------------------------

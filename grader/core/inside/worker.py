@@ -2,9 +2,8 @@
 
 Started as `python -I worker.py ROOM SCRATCH DEVICE=SOCKET ...` by sandbox_process.py; ROOM is a package of the core
 whose module `role` says what to import (`get_ready`), what a child begins with (`begin`), which requests it reads
-(`REQUESTS`) and how it answers each (`JOBS`). A child
-gets its requests as JSON lines on one descriptor and replies with JSON lines on another; tensors and programs travel as
-files of its scratch folder, the current folder.
+(`REQUESTS`) and how it answers each (`JOBS`). A child reads requests as JSON lines on one descriptor and replies with
+JSON lines on another; tensors and programs travel as files of its scratch folder, the current folder.
 """
 
 import contextlib

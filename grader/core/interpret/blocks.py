@@ -34,7 +34,7 @@ def enable() -> None:
     from triton.backends.nvidia.compiler import min_dot_size
 
     smallest = {"min_dot_size": min_dot_size(None)}
-    replace(interpreter.interpreter_builder, "codegen_fns", lambda functions: functions | smallest)
+    replace(interpreter.interpreter_builder, "codegen_fns", lambda known: known | smallest)
 
 
 def transpose_by_the_builder(patch: Callable[..., Any]) -> Callable[..., None]:

@@ -287,9 +287,8 @@ def check(program: Program) -> None:
             case NamedTuple():
                 check_fields(part.fields)
             case Tuple():
-                need(
-                    part.fields is None or len(part.fields) == len(part.items), "a NamedTuple has a name for each item"
-                )
+                fits = part.fields is None or len(part.fields) == len(part.items)
+                need(fits, "a NamedTuple has a name for each item")
                 check_fields(part.fields or ())
             case Launch():
                 check_launch(part, program.kernels)

@@ -176,7 +176,6 @@ class Recorder(DispatchMode):
             self.reads.append(self.line())
 
     def line(self) -> int | None:
-        """The innermost line of the submission's own file that is running, or None."""
         return running_line(self.module)
 
     # The program -----------------------------------------------------------------------------------------------------

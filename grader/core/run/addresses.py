@@ -48,9 +48,8 @@ class Addresses(Observer):
             return
         key, tensor = (region.name, kind), region.tensor
         if key not in self.tables:
-            self.tables[key] = AddressTable(
-                region.name, region.input, kind, list(tensor.shape), list(tensor.stride()), []
-            )
+            shape, strides = list(tensor.shape), list(tensor.stride())
+            self.tables[key] = AddressTable(region.name, region.input, kind, shape, strides, [])
         programs = self.tables[key].programs
         if len(programs) < PROGRAMS:
             programs.append(FirstAccess(self.place, describe(region, pointers)))

@@ -23,13 +23,10 @@ BUILDER = interpreter.InterpreterBuilder
 def list_hooks(trace: Any) -> list[Patch]:
     """All of them, for one Trace."""
     return [
-        (interpreter, "_interpreter", lambda old: trace),
-        *around_launches(trace),
-        *around_loads(trace),
-        *around_promises(trace),
-        *after_operations(trace.observers),
+        (interpreter, "_interpreter", lambda old: trace), *around_launches(trace), *around_loads(trace),
+        *around_promises(trace), *after_operations(trace.observers),
         *(patch for observer in trace.observers for patch in observer.patches()),
-    ]
+    ]  # fmt: skip
 
 
 def around_launches(trace: Any) -> Iterator[Patch]:

@@ -305,7 +305,6 @@ class Trace:
         self.faults[("int32 overflow", self.kernel, "?", line, "")] += lanes
 
     def line(self) -> int:
-        """The line of the submission's own file that is running, or 0."""
         return running_line(self.module) or 0
 
     def kernel_line(self) -> int:
