@@ -36,3 +36,8 @@ def equals(got, wrong, right):
     step = torch.finfo(getattr(torch, right.dtype)).eps + 2 * FLOAT32_STEPS * FLOAT32
     near = (got - wrong).abs() <= right.allowed + step * wrong.abs()
     return bool((near | (got == wrong) | (got.isnan() & wrong.isnan())).all())
+
+
+def drop_to_tf32(x: torch.Tensor) -> torch.Tensor:
+    """float32 with the 13 low bits of the mantissa dropped: what the tensor core reads of a float32."""
+    return (x.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)

@@ -7,6 +7,8 @@ from functools import partial
 
 import torch
 
+from grader.kinds.careful import drop_to_tf32
+
 # The careful kernels are run on some heads, spread evenly over all batches: at least so many of them, and so many rows;
 # of a head on about so many rows.
 MEASURED_HEADS, MEASURED_ROWS, MEASURED_OF_A_HEAD = 2, 2048, 2048
@@ -145,11 +147,6 @@ def merge_tiles(q, k, v, mask, tile, tf32, scale=None):
         old, new = (torch.exp(each - pivot)[..., None] for each in (lse[:, :, rows], lse_part))
         o[:, :, rows], lse[:, :, rows] = old * o[:, :, rows] + new * o_part, both
     return o, lse
-
-
-def drop_to_tf32(x: torch.Tensor) -> torch.Tensor:
-    """float32 with the 13 low bits of the mantissa dropped: what the tensor core reads of a float32."""
-    return (x.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import torch
 
+from grader.kinds import careful
 from grader.kinds.attention import oracle
 
 # The steps in their order; x has what was computed before, and the inputs: q, k, v, o, do (B, Hq, N, D), where each
@@ -127,7 +128,7 @@ def honest(x, tensors, form, tf32):
     """
     early, round_p, delta_inside, scale_early, by_head = form
     dtype = tensors[1].dtype
-    drop = oracle.drop_to_tf32 if tf32 and dtype == torch.float32 else (lambda t: t)
+    drop = careful.drop_to_tf32 if tf32 and dtype == torch.float32 else (lambda t: t)
     rounded = lambda t: drop(t.to(dtype).float())  # noqa: E731
     do, q, k, v = (rounded(t) for t in (x.do, x.q, x.k, x.v))
     exact_delta = (x.do.to(dtype).float() * x.o.to(dtype).float()).sum(-1)

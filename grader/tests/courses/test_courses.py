@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.tests.support import ROOT, SOLUTIONS
+from grader.tests.support import ROOT, SOLUTIONS, thorough
 
 MATMUL = Path(__file__).with_name("matmul_rmsnorm")
 WARM_UPS = """
@@ -27,7 +27,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=list(WRONG))
+@pytest.fixture(scope="module", params=["matmul_rmsnorm", thorough("warm_ups")])
 def course(request, tmp_path_factory):
     """A course in a folder of its own, with a wrong version of a module in `wrong`."""
     course = tmp_path_factory.mktemp(request.param) / request.param
