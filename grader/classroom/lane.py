@@ -60,10 +60,10 @@ def end_with_the_lane():
 
 def main():
     from grader.classroom import one
-    from grader.core.sandbox import sandboxes
+    from grader.core.sandbox import confined
 
     # What was lost may have left its runner in the middle of something.
-    serve(sys.argv[1], one.main, one.get_ready, sandboxes.renew)
+    serve(sys.argv[1], one.main, one.get_ready, confined.renew)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,11 @@ class Right:
     allowed: torch.Tensor
     answer: object = None
 
+    def __post_init__(self):
+        """A kind may work it out on a GPU; what came back is compared on the CPU."""
+        for name in ("expected", "allowed"):
+            object.__setattr__(self, name, getattr(self, name).cpu())
+
 
 @dataclass(frozen=True)
 class KnownMistake:

@@ -190,6 +190,13 @@ class ConfinedChild(Child):
         os.close(self.requests)
         os.close(self.channel)
         self.folder.remove()
+        sandboxes.end_retired({child.sandbox for child in list(LIVE)})
+
+
+def renew() -> None:
+    """Have new runners serve new children; an old one ends with the last child that it has, another submission's."""
+    sandboxes.retire()
+    sandboxes.end_retired({child.sandbox for child in list(LIVE)})
 
 
 def close_all() -> None:

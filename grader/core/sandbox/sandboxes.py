@@ -13,6 +13,7 @@ from grader.core.sandbox.sandbox_process import KINDS, SandboxProcess
 
 Key = tuple[str, Path | None]  # kind, the submission's folder
 _running: dict[Key, SandboxProcess] = {}
+_retired: list[SandboxProcess] = []
 _changing, _spent = threading.Lock(), list[float]()
 # bubblewrap ends with the thread that started it, so that nothing outlives a grader that was killed: this one stays.
 _starter: ThreadPoolExecutor
@@ -82,9 +83,12 @@ def start(device: str, submission: Path | None) -> Key:
 
 def close(key: Key) -> None:
     """End the sandbox process of this key and all that is inside."""
-    ended = _running.pop(key)
-    ended.close()
-    _spent.append(ended.spent)
+    end(_running.pop(key))
+
+
+def end(process: SandboxProcess) -> None:
+    process.close()
+    _spent.append(process.spent)
 
 
 def share(devices: Iterable[str]) -> None:
@@ -94,9 +98,18 @@ def share(devices: Iterable[str]) -> None:
         shared.used_before, _ = shared.usage()
 
 
-def renew() -> None:
-    """End the runners that forks shared: one of them ended in the middle of a request."""
-    close_where(lambda submission: submission is None)
+def retire() -> None:
+    """Have new runners serve whoever asks from now on; `end_retired` ends the others."""
+    with _changing:
+        _retired.extend(_running.pop(key) for key in [key for key in _running if key[1] is None])
+
+
+def end_retired(used: set[SandboxProcess]) -> None:
+    """End the retired runners that are not used any more: their children may be other submissions'."""
+    with _changing:
+        for process in [process for process in _retired if process not in used]:
+            _retired.remove(process)
+            end(process)
 
 
 def leave(submission: Path) -> None:
@@ -115,6 +128,7 @@ def close_all() -> None:
     """End every sandbox process and all that is inside."""
     while _running:
         close(next(iter(_running)))
+    end_retired(set())
 
 
 def core_seconds() -> float:

@@ -30,8 +30,8 @@ def test_unwritten_memory_is_told_from_nan():
     found = mismatch_of(got)
     assert (found.unwritten, found.nan) == (2, 0)
     assert locate.where(found) == (
-        "2 of 8 elements of the output were never written, all in the last rows: does the grid reach the last tile of "
-        "queries? First wrong row 3; rows before it agree; at (0, 0, 3, 0) got nan, expected 0."
+        "2 of 8 elements of the output were never written, all in the last rows: does the grid reach the last tile? "
+        "First wrong row 3; rows before it agree; at (0, 0, 3, 0) got nan, expected 0."
     )
 
 

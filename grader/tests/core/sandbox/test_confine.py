@@ -497,6 +497,17 @@ def test_two_submissions_share_no_recorder(tmp_path, monkeypatch):
 # The sandbox itself ---------------------------------------------------------------------------------------------------
 
 
+def test_new_runners_take_nothing_from_the_children_of_the_old_ones():
+    """A fault in one problem must not end what another one, beside it, is at."""
+    setup = RunnerSetup(device="cpu")
+    with confined.ConfinedChild(setup, 30) as before:
+        confined.renew()
+        assert before.sandbox.alive() and before.program_names()
+        with confined.ConfinedChild(RunnerSetup(device="cpu"), 30) as after:
+            assert after.sandbox is not before.sandbox
+    assert not before.sandbox.alive() and after.sandbox.alive()
+
+
 def test_a_bubblewrap_that_is_not_there_is_one_line(monkeypatch):
     monkeypatch.delenv(bubblewrap.SWITCH, raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
