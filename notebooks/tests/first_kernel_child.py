@@ -53,17 +53,17 @@ def steps_are_the_planned_tiles(shape, block, view):
         assert step.off == block[0] * block[1] - (r_end - r) * (c_end - c)
     assert kernel_runs.writers(seen) == {row: [row // block[0]] for row in range(rows)}
     assert seen.moved() == {"X": 4 * rows * columns, "OUT": 4 * rows}
-    assert torch.allclose(out, view.sum(1), atol=1e-5) and not seen.report()["faults"]
+    assert torch.allclose(out, view.sum(1), atol=1e-5) and not seen.report().faults
 
 
 def faults_are_seen():
     x, out = torch.randn(5), torch.empty(1)
     with Watched(faulty) as seen:
         faulty[(2,)](x, out, 8)
-    kinds = Counter(fault["kind"] for fault in seen.report()["faults"])
+    kinds = Counter(fault.kind for fault in seen.report().faults)
     assert kinds == dict.fromkeys(FAULTS, 1)
-    (undefined,) = seen.report()["undefined"]
-    assert undefined["lanes"] == 2 * 5 and undefined["source"].startswith("y = ")
+    (undefined,) = seen.report().undefined
+    assert undefined.lanes == 2 * 5 and undefined.source.startswith("y = ")
     assert {len(who) for who in kernel_runs.writers(seen).values()} == {16}
     assert sum((step.elements >= 5).sum() for step in seen.of("X", 0)) == 3
 

@@ -124,6 +124,8 @@ def describe_view(tensor: torch.Tensor) -> View:
     itemsize = tensor.element_size()
     strides = zip(tensor.stride(), tensor.shape, range(tensor.dim()), strict=True)
     dims = [(stride * itemsize, size, dim) for stride, size, dim in strides if size > 1 and stride]
+    if not tensor.numel():  # nothing of it may be touched
+        dims = [(itemsize, 0, 0)]
     return View(tensor.storage_offset() * itemsize, sorted(dims, reverse=True))
 
 

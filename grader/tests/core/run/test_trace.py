@@ -2,8 +2,11 @@
 
 import textwrap
 
+import numpy as np
 import pytest
+import torch
 
+from grader.core.run.memory import Region
 from grader.kinds.attention.cases import Case
 from grader.result import Outcome
 from grader.tests.support import grade_text
@@ -168,3 +171,12 @@ def test_names_and_lines_of_a_kernel(was, now, words, tmp_path):
     assert result.outcome is (Outcome.CRASHED if words else Outcome.PASSED) and words in result.sentence, (
         result.sentence
     )
+
+
+def test_nothing_of_an_empty_input_may_be_touched():
+    """A list without entries lies between fences, which are no part of it."""
+    buffer = torch.zeros(64)
+    tensor = buffer.as_strided((0, 32, 1), (32, 1, 1), 16)
+    region = Region(1, buffer.untyped_storage(), "Bits", tensor, 4)
+    region.hold("bits", tensor)
+    assert not region.legal(np.arange(0, 256, 4), 4).any()
