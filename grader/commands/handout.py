@@ -36,21 +36,23 @@ LINK = re.compile(r"\[([^\]\n]+)\]\((?!https?:|#|attachment:)([^)#\n]*)(#[^)\n]*
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--problems", default="", metavar="LIST", help="like 3-5 (default: all, and no lab)")
+    parser.add_argument("--problems", default="", metavar="LIST", help="like 3-5 (default: all that show no answer)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Write a handout; raises BadArguments where it cannot be written, or would hold an answer."""
     given, out = course.current(), arguments.out
+    every = read_answers(given)
     named = choose_problems(arguments.problems, PROBLEMS, LABS) if arguments.problems else ()
-    problems = [problem for problem in EVERY.values() if problem in (named or PROBLEMS.values())]
+    hidden = [] if named else [p for p in LABS.values() if shows_answers(p, given, every)]
+    problems = [problem for problem in EVERY.values() if (problem in named if named else problem not in hidden)]
     if out.exists() and any(out.iterdir()):
         raise BadArguments(f"{out} is not empty: name a new folder, as in make handout OUT=handout")
     try:
         commit = Commit.of(given.folder)
         files = collect(given, problems, commit)
-        if found := find_answers(files, given, problems):
+        if found := find_answers(files, every, problems):
             raise BadArguments(f"no handout was written: {found}")
         for name, data in sorted(files.items()):
             path = out / name
@@ -60,8 +62,9 @@ def main(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise BadArguments(f"{error.filename or out}: {error.strerror}") from None
     print(f"{out}: {', '.join(p.id for p in problems)}; {len(files)} files of {commit}{made}")
-    if hidden := [lab for lab in LABS if LABS[lab] not in problems]:
-        print(f"not in it: {', '.join(hidden)} (their files may show answers; P=... names what is in it)")
+    if hidden:
+        ids = ", ".join(problem.id for problem in hidden)
+        print(f"not in it: {ids}, whose skeletons show what another problem asks; P=... names them")
     return 0
 
 
@@ -177,13 +180,22 @@ def without_links(name: str, text: str, known: set[str]) -> str:
     return LINK.sub(link, text)
 
 
-def find_answers(files: dict[str, bytes], given: Course, problems: list[Problem]) -> str:
+def read_answers(given: Course) -> list[answers.Answer]:
+    """What fills the gaps of all solutions."""
+    solutions = [given.solutions / problem.module for problem in EVERY.values()]
+    return [answer for path in solutions if path.is_file() for answer in answers.read_answers(path)]
+
+
+def shows_answers(problem: Problem, given: Course, every: list[answers.Answer]) -> bool:
+    """Whether a problem's skeleton holds what fills a gap."""
+    return any(answers.find_answers((given.students / problem.module).read_text(), every))
+
+
+def find_answers(files: dict[str, bytes], every: list[answers.Answer], problems: list[Problem]) -> str:
     """A sentence that names the first answer in a file, or an empty one.
 
     A lab that was named may show what another problem asks; its own gaps are open as everywhere.
     """
-    solutions = [given.solutions / problem.module for problem in EVERY.values()]
-    every = [answer for path in solutions if path.is_file() for answer in answers.read_answers(path)]
     named = {f"problems/{problem.module}" for problem in problems if problem.id in LABS}
     for name, data in sorted(files.items()):
         text = answers.shown(name, data)
