@@ -29,7 +29,7 @@ ALONE = (
     ".devcontainer/devcontainer.json", "conftest.py",
 )  # fmt: skip
 OF_COURSE = ("docs/students.md", "docs/hosted-notebooks.md", "report/template.md", "kinds/**")
-NOT_STUDENTS = ("grader/tests/", "grader/classroom/", "grader/commands/handout")
+NOT_STUDENTS = ("grader/tests/", "grader/classroom/")
 CODE = ("grader", "report", "notebooks")  # packages that a notebook's cells may import
 TEMPLATE = Path(__file__).with_name("handout.md.jinja")
 LINK = re.compile(r"\[([^\]\n]+)\]\((?!https?:|#|attachment:)([^)#\n]*)(#[^)\n]*)?\)")

@@ -54,6 +54,8 @@ def main(arguments: argparse.Namespace) -> int:
         texts = generate()
     except BadGap as error:
         raise BadArguments(str(error)) from None
+    except OSError as error:
+        raise BadArguments(f"skeletons are made of solutions, and {error.filename} is not here") from None
     folder = course.current().students
     drifted = check(texts, folder) if arguments.check else []
     for module in drifted:
