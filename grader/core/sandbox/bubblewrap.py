@@ -175,7 +175,8 @@ def show_folders(folders: Iterable[str | Path]) -> list[str]:
         arguments += [*make_parents(place), "--ro-bind", str(place), str(place)]
     arguments += hide_folders(shown, hidden)
     for folder in (root / name for root in sorted(HIDDEN & places) for name in ("solutions", "grader", "kinds")):
-        arguments += ["--tmpfs", str(folder)] if folder.is_dir() else []  # the repository itself was named
+        if folder.is_dir() and folder not in places:  # the repository itself was named
+            arguments += ["--tmpfs", str(folder)]
     return arguments
 
 
@@ -215,9 +216,9 @@ def python_folders() -> list[str]:
 
 
 def outside_paths() -> list[str]:
-    """Where the child finds torch and triton: this process's path without the grader's own folders."""
+    """Where the child finds torch and triton: this process's path without the grader's own folders and a course's."""
     places = [(entry, Path(entry).resolve()) for entry in sys.path if entry]
-    return [entry for entry, place in places if place != ROOT and not place.is_relative_to(ROOT / "grader")]
+    return [entry for entry, place in places if place not in HIDDEN and not place.is_relative_to(ROOT / "grader")]
 
 
 def show_gpu() -> list[str]:

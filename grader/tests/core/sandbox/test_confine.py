@@ -27,6 +27,7 @@ from grader.tests.support import (
     below,
     grade_text,
     running,
+    said,
     share_recorders,
     solution,
     thorough,
@@ -545,6 +546,15 @@ def test_a_folder_that_holds_the_repository_does_not_show_it():
 
 
 @pytest.mark.thorough
+def test_the_folder_of_a_course_is_not_shown_where_a_command_was_started_in_it(tmp_path, monkeypatch):
+    """`python -m grader` has the current folder on its path, and a course's has solutions."""
+    monkeypatch.setattr(bubblewrap, "HIDDEN", {*bubblewrap.HIDDEN})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert str(tmp_path) in bubblewrap.outside_paths()
+    bubblewrap.hide(tmp_path)
+    assert str(tmp_path) not in bubblewrap.outside_paths()
+
+
 def test_a_grader_that_is_killed_leaves_nothing(tmp_path):
     (tmp_path / "p1_naive_attention.py").write_text(
         BODY + "    import subprocess; subprocess.run(['sleep', '603.25'], start_new_session=True)\n"
@@ -579,7 +589,7 @@ def is_alive(pid):
 
 
 def any_sleeps():
-    return any(b"603.25" in place.read_bytes() for place in Path("/proc").glob("[0-9]*/cmdline") if place.exists())
+    return any("603.25" in said(place) for place in Path("/proc").glob("[0-9]*/cmdline"))
 
 
 def test_control_groups_are_removed(tmp_path):
