@@ -4,7 +4,7 @@ import hashlib
 
 import torch
 
-from grader.kinds.attention import drawn, inputs, oracle
+from grader.kinds.attention import inputs, oracle
 from grader.kinds.attention.case import Case
 
 # By case and digest of its inputs; some 250 MB for the cases of all problems.
@@ -26,12 +26,11 @@ def expect(problem, case, placed, device):
     return oracle.Expected(*(t.cpu() for t in tensors), answer.relative)
 
 
-def keep(problem, seed):
-    """Work out the answers to the cases of a problem and keep them."""
-    for case in drawn.every(problem, seed):
-        if case.attends and not case.gpu:
-            placed = inputs.make(case, seed)
-            KEPT[key_of(case, placed)] = work_out(case, placed)
+def keep(cases, seed):
+    """Work out the answers to these cases and keep them."""
+    for case in cases:
+        placed = inputs.make(case, seed)
+        KEPT[key_of(case, placed)] = work_out(case, placed)
 
 
 def work_out(case, placed):

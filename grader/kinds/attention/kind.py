@@ -95,10 +95,10 @@ class Attention(Kind):
         return [("o", shape, case.dtype), *[("lse", shape[:3], "float32")] * problem.returns_lse]
 
     def warm(self, problem, seed):
-        answers.keep(problem, seed)
-        for case in self.cases(problem, seed):
-            if case.attends and not case.gpu:
-                picture.mask_outlines(case, case.seen_at(0, 0))
+        cases = [case for case in self.cases(problem, seed) if case.attends and not case.gpu]
+        answers.keep(cases, seed)
+        for case in cases:
+            picture.mask_outlines(case, case.seen_at(0, 0))
 
     # What came back --------------------------------------------------------------------------------------------------
 
