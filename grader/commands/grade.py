@@ -39,7 +39,7 @@ def run(request: Request, folder: Path, verbose: bool = False) -> int:
         for p in request.problems
     )
     cores = os.cpu_count() or 1
-    lanes = max(1, min(cores // 4 if request.device == "cuda" else cores, len(request.problems)))
+    lanes = max(1, cores // 4 if request.device == "cuda" else cores)
     started = time.perf_counter()
     with terminal.make_progress(console, total) as progress:
 

@@ -22,10 +22,10 @@ def grade(request, lanes, on_case=lambda problem, name: None, on_look=lambda pro
     """
     torch.set_num_threads(1)  # the lanes are the parallelism: small tensors, many questions
     give_memory_back()
-    pool = ThreadPoolExecutor(lanes)
+    pool, spare = ThreadPoolExecutor(lanes), lanes > len(request.problems)
     with handed_in.readable(request.submission) as folder:
         try:
-            graders = [ProblemGrader(request, problem, on_case, folder, on_look) for problem in request.problems]
+            graders = [ProblemGrader(request, p, on_case, folder, on_look, spare) for p in request.problems]
             longest_first = sorted(graders, key=lambda grader: -len(request.cases(grader.problem)))
             list(pool.map(ProblemGrader.run, longest_first))  # the last to end has little left to do alone
             for grader in graders:

@@ -31,10 +31,11 @@ RIGHT = (Outcome.PASSED, Outcome.WASTEFUL)
 
 
 class ProblemGrader:
-    """Grades one problem; `results` has what is known."""
+    """Grades one problem; `results` has what is known. spare: a core is free for what can run beside the cases."""
 
-    def __init__(self, request, problem, on_case, folder=None, on_look=lambda problem, words: None):
+    def __init__(self, request, problem, on_case, folder=None, on_look=lambda problem, words: None, spare=False):
         self.request, self.problem, self.on_case, self.on_look, self.results = request, problem, on_case, on_look, []
+        self.spare = spare
         self.kind = registry.kind_of(problem)
         self.path = (folder or request.submission) / problem.module
         gpu = machine.first_gpu() if request.device == "cuda" and torch.cuda.is_available() else None
@@ -62,9 +63,14 @@ class ProblemGrader:
         if self.request.judges_work(self.problem):
             self.judge(replace(cases[0], name=WORK), Aspect.WORK, aspects.judge_work, self.problem, results)
         if self.request.compiles(self.problem):
-            about = self.request, self.problem, self.path, given, self.outcomes
             case = self.kind.compiled_case(self.problem, COMPILES)
-            self.judge(case, Aspect.COMPILE, aspects.compile_kernels, *about)
+            self.judge(case, Aspect.COMPILE, self.compiled, given)
+
+    def compiled(self, given):
+        """The Verdict on the kernels' compiling, which may have begun beside the cases."""
+        if begun := self.beside.get("compiled"):
+            return begun.result()
+        return aspects.compile_kernels(self.request, self.problem, self.path, given, self.outcomes)
 
     def speed(self):
         about = self.request, self.problem, self.path, self.outcomes, self.beside.get("host")
@@ -105,7 +111,16 @@ class ProblemGrader:
             return None
         return Verdict(Outcome.NOT_RUN, sentence)
 
-    # On a GPU, beside the cases --------------------------------------------------------------------------------------
+    # Beside the cases ------------------------------------------------------------------------------------------------
+
+    def begin_compiling(self, result):
+        """Compile beside the other cases, once one is right."""
+        wanted = self.spare and self.request.compiles(self.problem)
+        if wanted and result.outcome is Outcome.PASSED and "compiled" not in self.beside:
+            pool = ThreadPoolExecutor(1)
+            about = self.request, self.problem, self.path, None, [result.outcome]
+            self.beside["compiled"] = pool.submit(aspects.compile_kernels, *about)
+            pool.shutdown(wait=False)
 
     def begin_beside(self, long_case):
         """On a GPU: what needs no turn of its own, beside the cases."""
@@ -170,6 +185,7 @@ class ProblemGrader:
         result = self.result(case, known) if known else self.without_doubt(case)
         result.seconds = time.perf_counter() - started
         self.keep(result)
+        self.begin_compiling(result)
         return result
 
     def without_doubt(self, case):
