@@ -1,4 +1,4 @@
-"""make site: the notebooks, the report and README.md as one folder of pages that opens from disk.
+"""make site: a course's README.md, notebooks, docs and report as one folder of pages that opens from disk.
 
 Nothing is run: a notebook is shown as it is committed. A link that leads nowhere fails the build, and the folder of an
 earlier one stays as it was.
@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from grader.course import course
 from web import links, pages
 
 OUT = pages.ROOT / "site"
@@ -29,7 +30,9 @@ SAID = (
 
 
 def build(out, root=pages.ROOT):
-    """Make the site of a repository in the folder `out`, if nothing is wrong; what is, a sentence each, else []."""
+    """Make the site of a course in the folder `out`, if nothing is wrong; what is, a sentence each, else []."""
+    if not (root / pages.HOME).is_file():
+        return [f"{root / pages.HOME} is missing: write it, it is the first page"]
     missing = [name for name in LOADED if not importlib.util.find_spec(name)]
     if missing:
         return [f"{', '.join(missing)} missing: `make site` without PYTHON= installs what it needs"]
@@ -45,7 +48,7 @@ def build(out, root=pages.ROOT):
 def make(out, root, doctrees):
     """Run Sphinx in a process of its own; its warnings and errors as sentences."""
     settings = ["-q", "--no-color", "-b", "html", "-c", Path(__file__).parent, "-d", doctrees]
-    done = subprocess.run([sys.executable, "-m", "sphinx", *settings, root, out], cwd=pages.ROOT,
+    done = subprocess.run([sys.executable, "-m", "sphinx", *settings, root, out], cwd=course.THIS,
                           capture_output=True, text=True)  # fmt: skip
     lines = [line for line in done.stderr.replace(f"{root}/", "").splitlines() if line.strip()]
     return [sentence(line) for line in lines] or [f"Sphinx ended with {done.returncode}"] * (done.returncode != 0)
@@ -69,7 +72,7 @@ def main():
     if found:
         sys.exit("\n".join([*found, "nothing was written"]))
     print(
-        f"{len(pages.files())} pages in {time.perf_counter() - started:.0f} s: open {OUT.name}/index.html", flush=True
+        f"{len(pages.files())} pages in {time.perf_counter() - started:.0f} s: open {OUT / 'index.html'}", flush=True
     )
 
 

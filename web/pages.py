@@ -1,10 +1,11 @@
-"""The pages of the site and their order: whatever of them the repository holds. Standard library alone."""
+"""The pages of the site and their order: whatever of them the folder of the course holds."""
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-NAME = "FlashAttention in seven problems"
+from grader.course import course
+
+ROOT = course.current().folder
+NAME = course.current().said.title
 HOME = "README.md"
 REPORT = ("REPORT", "template", "rubric", "BENCHMARKS", "STEPS", "BLOCK_SPARSE", "PACKED", "ORDERS", "TILE_SHAPES",
           "TRAINING")  # fmt: skip
@@ -15,16 +16,21 @@ SUFFIX = re.compile(r"\.(md|ipynb)$")
 def chapters(root=ROOT):
     """{heading of the navigation: [files in reading order]}, relative to `root`; without headings that have no files.
 
-    Notebooks come in the order of their numbers; of the report, a page that REPORT does not name comes last.
+    Notebooks come in the order of their numbers; a page that REPORT or GUIDES does not name comes last.
     """
     notebooks = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
-    known = [root / "report" / f"{name}.md" for name in REPORT]
-    report = [path for path in known if path.exists()] + sorted({*(root / "report").glob("*.md")} - {*known})
-    guides = [path for name in GUIDES if (path := root / "docs" / f"{name}.md").exists()]
+    report = in_order(root / "report", REPORT)
     inside = (root / "docs" / "architecture.md", root / "CONTRIBUTING.md")
+    guides = [path for path in in_order(root / "docs", GUIDES) if path not in inside]
     maintainers = [path for path in inside if path.exists()]
     found = {"Guides": guides, "Notebooks": notebooks, "Report": report, "For maintainers": maintainers}
     return {name: [path.relative_to(root).as_posix() for path in paths] for name, paths in found.items() if paths}
+
+
+def in_order(folder, names):
+    """The pages of a folder: those named first, in their order."""
+    known = [folder / f"{name}.md" for name in names]
+    return [path for path in known if path.exists()] + sorted({*folder.glob("*.md")} - {*known})
 
 
 def files(root=ROOT):

@@ -1,9 +1,11 @@
-"""A course is a folder outside of the grader, whatever it asks: skeletons, grades, pictures, hints, and a class."""
+"""A course is a folder outside of the grader, whatever it asks: every command serves it."""
 
 import csv
+import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +40,7 @@ def course(request, tmp_path_factory):
             shutil.copy(path, course / "solutions")
     else:
         shutil.copytree(MATMUL, course, ignore=shutil.ignore_patterns("__pycache__"))
+    (course / "README.md").write_text("# What is asked\n\nFill in `problems/`.\n")
     course.chmod(0o755)
     (course / "wrong").mkdir()
     _, module, was, now, *_ = WRONG[request.param]
@@ -49,12 +52,19 @@ def course(request, tmp_path_factory):
     return course
 
 
+def started(course, *arguments):
+    """A command on the CPU, whose output can be read."""
+    command = [sys.executable, "-um", *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "GRADER_COURSE": str(course)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, cwd=course, env=environment, **pipes)
+
+
 def run(course, *arguments):
     """(exit status, what was printed) of a command on the CPU."""
-    command = [sys.executable, "-m", *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "GRADER_COURSE": str(course)}
-    done = subprocess.run(command, cwd=course, env=environment, capture_output=True, text=True)
-    return done.returncode, done.stdout + done.stderr
+    process = started(course, *arguments)
+    printed, _ = process.communicate()
+    return process.returncode, printed
 
 
 def grade(course, folder, *more):
@@ -109,3 +119,45 @@ def test_a_class_of_two(course):
     assert float(rows["ada"]["total"]) in (10, 100) and 0 < float(rows["bob"]["total"]) < float(rows["ada"]["total"])
     page = (course / "graded" / "pages" / "bob.html").read_text()
     assert WRONG[course.name][-1] in page
+
+
+@pytest.mark.thorough
+def test_a_saved_module_is_graded_again(course):
+    id, module, _, _, case, words = WRONG[course.name]
+    folder = shutil.copytree(course / "wrong", course / "watched")
+    asked = ["--problems", id, "--case", case, "--submission", folder, "--no-compile", "--device", "cpu"]
+    watch = started(course, "grader", "watch", *asked, "--out", "out")
+    first = "".join(itertools.takewhile(lambda line: "Ctrl-C ends" not in line, watch.stdout))
+    shutil.copy(course / "solutions" / module, folder)
+    second = "".join(itertools.takewhile(lambda line: "Ctrl-C ends" not in line, watch.stdout))
+    watch.send_signal(signal.SIGINT)
+    watch.communicate()
+    assert words in first and "saved" in second and "passed" in second, first + second
+    assert watch.returncode == 0
+
+
+@pytest.mark.thorough
+def test_its_bundle_for_gradescope_grades_a_submission(course):
+    root = course / "autograder"
+    status, printed = run(course, "grader.classroom.export.bundle", root / "autograder.zip")
+    assert status == 0, printed
+    shutil.unpack_archive(root / "autograder.zip", root / "source")
+    shutil.copytree(course / "wrong", root / "submission")
+    environment = {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", "GRADER_COURSE")}
+    command = [sys.executable, "-m", "grader.classroom.one_submission", root]
+    subprocess.run(command, cwd=root / "source", env=environment, check=True, capture_output=True)
+    results = json.loads((root / "results" / "results.json").read_text())
+    assert results["score"] > 0 and any(WRONG[course.name][-1] in test["output"] for test in results["tests"])
+
+
+@pytest.mark.thorough
+def test_its_site_begins_with_its_readme(course):
+    pytest.importorskip("sphinx")
+    title = "Warm-ups" if course.name == "warm_ups" else "Two kernels of a transformer"
+    status, printed = run(course, "web.build")
+    assert status == 0, printed
+    page = (course / "site" / "README.html").read_text()
+    assert "What is asked" in page and title in page
+    (course / "README.md").rename(course / "no README.md")
+    _, printed = run(course, "web.build")
+    assert "README.md is missing: write it" in printed and (course / "site" / "README.html").exists()
