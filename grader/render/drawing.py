@@ -114,7 +114,8 @@ def draw_errors(errors):
     (rows, columns), (row_step, column_step) = errors["size"], errors["step"]
     name, (batch, head) = errors["output"], errors["place"]
     worst = f" (the worst of {errors['of']})" if errors["of"] > 1 else ""
-    drawing = draw_cells(errors["cells"], f"Error of {name}, batch {batch}, head {head}{worst}")
+    which = f", batch {batch}, head {head}" if errors["of"] > 1 else ""
+    drawing = draw_cells(errors["cells"], f"Error of {name}{which}{worst}")
     if row_step > 1 or column_step > 1:
         drawing.legend.append(("", f"each cell shows the worst of {row_step} x {column_step} elements"))
     x, y, width, height = drawing.plot
@@ -130,17 +131,19 @@ def draw_heads(heads):
     rows, tile = heads["size"][0], heads["step"][0]
     left_out = heads["of"] - len(heads["places"])
     more = f"; {left_out} with smaller errors are left out" if left_out else ""
-    title = f"Error of {heads['output']} by batch and head, worst of each {tile} rows{more}"
+    by = " by batch and head" * (heads["of"] > 1)
+    title = f"Error of {heads['output']}{by}, worst of each {tile} rows{more}"
     drawing = draw_cells(heads["cells"], title)
     x, y, width, height = drawing.plot
     cell, gap = height / len(heads["places"]), 0.0
     for i, (batch, head) in enumerate(heads["places"]):
         if i == 0 or (gap := gap + cell) >= 13:
-            drawing.labels.append(Label(x - 5, y + (i + 0.5) * cell + 4, f"{batch}, {head}", "end"))
+            place = f"{batch}, {head}" if heads["of"] > 1 else ""
+            drawing.labels.append(Label(x - 5, y + (i + 0.5) * cell + 4, place, "end"))
             gap = 0.0
     in_cells = width * rows / (tile * len(heads["cells"][0]))
     drawing.labels += ticks_along(x, y, in_cells, height, rows, range(0, rows, tick_step(rows, in_cells, 34)))
-    drawing.labels += names_of_axes(drawing.plot, f"row of {heads['output']}", "batch, head")
+    drawing.labels += names_of_axes(drawing.plot, f"row of {heads['output']}", "batch, head" * (heads["of"] > 1))
     return drawing
 
 

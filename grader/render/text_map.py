@@ -37,8 +37,10 @@ def draw_heads(heads):
     titled = [
         (f"{b}, {h}" if [b, h] == last else f"{b}, {h} to {last[0]}, {last[1]}", line) for (b, h), last, line in rows
     ]
+    if heads["of"] == 1:
+        titled = [(heads["output"], line) for _, line in titled]
     return [
-        f"{heads['output']} by (batch, head); each mark is {step} row{'s' * (step > 1)}", *ruled(titled, step, "row"),
+        f"{heads['output']}{' by (batch, head)' * (heads['of'] > 1)}; each mark is {step} row{'s' * (step > 1)}", *ruled(titled, step, "row"),
         key_to(titled, ERROR_SIGNS),
     ]  # fmt: skip
 
