@@ -71,9 +71,7 @@ def main():
     found = build(OUT)
     if found:
         sys.exit("\n".join([*found, "nothing was written"]))
-    print(
-        f"{len(pages.files())} pages in {time.perf_counter() - started:.0f} s: open {OUT / 'index.html'}", flush=True
-    )
+    print(f"{len(pages.files())} pages in {time.perf_counter() - started:.0f} s: open {OUT / 'index.html'}", flush=True)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,9 @@ def draw_heads(heads):
     ]
     if heads["of"] == 1:
         titled = [(heads["output"], line) for _, line in titled]
+    by = " by (batch, head)" * (heads["of"] > 1)
     return [
-        f"{heads['output']}{' by (batch, head)' * (heads['of'] > 1)}; each mark is {step} row{'s' * (step > 1)}", *ruled(titled, step, "row"),
+        f"{heads['output']}{by}; each mark is {step} row{'s' * (step > 1)}", *ruled(titled, step, "row"),
         key_to(titled, ERROR_SIGNS),
     ]  # fmt: skip
 

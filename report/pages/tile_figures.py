@@ -1,11 +1,10 @@
 """Tiles drawn: which phase of a kernel visits each, over the mask's outline, and how many there are against N."""
 
-from dataclasses import replace
+import math
 
 from matplotlib.patches import Patch, Rectangle
 
 from grader.kinds.attention import picture
-from report.counting import cost
 from report.pages.drawing import (
     INK,
     OURS_DARK,
@@ -29,16 +28,31 @@ ROW = PANEL + 0.72  # inches: a panel with its title above and its numbers below
 
 
 def phase_tiles(case, block_q, block_k):
-    """[(first query, [(first key, letter of PHASES), ...]), ...]: what a kernel visits, in order."""
-    return [
-        (q, [(k, letter) for letter, tiles in cost.phases(case, q, block_q, block_k).items() for k in tiles])
-        for q in range(0, case.N, block_q)
-    ]
+    """[(first query, [(first key, letter of PHASES), ...]), ...]: what a kernel visits, from the mask of each tile."""
+    bands = []
+    for q in range(0, case.N, block_q):
+        tiles = [(k, letter_of(case, range(q, q + block_q), k, block_k)) for k in range(0, case.num_keys, block_k)]
+        bands.append((q, [(k, letter) for k, letter in tiles if letter]))
+    return bands
+
+
+def letter_of(case, queries, start, block_k):
+    """The letter of PHASES of the tile of keys from `start` on, or an empty one where it is not visited."""
+    if not case.causal:
+        return ">" if start + block_k <= case.num_keys else "r"
+    if start > min(queries[-1], case.N - 1):
+        return ""
+    if start + block_k > queries[0]:
+        return "D"
+    oldest = queries[0] - start, queries[-1] - start  # the age of the tile's first key, as its queries see it
+    window = min(case.window, case.N) if case.window else math.inf  # as kernels have it
+    shown = [age < window for age in (oldest[0] - block_k + 1, oldest[1])]
+    return ">" if all(shown) else "E" if any(shown) else "S" if start < (case.sinks or 0) else ""
 
 
 def tiles_of(case, block_q, block_k):
     """How many tiles a kernel visits, for one head."""
-    return cost.cost(replace(case, B=1, Hq=1, Hkv=1), block_q, block_k).tiles
+    return sum(len(tiles) for _, tiles in phase_tiles(case, block_q, block_k))
 
 
 def square(figure, place, columns, case, title, top=0.62):

@@ -1,5 +1,6 @@
 """The map in text: small enough for a terminal, and it shows what the picture shows."""
 
+from grader.kinds import error_map
 from grader.kinds.attention import picture
 from grader.kinds.attention.cases import Case
 from grader.render import text_map
@@ -24,6 +25,13 @@ def test_wrong_tiles():
         "1, 1  ..##...N",
         ". right  # 30 x the allowed error  N NaN",
     ]
+
+
+def test_one_matrix_has_no_batch_and_head():
+    got, expected, allowed = tensors((1, 1, 128, 16))
+    got[:, :, 32:64] += 1.0
+    title, _, marks, *_ = text_map.draw(error_map.draw("out", got, expected, allowed))
+    assert title == "out; each mark is 16 rows" and marks == "out  ..##...."
 
 
 def test_visited_tiles():

@@ -42,6 +42,14 @@ def test_the_formula_is_what_the_kernel_does(problem, block_q, block_k):
         assert loaded(result) == planned(case, block_q, block_k), case.name
 
 
+@pytest.mark.parametrize("block_q, block_k", SHAPES)
+def test_the_tiles_that_are_drawn_are_those_of_the_formula(block_q, block_k):
+    for case in (case for cases in CASES.values() for case in cases):
+        for q, tiles in tile_figures.phase_tiles(case, block_q, block_k):
+            phases = cost.phases(case, q, block_q, block_k).items()
+            assert tiles == sorted((k, letter) for letter, starts in phases for k in starts), case.name
+
+
 def loaded(result):
     """{first query: first keys of the tiles that were loaded, each once}: of one head, from the trace."""
     bands = result.facts.picture["visits"]["bands"]
