@@ -16,7 +16,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Grade until Ctrl-C, which is no failure."""
     request, console = build_request(arguments, arguments.case), terminal.make_console()
     begin(request, arguments.out)
-    names = ", ".join(problem.module for problem in request.problems)
+    names = ", ".join(dict.fromkeys(problem.module for problem in request.problems))
     try:
         while True:
             before = find_states(request)
