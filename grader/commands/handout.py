@@ -121,8 +121,10 @@ def collect(given: Course, problems: list[Problem], commit: Commit) -> dict[str,
     code = "\n".join(handout_notebooks.code_of(notebook) for notebook in opened.values())
     made |= {name: path.read_bytes() for name, path in imported(given.folder, code).items()}
     made["course.toml"] = course.write(given, [problem.id for problem in problems]).encode()
-    about = {"title": given.said.title, "problems": problems, "notebooks": list(opened), "commit": commit}
-    about["guide"] = "docs/students.md" in made
+    about = {
+        "title": given.said.title, "problems": problems, "notebooks": list(opened), "commit": commit,
+        "guide": "docs/students.md" in made,
+    }  # fmt: skip
     page = jinja2.Template(TEMPLATE.read_text(), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     made["README.md"] = page.render(about).encode()
     known = {*made, *opened}

@@ -268,10 +268,10 @@ class Kind:
         """The Diagnosis of this case alone; `check_cases` hears the others."""
         told = Diagnosis("output", locate.where(found))
         mistakes = [m for m in self.mistakes.get(problem.id, ()) if m.output in ("", right.name)]
-        inputs = [each.tensor.float() for each in placed]
         for mistake in mistakes if not found.unwritten else ():  # what was never written equals whatever gives NaN
             with failures.harmless(f"the known mistake {mistake.equals!r}"):
-                if careful.equals(got, mistake.answer(case, *inputs), right):
+                answer = mistake.answer(case, *(each.tensor.float() for each in placed))
+                if careful.equals(got, answer, right):
                     told.causes.append(Cause(mistake.equals, mistake.question, mistake.section))
         with failures.harmless("the search for moved rows"):
             if not told.causes:

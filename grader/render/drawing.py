@@ -131,19 +131,18 @@ def draw_heads(heads):
     rows, tile = heads["size"][0], heads["step"][0]
     left_out = heads["of"] - len(heads["places"])
     more = f"; {left_out} with smaller errors are left out" if left_out else ""
-    by = " by batch and head" * (heads["of"] > 1)
-    title = f"Error of {heads['output']}{by}, worst of each {tile} rows{more}"
+    several = heads["of"] > 1  # of one matrix there is no batch and head to tell
+    title = f"Error of {heads['output']}{' by batch and head' * several}, worst of each {tile} rows{more}"
     drawing = draw_cells(heads["cells"], title)
     x, y, width, height = drawing.plot
     cell, gap = height / len(heads["places"]), 0.0
     for i, (batch, head) in enumerate(heads["places"]):
         if i == 0 or (gap := gap + cell) >= 13:
-            place = f"{batch}, {head}" if heads["of"] > 1 else ""
-            drawing.labels.append(Label(x - 5, y + (i + 0.5) * cell + 4, place, "end"))
+            drawing.labels.append(Label(x - 5, y + (i + 0.5) * cell + 4, f"{batch}, {head}" * several, "end"))
             gap = 0.0
     in_cells = width * rows / (tile * len(heads["cells"][0]))
     drawing.labels += ticks_along(x, y, in_cells, height, rows, range(0, rows, tick_step(rows, in_cells, 34)))
-    drawing.labels += names_of_axes(drawing.plot, f"row of {heads['output']}", "batch, head" * (heads["of"] > 1))
+    drawing.labels += names_of_axes(drawing.plot, f"row of {heads['output']}", "batch, head" * several)
     return drawing
 
 

@@ -1,12 +1,13 @@
 """The warm-ups, and what every kind has of the room: classes in pairs, inputs by name, the allowed error, mistakes."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from grader.kinds import careful, pairs, values
-from grader.kinds.kind import Right
+from grader.kinds.kind import KnownMistake, Right
 from grader.kinds.registry import EVERY, kind_of
 from grader.kinds.warm_ups import cases, mistakes
 
@@ -107,3 +108,24 @@ def test_a_tensor_of_any_shape_lies_amid_other_numbers(layout, shape):
     assert torch.equal(placed.tensor, given)
     rest = placed.base[~torch.isin(placed.base, given)]
     assert (rest == values.HUGE).all() and bool(len(rest)) is (layout != "contiguous")
+
+
+@pytest.mark.parametrize("unwritten, causes", [(0, ["all zeros"]), (3, [])])
+def test_which_known_mistakes_are_causes(monkeypatch, unwritten, causes):
+    problem = EVERY["w1"]
+    kind = kind_of(problem)
+    case = problem.cases[0]
+    placed = kind.inputs(case, 0)
+    (right,) = kind.right(problem, case, placed, "cpu")
+    zeros = torch.zeros_like(right.expected)
+    mistakes = (
+        KnownMistake("of another output", "?", lambda case, x: zeros, output="lse"),
+        KnownMistake("a mistake that fails", "?", lambda case: zeros),
+        KnownMistake("all zeros", "?", lambda case, x: zeros, output=right.name),
+    )
+    monkeypatch.setattr(type(kind), "mistakes", {"w1": mistakes})
+    monkeypatch.setattr("grader.diagnosis.locate.where", lambda found: "")
+    monkeypatch.setenv("GRADER_DEBUG", "0")
+    got = zeros.to(getattr(torch, case.dtype))
+    told = kind.diagnose(problem, case, placed, None, got, right, SimpleNamespace(unwritten=unwritten))
+    assert [cause.equals for cause in told.causes] == causes

@@ -44,7 +44,8 @@ def test_the_formula_is_what_the_kernel_does(problem, block_q, block_k):
 
 @pytest.mark.parametrize("block_q, block_k", SHAPES)
 def test_the_tiles_that_are_drawn_are_those_of_the_formula(block_q, block_k):
-    for case in (case for cases in CASES.values() for case in cases):
+    windows = [causal(f"a window of {window}", window=window, sinks=37) for window in range(1, 140)]
+    for case in [*windows, *(case for cases in CASES.values() for case in cases)]:
         for q, tiles in tile_figures.phase_tiles(case, block_q, block_k):
             phases = cost.phases(case, q, block_q, block_k).items()
             assert tiles == sorted((k, letter) for letter, starts in phases for k in starts), case.name
