@@ -34,7 +34,25 @@ def check(results, cases, refutes, explains_all, together):
     standing = [[cause for cause in result.diagnosis.causes if not refuted[cause.kind]] for result in wrong]
     for result, causes in zip(wrong, agree(standing, together), strict=True):
         result.diagnosis.causes = causes
-    telling = [result.case for result in wrong if result.diagnosis.causes]
+    point_to_a_cause(failed)
+
+
+def leave_unrefuted(results, refuted):
+    """Leave the causes that every failing case shows which could.
+
+    refuted: {(output, kind of cause)} that passing cases would show; a diagnosis's evidence has the kinds that its own
+    case would show and does not, as "refuted". A case that is left without a cause names the first that has one.
+    """
+    failed = [result for result in results if result.diagnosis]
+    refuted = refuted | {(r.diagnosis.what, kind) for r in failed for kind in r.diagnosis.evidence.get("refuted", ())}
+    for of in (result.diagnosis for result in failed):
+        of.causes = [cause for cause in of.causes if (of.what, cause.kind) not in refuted]
+    point_to_a_cause(failed)
+
+
+def point_to_a_cause(failed):
+    """Of results that are wrong, those without a cause name the first that has one."""
+    telling = [result.case for result in failed if result.diagnosis.causes]
     for result in failed:
         if telling and not result.diagnosis.causes:
             result.diagnosis.shown_by = telling[0]

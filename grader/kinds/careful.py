@@ -28,11 +28,15 @@ def allow(expected, forms, dtype, size=None):
     return 2 * off * size + info.eps * expected.abs() + tiny
 
 
+def differs(wrong, right):
+    """True where what a mistake gives, `wrong`, is not right itself. right: the Right."""
+    wrong = wrong.double()
+    return wrong.shape == right.expected.shape and not bool(((wrong - right.expected).abs() <= right.allowed).all())
+
+
 def equals(got, wrong, right):
-    """True where `got` is what a mistake gives: `wrong`, which must not be right itself. right: the Right."""
+    """True where `got` is what a mistake gives, `wrong`. right: the Right, for what is near enough."""
     got, wrong = got.double(), wrong.double()
-    if wrong.shape != got.shape or bool(((wrong - right.expected).abs() <= right.allowed).all()):
-        return False
     step = torch.finfo(getattr(torch, right.dtype)).eps + 2 * FLOAT32_STEPS * FLOAT32
     near = (got - wrong).abs() <= right.allowed + step * wrong.abs()
     return bool((near | (got == wrong) | (got.isnan() & wrong.isnan())).all())

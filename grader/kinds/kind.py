@@ -15,10 +15,10 @@ from msgspec import structs
 from grader.core.protocol.messages import Call, Run, plain_bytes
 from grader.course import tensors
 from grader.course.problem import Problem
-from grader.diagnosis import compare, failures, locate
+from grader.diagnosis import compare, cross_case, failures, locate
 from grader.diagnosis.cause import Diagnosis
 from grader.kinds import careful, error_map, form, moved_rows, trying, values
-from grader.result import Cause, Facts, Outcome, Verdict, Waste
+from grader.result import Cause, Facts, Outcome, Verdict, Waste, mistake_pattern
 
 
 @dataclass(frozen=True)
@@ -266,17 +266,32 @@ class Kind:
 
     def diagnose(self, problem, case, placed, reply, got, right, found):
         """The Diagnosis of this case alone; `check_cases` hears the others."""
-        told = Diagnosis("output", locate.where(found))
-        mistakes = [m for m in self.mistakes.get(problem.id, ()) if m.output in ("", right.name)]
-        for mistake in mistakes if not found.unwritten else ():  # what was never written equals whatever gives NaN
-            with failures.harmless(f"the known mistake {mistake.equals!r}"):
-                answer = mistake.answer(case, *(each.tensor.float() for each in placed))
+        names = [name for name, *_ in self.outputs(problem, case)]
+        where = locate.where(found)
+        if before := names[: names.index(right.name)]:
+            where = f"{' and '.join(before)} {'is' if len(before) == 1 else 'are'} right, {right.name} is not. {where}"
+        told, refuted = Diagnosis(right.name if len(names) > 1 else "output", where), set()
+        if not found.unwritten:  # what was never written equals whatever gives NaN
+            for mistake, answer in self.answers_of_mistakes(problem, case, placed, right):
+                cause = Cause(mistake.equals, mistake.question, mistake.section)
                 if careful.equals(got, answer, right):
-                    told.causes.append(Cause(mistake.equals, mistake.question, mistake.section))
+                    told.causes.append(cause)
+                else:
+                    refuted.add(cause.kind)
+        told.evidence["refuted"] = refuted - {cause.kind for cause in told.causes}  # it may be there in other sizes
         with failures.harmless("the search for moved rows"):
             if not told.causes:
                 told.measured = moved_rows.find(*map(as_heads, (got, right.expected, right.allowed)))
         return told
+
+    def answers_of_mistakes(self, problem, case, placed, right):
+        """(KnownMistake, what it gives) of each that makes a difference to this output, on these inputs."""
+        for mistake in self.mistakes.get(problem.id, ()):
+            with failures.harmless(f"the known mistake {mistake.equals!r}"):
+                if mistake.output in ("", right.name):
+                    answer = mistake.answer(case, *(each.tensor.float() for each in placed))
+                    if careful.differs(answer, right):
+                        yield mistake, answer
 
     def beyond_values(self, problem, case, answer):
         """The Verdict where every value is right."""
@@ -295,8 +310,10 @@ class Kind:
     def own_work(self, problem, case, reply):
         """Sentences: the evidence that the output is not the work of the submission's own kernel; mostly none."""
         found = form.foreign_data(problem, reply)
-        if problem.uses_triton and not reply.launched:
-            found.append("The output does not depend on what a launch stored: no kernel of yours computed it.")
+        if problem.uses_triton and reply.without_launch:
+            names = [name for name, *_ in self.outputs(problem, case)]
+            which = " and ".join(names[i] for i in reply.without_launch) if len(names) > 1 else "the output"
+            found.append(f"No kernel of yours computed {which}: nothing that a launch stored leads there.")
         return found
 
     # What make try shows ---------------------------------------------------------------------------------------------
@@ -323,7 +340,25 @@ class Kind:
         """Look for what each wrong output equals. cases: those that ran, by name."""
 
     def check_cases(self, problem, cases, seed, results):
-        """Ask the cases of a problem together which causes stand: changes the diagnoses in `results`."""
+        """Ask the cases of a problem together which causes stand: changes the diagnoses in `results`.
+
+        Here one stands that every case shows which could: a case that passes shows none.
+        """
+        passed = [cases[result.case] for result in results if result.outcome is Outcome.PASSED and result.case in cases]
+        witnesses = sorted(passed, key=self.size)[: cross_case.WITNESSES]
+        if any(result.diagnosis.causes for result in results if result.diagnosis):
+            refuted = set().union(*(self.would_show(problem, case, seed) for case in witnesses))
+            cross_case.leave_unrefuted(results, refuted)
+
+    def would_show(self, problem, case, seed):
+        """{(output, kind of cause)} of all mistakes that would make this case fail."""
+        placed = self.inputs(case, seed)
+        several = len(self.outputs(problem, case)) > 1
+        return {
+            (right.name if several else "output", mistake_pattern(mistake.equals))
+            for right in self.right(problem, case, placed, "cpu")
+            for mistake, _ in self.answers_of_mistakes(problem, case, placed, right)
+        }
 
     def look_closer(self, problem, cases, seed, results, submission, show):
         """Run the submission on inputs that tell more than a case does: adds that to the diagnoses of `results`.

@@ -309,15 +309,15 @@ class Returned(Struct, tag="returned"):
     """The program ran; outputs.bin has the bytes of its outputs.
 
     several: it returned a tuple or a list. changed: inputs that are not what they were. broken_fences: shapes of
-    tensors around which something was overwritten. launched: an output depends on a launch. kernels: those launched.
-    row_elements: the most elements that depended on the request's row at once.
+    tensors around which something was overwritten. without_launch: numbers of the outputs that depend on no
+    launch. kernels: those launched. row_elements: the most elements that depended on the request's row at once.
     """
 
     outputs: list[Output]
     several: bool
     changed: list[str]
     broken_fences: list[list[int]]
-    launched: bool
+    without_launch: list[int]
     kernels: list[str]
     unseen: UnseenBytes
     wrapper: WrapperCosts

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from grader.core.protocol.program import Choice, Launch, Operation, Program, Tensor, flat, tensors_in
+from grader.core.protocol.program import Choice, Input, Launch, Operation, Program, Tensor, flat, tensors_in
 
 
 def names(text: str) -> set[str]:
@@ -85,13 +85,24 @@ def forbidden(program: Program, refused: Collection[str]) -> Operation | None:
     return None
 
 
-def depends_on_a_launch(program: Program) -> bool:
-    """True where what is returned depends on what a launch wrote."""
-    live = {returned.storage for returned in program.returns if isinstance(returned, Tensor)}
-    for step in reversed(list(flat(program.setup + program.steps))):
-        touched = {tensor.storage for tensor in tensors_in(step)}
+def made_without_a_launch(program: Program) -> list[int]:
+    """The numbers of the returned tensors that depend on nothing that a launch wrote."""
+    tensors = [(i, returned) for i, returned in enumerate(program.returns) if isinstance(returned, Tensor)]
+    steps = list(flat(program.setup + program.steps))[::-1]
+    inputs = {i for i, storage in enumerate(program.storages) if isinstance(storage, Input)}
+    return [i for i, returned in tensors if not depends_on_a_launch(returned, steps, inputs)]
+
+
+def depends_on_a_launch(returned: Tensor, backwards: list[Operation | Launch], inputs: set[int]) -> bool:
+    """True where the tensor depends on what a launch may have written: never an input.
+
+    backwards: the program's steps, the last first. inputs: their storages.
+    """
+    live = {returned.storage}
+    for step in backwards:
+        touched = {tensor.storage for tensor in tensors_in(step)} - inputs
         if isinstance(step, Launch) and touched & live:
             return True
-        if touched & live:
+        if isinstance(step, Operation) and any(made.storage in live for made in step.out):
             live |= touched
     return False

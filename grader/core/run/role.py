@@ -23,7 +23,7 @@ from grader.core.protocol.messages import KernelLaunched, NotAllowed, Outputs, R
 from grader.core.protocol.program import Kernel, Program, launches_in, resolved
 from grader.core.run import refusals
 from grader.core.run.allocations import INPUT_POISON, Allocations
-from grader.core.run.operations import depends_on_a_launch, forbidden
+from grader.core.run.operations import forbidden, made_without_a_launch
 from grader.core.run.replay import LaunchRaised, Replay, StepRaised, launch, place_inputs, tune, used_storages
 from grader.core.run.wrapper_costs import WrapperMeter
 
@@ -212,7 +212,7 @@ def run(runner: Runner, request: messages.Run, program: Program) -> Returned:
         row_elements = dependents.most(program, kernels, call, data)
     return Returned(
         outputs=replies.write_outputs(returned, device), several=program.several, changed=changed(bases, data),
-        broken_fences=allocations.broken_fences(), launched=depends_on_a_launch(program),
+        broken_fences=allocations.broken_fences(), without_launch=made_without_a_launch(program),
         kernels=used_kernels(program), unseen=unseen(program), wrapper=wrapper.costs,
         trace=trace.report() if trace else None, row_elements=row_elements,
     )  # fmt: skip

@@ -97,6 +97,20 @@ def test_its_skeletons_are_unfinished(course):
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("course", ["matmul_rmsnorm"], indirect=True)
+@pytest.mark.parametrize(("was", "now", "words"), [
+    ("Rstd + row, rstd", "Rstd + row, 1.0 / rstd", "equals the root itself, not one over it. out is right, rstd is not."),
+    ("return out, rstd", "return out, (x.float().square().mean(1) + EPS).rsqrt()", "No kernel of yours computed rstd"),
+])  # fmt: skip
+def test_a_sentence_names_the_output(course, tmp_path, was, now, words):
+    text = (course / "solutions" / "n1_rmsnorm.py").read_text()
+    assert was in text
+    (tmp_path / "n1_rmsnorm.py").write_text(text.replace(was, now))
+    _, printed = grade(course, tmp_path, "--problems", "n1", "--case", "ragged tail", "--no-compile")
+    assert words in printed, printed
+
+
+@pytest.mark.thorough
 def test_a_case_is_shown_and_a_hint_given(course):
     id, _, _, _, case, _ = WRONG[course.name]
     asked = ["--problems", id, "--case", case, "--submission", "wrong", "--device", "cpu"]

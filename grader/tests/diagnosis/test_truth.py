@@ -122,3 +122,18 @@ def test_a_case_with_other_tiles_refutes_nothing(tmp_path):
     results = grade(Request(tmp_path, (EVERY["p4"],), None, "cpu", 0, hints=False), lanes=1)
     (whole,) = [result for result in results if result.case == "whole tiles"]
     assert "acc is not rescaled when the maximum changes" in whole.sentence
+
+
+def test_a_cause_that_another_case_could_show_and_does_not_is_not_told():
+    one, many, other = (
+        wrong("one number", "twice the input"),
+        wrong("long row", "a sum"),
+        wrong("lse", "twice the input"),
+    )
+    many.diagnosis.evidence["refuted"] = {"twice the input"}
+    other.diagnosis.what = "lse"  # of another output it says nothing
+    cross_case.leave_unrefuted([one, many, other], set())
+    assert one.diagnosis.causes == [] and one.diagnosis.shown_by == "long row"
+    assert many.diagnosis.causes and other.diagnosis.causes
+    cross_case.leave_unrefuted([many], {("output", "a sum")})
+    assert many.diagnosis.causes == []

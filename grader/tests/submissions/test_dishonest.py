@@ -64,7 +64,7 @@ CHEATS = {
     "p3_copies_without_outputs": ("long row", "crashed", "other outputs than it has"),
     "p3_crashes_the_interpreter": ("one token", "crashed", "killed by"),
     "p3_decoy_copies_the_answer": ("one token", "needs review", "is not among the operations"),
-    "p3_decoy_kernel": ("one token", "needs review", "does not depend on what a launch stored"),
+    "p3_decoy_kernel": ("one token", "needs review", "nothing that a launch stored leads there"),
     "p3_def_in_a_decorator": ("one token", "crashed", "Triton's compiler would not take"),
     "p3_def_in_a_string": ("long row", "wrong", "off by"),
     "p3_defaults_and_annotations": ("values with a large offset", "crashed", "cannot be written down"),

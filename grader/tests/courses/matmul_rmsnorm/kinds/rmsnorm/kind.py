@@ -36,8 +36,12 @@ CASES = (
 )
 
 
-def norm(x, weight, power=2):
-    return x / (x.pow(power).mean(1, keepdim=True) + EPS).sqrt() * weight
+def norm(x, weight):
+    return x * rstd_of(x)[:, None] * weight
+
+
+def rstd_of(x):
+    return (x.square().mean(1) + EPS).rsqrt()
 
 
 MISTAKES = {
@@ -51,6 +55,8 @@ MISTAKES = {
         KnownMistake("an RMS norm over the width of the block in place of the row's",
                      "how many numbers does the mean divide by?",
                      lambda case, x, weight: norm(x, weight) * (block_of(case) / case.columns) ** 0.5),
+        KnownMistake("the root itself, not one over it", "what is each number multiplied by?",
+                     lambda case, x, weight: 1.0 / rstd_of(x), output="rstd"),
     )
 }  # fmt: skip
 
@@ -58,8 +64,8 @@ MISTAKES = {
 class RmsNorm(Kind):
     problems = (
         Problem(
-            "n1", "RMS norm", "n1_rmsnorm.py", "rmsnorm", "rmsnorm(x, weight) -> out", CASES, tensors=("x", "weight"),
-            compile_case=Case("compiles", rows=64, columns=1000), multiplies=False,
+            "n1", "RMS norm", "n1_rmsnorm.py", "rmsnorm", "rmsnorm(x, weight) -> out, rstd", CASES,
+            tensors=("x", "weight"), compile_case=Case("compiles", rows=64, columns=1000), multiplies=False,
         ),
     )  # fmt: skip
     mistakes = MISTAKES
@@ -73,18 +79,21 @@ class RmsNorm(Kind):
         return [(case.rows, case.columns), (case.columns,)]
 
     def outputs(self, problem, case):
-        return [("out", (case.rows, case.columns), case.dtype)]
+        return [("out", (case.rows, case.columns), case.dtype), ("rstd", (case.rows,), "float32")]
 
     def right(self, problem, case, placed, device):
         x, weight = (each.tensor.to(device) for each in placed)
-        expected = norm(x.double(), weight.double())
+        expected, rstd = norm(x.double(), weight.double()), rstd_of(x.double())
         wide, factor = x.float(), weight.float()
         forms = [
             norm(wide, factor),
             wide * ((wide * wide).cumsum(1)[:, -1:] / case.columns + EPS).rsqrt() * factor,
             norm(wide, 1.0).to(x.dtype).float() * factor,
         ]
-        return [Right("out", case.dtype, expected, careful.allow(expected, forms, x.dtype))]
+        return [
+            Right("out", case.dtype, expected, careful.allow(expected, forms, x.dtype)),
+            Right("rstd", "float32", rstd, careful.allow(rstd, [rstd_of(wide)], wide.dtype)),
+        ]
 
 
 def block_of(case):
