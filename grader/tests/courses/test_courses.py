@@ -99,15 +99,16 @@ def test_its_skeletons_are_unfinished(course):
 @pytest.mark.thorough
 @pytest.mark.parametrize("course", ["matmul_rmsnorm"], indirect=True)
 @pytest.mark.parametrize(("was", "now", "words"), [
-    ("Rstd + row, rstd", "Rstd + row, 1.0 / rstd", "equals the root itself, not one over it. out is right, rstd is not."),
+    ("Rstd + row, rstd", "Rstd + row, 1 / rstd", "the root itself, not one over it. out is right, rstd is not."),
     ("return out, rstd", "return out, (x.float().square().mean(1) + EPS).rsqrt()", "No kernel of yours computed rstd"),
 ])  # fmt: skip
 def test_a_sentence_names_the_output(course, tmp_path, was, now, words):
     text = (course / "solutions" / "n1_rmsnorm.py").read_text()
     assert was in text
     (tmp_path / "n1_rmsnorm.py").write_text(text.replace(was, now))
-    _, printed = grade(course, tmp_path, "--problems", "n1", "--case", "ragged tail", "--no-compile")
-    assert words in printed, printed
+    asked = ["--problems", "n1", "--case", "ragged tail", "--submission", tmp_path, "--no-compile", "--device", "cpu"]
+    _, printed = run(course, "grader", "grade", *asked)
+    assert words in " ".join(printed.split()), printed
 
 
 @pytest.mark.thorough
