@@ -1,7 +1,7 @@
 # Every target is one command; `make` alone prints the lines here and in instructors.mk that have `##`.
 # Values go by the environment: no shell reads a folder's name, and make does not expand what stands in it.
 SIZES := N D WINDOW SINKS DTYPE ROWS COLUMNS
-OPTIONS := P SUBMISSION CASE DEVICE SEED OUT TARGETS COMPILE SWEEP NB SUBMISSIONS ROSTER \
+OPTIONS := P SUBMISSION CASE DEVICE SEED OUT TARGETS COMPILE SWEEP NB SUBMISSIONS ROSTER COLUMN ONLY \
            LANES ENGINE PARTITION GPUS ARRAY ROOM HINTS SANDBOX VERBOSE PIP_ARGS PYTHON COURSE $(SIZES)
 $(foreach name,$(OPTIONS),$(eval override $(name) := $$(value $(name))))
 export SIZES $(OPTIONS)

@@ -4,7 +4,7 @@ ROOM_TESTS = $(if $(ROOM),$(or $(wildcard grader/tests/$(ROOM) $(ROOM)/tests),$(
              $(ROOM); they are $(notdir $(patsubst %/__init__.py,%,$(wildcard grader/tests/*/__init__.py))) report notebooks web)),$(TESTS))
 
 
-.PHONY: skeletons handout class gradescope report sample notebooks site site-test test test-all test-matrix lint lock
+.PHONY: skeletons handout class marks gradescope report sample notebooks site site-test test test-all test-matrix lint lock
 
 skeletons handout: $(SETUP)
 	@$(PY) -m grader $@ --from-make
@@ -15,8 +15,10 @@ skeletons: ## problems/ from solutions/; files you have edited are kept
 handout: ## what students get, as a repository without answers: make handout OUT=folder
 class: $(SETUP) ## grade a folder of submissions, and go on where that was stopped: make class SUBMISSIONS=folder
 	@$(ADD) class $(filter slurm,$(ENGINE)) || echo "going on without what could not be added"; $(PY) -m grader.classroom --from-make $(if $(SUBMISSIONS),-- "$$SUBMISSIONS")
+marks: $(SETUP) ## the written half: a sheet for levels, their sums, and a page to mark by: make marks OUT=class
+	@$(PY) -m grader.classroom.marks $(if $(OUT),"$$OUT",class)
 gradescope: $(SETUP) ## autograder.zip, to upload as a Gradescope autograder
-	@$(PY) -m grader.classroom.export.bundle $(if $(OUT),"$$OUT/autograder.zip")
+	@$(PY) -m grader.classroom.bundle $(if $(OUT),"$$OUT/autograder.zip")
 report: $(SETUP) ## measure every kernel at every shape, then tables and plots; without a GPU a quick one
 	@$(PY) -m report $$SWEEP
 sample: $(SETUP) ## block-sparse patterns with their right answers, as files: samples/, or OUT=folder
@@ -32,7 +34,7 @@ test: $(SETUP) ## the repository's own tests: the grader graded; of one room alo
 test-matrix: $(SETUP) ## each version of Triton that a user may bring grades the solutions and others; a table
 	@$(PY) -m grader.tests.matrix
 test-all: ## every test; fails where one was skipped that needs no GPU; adds packages to .venv
-	@$(ADD) notebooks site site-test class class-test slurm lint && $(PY) -m pytest $(TESTS) -q -n auto --none-left-out $(if $(REST),--not-again)
+	@$(ADD) notebooks site site-test class slurm lint && $(PY) -m pytest $(TESTS) -q -n auto --none-left-out $(if $(REST),--not-again)
 lint: ## ruff and mypy, as the maintainers run them
 	@$(ADD) lint && $(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy
 lock: ## locks/ from pyproject.toml, for maintainers
@@ -41,6 +43,7 @@ lock: ## locks/ from pyproject.toml, for maintainers
 ##
 ## Options of make handout: P (the problems that are in it), OUT
 ## Options of make class: P, SEED, DEVICE, TARGETS, COMPILE as above; OUT=folder (class), ROSTER=roster.csv, LANES=2
+##   COLUMN="Assignment 1"   in a roster of Canvas'; ONLY=s1001,s1002 grades these again; no SUBMISSIONS: the forms alone
 ##   SANDBOX=none            grade also where submissions cannot be put in a sandbox (bubblewrap)
 ##   on a cluster: ENGINE=slurm PARTITION=name GPUS=1 (of each job) ARRAY=16 (jobs at a time)
 ## Options of make report: SWEEP="--only P4,fast --lengths 16k"; SWEEP=--help lists them

@@ -32,11 +32,6 @@ class Outcome(str, Enum):
     NOT_RUN = "not run"
     GRADER_FAULT = "grader fault"
 
-    @classmethod
-    def _missing_(cls, value):
-        """Journals of before say "held"."""
-        return cls.NEEDS_REVIEW if value == "held" else None
-
 
 class Aspect(str, Enum):
     CORRECT = "correct"

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 LOCKS = Path(__file__).resolve().parent
-EXTRAS = ("notebooks", "site", "site-test", "class", "class-test", "slurm", "cover", "lint")
+EXTRAS = ("notebooks", "site", "site-test", "class", "slurm", "cover", "lint")
 WITHOUT_HASHES = re.compile(r"(torch|triton)==|(nvidia|cuda)-")
 UV = "uv pip compile --universal --python-version=3.10 --generate-hashes -q --no-header --no-annotate pyproject.toml"
 

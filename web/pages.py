@@ -9,7 +9,7 @@ NAME = course.current().said.title
 HOME = "README.md"
 REPORT = ("REPORT", "template", "rubric", "BENCHMARKS", "STEPS", "BLOCK_SPARSE", "PACKED", "ORDERS", "TILE_SHAPES",
           "TRAINING")  # fmt: skip
-GUIDES = ("students", "hosted-notebooks", "instructors", "a-kind-of-your-own", "benchmarks")
+GUIDES = ("students", "hosted-notebooks", "instructors", "points", "security", "a-kind-of-your-own", "benchmarks")
 SUFFIX = re.compile(r"\.(md|ipynb)$")
 
 

@@ -1,20 +1,28 @@
 """The command behind `make class`: python -m grader.classroom SUBMISSIONS.
 
-Exit status 0 all graded, 1 a fault of the machine left some without a grade, 2 bad arguments or a class that cannot be
-graded, 130 stopped.
+It takes in what was handed in, grades what has no result yet, and writes every form; without SUBMISSIONS only the
+forms. Exit status 0 all graded, 1 a fault of the machine left some without a grade, 2 bad arguments or a class that
+cannot be graded, 130 stopped.
 """
 
+import fcntl
 import os
 import secrets
 import signal
 import sys
 import time
-import traceback
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from grader.classroom import claims, intake, journal, names, one, plan, progress, roster
+from msgspec import structs
+
+from grader.classroom import data, decisions, handins, jobs, marks, progress, roster, standing
+from grader.classroom.data import Class, Record, Row
+from grader.classroom.jobs import Job
 from grader.classroom.local import Local
-from grader.classroom.record import MACHINE_FAULT
 from grader.commands import versions
 from grader.commands.arguments import (
     BadArguments,
@@ -25,22 +33,25 @@ from grader.commands.arguments import (
     choose_targets,
 )
 from grader.core.sandbox import bubblewrap, files, scratch
-from grader.core.sandbox.texts import clean, quoted
+from grader.core.sandbox.texts import clean
+from grader.course import course
+from grader.course.problem import Problem
 from grader.diagnosis import failures
 from grader.kinds.registry import LABS, PROBLEMS
+from grader.result import NO_FACTS
 
 KEPT = "what is graded is kept, and the same command goes on from there"
 TARGETS = "sm_90,sm_80"  # a class stops at the first that a kernel compiles for; Hopper's takes a sixth less
-SEED_FILE, SEEDS = "seed.txt", 1 << 31
+SEED_FILE, LOCK, SEEDS = "seed.txt", "class.lock", 1 << 31
 
 
-def parse(argv):
+def parse(argv: list[str] | None) -> Namespace:
     parser = Parser(prog="python -m grader.classroom", description="Grade a class.", allow_abbrev=False)
-    parser.add_argument(
-        "submissions", type=Path, nargs="?", help="the folder that has each submission as a folder or zip"
-    )
-    parser.add_argument("--out", type=Path, default=Path("class"), help="where the journal and the results go")
-    parser.add_argument("--roster", type=Path, help="a CSV with the students: id, name, email, or a platform's export")
+    parser.add_argument("submissions", type=Path, nargs="?", help="a folder or a platform's zip of all submissions")
+    parser.add_argument("--out", type=Path, default=Path("class"), help="where results, pages and gradebooks go")
+    parser.add_argument("--roster", type=Path, help="a CSV with the students, or the platform's own gradebook file")
+    parser.add_argument("--column", default="", help="the assignment's column in a roster of Canvas'")
+    parser.add_argument("--only", default="", metavar="STUDENTS", help="grade these again, as gradebook.csv calls them")
     parser.add_argument("--lanes", type=int, help="submissions at a time (default: one more than cores)")
     parser.add_argument("--problems", default="", metavar="LIST", help="like 3 or 3,5-7 (default: all with points)")
     parser.add_argument("--seed", type=int, help="of the inputs and the drawn shapes (default: the class's own)")
@@ -54,14 +65,18 @@ def parse(argv):
     return parser.parse_args(parser.take_from_make(sys.argv[1:] if argv is None else argv))
 
 
-def main(argv=None, make_engine=None):
+def main(argv: list[str] | None = None, make_engine: Callable[[Namespace], Any] | None = None) -> int:
     """The exit status. make_engine: options -> an engine, in place of the one that the options name."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it is heard where Ctrl-C is
     scratch.choose_own_folder()
     try:
         options = parse(argv)
         check(options)
-        return grade_class(options, choose(options), make_engine or choose_engine)
+        with locked(options.out):
+            failures.begin(options.out)
+            if options.submissions is None:
+                return write_forms(options, data.read_class(options.out))
+            return grade_class(options, choose(options), make_engine or choose_engine)
     except BadArguments as error:
         sentence = str(error)
     except OSError as error:
@@ -74,41 +89,72 @@ def main(argv=None, make_engine=None):
     return 2
 
 
-def grade_class(options, problems, make_engine):
-    """Take in, plan, grade what is left, export; the exit status."""
-    options.out.mkdir(parents=True, exist_ok=True)
-    failures.begin(options.out)
-    with journal.Journal(options.out) as book:
-        seed = choose_seed(options)
-        rows, submissions, notes = take_in(options, problems)
-        asked = (options.device, name_device(options), options.targets, seed)
-        keys = plan.make_keys(submissions, problems, *asked)
-        journal.write_class(options.out, rows, plan.points_of(problems), keys, notes)
-        rest = {"out": str(options.out.resolve()), "device": options.device, "seed": seed, "targets": options.targets}
-        jobs = plan.make_jobs(submissions, problems, keys, book.index, **rest)
-        for note in filter(None, (versions.warning(), *notes, *book.notes)):
-            print(clean(f"note: {note}"), file=sys.stderr)
-        say_what_is_left(jobs, submissions, rows)
-        if jobs:
-            run(make_engine(options), jobs, book)
-        one.write_missing_pages(plan.whole_jobs(submissions, keys, **rest), book.index)
-        statuses = [book.index.status(s.id, p.id, keys[s.id][p.id]) for s in submissions for p in problems]
-    for line in export(options.out):
-        print(clean(line))
-    return report(statuses, options, len(submissions))
+def grade_class(options: Namespace, problems: tuple[Problem, ...], make_engine: Callable[[Namespace], Any]) -> int:
+    """Take in, grade what is left, write every form; the exit status."""
+    out, seed = options.out.resolve(), choose_seed(options)
+    students, platform, notes = roster.read(options.roster) if options.roster else (None, "", [])
+    rows, more = handins.take_in(options.submissions, out, problems, students)
+    keys = jobs.Keys(problems, options.device, name_device(options), options.targets, seed)
+    rows = [structs.replace(row, keys=keys_of(row, keys, out)) for row in rows]
+    asked = {"device": options.device, "seed": seed, "targets": options.targets}
+    points = {problem.id: course.current().points(problem.id) for problem in problems}
+    path = str(options.roster.resolve()) if options.roster else ""
+    whole = Class(points, tuple(rows), {}, (*notes, *more), path, platform, **asked)
+    data.write_class(out, whole)
+    for note in filter(None, (versions.warning(), *whole.notes)):
+        print(clean(f"note: {note}"), file=sys.stderr)
+    chosen = choose_rows(options, whole)
+    left = jobs.make_jobs(chosen, out, **asked)
+    say_what_is_left(left, rows)
+    if left:
+        whole = structs.replace(whole, faults=run(make_engine(options), left, rows))
+        data.write_class(out, whole)
+    return write_forms(options, whole)
+
+
+def keys_of(row: Row, keys: jobs.Keys, out: Path) -> dict[str, str]:
+    """The keys of what can be graded of a row: nothing of what is not understood."""
+    if not row.entries or row.why:
+        return {}
+    return {problem: key for problem, key in keys.of(out / row.folder).items() if problem not in row.unread}
+
+
+def choose_rows(options: Namespace, whole: Class) -> list[Row]:
+    """All rows, or those that are to be graded again, whose results are taken away."""
+    if not options.only:
+        return list(whole.rows)
+    wanted = [name.strip() for name in options.only.split(",")]
+    rows = [row for row in whole.rows if row.id in wanted or (row.student and row.student.key in wanted)]
+    if len(rows) != len(set(wanted)):
+        raise BadArguments(f"ONLY={options.only}: gradebook.csv has the names of students in its first column")
+    for key in {key for row in rows for key in row.keys.values()}:
+        data.path_of(options.out, key).unlink(missing_ok=True)
+    return rows
+
+
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Nobody else grades this class meanwhile; the lock ends with this process, however that ends."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BadArguments(f"{out} is being graded by another process: wait for it, or stop it first") from None
+        yield
 
 
 # Options --------------------------------------------------------------------------------------------------------------
 
 
-def check(options):
+def check(options: Namespace) -> None:
     """Raise BadArguments for what cannot be used."""
     check_sandbox()
-    if options.submissions is None:
+    given = options.submissions
+    if given is None and not (options.out / data.CLASS).exists():
         raise BadArguments("name the folder of submissions: make class SUBMISSIONS=folder")
-    if not options.submissions.is_dir():
-        what = "is a file, not a folder" if options.submissions.exists() else "does not exist"
-        raise BadArguments(f"the folder of submissions {options.submissions} {what}")
+    if given is not None and not given.exists():
+        raise BadArguments(f"the folder of submissions {given} does not exist")
     of_cluster = {name: getattr(options, name) for name in ("partition", "gpus", "array")}
     for name, value in {"lanes": options.lanes, **of_cluster}.items():
         if name in of_cluster and value is not None and options.engine != "slurm":
@@ -117,9 +163,9 @@ def check(options):
             raise BadArguments(f"{name.upper()} must be 1 or more; got {value}")
     if options.out.exists() and not options.out.is_dir():
         raise BadArguments(f"{options.out} is a file, and the results need a folder: choose another OUT")
-    if options.out.resolve() == options.submissions.resolve():
+    if given is not None and options.out.resolve() == given.resolve():
         raise BadArguments("OUT must be another folder than SUBMISSIONS: what students handed in is never changed")
-    obstacle = bubblewrap.find_obstacle(options.device or "cpu") if options.engine == "local" else None
+    obstacle = bubblewrap.find_obstacle(options.device or "cpu") if given and options.engine == "local" else None
     if obstacle and not bubblewrap.is_switched_off():
         raise BadArguments(
             f"submissions would not be in a sandbox ({obstacle}), and one could read the others and your files: "
@@ -127,7 +173,7 @@ def check(options):
         )
 
 
-def choose(options):
+def choose(options: Namespace) -> tuple[Problem, ...]:
     """The problems that the options name, after the rest of the options is filled in; raises BadArguments."""
     problems = choose_problems(options.problems, PROBLEMS, LABS) if options.problems else tuple(PROBLEMS.values())
     # A cluster's machines are not this one: whether they have a GPU is theirs to say.
@@ -135,12 +181,12 @@ def choose(options):
     options.device = asked if options.engine == "slurm" else choose_device(options.device)
     if options.device == "cpu" and options.targets is None:
         options.targets = TARGETS
-    options.targets = choose_targets(options, options.device)
+    options.targets = tuple(choose_targets(options, options.device))
     options.lanes = options.lanes or 1 + (os.cpu_count() or 1)  # now and then one waits: for a process, for the disk
     return problems
 
 
-def choose_seed(options):
+def choose_seed(options: Namespace) -> int:
     """The seed that was asked for, or the class's own: drawn once and kept in its folder."""
     kept = options.out / SEED_FILE
     if options.seed is not None:
@@ -153,8 +199,8 @@ def choose_seed(options):
         raise BadArguments(f"{kept} holds no number: put the class's seed there, or remove it for a new one") from None
 
 
-def name_device(options):
-    """What a grade's key calls the device: a GPU by its model, which is not known of a cluster's machines."""
+def name_device(options: Namespace) -> str:
+    """What a result's key calls the device: a GPU by its model, which is not known of a cluster's machines."""
     if options.device == "cpu" or options.engine == "slurm":
         return options.device
     import torch
@@ -162,7 +208,7 @@ def name_device(options):
     return torch.cuda.get_device_name(0)
 
 
-def choose_engine(options):
+def choose_engine(options: Namespace) -> Any:
     if options.engine == "local":
         return Local(options.lanes)
     try:
@@ -175,83 +221,108 @@ def choose_engine(options):
 # The class ------------------------------------------------------------------------------------------------------------
 
 
-def take_in(options, problems):
-    """(rows, submissions to grade, notes); remarks stand in the rows."""
-    try:
-        students, notes = roster.read(options.roster) if options.roster else (None, [])
-        numbers = claims.numbers_of(students)
-        submissions, more = intake.take_in(options.submissions, options.out, problems, numbers=numbers)
-        rows, graded, said = claims.join(submissions, students)
-        return rows, graded, [*notes, *more, *said]
-    except (BadArguments, OSError):
-        raise
-    except Exception as error:
-        raise BadArguments(
-            "the submissions could not be taken in, and that is the grader's fault, not a student's "
-            f"({where(error)}): nothing was graded or lost; report this, and to go on without the entry that it "
-            "trips over, take out the newest ones and run the command again"
-        ) from error
+def say_what_is_left(left: list[Job], rows: list[Row]) -> None:
+    handed_in = [row for row in rows if row.entries]
+    said = [f"{len(handed_in)} submissions"]
+    said += [f"{len(rows) - len(handed_in)} students without one"] if len(rows) > len(handed_in) else []
+    odd = sum(bool(row.why or row.unread) for row in handed_in)
+    said += [f"{odd} not understood"] if odd else []
+    print(f"{', '.join(said)}; {f'{len(left)} left' if left else 'nothing is left'} to grade", file=sys.stderr)
 
 
-def where(error):
-    """An unexpected error in a few words, with the line of ours that it came from."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    said = names.shortened(f"{type(error).__name__}: {error}")
-    return f"{said}, {Path(last.filename).name} line {last.lineno}"
-
-
-def say_what_is_left(jobs, submissions, rows):
-    absent = sum(not row.handed_in for row in rows)
-    said = [f"{len(submissions)} submissions"] + ([f"{absent} students without one"] if absent else [])
-    odd = sum(bool(row.remarks) for row in rows if row.handed_in)
-    said += [f"{odd} with remarks"] if odd else []
-    left = f"{len(jobs)} left to grade" if jobs else "nothing is left to grade"
-    print(f"{', '.join(said)}; {left}", file=sys.stderr)
-
-
-def run(engine, jobs, book):
-    """Grade the jobs; each record is in the journal before it is counted."""
-    tally = progress.Tally(len(jobs))
+def run(engine: Any, left: list[Job], rows: list[Row]) -> dict[str, dict[str, str]]:
+    """Grade the jobs; {row: {problem: why it has no result}} of what the machine failed."""
+    tally, whys = progress.Tally(len(left)), dict[str, str]()
     with progress.shown(tally) as show:
 
-        def on_start(job):
+        def on_start(job: Job) -> None:
             tally.start(job)
             show()
 
-        def on_done(job, records):
-            stand, again = plan.sort_out(job, records)
-            book.append(stand)
-            show(tally.finish(job, records, again))
-            return again
+        def on_end(job: Job, why: str) -> Job | None:
+            found = {problem: data.read_record(Path(job.out), key) for problem, key in job.keys.items()}
+            missing = {problem: job.keys[problem] for problem, record in found.items() if record is None}
+            why = (why or "the process that graded this left no result") if missing else ""
+            again = bool(missing) and job.attempt < jobs.ATTEMPTS
+            show(clean(tally.finish(job, [record for record in found.values() if record], why, again)))
+            whys.update(dict.fromkeys(missing.values(), f"The machine failed: {why}."))
+            return structs.replace(job, keys=missing, attempt=job.attempt + 1) if again else None
 
-        engine.run(jobs, on_done, on_start)
+        try:
+            engine.run(left, on_end, on_start)
+        finally:
+            engine.close()
     print(f"{tally.words()}, {progress.clock(time.monotonic() - tally.started)}", file=sys.stderr)
+    out = Path(left[0].out)
+    lost = {key: why for key, why in whys.items() if not data.path_of(out, key).exists()}
+    faults = {row.id: {problem: lost[key] for problem, key in row.keys.items() if key in lost} for row in rows}
+    return {row: of for row, of in faults.items() if of}
 
 
-def export(out):
-    """Write gradebooks and pages; lines that say so. What fails here costs no grade: the journal has them all."""
-    try:
-        from grader.classroom.export.everything import write
-    except ImportError as error:
-        missing = error.name or error
-        return [f"gradebooks were not written: {missing} is missing; the grades are in {out / journal.JOURNAL}"]
-    try:
-        return list(write(out))
-    except Exception as error:
-        failures.log("writing the gradebooks", error)
-        again = f"python -m grader.classroom.export {quoted(out)}"
-        return [f"gradebooks were not written ({type(error).__name__}: {error}); the grades stand, try {again}"]
+def write_forms(options: Namespace, whole: Class) -> int:
+    """Write every form, and say so; the exit status. A form that fails costs no grade, and not the next form."""
+    from grader.classroom import copies, exports, pages
+
+    out, rule = options.out.resolve(), course.current().said.late
+    decided, notes = decisions.read(out, whole)
+    records = {row.id: slim(data.records_of(out, row)) for row in whole.rows}
+    records = {row: of for row, of in records.items() if of}
+    written, marked = marks.of_course(out, whole)
+    whole = structs.replace(whole, notes=(*whole.notes, *notes, *marked))
+    known = standing.standings(whole, records, decided, rule)
+    graded, found = exports.Graded(out, whole, records, known, written, options.column), list[copies.Found]()
+
+    def look_for_copies(graded: exports.Graded) -> str:
+        result, line = copies.write(whole, out, records)
+        found.append(result)
+        return line
+
+    forms: dict[str, Callable[[exports.Graded], str]] = {
+        "gradebook.csv": exports.write_gradebook,
+        "the platform's file": exports.write_back,
+        "pages": pages.write_students,
+        "feedback.zip": exports.write_feedback,
+        "gradescope": exports.write_gradescope,
+        "junit.xml": exports.write_junit,
+        "copies": look_for_copies,
+        "class.html": lambda graded: pages.write_class(graded, found[0] if found else None),
+        decisions.NAME: lambda graded: decisions.ask(out, whole, records, decided),
+    }
+    lines, failed = [*notes, *marked], 0
+    for name, form in forms.items():
+        try:
+            lines.append(form(graded))
+        except (BadArguments, OSError, ModuleNotFoundError) as error:
+            lines.append(f"{name} was not written: {error}; the grades stand")
+            failed += 1
+        except Exception as error:
+            failures.log(name, error)
+            lines.append(f"{name} was not written, and that is the grader's fault: {error!r}; the grades stand")
+            failed += 1
+    for line in filter(None, lines):
+        print(clean(line))
+    return report(known, options) or int(failed > 0)
 
 
-def report(statuses, options, count):
+def slim(records: dict[str, Record]) -> dict[str, Record]:
+    """The same without pictures and what was printed, so that a class fits in memory."""
+    for record in records.values():
+        for result in record.results:
+            result.facts = structs.replace(result.facts, picture=NO_FACTS.picture, compiled=())
+            result.printed = ""
+    return records
+
+
+def report(known: list[standing.Standing], options: Namespace) -> int:
     """The last lines; 0 where all is graded, 1 where the machine failed in some."""
-    faults = statuses.count(MACHINE_FAULT)
-    left = statuses.count(None)
-    print(f"results: {clean(str(options.out))} ({count} submissions, {len(statuses) - faults - left} problems graded)")
-    if faults or left:
-        problems = "1 problem has" if faults + left == 1 else f"{faults + left} problems have"
-        what = f"{problems} no grade, because the machine failed, not the students"
-        print(f"class: {what}; the same command tries them again", file=sys.stderr)
+    states = [state for each in known for state in each.states.values()]
+    left = states.count(standing.FAULT) + states.count(standing.NOT_YET)
+    waiting = sum(each.status in standing.OPEN for each in known)
+    said = f"; {waiting} students have blank points: class.html says why" if waiting else ""
+    print(f"results: {clean(str(options.out))} ({len(known)} students{said})")
+    if left:
+        what = "1 problem has" if left == 1 else f"{left} problems have"
+        print(f"class: {what} no grade, because the machine failed, not the students; try again", file=sys.stderr)
         return 1
     return 0
 

@@ -1,10 +1,9 @@
-"""The process of one lane: python -m grader.classroom.lane FOLDER grades jobs, each in a fork of its own.
+"""The process of one lane: python -m grader.classroom.lane grades jobs, each in a fork of its own.
 
 What every submission needs, torch and the right answers among it, is there before the fork: paid once a lane. It is
-asked as core/sandbox/child.py asks: {"job": NAME}, where NAME.job.json in FOLDER is a plan.Job whose records go to
-NAME.records.json. The reply is {"status": of the fork}; what is printed goes to standard error. It ends when its
-standard input does, and the fork takes its children with it: nothing outlives the command that started it, however that
-ended.
+asked as core/sandbox/child.py asks: {"job": PATH}, a file with a jobs.Job. The reply is {"status": of the fork}; what
+is printed goes to standard error. It ends when its standard input does, and the fork takes its children with it:
+nothing outlives the command that started it, however that ended.
 """
 
 import gc
@@ -13,34 +12,36 @@ import os
 import sys
 import threading
 import traceback
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 
-def serve(folder, grade, get_ready, renew=None):
-    """grade: [the job's file, that of its records]. get_ready: the job's file, before a fork. renew: after a loss."""
+def serve(
+    grade: Callable[[list[str]], int], get_ready: Callable[[str], None], renew: Callable[[], Any] | None = None
+) -> None:
+    """grade: [the job's file] -> an exit status, in a fork. get_ready: before it. renew: after a loss."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
-        job, records = (Path(folder) / f"{json.loads(line)['job']}.{kind}.json" for kind in ("job", "records"))
+        job = json.loads(line)["job"]
         get_ready(job)
         gc.freeze()  # the fork's collector need not walk, and copy, what is here already
         pid = os.fork()
         if pid == 0:
             replies.close()
-            attend(grade, [job, records])
+            attend(grade, [job])
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if status and renew:
             renew()
         print(json.dumps({"status": status}), file=replies, flush=True)
 
 
-def attend(grade, files):
+def attend(grade: Callable[[list[str]], int], files: list[str]) -> NoReturn:
     """In the fork: grade one job, and never return."""
     status = 1
     try:
         threading.Thread(target=end_with_the_lane, daemon=True).start()
-        grade(files)
-        status = 0
+        status = grade(files)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -49,7 +50,7 @@ def attend(grade, files):
         os._exit(status)
 
 
-def end_with_the_lane():
+def end_with_the_lane() -> None:
     """Wait for the end of standard input, where nothing more is asked before the fork has ended; then end it."""
     while os.read(0, 1 << 10):
         pass
@@ -58,12 +59,12 @@ def end_with_the_lane():
     os._exit(3)
 
 
-def main():
+def main() -> None:
     from grader.classroom import one
     from grader.core.sandbox import confined
 
     # What was lost may have left its runner in the middle of something.
-    serve(sys.argv[1], one.main, one.get_ready, confined.renew)
+    serve(one.main, one.get_ready, confined.renew)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,9 @@
-"""The engine of one machine: lanes, each a process that grades one submission at a time (lane.py)."""
+"""The engine of one machine: lanes, each a process that grades one submission at a time (lane.py).
+
+An engine is a class of two methods. `run(jobs, on_end, on_start)` grades all and returns when the last is done;
+`close()` ends what it started. on_end(job, why) is called for each attempt: why is "" where its results are there, else
+what the machine did; where it returns a Job, that is run too, last.
+"""
 
 import collections
 import contextlib
@@ -6,11 +11,13 @@ import os
 import sys
 import threading
 import time
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from grader.classroom import plan
-from grader.classroom.record import Record
+import msgspec
+
+from grader.classroom.jobs import Job
 from grader.core.sandbox.child import CannotStart, Died, TimedOut, TrustedChild, describe_exit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,21 +32,23 @@ class Lane:
     `grade` is called by one thread; `close`, after which nothing is graded, by another.
     """
 
-    def __init__(self, command):
-        self.command, self.child, self.closed = tuple(command), None, False
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command, self.closed = tuple(command), False
+        self.child: TrustedChild | None = None
 
-    def grade(self, given, seconds):
-        """Why there are no records of the job in the file `given`, or None."""
+    def grade(self, path: Path, seconds: float) -> str:
+        """Why the job in the file `path` is not done, or ""."""
         try:
             if self.child is None:
-                self.child = TrustedChild([*self.command, str(given.parent)], ROOT, os.environ | ONE_THREAD)
+                self.child = TrustedChild([*self.command], ROOT, os.environ | ONE_THREAD)
             if self.closed:
                 raise Died("was stopped")
             self.child.output.take()  # what was printed until now is of another job
-            reply = self.child.call({"job": given.name.removesuffix(".job.json")}, seconds)
+            reply = self.child.call({"job": str(path)}, seconds)
         except CannotStart as failure:
             return str(failure)
         except (TimedOut, Died) as failure:
+            assert self.child is not None
             late, last = isinstance(failure, TimedOut), self.child.output.last_line()
             self.child.close(GRACE)  # a fork may still be there
             self.child = None
@@ -48,9 +57,9 @@ class Lane:
             return f"the process that graded this {failure}"
         if code := reply["status"]:
             return f"the process that graded this {describe_exit(code, self.child.output.last_line())}"
-        return None
+        return ""
 
-    def close(self):
+    def close(self) -> None:
         self.closed = True
         if child := self.child:
             child.end(GRACE)
@@ -62,20 +71,19 @@ class Local:
     command: of each lane's process. pause: seconds before another attempt of what the machine failed.
     """
 
-    def __init__(self, lanes, command=COMMAND, pause=2.0):
+    def __init__(self, lanes: int, command: Sequence[str] = COMMAND, pause: float = 2.0) -> None:
         self.lanes, self.command, self.pause = lanes, command, pause
+        self.every: list[Lane] = []
 
-    def run(self, jobs, on_done, on_start=lambda job: None):
-        """Grade all jobs; returns when the last is done.
-
-        on_done(job, records) is called once for each attempt; where it returns a Job, that is run too, last. An
-        exception in it, or Ctrl-C, stops all lanes: what they had in hand is graded again by the next run.
-        """
+    def run(
+        self, jobs: Sequence[Job], on_end: Callable[[Job, str], Job | None], on_start: Callable[[Job], None]
+    ) -> None:
         waiting = {gpu: collections.deque(job for job in jobs if job.needs_gpu == gpu) for gpu in (False, True)}
         most = {False: self.lanes, True: 1}
         free = {gpu: [Lane(self.command) for _ in range(min(most[gpu], len(waiting[gpu])))] for gpu in most}
-        every, running = [lane for lanes in free.values() for lane in lanes], {}
-        pool = ThreadPoolExecutor(max(1, len(every)))
+        self.every = [lane for lanes in free.values() for lane in lanes]
+        running: dict[Future[str], tuple[Lane, Job]] = {}
+        pool = ThreadPoolExecutor(max(1, len(self.every)))
         try:
             while running or any(waiting.values()):
                 for gpu in free:
@@ -86,45 +94,31 @@ class Local:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     lane, job = running.pop(future)
                     free[job.needs_gpu].append(lane)
-                    if again := on_done(job, future.result()):
+                    if again := on_end(job, future.result()):
                         waiting[job.needs_gpu].append(again)
         finally:
-            enders = [threading.Thread(target=lane.close) for lane in every]
-            for ender in enders:
-                ender.start()
-            for ender in enders:
-                ender.join()
+            self.close()
             pool.shutdown()
 
-    def attempt(self, lane, job):
-        """The records of one job: those that its lane made, or of the machine's fault that ended it."""
+    def attempt(self, lane: Lane, job: Job) -> str:
+        """Grade one job; why it is not done, or ""."""
         if job.attempt > 1:
             time.sleep(self.pause)
-        name = Path(job.out) / "work" / "jobs" / f"{job.submission}.{job.attempt}"
-        given, out = (name.with_name(f"{name.name}.{kind}.json") for kind in ("job", "records"))
+        path = Path(job.out) / "work" / "jobs" / f"{job.row}.{job.attempt}.json"
         try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.unlink(missing_ok=True)
-            given.write_text(job.to_json(), encoding="utf-8")
-            why = lane.grade(given, job.limit)
-            return plan.fault_records(job, f"The machine failed: {why}.") if why else read_records(job, out)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(msgspec.json.encode(job))
+            return lane.grade(path, job.limit)
         except OSError as error:
-            where = f" ({error.filename})" if error.filename else ""
-            return plan.fault_records(job, f"The machine failed: {error.strerror}{where}.")
+            return f"{error.strerror}{f' ({error.filename})' if error.filename else ''}"
         finally:
-            for path in (out, given):
-                with contextlib.suppress(OSError):
-                    path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
 
-
-def read_records(job, path):
-    """The records that a job's process left, or of the machine's fault where they are not this job's."""
-    try:
-        records = [Record.from_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError) as error:
-        return plan.fault_records(job, f"The machine failed: the records of this submission cannot be read ({error}).")
-    if tuple(record.problem for record in records) != job.problems:
-        return plan.fault_records(job, "The machine failed: the process that graded this left no full records.")
-    if any((record.submission, record.key) != (job.submission, job.keys[record.problem]) for record in records):
-        return plan.fault_records(job, "The machine failed: the process that graded this left another's records.")
-    return records
+    def close(self) -> None:
+        enders = [threading.Thread(target=lane.close) for lane in self.every]
+        for ender in enders:
+            ender.start()
+        for ender in enders:
+            ender.join()
+        self.every = []

@@ -11,16 +11,17 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from grader.classroom import __main__ as command
-from grader.classroom.export.gradescope import SORRY
 from grader.core.sandbox import bubblewrap, files
 
+SORRY = "This is a fault of the grader's machine, not of the submission: there is no score, and no point is lost."
 SEED = Path(__file__).resolve().parents[2] / "seed.txt"  # the bundle's own
 LARGEST = 5 << 20  # bytes of a file that is taken along: a module is a thousandth of that
 
 
-def main(argv, make_engine=None):
+def main(argv: list[str], make_engine: Any = None) -> int:
     """Always 0: what went wrong stands in results.json. make_engine: as in grader.classroom."""
     root, problems = Path(argv[0]), "".join(argv[1:2])
     results = root / "results" / "results.json"
@@ -35,7 +36,7 @@ def main(argv, make_engine=None):
     return 0
 
 
-def grade(submission, problems, make_engine):
+def grade(submission: Path, problems: str, make_engine: Any) -> str:
     """The text of results.json; raises RuntimeError where the class of one came to nothing."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         given, out = Path(folder) / "given", Path(folder) / "class"
@@ -49,7 +50,7 @@ def grade(submission, problems, make_engine):
         return written[0].read_text(encoding="utf-8")
 
 
-def too_large(folder, names):
+def too_large(folder: str, names: list[str]) -> list[str]:
     """The names in a folder that are left out: what no module can be."""
     paths = {name: Path(folder) / name for name in names}
     return [name for name, path in paths.items() if not path.is_dir() and path.lstat().st_size > LARGEST]

@@ -1,92 +1,135 @@
-"""The roster: a CSV whose columns are found by their names."""
+"""The roster: a CSV of our own, or a platform's own file, which then goes back to it with the points filled in.
+
+Sources: Canvas Instructor Guide, "How do I import grades in the Gradebook?"; MoodleDocs, "Offline grading worksheet".
+"""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 
-from grader.classroom import names
-from grader.classroom.sheet import BadSheet, Sheet
+from grader.classroom import sheet
+from grader.classroom.data import Student
+from grader.classroom.names import list_some, shortened
+from grader.classroom.sheet import plain
 from grader.commands.arguments import BadArguments
+from grader.core.sandbox import files
 
-# Column names as people and platforms write them, small letters and no punctuation.
+CANVAS, MOODLE = "canvas", "moodle"
+CANVAS_COLUMNS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+NO_STUDENTS = ("points possible", "student, test", "test student")
+# Of each field the columns that are read; docs/instructors.md has the same table.
 COLUMNS = {
-    "id": ("sis user id", "student number", "student id", "id number", "sid", "matriculation number", "matrikelnummer",
-           "student no", "studentid", "sis id", "number", "id"),
-    "name": ("name", "student", "full name", "student name", "fullname"),
-    "first": ("first name", "given name", "firstname", "vorname"),
-    "last": ("last name", "surname", "family name", "lastname", "nachname"),
-    "email": ("email", "email address", "e mail", "mail", "e mail address"),
-    "login": ("sis login id", "login", "login id", "username", "user name", "account"),
-    "lms": ("identifier", "canvas id", "canvas user id", "id"),
-}  # fmt: skip
+    "id": ("id", "sid", "student id", "id number", "sis user id"),
+    "name": ("name", "student", "full name"),
+    "email": ("email", "email address"),
+    "login": ("login", "username", "sis login id"),
+    "lms": ("lms", "identifier"),
+    "submitted": ("submitted", "last modified (submission)"),
+}
 
 
 class BadRoster(BadArguments):
     """The roster cannot be used; the text is one sentence."""
 
 
-@dataclass(frozen=True)
-class Student:
-    """A line of the roster; what it does not have is empty. lms: the number by which a platform's files are named."""
-
-    id: str = ""
-    name: str = ""
-    email: str = ""
-    login: str = ""
-    lms: str = ""
-
-    @property
-    def title(self):
-        return self.name or self.email or self.login or self.id
-
-    @property
-    def key(self):
-        return self.id or self.email or self.login or self.lms or self.name
-
-
-def read(path):
-    """([Student], notes) of a roster; raises BadRoster."""
-    try:
-        sheet = Sheet.read(Path(path))
-    except BadSheet as error:
-        raise BadRoster(f"the roster {error}") from None
-    if any(cell.is_open for row in sheet.rows for cell in row):
-        raise BadRoster(f"the roster {path} is no CSV that can be read: look for a quote that is not closed")
-    table = [[cell.text for cell in row] for row in sheet.rows if any(cell.text for cell in row)]
-    places = find_columns(table[0])
-    if not places.keys() & {"id", "name", "last", "email", "login"}:
-        raise BadRoster(
-            f"the roster {path} has no column that names students; it has {', '.join(table[0][:8])}, and one of "
-            "id, name, email or login is needed"
-        )
-    students, notes = {}, []
-    for line in table[1:]:
-        student = student_of(line, places)
-        if not student.key or student.name.lower() in ("points possible", "student, test", "test student"):
+def read(path: Path) -> tuple[list[Student], str, list[str]]:
+    """(students, the platform whose file it is or "", notes) of a roster; raises BadRoster and BadSheet."""
+    header, *rows = sheet.read(path)
+    columns, platform = [plain(name) for name in header], platform_of(header)
+    wanted = dict(COLUMNS)
+    if platform == CANVAS:
+        wanted |= {"id": ("sis user id",), "lms": ("id",)}
+    places = {what: columns.index(name) for what, known in wanted.items() for name in known[::-1] if name in columns}
+    first, last = (next((columns.index(n) for n in known if n in columns), None) for known in FIRST_LAST)
+    if not places.keys() & {"id", "name", "email", "login"} and last is None:
+        has = ", ".join(header[:8])
+        raise BadRoster(f"the roster {path} has no column id, name, email or login; it has {has}")
+    students: dict[str, Student] = {}
+    notes = []
+    for line, row in enumerate(rows):
+        known = {what: row[place] for what, place in places.items() if place < len(row)}
+        if last is not None and "name" not in known:
+            known["name"] = " ".join(row[place] for place in (first, last) if place is not None and place < len(row))
+        if platform == MOODLE:
+            known["lms"] = participant(known.get("lms", ""))
+        student = Student(**known, line=line)
+        if not student.key or plain(student.name) in NO_STUDENTS:
             continue  # a second header line of Canvas, and its test student
-        if student.key in students:
-            notes.append(f"The roster has {names.shortened(student.key)} twice; the first line counts.")
-        students.setdefault(student.key, student)
+        if plain(student.key) in students:
+            notes.append(f"The roster has {shortened(student.key)} twice; the first line counts.")
+        students.setdefault(plain(student.key), student)
     if not students:
         raise BadRoster(f"the roster {path} has columns but no students")
-    return list(students.values()), notes
+    return list(students.values()), platform, notes
 
 
-def find_columns(head):
-    """{what: place} of the columns that are known; each of a roster's columns means one thing."""
-    said = [re.sub(r"[^a-z0-9]+", " ", name.lower()).strip() for name in head]
-    places = {}
-    for what, known in COLUMNS.items():
-        for name in known:
-            if what not in places and name in said and said.index(name) not in places.values():
-                places[what] = said.index(name)
-    return places
+FIRST_LAST = (("first name", "firstname"), ("last name", "surname", "lastname"))
 
 
-def student_of(line, places):
-    known = {what: line[place] for what, place in places.items() if place < len(line)}
-    name = known.get("name") or " ".join(filter(None, (known.get("first"), known.get("last"))))
-    lms = known.get("lms", "")
-    return Student(
-        known.get("id", ""), name, known.get("email", ""), known.get("login", ""), lms.removeprefix("Participant ")
+def platform_of(header: list[str]) -> str:
+    """Whose file has these columns."""
+    columns = {plain(name) for name in header}
+    if {"identifier", "grade"} <= columns:
+        return MOODLE
+    return CANVAS if {"student", "id", "section"} <= columns else ""
+
+
+def participant(identifier: str) -> str:
+    """`Participant 4711` -> `4711`, in any of Moodle's languages."""
+    found = re.search(r"(\d+)\s*$", identifier)
+    return found[1] if found else ""
+
+
+# Back to the platform -------------------------------------------------------------------------------------------------
+
+
+def write_back(path: Path, platform: str, column: str, out: Path, points: Mapping[int, tuple[str, str]]) -> list[str]:
+    """Write `out`/canvas.csv or `out`/moodle.csv; returns the lines to print. Raises BadSheet and BadArguments.
+
+    path: the roster. column: the assignment's, in Canvas. points: {line of the roster: (points, "" where none are
+    known; a line on each problem)}.
+    """
+    header, *rows = sheet.read(path)
+    if platform == CANVAS:
+        return write_canvas(header, rows, column, out / "canvas.csv", points)
+    return write_moodle(header, rows, out / "moodle.csv", points)
+
+
+def write_canvas(header, rows, column, path, points) -> list[str]:
+    columns = [plain(name) for name in header]
+    assignments = [name for name in header if re.search(r"\(\d+\)$", name)]
+    if not column:
+        return [f"canvas: no column was named: COLUMN=... is one of {list_some(assignments) or 'none'}"]
+    found = [name for name in assignments if plain(column) in (plain(name), plain(re.sub(r" \(\d+\)$", "", name)))]
+    if len(found) != 1:
+        raise BadArguments(f"the roster has no one column {column!r}; its assignments are {list_some(assignments, 20)}")
+    kept = [columns.index(plain(name)) for name in CANVAS_COLUMNS if plain(name) in columns]
+    lines = [[rows[line][place] for place in kept] + [given] for line, (given, _) in points.items() if given]
+    files.write(path, sheet.to_csv([[header[place] for place in kept] + found, *lines]))
+    return [f"canvas: {path}: {len(lines)} of {len(points)} students have points in {found[0]!r}"]
+
+
+def write_moodle(header, rows, path, points) -> list[str]:
+    columns = [plain(name) for name in header]
+    grade, most, locked, comments = (
+        columns.index(name) if name in columns else None
+        for name in ("grade", "maximum grade", "grade can be changed", "feedback comments")
     )
+    said, filled = [], 0
+    for line, (given, words) in points.items():
+        row = rows[line] = rows[line] + [""] * (len(header) - len(rows[line]))
+        limit = row[most].replace(",", ".") if most is not None else ""
+        if given and locked is not None and plain(row[locked]) == "no":
+            said.append(f"moodle: line {line + 2} is as it was: Moodle says that its grade cannot be changed")
+        elif given and re.fullmatch(r"\d+(\.\d+)?", limit) and Fraction(given) > Fraction(limit):
+            said.append(
+                f"moodle: line {line + 2} is as it was: {given} points are more than Moodle's maximum of {limit}"
+            )
+        elif given:
+            row[grade] = given.replace(".", ",") if most is not None and "," in row[most] else given
+            if comments is not None:
+                row[comments] = words
+            filled += 1
+    files.write(path, sheet.to_csv([header, *rows]))
+    return [f"moodle: {path}: {filled} of {len(points)} students have points", *said]

@@ -1,258 +1,200 @@
 """The engine of a cluster: array jobs of Slurm through submitit, one job a submission, whose results come as files.
 
-The jobs outlive this process if it is killed; the next run finds their files, and those that are still in the queue.
+All arrays of a class have one name, made of its folder's. By that name a run finds what a killed run left in the queue,
+cancels it, and queues what has no results. Nodes import this file, so it imports no torch: only `one` does.
 """
 
-import logging
 import math
-import os
-import secrets
 import shutil
+import signal
+import subprocess
 import sys
 import time
-from dataclasses import replace
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import msgspec
 import submitit
 
-from grader.classroom import batches, cluster, node, plan
-from grader.classroom.local import ROOT, read_records
+from grader.classroom.data import digest, path_of
 from grader.commands.arguments import BadArguments
-from grader.core.sandbox import files
+from grader.core.sandbox.child import TrustedChild
 
-CHUNK = 500  # submissions of one array job; Slurm's own limit is 1001 where nobody changed it
-AT_A_TIME = 16
+if TYPE_CHECKING:
+    from grader.classroom.jobs import Job
+
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "grader.classroom.one")
+CHUNK, AT_A_TIME = 500, 16  # submissions of one array (Slurm's own limit is 1001), and of those that run
 MARGIN_SECONDS = 300  # beyond a job's own limits: submitit's start, and its signal before Slurm's limit
-GRADER_GB = 2  # beside what a submission may take, in GB as sandbox_process.MEMORY has it
-MEMORY_GB = {"cpu": 16, "cuda": 56}  # of a recorder and of a runner, which live at the same time
-CPUS = {"cpu": 1, "cuda": 2}
+# GB: of a recorder and a runner, which live at the same time (sandbox_process.MEMORY), and 2 for the grader.
+RESOURCES = {"cpu": {"cpus_per_task": 1, "mem": "18GB"}, "cuda": {"cpus_per_task": 2, "mem": "58GB"}}
 UNREACHED = 3  # jobs that could not even start, before the cluster is believed to be unfit
-SAY_SECONDS = 60.0
-SHARED = "it must lie on a disk that this machine and all nodes share"
+SAY_SECONDS, ANSWER_SECONDS = 60.0, 60.0  # between lines about the queue; for an answer, since Slurm may be busy
+ENDED = {
+    "COMPLETED": "ended without a result", "FAILED": "ended without a result", "CANCELLED": "was cancelled",
+    "GONE": "is no longer known to Slurm, and left no result", "OUT_OF_MEMORY": "took more memory than Slurm gave it",
+    "NODE_FAIL": "was lost with its node", "BOOT_FAIL": "was lost with its node, which did not start",
+    "TIMEOUT": "reached its time limit in Slurm", "PREEMPTED": "had to make room for another (preempted)",
+    "DEADLINE": "reached its deadline in Slurm", "REVOKED": "was taken back by Slurm",
+}  # fmt: skip
+SILENT, OVER = ("COMPLETED", "FAILED", "GONE"), (*ENDED, "COMPLETING")  # they do not say why; nothing more can come
+HOPELESS = {  # reasons why a job waits that no waiting mends
+    "PartitionTimeLimit": "the partition lets no job run that long", "BadConstraints": "no node has what they ask for",
+    "PartitionNodeLimit": "the partition has no such node", "InvalidAccount": "the account is not valid",
+    "InvalidQOS": "the quality of service is not valid", "AccountNotAllowed": "the account may not use the partition",
+    "QOSNotAllowed": "the quality of service may not be used there",
+}  # fmt: skip
 
 
-def from_options(options):
+def from_options(options: Namespace) -> "Slurm":
     """The engine that the options ask for; raises BadArguments where this cluster cannot be it."""
-    if not cluster.installed():
+    if not shutil.which("sbatch"):
         raise BadArguments("ENGINE=slurm needs a machine that submits to Slurm, and there is no sbatch here")
-    try:
-        known = cluster.partitions()
-    except cluster.NoAnswer as error:
-        raise BadArguments(f"Slurm does not answer: {error}") from None
+    known = [name.removesuffix("*") for name in ask("sinfo", "--noheader", "--all", "--format=%P").split()]
     if options.partition and options.partition not in known:
         raise BadArguments(f"the cluster has no partition {options.partition!r}; it has {', '.join(known)}")
-    return Slurm(options.out, options.partition, options.gpus, options.array or AT_A_TIME)
+    return Slurm(options.out, options.partition, options.gpus or 1, options.array or AT_A_TIME)
 
 
 class Slurm:
-    """Runs jobs on a cluster, at most `array` at a time. gpus: for each job that needs one.
+    """Runs at most `array` jobs at a time. grace: seconds for a file to reach this machine after its job ended."""
 
-    command: what grades one job, given its file and that of its records. poll, grace: seconds between looks, and for a
-    file to reach this machine after its job ended.
-    """
+    def __init__(
+        self, out: str | Path, partition: str | None = None, gpus: int = 1, array: int = AT_A_TIME,
+        command: Sequence[str] = COMMAND, poll: float = 2.0, grace: float = 20.0,
+    ) -> None:  # fmt: skip
+        self.out, self.partition, self.gpus, self.array = Path(out).resolve(), partition, gpus, array
+        self.command, self.poll, self.grace = tuple(command), poll, grace
+        self.home, self.name = self.out / "work" / "slurm", f"class-{digest(str(self.out))[:12]}"
+        self.tasks, self.started, self.ended = dict[str, "Job"](), set[str](), dict[str, float]()  # by Slurm's ids
+        self.lost, self.said_at = 0, -math.inf
 
-    def __init__(self, out, partition, gpus, array, command=COMMAND, poll=2.0, grace=20.0):
-        self.home = Path(out).resolve() / "work" / "slurm"
-        self.partition, self.gpus, self.array, self.command = partition, gpus or 1, array, tuple(command)
-        self.pause, self.grace = poll, grace
-        self.waiting, self.batches, self.total, self.unreached, self.reached = [], [], 0, 0, False
-        self.said, self.said_at = "", 0.0
-
-    def run(self, jobs, on_done, on_start=lambda job: None):
-        """As Local.run. One array at a time, so that no more than `array` jobs run; what failed comes last."""
-        self.total, self.waiting = len(jobs), self.adopt(jobs)
+    def run(
+        self, jobs: Sequence["Job"], on_end: Callable[["Job", str], "Job | None"], on_start: Callable[["Job"], None]
+    ) -> None:
+        """As Local.run, one array after another. A job whose results are all there ends at once."""
+        while left := sum(state not in OVER for state, _ in self.ask_states().values()):
+            self.say(f"cancels {left} jobs of an earlier run")
+            ask("scancel", f"--name={self.name}")
+            time.sleep(self.poll)
+        shutil.rmtree(self.home, ignore_errors=True)
+        waiting = [job for job in jobs if not self.has_results(job) or on_end(job, "")]
         try:
-            while self.waiting or self.batches:
-                if not self.batches:
-                    self.submit()
-                if not self.look(on_done, on_start):
-                    time.sleep(self.pause)
-        except BaseException:
-            self.cancel()
-            raise
+            while waiting:
+                chosen = [job for job in waiting if job.needs_gpu == waiting[0].needs_gpu][:CHUNK]
+                waiting = [job for job in waiting if job not in chosen]
+                self.queue(chosen)
+                while self.tasks:
+                    time.sleep(self.poll)
+                    waiting += [again for job, why in self.look(on_start) if (again := on_end(job, why))]
+            shutil.rmtree(self.home, ignore_errors=True)
+        finally:
+            self.close()
 
-    # What an earlier run left ------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Cancel what is queued or running."""
+        if self.tasks:
+            print(f"slurm: cancels {len(self.tasks)} jobs: scancel --name={self.name}", file=sys.stderr)
+            self.tasks = {}
+            ask("scancel", f"--name={self.name}")
 
-    def adopt(self, jobs):
-        """Take over what an earlier run queued or what has finished since; returns the jobs that are left."""
-        wanted = {identity(job): job for job in jobs}
-        left = [batches.read(folder) for folder in sorted(self.home.glob("class-*"))]
-        tasks = self.ask_tasks(left, "Slurm does not answer")
-        for batch in left:
-            for index, job in list(batch.jobs.items()):
-                task = task_of(tasks[batch.name], index)
-                ready = batch.path(index, node.RECORDS).exists()
-                if (task.alive or ready) and wanted.pop(identity(job), None):
-                    continue
-                if task.alive:  # what it grades was changed, or nobody asks for it now
-                    self.quietly_cancel(batch.name, task.id)
-                batch.done(index)
-            self.keep(batch)
-        if self.batches:
-            print(f"slurm: {sum(len(b.jobs) for b in self.batches)} jobs of an earlier run go on", file=sys.stderr)
-        return list(wanted.values())
-
-    def keep(self, batch):
-        """Remember a batch as long as any of its jobs is left; then its folder goes."""
-        self.batches = [b for b in self.batches if b is not batch] + ([batch] if batch.jobs else [])
-        if not batch.jobs:
-            shutil.rmtree(batch.folder, ignore_errors=True)
-
-    # Into the queue ----------------------------------------------------------------------------------------------
-
-    def submit(self):
-        """Queue the next array: waiting jobs that ask for the same, a file of each written before Slurm knows it."""
-        gpu = self.waiting[0].needs_gpu
-        chosen = [job for job in self.waiting if job.needs_gpu == gpu][:CHUNK]
-        self.waiting = [job for job in self.waiting if job not in chosen]
-        batch = batches.Batch(self.home / f"class-{secrets.token_hex(4)}", dict(enumerate(chosen)))
-        self.keep(batch)
-        batch.folder.mkdir(parents=True)
-        for index, job in batch.jobs.items():
-            files.write(batch.path(index, node.JOB), job.to_json())
-        asked = self.choose_resources(chosen)
-        try:
-            self.queue(batch, asked)
-        except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
-            said = [line.strip() for line in str(error).splitlines() if "error:" in line]
-            why = said[-1].partition("error: ")[2] if said else str(error).strip()
-            raise BadArguments(f"Slurm does not take the jobs ({why}); each asks for {describe(asked)}") from None
-        said = f"{len(chosen)} jobs, {min(self.array, len(chosen))} at a time" if len(chosen) > 1 else "1 job"
-        print(f"slurm: queued {said}, each with {describe(asked)}", file=sys.stderr)
-
-    def choose_resources(self, jobs):
-        """What each job asks Slurm for: as much as its own limits let it take, so that Slurm ends none of them."""
-        first = jobs[0]
-        kind = "cuda" if first.needs_gpu else "cpu"
-        asked = {
-            "time": math.ceil((max(job.limit for job in jobs) + MARGIN_SECONDS) / 60),  # minutes
-            "mem": MEMORY_GB[kind] + GRADER_GB,  # GB
-            "cpus_per_task": CPUS[kind],
-        }
-        return asked | ({"gpus_per_node": self.gpus} if first.needs_gpu else {})
-
-    def queue(self, batch, asked):
-        """Hand a batch to Slurm through submitit."""
-        logging.getLogger("submitit").setLevel(logging.ERROR)
-        executor = submitit.SlurmExecutor(batch.folder / "logs", max_num_timeout=0)
-        rest = asked | {"mem": f"{asked['mem']}G"}  # a bare number would be of MB
-        rest |= {"partition": self.partition} if self.partition else {}
+    def queue(self, jobs: list["Job"]) -> None:
+        """Hand an array to Slurm. Its jobs ask for as much as their own limits let them take: Slurm ends none."""
+        gpus, rest = (self.gpus, RESOURCES["cuda"]) if jobs[0].needs_gpu else (None, RESOURCES["cpu"])
+        minutes = math.ceil((max(job.limit for job in jobs) + MARGIN_SECONDS) / 60)
+        self.asked = f"{rest['cpus_per_task']} CPU, {gpus or 0} GPU, {rest['mem']}, {minutes} min"
+        self.folder = self.home / str(time.time_ns())
+        executor = submitit.SlurmExecutor(self.folder, max_num_timeout=0)
         executor.update_parameters(
-            job_name=batch.name, array_parallelism=self.array, stderr_to_stdout=True, use_srun=False, **rest,
-            # Who tries again, and how often, is for the journal to say; and the node imports the grader from its root.
-            additional_parameters={"no-requeue": True, "chdir": str(ROOT)},
+            job_name=self.name, array_parallelism=self.array, partition=self.partition, time=minutes, **rest,
+            gpus_per_node=gpus, stderr_to_stdout=True, use_srun=False,
+            additional_parameters={"no-requeue": True, "chdir": str(ROOT)},  # on_end says what is tried again
         )  # fmt: skip
-        with executor.batch():
-            for index in batch.jobs:
-                executor.submit(node.attend, str(batch.folder), index, self.command)
-
-    # Out of it ---------------------------------------------------------------------------------------------------
-
-    def look(self, on_done, on_start):
-        """One look at all that is under way; whether anything was done."""
-        tasks = self.ask_tasks(self.batches)
-        count = 0
-        for batch in list(self.batches):
-            os.listdir(batch.folder)  # which makes a network disk look again
-            for index, job in list(batch.jobs.items()):
-                task = tasks and task_of(tasks[batch.name], index)
-                if task and task.state == "RUNNING" and index not in batch.started:
-                    batch.started.add(index)
-                    on_start(job)
-                records = self.outcome(batch, index, job, task)
-                if records is None:
-                    continue
-                if again := on_done(job, records):
-                    self.waiting.append(again)
-                batch.done(index)
-                count += 1
-            self.keep(batch)
-        self.show_queue(tasks)
-        return count
-
-    def ask_tasks(self, batches, sentence=None):
-        """cluster.tasks of these batches; None where Slurm does not answer now, or BadArguments with `sentence`."""
+        self.tasks = {str(place): job for place, job in enumerate(jobs)}  # a stop while sbatch runs cancels them too
         try:
-            return cluster.tasks([batch.name for batch in batches]) if batches else {}
-        except cluster.NoAnswer as error:
-            if sentence:
-                raise BadArguments(f"{sentence}: {error}") from None
-            return None
+            queued = executor.map_array(attend, map(msgspec.json.encode, jobs), [self.command] * len(jobs))
+        except RuntimeError as error:  # of submitit
+            self.tasks, why = {}, str(error).rpartition("error: ")[2].strip().partition("\n")[0]
+            raise BadArguments(f"Slurm does not take the jobs ({why}); each asks for {self.asked}") from None
+        self.tasks = {known.job_id: job for known, job in zip(queued, jobs, strict=True)}
+        print(f"slurm: queued {len(jobs)} jobs, {self.array} at a time, each with {self.asked}", file=sys.stderr)
 
-    def outcome(self, batch, index, job, task):
-        """The records of a job, those of the machine's fault that ended it, or None as long as it may still come."""
-        if batch.path(index, node.RECORDS).exists():
-            self.reached = True
-            return read_records(job, batch.path(index, node.RECORDS))
-        if task is None or not task.ended:
-            batch.ended.pop(index, None)
-            if task and task.reason in cluster.HOPELESS:
-                asked = describe(self.choose_resources(list(batch.jobs.values())))
-                why = f"{cluster.HOPELESS[task.reason]} ({task.reason})"
-                raise BadArguments(f"Slurm will never start these jobs, since {why}: each asks for {asked}")
-            return None
-        failure = batch.path(index, node.FAILURE)
-        since = batch.ended.setdefault(index, time.monotonic())
-        if not failure.exists() and time.monotonic() - since < self.grace:
-            return None
-        # What was killed does not know why, and Slurm may.
-        if failure.exists() and task.state in cluster.SILENT:
-            self.reached = True
-            return plan.fault_records(job, f"The machine failed: {failure.read_text()}.")
-        self.check_nodes(batch, index, task)
-        id = f" {task.id}" if task.id else ""
-        return plan.fault_records(job, f"The machine failed: Slurm's job{id} {cluster.ENDED[task.state]}.")
-
-    def check_nodes(self, batch, index, task):
-        """Raise BadArguments when job after job ends before the grader is reached: the nodes lack what they need."""
-        log = batch.log(index)
-        if self.reached or task.state not in ("FAILED", "COMPLETED") or (log and "submitit INFO" in log):
-            return
-        self.unreached += 1
-        if self.unreached < min(UNREACHED, self.total):
-            return
-        if log is None:
-            raise BadArguments(f"the nodes of the cluster do not see OUT={self.home.parents[1]}: {SHARED}")
-        why = f" ({last[:200]})" if (last := cluster.last_line(log)) else ""
-        raise BadArguments(f"the nodes cannot start the grader{why}: they need {sys.executable} and {ROOT} as they are")
-
-    def show_queue(self, tasks):
-        """A line when the queue has moved, at most one a minute."""
-        known = [(t, i, b) for b in self.batches for i in b.jobs for t in [task_of((tasks or {}).get(b.name, {}), i)]]
-        runs = sum(task.state == "RUNNING" for task, _, _ in known)
-        queued = [task.reason for task, _, _ in known if task.state == "PENDING"]
-        why = f" ({max(set(queued), key=queued.count)})" if queued else ""
-        said = f"slurm: {runs} running, {len(queued)} queued{why}" if tasks is not None else "slurm: it does not answer"
-        if known and said != self.said and time.monotonic() - self.said_at >= SAY_SECONDS:
-            self.said, self.said_at = said, time.monotonic()
-            print(said, file=sys.stderr)
-
-    def cancel(self):
-        """Cancel all that is queued or running; its files stay for the next run."""
-        for batch in self.batches:
-            self.quietly_cancel(batch.name)
-        if count := sum(len(batch.jobs) for batch in self.batches):
-            print(f"slurm: {count} {'job was' if count == 1 else 'jobs were'} cancelled", file=sys.stderr)
-
-    def quietly_cancel(self, name, id=None):
+    def look(self, on_start: Callable[["Job"], None]) -> Iterator[tuple["Job", str]]:
+        """Look once at all that is under way: each job that ended, and why it has no result."""
         try:
-            cluster.cancel(name, id)
-        except cluster.NoAnswer as error:
-            print(f"slurm: not cancelled ({error}); cancel with: scancel {id or f'--name={name}'}", file=sys.stderr)
+            states = self.ask_states()
+        except BadArguments as error:
+            self.say(str(error))
+            return
+        counted = Counter(f"{states[id][0].lower()} ({states[id][1]})" for id in self.tasks.keys() & states.keys())
+        self.say(", ".join(f"{count} {words}" for words, count in counted.items()).replace(" (None)", ""))
+        list(self.out.glob("results/*")), list(self.folder.glob("*"))  # a network disk that is listed looks again
+        for id, job in list(self.tasks.items()):
+            state, reason = states.get(id, ("GONE", ""))
+            if state == "RUNNING" and id not in self.started:
+                self.started.add(id)
+                on_start(job)
+            if (why := self.find_end(id, state, reason)) is not None:
+                del self.tasks[id]
+                yield job, why
+
+    def find_end(self, id: str, state: str, reason: str) -> str | None:
+        """What on_end hears of a job, or None as long as it may still come to its results."""
+        if state in OVER and self.has_results(self.tasks[id]):
+            return ""
+        if reason in HOPELESS:
+            raise BadArguments(f"Slurm will start no job of {self.asked}: {HOPELESS[reason]} ({reason})")
+        since = self.ended.setdefault(id, time.monotonic()) if state in ENDED else math.inf
+        failure = self.folder / f"{id}_submitted.why"  # beside submitit's own
+        if state in SILENT and failure.exists():  # what was killed does not know why, and Slurm may
+            return failure.read_text(encoding="utf-8")
+        if time.monotonic() < since + self.grace:
+            return None
+        if state in SILENT:
+            self.check_nodes()
+        return f"Slurm's job {id} {ENDED[state]}"
+
+    def check_nodes(self) -> None:
+        """A job is lost, and nobody says why: raises BadArguments where the nodes lack what the grader needs."""
+        logs, self.lost = [path.read_text(errors="replace") for path in self.home.glob("*/*_log.out")], self.lost + 1
+        if any("submitit INFO" in log for log in logs) or (self.lost < UNREACHED and len(self.tasks) > 1):
+            return
+        see = f"see OUT={self.out}: it must lie on a disk that this machine and all nodes share"
+        last = "".join(logs).strip().rpartition("\n")[2]
+        start = f"start the grader ({last}): they need {sys.executable} and {ROOT} as they are"
+        raise BadArguments(f"the nodes of the cluster cannot {start if logs else see}")
+
+    def has_results(self, job: "Job") -> bool:
+        return all(path_of(self.out, key).exists() for key in job.keys.values())
+
+    def ask_states(self) -> dict[str, tuple[str, str]]:
+        """{id: (state, why it waits)} of all jobs of the class that Slurm still knows; raises BadArguments."""
+        said = ask("squeue", "--array", "--noheader", "--states=all", f"--name={self.name}", "--format=%i|%T|%r")
+        return {id: (state, reason) for id, state, reason in (line.split("|", 2) for line in said.splitlines())}
+
+    def say(self, words: str) -> None:
+        """A line about the queue, at most one a minute."""
+        if words and time.monotonic() >= self.said_at + SAY_SECONDS:
+            self.said_at = time.monotonic()
+            print(f"slurm: {words}", file=sys.stderr)
 
 
-def identity(job):
-    """What makes two jobs the same work, whichever attempt it is."""
-    return replace(job, attempt=1).to_json()
+def attend(job: bytes, command: Sequence[str]) -> None:
+    """On a node: grade a job, given as JSON, with `command`. Where that fails, a file says why."""
+    file = submitit.JobEnvironment().paths.submitted_pickle.with_suffix(".json")
+    file.write_bytes(job)
+    with TrustedChild([*command, str(file)], ROOT, replies=False) as child:
+        if child.wait() not in (0, -signal.SIGTERM):  # with SIGTERM Slurm ends the whole job, and says itself why
+            file.with_suffix(".why").write_bytes(f"the process that graded this {child.describe_end()}".encode())
 
 
-def task_of(tasks, index):
-    return tasks.get(index, tasks.get(None, cluster.GONE))
-
-
-def describe(asked):
-    hours, minutes = divmod(asked["time"], 60)
-    said = [f"{asked['cpus_per_task']} CPU", f"{asked['mem']} GB", f"{hours}:{minutes:02d} h"]
-    gpus = asked.get("gpus_per_node")
-    return ", ".join([*said, *([f"{gpus} GPU"] if gpus else [])])
+def ask(*command: str) -> str:
+    """What a command of Slurm prints; raises BadArguments."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BadArguments(f"Slurm does not answer: {getattr(error, 'stderr', '') or error}".strip()) from None

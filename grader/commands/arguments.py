@@ -15,7 +15,8 @@ FROM_MAKE = "--from-make"  # the Makefile writes it; nobody else's variables P o
 # Make hands its variables on in the environment: neither a shell nor make expands anything in them.
 OPTIONS = {
     "P": "--problems", "SUBMISSION": "--submission", "CASE": "--case", "DEVICE": "--device", "SEED": "--seed",
-    "OUT": "--out", "TARGETS": "--targets", "ROSTER": "--roster", "LANES": "--lanes", "ENGINE": "--engine",
+    "OUT": "--out", "TARGETS": "--targets", "ROSTER": "--roster", "COLUMN": "--column", "ONLY": "--only",
+    "LANES": "--lanes", "ENGINE": "--engine",
     "PARTITION": "--partition", "GPUS": "--gpus", "ARRAY": "--array",
 }  # fmt: skip
 # The variable, its one word that counts ("" any word), and the option.

@@ -3,11 +3,13 @@
 This repository is one. The environment's GRADER_COURSE names another: the option --course and make's COURSE set it.
 """
 
+import datetime
 import functools
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -33,12 +35,30 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timed: bool = True
 
 
+class Late(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a late hand-in costs: points for each day begun after `due` and the hours of grace, at most `most`."""
+
+    due: datetime.datetime
+    points_a_day: float
+    grace_hours: float = 0.0
+    most: float | None = None
+
+
+class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The written half: its rubric, a file of the course, and its share of the whole, from 0 to 1."""
+
+    rubric: str = "report/rubric.md"
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.4
+
+
 class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What course.toml says. kinds: names of folders in its kinds/ or in grader/kinds. problem: in their order."""
 
     title: str
     kinds: tuple[str, ...]
     problem: tuple[Entry, ...]
+    late: Late | None = None
+    written: Written | None = None
 
 
 @dataclass(frozen=True)

@@ -62,19 +62,26 @@ def plain(value):
     return clean(value) if type(value) is str else value
 
 
-def render(results, request, seconds, name=None):
-    """The page as text. name: of the submission, where it is not its folder's."""
+def render(results, request, seconds, name=None, said="", points=None, notes=()):
+    """The page as text. name: of the submission, where it is not its folder's.
+
+    said, points, notes: where an instructor has the last word, what stands for the score, {problem: its points as
+    text}, and sentences below the score.
+    """
     earned, possible = map(terminal.points, score.total(results))
-    groups, whole = score.by_problem(results), request.names is None
-    said = f"{earned} of {possible} points" if groups.keys() - LABS.keys() else "Labs, for no points"
+    groups, whole, points = score.by_problem(results), request.names is None, points or {}
+    said = said or (f"{earned} of {possible} points" if groups.keys() - LABS.keys() else "Labs, for no points")
     if not whole:
         said = f"only the case {', '.join(sorted(request.names))}: no points are counted"
     elif left := score.open_points(results):
         said += f", {terminal.points(left)} open: the grader failed"
     return templates().get_template("report.html").render(
-        name=name or request.submission.name or "submission", score=said, kinds=KINDS,
+        name=name or request.submission.name or "submission", score=said, kinds=KINDS, notes=notes,
         facts_of_run=facts_of_run(request, seconds),
-        problems=[problem_view(id, group, whole) for id, group in groups.items()],
+        problems=[
+            view | {"points": points.get(id, view["points"])}
+            for id, view in ((id, problem_view(id, group, whole)) for id, group in groups.items())
+        ],
     )  # fmt: skip
 
 

@@ -1,11 +1,12 @@
 """Ten students who want to do harm, not to pass.
 
-python -m grader.tests.classroom.hostile FOLDER puts them into a class.
+python -m grader.tests.classroom.hostile FOLDER puts them into a class, and into the roster beside it.
 
 Each attacks in P1 as it is loaded, in P2 as it is called, in P3 from a thread that goes on, and hands in the solution
 of P4: what is right among it earns its points. The last two hand in files that are traps.
 """
 
+import csv
 import io
 import sys
 import zipfile
@@ -132,6 +133,8 @@ def make(folder):
     for name, data in traps().items():
         (Path(folder) / name).write_bytes(data)
         names.append(name)
+    with Path(f"{folder}-roster.csv").open("a", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([f"h{number}", name.removesuffix(".zip"), ""] for number, name in enumerate(names))
     return names
 
 

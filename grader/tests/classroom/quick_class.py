@@ -17,7 +17,7 @@ def make_engine(options):
     os.environ["PYTHONPATH"] = str(ROOT)
     if options.engine == "slurm":
         engine = command.choose_engine(options)
-        engine.command, engine.pause, engine.grace = QUICK, 0.1, float(os.environ.get("QUICK_GRACE", "1"))
+        engine.command, engine.poll, engine.grace = QUICK, 0.1, float(os.environ.get("QUICK_GRACE", "1"))
         return engine
     return Local(options.lanes, QUICK_LANE, pause=0.05)
 

@@ -103,7 +103,7 @@ def make(folder, size, seed=0):
         texts = modules_of(kind, draw)
         if number % 11 == 3:
             texts = {module: text.replace("\n", "\r\n") for module, text in texts.items()}
-        made.append((put(folder, f"{name} {id}", texts, number), kind))
+        made.append((put(folder, id, texts, number), kind))
     folder.with_name(folder.name + "-roster.csv").write_text("\n".join([*roster, "s99999,Nobody,-"]) + "\n")
     return made
 

@@ -129,7 +129,7 @@ def test_a_class_of_two(course):
     options = ["--device", "cpu", "--no-compile", "--lanes", "1", "--out", "graded"]
     _, printed = run(course, "grader.classroom", *options, "--", "class")
     with (course / "graded" / "gradebook.csv").open(newline="", encoding="utf-8-sig") as file:
-        rows = {row["submission"]: row for row in csv.DictReader(file)}
+        rows = {row["student"]: row for row in csv.DictReader(file)}
     assert rows.keys() == {"ada", "bob"}, printed
     assert float(rows["ada"]["total"]) in (10, 100) and 0 < float(rows["bob"]["total"]) < float(rows["ada"]["total"])
     page = (course / "graded" / "pages" / "bob.html").read_text()
@@ -154,7 +154,7 @@ def test_a_saved_module_is_graded_again(course):
 @pytest.mark.thorough
 def test_its_bundle_for_gradescope_grades_a_submission(course):
     root = course / "autograder"
-    status, printed = run(course, "grader.classroom.export.bundle", root / "autograder.zip")
+    status, printed = run(course, "grader.classroom.bundle", root / "autograder.zip")
     assert status == 0, printed
     shutil.unpack_archive(root / "autograder.zip", root / "source")
     shutil.copytree(course / "wrong", root / "submission")

@@ -10,8 +10,7 @@ import pytest
 
 from grader.__main__ import main
 from grader.classroom import __main__ as classroom
-from grader.classroom import entries
-from grader.classroom.export import __main__ as export
+from grader.classroom import handins
 from grader.core.sandbox import scratch
 from grader.engine.request import Request
 from grader.kinds.registry import PROBLEMS
@@ -175,8 +174,8 @@ def test_a_printed_command_names_the_very_folder_and_runs_nothing_else(printed, 
     if printed == "again":
         sentence = Request(folder, (PROBLEMS["p1"],), None, "cpu", 0, False).again(PROBLEMS["p1"], "ragged tail")
     else:
-        with pytest.raises(entries.BadFolder) as raised:
-            entries.group(folder, tmp_path / "out")
+        with pytest.raises(handins.BadFolder) as raised:
+            handins.find(folder, tmp_path / "out")
         sentence = str(raised.value)
     assert sentence.isprintable()
     command = sentence[sentence.index("make grade") :]
@@ -192,7 +191,7 @@ def test_a_printed_command_names_the_very_folder_and_runs_nothing_else(printed, 
 
 
 @pytest.mark.parametrize("name", ["\x1b[2Jno", "\x9b2J\u202eno\udcff"])
-@pytest.mark.parametrize("command", [main, classroom.main, export.main])
+@pytest.mark.parametrize("command", [main, classroom.main])
 def test_no_command_says_a_path_that_a_terminal_obeys(command, name, capsys):
     assert status_of(command, ["grade", "--submission", name] if command is main else [name]) == 2
     said = capsys.readouterr().err

@@ -18,6 +18,7 @@ EXAMPLES = {
     "NAME.py",
     "pN_what_is_unusual.py",
     "pN_what_it_does.py",
+    "lovelaceada_4711_99_p3_flash_attention.py",
 }  # of the reader, or made in a child's folder
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 FILES = {path.name for tree in TREES for path in (ROOT / tree).rglob("*.*")} | {path.name for path in ROOT.iterdir()}

@@ -1,7 +1,7 @@
 """How far right kernels are from the right answer, as part of what is allowed: the freedoms of an honest kernel.
 
 python -m grader.tests.kinds.honest_forms [SEEDS] measures every case that needs no GPU at so many seeds, 20 if none
-is given, and prints the table of docs/instructors.md.
+is given, and prints the table of docs/points.md.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""What typical mistakes earn, for docs/instructors.md: python -m grader.tests.submissions.earned [NAMES...]
+"""What typical mistakes earn, for docs/points.md: python -m grader.tests.submissions.earned [NAMES...]
 
 Grades each on the CPU, without compiling, as `make grade P=...` does, and prints the table. It takes a few minutes.
 """

@@ -1,0 +1,124 @@
+"""decisions.csv: what the instructor decides on any problem of any student, on lateness, excuses and bonus points.
+
+Columns: student (as gradebook.csv calls the row), problem (an id; `all`, to excuse; `late`, with days; `bonus`), points
+(a number, or `excused`; blank while it waits), reason. What needs review gets a row by itself, bound to the result that
+was looked at: another hand-in needs another decision.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from grader import score
+from grader.classroom import sheet
+from grader.classroom.data import Class, Record
+from grader.classroom.names import shortened
+from grader.core.sandbox import files
+from grader.core.sandbox.texts import quoted
+
+NAME = "decisions.csv"
+COLUMNS = ("student", "problem", "points", "reason", "name", "without", "with", "result")
+ALL, LATE, BONUS, EXCUSED = "all", "late", "bonus", "excused"
+KEY = 12  # characters of a result's key that tell it from others of the same student
+
+
+@dataclass(frozen=True)
+class Decision:
+    """points: None where it is excused."""
+
+    points: Fraction | None
+    reason: str = ""
+
+
+Decisions = dict[tuple[str, str], Decision]
+
+
+def read(out: Path, whole: Class) -> tuple[Decisions, list[str]]:
+    """({(row id, problem): Decision}, a sentence on each line that could not be used); raises sheet.BadSheet."""
+    path, found = out / NAME, Decisions()
+    notes: list[str] = []
+    if not path.exists():
+        return found, notes
+    keys = {row.id: row.keys for row in whole.rows}
+    for line, row in enumerate(sheet.read_rows(path), 2):
+        said = {name: row.get(name, "") for name in COLUMNS}
+        if not said["points"]:
+            continue
+        name = said["student"], said["problem"].lower()
+        why, points = check(said, name, keys, whole)
+        if why:
+            notes.append(f"line {line} of {NAME} does not count: {why}")
+            continue
+        if name in found:
+            notes.append(f"line {line} of {NAME} decides again on {' '.join(name)}: it counts, and not the line before")
+        found[name] = Decision(points, said["reason"])
+    return found, notes
+
+
+def check(said: dict[str, str], name: tuple[str, str], keys: dict, whole: Class) -> tuple[str, Fraction | None]:
+    """(why a line cannot be used, or "", its points)."""
+    student, problem = name
+    if student not in keys:
+        return f"the class has no student {shortened(student)!r}; gradebook.csv has their names as `student`", None
+    if problem not in whole.problems and problem not in (ALL, LATE, BONUS):
+        return f"{shortened(problem)!r} is no problem: say {', '.join(whole.problems)}, all, late or bonus", None
+    if said["result"] and not keys[student].get(problem, "").startswith(said["result"]):
+        return f"it is of another hand-in of {student} {problem} than the one that counts now", None
+    if said["points"].lower() == EXCUSED and problem not in (LATE, BONUS):
+        return "", None
+    try:
+        points = Fraction(said["points"].replace(",", "."))
+    except (ValueError, ZeroDivisionError):
+        return f"points are a number, or `excused`; not {shortened(said['points'])!r}", None
+    most = Fraction(whole.problems.get(problem, 10**6))
+    if problem == ALL:
+        return "all is there to say excused: decide on each problem", None
+    if not (-most if problem == BONUS else 0) <= points <= most:
+        return f"{said['points']} is not from 0 to {most}", None
+    return "", points
+
+
+def ask(out: Path, whole: Class, records: Mapping[str, Mapping[str, Record]], decided: Decisions) -> str:
+    """Add a row for each problem to review that has none; what stands there stays. Returns the line to print, or ""."""
+    path = out / NAME
+    table = sheet.read(path) if path.exists() else [list(COLUMNS)]
+    header = [sheet.plain(name) for name in table[0]]
+    if missing := [name for name in COLUMNS if name not in header]:
+        table, header = [[*row, *([""] * len(missing))] for row in table], header + missing
+        table[0][-len(missing) :] = missing
+    known = {tuple(row.get(name, "") for name in ("student", "problem", "result")) for row in as_rows(table, header)}
+    wanted = []
+    for row in whole.rows:
+        for problem, record in records.get(row.id, {}).items():
+            if record.to_review and (row.id, problem) not in decided:
+                key = row.keys[problem][:KEY]
+                low, high = points_with_review(record)
+                cells = (row.id, problem, "", "", row.name, decimal(low), decimal(high), key)
+                wanted.append(dict(zip(COLUMNS, cells, strict=True)))
+    new = [row for row in wanted if (row["student"], row["problem"], row["result"]) not in known]
+    if new:
+        kept = [[sheet.own_text(cell) for cell in row] for row in table[1:]]
+        files.write(path, sheet.to_csv([table[0], *kept, *([row.get(name, "") for name in header] for row in new)]))
+    return f"to decide: fill in `points` in {path}, and run make class ... OUT={quoted(out)} again" if wanted else ""
+
+
+def as_rows(table: list[list[str]], header: list[str]) -> list[dict[str, str]]:
+    return [dict(zip(header, map(sheet.own_text, row), strict=False)) for row in table[1:]]
+
+
+def points_with_review(record: Record) -> tuple[Fraction, Fraction]:
+    """(points without the cases to review, points with all of them)"""
+    pairs = list(zip(record.results, score.max_points(record.results), strict=True))
+    low = sum((most * score.kept(result) for result, most in pairs), Fraction(0))
+    return low, low + sum((most for result, most in pairs if result in record.to_review), Fraction(0))
+
+
+def decimal(value: Fraction | None, places: int = 2) -> str:
+    """A Fraction as a decimal of at most `places` places, half up, computed without floats; None is blank."""
+    if value is None:
+        return ""
+    scaled = int(abs(value) * 10**places + Fraction(1, 2))
+    whole, rest = divmod(scaled, 10**places)
+    text = f"{whole}.{rest:0{places}}".rstrip("0").rstrip(".") if places else str(whole)
+    return ("-" if value < 0 and scaled else "") + text

@@ -1,1 +1,0 @@
-# ann p2, handed in

@@ -1,1 +1,0 @@
-# bob p2, handed in

@@ -1,0 +1,173 @@
+"""What an instructor does next: decisions, lateness and excuses, and every form that follows from them at once."""
+
+import csv
+import datetime
+import json
+import zipfile
+from fractions import Fraction
+from xml.etree import ElementTree
+
+import pytest
+
+from grader.classroom import decisions, sheet, standing
+from grader.classroom.data import Class, Record, Row
+from grader.course.course import Late
+from grader.result import Aspect, Outcome, Result
+from grader.tests.classroom.test_run import gradebook, make_class, quick
+
+DUE = Late(datetime.datetime(2026, 11, 20, 12, 0), 10, grace_hours=1, most=25)
+
+
+@pytest.fixture
+def graded(tmp_path):
+    """A class of five: ada is right or wrong, bob needs review, eve hangs, cy handed in nothing, dan a notebook."""
+    folder, out = (
+        make_class(tmp_path / "in", {"ada": "", "bob": ("", "review", ""), "eve": ("", "", "hang")}),
+        tmp_path / "out",
+    )
+    (folder / "dan").mkdir()
+    (folder / "dan" / "work.ipynb").write_text("{}")
+    (tmp_path / "roster.csv").write_text("id,name\nada,=Ada\nbob,Bob\neve,Eve\ncy,Cy\ndan,Dan\n")
+
+    def again(*more):
+        assert quick(folder, out, "--roster", str(tmp_path / "roster.csv"), *more) == 0
+        return gradebook(out)
+
+    again()
+    return out, again
+
+
+def decide(out, *lines):
+    (out / decisions.NAME).write_text("\n".join(["student,problem,points,reason", *lines]) + "\n")
+
+
+def test_what_is_not_known_is_blank_and_never_0(graded):
+    out, _ = graded
+    rows = gradebook(out)
+    assert {id: row["status"] for id, row in rows.items()} == {
+        "ada": "graded", "bob": "needs review", "eve": "graded", "cy": "not handed in", "dan": "not understood",
+    }  # fmt: skip
+    for id in ("bob", "cy", "dan"):
+        assert rows[id]["total"] == ""
+    assert rows["bob"]["p2"] == "" != rows["bob"]["p1"] and {rows["dan"][p] for p in ("p1", "p2", "p3")} == {""}
+    assert rows["ada"]["name"] == "'=Ada", "a formula"
+
+
+def test_a_decision_reaches_every_form_at_once(graded, capsys):
+    out, again = graded
+    page = out / "pages" / "bob.html"
+    assert "points not known yet: needs review" in page.read_text() and "not known/15" in page.read_text()
+    (row,) = sheet.read_rows(out / decisions.NAME)
+    assert (row["student"], row["problem"], row["points"]) == ("bob", "p2", "") and row["result"]
+    table = list(csv.reader((out / decisions.NAME).read_text(encoding="utf-8-sig").splitlines()))
+    table[1][2:4] = ["7,5", "copied two lines"]
+    (out / decisions.NAME).write_text(sheet.to_csv(table))
+    rows = again()
+    assert (
+        rows["bob"]["p2"] == "7.5"
+        and rows["bob"]["status"] == "graded"
+        and "copied two lines" in rows["bob"]["remarks"]
+    )
+    total = rows["bob"]["total"]
+    assert f"{total} of 40 points" in page.read_text() and "7.5/15" in page.read_text()
+    document = json.loads((out / "gradescope" / "bob.json").read_text())
+    assert sum(test.get("score", 0) for test in document["tests"]) == float(total)
+    assert "needs review</strong>" not in (out / "class.html").read_text()
+    assert "to decide" not in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_decision_holds_for_any_problem_and_says_what_it_cannot_use(graded, capsys):
+    out, again = graded
+    decide(out, "ada,p1,3,a talk", "ada,bonus,2.5,", "dan,all,excused,ill", "cy,p9,3,", "nobody,p1,3,", "eve,p1,99,",
+           "eve,p2,x,", "bob,p2,1,", "eve,all,3,")  # fmt: skip
+    capsys.readouterr()
+    rows = again()
+    said = capsys.readouterr().out
+    assert rows["ada"]["p1"] == "3" and rows["ada"]["bonus"] == "2.5" and "a talk" in rows["ada"]["remarks"]
+    assert float(rows["ada"]["total"]) == sum(float(rows["ada"][p]) for p in ("p1", "p2", "p3")) + 2.5
+    assert rows["dan"]["status"] == "excused" and rows["dan"]["total"] == "" and rows["bob"]["p2"] == "1"
+    for line, words in ((5, "no problem"), (6, "no student"), (7, "not from 0 to 10"), (8, "not 'x'"), (10, "excused")):
+        assert any(f"line {line} of decisions.csv" in each and words in each for each in said.splitlines()), said
+
+
+def test_a_decision_on_another_hand_in_does_not_count(graded, tmp_path, capsys):
+    out, again = graded
+    table = list(csv.reader((out / decisions.NAME).read_text(encoding="utf-8-sig").splitlines()))
+    table[1][2] = "7"
+    (out / decisions.NAME).write_text(sheet.to_csv(table))
+    make_class(tmp_path / "in", {"bob": ("", "review\nanother", "")})
+    capsys.readouterr()
+    assert again()["bob"]["p2"] == "" and "another hand-in of bob p2" in capsys.readouterr().out
+    assert len(sheet.read_rows(out / decisions.NAME)) == 2, "it is asked anew"
+
+
+def test_an_excused_problem_is_in_no_sum(graded):
+    out, again = graded
+    decide(out, "bob,p2,excused,")
+    row = again()["bob"]
+    assert row["status"] == "graded" and row["p2"] == "" and float(row["total"]) == float(row["p1"]) + float(row["p3"])
+    assert "of 25 points" in (out / "pages" / "bob.html").read_text()
+
+
+def test_class_html_begins_with_what_to_look_at(graded):
+    out, _ = graded
+    text = (out / "class.html").read_text()
+    look = text[text.index('id="look"') : text.index('id="problems"')]
+    for what, who in (("not understood", "Dan"), ("needs review", "Bob"), ("timed out", "Eve")):
+        assert what in look and who in look
+    assert look.index("not understood") < look.index("needs review") < look.index("timed out")
+
+
+def test_gradescope_has_a_test_for_each_aspect_and_hides_no_other_points(graded):
+    out, _ = graded
+    document = json.loads((out / "gradescope" / "bob.json").read_text())
+    assert "score" not in document and [test["name"][:2] for test in document["tests"]] == ["p1", "p2", "p3"]
+    scores = ["score" in test for test in document["tests"]]
+    assert scores == [True, False, True] and "before the instructor decides" in document["tests"][1]["output"]
+    assert ElementTree.parse(out / "junit.xml").getroot().find("testsuite").get("tests") == "5"
+
+
+def test_feedback_goes_back_to_those_whose_points_are_known(graded):
+    out, _ = graded
+    with zipfile.ZipFile(out / "feedback.zip") as archive:
+        assert sorted(archive.namelist()) == ["ada/feedback.html", "eve/feedback.html"]
+
+
+def test_forms_are_written_again_without_the_submissions(graded):
+    from grader.tests.classroom import quick_class
+
+    out, _ = graded
+    before = (out / "gradebook.csv").read_bytes()
+    decide(out, "ada,bonus,1,")
+    assert quick_class.main(["--out", str(out)]) == 0
+    assert (out / "gradebook.csv").read_bytes() != before and gradebook(out)["ada"]["bonus"] == "1"
+
+
+# Lateness -------------------------------------------------------------------------------------------------------------
+
+
+def standing_of(submitted="", by_platform=False, rule=DUE, **decided):
+    """The Standing of one with 30 points of 40."""
+    row = Row("ada", "Ada", entries=("ada",), keys={"p1": "k"}, submitted=submitted, late=by_platform)
+    cases = [Result("p1", str(n), Aspect.CORRECT, Outcome.PASSED if n else Outcome.WRONG) for n in range(4)]
+    given = {("ada", name): decisions.Decision(points, "why") for name, points in decided.items()}
+    return standing.standing(Class({"p1": 10}, (row,)), row, {"p1": Record("p1", cases)}, given, rule)
+
+
+@pytest.mark.parametrize(("submitted", "off"), [
+    ("2026-11-20T12:59:00", 0), ("2026-11-20T13:01:00", 10), ("2026-11-21T13:01:00", 20), ("2026-11-30T00:00:00", 25),
+    ("2026-11-20 12:01:00+00:00", 0), ("Friday, 20 November 2026, 2:00 PM", 10), ("", 0),
+])  # fmt: skip
+def test_a_late_hand_in_loses_points_by_the_courses_rule(submitted, off):
+    known = standing_of(submitted)
+    assert known.late == off and known.total == max(0, Fraction("7.5") - off)
+    assert standing_of(submitted, rule=None).total == Fraction("7.5")
+
+
+def test_lateness_is_decided_where_nobody_knows_how_late():
+    assert standing_of(by_platform=True).status == standing.LATENESS
+    assert standing_of(by_platform=True).total is None
+    assert standing_of(by_platform=True, rule=None).total == Fraction("7.5")
+    assert standing_of("who knows").status == standing.LATENESS
+    assert standing_of("2026-11-30T00:00:00", late=Fraction(0)).total == Fraction("7.5")
+    assert standing_of("who knows", late=Fraction(1)).late == 10

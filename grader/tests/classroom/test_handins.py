@@ -1,0 +1,204 @@
+"""Whose is what was handed in: by documented names or submissions.csv, never guessed, and nobody gets another's."""
+
+import zipfile
+
+import pytest
+
+from grader.classroom import handins, roster
+from grader.classroom.data import Student
+from grader.kinds.registry import PROBLEMS
+
+P1, P2 = PROBLEMS["p1"], PROBLEMS["p2"]
+ADA = Student("s1", "Ada Lovelace", "ada@u.example", "ada", "4711")
+BOB = Student("s2", "Bob Müller", "bob@u.example", "bob", "4712", line=1)
+
+
+def put(folder, name, text="x = 1", module=P1.module):
+    """An entry of this name: a folder with a module, a zip of it, or the module itself."""
+    path = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(module, text)
+    elif name.endswith(".py"):
+        path.write_text(text)
+    else:
+        path.mkdir()
+        (path / module).write_text(text)
+
+
+def take_in(tmp_path, students=(ADA, BOB), problems=(P1, P2)):
+    rows, _ = handins.take_in(tmp_path / "in", tmp_path / "out", problems, list(students) if students else None)
+    return {row.id: row for row in rows}
+
+
+def module_of(tmp_path, row, module=P1.module):
+    return (tmp_path / "out" / row.folder / module).read_text()
+
+
+@pytest.mark.parametrize(("name", "stem"), [
+    ("Ada Lovelace_4711_assignsubmission_file_", "Ada Lovelace_4711_assignsubmission_file_/"),
+    (f"Ada Lovelace_4711_assignsubmission_file_{P1.module}", "Ada Lovelace_4711_assignsubmission_file_"),
+    (f"lovelaceada_4711_99_{P1.module}", "lovelaceada_4711_99_"),
+    (f"lovelaceada_LATE_4711_99_{P1.module}", "lovelaceada_LATE_4711_99_"),
+    ("Ada Lovelace", ""), ("s1", ""), ("ada.zip", ""), ("ada@u.example", ""),
+])  # fmt: skip
+def test_each_documented_name_leads_to_its_student(tmp_path, name, stem):
+    put(tmp_path / "in", name)
+    rows = take_in(tmp_path)
+    assert not rows["s1"].why and module_of(tmp_path, rows["s1"]) == "x = 1"
+    assert rows["s1"].stem == stem and rows["s1"].late == ("LATE" in name)
+    assert not rows["s2"].entries and list(rows) == ["s1", "s2"]
+
+
+def test_files_of_one_number_are_one_hand_in(tmp_path):
+    put(tmp_path / "in", f"lovelaceada_4711_99_{P1.module}")
+    put(tmp_path / "in", f"lovelaceada_4711_98_{P2.module.replace('.py', '-1.py')}", "y = 2")
+    row = take_in(tmp_path)["s1"]
+    assert row.modules == (P1.module, P2.module) and module_of(tmp_path, row, P2.module) == "y = 2"
+
+
+def test_gradescope_says_who_is_who(tmp_path):
+    put(tmp_path / "in", "submission_1")
+    put(tmp_path / "in", "submission_2")
+    put(tmp_path / "in", "submission_3")
+    (tmp_path / "in" / handins.METADATA).write_text(
+        "submission_1:\n  :submitters:\n  - :name: ada\n    :sid: s1\n  - :name: Bob\n    :email: bob@u.example\n"
+        "  :created_at: 2026-11-20 10:00:00.000000000 +01:00\n"
+        "submission_2:\n  :submitters:\n  - :name: |-\n      x\n      :sid: s1\n    :sid: s9\n"
+    )
+    rows = take_in(tmp_path)
+    assert module_of(tmp_path, rows["s1"]) and module_of(tmp_path, rows["s2"])
+    assert rows["s1"].submitted.startswith("2026-11-20 ") and not rows["s1"].why and not rows["s2"].why
+    others = [row for id, row in rows.items() if id not in ("s1", "s2")]
+    assert len(others) == 2 and all("submissions.csv" in row.why for row in others)
+
+
+def test_a_list_says_who_handed_in_what(tmp_path):
+    put(tmp_path / "in", "folder of the first")
+    put(tmp_path / "in", "b.zip")
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "in" / handins.LIST).write_text(
+        "student,path,submitted\ns1,folder of the first,2026-11-20T10:00\nbob@u.example,b.zip,\n"
+        "nobody,b.zip,\ns1x,../secret,\n"
+    )
+    rows = take_in(tmp_path)
+    assert rows["s1"].submitted == "2026-11-20T10:00" and not rows["s1"].why and not rows["s2"].why
+    whys = [row.why for row in rows.values() if row.why]
+    assert (
+        len(whys) == 2
+        and any("called so" in why for why in whys)
+        and any("nothing in this folder" in why for why in whys)
+    )
+
+
+def test_a_platforms_archive_is_read_as_its_folder(tmp_path):
+    (tmp_path / "in").parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr(f"Ada Lovelace_4711_assignsubmission_file_/{P1.module}", "x = 1")
+        archive.writestr(f"Bob Müller_4712_assignsubmission_file_/{P1.module}", "x = 2")
+    rows, _ = handins.take_in(tmp_path / "all.zip", tmp_path / "out", (P1,), [ADA, BOB])
+    assert [module_of(tmp_path, row) for row in rows] == ["x = 1", "x = 2"]
+    (tmp_path / "no.zip").write_text("no archive")
+    with pytest.raises(handins.BadFolder, match="no zip that can be read"):
+        handins.take_in(tmp_path / "no.zip", tmp_path / "out", (P1,), None)
+
+
+@pytest.mark.parametrize(("names", "words"), [
+    (("Eve_1_assignsubmission_file_x_4711_assignsubmission_file_", "Bob_4712_assignsubmission_file_"), "in two ways"),
+    (("Ada Lovelace", "Ada_Lovelace", "bob"), "Handed in several times"),
+    (("Ada Lovelace_1_assignsubmission_file_", "Bob_4712_assignsubmission_file_"), "No one student"),
+    (("eve", "bob"), "No one student"),
+    (("Ada Lovelace_4711_assignsubmission_file_", "bob", "s1"), "not as most are"),
+])  # fmt: skip
+def test_what_does_not_fit_is_nobodys(tmp_path, names, words):
+    for name in names:
+        put(tmp_path / "in", name, f"# {name}")
+    rows = take_in(tmp_path)
+    odd = [row for row in rows.values() if row.why]
+    assert odd and all(words in row.why for row in odd), odd
+    assert not [row for id, row in rows.items() if id == "s1" and row.modules and "s1" not in names], "another's"
+
+
+def test_two_of_one_name_are_never_guessed(tmp_path):
+    put(tmp_path / "in", "Ada Lovelace")
+    rows = take_in(tmp_path, (ADA, Student("s3", "Ada Lovelace")))
+    assert [row.why[:14] for row in rows.values() if row.entries] == ["No one student"]
+
+
+def test_without_a_roster_every_entry_stands_by_itself(tmp_path):
+    for name in ("Ann Lee", "ann-lee", "x\N{FULLWIDTH SOLIDUS}y", "\u202eevil\n<b>"):
+        put(tmp_path / "in", name)
+    rows = take_in(tmp_path, None)
+    assert len(rows) == 3 and sum("several times" in row.why for row in rows.values()) == 1
+    assert all(id.isascii() and id.isprintable() and "/" not in id for id in rows)
+    assert all(row.name.isprintable() for row in rows.values())
+
+
+def test_a_file_alone_is_the_module_where_one_is_asked(tmp_path):
+    put(tmp_path / "in", "ada.py", "x = 3")
+    assert module_of(tmp_path, take_in(tmp_path, problems=(P1,))["s1"]) == "x = 3"
+    assert "no name of a module" in take_in(tmp_path)["s1"].why
+
+
+def test_one_submission_is_not_taken_for_a_class(tmp_path):
+    for module in (P1.module, P2.module):
+        put(tmp_path / "in", module)
+    with pytest.raises(handins.BadFolder, match="looks like one submission"):
+        take_in(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(handins.BadFolder, match="holds no submissions"):
+        handins.take_in(tmp_path / "empty", tmp_path / "out", (P1,), None)
+
+
+# The roster -----------------------------------------------------------------------------------------------------------
+
+CANVAS = (
+    '"Student","ID","SIS User ID","SIS Login ID","Section","Flash (77)"\n'
+    ',,,,,Manual Posting\n"    Points Possible",,,,,"100"\n"Lovelace, Ada","4711","s1","ada","A","1"\n'
+    '"Müller, Bob","4712","s2","bob","A",""\n"Student, Test","1","","","A",""\n'
+)
+MOODLE = (
+    "Identifier,Full name,Email address,Status,Grade,Maximum Grade,Grade can be changed,Feedback comments\n"
+    'Participant 4711,Ada Lovelace,ada@u.example,x,,"100,00",Yes,\n'
+    'Participant 4712,=Bob,bob@u.example,x,,"20,00",Yes,\n'
+)
+
+
+def written(tmp_path, text, points, column=""):
+    path = tmp_path / "roster.csv"
+    path.write_text(text, encoding="utf-8")
+    students, platform, _ = roster.read(path)
+    of = {student.line: points[student.lms] for student in students}
+    said = roster.write_back(path, platform, column, tmp_path, of)
+    return students, (tmp_path / f"{platform}.csv").read_text(encoding="utf-8-sig").splitlines(), said
+
+
+def test_canvas_gets_its_own_columns_back(tmp_path):
+    points = {"4711": ("71.5", ""), "4712": ("", "")}
+    students, lines, said = written(tmp_path, CANVAS, points, "flash")
+    assert [(s.id, s.lms, s.login) for s in students] == [("s1", "4711", "ada"), ("s2", "4712", "bob")]
+    assert lines == ["Student,ID,SIS User ID,SIS Login ID,Section,Flash (77)", '"Lovelace, Ada",4711,s1,ada,A,71.5']
+    assert "1 of 2 students" in said[0]
+    with pytest.raises(Exception, match="its assignments are Flash"):
+        roster.write_back(tmp_path / "roster.csv", "canvas", "other", tmp_path, {})
+
+
+def test_moodle_gets_its_worksheet_back(tmp_path):
+    points = {"4711": ("71.5", "p1 10/10"), "4712": ("25", "p1 10/10")}
+    students, lines, said = written(tmp_path, MOODLE, points)
+    assert [s.lms for s in students] == ["4711", "4712"]
+    assert lines[1] == 'Participant 4711,Ada Lovelace,ada@u.example,x,"71,5","100,00",Yes,p1 10/10'
+    assert lines[2].startswith("Participant 4712,'=Bob,") and "more than Moodle's maximum of 20.00" in said[1]
+
+
+def test_a_roster_is_a_csv_with_known_columns(tmp_path):
+    for text, key in (("id;name\ns1;Ada\ns1;Ada again\n", "s1"), ("First Name,Last Name,SID\nAda,Lovelace,s1\n", "s1")):
+        (tmp_path / "roster.csv").write_text(text)
+        (student,), platform, notes = roster.read(tmp_path / "roster.csv")
+        assert (
+            student.key == key and student.name.startswith("Ada") and not platform and len(notes) == ("again" in text)
+        )
+    (tmp_path / "roster.csv").write_text("colour\nred\n")
+    with pytest.raises(roster.BadRoster, match="no column id, name, email or login"):
+        roster.read(tmp_path / "roster.csv")
