@@ -13,11 +13,9 @@ import gc
 import importlib
 import os
 import random
-import resource
 import signal
 import socket
 import sys
-import time
 import traceback
 import types
 from typing import IO, Any, NoReturn
@@ -39,7 +37,7 @@ from grader.core.protocol import control, messages  # noqa: E402
 from grader.core.protocol.messages import Envelope, Limits, Reply  # noqa: E402
 
 ChildSetup = messages.RecorderSetup | messages.RunnerSetup
-KEPT: dict[str, Any] = {}  # the role; the core-seconds of the imports
+KEPT: dict[str, Any] = {}  # the role
 CONTROL, ENVELOPE = msgspec.json.Decoder(control.ServerRequest), msgspec.json.Decoder(Envelope)
 
 
@@ -61,10 +59,8 @@ def sandbox_process(room: str, scratch: str, controls: dict[str, socket.socket])
         for end in controls.values():
             answer(end, control.Started(f"{type(error).__name__}: {error}"))
         return
-    if len(controls) == 1:  # no second process: what this one uses has its imports in it
-        KEPT["imports"] = 0.0
+    if len(controls) == 1:
         return ForkServer(*controls.values()).serve()
-    KEPT["imports"] = time.process_time()
     for end in controls.values():
         if os.fork() == 0:
             for other in controls.values():
@@ -118,9 +114,6 @@ class ForkServer:
                 gone = process_tree.end(pid, self.living - {pid})
                 self.reap()
                 return control.Ended(gone)
-            case control.AskUsage():
-                used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-                return control.Usage(sum(each.ru_utime + each.ru_stime for each in used), KEPT["imports"])
 
     def start(self, device: str) -> control.Started:
         """Import what the device needs."""

@@ -66,20 +66,9 @@ class Ended(Struct):
     gone: bool
 
 
-class AskUsage(Struct, tag="usage"):
-    """Ask for the core-seconds that were used."""
-
-
-class Usage(Struct):
-    """Core-seconds of the fork server and its ended children, and of what was imported before it was forked."""
-
-    core_seconds: float
-    imports: float
-
-
 class Done(Struct):
     """The fork server has done what was asked, and has nothing to answer."""
 
 
-ServerRequest = Start | Fork | AskStatus | Signal | AskPrograms | End | AskUsage
-ServerReply = Started | Forked | Status | Programs | Ended | Usage | Done
+ServerRequest = Start | Fork | AskStatus | Signal | AskPrograms | End
+ServerReply = Started | Forked | Status | Programs | Ended | Done

@@ -13,7 +13,7 @@ A caller needs these things:
   how, are the child's doing; `child.CannotStart` is a fault of the grader or of the machine.
 
 Sandbox processes, which have imported torch, fork the confined children. `sandboxes` starts these processes early
-(`begin`), shares them with forks (`share`, `renew`), ends them (`leave`, `close_all`) and counts what they used
-(`core_seconds`). `confined.close_all()` ends everything, for Ctrl-C. Beside these: `handed_in` reads a submission's
-files, `files` writes whole files, `bubblewrap.warning` says what does not protect.
+(`begin`), shares them with forks (`share`, `renew`) and ends them (`leave`, `close_all`). `confined.close_all()` ends
+everything, for Ctrl-C. Beside these: `handed_in` reads a submission's files, `files` writes whole files,
+`bubblewrap.warning` says what does not protect.
 """

@@ -37,7 +37,7 @@ SLOWEST = 3.0  # times: by no more are limits of time longer on a slow machine
 TRIAL_SECONDS = 0.05  # of the runner's trial kernel: two busy cores of a Xeon server take 0.013 to 0.03
 ANSWER_SECONDS = 10.0  # to fork, or to say how a child ended
 REMOVE_SECONDS = 60.0  # a folder without a sandbox: what is watched holds no more
-USAGE_SECONDS = 0.5  # to say what was used, before the end
+END_SECONDS = 0.5  # of a process that is to end by itself
 GIB = 1 << 30
 FILE_BYTES = 1 * GIB  # of one file
 FILES = 1024
@@ -91,7 +91,7 @@ class SandboxProcess:
     def __init__(self, kind: str, submission: Path | None = None) -> None:
         self.kind, self.ready, self.forked, self.closed = kind, set[str](), 0, False
         self.slowness: dict[str, float] = {}  # how many times as long as on our machine a kernel takes; at least 1
-        self.owner, self.used_before, self.spent = os.getpid(), dict[str, float](), 0.0
+        self.owner = os.getpid()
         what = KINDS[kind]
         self.locks = {device: threading.Lock() for device in what.devices}
         self.device = "cuda" if what.gpu else "cpu"
@@ -158,7 +158,7 @@ class SandboxProcess:
             descriptors = []
         if not descriptors:
             with contextlib.suppress(subprocess.TimeoutExpired):  # it has ended, with its reason, or it hangs
-                process.wait(USAGE_SECONDS)
+                process.wait(END_SECONDS)
             words = self.last_words()
             self.close()
             raise CannotStart(f"the sandbox process did not start; {words}")
@@ -268,11 +268,10 @@ class SandboxProcess:
     def close(self) -> None:
         """Kill all that is inside; without a sandbox, its children end with it. Remove what it wrote.
 
-        In a fork of the process that started it, only what was used is noted: others use it too.
+        In a fork of the process that started it, nothing: others use it too.
         """
         if self.closed:  # by now its number may be another's
             return
-        self.note_usage()
         self.closed = True
         if self.owner != os.getpid():
             return
@@ -296,22 +295,6 @@ class SandboxProcess:
             subprocess.TimeoutExpired
         ):  # last: a process that traces it hears of its end before us
             process.wait(ANSWER_SECONDS)
-
-    def note_usage(self) -> None:
-        """Note in `spent` what was used: inside a sandbox nobody else can count it. What it does not say is lost."""
-        used, imports = self.usage()
-        if used:
-            shared = self.owner != os.getpid()
-            self.spent = sum(used[d] - self.used_before.get(d, 0.0) for d in used) + (0.0 if shared else imports)
-
-    def usage(self) -> tuple[dict[str, float], float]:
-        """({device: core-seconds so far}, core-seconds of the imports)."""
-        used, imports = dict[str, float](), 0.0
-        for device in self.ready if self.alive() else ():
-            with contextlib.suppress(CannotStart):
-                said = self.ask(device, control.AskUsage(), control.Usage, USAGE_SECONDS)
-                used[device], imports = said.core_seconds, said.imports
-        return used, imports
 
 
 def environment(device: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from grader.core.sandbox.sandbox_process import KINDS, SandboxProcess
 Key = tuple[str, Path | None]  # kind, the submission's folder
 _running: dict[Key, SandboxProcess] = {}
 _retired: list[SandboxProcess] = []
-_changing, _spent = threading.Lock(), list[float]()
+_changing = threading.Lock()
 # bubblewrap ends with the thread that started it, so that nothing outlives a grader that was killed: this one stays.
 _starter: ThreadPoolExecutor
 
@@ -83,19 +83,13 @@ def start(device: str, submission: Path | None) -> Key:
 
 def close(key: Key) -> None:
     """End the sandbox process of this key and all that is inside."""
-    end(_running.pop(key))
-
-
-def end(process: SandboxProcess) -> None:
-    process.close()
-    _spent.append(process.spent)
+    _running.pop(key).close()
 
 
 def share(devices: Iterable[str]) -> None:
-    """Start the runners of these devices for all forks of this process; what they used so far is not a fork's."""
+    """Start the runners of these devices for all forks of this process."""
     for device in devices:
-        shared = serving(device)
-        shared.used_before, _ = shared.usage()
+        serving(device)
 
 
 def retire() -> None:
@@ -109,7 +103,7 @@ def end_retired(used: set[SandboxProcess]) -> None:
     with _changing:
         for process in [process for process in _retired if process not in used]:
             _retired.remove(process)
-            end(process)
+            process.close()
 
 
 def leave(submission: Path) -> None:
@@ -129,8 +123,3 @@ def close_all() -> None:
     while _running:
         close(next(iter(_running)))
     end_retired(set())
-
-
-def core_seconds() -> float:
-    """The core-seconds of the sandbox processes that are gone, with their children."""
-    return sum(_spent)
