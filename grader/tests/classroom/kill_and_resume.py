@@ -51,11 +51,11 @@ def results(out):
     return {path.name for path in (out / "results").glob("*.msgpack.gz")}
 
 
-def rows(out, strangers=()):
-    """The lines of the gradebook of those whose ids are not among the strangers', remarks apart."""
+def rows(out):
+    """{student: line of the gradebook}, remarks apart."""
     with (out / "gradebook.csv").open(newline="", encoding="utf-8-sig") as file:
         known = {row.pop("student"): row for row in csv.DictReader(file)}
-    return {id: {k: v for k, v in row.items() if k != "remarks"} for id, row in known.items() if id not in strangers}
+    return {id: {k: v for k, v in row.items() if k != "remarks"} for id, row in known.items()}
 
 
 def main(argv=None):
@@ -83,17 +83,17 @@ def main(argv=None):
         print(
             f"undisturbed: {float(stamp.read_text()):.0f} s, {cores:.1f} core-seconds for each submission", flush=True
         )
-    strangers = set()
     if options.hostile:
         given = folder.with_name(f"{folder.name}-and-ten")
         shutil.copytree(folder, given, dirs_exist_ok=True)
         shutil.copy(f"{folder}-roster.csv", f"{given}-roster.csv")
-        strangers = {f"h{number}" for number in range(len(hostile.make(given)))}
+        hostile.make(given)
         folder = given
     kills = disturbed(folder, killed, options, float(stamp.read_text()))
-    same = rows(whole) == rows(killed, strangers)
+    known, found = rows(whole), rows(killed)
+    same = known == {id: found.get(id) for id in known}
     print(f"killed {kills} times and resumed: {'the same gradebook' if same else 'NOT THE SAME'}")
-    print("the ten:", {id: row["total"] or row["status"] for id, row in rows(killed).items() if id in strangers})
+    print("the ten:", {id: row["total"] or row["status"] for id, row in found.items() if id not in known})
     return 0 if same else 1
 
 
