@@ -68,7 +68,8 @@ def take_in(
 
     students: of the roster, or None. Raises BadFolder and sheet.BadSheet.
     """
-    found, notes = find(unpacked(folder, out), out)
+    folder, lost = unpacked(folder, out)
+    found, notes = find(folder, out)
     pairs, absent = join(found, students)
     rows = [Row(slug(student.key), student.name or student.key, student) for student in absent]
     names = [problem.module for problem in problems]
@@ -86,7 +87,7 @@ def take_in(
             if not handed_in.why and taken.unread and not taken.files.keys() & set(names):
                 handed_in.why = next(iter(taken.unread.values()))
             rows.append(row_of(handed_in, student, taken, problems, out))
-    return in_order(rows, students), notes
+    return in_order(rows, students), [*lost, *notes]
 
 
 def name_alone(handed_in: HandIn, names: list[str]) -> None:
@@ -114,10 +115,17 @@ def row_of(handed_in: HandIn, student: Student | None, taken: modules.Taken, pro
 
 
 def in_order(rows: list[Row], students: list[Student] | None) -> list[Row]:
-    """The roster's order, then what is no student's; an id that two have gets digits of who they are."""
-    many = Counter(row.id for row in rows)
+    """The roster's order, then what is no student's; of two with one id, nobody's is the one that gets another.
+
+    A student's id must not depend on who else hands in: decisions are bound to it.
+    """
+    of_students = Counter(row.id for row in rows if row.student)
+    every = Counter(row.id for row in rows)
     rows = [
-        replace_id(row, f"{row.id}-{digest(row.name, *row.entries)[:8]}") if many[row.id] > 1 else row for row in rows
+        replace_id(row, f"{row.id}-{digest(row.name, row.student.key if row.student else '', *row.entries)[:8]}")
+        if (of_students if row.student else every)[row.id] > 1
+        else row
+        for row in rows
     ]
     place = {student.key: number for number, student in enumerate(students or ())}
     return sorted(rows, key=lambda row: place[row.student.key] if row.student else len(place))
@@ -149,7 +157,9 @@ def find(folder: Path, out: Path) -> tuple[list[HandIn], list[str]]:
     if LIST in listed:
         return by_list(folder), [f"Read by {LIST}."]
     own = os.path.realpath(out)
-    entries = [n for n in listed if n not in IGNORED and not n.startswith(".") and os.path.realpath(folder / n) != own]
+    entries = [n for n in listed if n not in IGNORED and os.path.realpath(folder / n) != own]
+    hidden = [name for name in entries if name.startswith(".") and not form_of(name)]
+    entries = [name for name in entries if name not in hidden]
     entries = [n for n in entries if (folder / n).is_dir() or not n.lower().endswith(BESIDE)]
     if METADATA in listed:
         found, what = by_metadata(folder, entries), "Gradescope"
@@ -165,7 +175,10 @@ def find(folder: Path, out: Path) -> tuple[list[HandIn], list[str]]:
             f"{readable(str(folder))} looks like one submission: name the folder that holds all of them, or grade this "
             f"one with make grade SUBMISSION={quoted(folder.absolute())}"
         )
-    return found, [f"Read as {what} names what it gives."] if what else []
+    notes = [f"Read as {what} names what it gives."] if what else []
+    return found, notes + (
+        [f"Left out, as hidden files are: {list_some(list(map(shortened, hidden)))}."] if hidden else []
+    )
 
 
 def form_of(name: str) -> str:
@@ -187,6 +200,7 @@ def hand_in(path: Path, form: str, own_form: str) -> HandIn:
         return HandIn(readable(name), [(path, name)], why=f"Its name can be read in two ways: {SAY}.")
     file = said["file"] or ""
     stem = name[: said.start("file")] if file else f"{name.rstrip('_')}_/"
+    stem = readable(stem).replace("\\", "_")  # it is a name in feedback.zip
     late = form == "canvas" and bool(said["late"])
     return HandIn(said["name"], [(path, "" if path.is_dir() else file)], said["lms"], stem=stem, late=late)
 
@@ -235,17 +249,23 @@ def by_list(folder: Path) -> list[HandIn]:
             raise BadFolder(f"{LIST} needs the columns student and path")
         path = folder / row["path"]
         one = found.setdefault(row["student"], HandIn(row["student"], submitted=row.get("submitted", "")))
-        if not row["student"] or not os.path.lexists(path) or not path.resolve().is_relative_to(folder.resolve()):
+        if (
+            not row["student"]
+            or not row["path"]
+            or not os.path.lexists(path)
+            or not path.resolve().is_relative_to(folder.resolve())
+        ):
             one.why = f"Line {number} of {LIST} names nobody, or nothing in this folder: {shortened(row['path'])}."
         else:
             one.parts.append((path, "" if path.is_dir() else path.name))
     return list(found.values())
 
 
-def unpacked(path: Path, out: Path) -> Path:
-    """The folder itself, or one into which the archive that a platform gives was unpacked; raises BadFolder."""
+def unpacked(path: Path, out: Path) -> tuple[Path, list[str]]:
+    """(the folder itself, or one into which a platform's archive was unpacked, notes); raises BadFolder."""
+    lost: list[str] = []
     if path.is_dir():
-        return path
+        return path, lost
     target = out.resolve() / "work" / "handed-in"
     shutil.rmtree(target, ignore_errors=True)
     try:
@@ -255,11 +275,16 @@ def unpacked(path: Path, out: Path) -> Path:
             ]
             if len(members) > ARCHIVE_FILES or sum(member.file_size for member in members) > ARCHIVE_BYTES:
                 raise BadFolder(f"{path} unpacks to too much: unpack it yourself, and name the folder")
-            archive.extractall(target, members)  # it keeps every name inside of the folder
-    except (*modules.BROKEN,) as error:
+            for member in members:
+                try:
+                    archive.extract(member, target)  # it keeps every name inside of the folder
+                except modules.BROKEN as error:  # one student's file stops nobody else's
+                    lost.append(f"{shortened(member.filename)} could not be unpacked ({modules.reason(error)}).")
+    except modules.BROKEN as error:
         raise BadFolder(f"{path} is no folder and no zip that can be read ({modules.reason(error)})") from None
     inner = os.listdir(target)
-    return target / inner[0] if len(inner) == 1 and not form_of(inner[0]) and (target / inner[0]).is_dir() else target
+    one = len(inner) == 1 and not form_of(inner[0]) and (target / inner[0]).is_dir()
+    return target / inner[0] if one else target, lost
 
 
 # Whose it is ----------------------------------------------------------------------------------------------------------

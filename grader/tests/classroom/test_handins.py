@@ -97,8 +97,10 @@ def test_a_platforms_archive_is_read_as_its_folder(tmp_path):
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         archive.writestr(f"Ada Lovelace_4711_assignsubmission_file_/{P1.module}", "x = 1")
         archive.writestr(f"Bob Müller_4712_assignsubmission_file_/{P1.module}", "x = 2")
-    rows, _ = handins.take_in(tmp_path / "all.zip", tmp_path / "out", (P1,), [ADA, BOB])
+        archive.writestr(f"Bob Müller_4712_assignsubmission_file_/{'n' * 300}.py", "no name of a file")
+    rows, notes = handins.take_in(tmp_path / "all.zip", tmp_path / "out", (P1,), [ADA, BOB])
     assert [module_of(tmp_path, row) for row in rows] == ["x = 1", "x = 2"]
+    assert "could not be unpacked" in notes[0], "one file stops nobody else's"
     (tmp_path / "no.zip").write_text("no archive")
     with pytest.raises(handins.BadFolder, match="no zip that can be read"):
         handins.take_in(tmp_path / "no.zip", tmp_path / "out", (P1,), None)
@@ -124,6 +126,22 @@ def test_two_of_one_name_are_never_guessed(tmp_path):
     put(tmp_path / "in", "Ada Lovelace")
     rows = take_in(tmp_path, (ADA, Student("s3", "Ada Lovelace")))
     assert [row.why[:14] for row in rows.values() if row.entries] == ["No one student"]
+
+
+def test_nobody_changes_another_students_id(tmp_path):
+    put(tmp_path / "in", "submission_1")
+    put(tmp_path / "in", "submission_2")
+    (tmp_path / "in" / handins.METADATA).write_text(
+        "submission_1:\n  :submitters:\n  - :name: Ada\n    :sid: s1\n"
+        "submission_2:\n  :submitters:\n  - :name: s1\n    :sid: s9\n"
+    )
+    rows = take_in(tmp_path)
+    assert rows["s1"].name == "Ada Lovelace" and not rows["s1"].why and len(rows) == 3
+
+
+def test_a_name_of_feedback_stays_in_its_archive(tmp_path):
+    put(tmp_path / "in", "..\\..\\x_4711_assignsubmission_file_")
+    assert take_in(tmp_path)["s1"].stem == ".._.._x_4711_assignsubmission_file_/"
 
 
 def test_without_a_roster_every_entry_stands_by_itself(tmp_path):
