@@ -220,7 +220,10 @@ def grouped(found: list[HandIn]) -> list[HandIn]:
 
 def by_metadata(folder: Path, entries: list[str]) -> list[HandIn]:
     """Gradescope's export: who is who stands in submission_metadata.yml. Raises BadFolder."""
-    import yaml  # type: ignore[import-untyped]
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ImportError:
+        raise BadFolder(f"{METADATA} needs pyyaml: pip install pyyaml, and try again") from None
 
     try:
         known = yaml.load((folder / METADATA).read_bytes(), Loader=yaml.CSafeLoader)

@@ -5,6 +5,7 @@ cancels it, and queues what has no results. Nodes import this file, so it import
 """
 
 import math
+import secrets
 import shutil
 import signal
 import subprocess
@@ -107,7 +108,7 @@ class Slurm:
         gpus, rest = (self.gpus, RESOURCES["cuda"]) if jobs[0].needs_gpu else (None, RESOURCES["cpu"])
         minutes = math.ceil((max(job.limit for job in jobs) + MARGIN_SECONDS) / 60)
         self.asked = f"{rest['cpus_per_task']} CPU, {gpus or 0} GPU, {rest['mem']}, {minutes} min"
-        self.folder = self.home / str(time.time_ns())
+        self.folder = self.home / secrets.token_hex(8)
         executor = submitit.SlurmExecutor(self.folder, max_num_timeout=0)
         executor.update_parameters(
             job_name=self.name, array_parallelism=self.array, partition=self.partition, time=minutes, **rest,

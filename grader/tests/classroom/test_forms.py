@@ -13,6 +13,7 @@ from grader.classroom import decisions, sheet, standing
 from grader.classroom.data import Class, Record, Row
 from grader.course.course import Late
 from grader.result import Aspect, Outcome, Result
+from grader.tests.classroom.quick_one import MODULES
 from grader.tests.classroom.test_run import gradebook, make_class, quick
 
 DUE = Late(datetime.datetime(2026, 11, 20, 12, 0), 10, grace_hours=1, most=25)
@@ -171,3 +172,87 @@ def test_lateness_is_decided_where_nobody_knows_how_late():
     assert standing_of("who knows").status == standing.LATENESS
     assert standing_of("2026-11-30T00:00:00", late=Fraction(0)).total == Fraction("7.5")
     assert standing_of("who knows", late=Fraction(1)).late == 10
+
+
+# No contradiction between any two outputs ---------------------------------------------------------------------------
+
+PEOPLE = {"4711": "Ada Lovelace", "4712": "Bob Berg", "4713": "Eve Kaya", "4714": "Cy Lee"}
+TEXTS = {"4711": "right", "4712": "review", "4713": "", "4714": None}
+
+
+def canvas(folder, roster):
+    lines = ["Student,ID,SIS User ID,SIS Login ID,Section,Flash (77)", "    Points Possible,,,,,40"]
+    for number, name in PEOPLE.items():
+        lines.append(f'"{name}",{number},s{number},login,A,')
+        late = "_late" if number == "4713" else ""
+        for module in MODULES.values() if TEXTS[number] is not None else ():
+            path = folder / f"{name.replace(' ', '').lower()}{late}_{number}_{number}9_{module}"
+            path.write_text(f"# {name} {module}\n{TEXTS[number]}\n")
+    roster.write_text("\n".join(lines) + "\n")
+    return ["--column", "Flash"], "canvas.csv", "ID", "Flash (77)"
+
+
+def moodle(folder, roster):
+    lines = ["Identifier,Full name,Email address,Grade,Maximum Grade,Feedback comments"]
+    for number, name in PEOPLE.items():
+        lines.append(f"Participant {number},{name},x{number}@y,,40,")
+        if TEXTS[number] is not None:
+            make_class(folder, {f"{name}_{number}_assignsubmission_file_": TEXTS[number]})
+    roster.write_text("\n".join(lines) + "\n")
+    return [], "moodle.csv", "Identifier", "Grade"
+
+
+def gradescope(folder, roster):
+    lines, metadata = ["First Name,Last Name,SID,Email"], []
+    for number, name in PEOPLE.items():
+        lines.append(f"{name.replace(' ', ',')},s{number},x@y")
+        if TEXTS[number] is not None:
+            make_class(folder, {f"submission_{number}": TEXTS[number]})
+            metadata.append(f"submission_{number}:\n  :submitters:\n  - :name: {name}\n    :sid: s{number}\n")
+    (folder / "submission_metadata.yml").write_text("".join(metadata))
+    roster.write_text("\n".join(lines) + "\n")
+    return [], None, None, None
+
+
+@pytest.mark.parametrize("platform", [canvas, moodle, gradescope])
+def test_no_two_outputs_contradict_each_other(platform, tmp_path):
+    folder, roster, out = tmp_path / "in", tmp_path / "roster.csv", tmp_path / "out"
+    folder.mkdir()
+    more, back, id_of, column = platform(folder, roster)
+    for lines in ((), ("{}4712,p2,7.5,", "{}4714,all,excused,ill", "{}4711,bonus,2,", "{}4713,late,0,")):
+        prefix = "s" if platform is not moodle else ""
+        names = {row["student"] for row in gradebook(out).values()} if lines else set()
+        decide(out, *(line.format(prefix) if prefix else moodle_line(line, names) for line in lines)) if lines else None
+        assert quick(folder, out, "--roster", str(roster), *more) == 0
+        rows = {row["name"]: row for row in gradebook(out).values()}
+        assert rows.keys() == set(PEOPLE.values())
+        returned = {}
+        if back:
+            table = list(csv.DictReader((out / back).read_text(encoding="utf-8-sig").splitlines()))
+            returned = {PEOPLE[row[id_of].removeprefix("Participant ")]: row[column] for row in table}
+        with zipfile.ZipFile(out / "feedback.zip") as archive:
+            fed = archive.namelist()
+        for name, row in rows.items():
+            total, page = row["total"], out / "pages" / f"{row['student']}.html"
+            assert not back or returned.get(name, "") == total, name
+            if not page.exists():
+                assert total == ""
+                continue
+            text, document = page.read_text(), json.loads((out / "gradescope" / f"{row['student']}.json").read_text())
+            assert (f"<strong>{total} of " in text) == bool(total) and ("not known yet" in text) == (not total)
+            assert document.get("score") == (float(total) if total else None)
+            assert bool(total) == any(
+                row["student"] in place or name.split()[0].lower() in place.lower() for place in fed
+            )
+    assert (
+        rows["Bob Berg"]["p2"] == "7.5"
+        and rows["Cy Lee"]["status"] == "excused"
+        and rows["Ada Lovelace"]["bonus"] == "2"
+    )
+
+
+def moodle_line(line, names):
+    """The same with the name that the class gives: a worksheet of Moodle's has no ids but addresses."""
+    number = line.format("").split(",", 1)[0]
+    wanted = next(name for name in names if PEOPLE[number].split()[0].lower() in name or number in name)
+    return line.format("").replace(number, wanted, 1)

@@ -32,7 +32,7 @@ def test_the_types_are_right():
 
 def test_no_clock_that_can_be_set_is_read():
     sources = [path for path in GRADER.rglob("*.py") if not path.is_relative_to(GRADER / "tests")]
-    clock = re.compile(r"\btime\.time(_ns)?\(|\bdatetime\.|\bdate\.today")
+    clock = re.compile(r"\btime\.time(_ns)?\(|\bdatetime\.(now|utcnow|today)\(|\bdate\.today")
     assert not [path.name for path in sources if clock.search(path.read_text())]
 
 
