@@ -128,9 +128,13 @@ def test_what_slurm_ends_is_said_in_its_words(own, tmp_path, monkeypatch, words)
     monkeypatch.setitem(slurm.RESOURCES, "cpu", {"cpus_per_task": 1, "mem": "1GB"})
     if not ENDS[words] and not own.holds_memory:
         pytest.skip("no root, or no control groups of version 1: Slurm holds no job to its memory here")
-    name, disturb = "a-never-once" if ENDS[words] else "a-eat-once", lambda: own.ask("sh", "-c", ENDS[words])
-    [(first, second)] = grade(tmp_path, name, disturb, partition="spare")
-    assert first.startswith("Slurm's job ") and first.endswith(words) and second == ""
+    asks, disturb = "never-once" if ENDS[words] else "eat-once", lambda: own.ask("sh", "-c", ENDS[words])
+    for letter in "abc":  # on a busy machine Slurm may see the job's end before it knows its reason
+        [(first, *_, last)] = grade(tmp_path, f"{letter}-{asks}", disturb, partition="spare")
+        assert first.startswith("Slurm's job ") and last == ""
+        if first.endswith(words):
+            return
+    pytest.fail(f"{first!r} does not say that it {words}")
 
 
 def test_a_lost_node(tmp_path):
