@@ -51,7 +51,9 @@ def parse(argv: list[str] | None) -> Namespace:
     parser.add_argument("--out", type=Path, default=Path("class"), help="where results, pages and gradebooks go")
     parser.add_argument("--roster", type=Path, help="a CSV with the students, or the platform's own gradebook file")
     parser.add_argument("--column", default="", help="the assignment's column in a roster of Canvas'")
-    parser.add_argument("--only", default="", metavar="STUDENTS", help="grade these again, as gradebook.csv calls them")
+    parser.add_argument(
+        "--only", default="", metavar="STUDENTS", help="grade these again: ids, names, logins or addresses"
+    )
     parser.add_argument("--lanes", type=int, help="submissions at a time (default: one more than cores)")
     parser.add_argument("--problems", default="", metavar="LIST", help="like 3 or 3,5-7 (default: all with points)")
     parser.add_argument("--seed", type=int, help="of the inputs and the drawn shapes (default: the class's own)")
@@ -75,7 +77,11 @@ def main(argv: list[str] | None = None, make_engine: Callable[[Namespace], Any] 
         with locked(options.out):
             failures.begin(options.out)
             if options.submissions is None:
-                return write_forms(options, data.read_class(options.out))
+                whole = data.read_class(options.out)
+                if options.column and whole.platform == roster.CANVAS:
+                    column = roster.find_column(Path(whole.roster), options.column, options.out)
+                    data.write_class(options.out, whole := structs.replace(whole, column=column))
+                return write_forms(options, whole)
             return grade_class(options, choose(options), make_engine or choose_engine)
     except BadArguments as error:
         sentence = str(error)
@@ -93,13 +99,14 @@ def grade_class(options: Namespace, problems: tuple[Problem, ...], make_engine: 
     """Take in, grade what is left, write every form; the exit status."""
     out, seed = options.out.resolve(), choose_seed(options)
     students, platform, notes = roster.read(options.roster) if options.roster else (None, "", [])
+    column = roster.find_column(options.roster, options.column, out) if platform == roster.CANVAS else ""
     rows, more = handins.take_in(options.submissions, out, problems, students)
     keys = jobs.Keys(problems, options.device, name_device(options), options.targets, seed)
     rows = [structs.replace(row, keys=keys_of(row, keys, out)) for row in rows]
     asked = {"device": options.device, "seed": seed, "targets": options.targets}
     points = {problem.id: course.current().points(problem.id) for problem in problems}
     path = str(options.roster.resolve()) if options.roster else ""
-    whole = Class(points, tuple(rows), {}, (*notes, *more), path, platform, **asked)
+    whole = Class(points, tuple(rows), {}, (*notes, *more), path, platform, column, **asked)
     data.write_class(out, whole)
     for note in filter(None, (versions.warning(), *whole.notes)):
         print(clean(f"note: {note}"), file=sys.stderr)
@@ -123,10 +130,7 @@ def choose_rows(options: Namespace, whole: Class) -> list[Row]:
     """All rows, or those that are to be graded again, whose results are taken away."""
     if not options.only:
         return list(whole.rows)
-    wanted = [name.strip() for name in options.only.split(",")]
-    rows = [row for row in whole.rows if row.id in wanted or (row.student and row.student.key in wanted)]
-    if len(rows) != len(set(wanted)):
-        raise BadArguments(f"ONLY={options.only}: gradebook.csv has the names of students in its first column")
+    rows = [data.find_row(whole, name) for name in options.only.split(",")]
     for key in {key for row in rows for key in row.keys.values()}:
         data.path_of(options.out, key).unlink(missing_ok=True)
     return rows
@@ -270,7 +274,8 @@ def write_forms(options: Namespace, whole: Class) -> int:
     written, marked = marks.of_course(out, whole)
     whole = structs.replace(whole, notes=(*whole.notes, *notes, *marked))
     known = standing.standings(whole, records, decided, rule)
-    graded, found = exports.Graded(out, whole, records, known, written, options.column), list[copies.Found]()
+    late = [each.row.id for each in known if each.status == standing.LATENESS]
+    graded, found = exports.Graded(out, whole, records, known, written), list[copies.Found]()
 
     def look_for_copies(graded: exports.Graded) -> str:
         result, line = copies.write(whole, out, records)
@@ -286,7 +291,7 @@ def write_forms(options: Namespace, whole: Class) -> int:
         "junit.xml": exports.write_junit,
         "copies": look_for_copies,
         "class.html": lambda graded: pages.write_class(graded, found[0] if found else None),
-        decisions.NAME: lambda graded: decisions.ask(out, whole, records, decided),
+        decisions.NAME: lambda graded: decisions.ask(out, whole, records, decided, late),
     }
     lines, failed = [*notes, *marked], 0
     for name, form in forms.items():
@@ -318,7 +323,8 @@ def report(known: list[standing.Standing], options: Namespace) -> int:
     states = [state for each in known for state in each.states.values()]
     left = states.count(standing.FAULT) + states.count(standing.NOT_YET)
     waiting = sum(each.status in standing.OPEN for each in known)
-    said = f"; {waiting} students have blank points: class.html says why" if waiting else ""
+    blank = "student has" if waiting == 1 else "students have"
+    said = f"; {waiting} {blank} blank points: class.html says why" if waiting else ""
     print(f"results: {clean(str(options.out))} ({len(known)} students{said})")
     if left:
         what = "1 problem has" if left == 1 else f"{left} problems have"

@@ -17,11 +17,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from importlib.util import find_spec
 from itertools import chain, combinations, product
 from pathlib import Path
 from typing import Any
 
-from grader.classroom.data import Class, Record, Row
+import msgspec
+from msgspec import Struct
+
+from grader.classroom.data import Class, Record, Row, digest
 from grader.core.sandbox import files
 from grader.core.sandbox.child import ChildFailed
 from grader.core.sandbox.limited import Limited
@@ -38,6 +42,7 @@ CHARACTERS = {True: 40, False: 16}  # of a fingerprint, with names and remarks o
 LEAST = {True: 60, False: 200}  # fingerprints that a pair shares
 SHARE = 0.95  # of the fingerprints of the module that has fewer
 PAIRS, LINES = 500, 5000  # pairs that are named, the most alike; lines of a module on a page
+KEPT = "work/copies.json"
 LARGEST, SECONDS = 200_000, 10.0  # characters of a module that is read, and the time for it
 NOT_HERE = "No modules were compared: copydetect is not installed (pip install copydetect, or the extra `class`)."
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -69,6 +74,15 @@ class Pair:
         return f"copies/{self.one.id}--{self.other.id}--{Path(self.module).stem}.html"
 
 
+class Texts(Struct, frozen=True):
+    """What comparing texts found. key: of all that decides it; reference, pairs and notes: as in Found."""
+
+    key: str
+    reference: list[tuple[Row, str]]
+    pairs: list[Pair]
+    notes: list[str]
+
+
 @dataclass(frozen=True)
 class Found:
     """reference: (row, problem) of each module that equals the reference solution. notes: what was not compared."""
@@ -80,19 +94,39 @@ class Found:
 
 
 def write(whole: Class, out: Path, records: dict[str, dict[str, Record]]) -> tuple[Found, str]:
-    """Look for all, and write `out`/copies anew: (Found, the line to print). records: {row id: {problem: Record}}."""
-    folder, texts = out / "copies", texts_of(whole, out)
+    """Look for all, and write `out`/copies: (Found, the line to print). records: {row id: {problem: Record}}."""
+    folder = out / "copies"
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.html"):
+    known = chain.from_iterable(given(EVERY[problem].module) for problem in whole.problems)
+    key = digest(msgspec.json.encode(whole.rows), Path(__file__).read_bytes(), str(find_spec("copydetect")), *known)
+    texts = read_texts(out / KEPT, key) or compare(whole, out, key)
+    found = Found(texts.reference, equal_wrong_answers(whole, records), texts.pairs, texts.notes)
+    taken = len({row.id for row, _ in found.reference})
+    counts = f"reference solutions {taken}, groups with equal wrong answers {len(found.wrong)}"
+    return found, f"suspected copies: {counts}, pairs of modules {len(found.pairs)}"
+
+
+def read_texts(path: Path, key: str) -> Texts | None:
+    """What was found among the same hand-ins before, or None."""
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=Texts)
+    except (OSError, ValueError):
+        return None
+    return kept if kept.key == key else None
+
+
+def compare(whole: Class, out: Path, key: str) -> Texts:
+    """Compare all modules, write a page for each pair, and keep what was found: it takes minutes for a large class."""
+    found, texts = Texts(key, equals_reference(whole, out), *alike(whole, out)), texts_of(whole, out)
+    for old in (out / "copies").glob("*.html"):
         old.unlink()
-    found = Found(equals_reference(whole, out), equal_wrong_answers(whole, records), *alike(whole, out))
     with Limited(call, SECONDS) as limited:
         for pair in found.pairs:
             both = [texts[pair.module][row.id] for row in (pair.one, pair.other)]
             lines = attempt(limited, lines_alike, *both, pair.module, pair.named)
             files.write(out / pair.page, page(pair, both, lines or [set(), set()]))
-    counts = f"reference solutions {len(found.reference)}, groups with equal wrong answers {len(found.wrong)}"
-    return found, f"suspected copies: {counts}, pairs of modules {len(found.pairs)}"
+    files.write(out / KEPT, msgspec.json.encode(found))
+    return found
 
 
 def texts_of(whole: Class, out: Path) -> dict[str, dict[str, str]]:

@@ -3,6 +3,7 @@
 A result is a file named by what it answers (`key`): it is there, whole, or not. class.json says whose it is.
 """
 
+import difflib
 import gzip
 import hashlib
 import zlib
@@ -13,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from grader import score
+from grader.classroom.names import shortened, squashed
 from grader.commands.arguments import BadArguments
 from grader.core.sandbox import files
 from grader.result import Outcome, Result
@@ -48,9 +50,9 @@ class Row(Struct, frozen=True):
 
     id: names files and pages, and stands in decisions.csv and marks.csv. entries: what was handed in, as it is called
     in the folder of submissions. stem: how the platform's name of an entry begins, for feedback. folder: the clean copy
-    of the modules, relative to the class's folder; report: the written half in it, or "". keys: {problem: key of its
-    result}. unread: {problem: why its module could not be understood}. why: why the whole could not be understood.
-    submitted: when it was handed in, ISO 8601; late: the platform says that it came late.
+    of the modules, and report that of the written half, or "", both relative to the class's folder. keys: {problem: key
+    of its result}. unread: {problem: why its module could not be understood}. why: the same of the whole. submitted:
+    when it was handed in, ISO 8601; late: the platform says that it came late.
     """
 
     id: str
@@ -93,7 +95,8 @@ class Record(Struct, frozen=True):
 class Class(Struct, frozen=True):
     """class.json: problems: {id: points}, in the order of the columns. faults: {row: {problem: why it has no result}}.
 
-    platform: whose file the roster is, "" where it is a plain CSV. seed, device, targets: what was asked of all.
+    platform: whose file the roster is, "" where it is a plain CSV; column: the assignment's in Canvas. seed, device,
+    targets: what was asked of all.
     """
 
     problems: dict[str, int]
@@ -102,9 +105,33 @@ class Class(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     roster: str = ""
     platform: str = ""
+    column: str = ""
     seed: int = 0
     device: str = "cpu"
     targets: tuple[str, ...] = ()
+
+
+def find_row(whole: Class, called: str) -> Row:
+    """The one row that a person calls so: by its id, or an id, a name, an address, a login. Raises BadClass."""
+    said = squashed(called)
+    ways = {row.id: {squashed(way) for way in (row.id, row.name, *ways_to_say(row.student))} for row in whole.rows}
+    found = [row for row in whole.rows if row.id == called.strip()]
+    found = found or [row for row in whole.rows if said and said in ways[row.id]]
+    if len(found) == 1:
+        return found[0]
+    near = difflib.get_close_matches(called, [name for row in whole.rows for name in (row.id, row.name)], 1)
+    hint = f"did you mean {near[0]}?" if near and not found else "say it as the first column of gradebook.csv does"
+    many = f"{len(found)} students are" if found else "nobody in the class is"
+    raise BadClass(f"{many} called {shortened(called)!r}; {hint}")
+
+
+def ways_to_say(student: Student | None) -> list[str]:
+    """What people may call a student: an id, a number, a login, an address, a name in either order."""
+    if student is None:
+        return []
+    *first, last = student.name.split() or [""]
+    name = f"{last} {' '.join(first)}"
+    return [way for way in (student.id, student.lms, student.login, student.email, student.name, name) if way.strip()]
 
 
 def digest(*parts: str | bytes) -> str:

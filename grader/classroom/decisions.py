@@ -1,18 +1,19 @@
 """decisions.csv: what the instructor decides on any problem of any student, on lateness, excuses and bonus points.
 
-Columns: student (as gradebook.csv calls the row), problem (an id; `all`, to excuse; `late`, with days; `bonus`), points
-(a number, or `excused`; blank while it waits), reason. What needs review gets a row by itself, bound to the result that
-was looked at: another hand-in needs another decision.
+Columns: student (as gradebook.csv calls the row, or a name, login or address), problem (an id; `all`, to excuse or for
+0; `late`, with days; `bonus`), points (a number, or `excused`; blank while it waits), reason. What needs review gets a
+row by itself, bound to the result that was looked at: another hand-in needs another decision. A lateness that nobody
+knows gets one, too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 from grader import score
 from grader.classroom import sheet
-from grader.classroom.data import Class, Record
+from grader.classroom.data import BadClass, Class, Record, find_row
 from grader.classroom.names import shortened
 from grader.core.sandbox import files
 from grader.core.sandbox.texts import quoted
@@ -46,7 +47,11 @@ def read(out: Path, whole: Class) -> tuple[Decisions, list[str]]:
         if not said["points"]:
             continue
         name = said["student"], said["problem"].lower()
-        why, points = check(said, name, keys, whole)
+        try:
+            name = find_row(whole, said["student"]).id, name[1]
+            why, points = check(said, name, keys, whole)
+        except BadClass as error:
+            why, points = str(error), None
         if why:
             notes.append(f"line {line} of {NAME} does not count: {why}")
             continue
@@ -59,8 +64,6 @@ def read(out: Path, whole: Class) -> tuple[Decisions, list[str]]:
 def check(said: dict[str, str], name: tuple[str, str], keys: dict, whole: Class) -> tuple[str, Fraction | None]:
     """(why a line cannot be used, or "", its points)."""
     student, problem = name
-    if student not in keys:
-        return f"the class has no student {shortened(student)!r}; gradebook.csv has their names as `student`", None
     if problem not in whole.problems and problem not in (ALL, LATE, BONUS):
         return f"{shortened(problem)!r} is no problem: say {', '.join(whole.problems)}, all, late or bonus", None
     if said["result"] and not keys[student].get(problem, "").startswith(said["result"]):
@@ -72,15 +75,19 @@ def check(said: dict[str, str], name: tuple[str, str], keys: dict, whole: Class)
     except (ValueError, ZeroDivisionError):
         return f"points are a number, or `excused`; not {shortened(said['points'])!r}", None
     most = Fraction(whole.problems.get(problem, 10**6))
-    if problem == ALL:
-        return "all is there to say excused: decide on each problem", None
+    if problem == ALL and points:
+        return "all is `excused` or 0: decide on each problem", None
     if not (-most if problem == BONUS else 0) <= points <= most:
         return f"{said['points']} is not from 0 to {most}", None
     return "", points
 
 
-def ask(out: Path, whole: Class, records: Mapping[str, Mapping[str, Record]], decided: Decisions) -> str:
-    """Add a row for each problem to review that has none; what stands there stays. Returns the line to print, or ""."""
+def ask(
+    out: Path, whole: Class, records: Mapping[str, Mapping[str, Record]], decided: Decisions, late: Collection[str]
+) -> str:
+    """Add a row for each problem to review that has none, and for the lateness of the rows `late`; what stands there
+    stays. Returns the line to print, or "".
+    """
     path = out / NAME
     table = sheet.read(path) if path.exists() else [list(COLUMNS)]
     header = [sheet.plain(name) for name in table[0]]
@@ -90,6 +97,8 @@ def ask(out: Path, whole: Class, records: Mapping[str, Mapping[str, Record]], de
     known = {tuple(row.get(name, "") for name in ("student", "problem", "result")) for row in as_rows(table, header)}
     wanted = []
     for row in whole.rows:
+        if row.id in late:
+            wanted.append(dict.fromkeys(COLUMNS, "") | {"student": row.id, "problem": LATE, "name": row.name})
         for problem, record in records.get(row.id, {}).items():
             if record.to_review and (row.id, problem) not in decided:
                 key = row.keys[problem][:KEY]
@@ -97,7 +106,7 @@ def ask(out: Path, whole: Class, records: Mapping[str, Mapping[str, Record]], de
                 cells = (row.id, problem, "", "", row.name, decimal(low), decimal(high), key)
                 wanted.append(dict(zip(COLUMNS, cells, strict=True)))
     new = [row for row in wanted if (row["student"], row["problem"], row["result"]) not in known]
-    if new:
+    if new or not path.exists():
         kept = [[sheet.own_text(cell) for cell in row] for row in table[1:]]
         files.write(path, sheet.to_csv([table[0], *kept, *([row.get(name, "") for name in header] for row in new)]))
     return f"to decide: fill in `points` in {path}, and run make class ... OUT={quoted(out)} again" if wanted else ""

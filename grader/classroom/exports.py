@@ -20,7 +20,7 @@ from grader.classroom import roster, sheet
 from grader.classroom.data import Class, Record
 from grader.classroom.decisions import decimal
 from grader.classroom.marks import Marks
-from grader.classroom.standing import EXCUSED, GRADED, NOT_HANDED_IN, Standing
+from grader.classroom.standing import EXCUSED, GRADED, LATENESS, NOT_HANDED_IN, Standing
 from grader.core.sandbox import files
 from grader.core.sandbox.texts import clean
 from grader.course import course
@@ -38,17 +38,18 @@ DATE = (2000, 1, 1, 0, 0, 0)  # of every file in a zip
 
 @dataclass(frozen=True)
 class Graded:
-    """A class and what was decided. records: {row id: {problem: Record}}; marks: of the written half, or None.
-
-    column: of the assignment, in Canvas.
-    """
+    """A class and what was decided. records: {row id: {problem: Record}}; marks: of the written half, or None."""
 
     out: Path
     whole: Class
     records: Mapping[str, Mapping[str, Record]]
     standings: list[Standing]
     marks: Marks | None = None
-    column: str = ""
+
+    @property
+    def most(self) -> Fraction:
+        """Points of all problems."""
+        return Fraction(sum(self.whole.problems.values()))
 
 
 # The gradebook, ours and the platform's -------------------------------------------------------------------------------
@@ -58,7 +59,9 @@ def write_gradebook(graded: Graded) -> str:
     """gradebook.csv: a line a student; what is not known is blank, never 0."""
     problems, written = list(graded.whole.problems), graded.marks is not None
     halves = ["written", "percent"] if written else []
-    table = [["student", "id", "name", "email", *problems, "late", "bonus", "total", *halves, "status", "remarks"]]
+    table = [
+        ["student", "id", "name", "email", *problems, "late points", "bonus", "total", *halves, "status", "remarks"]
+    ]
     for known in graded.standings:
         student = known.row.student
         points = [decimal(known.points[problem], 3) for problem in problems]
@@ -75,32 +78,40 @@ def write_gradebook(graded: Graded) -> str:
 def percent(graded: Graded, known: Standing) -> Fraction | None:
     """Of the whole, the written half with its share; None where a part is unknown."""
     written = course.current().said.written
-    if graded.marks is None or written is None or not known.most:
+    if graded.marks is None or written is None:
         return None
-    return graded.marks.combined(known.row.id, known.total, known.most, written.share)
+    return graded.marks.combined(known.row.id, known.total, graded.most, written.share)
 
 
 def write_back(graded: Graded) -> str:
-    """The platform's own file, where that is the roster."""
-    if not graded.whole.platform:
+    """The platform's own file, where that is the roster; none of an earlier roster stays."""
+    for name in roster.PLATFORMS:
+        (graded.out / f"{name}.csv").unlink(missing_ok=True)
+    whole = graded.whole
+    if not whole.platform:
         return ""
     points = {
-        known.row.student.line: (decimal(known.total), problem_line(graded, known))
+        known.row.student.line: roster.Back(decimal(known.total), known.status == EXCUSED, problem_line(graded, known))
         for known in graded.standings
         if known.row.student
     }
-    whole = graded.whole
-    return "\n".join(roster.write_back(Path(whole.roster), whole.platform, graded.column, graded.out, points))
+    return "\n".join(
+        roster.write_back(Path(whole.roster), whole.platform, whole.column, graded.out, points, graded.most)
+    )
 
 
 def problem_line(graded: Graded, known: Standing) -> str:
-    """`p1 10/10, p2 not known (needs review)`: one line for a student about all problems."""
-    said = []
-    for problem, points in known.points.items():
-        state = known.states[problem]
-        most = graded.whole.problems[problem]
-        said.append(f"{problem} {f'{decimal(points)}/{most}' if state == GRADED else f'not known ({state})'}")
-    return ", ".join(said)
+    """`p1 10/10, p2 not known (needs review); 1 day late: 5 points less`: one line for a student about all."""
+    parts = [f"{problem} {in_words(graded, known, problem)}" for problem in known.points]
+    return "; ".join([", ".join(parts), *known.changes])
+
+
+def in_words(graded: Graded, known: Standing, problem: str) -> str:
+    """`10/10`, `excused`, `not known (needs review)`"""
+    state, most = known.states[problem], graded.whole.problems[problem]
+    if state == GRADED:
+        return f"{decimal(known.points[problem])}/{most}" if most else "-"
+    return state if state in (EXCUSED, NOT_HANDED_IN) else f"not known ({state})"
 
 
 # Gradescope -----------------------------------------------------------------------------------------------------------
@@ -123,14 +134,16 @@ def gradescope(graded: Graded, known: Standing) -> dict:
     """The document of one submission: a test for each aspect of each problem.
 
     While something waits there is no score of the whole, and Gradescope adds up the tests: no other points are hidden.
+    A lateness that is to be decided concerns them all: then no test has points.
     """
     tests = []
     for problem, record in graded.records.get(known.row.id, {}).items():
         if known.states[problem] != GRADED or known.words.get(problem) is not None:
             most = {"score": number(known.points[problem]), "max_score": float(graded.whole.problems[problem])}
-            said = (
-                known.words.get(problem)
-                or f"{known.states[problem]}: there are no points before the instructor decides."
+            said = known.words.get(problem) or (
+                EXCUSED
+                if known.states[problem] == EXCUSED
+                else f"{known.states[problem]}: there are no points before the instructor decides."
             )
             tests.append(
                 {"name": f"{problem} {EVERY[problem].title}", "output": said}
@@ -146,6 +159,8 @@ def gradescope(graded: Graded, known: Standing) -> dict:
         tests.append(
             {"name": f"{problem} {EVERY[problem].title}", "output": f"{known.states[problem]}: no point is lost."}
         )
+    if known.status == LATENESS:
+        tests = [{"name": test["name"], "output": test["output"]} for test in tests]
     document = {"output": "\n".join([problem_line(graded, known), *known.remarks]), "tests": tests}
     return document if known.total is None else {"score": number(known.total)} | document
 

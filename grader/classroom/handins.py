@@ -1,6 +1,7 @@
-"""What was handed in, and whose it is: by the documented names of Canvas, Moodle and Gradescope, or by submissions.csv.
+"""What was handed in, and whose it is: by the documented names of Canvas, Moodle and Gradescope.
 
-Nothing is guessed. What does not fit stays on a list, with its reason, and blank in the gradebook.
+submissions.csv counts before any name. Nothing is guessed: what does not fit stays on a list, with its reason, and is
+blank in the gradebook.
 Sources: Canvas Instructor Guide, "How do I download all student submissions for an assignment?"; MoodleDocs,
 "Assignment activity", section "Downloading all submissions"; Gradescope, "Exporting submissions".
 """
@@ -15,8 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from grader.classroom import modules, sheet
-from grader.classroom.data import Row, Student, digest
+from grader.classroom.data import Row, Student, digest, ways_to_say
 from grader.classroom.names import list_some, readable, shortened, slug, squashed
 from grader.commands.arguments import BadArguments
 from grader.core.sandbox import files
@@ -28,9 +31,15 @@ from grader.course.problem import Problem
 LIST, METADATA = "submissions.csv", "submission_metadata.yml"
 IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", LIST, METADATA}
 BESIDE = (".csv", ".txt", ".md", ".yml", ".xlsx")  # lie beside submissions, and nobody misses them
-MOODLE = re.compile(r"(?P<name>.+?)_(?P<lms>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.S)
-CANVAS = re.compile(r"(?P<name>.+?)(?P<late>_late)?_(?P<lms>\d+)_\d+_(?P<file>.+)", re.S | re.I)
+MOODLE = re.compile(r"(?P<name>.+?)_(?P<lms>[0-9]+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.S)
+CANVAS = re.compile(r"(?P<name>.+?)(?P<late>_late)?_(?P<lms>[0-9]+)_[0-9]+_(?P<file>.+)", re.S | re.I)
 FORMS = {"moodle": MOODLE, "canvas": CANVAS}
+# A name in which both of two people's numbers may stand: a student can choose a display name, and a file's.
+TWO_WAYS = {
+    "moodle": re.compile(r"_assignsubmission_.*_assignsubmission_", re.S),
+    "canvas": re.compile("_[0-9]+" * 3 + "_"),
+}
+LONGEST = 200  # characters of a name
 ARCHIVE_BYTES, ARCHIVE_FILES = 2 << 30, 50_000  # of the class's own archive, unpacked
 SAY = f"say whose it is in {LIST}"
 
@@ -43,18 +52,26 @@ class BadFolder(BadArguments):
 class HandIn:
     """What one person handed in, as far as names say. parts: [(path, the name that the student gave it)].
 
-    stem: how the platform's name of its first entry begins, to which feedback goes back. why: why it counts for nobody.
+    platform: what the platform says of the person, by the fields of Student. stem: how its name of the first entry
+    begins, to which feedback goes back.
+    listed: submissions.csv says whose it is. why: why it counts for nobody.
     """
 
     name: str
     parts: list[tuple[Path, str]] = field(default_factory=list)
-    lms: str = ""
-    sid: str = ""
-    email: str = ""
+    platform: dict[str, str] = field(default_factory=dict)
     stem: str = ""
     submitted: str = ""
     late: bool = False
+    listed: bool = False
+    remarks: list[str] = field(default_factory=list)
     why: str = ""
+
+    @property
+    def id(self) -> str:
+        """What names it where no roster does."""
+        said = self.platform
+        return slug(said.get("id") or said.get("email") or f"{self.name} {said.get('lms', '')}".strip())
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -102,15 +119,18 @@ def name_alone(handed_in: HandIn, names: list[str]) -> None:
 
 
 def row_of(handed_in: HandIn, student: Student | None, taken: modules.Taken, problems, out: Path) -> Row:
-    base = f"{handed_in.name} {handed_in.lms}".strip()
-    submitted = handed_in.submitted or (student.submitted if student else "")
+    code = {name: data for name, data in taken.files.items() if name not in modules.REPORTS}
+    report = next((name for name in modules.REPORTS if name in taken.files), "")
+    # It lies elsewhere than the modules: these alone may decide a result, and its sandbox shows their folder.
+    report = f"{copy({report: taken.files[report]}, out)}/{report}" if report else ""
+    name = shortened((student and student.name) or handed_in.name, LONGEST)
     return Row(
-        slug(student.key if student else base), (student and student.name) or readable(handed_in.name), student,
-        handed_in.entries, handed_in.stem, copy(taken.files, out).relative_to(out.resolve()).as_posix(),
-        next((name for name in modules.REPORTS if name in taken.files), ""),
-        tuple(problem.module for problem in problems if problem.module in taken.files), {},
+        slug(student.key) if student else handed_in.id, name, student,
+        handed_in.entries, handed_in.stem, copy(code, out), report,
+        tuple(problem.module for problem in problems if problem.module in code), {},
         {problem.id: taken.unread[problem.module] for problem in problems if problem.module in taken.unread},
-        handed_in.why, submitted, handed_in.late, tuple(said for said in taken.remarks if said != handed_in.why),
+        handed_in.why, handed_in.submitted or (student.submitted if student else ""), handed_in.late,
+        tuple(said for said in (*handed_in.remarks, *taken.remarks) if said != handed_in.why),
     )  # fmt: skip
 
 
@@ -122,7 +142,8 @@ def in_order(rows: list[Row], students: list[Student] | None) -> list[Row]:
     of_students = Counter(row.id for row in rows if row.student)
     every = Counter(row.id for row in rows)
     rows = [
-        replace_id(row, f"{row.id}-{digest(row.name, row.student.key if row.student else '', *row.entries)[:8]}")
+        # slug never gives a "_": nobody can be called like a new id.
+        structs.replace(row, id=f"{row.id}_{digest(row.name, str(row.student), *row.entries)[:12]}")
         if (of_students if row.student else every)[row.id] > 1
         else row
         for row in rows
@@ -131,12 +152,8 @@ def in_order(rows: list[Row], students: list[Student] | None) -> list[Row]:
     return sorted(rows, key=lambda row: place[row.student.key] if row.student else len(place))
 
 
-def replace_id(row: Row, id: str) -> Row:
-    return Row(**{name: getattr(row, name) for name in row.__struct_fields__} | {"id": id})
-
-
-def copy(given: dict[str, bytes], out: Path) -> Path:
-    """The folder with a clean copy of these files, named by what they hold; it is made once and stays as it is."""
+def copy(given: dict[str, bytes], out: Path) -> str:
+    """The folder in `out` with a clean copy of these files, named by what they hold; it stays as it is."""
     folder = out.resolve() / "work" / digest(*(part for name in sorted(given) for part in (name, given[name])))[:32]
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in given.items():
@@ -145,71 +162,73 @@ def copy(given: dict[str, bytes], out: Path) -> Path:
     for extra in set(os.listdir(folder)) - set(given):
         if (folder / extra).is_file():
             (folder / extra).unlink()
-    return folder
+    return folder.relative_to(out.resolve()).as_posix()
 
 
 # The entries ----------------------------------------------------------------------------------------------------------
 
 
 def find(folder: Path, out: Path) -> tuple[list[HandIn], list[str]]:
-    """What was handed in, by one of the documented ways; raises BadFolder."""
-    listed = sorted(os.listdir(folder))
-    if LIST in listed:
-        return by_list(folder), [f"Read by {LIST}."]
-    own = os.path.realpath(out)
+    """What was handed in, by one of the documented ways, and by submissions.csv, which decides; raises BadFolder."""
+    listed, own = sorted(os.listdir(folder)), os.path.realpath(out)
     entries = [n for n in listed if n not in IGNORED and os.path.realpath(folder / n) != own]
-    hidden = [name for name in entries if name.startswith(".") and not form_of(name)]
-    entries = [name for name in entries if name not in hidden]
-    entries = [n for n in entries if (folder / n).is_dir() or not n.lower().endswith(BESIDE)]
+    beside = [n for n in entries if not forms_of(n) and (n.startswith(".") or is_beside(folder / n))]
+    found, notes = by_list(folder) if LIST in listed else ([], [])
+    said = {os.path.relpath(path, folder).split(os.sep)[0] for one in found for path, _ in one.parts}
+    entries = [name for name in entries if name not in {*beside, *said}]
     if METADATA in listed:
-        found, what = by_metadata(folder, entries), "Gradescope"
+        others, what = by_metadata(folder, entries), "Gradescope"
     else:
-        forms = {name: form_of(name) for name in entries}
-        form = Counter(forms.values()).most_common(1)[0][0] if forms else ""
-        found = grouped([hand_in(folder / name, form, forms[name]) for name in entries])
-        what = form.capitalize()
-    if not found:
+        # Each form that a name fits counts: a file that fits two makes nobody else's odd.
+        forms = Counter(form for name in entries for form in forms_of(name) or ("",))
+        what = forms.most_common(1)[0][0] if forms else ""
+        others = grouped([hand_in(folder / name, what) for name in entries])
+    if not found and not others:
         raise BadFolder(f"{readable(str(folder))} holds no submissions: each is a folder, a zip or a .py file in it")
-    if sum(re.fullmatch(r"[a-z]\d_\w+\.py", name) is not None for name in entries) * 2 > len(entries):
+    modules_here = sum(re.fullmatch(r"[a-z][0-9]_\w+\.py", name) is not None for name in entries)
+    if not what and modules_here * 2 > len(entries):
         raise BadFolder(
             f"{readable(str(folder))} looks like one submission: name the folder that holds all of them, or grade this "
             f"one with make grade SUBMISSION={quoted(folder.absolute())}"
         )
-    notes = [f"Read as {what} names what it gives."] if what else []
-    return found, notes + (
-        [f"Left out, as hidden files are: {list_some(list(map(shortened, hidden)))}."] if hidden else []
-    )
+    notes += [f"Read as {what.capitalize()} names what it gives."] if what else []
+    notes += [f"Left out, as no submissions: {list_some(list(map(shortened, beside)))}."] if beside else []
+    return found + others, notes
 
 
-def form_of(name: str) -> str:
-    """Whose way of naming a name follows: "moodle", "canvas", or "" for a name alone."""
-    return next((form for form, pattern in FORMS.items() if pattern.fullmatch(name)), "")
+def forms_of(name: str) -> list[str]:
+    """The platforms whose way of naming a name follows; none for a name alone."""
+    return [form for form, pattern in FORMS.items() if pattern.fullmatch(name)]
 
 
-def hand_in(path: Path, form: str, own_form: str) -> HandIn:
+def is_beside(path: Path) -> bool:
+    return path.name.lower().endswith(BESIDE) and not path.is_dir()
+
+
+def hand_in(path: Path, form: str) -> HandIn:
     """The HandIn of one entry, where most of the folder has the form `form`."""
     name = path.name
-    if own_form != form:
+    if form not in (forms_of(name) or ("",)):
         return HandIn(readable(name), [(path, name)], why=f"Its name is not as most are here: {SAY}.")
     if not form:
         base = name[: -len(path.suffix)] if path.suffix.lower() in (".zip", ".py") and path.is_file() else name
         return HandIn(base, [(path, "" if path.is_dir() else name)])
+    if TWO_WAYS[form].search(name):
+        return HandIn(readable(name), [(path, name)], why=f"Its name can be read in two ways: {SAY}.")
     said = FORMS[form].fullmatch(name)
     assert said is not None
-    if form == "moodle" and name.count("_assignsubmission_") > 1:
-        return HandIn(readable(name), [(path, name)], why=f"Its name can be read in two ways: {SAY}.")
     file = said["file"] or ""
     stem = name[: said.start("file")] if file else f"{name.rstrip('_')}_/"
     stem = readable(stem).replace("\\", "_")  # it is a name in feedback.zip
     late = form == "canvas" and bool(said["late"])
-    return HandIn(said["name"], [(path, "" if path.is_dir() else file)], said["lms"], stem=stem, late=late)
+    return HandIn(said["name"], [(path, "" if path.is_dir() else file)], {"lms": said["lms"]}, stem, late=late)
 
 
 def grouped(found: list[HandIn]) -> list[HandIn]:
     """Entries of one number and name, as Canvas gives several files, are one hand-in."""
     groups: dict[tuple[str, ...], HandIn] = {}
     for one in found:
-        key = (one.lms, one.name) if one.lms and not one.why else (one.lms, one.name, *one.entries)
+        key = (one.id,) if one.platform else ("", one.name, *one.entries)
         if key in groups:
             groups[key].parts += one.parts
             groups[key].late |= one.late
@@ -220,13 +239,10 @@ def grouped(found: list[HandIn]) -> list[HandIn]:
 
 def by_metadata(folder: Path, entries: list[str]) -> list[HandIn]:
     """Gradescope's export: who is who stands in submission_metadata.yml. Raises BadFolder."""
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError:
-        raise BadFolder(f"{METADATA} needs pyyaml: pip install pyyaml, and try again") from None
+    import yaml  # type: ignore[import-untyped]
 
     try:
-        known = yaml.load((folder / METADATA).read_bytes(), Loader=yaml.CSafeLoader)
+        known = yaml.load((folder / METADATA).read_bytes(), Loader=yaml.CBaseLoader)  # a name is a text, never a date
         assert isinstance(known, dict)
     except (OSError, yaml.YAMLError, AssertionError, ValueError, RecursionError) as error:
         raise BadFolder(f"{METADATA} cannot be read ({shortened(str(error))}): export the submissions again") from None
@@ -238,20 +254,25 @@ def by_metadata(folder: Path, entries: list[str]) -> list[HandIn]:
             found.append(HandIn(readable(name), [(folder / name, "")], why=f"{METADATA} does not have it: {SAY}."))
             continue
         for one in people:
-            said = {key: str(one.get(f":{key}") or "") for key in ("name", "sid", "email")}
-            handed_in = HandIn(said["name"] or name, [(folder / name, "")], sid=said["sid"], email=said["email"])
-            found.append(replace(handed_in, submitted=str(of.get(":created_at") or "")))
+            called, sid, email = (text(one.get(key)) for key in (":name", ":sid", ":email"))
+            who = {"id": sid, "email": email}
+            found.append(HandIn(called or name, [(folder / name, "")], who, submitted=text(of.get(":created_at"))))
     return found
 
 
-def by_list(folder: Path) -> list[HandIn]:
+def text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def by_list(folder: Path) -> tuple[list[HandIn], list[str]]:
     """submissions.csv: student, path in the folder, and perhaps submitted. Raises BadFolder."""
     found: dict[str, HandIn] = {}
     for number, row in enumerate(sheet.read_rows(folder / LIST), 2):
         if not {"student", "path"} <= row.keys():
             raise BadFolder(f"{LIST} needs the columns student and path")
         path = folder / row["path"]
-        one = found.setdefault(row["student"], HandIn(row["student"], submitted=row.get("submitted", "")))
+        one = found.setdefault(sheet.plain(row["student"]), HandIn(row["student"], listed=True))
+        one.submitted = max(one.submitted, row.get("submitted", ""))
         if (
             not row["student"]
             or not row["path"]
@@ -260,15 +281,22 @@ def by_list(folder: Path) -> list[HandIn]:
         ):
             one.why = f"Line {number} of {LIST} names nobody, or nothing in this folder: {shortened(row['path'])}."
         else:
-            one.parts.append((path, "" if path.is_dir() else path.name))
-    return list(found.values())
+            one.parts.append((path, "" if path.is_dir() else given_name(path.name)))
+    return list(found.values()), [f"{LIST} says whose {len(found)} of them are."]
+
+
+def given_name(name: str) -> str:
+    """The name that a student gave a file, without what a platform put before it."""
+    said = next((FORMS[form].fullmatch(name) for form in forms_of(name)), None)
+    return said["file"] or "" if said else name
 
 
 def unpacked(path: Path, out: Path) -> tuple[Path, list[str]]:
     """(the folder itself, or one into which a platform's archive was unpacked, notes); raises BadFolder."""
     lost: list[str] = []
     if path.is_dir():
-        return path, lost
+        below = [name for name in os.listdir(path) if (path / name / METADATA).is_file()]
+        return path / below[0] if len(below) == 1 and METADATA not in os.listdir(path) else path, lost
     target = out.resolve() / "work" / "handed-in"
     shutil.rmtree(target, ignore_errors=True)
     try:
@@ -286,7 +314,7 @@ def unpacked(path: Path, out: Path) -> tuple[Path, list[str]]:
     except modules.BROKEN as error:
         raise BadFolder(f"{path} is no folder and no zip that can be read ({modules.reason(error)})") from None
     inner = os.listdir(target)
-    one = len(inner) == 1 and not form_of(inner[0]) and (target / inner[0]).is_dir()
+    one = len(inner) == 1 and not forms_of(inner[0]) and (target / inner[0]).is_dir()
     return target / inner[0] if one else target, lost
 
 
@@ -296,21 +324,29 @@ def unpacked(path: Path, out: Path) -> tuple[Path, list[str]]:
 def join(
     found: list[HandIn], students: list[Student] | None
 ) -> tuple[list[tuple[HandIn, Student | None]], list[Student]]:
-    """([(hand-in, its student)], students without one): two hand-ins for one student are one that cannot be used."""
-    claims: dict[str, list[tuple[HandIn, Student | None]]] = {}
+    """([(hand-in, its student)], students without one): two hand-ins for one student are one that cannot be used.
+
+    What submissions.csv says of a student counts in place of all else of this student.
+    """
+    claims: dict[tuple[str, ...], list[tuple[HandIn, Student | None]]] = {}
     for one in found:
-        owner = owner_of(one, students) if students and not one.why else None
+        owner = owner_of(one, students) if students and (one.listed or not one.why) else None
         if students is not None and owner is None and not one.why:
             one.why = f"No one student of the roster is called so: {SAY}."
-        person = f"student {owner.key}" if owner else squashed(f"{one.name} {one.lms} {one.sid} {one.email}")
-        claims.setdefault(f"{person} {one.entries}" if one.why else person, []).append((one, owner))
+        person = (owner.key,) if owner else ("", one.id, *(one.entries if one.why else ()))
+        claims.setdefault(person, []).append((one, owner))
     pairs = []
     for same in claims.values():
-        (one, owner), *others = same
-        if others:
-            parts = [part for each, _ in same for part in each.parts]
+        named = [each for each, _ in same if each.listed]
+        one, owner = same[0]
+        parts = [part for each in named or [each for each, _ in same] for part in each.parts]
+        if named:
+            one = replace(named[0], parts=parts, why=next((each.why for each in named if each.why), ""))
+            if others := [readable(path.name) for each, _ in same if not each.listed for path, _ in each.parts]:
+                one.remarks.append(f"{list_some(others)} was not graded: {LIST} says what counts.")
+        elif len(same) > 1:
             why = f"Handed in several times for one student ({list_some([readable(p.name) for p, _ in parts])}): {SAY}."
-            one = HandIn(one.name, parts, one.lms, one.sid, one.email, why=why)
+            one = replace(one, parts=parts, stem="", submitted="", late=False, why=why)
         pairs.append((one, owner))
     known = {owner.key for _, owner in pairs if owner}
     return pairs, [student for student in students or () if student.key not in known]
@@ -318,17 +354,11 @@ def join(
 
 def owner_of(one: HandIn, students: list[Student]) -> Student | None:
     """The one student whom a hand-in names: by a platform's number or id where the roster has these, else by name."""
-    for value, of in ((one.lms, "lms"), (one.sid, "id"), (one.email, "email")):
-        known = {sheet.plain(getattr(student, of)): student for student in students if getattr(student, of)}
-        if value and known:
-            return known.get(sheet.plain(value))
+    known = {of: {sheet.plain(getattr(student, of)): student for student in students} for of in one.platform}
+    decisive = [of for of, those in known.items() if any(those)]
+    if decisive:
+        of = next((of for of in decisive if one.platform[of]), "")
+        return known[of].get(sheet.plain(one.platform[of])) if of else None
     said = squashed(one.name)
-    meant = [student for student in students if said and said in ways_to_say(student)]
+    meant = [student for student in students if said and said in map(squashed, ways_to_say(student))]
     return meant[0] if len(meant) == 1 else None
-
-
-def ways_to_say(student: Student) -> set[str]:
-    """What a hand-in of this student may be called: an id, a login, an address, a name."""
-    *first, last = student.name.split() or [""]
-    ways = (student.id, student.login, student.email, student.name, f"{last} {' '.join(first)}")
-    return {squashed(way) for way in ways} - {""}

@@ -92,7 +92,7 @@ def divide(text: str, ids: Container[str] | None = None) -> dict[str, list[str]]
 
 
 def link(row: Row) -> str:
-    return f"{row.folder}/{row.report}" if row.report else "not handed in"  # relative to the class's folder
+    return row.report or "not handed in"  # relative to the class's folder
 
 
 def read_table(path: Path, questions: Sequence[Question]) -> tuple[list[list[str]], dict[str, int]]:
@@ -182,6 +182,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = [f"{row.name} ({list_some(marks.missing[row.id])})" for row in waiting]
     marked = sum(points is not None for points in marks.points.values())
     lines += [f"marked: {marked} of {marked + len(names)}; missing: {list_some(names) or 'none'}"]
+    lines += [f"then: make class OUT={texts.quoted(out)} puts them into the gradebook and on the pages"] if marked else []
     print("\n".join(map(texts.clean, [*lines, *(f"note: {note}" for note in marks.notes)])))
     return 0
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from grader.classroom.copies import Found
 from grader.classroom.data import digest, records_of
 from grader.classroom.decisions import decimal
-from grader.classroom.exports import Graded, percent
-from grader.classroom.standing import GRADED, NOT_HANDED_IN, OPEN, REVIEW, UNREAD, Standing
+from grader.classroom.exports import Graded, in_words, percent
+from grader.classroom.standing import EXCUSED, GRADED, LATENESS, NOT_HANDED_IN, OPEN, REVIEW, UNREAD, Standing
 from grader.core.sandbox import files
 from grader.engine.request import Request
 from grader.kinds.registry import EVERY
@@ -24,7 +24,7 @@ SHOWN = 12  # cases and misconceptions; the others are folded up
 RANGES = 20  # into which the points are divided
 TAIL = 200  # bytes at the end of a page, in which its mark stands
 NO_FAILURE = (Outcome.PASSED, Outcome.NOT_RUN, Outcome.GRADER_FAULT, Outcome.NEEDS_REVIEW)
-LATE_CASES = "timed out"
+LATE_CASES, ABSENT = "timed out", "0 because it was not handed in"
 
 
 # A student's page -----------------------------------------------------------------------------------------------------
@@ -46,8 +46,9 @@ def write_students(graded: Graded) -> str:
 
 def mark_of(graded: Graded, known: Standing) -> str:
     """The last line of a page: a hash of all that it shows."""
-    parts = (known.row.name, *map(str, known.row.keys.items()), *map(str, known.points.items()), *known.remarks)
-    return f"<!-- shows {digest(*parts, str(known.total), str(percent(graded, known)))} -->\n"
+    parts = known.row.name, *map(str, known.row.keys.items()), *map(str, known.points.items()), *known.remarks
+    parts += (*map(str, known.states.items()), str(known.total), *written_half(graded, known))
+    return f"<!-- shows {digest(*parts)} -->\n"
 
 
 def shows(path: Path, mark: str) -> bool:
@@ -66,19 +67,23 @@ def student_page(graded: Graded, known: Standing) -> str:
         Path(known.row.id), tuple(EVERY[id] for id in records), None, whole.device, whole.seed, targets=whole.targets,
         private_seed=bool(whole.seed),
     )  # fmt: skip
-    points = {
-        id: "-" if not whole.problems[id] else f"{decimal(known.points[id]) or 'not known'}/{whole.problems[id]}"
-        for id in records
-    }
-    of = f"of {decimal(known.most)} points"
+    points = {id: in_words(graded, known, id) for id in records}
+    of = f"of {decimal(graded.most)} points"
     said = f"{decimal(known.total)} {of}" if known.total is not None else f"points not known yet: {known.status}"
-    share = percent(graded, known)
-    notes = [
-        *known.remarks,
-        *([f"With the written half: {decimal(share)} percent of the whole."] if share is not None else []),
-    ]
+    said = EXCUSED if known.status == EXCUSED else said
+    notes = [*known.remarks, *written_half(graded, known)]
     seconds = sum(record.seconds for record in records.values())
     return html.render(results, request, seconds, known.row.name, said, points, notes)
+
+
+def written_half(graded: Graded, known: Standing) -> list[str]:
+    """The levels of the written half, once all are there, and what both halves are together."""
+    marks, share = graded.marks, percent(graded, known)
+    if marks is None or (points := marks.points.get(known.row.id)) is None:
+        return []
+    levels = ", ".join(f"{id} level {level}" for id, level in marks.levels[known.row.id].items())
+    whole = [f"With the written half: {decimal(share)} percent of the whole."] if share is not None else []
+    return [f"The written half: {decimal(points)} of {decimal(marks.most)} points ({levels}).", *whole]
 
 
 # The class ------------------------------------------------------------------------------------------------------------
@@ -109,15 +114,17 @@ def render_class(graded: Graded, found: Found | None) -> str:
     environment.filters |= {"points": decimal, "percent": lambda part, all: f"{100 * part / all:.0f} %" if all else ""}
     known, whole = graded.standings, graded.whole
     failing, causes = tallies(graded)
-    most = sum(map(Fraction, whole.problems.values()), Fraction(0))
     totals = [standing.total for standing in known if standing.total is not None]
     times = sorted(
         ((sum(r.seconds for r in records.values()), id) for id, records in graded.records.items()), reverse=True
     )
     return environment.get_template("class.html").render(
         kinds=KINDS, known=known, names={standing.row.id: standing.row.name for standing in known},
-        links={id: f"pages/{id}.html" for id in graded.records}, look=look_at(graded, found), found=found,
-        facts=facts(known, totals, most), ranges=count_totals(totals, most), problems=problems_of(graded),
+        links={id: f"pages/{id}.html" for id in graded.records},
+        written={
+            s.row.id: (graded.marks.points.get(s.row.id), percent(graded, s)) for s in known if graded.marks is not None
+        }, look=look_at(graded, found), found=found,
+        facts=facts(known, totals, graded.most), ranges=count_totals(totals, graded.most), problems=problems_of(graded),
         failing=failing, causes=causes, shown=SHOWN, slowest=times[:10], notes=whole.notes,
     )  # fmt: skip
 
@@ -130,11 +137,11 @@ def look_at(graded: Graded, found: Found | None) -> list[tuple[str, list[tuple[s
         states = known.states
         if UNREAD in states.values():
             of = ", ".join(problem for problem, state in states.items() if state == UNREAD)
-            look["not understood"].append((row.id, f"{of}: {row.why or ' '.join(dict.fromkeys(row.unread.values()))}"))
+            look[UNREAD].append((row.id, f"{of}: {row.why or ' '.join(dict.fromkeys(row.unread.values()))}"))
         for problem, record in records.items():
             signs = list(dict.fromkeys(signs_of(record.to_review)))
             if states[problem] == REVIEW:
-                look["needs review"].append((row.id, f"{problem}: {' '.join(signs[:3])}"))
+                look[REVIEW].append((row.id, f"{problem}: {' '.join(signs[:3])}"))
             late = [result.case for result in record.results if result.outcome is Outcome.TIMED_OUT]
             if late:
                 look[LATE_CASES].append(
@@ -148,8 +155,16 @@ def look_at(graded: Graded, found: Found | None) -> list[tuple[str, list[tuple[s
                 (row.id, f"{problem}: {why}: no point is lost, the same command tries again")
             )
         absent = [id for id, record in records.items() if EVERY[id].module not in row.modules and states[id] == GRADED]
+        if known.status == LATENESS:
+            look[LATENESS].append(
+                (row.id, "how many days late it was is not known: a row `late` in decisions.csv waits")
+            )
+        if known.status == NOT_HANDED_IN:
+            look[NOT_HANDED_IN].append(
+                (row.id, "nothing: the points are blank; a row `all`, 0 in decisions.csv gives 0")
+            )
         if row.entries and absent:
-            look["0 because it was not handed in"].append((row.id, ", ".join(absent)))
+            look[ABSENT].append((row.id, ", ".join(absent)))
     taken: dict[str, list[str]] = defaultdict(list)
     for row, problem in found.reference if found else ():
         taken[row.id].append(problem)
@@ -157,8 +172,10 @@ def look_at(graded: Graded, found: Found | None) -> list[tuple[str, list[tuple[s
     for group in found.wrong if found else ():
         words = f"{group.problem}, the same wrong answers: {group.sentence}"
         look["equal wrong answers"] += [(row.id, words) for row in group.rows]
-    order = ("not understood", "needs review", "the machine failed", LATE_CASES, "equals the reference solution",
-             "equal wrong answers", "crashed in every case", "0 because it was not handed in")  # fmt: skip
+    order = (
+        UNREAD, REVIEW, "the machine failed", LATENESS, LATE_CASES, "equals the reference solution",
+        "equal wrong answers", "crashed in every case", ABSENT, NOT_HANDED_IN,
+    )  # fmt: skip
     return [(what, look[what]) for what in order if look[what]]
 
 

@@ -4,19 +4,23 @@ Sources: Canvas Instructor Guide, "How do I import grades in the Gradebook?"; Mo
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
+from msgspec import Struct, structs
+
 from grader.classroom import sheet
-from grader.classroom.data import Student
+from grader.classroom.data import BadClass, Student, read_class
 from grader.classroom.names import list_some, shortened
 from grader.classroom.sheet import plain
 from grader.commands.arguments import BadArguments
 from grader.core.sandbox import files
 
-CANVAS, MOODLE = "canvas", "moodle"
+PLATFORMS = CANVAS, MOODLE = "canvas", "moodle"
 CANVAS_COLUMNS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 NO_STUDENTS = ("points possible", "student, test", "test student")
 # Of each field the columns that are read; docs/instructors.md has the same table.
 COLUMNS = {
@@ -56,9 +60,10 @@ def read(path: Path) -> tuple[list[Student], str, list[str]]:
         student = Student(**known, line=line)
         if not student.key or plain(student.name) in NO_STUDENTS:
             continue  # a second header line of Canvas, and its test student
-        if plain(student.key) in students:
-            notes.append(f"The roster has {shortened(student.key)} twice; the first line counts.")
-        students.setdefault(plain(student.key), student)
+        same = students.setdefault(plain(student.key), student)
+        if structs.replace(same, line=line) != student:
+            raise BadRoster(f"the roster {path} has {shortened(student.key)} in two lines that differ: give each an id")
+        notes += [f"The roster has {shortened(student.key)} twice."] if same is not student else []
     if not students:
         raise BadRoster(f"the roster {path} has columns but no students")
     return list(students.values()), platform, notes
@@ -84,52 +89,88 @@ def participant(identifier: str) -> str:
 # Back to the platform -------------------------------------------------------------------------------------------------
 
 
-def write_back(path: Path, platform: str, column: str, out: Path, points: Mapping[int, tuple[str, str]]) -> list[str]:
+class Back(Struct, frozen=True):
+    """What goes back to the platform of one student: points, "" where none are known; a line on each problem."""
+
+    points: str
+    excused: bool = False
+    words: str = ""
+
+
+def write_back(
+    path: Path, platform: str, column: str, out: Path, back: Mapping[int, Back], most: Fraction
+) -> list[str]:
     """Write `out`/canvas.csv or `out`/moodle.csv; returns the lines to print. Raises BadSheet and BadArguments.
 
-    path: the roster. column: the assignment's, in Canvas. points: {line of the roster: (points, "" where none are
-    known; a line on each problem)}.
+    path: the roster. column: the assignment's, in Canvas. back: {line of the roster: Back}. most: points of the class.
     """
     header, *rows = sheet.read(path)
     if platform == CANVAS:
-        return write_canvas(header, rows, column, out / "canvas.csv", points)
-    return write_moodle(header, rows, out / "moodle.csv", points)
+        return write_canvas(header, rows, column, out / "canvas.csv", back, most)
+    return write_moodle(header, rows, out / "moodle.csv", back, most)
 
 
-def write_canvas(header, rows, column, path, points) -> list[str]:
-    columns = [plain(name) for name in header]
-    assignments = [name for name in header if re.search(r"\(\d+\)$", name)]
-    if not column:
-        return [f"canvas: no column was named: COLUMN=... is one of {list_some(assignments) or 'none'}"]
+def find_column(path: Path, column: str, out: Path) -> str:
+    """The assignment's column of Canvas' file: that of last time, or "", where none is asked for.
+
+    Raises BadRoster and BadSheet.
+    """
+    assignments = [name for name in sheet.read(path)[0] if re.search(r"\(\d+\)$", name)]
     found = [name for name in assignments if plain(column) in (plain(name), plain(re.sub(r" \(\d+\)$", "", name)))]
-    if len(found) != 1:
-        raise BadArguments(f"the roster has no one column {column!r}; its assignments are {list_some(assignments, 20)}")
+    if column and len(found) != 1:
+        raise BadRoster(f"the roster has no one column {column!r}; its assignments are {list_some(assignments, 20)}")
+    if column:
+        return found[0]
+    with suppress(BadClass):
+        return next((name for name in assignments if name == read_class(out).column), "")
+    return ""
+
+
+def write_canvas(header, rows, column, path, back, most) -> list[str]:
+    columns = [plain(name) for name in header]
+    if not column:
+        return ["canvas: no column was named: say COLUMN='the name of the assignment'"]
     kept = [columns.index(plain(name)) for name in CANVAS_COLUMNS if plain(name) in columns]
-    lines = [[rows[line][place] for place in kept] + [given] for line, (given, _) in points.items() if given]
-    files.write(path, sheet.to_csv([[header[place] for place in kept] + found, *lines]))
-    return [f"canvas: {path}: {len(lines)} of {len(points)} students have points in {found[0]!r}"]
+    given = {line: "EX" if one.excused else one.points for line, one in back.items()}
+    lines = [[rows[line][place] for place in kept] + [points] for line, points in given.items() if points]
+    files.write(path, sheet.to_csv([[*(header[place] for place in kept), column], *lines]))
+    place = header.index(column)
+    limits = [row[place] for row in rows if len(row) > place and plain(row[0]) == NO_STUDENTS[0]]
+    said = [f"canvas: {path}: {len(lines)} of {len(back)} students have points in {column!r}"]
+    return said + unlike("canvas", {limit for limit in limits if limit}, most)
 
 
-def write_moodle(header, rows, path, points) -> list[str]:
+def unlike(platform: str, limits: Collection[str], most: Fraction) -> list[str]:
+    """A sentence where the platform's points of the assignment are not the class's."""
+    other = [limit for limit in limits if not NUMBER.fullmatch(limit) or Fraction(limit) != most]
+    return (
+        [f"{platform}: the assignment has {other[0]} points there, and {most} here: set it to {most}"] if other else []
+    )
+
+
+def write_moodle(header, rows, path, back, most_points) -> list[str]:
     columns = [plain(name) for name in header]
     grade, most, locked, comments = (
         columns.index(name) if name in columns else None
         for name in ("grade", "maximum grade", "grade can be changed", "feedback comments")
     )
-    said, filled = [], 0
-    for line, (given, words) in points.items():
+    said, filled, limits = list[str](), 0, dict[str, None]()
+    for line, one in back.items():
+        given = one.points
         row = rows[line] = rows[line] + [""] * (len(header) - len(rows[line]))
         limit = row[most].replace(",", ".") if most is not None else ""
+        limits |= {limit: None} if limit else {}
         if given and locked is not None and plain(row[locked]) == "no":
             said.append(f"moodle: line {line + 2} is as it was: Moodle says that its grade cannot be changed")
-        elif given and re.fullmatch(r"\d+(\.\d+)?", limit) and Fraction(given) > Fraction(limit):
+        elif given and NUMBER.fullmatch(limit) and Fraction(given) > Fraction(limit):
             said.append(
                 f"moodle: line {line + 2} is as it was: {given} points are more than Moodle's maximum of {limit}"
             )
         elif given:
             row[grade] = given.replace(".", ",") if most is not None and "," in row[most] else given
             if comments is not None:
-                row[comments] = words
+                row[comments] = one.words
             filled += 1
     files.write(path, sheet.to_csv([header, *rows]))
-    return [f"moodle: {path}: {filled} of {len(points)} students have points", *said]
+    head = f"moodle: {path}: {filled} of {len(back)} students have points"
+    return [head, *unlike("moodle", limits, most_points), *said]

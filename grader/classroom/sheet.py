@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,7 +12,11 @@ from grader.commands.arguments import BadArguments
 ENCODINGS = ("utf-8-sig", "utf-16", "cp1252", "latin-1")  # the last reads every byte
 DELIMITERS = ",;\t"
 SIGNS = frozenset("=+-@")  # with which a formula begins
+NUMBER = re.compile(r"[-+]?[0-9]*([.,][0-9]+)?")  # and a sign alone, which Moodle writes for nothing
 SEPARATORS = frozenset(",;|\t\r\n")  # of cells, for one spreadsheet or another
+
+
+csv.field_size_limit(1 << 30)  # a reason may be long
 
 
 class BadSheet(BadArguments):
@@ -72,8 +77,10 @@ def text_cell(text: str) -> str:
     A file with commas is split at semicolons where those are usual, so a cell may begin within a text. Signs count in
     each spelling that NFKC makes plain; quotes and what cannot be seen count as blanks. Source: OWASP, "CSV Injection".
     """
+    if NUMBER.fullmatch(text):
+        return text
     written, begins = [], True
-    for letter in str(text):
+    for letter in text:
         normal = unicodedata.normalize("NFKC", letter)
         written += ["'"] if begins and normal[0] in SIGNS else []
         written.append(letter)

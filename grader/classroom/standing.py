@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from grader.classroom.data import Class, Record, Row
-from grader.classroom.decisions import ALL, BONUS, EXCUSED, LATE, Decisions, decimal
+from grader.classroom.decisions import ALL, BONUS, EXCUSED, LATE, Decision, Decisions, decimal
 from grader.course.course import Late
 
 GRADED, NOT_HANDED_IN, REVIEW, FAULT, NOT_YET = (
@@ -23,8 +23,9 @@ class Standing:
     """Where one student stands.
 
     points: {problem: points, None where they are not known}; states: {problem: how}; words: {problem: a reason, beside
-    the points}. late: points taken off; bonus: added. total: None where any part is unknown: that is blank, never 0.
-    most: what could be earned; what is excused is not in it. remarks: sentences.
+    the points}. late: points taken off; bonus: added. total: of all points of the class, what is excused counted like
+    the rest; None where any part is unknown: that is blank, never 0. remarks: sentences; changes: those of them that
+    say why the total is not the sum of the points.
     """
 
     row: Row
@@ -34,9 +35,9 @@ class Standing:
     late: Fraction = Fraction(0)
     bonus: Fraction = Fraction(0)
     total: Fraction | None = None
-    most: Fraction = Fraction(0)
     status: str = ""
     remarks: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
 
     @property
     def id(self) -> str:
@@ -53,7 +54,7 @@ def standings(
 def standing(whole: Class, row: Row, records: Mapping[str, Record], decided: Decisions, rule: Late | None) -> Standing:
     known = Standing(row, {}, {}, remarks=[row.why, *row.remarks] if row.why else list(row.remarks))
     excused = (row.id, ALL) in decided
-    for problem, most in whole.problems.items():
+    for problem in whole.problems:
         decision = decided.get((row.id, ALL if excused else problem))
         if decision:
             state, points = (EXCUSED if decision.points is None else GRADED), decision.points
@@ -64,38 +65,45 @@ def standing(whole: Class, row: Row, records: Mapping[str, Record], decided: Dec
             state = state_of(whole, row, problem, records.get(problem))
             points = records[problem].points if state == GRADED else None
         known.states[problem], known.points[problem] = state, points
-        known.most += 0 if state == EXCUSED else Fraction(most)
         if state == FAULT:
             known.remarks.append(f"{problem}: {whole.faults[row.id][problem]}")
         if state == REVIEW:
             count = len(records[problem].to_review)
             known.remarks.append(f"{problem}: {count} {'case needs' if count == 1 else 'cases need'} review")
     known.remarks += dict.fromkeys(f"{id}: {said}" for id, record in records.items() for said in record.remarks)
-    bonus = decided.get((row.id, BONUS))
-    known.bonus = bonus.points or Fraction(0) if bonus else Fraction(0)
-    days = days_late(row, decided, rule, known)
-    if rule and days:
-        cost = days * Fraction(str(rule.points_a_day))
-        known.late = min(cost, Fraction(str(rule.most))) if rule.most is not None else cost
-        known.remarks.append(
-            f"{decimal(days)} {'day' if days == 1 else 'days'} late: {decimal(known.late)} points less"
-        )
-    add_up(known, days)
+    add_up(whole, known, days_late(row, decided, rule, known), decided.get((row.id, BONUS)), rule)
+    known.remarks += known.changes
     return known
 
 
-def add_up(known: Standing, days: Fraction | None) -> None:
-    states = list(known.states.values())
-    counted = [known.points[problem] for problem, state in known.states.items() if state != EXCUSED]
-    if states and not counted:
+def add_up(whole: Class, known: Standing, days: Fraction | None, bonus: Decision | None, rule: Late | None) -> None:
+    """Fill in status and, where all is known, the total: of what is not excused, in parts of all; late; bonus."""
+    counted = {problem: points for problem, points in known.points.items() if known.states[problem] != EXCUSED}
+    if known.states and not counted:
         known.status = EXCUSED
         return
-    if days is None:
-        states.append(LATENESS)
+    states = [*known.states.values(), *([LATENESS] if days is None else [])]
     known.status = next((state for state in (*OPEN, NOT_HANDED_IN) if state in states), GRADED)
-    if known.status == GRADED:
-        earned = sum((points for points in counted if points is not None), Fraction(0))
-        known.total = max(Fraction(0), earned - known.late) + known.bonus
+    if known.status != GRADED:
+        return
+    total = earned = sum((points for points in counted.values() if points is not None), Fraction(0))
+    most, of = sum(whole.problems[problem] for problem in counted), sum(whole.problems.values())
+    if most != of and most:
+        total = earned * of / most
+        known.changes.append(f"{decimal(earned)} of the {most} points that count are {decimal(total)} of {of}")
+    if rule and days:
+        cost = days * Fraction(str(rule.points_a_day))
+        known.late = min(total, cost if rule.most is None else min(cost, Fraction(str(rule.most))))
+        less = f"{decimal(known.late)} {'point' if known.late == 1 else 'points'} less"
+        known.changes.append(f"{decimal(days)} {'day' if days == 1 else 'days'} late: {less}")
+    if bonus and bonus.points:
+        known.bonus = max(bonus.points, known.late - total)
+        more = "more" if known.bonus > 0 else "less"
+        known.changes.append(
+            f"{decimal(abs(known.bonus))} {'point' if abs(known.bonus) == 1 else 'points'} {more} by the instructor's "
+            f"decision{': ' if bonus.reason else ''}{bonus.reason}"
+        )
+    known.total = total - known.late + known.bonus
 
 
 def state_of(whole: Class, row: Row, problem: str, record: Record | None) -> str:
@@ -116,7 +124,8 @@ def days_late(row: Row, decided: Decisions, rule: Late | None, known: Standing) 
         return decision.points
     submitted = moment(row.submitted)
     if row.entries and rule and submitted:
-        due = rule.due if rule.due.tzinfo or not submitted.tzinfo else rule.due.replace(tzinfo=submitted.tzinfo)
+        # Without an offset, `due` is in this machine's time zone, and a time of a student in that of `due`.
+        due = rule.due.astimezone() if submitted.tzinfo and not rule.due.tzinfo else rule.due
         submitted = submitted if submitted.tzinfo or not due.tzinfo else submitted.replace(tzinfo=due.tzinfo)
         over = submitted - due - datetime.timedelta(hours=rule.grace_hours)
         return Fraction(max(0, math.ceil(over / datetime.timedelta(days=1))))

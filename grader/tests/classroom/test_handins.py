@@ -41,7 +41,7 @@ def module_of(tmp_path, row, module=P1.module):
     (f"Ada Lovelace_4711_assignsubmission_file_{P1.module}", "Ada Lovelace_4711_assignsubmission_file_"),
     (f"lovelaceada_4711_99_{P1.module}", "lovelaceada_4711_99_"),
     (f"lovelaceada_LATE_4711_99_{P1.module}", "lovelaceada_LATE_4711_99_"),
-    ("Ada Lovelace", ""), ("s1", ""), ("ada.zip", ""), ("ada@u.example", ""),
+    ("Ada Lovelace", ""), ("s1", ""), ("4711", ""), ("ada.zip", ""), ("ada@u.example", ""),
 ])  # fmt: skip
 def test_each_documented_name_leads_to_its_student(tmp_path, name, stem):
     put(tmp_path / "in", name)
@@ -72,6 +72,63 @@ def test_gradescope_says_who_is_who(tmp_path):
     assert rows["s1"].submitted.startswith("2026-11-20 ") and not rows["s1"].why and not rows["s2"].why
     others = [row for id, row in rows.items() if id not in ("s1", "s2")]
     assert len(others) == 2 and all("submissions.csv" in row.why for row in others)
+
+
+def test_files_of_one_student_make_nobody_elses_odd(tmp_path):
+    put(tmp_path / "in", f"lovelaceada_4711_99_{P1.module}")
+    for number in range(3):
+        put(tmp_path / "in", f"bob_4712_9{number}_Eve_{number}_assignsubmission_file_x.zip")
+    assert not take_in(tmp_path)["s1"].why and take_in(tmp_path)["s1"].modules
+    (tmp_path / "in" / f"lovelaceada_4711_97_{P1.module}").write_text("x = 1")
+    for number in range(3):
+        (tmp_path / "in" / f"p1_4712_9{number}_{number}.py").write_text("")
+    assert not take_in(tmp_path)["s1"].why, "one student called p1 is no submission"
+
+
+def test_no_name_of_gradescope_is_anything_but_a_text(tmp_path):
+    for number in range(3):
+        put(tmp_path / "in", f"submission_{number}")
+    (tmp_path / "in" / handins.METADATA).write_text("".join(
+        f"submission_{number}:\n  :submitters:\n  - :name: {name}\n    :sid: {sid}\n    :email: {email}\n"
+        for number, (name, sid, email) in enumerate((("2026-02-31", "s1", ""), ("!!x y", "", "z@y"), ("s2", "", "a@y")))
+    ))  # fmt: skip
+    rows = take_in(tmp_path)
+    assert not rows["s1"].why and rows["s1"].modules
+    assert not rows["s2"].modules, "a display name counts for nothing where the roster has ids"
+    alone = take_in(tmp_path, None)
+    assert "s1" in alone and not any(row.why for row in alone.values()), "their ids are the platform's"
+
+
+def test_a_report_beside_the_modules_is_taken_and_lies_elsewhere(tmp_path):
+    put(tmp_path / "in", f"lovelaceada_4711_99_{P1.module}")
+    (tmp_path / "in" / "lovelaceada_4711_98_report.md").write_text("my report")
+    (tmp_path / "in" / "notes.md").write_text("the instructor's")
+    rows, notes = handins.take_in(tmp_path / "in", tmp_path / "out", (P1,), [ADA])
+    assert (tmp_path / "out" / rows[0].report).read_text() == "my report" and "notes.md" in notes[-1]
+    assert [path.name for path in (tmp_path / "out" / rows[0].folder).iterdir()] == [P1.module]
+
+
+def test_a_list_counts_before_what_names_say(tmp_path):
+    put(tmp_path / "in", f"lovelaceada_4711_99_{P1.module}", "x = 1")
+    put(tmp_path / "in", f"bob_4712_98_{P1.module}", "x = 2")
+    put(tmp_path / "in", f"bob_4712_97_{P2.module}", "y = 2")
+    put(tmp_path / "in", "late.zip", "x = 3")
+    (tmp_path / "in" / handins.LIST).write_text(
+        f"student,path\nada,late.zip\nbob@u.example,bob_4712_98_{P1.module}\ns2,nothing\n"
+    )
+    rows = take_in(tmp_path)
+    assert module_of(tmp_path, rows["s1"]) == "x = 3" and "submissions.csv says what counts" in rows["s1"].remarks[0]
+    assert "Line 4" in rows["s2"].why and list(rows) == ["s1", "s2"], "a bad line costs no 0"
+
+
+def test_a_new_id_is_nobodys_name(tmp_path):
+    (tmp_path / "in").mkdir()
+    names = ["x y_1_9_a.zip", "x-y_1_9_b.zip"]
+    for name in names:
+        put(tmp_path / "in", name)
+    first = take_in(tmp_path, None)
+    put(tmp_path / "in", f"{list(first)[-1].replace('_', ' ')}_2_9_c.zip")
+    assert len(take_in(tmp_path, None)) == len(first) + 1
 
 
 def test_a_list_says_who_handed_in_what(tmp_path):
@@ -108,6 +165,8 @@ def test_a_platforms_archive_is_read_as_its_folder(tmp_path):
 
 @pytest.mark.parametrize(("names", "words"), [
     (("Eve_1_assignsubmission_file_x_4711_assignsubmission_file_", "Bob_4712_assignsubmission_file_"), "in two ways"),
+    (("hackereve_4711_500_99_x.zip", "bob_4712_98_x.zip"), "in two ways"),
+    (("hackereve_4711_500_99_x.zip", f"lovelaceada_4711_9_{P1.module}"), "in two ways"),
     (("Ada Lovelace", "Ada_Lovelace", "bob"), "Handed in several times"),
     (("Ada Lovelace_1_assignsubmission_file_", "Bob_4712_assignsubmission_file_"), "No one student"),
     (("eve", "bob"), "No one student"),
@@ -119,7 +178,8 @@ def test_what_does_not_fit_is_nobodys(tmp_path, names, words):
     rows = take_in(tmp_path)
     odd = [row for row in rows.values() if row.why]
     assert odd and all(words in row.why for row in odd), odd
-    assert not [row for id, row in rows.items() if id == "s1" and row.modules and "s1" not in names], "another's"
+    others = {"s1", f"lovelaceada_4711_9_{P1.module}"}.intersection(names)
+    assert not [row for id, row in rows.items() if id == "s1" and row.modules and not others], "another's"
 
 
 def test_two_of_one_name_are_never_guessed(tmp_path):
@@ -187,8 +247,9 @@ def written(tmp_path, text, points, column=""):
     path = tmp_path / "roster.csv"
     path.write_text(text, encoding="utf-8")
     students, platform, _ = roster.read(path)
-    of = {student.line: points[student.lms] for student in students}
-    said = roster.write_back(path, platform, column, tmp_path, of)
+    of = {student.line: roster.Back(points[student.lms][0], False, points[student.lms][1]) for student in students}
+    column = roster.find_column(path, column, tmp_path) if column else ""
+    said = roster.write_back(path, platform, column, tmp_path, of, 100)
     return students, (tmp_path / f"{platform}.csv").read_text(encoding="utf-8-sig").splitlines(), said
 
 
@@ -199,7 +260,9 @@ def test_canvas_gets_its_own_columns_back(tmp_path):
     assert lines == ["Student,ID,SIS User ID,SIS Login ID,Section,Flash (77)", '"Lovelace, Ada",4711,s1,ada,A,71.5']
     assert "1 of 2 students" in said[0]
     with pytest.raises(Exception, match="its assignments are Flash"):
-        roster.write_back(tmp_path / "roster.csv", "canvas", "other", tmp_path, {})
+        roster.find_column(tmp_path / "roster.csv", "other", tmp_path)
+    assert not said[1:], "the same points there and here"
+    assert "set it to 40" in roster.write_back(tmp_path / "roster.csv", "canvas", lines[0][-10:], tmp_path, {}, 40)[1]
 
 
 def test_moodle_gets_its_worksheet_back(tmp_path):
@@ -207,16 +270,18 @@ def test_moodle_gets_its_worksheet_back(tmp_path):
     students, lines, said = written(tmp_path, MOODLE, points)
     assert [s.lms for s in students] == ["4711", "4712"]
     assert lines[1] == 'Participant 4711,Ada Lovelace,ada@u.example,x,"71,5","100,00",Yes,p1 10/10'
-    assert lines[2].startswith("Participant 4712,'=Bob,") and "more than Moodle's maximum of 20.00" in said[1]
+    assert lines[2].startswith("Participant 4712,'=Bob,") and "more than Moodle's maximum of 20.00" in said[2]
+    assert "20.00 points there, and 100 here" in said[1]
 
 
 def test_a_roster_is_a_csv_with_known_columns(tmp_path):
-    for text, key in (("id;name\ns1;Ada\ns1;Ada again\n", "s1"), ("First Name,Last Name,SID\nAda,Lovelace,s1\n", "s1")):
+    for text, key in (("id;name\ns1;Ada\ns1;Ada\n", "s1"), ("First Name,Last Name,SID\nAda,Lovelace,s1\n", "s1")):
         (tmp_path / "roster.csv").write_text(text)
         (student,), platform, notes = roster.read(tmp_path / "roster.csv")
-        assert (
-            student.key == key and student.name.startswith("Ada") and not platform and len(notes) == ("again" in text)
-        )
+        assert student.key == key and student.name.startswith("Ada") and not platform and len(notes) == (";" in text)
+    (tmp_path / "roster.csv").write_text("id;name\ns1;Ada\ns1;Bob\n")
+    with pytest.raises(roster.BadRoster, match="two lines that differ"):
+        roster.read(tmp_path / "roster.csv")
     (tmp_path / "roster.csv").write_text("colour\nred\n")
     with pytest.raises(roster.BadRoster, match="no column id, name, email or login"):
         roster.read(tmp_path / "roster.csv")

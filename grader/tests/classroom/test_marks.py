@@ -34,7 +34,7 @@ def make_class(out, **reports):
         (out / folder).mkdir(parents=True, exist_ok=True)
         if name:
             (out / folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
-        rows.append(Row(id, f"={id.title()}", folder=folder, report=name))
+        rows.append(Row(id, f"={id.title()}", report=f"{folder}/{name}" if name else ""))
     return Class({"p1": 10}, tuple(rows))
 
 
@@ -60,7 +60,7 @@ def test_the_sheet_is_completed_and_what_stands_there_stays(tmp_path):
     marks.write_sheet(whole, tmp_path, QUESTIONS)
     header, ann, ben = sheet.read(path)
     assert header == ["student", "name", "report", "Q1", "Q2", "remark"] and ben[2] == "not handed in"
-    assert ann == ["ann", "'=Ann", f"{whole.rows[0].folder}/report.md", "", "", ""]
+    assert ann == ["ann", "'=Ann", whole.rows[0].report, "", "", ""]
     path.write_text("M;student;name;report;Q1;remark\nx;ann;A;mine;3;'-ok\n;ben;;\n;gone;;;1;;beyond\n")
     later = make_class(tmp_path, ann=REPORT, ben="late", cy=None)
     marks.write_sheet(later, tmp_path, QUESTIONS)
