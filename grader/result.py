@@ -168,8 +168,8 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a verdict rests on; what is not known is empty.
 
     mismatch: of an output that is wrong. picture: the numbers behind the case's picture, plain data. where, causes,
-    met, measured, question and section: what a Diagnosis says. evidence: why an instructor must look. earned: False
-    where what was not run loses its points. share: the part of its points that what is slow keeps.
+    met, measured, question, section and shown_by: what a Diagnosis says. evidence: why an instructor must look.
+    earned: False where what was not run loses its points. share: the part of its points that what is slow keeps.
     """
 
     mismatch: Mismatch | None = None
@@ -180,6 +180,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     measured: tuple[str, ...] = ()
     question: str = ""
     section: str = ""
+    shown_by: str = ""
     evidence: tuple[str, ...] = ()
     waste: Waste | None = None
     compiled: tuple[CompileRow, ...] = field(default=(), name="compile")
@@ -236,13 +237,14 @@ class Result:
 
     @property
     def message(self):
-        """What two results have in common that tell a student the same thing: the causes, or the sentence's words.
+        """What two results have in common that tell a student the same thing: the causes, the case that says more, or
+        the sentence's words.
 
         Only a wrong place is part of the message, where no cause is known; other numbers are not.
         """
         causes = tuple(cause.kind for cause in self.facts.causes)
         words = self.sentence if self.outcome is Outcome.WRONG else re.sub(r"\d+", "#", self.sentence)
-        return self.outcome, causes or words
+        return self.outcome, causes or self.facts.shown_by or words
 
 
 TEXTS = {"sentence", "description", "again", "printed", "facts"}

@@ -27,6 +27,25 @@ Source: Shah et al., "FlashAttention-3", 2024, section 3.1 (a producer; one cons
 others); Ainslie et al., "GQA", 2023, for the heads; Xiao et al., "Attention Sinks", 2023, section 3, for the mask.
 """
 
+# Before you change this file:
+# - Use every ring that you make. The compiler reuses the memory of a barrier that nobody waits for, also for what it
+#   hands to the producer, and puts no barrier between the two: short programs then hang, now and then.
+# - The number of registers follows from the consumers and the programs of a multiprocessor (`registers_for`). Masks
+#   cost registers: the diagonal's and the edge's mask are apart, so that neither spills.
+# - A program takes many tiles of queries and numbers the rings through them (`done`, `turn`): count loads and waits
+#   alike on both sides. Wait twice for a barrier only while nobody can have filled its buffer twice more. `attend`
+#   waits again for the last tile of K: the second tile of K of the next queries is loaded only after every consumer
+#   has released Q.
+# - A pivot may be any finite number as long as the sums stay below `MOST_BITS`. `LOWEST` is the pivot of rows that
+#   have seen no key; an exponential of such a row is infinite or NaN, and both count as too great.
+# - Keep in one block what most tiles run: a branch around the exponentials cost 3 to 6 % of the block-sparse form.
+# - The compiler moves waits. Compare the machine code (`cuobjdump -sass`) before and after: no spilled register
+#   (`LDL`, `STL`) in the inner loop, and at 128 keys about 330 instructions from one `BRA` back to the next.
+# - A constant in an aggregate (`Program`, `Tile`, `Ring`) needs the annotation `gl.constexpr`; in a tuple for
+#   `gl.warp_specialize` it would become a value of the run.
+# - Tune `tile_plan.FORMS` with forms that take turns in a changing order (`grader/gpu/timing.py`): one card's clock
+#   moves by more than most ideas bring.
+
 import math
 
 import torch

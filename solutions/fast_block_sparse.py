@@ -20,6 +20,27 @@ One row of tiles, 64 x 64, and its list in steps of two
 Source: Shah et al., "FlashAttention-3", 2024, section 3.1; Dao et al., "FlashAttention", 2022, section 3.3.
 """
 
+# Before you change this file, read the comment at the top of fast_attention.py, too:
+# - A word for 32 keys hides them, whatever the kind of tile, and two instructions of inline assembly hide a score.
+#   With `gl.where` each score would take a predicate register, of which a thread has seven.
+# - `layout_of_words` is the matrix instruction's layout of scores, bit by bit, so that a thread holds the words of
+#   its own scores. `assert_trivial` stops the compiler where the two do not agree; keep it.
+# - One loop for steps with a mask and without: between two loops the products in flight would have to end, and the
+#   body would be there twice. Steps without a mask come first.
+# - A step that needs a mask has words for all of its units, so that a load asks one question. The consumers ask for
+#   words two steps before they need them.
+# - `begin` asks for Q and the first K before the warps specialize. A barrier that only `begin` uses is like a ring
+#   without use: so Q, which comes once, has no barrier "empty".
+# - A division for the record's address would come before everything else. So the grid's three dimensions give head
+#   and group, and heads are divided by batches only if there are several.
+# - If no unit of a list shows all, the last unit comes second: at a border of documents a row sees the first or the
+#   last, so its pivot is known from the first step on.
+# - A program with an empty list takes one step of keys past the end, which are zeros: the barriers have one story.
+# - `do_not_specialize=SIZES`, all but `group`: otherwise Triton compiles again, for seconds, for each size that is 1
+#   or a multiple of 16. A size that you add to the arguments belongs there.
+# - A unit's code is 32 bits and counts 64 bits of the mask at a time, so 17 GB of them for all heads together;
+#   `prepare_lists` refuses more. The largest tile of `tiles_on_gpu` follows from two counts in one integer.
+
 import functools
 import math
 

@@ -182,7 +182,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = [f"{row.name} ({list_some(marks.missing[row.id])})" for row in waiting]
     marked = sum(points is not None for points in marks.points.values())
     lines += [f"marked: {marked} of {marked + len(names)}; missing: {list_some(names) or 'none'}"]
-    lines += [f"then: make class OUT={texts.quoted(out)} puts them into the gradebook and on the pages"] if marked else []
+    lines += (
+        [f"then: make class OUT={texts.quoted(out)} puts them into the gradebook and on the pages"] if marked else []
+    )
     print("\n".join(map(texts.clean, [*lines, *(f"note: {note}" for note in marks.notes)])))
     return 0
 

@@ -36,7 +36,7 @@ class Diagnosis:
     what: the output that is wrong, as a student calls it. where: a sentence on the wrong elements. causes: every cause
     that fits this case; the cross-case check leaves those that fit the others, too. evidence: what a kind needs to ask
     other cases about these causes. measured: what more runs of the kernel have shown, the most telling first; true of
-    the kernel, whatever the cause is. shown_by: another case, which shows a cause where this one shows none. met: a
+    the kernel, whatever the cause is. shown_by: another case, which shows more where this one shows nothing. met: a
     sentence on what the first wrong rows met, and where, told beside what leads to one of the sections `met_for`.
     """
 
@@ -62,15 +62,12 @@ class Diagnosis:
             first = facts
         else:
             first = self.equals
-        elsewhere = f'Case "{self.shown_by}" shows a cause: look at it first.' if self.shown_by else ""
+        elsewhere = f'Case "{self.shown_by}" says more: look at it first.' if self.shown_by else ""
         return " ".join(part for part in (first, self.met_told, self.where, elsewhere) if part)
 
     @property
     def met_told(self):
-        if not self.met or not self.hints or self.hints[0].section not in self.met_for:
-            return ""
-        borrowed = self.measured and self.measured[0].sentence.startswith("In case ")
-        return f"Here, {self.met[0].lower()}{self.met[1:]}" if borrowed else self.met
+        return self.met if self.hints and self.hints[0].section in self.met_for else ""
 
     @property
     def hints(self):
@@ -92,7 +89,7 @@ class Diagnosis:
         hint = self.hints[0] if self.hints else None
         return structs.replace(
             facts, where=self.where, causes=tuple(self.named), met=self.met_told,
-            measured=tuple(each.sentence for each in self.measured),
+            measured=tuple(each.sentence for each in self.measured), shown_by=self.shown_by,
             question=hint.question if hint else "",
             section=hint.section if hint and course.current().notebooks.is_dir() else "",
         )  # fmt: skip

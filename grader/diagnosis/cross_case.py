@@ -11,6 +11,32 @@ LONG_WITNESSES = 2  # and of those with more than so many queries, which several
 LONG = 128
 
 
+def find_all(results, cases, order, whole=False):
+    """Say of every wrong output what it equals; returns their diagnoses, the smallest case first.
+
+    A diagnosis's evidence has "search": the kinds to try, empty for all, -> (its causes, how to ask for two at once).
+    The kinds that explained a case are tried alone where one of them fits, and at last in every case that was asked for
+    fewer: so what agrees in most cases is found without trying everything everywhere. whole: every kind is tried in
+    every case.
+    """
+    wrong = [result for result in results if result.diagnosis and "search" in result.diagnosis.evidence]
+    wrong = [result.diagnosis for result in sorted(wrong, key=lambda result: order(cases[result.case]))]
+    known, narrow = frozenset(), []
+    for diagnosis in wrong:
+        evidence = diagnosis.evidence
+        diagnosis.causes = evidence["search"](known)[0] if known and not whole else []
+        if all(cause.general for cause in diagnosis.causes):
+            diagnosis.causes, evidence["two"] = evidence["search"]()
+        else:
+            narrow.append(diagnosis)
+        known |= {cause.kind for cause in diagnosis.causes}
+        if not diagnosis.causes:
+            diagnosis.measured += evidence.pop("moved", list)()
+    for diagnosis in narrow:
+        diagnosis.causes = diagnosis.evidence["search"](known)[0]
+    return wrong
+
+
 def check(results, cases, refutes, explains_all, together):
     """Leave in each result's diagnosis the causes that explain most failing cases and that no passing case refutes.
 
@@ -29,12 +55,21 @@ def check(results, cases, refutes, explains_all, together):
     for case in witnesses([case for case in passed if case.attends]):
         refuted.update(refutes(case, kinds, wrong[0].diagnosis, cases[wrong[0].case]))
     with_numbers = [r for r in failed if (m := r.facts.mismatch).total not in (m.nan, m.zero)]
+    # NaN equals many mistakes at once: where a cause has no other witness, a case with wrong numbers must show it, too.
+    told = {cause.kind for result in filter(has_wrong_numbers, wrong) for cause in result.diagnosis.causes}
+    for kind in kinds - told:
+        refuted[kind] += any(map(has_wrong_numbers, failed))
     for kind in filter(explains_all, kinds):
         refuted[kind] += any(kind not in {cause.kind for cause in result.diagnosis.causes} for result in with_numbers)
     standing = [[cause for cause in result.diagnosis.causes if not refuted[cause.kind]] for result in wrong]
     for result, causes in zip(wrong, agree(standing, together), strict=True):
         result.diagnosis.causes = causes
     point_to_a_cause(failed)
+
+
+def has_wrong_numbers(result):
+    found = result.facts.mismatch
+    return found.nan + found.inf < found.wrong
 
 
 def leave_unrefuted(results, refuted):

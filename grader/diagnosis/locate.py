@@ -9,12 +9,13 @@ MANY_TIMES = 1000  # times the allowance: beyond it the number tells nothing mor
 
 
 def where(found: Mismatch) -> str:
-    """`First wrong row 32, where a tile of 32 begins; rows before it agree; ...`: a Mismatch in words."""
-    parts = (rows(found), heads(found), columns(found), kinds(found), first(found), worst(found))
-    text = "; ".join(part for part in parts if part)
+    """`First wrong row 32, where a tile of 32 begins; rows before it agree. At ...`: a Mismatch in words."""
+    places = "; ".join(filter(None, (rows(found), heads(found), columns(found), kinds(found))))
+    sentences = [part for part in (places, first(found), worst(found)) if part]
+    text = " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
     if len(found.first) == 1:
         text = text.replace("row has wrong elements", "row is wrong").replace("row", "element")
-    return f"{unwritten(found)}{text[0].upper()}{text[1:]}."
+    return f"{unwritten(found)}{text}"
 
 
 def unwritten(found: Mismatch) -> str:

@@ -87,11 +87,10 @@ def describe_fault(problem, fault, measured=""):
     known = {"argument": fault.argument, "lanes": fault.lanes, "programs": which, "shape": shape, "outside": ""}
     does = FAULTS[fault.kind]
     if measured:
-        does = f"{does.partition('{programs}')[0].format(**known)}{which}: {measured}"
-    else:
-        outside = OUTSIDE[fault.where].format(**known) if fault.where else ""
-        does = does.format(**known | {"outside": outside})
-    return f"{fault.kernel} {does} {at_line(problem, fault)}"
+        does = f"{does.partition('{programs}')[0].format(**known)}{which} {at_line(problem, fault)}".rstrip()
+        return f"{fault.kernel} {does}. {measured[0].upper()}{measured[1:]}"
+    outside = OUTSIDE[fault.where].format(**known) if fault.where else ""
+    return f"{fault.kernel} {does.format(**known | {'outside': outside})} {at_line(problem, fault)}"
 
 
 def describe_undefined(problem, entry):

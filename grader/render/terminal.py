@@ -129,7 +129,8 @@ def show_failures(console, group, lines=None, whole=FAILURES_SHOWN):
     rest = list(alike.values())[whole:]
     for first, *more in rest:
         others = f" and {len(more)} more" if more else ""
-        line = f'{first.problem} "{first.case}"{others}: {first.outcome.value}: {in_short(first.sentence)}'
+        said = f'see case "{first.facts.shown_by}"' if first.facts.shown_by else in_short(first.sentence)
+        line = f'{first.problem} "{first.case}"{others}: {first.outcome.value}: {said}'
         console.print(line, markup=False, soft_wrap=True)
     if rest:
         again = first.again.replace(f' CASE="{first.case}"', "")
@@ -153,7 +154,7 @@ def explained_first(results):
             return 3
         if result.facts.causes or not result.facts.where:
             return 0
-        return 1 if result.facts.measured else 2
+        return 1 if result.facts.measured and not result.facts.shown_by else 2
 
     def sign(result):
         return result.outcome, *sorted(cause.kind for cause in result.facts.causes)

@@ -250,10 +250,10 @@ def wrong_rows(case, table, owners, fault):
             "much does it step?"
         )
     if fault.where == "end":
-        return (
-            f"its tile begins at row {begin}, and {name} ends with row {rows - 1}. Is this the phase that masks the "
-            "rows which do not exist, and is this load masked?"
-        )
+        ends = f"its tile begins at row {begin}, and {name} ends with row {rows - 1}. "
+        if KINDS[fault.kind] == "store":
+            return f"{ends}Is this store masked, and does its mask test the rows of its own addresses?"
+        return f"{ends}Does this phase mask the rows which do not exist, and is this load masked?"
     return ""
 
 

@@ -69,30 +69,6 @@ def find(
     return one_of_each_kind(found), two if some_finite else list
 
 
-def find_all(results, cases, order, whole=False):
-    """Say of every wrong output what it equals; returns their diagnoses, the smallest case first.
-
-    The kinds that explain all cases before are tried alone where one of them fits: no other kind can explain as many
-    cases, and the cross-case check would drop it. whole: every kind is tried in every case.
-    """
-    wrong = [result for result in results if result.diagnosis and "search" in result.diagnosis.evidence]
-    wrong = [result.diagnosis for result in sorted(wrong, key=lambda result: order(cases[result.case]))]
-    common, explained = frozenset(), []
-    for diagnosis in wrong:
-        evidence = diagnosis.evidence
-        diagnosis.causes = evidence["search"](common)[0] if common and not whole else []
-        if all(cause.general for cause in diagnosis.causes):
-            diagnosis.causes, evidence["two"] = evidence["search"]()
-        if kinds := frozenset(cause.kind for cause in diagnosis.causes):
-            common = common & kinds if explained else kinds
-            explained.append((kinds, {cause.kind for cause in diagnosis.causes if not cause.general}))
-        else:
-            diagnosis.measured += evidence.pop("moved", list)()
-    if not whole and not all(kinds <= common or specific & common for kinds, specific in explained):
-        return find_all(results, cases, order, whole=True)
-    return wrong
-
-
 def look_for_two(wrong):
     """Two mistakes at once, in the smallest wrong cases, where no case shows a single one."""
     if not any(diagnosis.causes for diagnosis in wrong):

@@ -36,13 +36,13 @@ def look(kind, problem, cases, seed, results, submission):
         else:
             found = contrasts.find(kind, problem, submission, case, seed)
         result.diagnosis.measured += found
-        shown += [(found[0].kind in OPEN, f'In case "{result.case}": ', found)] if found else []
+        shown += [(found[0].kind in OPEN, result.case)] if found else []
     if shown:
-        is_vague, where, (first, *others) = min(shown, key=lambda each: each[0])
+        is_vague, name = min(shown, key=lambda each: each[0])
         for result in wrong:
             own = result.diagnosis.measured
-            if not own or (own[0].kind in OPEN and not is_vague):
-                result.diagnosis.measured = [replace(first, sentence=where + first.sentence), *others, *own]
+            if result.case != name and (not own or (own[0].kind in OPEN and not is_vague)):
+                result.diagnosis.measured, result.diagnosis.shown_by = [], result.diagnosis.shown_by or name
         if not is_vague:
             drop_chance([result for result in results if result.diagnosis])
 
@@ -68,7 +68,7 @@ def drop_chance(wrong):
     shown = Counter(kind for result in wrong for kind in {cause.kind for cause in result.diagnosis.causes})
     for result in wrong:
         result.diagnosis.causes = [c for c in result.diagnosis.causes if shown[c.kind] * MOST_SHOW >= len(wrong)]
-    telling = {result.case for result in wrong if result.diagnosis.causes}
+    telling = {result.case for result in wrong if result.diagnosis.causes or result.diagnosis.measured}
     for result in wrong:
         if result.diagnosis.shown_by not in telling:
             result.diagnosis.shown_by = ""

@@ -168,7 +168,7 @@ class Attention(Kind):
     # The cases of a problem together ---------------------------------------------------------------------------------
 
     def find_causes(self, cases, results):
-        return causes.find_all(results, cases, closer.order)
+        return cross_case.find_all(results, cases, closer.order)
 
     def check_cases(self, problem, cases, seed, results):
         causes.look_for_two(self.find_causes(cases, results))
@@ -184,7 +184,7 @@ class Attention(Kind):
 
         cross_case.check(results, cases, refutes, explains_all, TOGETHER)
         if not any(result.diagnosis.causes for result in results if result.diagnosis):  # passing cases refute them
-            causes.find_all(results, cases, closer.order, whole=True)
+            cross_case.find_all(results, cases, closer.order, whole=True)
             cross_case.check(results, cases, refutes, explains_all, TOGETHER)
 
     def look_closer(self, problem, cases, seed, results, submission, show):

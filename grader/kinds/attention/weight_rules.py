@@ -35,7 +35,9 @@ def visible_by_rule(seen, case):
         reach = k < (q[:, None] // tile + 1) * tile if tile else torch.ones_like(seen)
         for words, question, rule in list_rules(age, k, window, sink):
             if torch.equal(rule & reach, seen):
-                said = f"With all scores equal, your code shows exactly {words}; the case has {case.visibility}."
+                said = (
+                    f"Run again with all scores equal: your code shows exactly {words}; the case has {case.visibility}."
+                )
                 return Measured("mask", said, question, WINDOW)
     return None
 

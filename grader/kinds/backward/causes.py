@@ -1,5 +1,7 @@
 """Which known mistake gives the gradients that came back: for dq, and for dk and dv, whose kernels may differ."""
 
+import functools
+
 from grader.diagnosis import compare, locate
 from grader.diagnosis.cause import Diagnosis, Measured
 from grader.kinds.backward import mistakes
@@ -15,8 +17,13 @@ TOGETHER = ", and also "  # of a cause of two mistakes; there is none
 def diagnose(case, got, expected):
     """The Diagnosis of one case: got {name: tensor}, expected a gradients.Expected."""
     wrong = {name: found for name in got if (found := mismatch(name, got, expected))}
-    found = find(case, got, set(wrong), expected)
-    return Diagnosis("output", where(got, wrong), found, measured=[] if found else precision(got, wrong, expected))
+
+    @functools.cache
+    def search(only=frozenset()):
+        return find(case, got, set(wrong), expected, only), list
+
+    nearly = functools.partial(precision, got, wrong, expected)
+    return Diagnosis("output", where(got, wrong), evidence={"search": search, "moved": nearly})
 
 
 def precision(got, wrong, expected):
@@ -52,11 +59,15 @@ def joined(names):
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def find(case, got, wrong, expected):
-    """The Causes that give every wrong gradient of a side: dq, or dk and dv; of both where one gives all."""
+def find(case, got, wrong, expected, only=frozenset()):
+    """The Causes that give every wrong gradient of a side: dq, or dk and dv; of both where one gives all.
+
+    only: the kinds to try; empty for all.
+    """
     fits = {}
     for number, mistake in enumerate(mistakes.EVERY):
-        if mistake.applies(case) and wrong & set(mistake.touches):
+        asked = not only or any(names_in(kind, mistake) for kind in only)
+        if asked and mistake.applies(case) and wrong & set(mistake.touches):
             values = mistakes.answer(mistake, expected.inputs)
             fits[number] = {name for name in got if expected.fits(name, got[name], values[name])}
     found = [cause(mistakes.EVERY[number], wrong) for number, fitting in fits.items() if wrong <= fitting]

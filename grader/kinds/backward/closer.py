@@ -37,11 +37,10 @@ def look(kind, problem, cases, seed, results, submission):
         case = cases[result.case]
         found = facts(kind, submission, case) or contrast(kind, submission, case, seed)
         result.diagnosis.measured += found
-        told += [(result.case, found)] if found else []
+        told += [result.case] if found else []
     for result in wrong if told else ():
         if not result.diagnosis.causes and not result.diagnosis.measured:
-            name, (first, *_) = told[0]
-            result.diagnosis.measured = [replace(first, sentence=f'In case "{name}": {first.sentence}')]
+            result.diagnosis.shown_by = result.diagnosis.shown_by or told[0]
 
 
 def size(case):
@@ -127,7 +126,7 @@ def tell(names, mine, theirs, got, expected, seen, times):
     """
     if not got.isfinite().all():
         row = int((~got.isfinite()).any(-1).any(0).any(0).nonzero()[0])
-        said = f"Even with all scores equal, {names} of {mine} {row} and others are NaN or infinite."
+        said = f"Run again with all scores equal: {names} of {mine} {row} and others are NaN or infinite."
         return [Measured("nan", said, INFINITE, mistakes.LSE)]
     sizes = expected.abs()
     clear = sizes > FAINT * sizes.max()  # the others tell nothing
@@ -153,7 +152,7 @@ def tell(names, mine, theirs, got, expected, seen, times):
         said = words.format(theirs=theirs, them=them).removesuffix(": ")
         where = "" if which.flatten(2).any(-1).all() else f" of batch {batch}, head {head}"
         also = f"; {more} more {mine} have others like that" if more else ""
-        said = f"With all scores equal, {names} of {mine} {span(first, last)}{where} {said}{also}."
+        said = f"Run again with all scores equal: {names} of {mine} {span(first, last)}{where} {said}{also}."
         if mine == "keys":
             said = said.replace("which they should", "which see them").replace("the mask hides", "do not see them")
         else:
@@ -167,8 +166,8 @@ def tell(names, mine, theirs, got, expected, seen, times):
             factor = float(ratio[batch, head, row, column])
             whole = " on all pairs" if bool(((ratio - factor).abs() < EXACT)[:, :, clear].all()) else ""
             found.append(Measured(
-                "factor", f"With all scores equal, {names} get {factor:.4g} times what they should{whole}, first of "
-                f"{mine} {row} with {theirs} {column}, batch {batch}, head {head}.",
+                "factor", f"Run again with all scores equal: {names} get {factor:.4g} times what they should{whole}, "
+                f"first of {mine} {row} with {theirs} {column}, batch {batch}, head {head}.",
                 "which factor is missing, twice or of another head: lse, its base, or the scale?", mistakes.LSE,
             ))  # fmt: skip
     return found

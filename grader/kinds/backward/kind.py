@@ -108,6 +108,7 @@ class Backward(Kind):
                 return set()
             return causes.would_show(case, self.expect(case, self.inputs(case, seed), "cpu"), kinds)
 
+        cross_case.find_all(results, cases, closer.size)
         cross_case.check(results, cases, refutes, lambda kind: False, causes.TOGETHER)
 
     def look_closer(self, problem, cases, seed, results, submission, show):

@@ -48,7 +48,9 @@ def test_delta_of_another_row(pairs):
     p, dp, _ = pairs
     delta = p @ dp
     delta[[3, 5]] = delta[[5, 3]]
-    assert told(pairs, delta[:, None]) == ["With all scores equal, dk has for query row 3 the delta of row 5."]
+    assert told(pairs, delta[:, None]) == [
+        "Run again with all scores equal: dk has for query row 3 the delta of row 5."
+    ]
 
 
 @pytest.mark.parametrize("factor", [2.0, 1.03, 0.5])
