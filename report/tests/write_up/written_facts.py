@@ -10,9 +10,10 @@ from grader.kinds.attention import drawn, inputs
 from grader.kinds.attention.cases import Case
 from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import tile_map
-from grader.kinds.registry import PROBLEMS
+from grader.kinds.registry import PROBLEMS, cases_of
 from report.counting import cost, traced
 from report.pages import measured
+from solutions import p6_sliding_window
 
 SHOW_Q4 = (
     "scores falling along the keys",
@@ -133,18 +134,26 @@ def tokens_and_tiles():
     yield "key 96 in place of 64, so the keys 84 to 95 are lost"
 
 
-def hidden(N, window, block):
+def hidden(N, window, block_q, block_k):
     """Queries that see no key of the first tile that their program visits."""
-    return [q for q in range(N) if q - window + 1 >= first_right(q // block * block, window, block) + block]
+    return [q for q in range(N) if q - window + 1 >= first_right(q // block_q * block_q, window, block_k) + block_k]
 
 
 def rows_that_saw_nothing():
-    found = {(N, w): hidden(N, w, 2) for N in range(1, 5) for w in range(1, N + 1) if hidden(N, w, 2)}
+    found = {(N, w): hidden(N, w, 2, 2) for N in range(1, 5) for w in range(1, N + 1) if hidden(N, w, 2, 2)}
     assert found == {(4, 2): [3]}
     yield "N = 4, window 2, query 3: the first tile of its program holds keys 0 and 1, and it sees 2 and 3"
     case = case_of("p6", "ragged tail")
-    a, b, c = hidden(case.N, case.window, 32)
-    yield f'"Ragged tail" (window {case.window}, tiles of 32): queries {a}, {b} and {c}.'
+    block_q, block_k, *_ = p6_sliding_window.TILES_INTERPRETER
+    first, *others = hidden(case.N, case.window, block_q, block_k)
+    assert others == list(range(others[0], others[-1] + 1)) and (block_q, block_k) != (32, 32)
+    a, b, c = hidden(case.N, case.window, 32, 32)
+    yield (
+        f'"Ragged tail" (window {case.window}), with the solution\'s {block_q} x {block_k}: query {first} and queries '
+        f"{others[0]} to {others[-1]}; with 32 x 32: queries {a}, {b} and {c}."
+    )
+    asked = sum(not case.gpu for case in cases_of(PROBLEMS["p7"], 0))
+    yield f"`make grade P=7` passed all {asked} cases."
 
 
 # Q5: heads and addresses ---------------------------------------------------------------------------------------------
