@@ -4,13 +4,14 @@ ROOM_TESTS = $(if $(ROOM),$(or $(wildcard grader/tests/$(ROOM) $(ROOM)/tests),$(
              $(ROOM); they are $(notdir $(patsubst %/__init__.py,%,$(wildcard grader/tests/*/__init__.py))) report notebooks web)),$(TESTS))
 
 
-.PHONY: skeletons handout class marks gradescope report sample notebooks site site-test test test-all test-matrix lint lock
+.PHONY: compare skeletons handout class marks gradescope report sample notebooks site site-test test test-all test-matrix lint lock
 
-skeletons handout: $(SETUP)
+compare skeletons handout: $(SETUP)
 	@$(PY) -m grader $@ --from-make
 
 ##
 ## For instructors and maintainers:
+compare: ## your code beside the reference solution, once a problem passes, and what both cost: make compare P=6
 skeletons: ## problems/ from solutions/; files you have edited are kept
 handout: ## what students get, as a repository without answers: make handout OUT=folder
 class: $(SETUP) ## grade a folder of submissions, and go on where that was stopped: make class SUBMISSIONS=folder

@@ -21,6 +21,7 @@ COMMANDS = {  # each command: its module in grader/commands, and what it does
     "try": ("try_module", "call one module on small tensors, its numbers beside the right ones"),
     "hint": ("hint", "give the next hint on one problem"),
     "show": ("show", "draw one case of one problem"),
+    "compare": ("compare", "show code that passes beside the reference solution, and what both cost"),
     "profile": ("profile", "look inside the kernels of one problem with Nsight Compute"),
     "check": ("check", "say from a results.json whether every problem that was begun passes"),
     "doctor": ("doctor", "say what this machine offers, and what to install"),
@@ -29,7 +30,7 @@ COMMANDS = {  # each command: its module in grader/commands, and what it does
 }
 
 
-RUN_KERNELS = ("grade", "watch", "hint", "show")
+RUN_KERNELS = ("grade", "watch", "hint", "show", "compare")
 
 
 def main(argv: list[str] | None = None) -> int:

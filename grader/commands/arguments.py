@@ -20,6 +20,7 @@ OPTIONS = {
     "PARTITION": "--partition", "GPUS": "--gpus", "ARRAY": "--array",
 }  # fmt: skip
 # The variable, its one word that counts ("" any word), and the option.
+SIZES = {"HQ": "Hq", "HKV": "Hkv", "BLOCK_Q": "BLOCK_Q", "BLOCK_K": "BLOCK_K"}  # as a case has them; others small
 SWITCHES = ("COMPILE", "no", "--no-compile"), ("HINTS", "no", "--no-hints"), ("VERBOSE", "", "--verbose")
 
 
@@ -38,7 +39,7 @@ class Parser(argparse.ArgumentParser):
         given = [(option, f"{option}={environment[name]}") for name, option in OPTIONS.items() if environment.get(name)]
         for name in environment.get("SIZES", "").split():  # N=8 as --size=N=8, ROWS=3 as --size=rows=3
             if value := environment.get(name):
-                size = name if len(name) == 1 else name.lower()
+                size = SIZES.get(name) or (name if len(name) == 1 else name.lower())
                 given.append(("--size", f"--size={size}={value}"))
         for name, word, option in SWITCHES:
             if (value := environment.get(name)) and word in (value, ""):

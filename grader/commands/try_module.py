@@ -10,12 +10,16 @@ import contextlib
 import functools
 import io
 import os
+import re
 import runpy
 import sys
 from pathlib import Path
 
 from grader.commands.arguments import BadArguments, choose_device, choose_problems
 from grader.course import course
+
+TILES, VARIABLE = ("BLOCK_Q", "BLOCK_K"), "TILES_INTERPRETER"  # its first two numbers
+OPEN_GAP = re.compile(r"TODO \d+: [^'\")\n]+")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,14 +48,24 @@ def main(arguments: argparse.Namespace) -> int:
     path = arguments.submission / problem.module
     if not path.is_file():
         raise BadArguments(f"{arguments.submission} has no {problem.module}")
+    sizes = dict(each.split("=", 1) for each in arguments.size)
     try:
-        case = kind.small_case(problem, dict(each.split("=", 1) for each in arguments.size))
+        tiles = choose_tiles({name: sizes.pop(name) for name in TILES if name in sizes})
+        case = kind.small_case(problem, sizes)
     except ValueError as error:
         raise BadArguments(str(error)) from None
     print(f"{problem.entry_point} of {path.name}, unjudged: {case.describe(arguments.seed)}")
     torch.set_printoptions(precision=4, sci_mode=False, linewidth=118)
-    run(kind, problem, path, case, arguments.seed, device)
+    run(kind, problem, path, case, arguments.seed, device, tiles)
     return 0
+
+
+def choose_tiles(sizes: dict[str, str]) -> dict[int, int]:
+    """{place in TILES_INTERPRETER: tokens} of BLOCK_Q and BLOCK_K; raises ValueError."""
+    for name, text in sizes.items():
+        if not text.isdecimal() or int(text) not in (16, 32, 64, 128):
+            raise ValueError(f"{name} must be 16, 32, 64 or 128; got {text}")
+    return {TILES.index(name): int(text) for name, text in sizes.items()}
 
 
 @contextlib.contextmanager
@@ -87,15 +101,29 @@ def unseen():
         sys.breakpointhook = hook
 
 
-def run(kind, problem, path, case, seed, device):
-    """Call the entry point once as it is, then print its numbers beside the right ones."""
+def run(kind, problem, path, case, seed, device, tiles):
+    """Call the entry point once as it is, then print its numbers beside the right ones.
+
+    tiles: {place in the module's TILES_INTERPRETER: tokens}.
+    """
     import torch
 
     from grader.kinds import trying
 
     placed = kind.inputs(case, seed)
     with loaded(problem, path, device) as function:
-        returned = function(*(each.tensor.to(device) for each in placed), **case.arguments)
+        own = function.__globals__
+        if tiles and not (isinstance(own.get(VARIABLE), tuple) and device == "cpu"):
+            raise BadArguments(f"BLOCK_Q and BLOCK_K are chosen on the CPU, where the module has a tuple {VARIABLE}")
+        if tiles:
+            own[VARIABLE] = tuple(tiles.get(place, size) for place, size in enumerate(own[VARIABLE]))
+        try:
+            returned = function(*(each.tensor.to(device) for each in placed), **case.arguments)
+        except Exception as error:
+            if gap := OPEN_GAP.search(str(error)):
+                print(f"{gap[0]}: this gap of {path.name} is open")
+                return
+            raise
         returned = list(returned) if isinstance(returned, tuple | list) else [returned]
         wanted = [tuple(shape) for _, shape, _ in kind.outputs(problem, case)]
         got = [tuple(value.shape) if isinstance(value, torch.Tensor) else value for value in returned]

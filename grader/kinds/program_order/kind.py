@@ -34,7 +34,6 @@ class ProgramOrder(Attention):
     """A call of x2's kernel, compared with program_order or with a call on a single die."""
 
     problems = (PROBLEM,)
-    can_be_tried = False
 
     def handler(self, case):
         return FUNCTION if isinstance(case, OrderCase) else self

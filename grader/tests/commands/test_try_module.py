@@ -55,6 +55,25 @@ def test_the_first_difference_is_told(mistake, words):
     assert said == words if words is None else words in said
 
 
+def test_an_open_gap_is_one_line(capsys):
+    assert main(["try", "--problems", "x3", "--submission", str(ROOT / "problems"), "--device", "cpu"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["TODO 5: delta: this gap of x3_backward.py is open"]
+
+
+def test_tiles_are_chosen_where_the_module_has_some(tmp_path, capsys):
+    text = solution("p6").replace("    grid = (", "    print('tiles', BLOCK_Q, BLOCK_K)\n    grid = (")
+    (tmp_path / "p6_sliding_window.py").write_text(text)
+    sizes = ("Hq=4", "Hkv=2", "N=20", "BLOCK_K=16", "BLOCK_Q=32")
+    asked = ["try", "--problems", "6", "--submission", str(tmp_path), "--device", "cpu"]
+    assert main([*asked, *(f"--size={size}" for size in sizes)]) == 0
+    said = capsys.readouterr().out
+    assert "Hq=4 Hkv=2" in said and "tiles 32 16" in said and "no difference" in said
+    assert main([*asked, "--size=BLOCK_K=20"]) == 2 and "BLOCK_K must be" in capsys.readouterr().err
+    asked[2] = "1"
+    (tmp_path / "p1_naive_attention.py").write_text(solution("p1"))
+    assert main([*asked, "--size=BLOCK_K=16"]) == 2 and "TILES_INTERPRETER" in capsys.readouterr().err
+
+
 def test_a_table_ends_at_the_row_that_differs_and_marks_it():
     _, shown = told(hidden=-2.0)
     _, header, right, yours = trying.lines(shown[0], (0, 0, 0))

@@ -1,5 +1,7 @@
 """Every known mistake is rejected, by the case that is there for it and for the right reason."""
 
+import re
+
 import pytest
 
 from grader import score
@@ -20,6 +22,8 @@ MISLEADING = {
     "p7_one_masked_loop sink tiles met twice": ("counts keys twice",),
 }
 
+LONGEST = 40  # words of a sentence
+
 
 def judged(mistake, folder):
     """The result that must tell the mistake: that of its case, or the problem's work where that is judged apart."""
@@ -35,6 +39,12 @@ def judged(mistake, folder):
     return result
 
 
+def too_long(result):
+    """Sentences of more than LONGEST words; a line of code is one word."""
+    said = re.sub(r"\(\w+\.py:\d+: `.*?`\)|`[^`]*`|\([-\d, ]+\)", "X", f"{result.sentence} {result.facts.question}")
+    return [each for each in re.split(r"(?<=[.?:])\s+", said) if len(each.split()) > LONGEST]
+
+
 @pytest.mark.parametrize("name", thorough_but(quick.BROKEN, BROKEN))
 def test_mistake_is_rejected(name, tmp_path):
     mistake = BROKEN[name]
@@ -42,7 +52,9 @@ def test_mistake_is_rejected(name, tmp_path):
     assert result.outcome is mistake.outcome, result.sentence
     causes = result.facts.causes
     several = " ".join(cause.equals for cause in causes) if len(causes) > CLEAR else ""  # the page shows them all
-    assert mistake.because in result.sentence + result.facts.question + several
+    said = result.sentence + result.facts.question
+    assert mistake.because.lower() in (said + several).lower(), said
+    assert not too_long(result), too_long(result)
     if not mistake.because:  # nothing in the catalogue is true of it: the facts alone, never a guess
         assert not result.facts.causes, result.sentence
     if result.facts.causes:

@@ -31,7 +31,7 @@ def test_unwritten_memory_is_told_from_nan():
     assert (found.unwritten, found.nan) == (2, 0)
     assert locate.where(found) == (
         "2 of 8 elements of the output were never written, all in the last rows: does the grid reach the last tile? "
-        "First wrong row 3; rows before it agree; at (0, 0, 3, 0) got nan, expected 0."
+        "First wrong row 3; rows before it agree. At (0, 0, 3, 0) got nan, expected 0."
     )
 
 
@@ -51,14 +51,14 @@ def test_where_the_errors_are():
     said = locate.where(found)
     assert "First wrong row 5; rows before it agree" in said
     assert "only (batch, head) (1, 2) of 6" in said and "columns 3 of 4" in said
-    assert "at (1, 2, 5, 3) got 1, expected 0: off by 1.0e+00 where 1.0e-03 is allowed" in said
+    assert "At (1, 2, 5, 3) got 1, expected 0: off by 1.0e+00 where 1.0e-03 is allowed" in said
 
 
 def rows_said(num_rows, *wrong):
     got = torch.zeros(1, 1, num_rows, 1)
     for first, last in wrong:
         got[0, 0, first : last + 1] = 1.0
-    return locate.where(mismatch_of(got)).split("; at (")[0]
+    return locate.where(mismatch_of(got)).split(". At (")[0]
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_rows_and_the_tiles_that_they_keep_to(num_rows, wrong, words):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ([(0, 0), (0, 1), (0, 2)], "; only in batch 0 of 3, in every head;"),
-        ([(b, h) for b in (0, 2) for h in range(3)], "; only in batch 0, 2 of 3, in every head;"),
-        ([(0, 0), (0, 1), (1, 2)], "; only (batch, head) (0, 0), (0, 1), (1, 2) of 9;"),
-        ([(b, h) for b in range(3) for h in range(3) if (b, h) != (1, 1)], "(2, 0) and 2 more of 9;"),
+        ([(0, 0), (0, 1), (0, 2)], "; only in batch 0 of 3, in every head."),
+        ([(b, h) for b in (0, 2) for h in range(3)], "; only in batch 0, 2 of 3, in every head."),
+        ([(0, 0), (0, 1), (1, 2)], "; only (batch, head) (0, 0), (0, 1), (1, 2) of 9."),
+        ([(b, h) for b in range(3) for h in range(3) if (b, h) != (1, 1)], "(2, 0) and 2 more of 9."),
     ],
 )
 def test_batches_and_heads(wrong, words):

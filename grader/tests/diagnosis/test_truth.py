@@ -87,7 +87,7 @@ def check(results, explains_all=lambda kind: False):
 def test_a_case_without_a_cause_names_the_one_that_shows_it():
     first, second = wrong("long row"), wrong("ragged tail", "a window of 33")
     check([first, second])
-    assert first.diagnosis.sentence == 'Every row is wrong. Case "ragged tail" shows a cause: look at it first.'
+    assert first.diagnosis.sentence == 'Every row is wrong. Case "ragged tail" says more: look at it first.'
     assert second.diagnosis.sentence == "Your output equals a window of 33. Every row is wrong."
 
 

@@ -47,4 +47,4 @@ def test_what_the_addresses_are_is_told(tmp_path, name):
     source = solution(problem)
     assert old in source, old
     (result,) = grade_text(tmp_path, problem, source.replace(old, new), names=[case])
-    assert result.outcome is Outcome.UNSAFE and told in result.sentence, result.sentence
+    assert result.outcome is Outcome.UNSAFE and told.lower() in result.sentence.lower(), result.sentence
