@@ -250,7 +250,9 @@ def run(engine: Any, left: list[Job], rows: list[Row]) -> dict[str, dict[str, st
             again = bool(missing) and job.attempt < jobs.ATTEMPTS
             show(clean(tally.finish(job, [record for record in found.values() if record], why, again)))
             whys.update(dict.fromkeys(missing.values(), f"The machine failed: {why}."))
-            return structs.replace(job, keys=missing, attempt=job.attempt + 1) if again else None
+            # In the other order: what ends the process takes nothing with it that others handed in as well.
+            turned = dict(reversed(missing.items()))
+            return structs.replace(job, keys=turned, attempt=job.attempt + 1) if again else None
 
         try:
             engine.run(left, on_end, on_start)

@@ -7,6 +7,7 @@ import difflib
 import gzip
 import hashlib
 import zlib
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -39,6 +40,12 @@ class Student(Struct, frozen=True):
     lms: str = ""
     submitted: str = ""
     line: int = 0
+
+    @property
+    def name_turned(self) -> str:
+        """`Lovelace Ada`, as Canvas writes names."""
+        *first, last = self.name.split() or [""]
+        return f"{last} {' '.join(first)}"
 
     @property
     def key(self) -> str:
@@ -112,11 +119,15 @@ class Class(Struct, frozen=True):
 
 
 def find_row(whole: Class, called: str) -> Row:
-    """The one row that a person calls so: by its id, or an id, a name, an address, a login. Raises BadClass."""
-    said = squashed(called)
-    ways = {row.id: {squashed(way) for way in (row.id, row.name, *ways_to_say(row.student))} for row in whole.rows}
-    found = [row for row in whole.rows if row.id == called.strip()]
-    found = found or [row for row in whole.rows if said and said in ways[row.id]]
+    """The one row that a person calls so: by its id, or an id, a number, a login, an address, a name of its student.
+
+    Raises BadClass.
+    """
+    of_students = {row.student.key: row for row in whole.rows if row.student}
+    student = find_student([row.student for row in of_students.values() if row.student], called)
+    found = [row for row in whole.rows if row.id == called.strip() and (row.student or not student)]
+    found = found or [row for row in whole.rows if student and row is of_students[student.key]]
+    found = found or [row for row in whole.rows if squashed(row.name) == squashed(called)]
     if len(found) == 1:
         return found[0]
     near = difflib.get_close_matches(called, [name for row in whole.rows for name in (row.id, row.name)], 1)
@@ -125,13 +136,17 @@ def find_row(whole: Class, called: str) -> Row:
     raise BadClass(f"{many} called {shortened(called)!r}; {hint}")
 
 
-def ways_to_say(student: Student | None) -> list[str]:
-    """What people may call a student: an id, a number, a login, an address, a name in either order."""
-    if student is None:
-        return []
-    *first, last = student.name.split() or [""]
-    name = f"{last} {' '.join(first)}"
-    return [way for way in (student.id, student.lms, student.login, student.email, student.name, name) if way.strip()]
+def find_student(students: Sequence[Student], called: str) -> Student | None:
+    """The one student whom people call so: an id counts before a number, a login, an address and, last, a name.
+
+    A student may choose a name: it takes away nobody's id.
+    """
+    said = squashed(called)
+    for ways in ("id",), ("lms",), ("login",), ("email",), ("name", "name_turned"):
+        found = [student for student in students if said and said in {squashed(getattr(student, way)) for way in ways}]
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
 
 
 def digest(*parts: str | bytes) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from grader import score
 from grader.classroom import sheet
-from grader.classroom.data import BadClass, Class, Record, find_row
+from grader.classroom.data import BadClass, Class, Record, Row, digest, find_row
 from grader.classroom.names import shortened
 from grader.core.sandbox import files
 from grader.core.sandbox.texts import quoted
@@ -41,7 +41,7 @@ def read(out: Path, whole: Class) -> tuple[Decisions, list[str]]:
     notes: list[str] = []
     if not path.exists():
         return found, notes
-    keys = {row.id: row.keys for row in whole.rows}
+    keys = {row.id: row.keys | {LATE: lateness_of(row)} for row in whole.rows}
     for line, row in enumerate(sheet.read_rows(path), 2):
         said = {name: row.get(name, "") for name in COLUMNS}
         if not said["points"]:
@@ -98,7 +98,8 @@ def ask(
     wanted = []
     for row in whole.rows:
         if row.id in late:
-            wanted.append(dict.fromkeys(COLUMNS, "") | {"student": row.id, "problem": LATE, "name": row.name})
+            known_of = {"student": row.id, "problem": LATE, "name": row.name, "result": lateness_of(row)}
+            wanted.append(dict.fromkeys(COLUMNS, "") | known_of)
         for problem, record in records.get(row.id, {}).items():
             if record.to_review and (row.id, problem) not in decided:
                 key = row.keys[problem][:KEY]
@@ -110,6 +111,11 @@ def ask(
         kept = [[sheet.own_text(cell) for cell in row] for row in table[1:]]
         files.write(path, sheet.to_csv([table[0], *kept, *([row.get(name, "") for name in header] for row in new)]))
     return f"to decide: fill in `points` in {path}, and run make class ... OUT={quoted(out)} again" if wanted else ""
+
+
+def lateness_of(row: Row) -> str:
+    """What tells a late hand-in from another of the same student."""
+    return digest(row.folder, row.submitted, *row.entries)[:KEY]
 
 
 def as_rows(table: list[list[str]], header: list[str]) -> list[dict[str, str]]:

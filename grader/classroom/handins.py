@@ -19,8 +19,8 @@ from pathlib import Path
 from msgspec import structs
 
 from grader.classroom import modules, sheet
-from grader.classroom.data import Row, Student, digest, ways_to_say
-from grader.classroom.names import list_some, readable, shortened, slug, squashed
+from grader.classroom.data import Row, Student, digest, find_student
+from grader.classroom.names import list_some, readable, shortened, slug
 from grader.commands.arguments import BadArguments
 from grader.core.sandbox import files
 from grader.core.sandbox.child import ChildFailed
@@ -31,14 +31,12 @@ from grader.course.problem import Problem
 LIST, METADATA = "submissions.csv", "submission_metadata.yml"
 IGNORED = {"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", LIST, METADATA}
 BESIDE = (".csv", ".txt", ".md", ".yml", ".xlsx")  # lie beside submissions, and nobody misses them
-MOODLE = re.compile(r"(?P<name>.+?)_(?P<lms>[0-9]+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.S)
-CANVAS = re.compile(r"(?P<name>.+?)(?P<late>_late)?_(?P<lms>[0-9]+)_[0-9]+_(?P<file>.+)", re.S | re.I)
-FORMS = {"moodle": MOODLE, "canvas": CANVAS}
-# A name in which both of two people's numbers may stand: a student can choose a display name, and a file's.
-TWO_WAYS = {
-    "moodle": re.compile(r"_assignsubmission_.*_assignsubmission_", re.S),
-    "canvas": re.compile("_[0-9]+" * 3 + "_"),
+# How a name goes on after the person's, by the platform; Canvas writes "_late" between the two.
+FORMS = {
+    "moodle": re.compile(r"_(?P<lms>[0-9]+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.S),
+    "canvas": re.compile(r"_(?P<lms>[0-9]+)_[0-9]+_(?P<file>.+)", re.S),
 }
+LATE = "_late"
 LONGEST = 200  # characters of a name
 ARCHIVE_BYTES, ARCHIVE_FILES = 2 << 30, 50_000  # of the class's own archive, unpacked
 SAY = f"say whose it is in {LIST}"
@@ -86,7 +84,7 @@ def take_in(
     students: of the roster, or None. Raises BadFolder and sheet.BadSheet.
     """
     folder, lost = unpacked(folder, out)
-    found, notes = find(folder, out)
+    found, notes = find(folder, out, {student.lms for student in students or () if student.lms})
     pairs, absent = join(found, students)
     rows = [Row(slug(student.key), student.name or student.key, student) for student in absent]
     names = [problem.module for problem in problems]
@@ -168,60 +166,84 @@ def copy(given: dict[str, bytes], out: Path) -> str:
 # The entries ----------------------------------------------------------------------------------------------------------
 
 
-def find(folder: Path, out: Path) -> tuple[list[HandIn], list[str]]:
-    """What was handed in, by one of the documented ways, and by submissions.csv, which decides; raises BadFolder."""
+def find(folder: Path, out: Path, numbers: set[str]) -> tuple[list[HandIn], list[str]]:
+    """What was handed in, by one of the documented ways, and by submissions.csv, which decides; raises BadFolder.
+
+    numbers: the platform's, of the students of the roster.
+    """
     listed, own = sorted(os.listdir(folder)), os.path.realpath(out)
     entries = [n for n in listed if n not in IGNORED and os.path.realpath(folder / n) != own]
     beside = [n for n in entries if not forms_of(n) and (n.startswith(".") or is_beside(folder / n))]
-    found, notes = by_list(folder) if LIST in listed else ([], [])
-    said = {os.path.relpath(path, folder).split(os.sep)[0] for one in found for path, _ in one.parts}
-    entries = [name for name in entries if name not in {*beside, *said}]
+    entries = [name for name in entries if name not in beside]
     if METADATA in listed:
-        others, what = by_metadata(folder, entries), "Gradescope"
+        found, what = by_metadata(folder, entries), "Gradescope"
     else:
         # Each form that a name fits counts: a file that fits two makes nobody else's odd.
         forms = Counter(form for name in entries for form in forms_of(name) or ("",))
         what = forms.most_common(1)[0][0] if forms else ""
-        others = grouped([hand_in(folder / name, what) for name in entries])
-    if not found and not others:
+        found = [hand_in(folder / name, what, numbers) for name in entries]
+    named, notes = by_list(folder, found) if LIST in listed else ([], [])
+    said = {part for one in named for part, _ in one.parts}
+    found = named + grouped([one for one in found if not any(inside(path, said) for path, _ in one.parts)])
+    if not found:
         raise BadFolder(f"{readable(str(folder))} holds no submissions: each is a folder, a zip or a .py file in it")
     modules_here = sum(re.fullmatch(r"[a-z][0-9]_\w+\.py", name) is not None for name in entries)
-    if not what and modules_here * 2 > len(entries):
+    if not what and not named and modules_here * 2 > len(entries):
         raise BadFolder(
             f"{readable(str(folder))} looks like one submission: name the folder that holds all of them, or grade this "
             f"one with make grade SUBMISSION={quoted(folder.absolute())}"
         )
     notes += [f"Read as {what.capitalize()} names what it gives."] if what else []
     notes += [f"Left out, as no submissions: {list_some(list(map(shortened, beside)))}."] if beside else []
-    return found + others, notes
+    return found, notes
+
+
+def inside(entry: Path, said: set[Path]) -> bool:
+    """True where a line of submissions.csv names this entry, or something in it."""
+    return any(path == entry or entry in path.parents for path in said)
 
 
 def forms_of(name: str) -> list[str]:
     """The platforms whose way of naming a name follows; none for a name alone."""
-    return [form for form, pattern in FORMS.items() if pattern.fullmatch(name)]
+    return [form for form in FORMS if readings(name, form)]
+
+
+def readings(name: str, form: str) -> list[re.Match]:
+    """Every place where the person's name may end and the platform's number begin."""
+    places = (FORMS[form].fullmatch(name, at) for at in range(1, len(name)) if name[at] == "_")
+    return [place for place in places if place]
 
 
 def is_beside(path: Path) -> bool:
     return path.name.lower().endswith(BESIDE) and not path.is_dir()
 
 
-def hand_in(path: Path, form: str) -> HandIn:
-    """The HandIn of one entry, where most of the folder has the form `form`."""
+def hand_in(path: Path, form: str, numbers: set[str]) -> HandIn:
+    """The HandIn of one entry, where most of the folder has the form `form`.
+
+    numbers: of the roster's students. Students choose a display name and a file's name, and may write a number there:
+    where a name can be read with two of these numbers, or with two of any where there is no roster, it is nobody's. A
+    file's name may have other numbers, but none that touches.
+    """
     name = path.name
     if form not in (forms_of(name) or ("",)):
         return HandIn(readable(name), [(path, name)], why=f"Its name is not as most are here: {SAY}.")
     if not form:
         base = name[: -len(path.suffix)] if path.suffix.lower() in (".zip", ".py") and path.is_file() else name
         return HandIn(base, [(path, "" if path.is_dir() else name)])
-    if TWO_WAYS[form].search(name):
-        return HandIn(readable(name), [(path, name)], why=f"Its name can be read in two ways: {SAY}.")
-    said = FORMS[form].fullmatch(name)
-    assert said is not None
-    file = said["file"] or ""
+    every = readings(name, form)
+    found = [place for place in every if place["lms"] in numbers] or every
+    in_a_row = {place.end("lms") for place in every} & {place.start() for place in every}
+    if len(found) > 1 or in_a_row or (form == "moodle" and len(every) > 1):
+        why, late = f"Its name can be read in two ways: {SAY}.", LATE in name.lower()
+        return HandIn(readable(name), [(path, name)], late=late, why=why)
+    (said,) = found
+    called, file = name[: said.start()], said["file"] or ""
     stem = name[: said.start("file")] if file else f"{name.rstrip('_')}_/"
     stem = readable(stem).replace("\\", "_")  # it is a name in feedback.zip
-    late = form == "canvas" and bool(said["late"])
-    return HandIn(said["name"], [(path, "" if path.is_dir() else file)], {"lms": said["lms"]}, stem, late=late)
+    late = form == "canvas" and called.lower().endswith(LATE)
+    called = called[: -len(LATE)] if late else called
+    return HandIn(called or name, [(path, "" if path.is_dir() else file)], {"lms": said["lms"]}, stem, late=late)
 
 
 def grouped(found: list[HandIn]) -> list[HandIn]:
@@ -255,7 +277,7 @@ def by_metadata(folder: Path, entries: list[str]) -> list[HandIn]:
             continue
         for one in people:
             called, sid, email = (text(one.get(key)) for key in (":name", ":sid", ":email"))
-            who = {"id": sid, "email": email}
+            who = {"email": email, "id": sid}  # the address first: it is verified, and people choose an id
             found.append(HandIn(called or name, [(folder / name, "")], who, submitted=text(of.get(":created_at"))))
     return found
 
@@ -264,15 +286,20 @@ def text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def by_list(folder: Path) -> tuple[list[HandIn], list[str]]:
-    """submissions.csv: student, path in the folder, and perhaps submitted. Raises BadFolder."""
+def by_list(folder: Path, read: list[HandIn]) -> tuple[list[HandIn], list[str]]:
+    """submissions.csv: student, path in the folder, and perhaps submitted. Raises BadFolder.
+
+    read: what the platform's names say: of the file, when and how late it came, and where its feedback goes.
+    """
     found: dict[str, HandIn] = {}
     for number, row in enumerate(sheet.read_rows(folder / LIST), 2):
         if not {"student", "path"} <= row.keys():
             raise BadFolder(f"{LIST} needs the columns student and path")
         path = folder / row["path"]
         one = found.setdefault(sheet.plain(row["student"]), HandIn(row["student"], listed=True))
-        one.submitted = max(one.submitted, row.get("submitted", ""))
+        same = next((each for each in read if inside(each.parts[0][0], {path})), HandIn(""))
+        one.submitted = max(one.submitted, row.get("submitted", "") or same.submitted)
+        one.late, one.stem = one.late or same.late, one.stem or same.stem
         if (
             not row["student"]
             or not row["path"]
@@ -287,16 +314,15 @@ def by_list(folder: Path) -> tuple[list[HandIn], list[str]]:
 
 def given_name(name: str) -> str:
     """The name that a student gave a file, without what a platform put before it."""
-    said = next((FORMS[form].fullmatch(name) for form in forms_of(name)), None)
-    return said["file"] or "" if said else name
+    found = [place for form in forms_of(name) for place in readings(name, form)]
+    return (found[0]["file"] or "") if found else name
 
 
 def unpacked(path: Path, out: Path) -> tuple[Path, list[str]]:
     """(the folder itself, or one into which a platform's archive was unpacked, notes); raises BadFolder."""
     lost: list[str] = []
     if path.is_dir():
-        below = [name for name in os.listdir(path) if (path / name / METADATA).is_file()]
-        return path / below[0] if len(below) == 1 and METADATA not in os.listdir(path) else path, lost
+        return path, lost
     target = out.resolve() / "work" / "handed-in"
     shutil.rmtree(target, ignore_errors=True)
     try:
@@ -310,12 +336,12 @@ def unpacked(path: Path, out: Path) -> tuple[Path, list[str]]:
                 try:
                     archive.extract(member, target)  # it keeps every name inside of the folder
                 except modules.BROKEN as error:  # one student's file stops nobody else's
-                    lost.append(f"{shortened(member.filename)} could not be unpacked ({modules.reason(error)}).")
+                    lost.append(f"{shortened(member.filename)} could not be unpacked ({modules.reason(error)})")
     except modules.BROKEN as error:
         raise BadFolder(f"{path} is no folder and no zip that can be read ({modules.reason(error)})") from None
     inner = os.listdir(target)
     one = len(inner) == 1 and not forms_of(inner[0]) and (target / inner[0]).is_dir()
-    return target / inner[0] if one else target, lost
+    return target / inner[0] if one else target, [f"{list_some(lost)}."] if lost else []
 
 
 # Whose it is ----------------------------------------------------------------------------------------------------------
@@ -333,7 +359,8 @@ def join(
         owner = owner_of(one, students) if students and (one.listed or not one.why) else None
         if students is not None and owner is None and not one.why:
             one.why = f"No one student of the roster is called so: {SAY}."
-        person = (owner.key,) if owner else ("", one.id, *(one.entries if one.why else ()))
+        alone = "", one.id, *one.platform.values(), *(one.entries if one.why and not one.listed else ())
+        person = (owner.key,) if owner else alone
         claims.setdefault(person, []).append((one, owner))
     pairs = []
     for same in claims.values():
@@ -354,11 +381,8 @@ def join(
 
 def owner_of(one: HandIn, students: list[Student]) -> Student | None:
     """The one student whom a hand-in names: by a platform's number or id where the roster has these, else by name."""
-    known = {of: {sheet.plain(getattr(student, of)): student for student in students} for of in one.platform}
-    decisive = [of for of, those in known.items() if any(those)]
-    if decisive:
-        of = next((of for of in decisive if one.platform[of]), "")
-        return known[of].get(sheet.plain(one.platform[of])) if of else None
-    said = squashed(one.name)
-    meant = [student for student in students if said and said in map(squashed, ways_to_say(student))]
-    return meant[0] if len(meant) == 1 else None
+    decisive = [of for of in one.platform if any(getattr(student, of) for student in students)]
+    for of in decisive:
+        if said := one.platform[of].strip():  # as it is: what looks alike may be another's
+            return next((student for student in students if getattr(student, of).lower() == said.lower()), None)
+    return None if decisive else find_student(students, one.name)

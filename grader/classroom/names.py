@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 
 LONGEST_ID = 60  # characters
+DIGITS = 16  # of a hash: nobody finds another name with the same
 
 
 def readable(name: str) -> str:
@@ -32,8 +33,8 @@ def slug(name: str) -> str:
     same = re.sub(r"[ _@-]", "-", name.lower()) == safe  # nothing was lost but what people do not tell apart
     if same and 0 < len(safe) <= LONGEST_ID:
         return safe
-    hashed = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return f"{safe[: LONGEST_ID - 9].strip('-.') or 'submission'}-{hashed}"
+    hashed = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:DIGITS]
+    return f"{safe[: LONGEST_ID - 1 - DIGITS].strip('-.') or 'submission'}-{hashed}"
 
 
 def squashed(name: str) -> str:

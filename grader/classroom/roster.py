@@ -58,9 +58,9 @@ def read(path: Path) -> tuple[list[Student], str, list[str]]:
         if platform == MOODLE:
             known["lms"] = participant(known.get("lms", ""))
         student = Student(**known, line=line)
-        if not student.key or plain(student.name) in NO_STUDENTS:
+        if not student.key or (plain(student.name) in NO_STUDENTS and not student.id):
             continue  # a second header line of Canvas, and its test student
-        same = students.setdefault(plain(student.key), student)
+        same = students.setdefault(student.key, student)
         if structs.replace(same, line=line) != student:
             raise BadRoster(f"the roster {path} has {shortened(student.key)} in two lines that differ: give each an id")
         notes += [f"The roster has {shortened(student.key)} twice."] if same is not student else []
@@ -135,7 +135,8 @@ def write_canvas(header, rows, column, path, back, most) -> list[str]:
     lines = [[rows[line][place] for place in kept] + [points] for line, points in given.items() if points]
     files.write(path, sheet.to_csv([[*(header[place] for place in kept), column], *lines]))
     place = header.index(column)
-    limits = [row[place] for row in rows if len(row) > place and plain(row[0]) == NO_STUDENTS[0]]
+    own = {line for line in back}
+    limits = [row[place] for line, row in enumerate(rows) if line not in own and plain(row[0]) == NO_STUDENTS[0]]
     said = [f"canvas: {path}: {len(lines)} of {len(back)} students have points in {column!r}"]
     return said + unlike("canvas", {limit for limit in limits if limit}, most)
 

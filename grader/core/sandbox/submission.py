@@ -32,13 +32,18 @@ class EntryPoint(Protocol):
     of PyTorch that would be the problem's work. beside, observer: the course's own code in the recorder and the runner.
     """
 
-    entry_point: str
-    tensors: tuple[str, ...]
-    uses_triton: bool
-    refused: tuple[str, ...]
-    beside: Path | None
-    observer: Path | None
-
+    @property
+    def entry_point(self) -> str: ...
+    @property
+    def tensors(self) -> tuple[str, ...]: ...
+    @property
+    def uses_triton(self) -> bool: ...
+    @property
+    def refused(self) -> tuple[str, ...]: ...
+    @property
+    def beside(self) -> Path | None: ...
+    @property
+    def observer(self) -> Path | None: ...
     @property
     def keywords(self) -> tuple[str, ...]: ...
 

@@ -207,6 +207,18 @@ def test_what_changes_a_total_is_said_as_it_was():
     assert standing_of(bonus=Fraction(-9)).total == 0
 
 
+def test_a_late_row_that_was_asked_for_is_of_one_hand_in(tmp_path):
+    row = Row("ada", "Ada", entries=("a_late_1_2_x",), late=True)
+    whole = Class({"p1": 10}, (row,))
+    decisions.ask(tmp_path, whole, {}, {}, ["ada"])
+    path = tmp_path / decisions.NAME
+    path.write_text(path.read_text("utf-8-sig").replace("ada,late,,", "ada,late,0,"))
+    assert decisions.read(tmp_path, whole)[0]["ada", "late"].points == 0
+    another = Class({"p1": 10}, (structs.replace(row, entries=("a_late_1_3_x",)),))
+    found, notes = decisions.read(tmp_path, another)
+    assert not found and "another hand-in" in notes[0]
+
+
 # No contradiction between any two outputs ---------------------------------------------------------------------------
 
 PEOPLE = {"4711": "Ada Lovelace", "4712": "Bob Berg", "4713": "Eve Kaya", "4714": "Cy Lee"}

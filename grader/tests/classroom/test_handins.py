@@ -5,7 +5,7 @@ import zipfile
 import pytest
 
 from grader.classroom import handins, roster
-from grader.classroom.data import Student
+from grader.classroom.data import Class, Student, find_row
 from grader.kinds.registry import PROBLEMS
 
 P1, P2 = PROBLEMS["p1"], PROBLEMS["p2"]
@@ -72,6 +72,31 @@ def test_gradescope_says_who_is_who(tmp_path):
     assert rows["s1"].submitted.startswith("2026-11-20 ") and not rows["s1"].why and not rows["s2"].why
     others = [row for id, row in rows.items() if id not in ("s1", "s2")]
     assert len(others) == 2 and all("submissions.csv" in row.why for row in others)
+
+
+def test_a_files_name_may_have_numbers(tmp_path):
+    put(tmp_path / "in", "lovelaceada_4711_99_lab_1_2_final.zip")
+    assert not take_in(tmp_path)["s1"].why, "no other student has them"
+    assert "two ways" in next(iter(take_in(tmp_path, None).values())).why, "without a roster nobody knows"
+
+
+def test_a_list_keeps_when_a_file_came(tmp_path):
+    put(tmp_path / "in", f"x_late_1_2_3_{P1.module}")
+    put(tmp_path / "in", f"bob_late_4712_98_{P1.module}")
+    (tmp_path / "in" / handins.LIST).write_text(
+        f"student,path\ns1,x_late_1_2_3_{P1.module}\ns2,bob_late_4712_98_{P1.module}\n"
+    )
+    rows = take_in(tmp_path)
+    assert rows["s1"].late and rows["s2"].late and rows["s2"].stem == "bob_late_4712_98_"
+
+
+def test_an_id_counts_before_anybodys_name(tmp_path):
+    eve = Student("s3", "s2", "eve@u.example", line=2)
+    put(tmp_path / "in", "s2")
+    rows = take_in(tmp_path, (ADA, BOB, eve))
+    assert rows["s2"].modules and not rows["s3"].entries
+    whole = Class({"p1": 10}, tuple(rows.values()))
+    assert find_row(whole, "s2").name == "Bob Müller" and find_row(whole, "EVE@u.example").id == "s3"
 
 
 def test_files_of_one_student_make_nobody_elses_odd(tmp_path):
@@ -167,6 +192,7 @@ def test_a_platforms_archive_is_read_as_its_folder(tmp_path):
     (("Eve_1_assignsubmission_file_x_4711_assignsubmission_file_", "Bob_4712_assignsubmission_file_"), "in two ways"),
     (("hackereve_4711_500_99_x.zip", "bob_4712_98_x.zip"), "in two ways"),
     (("hackereve_4711_500_99_x.zip", f"lovelaceada_4711_9_{P1.module}"), "in two ways"),
+    ((f"lovelaceada_4711_99_q_4712_9_{P1.module}", f"bob_4712_98_{P1.module}"), "in two ways"),
     (("Ada Lovelace", "Ada_Lovelace", "bob"), "Handed in several times"),
     (("Ada Lovelace_1_assignsubmission_file_", "Bob_4712_assignsubmission_file_"), "No one student"),
     (("eve", "bob"), "No one student"),
