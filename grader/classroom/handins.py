@@ -141,7 +141,9 @@ def in_order(rows: list[Row], students: list[Student] | None) -> list[Row]:
     every = Counter(row.id for row in rows)
     rows = [
         # slug never gives a "_": nobody can be called like a new id.
-        structs.replace(row, id=f"{row.id}_{digest(row.name, str(row.student), *row.entries)[:12]}")
+        structs.replace(
+            row, id=f"{row.id}_{digest(*((row.student.key,) if row.student else (row.name, *row.entries)))[:12]}"
+        )
         if (of_students if row.student else every)[row.id] > 1
         else row
         for row in rows
@@ -250,7 +252,7 @@ def grouped(found: list[HandIn]) -> list[HandIn]:
     """Entries of one number and name, as Canvas gives several files, are one hand-in."""
     groups: dict[tuple[str, ...], HandIn] = {}
     for one in found:
-        key = (one.id,) if one.platform else ("", one.name, *one.entries)
+        key = (*one.platform.values(), one.name) if one.platform else ("", one.name, *one.entries)
         if key in groups:
             groups[key].parts += one.parts
             groups[key].late |= one.late

@@ -6,11 +6,15 @@ is raised, which tests/kinds/test_judge_version.py asks for.
 
 import importlib
 import importlib.metadata
+import io
 import json
 import platform
+import re
+import tokenize
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from token import NAME, NEWLINE, OP
 from typing import Any
 
 import msgspec
@@ -31,6 +35,16 @@ LIMITS = (
     "TIMEOUTS_BEFORE_GIVING_UP",
 )  # fmt: skip
 PACKAGES = ("torch", "triton", "numpy")
+# In a module's tokens, a blank between two: what may lead to another file.
+REACHES_OTHERS = re.compile(
+    r"""\b__ | \.[ ]_                                          # hidden names
+    | \b(?:builtins|compile|ctypes|delattr|eval|exec|from_file|getattr|glob|globals|hub|importlib|inspect|io|locals|open
+    |operator|package|pathlib|runpy|serialization|setattr|sys|tempfile|utils|vars)\b
+    | (?<!tl[ ])\.[ ]load\b | (?<!import[ ])\bos\b(?![ ]\.[ ]environ) | import[ ]os(?![ ]\n)
+    | (?:\n|:|;)[ ](?:import|from)[ ](?!(?:dataclasses|functools|itertools|math|os|torch|triton|typing)\b)
+    | (?:\n|:|;)[ ]import[ ][^\n]*,""",
+    re.VERBOSE,
+)
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -93,19 +107,30 @@ class Keys:
         self.asked = {problem.id: hash_problem(problem, device, targets) for problem in self.problems}
 
     def of(self, folder: Path) -> dict[str, str]:
-        """{problem: key} of the modules in a folder. A module that names another one depends on that one too."""
+        """{problem: key} of the modules in a folder. One that may reach others depends on all that were handed in."""
         modules = {path.name: path.read_bytes() for path in sorted(folder.glob("*.py"))}
         found = {}
         for problem in self.problems:
             own = modules.get(problem.module)
-            beside = [data for name, data in modules.items() if own and name != problem.module and stem(name) in own]
-            parts = [b"\0none" if own is None else b"\1" + own, *beside]
+            others = [] if own is None or stands_alone(own) else [part for each in modules.items() for part in each]
+            parts = [b"\0none" if own is None else b"\1" + own, *others]
             found[problem.id] = digest(*parts, self.asked[problem.id], self.environment, self.seed)
         return found
 
 
-def stem(name: str) -> bytes:
-    return name.removesuffix(".py").encode()
+def stands_alone(module: bytes) -> bool:
+    """True where no other file can change what a module does: it imports a few packages alone and opens no file.
+
+    It is read as tokens, which no text makes slow or deep. A module of which this is not sure depends on all.
+    """
+    try:
+        tokens = [
+            token for token in tokenize.tokenize(io.BytesIO(module).readline) if token.type in (NAME, OP, NEWLINE)
+        ]
+    except (tokenize.TokenError, SyntaxError, ValueError):
+        return False
+    text = " ".join("\n" if token.type == NEWLINE else token.string for token in tokens)
+    return not REACHES_OTHERS.search(f"\n {text} \n")
 
 
 def hash_problem(problem: Problem, device: str = "cpu", targets: Iterable[str] = ()) -> str:

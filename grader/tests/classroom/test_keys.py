@@ -10,6 +10,7 @@ from grader.classroom import data, jobs
 from grader.diagnosis import compare
 from grader.kinds.registry import EVERY, PROBLEMS
 from grader.result import Aspect, Facts, Outcome, Result
+from grader.tests.support import ROOT
 
 P3 = PROBLEMS["p3"]
 
@@ -111,3 +112,37 @@ def test_a_result_is_read_as_it_was_written(tmp_path):
     assert read.facts.picture["tiles"]["3"][1] == [1, 2]
     data.path_of(tmp_path, "k").write_bytes(data.path_of(tmp_path, "k").read_bytes()[:-9])
     assert data.read_record(tmp_path, "k") is None
+
+
+@pytest.mark.parametrize("folder", ["problems", "solutions"])
+def test_our_own_modules_stand_alone(folder):
+    for problem in EVERY.values():
+        assert jobs.stands_alone((ROOT / folder / problem.module).read_bytes()), problem.module
+
+
+@pytest.mark.parametrize("line", [
+    "import p1_naive_attention", "from p1_naive_attention import naive_attention", "import importlib",
+    "import math, p1", "x = __import__('p1')", "x = torch.os.listdir('.')", "x = os.listdir('.')", "import os as o",
+    "from os import listdir", "x = torch.load('p1')", "x = torch.hub", "x = torch.utils", "exec('')",
+    "x = getattr(torch, 'o' + 's')", "from . import p1", "x = triton.runtime.jit.inspect", "if 1: import p1",
+    "x = (", "x = tl._p", "x = torch.from_file('p')", "import math; import p1",
+])  # fmt: skip
+def test_a_module_that_may_reach_others_depends_on_them(line, tmp_path):
+    module = f"import math\nimport os\n\nimport torch\nimport triton.language as tl\n\n{line}\n"
+    assert not jobs.stands_alone(module.encode())
+    (tmp_path / P3.module).write_text(module)
+    (tmp_path / "p1_naive_attention.py").write_text("x = 1")
+    keys = jobs.Keys((P3,), "cpu", "cpu", (), 0)
+    before = keys.of(tmp_path)
+    (tmp_path / "p1_naive_attention.py").write_text("x = 2")
+    assert keys.of(tmp_path) != before
+
+
+def test_a_module_that_stands_alone_depends_on_itself(tmp_path):
+    (tmp_path / P3.module).write_text(
+        "import math\nimport torch\n# open, sys\nx = tl.load(p)\ny = os.environ\nz = 'exec'\n"
+    )
+    keys = jobs.Keys((P3,), "cpu", "cpu", (), 0)
+    before = keys.of(tmp_path)
+    (tmp_path / "p1_naive_attention.py").write_text("x = 2")
+    assert keys.of(tmp_path) == before
