@@ -228,9 +228,9 @@ def choose_engine(options: Namespace) -> Any:
 def say_what_is_left(left: list[Job], rows: list[Row]) -> None:
     handed_in = [row for row in rows if row.entries]
     said = [f"{len(handed_in)} submissions"]
-    said += [f"{len(rows) - len(handed_in)} students without one"] if len(rows) > len(handed_in) else []
+    said += [f"without one: {len(rows) - len(handed_in)}"] if len(rows) > len(handed_in) else []
     odd = sum(bool(row.why or row.unread) for row in handed_in)
-    said += [f"{odd} not understood"] if odd else []
+    said += [f"not understood: {odd}"] if odd else []
     print(f"{', '.join(said)}; {f'{len(left)} left' if left else 'nothing is left'} to grade", file=sys.stderr)
 
 

@@ -64,13 +64,11 @@ def write_gradebook(graded: Graded) -> str:
     ]
     for known in graded.standings:
         student = known.row.student
-        points = [decimal(known.points[problem], 3) for problem in problems]
+        points = [decimal(known.points[problem]) for problem in problems]
         beside = [decimal(-known.late) if known.late else "", decimal(known.bonus) if known.bonus else ""]
         both = [decimal(graded.marks.points.get(known.row.id)), decimal(percent(graded, known))] if graded.marks else []
         row = [known.row.id, known.id, known.row.name, student.email if student else "", *points, *beside]
-        table.append(
-            [*row, decimal(known.total, 3), *both, known.status, "; ".join(r.rstrip(".") for r in known.remarks)]
-        )
+        table.append([*row, decimal(known.total), *both, known.status, "; ".join(r.rstrip(".") for r in known.remarks)])
     files.write(graded.out / "gradebook.csv", sheet.to_csv(table))
     return f"gradebook: {graded.out / 'gradebook.csv'}"
 
@@ -241,5 +239,5 @@ def write_feedback(graded: Graded) -> str:
             archive.writestr(zipfile.ZipInfo(name, DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
     part.replace(graded.out / "feedback.zip")
     waiting = sum(known.status not in (GRADED, EXCUSED, NOT_HANDED_IN) for known in graded.standings)
-    said = f"; {waiting} are not in it before their points are known" if waiting else ""
+    said = f"; those of {waiting} wait until their points are known" if waiting else ""
     return f"feedback: {graded.out / 'feedback.zip'}: {len(pages)} pages{said}"

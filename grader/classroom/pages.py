@@ -223,9 +223,10 @@ def problems_of(graded: Graded) -> list[dict]:
 def facts(known: list[Standing], totals: list[Fraction], most: Fraction) -> list[str]:
     """What stands at the top: short phrases."""
     count = Counter(standing.status for standing in known)
-    missing = count.pop(NOT_HANDED_IN, 0)
-    said = [f"{len(known) - missing} submissions", *(f"{n} {status}" for status, n in sorted(count.items()))]
-    said += [f"{missing} not handed in"] if missing else []
+    count.pop(NOT_HANDED_IN, 0)
+    handed_in = sum(bool(standing.row.entries) for standing in known)
+    said = [f"{handed_in} submissions", *(f"{n} {status}" for status, n in sorted(count.items()))]
+    said += [f"{len(known) - handed_in} without a hand-in"] if len(known) > handed_in else []
     if totals:
         median, mean = statistics.median(totals), statistics.mean(totals)
         said.append(f"median {decimal(median)}, mean {decimal(mean)} of {decimal(most)} points")
