@@ -1,4 +1,7 @@
-"""The command behind `make hint`: of what fails first the next hint, one each time it is asked; never the code."""
+"""The command behind `make hint`: of what fails first the next hint, one each time it is asked; never the code.
+
+What make grade has said is not said again.
+"""
 
 import argparse
 import functools
@@ -11,7 +14,7 @@ from grader.commands import hint_record, show
 from grader.commands.arguments import BadArguments
 from grader.commands.request import add_arguments, begin, build_request, say_failures
 from grader.core.sandbox.texts import clean
-from grader.course import course
+from grader.course import course, gaps
 from grader.engine.grade import grade
 from grader.engine.request import Request
 from grader.kinds import registry
@@ -52,6 +55,9 @@ def run(request: Request, folder: Path) -> int:
         return 2
     right = right_picture(request, problem, result)
     hints = in_words(result) + ([map_of(right)] if right else [])
+    if not hints:
+        say(f"  no hint says more than make grade does: {result.sentence}")
+        return 0
     try:
         now = hint_record.next_step(request.submission, problem.id, failure_of(result))
     except OSError as error:
@@ -74,23 +80,28 @@ def run(request: Request, folder: Path) -> int:
 
 
 def in_words(result):
-    """[lines of a hint]: where to look, the question, what to read; those that are known."""
+    """[lines of a hint]: what was measured beside the sentence of make grade, what to read, the operations of a gap."""
     facts = result.facts
-    known = " ".join(filter(None, (*facts.measured[:1], facts.met, facts.where)))
-    hints = [[f"where to look: {known}" if facts.where else result.sentence]]
-    hints += [[f"ask yourself: {facts.question}"]] if facts.question else []
-    hints += [[f"read {notebook_of(facts.section)}"]] if facts.section else []
+    hints = [[f"measured: {said}"] for said in facts.measured if said not in result.sentence]
+    hints += [[f"read {facts.section}"]] if facts.section else []
+    hints += [[f"this gap needs {names}"] for names in operations_of(result)]
     if result.outcome is Outcome.CRASHED and result.problem in registry.PROBLEMS:
         number = result.problem.removeprefix("p")
         hints += [[f"put a print or breakpoint() before that line, and look at the shapes: make try P={number}"]]
     return hints
 
 
-def notebook_of(section):
-    """`4 masks and phases: the window` -> `notebooks/04_masks_and_phases.ipynb: the window`"""
-    number, _, title = section.partition(" ")
-    path = next(course.current().notebooks.glob(f"{number:0>2}_*.ipynb"), None)
-    return f"notebooks/{path.name}: {title.partition(': ')[2] or title}" if path else section
+def operations_of(result):
+    """[`tl.dot and tl.trans`]: what the reference calls in the gap that is open; nothing where there is no solution."""
+    module, gap = registry.EVERY[result.problem].module, re.match(r"TODO (\d+): ", result.sentence)
+    path = course.current().solutions / module
+    if result.outcome is not Outcome.UNFINISHED or not gap or not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    at = next(found for found in gaps.find_gaps(lines, module) if found.number == int(gap[1]))
+    called = re.findall(r"\b(?:tl|torch|math)\.\w+(?=\()", "\n".join(lines[at.start : at.end]))
+    *most, last = dict.fromkeys(called) or ["no function: arithmetic alone"]
+    return [f"{', '.join(most)} and {last}" if most else last]
 
 
 def right_picture(request, problem, result):

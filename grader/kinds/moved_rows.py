@@ -2,7 +2,7 @@
 
 from grader.diagnosis.cause import Measured
 
-POINTERS = "3 first kernel: pointers, strides and masks"
+POINTERS = "notebooks/03_first_triton_kernel.ipynb: Where are they? Pointers and strides"
 ROWS = 64  # wrong rows that are looked for, of one head
 FEWEST = 4
 MOST = 1024  # tokens: longer outputs tell the same

@@ -105,14 +105,14 @@ class KnownMistake:
 
 IN_FLOAT32 = "attention in float32"  # how a mistake begins that shows by overflow alone
 
-SCALE = "1 memory wall: the scale"
-SOFTMAX = "1 memory wall: a stable softmax"
-ONLINE = "2 online softmax: the running maximum"
-RESCALE = "2 online softmax: why rescale"
-POINTERS = "3 first kernel: pointers, strides and masks"
-TAILS = "3 first kernel: the ragged tail"
-HEADS = "4 masks and phases: who reads which head"
-DIAGONAL = "4 masks and phases: causal"
+SCALE = "notebooks/01_memory_wall.ipynb: The formula"
+SOFTMAX = "notebooks/02_online_softmax.ipynb: Why the maximum?"
+ONLINE = "notebooks/02_online_softmax.ipynb: Tile by tile"
+RESCALE = "notebooks/02_online_softmax.ipynb: Why rescale?"
+POINTERS = "notebooks/03_first_triton_kernel.ipynb: Where are they? Pointers and strides"
+TAILS = "notebooks/03_first_triton_kernel.ipynb: Masks"
+HEADS = "notebooks/04_masks_and_phases.ipynb: Fewer heads of keys: GQA"
+DIAGONAL = "notebooks/04_masks_and_phases.ipynb: From the mask to a loop"
 LOADED_AS_ZEROS = "a key past the end is loaded as zeros: what is its score, and its exp?"
 
 

@@ -10,9 +10,9 @@ from grader.kinds.attention.case import Case
 from grader.kinds.attention.known_mistakes import DIAGONAL, AttentionSpec, KnownMistake, with_zeros
 from grader.kinds.attention.masks import Visibility
 
-WINDOW = "4 masks and phases: the window"
-SINKS = "4 masks and phases: sinks"
-PHASES = "4 masks and phases: which phase visits which tile"
+WINDOW = "notebooks/04_masks_and_phases.ipynb: From the mask to a loop"
+SINKS = "notebooks/04_masks_and_phases.ipynb: From the mask to a loop"
+PHASES = "notebooks/04_masks_and_phases.ipynb: From the mask to a loop"
 
 
 def by_position(spec: AttentionSpec, case: Case) -> Iterator[KnownMistake]:

@@ -12,10 +12,10 @@ from grader.kinds.attention.known_mistakes import HEADS
 from grader.kinds.attention.masks import Visibility
 from grader.kinds.backward import gradients
 
-SOFTMAX = "8 backward: five products"
-DELTA = "8 backward: delta"
-LSE = "8 backward: why lse is enough"
-MASK = "8 backward: the mask from the key's side"
+SOFTMAX = "notebooks/08_backward.ipynb: Five products"
+DELTA = "notebooks/08_backward.ipynb: One number for each query: delta"
+LSE = "notebooks/08_backward.ipynb: Why lse is enough"
+MASK = "notebooks/08_backward.ipynb: The mask from the key's side"
 DQ, DK, DV = "dq", "dk", "dv"
 DS = (DQ, DK)  # what is made of ds
 ALL = (DQ, DK, DV)

@@ -10,7 +10,7 @@ from grader.kinds.attention.known_mistakes import SCALE, KnownMistake, with_zero
 from grader.kinds.block_sparse import tile_lists
 from grader.kinds.block_sparse.patterns import CAUSAL, FULL, PARTIAL
 
-LISTS = "4 masks and phases: lists of tiles"
+LISTS = "notebooks/05_block_sparse.ipynb: The lists"
 OF_KIND = {FULL: "FULL", CAUSAL: "CAUSAL", PARTIAL: "PARTIAL"}
 
 

@@ -7,8 +7,8 @@ import torch
 from grader.kinds.kind import KnownMistake
 from grader.kinds.warm_ups.cases import TILE, TILE_ROWS
 
-TAIL = "3 first kernel: the ragged tail"
-STABLE = "1 memory wall: a stable softmax"
+TAIL = "notebooks/03_first_triton_kernel.ipynb: Masks"
+STABLE = "notebooks/02_online_softmax.ipynb: Why the maximum?"
 LANES = "what does a lane past the end of the row hold, and what is its exp: which `other` adds nothing?"
 AXES = "a block of rows x columns: which axis is left when the sum of each row is made?"
 OVERFLOW = "what is exp of 400 in float32, and of -400? What may be taken off every number of a row?"

@@ -1,6 +1,7 @@
 """make hint: one hint more each time, kept beside the modules; it begins anew where another thing fails."""
 
 import json
+import re
 
 import pytest
 
@@ -10,9 +11,11 @@ from grader.engine.request import Request
 from grader.kinds.registry import PROBLEMS
 from grader.result import Cause, Facts, Outcome
 from grader.tests.render.test_html import drawn, result
-from grader.tests.support import SOLUTIONS
+from grader.tests.support import ROOT, SOLUTIONS
 
-WINDOW_33 = Cause("a window of 33", "how old may a key be?", "4 masks and phases: the window")
+WINDOW_33 = Cause(
+    "a window of 33", "how old may a key be?", "notebooks/04_masks_and_phases.ipynb: From the mask to a loop"
+)
 
 
 def wrong(cause=WINDOW_33, **rest):
@@ -37,10 +40,9 @@ def hinted(tmp_path, monkeypatch, capsys):
 def test_each_time_the_next_and_never_two(hinted, tmp_path):
     failing = wrong(measured=["weight to key 0"])
     expected = [
-        "hint 1 of 4: where to look: weight to key 0 First wrong row 32.",
-        "hint 2 of 4: ask yourself: how old may a key be?",
-        "hint 3 of 4: read notebooks/04_masks_and_phases.ipynb: the window",
-        "hint 4 of 4: the tiles that a right kernel visits",
+        "hint 1 of 3: measured: weight to key 0",
+        "hint 2 of 3: read notebooks/04_masks_and_phases.ipynb: From the mask to a loop",
+        "hint 3 of 3: the tiles that a right kernel visits",
     ]
     for words in expected:
         status, said = hinted(failing)
@@ -48,26 +50,37 @@ def test_each_time_the_next_and_never_two(hinted, tmp_path):
         assert ("a picture" in said) == (words == expected[-1])
     assert "m visited, masked" in said
     status, said = hinted(failing)
-    assert "all 4 hints" in said and all(words in said for words in expected)
-    assert hint_record.load(tmp_path)["p6"].total == 5
+    assert "all 3 hints" in said and all(words in said for words in expected)
+    assert "how old may a key be" not in said, "make grade has said it"
+    assert hint_record.load(tmp_path)["p6"].total == 4
 
 
 def test_another_failure_begins_anew_and_other_numbers_do_not(hinted, tmp_path):
-    assert "hint 1 of 4" in hinted(wrong())[1]
-    assert "hint 2 of 4" in hinted(wrong(Cause("a window of 7", "how old?", WINDOW_33.section)))[1]
-    assert "hint 1 of 4" in hinted(wrong(Cause("no window", "which keys?", WINDOW_33.section)))[1]
+    assert "hint 1 of 2" in hinted(wrong())[1]
+    assert "hint 2 of 2" in hinted(wrong(Cause("a window of 7", "how old?", WINDOW_33.section)))[1]
+    assert "hint 1 of 2" in hinted(wrong(Cause("no window", "which keys?", WINDOW_33.section)))[1]
     assert hint_record.load(tmp_path)["p6"] == hint_record.HintRecord(hint_record.load(tmp_path)["p6"].failure, 1, 3)
 
 
-def test_an_open_gap_is_named(hinted):
-    said = hinted(result(case="ragged tail", outcome=Outcome.UNFINISHED, sentence="TODO 1: the first tile"))[1]
-    assert "hint 1 of 2: TODO 1: the first tile" in said
+def test_the_operations_of_an_open_gap_are_named(hinted):
+    sentence = "TODO 2: the first tile and the end"
+    said = hinted(result(case="ragged tail", outcome=Outcome.UNFINISHED, sentence=sentence))[1]
+    assert "hint 1 of 2: this gap needs tl.maximum and tl.minimum" in said
+
+
+def test_what_to_read_is_a_heading_that_exists():
+    named = set()
+    for path in (ROOT / "grader" / "kinds").rglob("*.py"):
+        named |= set(re.findall(r'"notebooks/(\w+)\.ipynb: ([^"]+)"', path.read_text()))
+    assert len(named) > 8
+    for notebook, heading in named:
+        source = (ROOT / "notebooks" / f"{notebook}.py").read_text()
+        assert re.search(rf"^# ##+ {re.escape(heading)}$", source, re.M), (notebook, heading)
 
 
 def test_a_crash_leads_to_make_try_and_has_no_picture(hinted):
     crashed = result(case="ragged tail", outcome=Outcome.CRASHED, sentence="KeyError at p6_sliding_window.py:70")
-    assert "hint 1 of 2: KeyError" in hinted(crashed)[1]
-    assert "hint 2 of 2: put a print or breakpoint() before that line" in (said := hinted(crashed)[1])
+    assert "hint 1 of 1: put a print or breakpoint() before that line" in (said := hinted(crashed)[1])
     assert "make try P=6" in said and "a picture" not in said
 
 

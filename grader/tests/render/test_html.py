@@ -22,7 +22,7 @@ from grader.result import Aspect, Cause, CompileRow, Facts, Outcome, Result
 from grader.tests.kinds.test_picture import WINDOW, record, tensors
 
 EVIL = '<script>alert(1)</script> "quoted" & <img src=http://evil.example/x onerror=alert(2)>'
-CAUSE = Cause("a window of 33", "how old may a key be?", "4 masks and phases: the window")
+CAUSE = Cause("a window of 33", "how old may a key be?", "notebooks/04_masks_and_phases.ipynb: From the mask to a loop")
 COMPILED = [
     CompileRow("sm_80", "kernel", None, 49152, 166912, 4, 2, 168, 0, "mma f16", 1.25),
     CompileRow("sm_90", "kernel", "no shape for tl.arange(0, 100)"),
