@@ -107,7 +107,9 @@ def flash_attention_kernel(
     keys = K, V, stride_kn, stride_vn, N
 
     # TODO 2: where the phases begin and end (about 6 lines; then delete the failing line)
-    #   `sink_end`, `first`, `inside`, `diagonal` and `k_end`, so that each tile belongs to one phase
+    #   `first`, `inside`, `diagonal` and `k_end` as in P6: where the window's first tile begins, where the tiles begin
+    #   that every query sees whole, where those begin that the diagonal cuts, one past the last key; `sink_end`, one
+    #   past the last sink that the sink phase visits, so that no key is in two phases
     tl.static_assert(False, "TODO 2: where the phases begin and end")
     # TODO 3: the phases before the diagonal (about 3 lines; then delete the failing line)
     #   the sinks; the window's edge, with the sinks in it; the inside, with no mask

@@ -1,9 +1,9 @@
 """X3, a lab past the ladder: the backward pass of attention, for causal masks, windows, sinks and shared heads.
 
 What to build
-    `attention_forward` is given whole: P7's kernel, which also returns lse. Asked is `attention_backward`: from the
-    gradient of its output, do, the gradients dq, dk and dv. With p = exp(scores - lse), the probabilities, which are
-    computed anew from q, k and lse and never stored:
+    `attention_forward` is given whole: it is P7's kernel, so solve P7 first. It also returns lse. Asked is
+    `attention_backward`: from the gradient of its output, do, the gradients dq, dk and dv. With p = exp(scores -
+    lse), the probabilities, which are computed anew from q, k and lse and never stored:
 
         dv = p^T do        dp = do v^T        ds = p (dp - delta)        dq = scale ds k        dk = scale ds^T q
 
@@ -285,8 +285,11 @@ def keys_kernel(
     k = tl.load(K + rows * stride_kn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
     v = tl.load(V + rows * stride_vn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
     # TODO 2: the queries that see a key of this tile which is no sink (about 8 lines; then delete the failing line)
-    #   `first`, `diagonal_end`, `inside_end` and `end`: [first, diagonal_end) are masked, of [diagonal_end, inside_end)
-    #   every query sees every key, [the larger of these two, end) are masked; multiples of BLOCK_Q but for `end`
+    #   `first` and `diagonal_end` follow from the diagonal: queries from `first` on see some key, those from
+    #   `diagonal_end` on are later than every key. `inside_end` and `end` follow from the window: queries before
+    #   `inside_end` still see the oldest key, those from `end` on see none. All are multiples of BLOCK_Q but for `end`.
+    #   Masked are [first, diagonal_end) and [the larger of diagonal_end and inside_end, end); the loops below cut
+    #   `diagonal_end` at `end`
     tl.static_assert(False, "TODO 2: the queries that see a key of this tile which is no sink")
 
     state = tl.zeros([BLOCK_K, D], tl.float32), tl.zeros([BLOCK_K, D], tl.float32)

@@ -72,8 +72,8 @@ def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, MASKED: tl.c
         # end gap
 
         # gap 2: the new maximum and what follows from it
-        #   scaled scores are scores times qk_scale. `new_max` (BLOCK_Q,), each query's largest scaled score of this
-        #   tile and all before it: `row_max` is that of those before, and becomes new_max in the loop's last line;
+        #   scaled scores are scores times qk_scale. `row_max` (BLOCK_Q,) is each query's largest scaled score of the
+        #   tiles before; the loop's last line sets it to `new_max` (BLOCK_Q,), the largest with this tile included.
         #   `alpha` (BLOCK_Q,), what everything older must be multiplied by; `p` (BLOCK_Q, BLOCK_K), exp2 of the scaled
         #   scores minus new_max
         new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)

@@ -124,7 +124,9 @@ def flash_attention_kernel(
     keys = K, V, stride_kn, stride_vn, N
 
     # gap 2: where the phases begin and end
-    #   `sink_end`, `first`, `inside`, `diagonal` and `k_end`, so that each tile belongs to one phase
+    #   `first`, `inside`, `diagonal` and `k_end` as in P6: where the window's first tile begins, where the tiles begin
+    #   that every query sees whole, where those begin that the diagonal cuts, one past the last key; `sink_end`, one
+    #   past the last sink that the sink phase visits, so that no key is in two phases
     first = tl.maximum(0, q_start - window_size + 1) // BLOCK_K * BLOCK_K
     sink_end = tl.minimum(sink_size, first)
     diagonal = q_start // BLOCK_K * BLOCK_K

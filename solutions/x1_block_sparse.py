@@ -25,7 +25,8 @@ Three documents of 256, 68 and 188 tokens, tiles of 64 x 64: `F` FULL, `P` PARTI
         query tile 5           P P P P        two documents meet in these rows
         query tile 6             P F F
 
-Given: the checks, the lists of all rows from those of each, the launch, the pointers, the loads, the online softmax.
+Given: the checks, the lists of all rows from those of each, the launch, the pointers, the loads, the online softmax
+(the answer to P3: solve P3 first).
 Asked: five gaps, marked TODO: in `row_of_tiles` the kind of each tile and the bits of the PARTIAL ones; in `attend` the
 mask of each kind; in `block_sparse_kernel` the walk along the lists, and the finish.
 
