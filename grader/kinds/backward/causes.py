@@ -99,7 +99,7 @@ def find(case, got, wrong, expected, only=frozenset()):
 
 
 def sinks_are_right(case, name, got, expected):
-    """True where the rows of the sinks are right: their kernel is given, and a mistake may be in the other one alone."""
+    """True where the sinks' rows are right: their kernel is given, and a mistake may be in the other one alone."""
     if not (case.sinks and case.window):
         return False
     all_rows = expected.values[name], expected.allowed[name], got[name]
