@@ -6,7 +6,14 @@ from web import build, pages
 from web.tests.support import chromium, needs_builder
 
 pytestmark = pytest.mark.thorough
-WIDE, PHONE = 1200, 390
+WIDE, DESK, PHONE = 1200, 1280, 390
+SCROLLING = """() => {
+  document.querySelectorAll("details").forEach((d) => { d.open = true; });
+  const scrolls = (e) => e.tagName == "ARTICLE" || /auto|scroll/.test(getComputedStyle(e).overflowX);
+  const apart = (e) => scrolls(e) ? e : apart(e.parentElement);
+  return [...document.querySelectorAll("article table")].filter((t) => t.scrollWidth > apart(t).clientWidth + 1)
+    .map((t) => t.innerText.slice(0, 80));
+}"""
 LOOK = """() => {
   document.querySelectorAll("details").forEach((d) => { d.open = true; });
   const apart = (e) => /auto|scroll/.test(getComputedStyle(e).overflowX);
@@ -81,6 +88,13 @@ def test_every_page_can_be_read(site, page):
         assert {*looked["paper"]} <= {"rgb(255, 255, 255)"}, f"{name}: figures need white paper"
         figures, formulas = figures + len(looked["paper"]), formulas + len(looked["formulas"])
     assert figures > 25 and formulas > 20
+
+
+@pytest.mark.parametrize("page", [(DESK, "light")], indirect=True, ids=["desk"])
+def test_no_column_of_a_table_is_out_of_sight_on_a_desk(site, page):
+    for path in sorted((site / "report").glob("*.html")):
+        page.goto(path.as_uri())
+        assert page.evaluate(SCROLLING) == [], path.name
 
 
 def test_the_first_page_leads_home(site, page):

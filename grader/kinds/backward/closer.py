@@ -19,6 +19,8 @@ SECONDS = 6.0  # for all of a problem's cases
 CASES = 3  # the smallest that are wrong
 MOST_TOKENS = 400
 WIDTH = 128  # the head dim of what is measured: so many pairs of a row in one call
+MET_TWICE = "which two loops, or tiles, meet the same pairs: is each bound a multiple of its tile?"
+WHICH_FACTOR = "which factor is missing, twice or of another head: lse, its base, or the scale?"
 INFINITE = "which factor can be infinite: exp of a score without its lse, or what is loaded past the end?"
 WHOLE = 64  # tokens: a multiple of most tiles
 EXACT = 1e-3  # of what a pair adds
@@ -164,12 +166,16 @@ def tell(names, mine, theirs, got, expected, seen, times):
         if odd.any() and bool((ratio[odd].abs() < MOST_TIMES).all()):
             batch, head, row, column = odd.nonzero()[0].tolist()
             factor = float(ratio[batch, head, row, column])
-            whole = " on all pairs" if bool(((ratio - factor).abs() < EXACT)[:, :, clear].all()) else ""
-            found.append(Measured(
-                "factor", f"Run again with all scores equal: {names} get {factor:.4g} times what they should{whole}, "
-                f"first of {mine} {row} with {theirs} {column}, batch {batch}, head {head}.",
-                "which factor is missing, twice or of another head: lse, its base, or the scale?", mistakes.LSE,
-            ))  # fmt: skip
+            whole = bool(((ratio - factor).abs() < EXACT)[:, :, clear].all())
+            where = f"first of {mine} {row} with {theirs} {column}, batch {batch}, head {head}"
+            equal = "Run again with all scores equal:"
+            if not whole and round(factor) > 1 and abs(factor - round(factor)) < EXACT:
+                said = f"{equal} {names} count some pairs {round(factor)} times, {where}."
+                found.append(Measured("pairs", said, MET_TWICE, mistakes.MASK))
+            else:
+                name, all_pairs = (names.split()[0], " on all pairs") if whole else (names, "")
+                said = f"{equal} {name} gets {factor:.4g} times what it should{all_pairs}, {where}."
+                found.append(Measured("factor", said, WHICH_FACTOR, mistakes.LSE))
     return found
 
 
