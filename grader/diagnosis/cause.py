@@ -62,8 +62,13 @@ class Diagnosis:
             first = facts
         else:
             first = self.equals
-        elsewhere = f'Case "{self.shown_by}" says more: look at it first.' if self.shown_by else ""
-        return " ".join(part for part in (first, self.met_told, self.where, elsewhere) if part)
+        other = f'Case "{self.elsewhere}" says more: look at it first.' if self.elsewhere else ""
+        return " ".join(part for part in (first, self.met_told, self.where, other) if part)
+
+    @property
+    def elsewhere(self):
+        """The case to look at first, where this one shows no cause."""
+        return "" if self.named else self.shown_by
 
     @property
     def met_told(self):
@@ -89,7 +94,7 @@ class Diagnosis:
         hint = self.hints[0] if self.hints else None
         return structs.replace(
             facts, where=self.where, causes=tuple(self.named), met=self.met_told,
-            measured=tuple(each.sentence for each in self.measured), shown_by=self.shown_by,
+            measured=tuple(each.sentence for each in self.measured), shown_by=self.elsewhere,
             question=hint.question if hint else "",
             section=hint.section if hint and course.current().notebooks.is_dir() else "",
         )  # fmt: skip

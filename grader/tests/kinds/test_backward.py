@@ -105,9 +105,9 @@ def test_a_known_mistake_is_named_and_its_gradients_are_those_that_it_touches(nu
     off = {name for name in OUTPUTS if not expected.fits(name, values[name], expected.values[name])}
     assert off <= set(mistake.touches) and off
     got = {name: value.float() for name, value in values.items()}
-    said = causes.diagnose(case, got, expected)
-    assert any(cause.equals.endswith(mistake.words) for cause in said.causes), said.sentence
-    assert len(said.causes) <= 3 and said.causes[0].question
+    found, _ = causes.diagnose(case, got, expected).evidence["search"]()
+    assert any(cause.equals.endswith(mistake.words) for cause in found), found
+    assert len(found) <= 3 and found[0].question
 
 
 def test_a_mistake_of_each_kernel_is_told_of_each():
@@ -116,7 +116,8 @@ def test_a_mistake_of_each_kernel_is_told_of_each():
     other = next(m for m in mistakes.EVERY if m.words == "without the sinks")
     got = mistakes.answer(one, expected.inputs) | {"dq": mistakes.answer(other, expected.inputs)["dq"]}
     said = causes.diagnose(GROUPED, {name: got[name].float() for name in OUTPUTS}, expected)
-    assert {cause.equals for cause in said.causes} == {"dk without delta: ds = p * dp", "dq without the sinks"}
+    found, _ = said.evidence["search"]()
+    assert {cause.equals for cause in found} == {"dk without delta: ds = p * dp", "dq without the sinks"}
     assert said.where.startswith("dv is right, dq and dk not. In dq: ")
 
 
@@ -126,6 +127,21 @@ def test_a_case_that_passes_refutes_what_it_would_show():
     assert causes.would_show(PLAIN, expected, kinds) == {"dq without the sinks", "dk and dv without any mask"}
     without = replace(PLAIN, sinks=None)
     assert causes.would_show(without, expected_of(without)[0], {"dq without the sinks"}) == set()
+
+
+def test_what_is_wrong_beside_right_sinks_is_told():
+    expected, _ = expected_of(PLAIN)
+    mistake = next(
+        each for each in mistakes.EVERY if each.words == "with its scale missing" and each.touches == ("dk",)
+    )
+    values = mistakes.answer(mistake, expected.inputs)
+    values["dk"][:, :, : PLAIN.sinks] = expected.values["dk"][:, :, : PLAIN.sinks]  # their kernel is given
+    found, _ = causes.diagnose(PLAIN, {name: value.float() for name, value in values.items()}, expected).evidence[
+        "search"
+    ]()
+    assert [cause.equals for cause in found] == ["dk with its scale missing"]
+    only_sinks = replace(PLAIN, sinks=PLAIN.N)
+    assert causes.would_show(only_sinks, expected_of(only_sinks)[0], {"dk with its scale missing"}) == set()
 
 
 # Kernels --------------------------------------------------------------------------------------------------------------
