@@ -12,7 +12,7 @@ import shutil
 import stat
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -168,7 +168,7 @@ def copy(given: dict[str, bytes], out: Path) -> str:
 # The entries ----------------------------------------------------------------------------------------------------------
 
 
-def find(folder: Path, out: Path, numbers: set[str]) -> tuple[list[HandIn], list[str]]:
+def find(folder: Path, out: Path, numbers: Collection[str] = ()) -> tuple[list[HandIn], list[str]]:
     """What was handed in, by one of the documented ways, and by submissions.csv, which decides; raises BadFolder.
 
     numbers: the platform's, of the students of the roster.
@@ -220,7 +220,7 @@ def is_beside(path: Path) -> bool:
     return path.name.lower().endswith(BESIDE) and not path.is_dir()
 
 
-def hand_in(path: Path, form: str, numbers: set[str]) -> HandIn:
+def hand_in(path: Path, form: str, numbers: Collection[str]) -> HandIn:
     """The HandIn of one entry, where most of the folder has the form `form`.
 
     numbers: of the roster's students. Students choose a display name and a file's name, and may write a number there:

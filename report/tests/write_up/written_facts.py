@@ -1,6 +1,7 @@
 """What rubric.md and template.md say in numbers, computed: each fact is the sentence as it must stand there."""
 
 import math
+import re
 from dataclasses import replace
 from itertools import accumulate
 
@@ -11,9 +12,9 @@ from grader.kinds.attention.cases import Case
 from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import tile_map
 from grader.kinds.registry import PROBLEMS, cases_of
+from grader.tests.support import solution
 from report.counting import cost, traced
 from report.pages import measured
-from solutions import p6_sliding_window
 
 SHOW_Q4 = (
     "scores falling along the keys",
@@ -144,7 +145,7 @@ def rows_that_saw_nothing():
     assert found == {(4, 2): [3]}
     yield "N = 4, window 2, query 3: the first tile of its program holds keys 0 and 1, and it sees 2 and 3"
     case = case_of("p6", "ragged tail")
-    block_q, block_k, *_ = p6_sliding_window.TILES_INTERPRETER
+    block_q, block_k = map(int, re.search(r"TILES_INTERPRETER = \((\d+), (\d+)", solution("p6")).groups())
     first, *others = hidden(case.N, case.window, block_q, block_k)
     assert others == list(range(others[0], others[-1] + 1)) and (block_q, block_k) != (32, 32)
     a, b, c = hidden(case.N, case.window, 32, 32)
