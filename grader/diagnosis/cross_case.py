@@ -6,6 +6,7 @@ from grader.result import Outcome
 
 GENERAL = 2  # times as many cases as a specific cause must be explained by a general one
 MANY = 5  # failing cases with one cause: a cause that explains a single other case is chance
+RARE = 10  # a cause that explains one of so many wrong cases may be chance
 WITNESSES = 4  # passing cases that are asked, the smallest first
 LONG_WITNESSES = 2  # and of those with more than so many queries, which several tiles share
 LONG = 128
@@ -59,12 +60,35 @@ def check(results, cases, refutes, explains_all, together):
     told = {cause.kind for result in filter(has_wrong_numbers, wrong) for cause in result.diagnosis.causes}
     for kind in kinds - told:
         refuted[kind] += any(map(has_wrong_numbers, failed))
+    refuted.update(chance(failed, wrong, cases, refutes))
     for kind in filter(explains_all, kinds):
         refuted[kind] += any(kind not in {cause.kind for cause in result.diagnosis.causes} for result in with_numbers)
     standing = [[cause for cause in result.diagnosis.causes if not refuted[cause.kind]] for result in wrong]
     for result, causes in zip(wrong, agree(standing, together), strict=True):
         result.diagnosis.causes = causes
     point_to_a_cause(failed)
+
+
+def chance(failed, wrong, cases, refutes):
+    """The kinds of causes that explain few of the cases with wrong numbers, where others of these would show them.
+
+    One that explains hardly any of many is chance, or the smaller of two mistakes.
+    """
+    numbers = [result for result in failed if has_wrong_numbers(result)]
+    shown_by = {}
+    for result in wrong:
+        for kind in {cause.kind for cause in result.diagnosis.causes}:
+            shown_by.setdefault(kind, []).append(result)
+    refuted = set()
+    for kind, showing in shown_by.items():
+        if len(showing) * RARE > len(numbers):
+            continue
+        refuted |= {kind} if len(showing) * 2 * RARE <= len(numbers) else set()
+        names = {result.case for result in showing}
+        others = {cases[r.case]: r for r in numbers if r.case not in names and r.case in cases}
+        for case in witnesses(others)[:WITNESSES]:
+            refuted |= refutes(case, {kind}, others[case].diagnosis, case)  # with its own tiles
+    return refuted
 
 
 def has_wrong_numbers(result):

@@ -19,6 +19,7 @@ SECONDS = 6.0  # for all of a problem's cases
 CASES = 3  # the smallest that are wrong
 MOST_TOKENS = 400
 WIDTH = 128  # the head dim of what is measured: so many pairs of a row in one call
+LARGE_SCORES = "what can grow too large with the scores: exp without its lse, or of a pair that should be hidden?"
 MET_TWICE = "which two loops, or tiles, meet the same pairs: is each bound a multiple of its tile?"
 WHICH_FACTOR = "which factor is missing, twice or of another head: lse, its base, or the scale?"
 INFINITE = "which factor can be infinite: exp of a score without its lse, or what is loaded past the end?"
@@ -207,7 +208,7 @@ def changes(case):
            mistakes.SOFTMAX)  # fmt: skip
     yield (replace(case, layout="contiguous", gradient=""), "layout", "with dense tensors",
            "which stride of which tensor is taken?", mistakes.HEADS)  # fmt: skip
-    yield (replace(case, values="normal"), "values", "with scores of ordinary size", mistakes.WHICH_BASE, mistakes.LSE)
+    yield (replace(case, values="normal"), "values", "with scores of ordinary size", LARGE_SCORES, mistakes.LSE)
     yield (replace(case, Hkv=case.Hq), "groups", "where each query head has its own K and V", mistakes.GROUP,
            mistakes.HEADS)  # fmt: skip
     yield (replace(case, B=1, Hq=1, Hkv=None), "heads", "with one batch and one head",
