@@ -13,7 +13,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,9 @@ def parse(argv: list[str] | None) -> Namespace:
     parser = Parser(prog="python -m grader.classroom", description="Grade a class.", allow_abbrev=False)
     parser.add_argument("submissions", type=Path, nargs="?", help="a folder or a platform's zip of all submissions")
     parser.add_argument("--out", type=Path, default=Path("class"), help="where results, pages and gradebooks go")
-    parser.add_argument("--roster", type=Path, help="a CSV with the students, or the platform's own gradebook file")
+    parser.add_argument(
+        "--roster", type=Path, help="a CSV of students, or the platform's own file; - for none (default: last time's)"
+    )
     parser.add_argument("--column", default="", help="the assignment's column in a roster of Canvas'")
     parser.add_argument(
         "--only", default="", metavar="STUDENTS", help="grade these again: ids, names, logins or addresses"
@@ -98,6 +100,7 @@ def main(argv: list[str] | None = None, make_engine: Callable[[Namespace], Any] 
 def grade_class(options: Namespace, problems: tuple[Problem, ...], make_engine: Callable[[Namespace], Any]) -> int:
     """Take in, grade what is left, write every form; the exit status."""
     out, seed = options.out.resolve(), choose_seed(options)
+    remember_roster(options)
     students, platform, notes = roster.read(options.roster) if options.roster else (None, "", [])
     column = roster.find_column(options.roster, options.column, out) if platform == roster.CANVAS else ""
     rows, more = handins.take_in(options.submissions, out, problems, students)
@@ -117,6 +120,16 @@ def grade_class(options: Namespace, problems: tuple[Problem, ...], make_engine: 
         whole = structs.replace(whole, faults=run(make_engine(options), left, rows))
         data.write_class(out, whole)
     return write_forms(options, whole)
+
+
+def remember_roster(options: Namespace) -> None:
+    """Take the roster of last time where none is named; `-` is none."""
+    if str(options.roster) == "-":
+        options.roster = None
+    elif options.roster is None:
+        with suppress(data.BadClass):
+            kept = data.read_class(options.out).roster
+            options.roster = Path(kept) if kept and Path(kept).is_file() else None
 
 
 def keys_of(row: Row, keys: jobs.Keys, out: Path) -> dict[str, str]:
@@ -324,7 +337,7 @@ def report(known: list[standing.Standing], options: Namespace) -> int:
     """The last lines; 0 where all is graded, 1 where the machine failed in some."""
     states = [state for each in known for state in each.states.values()]
     left = states.count(standing.FAULT) + states.count(standing.NOT_YET)
-    waiting = sum(each.status in standing.OPEN for each in known)
+    waiting = sum(each.total is None and each.status != standing.EXCUSED for each in known)
     blank = "student has" if waiting == 1 else "students have"
     said = f"; {waiting} {blank} blank points: class.html says why" if waiting else ""
     print(f"results: {clean(str(options.out))} ({len(known)} students{said})")

@@ -210,7 +210,7 @@ def equal_wrong_answers(whole: Class, records: dict[str, dict[str, Record]]) -> 
                 same[problem, frozenset(each.case for each in wrong), tuple(telling.items())].append((row, example))
     found = []
     for (problem, _, telling), of in same.items():
-        if 1 < len(of) <= COMMON:
+        if len({row.entries or row.id for row, _ in of}) > 1 and len(of) <= COMMON:
             one_file = len({row.keys.get(problem, row.id) for row, _ in of}) == 1
             words = f"{len(telling)} cases, as {of[0][1].case}: {of[0][1].sentence}"
             found.append(
@@ -246,6 +246,8 @@ def alike(whole: Class, out: Path) -> tuple[list[Pair], list[str]]:
             lost = [rows[id].name for id in texts if id not in marks]
             notes |= {f"{module} of {name} was not compared: it is too large or too deep.": None for name in lost}
             for one, other, share in sharing(marks, LEAST[named]):
+                if rows[one].entries == rows[other].entries != ():
+                    continue  # one hand-in of a group
                 pair = Pair(rows[one], rows[other], module, named, share)
                 found[pair.page] = max(found.get(pair.page, pair), pair, key=lambda each: each.share)
     pairs = sorted(found.values(), key=lambda pair: (-pair.share, pair.page))

@@ -7,6 +7,7 @@ knows gets one, too.
 """
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -41,7 +42,7 @@ def read(out: Path, whole: Class) -> tuple[Decisions, list[str]]:
     notes: list[str] = []
     if not path.exists():
         return found, notes
-    keys = {row.id: row.keys | {LATE: lateness_of(row)} for row in whole.rows}
+    bound = {row.id: row for row in whole.rows}
     for line, row in enumerate(sheet.read_rows(path), 2):
         said = {name: row.get(name, "") for name in COLUMNS}
         if not said["points"]:
@@ -49,7 +50,7 @@ def read(out: Path, whole: Class) -> tuple[Decisions, list[str]]:
         name = said["student"], said["problem"].lower()
         try:
             name = find_row(whole, said["student"]).id, name[1]
-            why, points = check(said, name, keys, whole)
+            why, points = check(said, bound[name[0]], name[1], whole)
         except BadClass as error:
             why, points = str(error), None
         if why:
@@ -61,13 +62,14 @@ def read(out: Path, whole: Class) -> tuple[Decisions, list[str]]:
     return found, notes
 
 
-def check(said: dict[str, str], name: tuple[str, str], keys: dict, whole: Class) -> tuple[str, Fraction | None]:
+def check(said: dict[str, str], row: Row, problem: str, whole: Class) -> tuple[str, Fraction | None]:
     """(why a line cannot be used, or "", its points)."""
-    student, problem = name
     if problem not in whole.problems and problem not in (ALL, LATE, BONUS):
         return f"{shortened(problem)!r} is no problem: say {', '.join(whole.problems)}, all, late or bonus", None
-    if said["result"] and not keys[student].get(problem, "").startswith(said["result"]):
-        return f"it is of another hand-in of {student} {problem} than the one that counts now", None
+    if said["result"] and said["result"] not in (row.keys.get(problem, "")[:KEY], bound_to(row, problem)):
+        return f"it is of another hand-in of {row.id} {problem} than the one that counts now", None
+    if said["reason"].isdecimal() and not said["result"]:
+        return f"its reason is a number: write {said['points']}.{said['reason']} if that is one number", None
     if said["points"].lower() == EXCUSED and problem not in (LATE, BONUS):
         return "", None
     try:
@@ -95,27 +97,43 @@ def ask(
         table, header = [[*row, *([""] * len(missing))] for row in table], header + missing
         table[0][-len(missing) :] = missing
     known = {tuple(row.get(name, "") for name in ("student", "problem", "result")) for row in as_rows(table, header)}
+    changed = bind(table, header, whole)
     wanted = []
     for row in whole.rows:
         if row.id in late:
-            known_of = {"student": row.id, "problem": LATE, "name": row.name, "result": lateness_of(row)}
+            known_of = {"student": row.id, "problem": LATE, "name": row.name, "result": bound_to(row, LATE)}
             wanted.append(dict.fromkeys(COLUMNS, "") | known_of)
         for problem, record in records.get(row.id, {}).items():
-            if record.to_review and (row.id, problem) not in decided:
+            if record.to_review and not {(row.id, problem), (row.id, ALL)} & decided.keys():
                 key = row.keys[problem][:KEY]
                 low, high = points_with_review(record)
                 cells = (row.id, problem, "", "", row.name, decimal(low), decimal(high), key)
                 wanted.append(dict(zip(COLUMNS, cells, strict=True)))
     new = [row for row in wanted if (row["student"], row["problem"], row["result"]) not in known]
-    if new or not path.exists():
+    if new or changed or not path.exists():
         kept = [[sheet.own_text(cell) for cell in row] for row in table[1:]]
         files.write(path, sheet.to_csv([table[0], *kept, *([row.get(name, "") for name in header] for row in new)]))
     return f"to decide: fill in `points` in {path}, and run make class ... OUT={quoted(out)} again" if wanted else ""
 
 
-def lateness_of(row: Row) -> str:
-    """What tells a late hand-in from another of the same student."""
-    return digest(row.folder, row.submitted, *row.entries)[:KEY]
+def bind(table: list[list[str]], header: list[str], whole: Class) -> bool:
+    """Bind each line that counts to the hand-in that it was made for; True where a cell was filled in."""
+    changed = False
+    for cells, said in zip(table[1:], as_rows(table, header), strict=True):
+        problem = said.get("problem", "").lower()
+        if not said.get("points") or said.get("result") or problem == BONUS:
+            continue
+        with suppress(BadClass):
+            row = find_row(whole, said.get("student", ""))
+            if not check(dict.fromkeys(COLUMNS, "") | said, row, problem, whole)[0]:
+                cells += [""] * (len(header) - len(cells))
+                cells[header.index("result")], changed = bound_to(row, problem), True
+    return changed
+
+
+def bound_to(row: Row, problem: str) -> str:
+    """What tells this hand-in of a student from another: its modules; of lateness, when it came, too."""
+    return digest(row.folder, *((row.submitted, *row.entries) if problem == LATE else ()))[:KEY]
 
 
 def as_rows(table: list[list[str]], header: list[str]) -> list[dict[str, str]]:

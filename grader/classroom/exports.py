@@ -32,6 +32,7 @@ HERE = re.compile(
 )  # a path of the grader's: students grade problems/
 # XML 1.0 has no place for these, escaped or not: terminals' colours, NUL, lone surrogates.
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+BY_DECISION = "by the instructor's decision"
 SHOWN = 5  # failing cases of a problem whose sentences a test of Gradescope's has
 DATE = (2000, 1, 1, 0, 0, 0)  # of every file in a zip
 
@@ -134,15 +135,12 @@ def gradescope(graded: Graded, known: Standing) -> dict:
     While something waits there is no score of the whole, and Gradescope adds up the tests: no other points are hidden.
     A lateness that is to be decided concerns them all: then no test has points.
     """
-    tests = []
+    tests: list[dict[str, Any]] = []
     for problem, record in graded.records.get(known.row.id, {}).items():
         if known.states[problem] != GRADED or known.words.get(problem) is not None:
             most = {"score": number(known.points[problem]), "max_score": float(graded.whole.problems[problem])}
-            said = known.words.get(problem) or (
-                EXCUSED
-                if known.states[problem] == EXCUSED
-                else f"{known.states[problem]}: there are no points before the instructor decides."
-            )
+            said = (known.words[problem] or BY_DECISION) if problem in known.words else waiting(known.states[problem])
+            said = EXCUSED if known.states[problem] == EXCUSED and not known.words.get(problem) else said
             tests.append(
                 {"name": f"{problem} {EVERY[problem].title}", "output": said}
                 | (most if known.points[problem] is not None else {})
@@ -154,13 +152,23 @@ def gradescope(graded: Graded, known: Standing) -> dict:
             tests.append(aspect_test(problem, aspect, group))
     missing = [problem for problem in known.states if problem not in graded.records.get(known.row.id, {})]
     for problem in missing:
-        tests.append(
-            {"name": f"{problem} {EVERY[problem].title}", "output": f"{known.states[problem]}: no point is lost."}
-        )
+        test: dict[str, Any] = {
+            "name": f"{problem} {EVERY[problem].title}",
+            "output": f"{known.states[problem]}: the points are open.",
+        }
+        if known.points[problem] is not None:
+            points = {"score": number(known.points[problem]), "max_score": float(graded.whole.problems[problem])}
+            test |= {"output": known.words.get(problem) or BY_DECISION} | points
+        tests.append(test)
     if known.status == LATENESS:
         tests = [{"name": test["name"], "output": test["output"]} for test in tests]
-    document = {"output": "\n".join([problem_line(graded, known), *known.remarks]), "tests": tests}
+    remarks = [said for said in known.remarks if said not in known.changes]
+    document = {"output": "\n".join([problem_line(graded, known), *remarks]), "tests": tests}
     return document if known.total is None else {"score": number(known.total)} | document
+
+
+def waiting(state: str) -> str:
+    return f"{state}: there are no points before the instructor decides."
 
 
 def aspect_test(problem: str, aspect, group: list[tuple[Result, Fraction, Fraction]]) -> dict:
@@ -238,6 +246,6 @@ def write_feedback(graded: Graded) -> str:
             name = f"{row.stem or f'{row.id}/'}feedback.html"
             archive.writestr(zipfile.ZipInfo(name, DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
     part.replace(graded.out / "feedback.zip")
-    waiting = sum(known.status not in (GRADED, EXCUSED, NOT_HANDED_IN) for known in graded.standings)
-    said = f"; those of {waiting} wait until their points are known" if waiting else ""
+    left = sum(known.status not in (GRADED, EXCUSED, NOT_HANDED_IN) for known in graded.standings)
+    said = f"; those of {left} wait until their points are known" if left else ""
     return f"feedback: {graded.out / 'feedback.zip'}: {len(pages)} pages{said}"

@@ -311,7 +311,7 @@ def by_list(folder: Path, read: list[HandIn]) -> tuple[list[HandIn], list[str]]:
             one.why = f"Line {number} of {LIST} names nobody, or nothing in this folder: {shortened(row['path'])}."
         else:
             one.parts.append((path, "" if path.is_dir() else given_name(path.name)))
-    return list(found.values()), [f"{LIST} says whose {len(found)} of them are."]
+    return list(found.values()), [f"{LIST} names {len(found)} {'student' if len(found) == 1 else 'students'}."]
 
 
 def given_name(name: str) -> str:

@@ -180,8 +180,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     waiting = [row for row in whole.rows if marks.missing[row.id] and (row.report or marks.levels[row.id])]
     names = [f"{row.name} ({list_some(marks.missing[row.id])})" for row in waiting]
-    marked = sum(points is not None for points in marks.points.values())
-    lines += [f"marked: {marked} of {marked + len(names)}; missing: {list_some(names) or 'none'}"]
+    reports = [row for row in whole.rows if row.report]
+    marked = sum(marks.points[row.id] is not None for row in reports)
+    lines += [f"reports marked: {marked} of {len(reports)}; levels missing: {list_some(names) or 'none'}"]
     lines += (
         [f"then: make class OUT={texts.quoted(out)} puts them into the gradebook and on the pages"] if marked else []
     )

@@ -154,7 +154,10 @@ def look_at(graded: Graded, found: Found | None) -> list[tuple[str, list[tuple[s
             look["the machine failed"].append(
                 (row.id, f"{problem}: {why}: no point is lost, the same command tries again")
             )
-        absent = [id for id, record in records.items() if EVERY[id].module not in row.modules and states[id] == GRADED]
+        absent = [
+            id for id in records
+            if EVERY[id].module not in row.modules and states[id] == GRADED and id not in known.words
+        ]  # fmt: skip
         if known.status == LATENESS:
             look[LATENESS].append(
                 (row.id, "how many days late it was is not known: a row `late` in decisions.csv waits")

@@ -5,12 +5,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from fractions import Fraction
 from typing import Any
 
 from grader import score
 from grader.classroom.data import Record
-from grader.classroom.decisions import decimal
 from grader.classroom.jobs import Job
 from grader.classroom.names import list_some
 
@@ -34,13 +32,12 @@ class Tally:
         if again:
             return f"{job.row}: machine fault: {why}; it is tried again"
         self.done += 1
-        most = sum((m for record in records for m in score.max_points(record.results)), Fraction(0))
-        earned = sum((record.points or Fraction(0) for record in records), Fraction(0))
+        wrong = any(record.points != sum(score.max_points(record.results)) for record in records)
         waiting = sum(bool(record.to_review) for record in records)
-        said = [f"{decimal(earned)} of {decimal(most)} points"] if records else []
+        said = [f"{', '.join(record.problem for record in records)} graded"] if records else []
         said += [f"{waiting} to review"] if waiting else []
         said += [f"machine fault: {why}"] if why else []
-        self.lost["with mistakes"] += earned < most
+        self.lost["with mistakes"] += wrong
         self.lost["to review"] += bool(waiting)
         self.lost["machine fault"] += bool(why)
         spent = clock(time.monotonic() - self.started)

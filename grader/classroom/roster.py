@@ -21,6 +21,7 @@ from grader.core.sandbox import files
 PLATFORMS = CANVAS, MOODLE = "canvas", "moodle"
 CANVAS_COLUMNS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+STUDENTS = ("student", "learner", "")  # in a column `role`
 NO_STUDENTS = ("points possible", "student, test", "test student")
 # Of each field the columns that are read; docs/instructors.md has the same table.
 COLUMNS = {
@@ -49,6 +50,7 @@ def read(path: Path) -> tuple[list[Student], str, list[str]]:
     if not places.keys() & {"id", "name", "email", "login"} and last is None:
         has = ", ".join(header[:8])
         raise BadRoster(f"the roster {path} has no column id, name, email or login; it has {has}")
+    role = columns.index("role") if "role" in columns else None
     students: dict[str, Student] = {}
     notes = []
     for line, row in enumerate(rows):
@@ -58,6 +60,9 @@ def read(path: Path) -> tuple[list[Student], str, list[str]]:
         if platform == MOODLE:
             known["lms"] = participant(known.get("lms", ""))
         student = Student(**known, line=line)
+        if role is not None and role < len(row) and plain(row[role]) not in STUDENTS:
+            notes.append(f"The roster's line of {shortened(student.key)} was left out: {shortened(row[role])}.")
+            continue
         if not student.key or (plain(student.name) in NO_STUDENTS and not student.id):
             continue  # a second header line of Canvas, and its test student
         same = students.setdefault(student.key, student)

@@ -53,9 +53,8 @@ def standings(
 
 def standing(whole: Class, row: Row, records: Mapping[str, Record], decided: Decisions, rule: Late | None) -> Standing:
     known = Standing(row, {}, {}, remarks=[row.why, *row.remarks] if row.why else list(row.remarks))
-    excused = (row.id, ALL) in decided
     for problem in whole.problems:
-        decision = decided.get((row.id, ALL if excused else problem))
+        decision = decided.get((row.id, problem)) or decided.get((row.id, ALL))
         if decision:
             state, points = (EXCUSED if decision.points is None else GRADED), decision.points
             known.words[problem] = decision.reason
@@ -81,6 +80,7 @@ def add_up(whole: Class, known: Standing, days: Fraction | None, bonus: Decision
     counted = {problem: points for problem, points in known.points.items() if known.states[problem] != EXCUSED}
     if known.states and not counted:
         known.status = EXCUSED
+        known.changes += ["The bonus adds to nothing: all is excused."] if bonus else []
         return
     states = [*known.states.values(), *([LATENESS] if days is None else [])]
     known.status = next((state for state in (*OPEN, NOT_HANDED_IN) if state in states), GRADED)

@@ -207,6 +207,28 @@ def test_what_changes_a_total_is_said_as_it_was():
     assert standing_of(bonus=Fraction(-9)).total == 0
 
 
+def test_a_decision_is_of_the_hand_in_that_it_was_made_for(graded, tmp_path, capsys):
+    out, again = graded
+    decide(out, "Dan,p1,7.5,read by hand", "cy,all,0,absent", "ada,all,excused,", "ada,p1,5,a talk", "eve,p1,7,5")
+    capsys.readouterr()
+    rows = again()
+    assert rows["dan"]["p1"] == "7.5" and rows["cy"]["total"] == "0" and "write 7.5" in capsys.readouterr().out
+    assert (rows["ada"]["p1"], rows["ada"]["p2"], rows["ada"]["total"]) == ("5", "", "20"), "one problem before all"
+    document = json.loads((out / "gradescope" / "dan.json").read_text())
+    assert [test.get("score") for test in document["tests"]] == [7.5, None, None]
+    make_class(tmp_path / "in", {"dan": ("", "", ""), "cy": ("", "", "")})
+    rows = again()
+    said = capsys.readouterr().out
+    assert "another hand-in of dan p1" in said and "another hand-in of cy all" in said
+    assert float(rows["cy"]["total"]) > 0 and rows["dan"]["p1"] != "7.5"
+
+
+def test_the_roster_and_the_column_are_those_of_last_time(graded, tmp_path):
+    out, _ = graded
+    assert quick(tmp_path / "in", out) == 0 and gradebook(out)["cy"]["status"] == "not handed in"
+    assert quick(tmp_path / "in", out, "--roster", "-") == 0 and "cy" not in gradebook(out)
+
+
 def test_a_late_row_that_was_asked_for_is_of_one_hand_in(tmp_path):
     row = Row("ada", "Ada", entries=("a_late_1_2_x",), late=True)
     whole = Class({"p1": 10}, (row,))
