@@ -118,7 +118,7 @@ def test_a_case_is_shown_and_a_hint_given(course):
     status, printed = run(course, "grader", "show", *asked, "--out", "out")
     assert status == 0 and (course / "out" / f"show-{id}-{case.replace(' ', '-')}.png").stat().st_size > 1000, printed
     _, printed = run(course, "grader", "hint", *asked[:2], *asked[4:])
-    assert "hint 1 of" in printed, printed
+    assert "hint 1 of" in printed or "no hint says more than make grade does: Your" in printed, printed
 
 
 @pytest.mark.thorough
