@@ -100,16 +100,18 @@ def main(argv: list[str] | None = None, make_engine: Callable[[Namespace], Any] 
 def grade_class(options: Namespace, problems: tuple[Problem, ...], make_engine: Callable[[Namespace], Any]) -> int:
     """Take in, grade what is left, write every form; the exit status."""
     out, seed = options.out.resolve(), choose_seed(options)
-    remember_roster(options)
-    students, platform, notes = roster.read(options.roster) if options.roster else (None, "", [])
-    column = roster.find_column(options.roster, options.column, out) if platform == roster.CANVAS else ""
+    chosen_roster, said = choose_roster(options)
+    students, platform, notes = roster.read(chosen_roster) if chosen_roster else (None, "", [])
+    column = (
+        roster.find_column(chosen_roster, options.column, out) if chosen_roster and platform == roster.CANVAS else ""
+    )
     rows, more = handins.take_in(options.submissions, out, problems, students)
     keys = jobs.Keys(problems, options.device, name_device(options), options.targets, seed)
     rows = [structs.replace(row, keys=keys_of(row, keys, out)) for row in rows]
     asked = {"device": options.device, "seed": seed, "targets": options.targets}
     points = {problem.id: course.current().points(problem.id) for problem in problems}
-    path = str(options.roster.resolve()) if options.roster else ""
-    whole = Class(points, tuple(rows), {}, (*notes, *more), path, platform, column, **asked)
+    path = str(chosen_roster.resolve()) if chosen_roster else ""
+    whole = Class(points, tuple(rows), {}, (*said, *notes, *more), path, platform, column, **asked)
     data.write_class(out, whole)
     for note in filter(None, (versions.warning(), *whole.notes)):
         print(clean(f"note: {note}"), file=sys.stderr)
@@ -122,14 +124,16 @@ def grade_class(options: Namespace, problems: tuple[Problem, ...], make_engine: 
     return write_forms(options, whole)
 
 
-def remember_roster(options: Namespace) -> None:
-    """Take the roster of last time where none is named; `-` is none."""
-    if str(options.roster) == "-":
-        options.roster = None
-    elif options.roster is None:
-        with suppress(data.BadClass):
-            kept = data.read_class(options.out).roster
-            options.roster = Path(kept) if kept and Path(kept).is_file() else None
+def choose_roster(options: Namespace) -> tuple[Path | None, list[str]]:
+    """(the roster that was named, or last time's, notes); `-` is none. Raises BadArguments if that is gone."""
+    if options.roster:
+        return (None if str(options.roster) == "-" else options.roster), []
+    kept = ""
+    with suppress(data.BadClass):
+        kept = data.read_class(options.out).roster
+    if kept and not Path(kept).is_file():
+        raise BadArguments(f"the roster of last time, {kept}, is gone: name one with ROSTER, or say ROSTER=- for none")
+    return (Path(kept), [f"The roster is last time's: {kept}."]) if kept else (None, [])
 
 
 def keys_of(row: Row, keys: jobs.Keys, out: Path) -> dict[str, str]:

@@ -137,29 +137,15 @@ def gradescope(graded: Graded, known: Standing) -> dict:
     """
     tests: list[dict[str, Any]] = []
     for problem, record in graded.records.get(known.row.id, {}).items():
-        if known.states[problem] != GRADED or known.words.get(problem) is not None:
-            most = {"score": number(known.points[problem]), "max_score": float(graded.whole.problems[problem])}
-            said = (known.words[problem] or BY_DECISION) if problem in known.words else waiting(known.states[problem])
-            said = EXCUSED if known.states[problem] == EXCUSED and not known.words.get(problem) else said
-            tests.append(
-                {"name": f"{problem} {EVERY[problem].title}", "output": said}
-                | (most if known.points[problem] is not None else {})
-            )
+        if known.states[problem] != GRADED or problem in known.words:
+            tests.append(whole_problem(graded, known, problem))
             continue
         triples = list(zip(record.results, score.earned(record.results), score.max_points(record.results), strict=True))
         for aspect in dict.fromkeys(result.aspect for result in record.results):
             group = [each for each in triples if each[0].aspect is aspect]
             tests.append(aspect_test(problem, aspect, group))
     missing = [problem for problem in known.states if problem not in graded.records.get(known.row.id, {})]
-    for problem in missing:
-        test: dict[str, Any] = {
-            "name": f"{problem} {EVERY[problem].title}",
-            "output": f"{known.states[problem]}: the points are open.",
-        }
-        if known.points[problem] is not None:
-            points = {"score": number(known.points[problem]), "max_score": float(graded.whole.problems[problem])}
-            test |= {"output": known.words.get(problem) or BY_DECISION} | points
-        tests.append(test)
+    tests += [whole_problem(graded, known, problem) for problem in missing]
     if known.status == LATENESS:
         tests = [{"name": test["name"], "output": test["output"]} for test in tests]
     remarks = [said for said in known.remarks if said not in known.changes]
@@ -167,8 +153,17 @@ def gradescope(graded: Graded, known: Standing) -> dict:
     return document if known.total is None else {"score": number(known.total)} | document
 
 
-def waiting(state: str) -> str:
-    return f"{state}: there are no points before the instructor decides."
+def whole_problem(graded: Graded, known: Standing, problem: str) -> dict[str, Any]:
+    """One test for a problem that was decided, is excused, or waits: its points stand there only if they are known."""
+    state, points = known.states[problem], known.points[problem]
+    open_points = f"{state}: there are no points before the instructor decides."
+    decided = known.words.get(problem) or (EXCUSED if state == EXCUSED else BY_DECISION)
+    test: dict[str, Any] = {
+        "name": f"{problem} {EVERY[problem].title}", "output": decided if problem in known.words else open_points,
+    }  # fmt: skip
+    if points is not None:
+        test |= {"score": number(points), "max_score": float(graded.whole.problems[problem])}
+    return test
 
 
 def aspect_test(problem: str, aspect, group: list[tuple[Result, Fraction, Fraction]]) -> dict:

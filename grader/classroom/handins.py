@@ -97,8 +97,8 @@ def take_in(
             name_alone(handed_in, names)
             try:
                 taken = modules.Taken() if handed_in.why else read(handed_in.parts)
-            except ChildFailed as lost:
-                taken, handed_in.why = modules.Taken(), f"It could not be looked at ({shortened(str(lost))})."
+            except ChildFailed as failed:
+                taken, handed_in.why = modules.Taken(), f"It could not be looked at ({shortened(str(failed))})."
             if not handed_in.why and taken.unread and not taken.files.keys() & set(names):
                 handed_in.why = next(iter(taken.unread.values()))
             rows.append(row_of(handed_in, student, taken, problems, out))

@@ -37,11 +37,11 @@ LIMITS = (
 PACKAGES = ("torch", "triton", "numpy")
 # In a module's tokens, a blank between two: what may lead to another file.
 REACHES_OTHERS = re.compile(
-    r"""\b__ | \.[ ]_                                          # hidden names
+    r"""\b__ | \.[ ]_ | \btorch[ ]\.[ ](?:jit|fx)\b           # hidden names; text that becomes code
     | \b(?:builtins|compile|ctypes|delattr|eval|exec|from_file|getattr|glob|globals|hub|importlib|inspect|io|locals|open
-    |operator|package|pathlib|runpy|serialization|setattr|sys|tempfile|utils|vars)\b
+    |make_dataclass|operator|package|pathlib|runpy|serialization|setattr|sys|tempfile|utils|vars)\b
     | (?<!tl[ ])\.[ ]load\b | (?<!import[ ])\bos\b(?![ ]\.[ ]environ) | import[ ]os(?![ ]\n)
-    | (?:\n|:|;)[ ](?:import|from)[ ](?!(?:dataclasses|functools|itertools|math|os|torch|triton|typing)\b)
+    | (?:\n|:|;)[ ](?:import|from)[ ](?!(?:dataclasses|itertools|math|os|torch|triton)\b)
     | (?:\n|:|;)[ ]import[ ][^\n]*,""",
     re.VERBOSE,
 )

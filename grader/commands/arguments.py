@@ -19,8 +19,8 @@ OPTIONS = {
     "LANES": "--lanes", "ENGINE": "--engine",
     "PARTITION": "--partition", "GPUS": "--gpus", "ARRAY": "--array",
 }  # fmt: skip
+SIZES = {"HQ": "Hq", "HKV": "Hkv", "BLOCK_Q": "BLOCK_Q", "BLOCK_K": "BLOCK_K"}  # other names are in small letters
 # The variable, its one word that counts ("" any word), and the option.
-SIZES = {"HQ": "Hq", "HKV": "Hkv", "BLOCK_Q": "BLOCK_Q", "BLOCK_K": "BLOCK_K"}  # as a case has them; others small
 SWITCHES = ("COMPILE", "no", "--no-compile"), ("HINTS", "no", "--no-hints"), ("VERBOSE", "", "--verbose")
 
 

@@ -19,6 +19,7 @@ from grader.commands.arguments import BadArguments
 from grader.commands.request import add_arguments, begin, build_request
 from grader.core.protocol.observed import Costs
 from grader.core.sandbox.submission import Submission
+from grader.core.sandbox.texts import clean
 from grader.course import course
 from grader.course.problem import SECONDS_PER_CASE, Problem
 from grader.engine.grade import grade
@@ -28,7 +29,7 @@ from grader.render import terminal
 from grader.result import Outcome
 
 __all__ = ["add_arguments", "main"]
-HAVE_PASSED = (Outcome.PASSED, Outcome.NOT_RUN)
+HAVE_PASSED = (Outcome.PASSED, Outcome.NOT_RUN)  # speed needs a GPU; a case must have run
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -43,7 +44,10 @@ def main(arguments: argparse.Namespace) -> int:
     console = terminal.make_console()
     with terminal.make_progress(console, len(request.cases(problem))) as progress:
         results = grade(request, 1, lambda _, name: progress.update(progress.task_ids[0], advance=1, description=name))
-    if failing := next((result for result in results if result.outcome not in HAVE_PASSED), None):
+    cases = [result for result in results if result.aspect.concerns_case]
+    failing = next((result for result in cases if result.outcome is not Outcome.PASSED), None)
+    failing = failing or next((result for result in results if result.outcome not in HAVE_PASSED), None)
+    if failing:
         console.print(
             f'{problem.id}: "{failing.case}" is {failing.outcome.value}; the reference is shown once every case '
             f"passes: make grade P={problem.number}", markup=False, soft_wrap=True,
@@ -82,7 +86,7 @@ def show_code(console: Console, yours: dict[str, list[str]], reference: dict[str
         for tag, *places in difflib.SequenceMatcher(None, *sides, autojunk=False).get_opcodes():
             if tag != "equal":
                 ranges = places[:2], places[2:]
-                table.add_row(*(Text("\n".join(side[a:b])) for side, (a, b) in zip(sides, ranges, strict=True)))
+                table.add_row(*(Text(clean("\n".join(side[a:b]))) for side, (a, b) in zip(sides, ranges, strict=True)))
         if table.row_count:
             same = False
             console.print(table)

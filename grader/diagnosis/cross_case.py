@@ -81,9 +81,10 @@ def chance(failed, wrong, cases, refutes):
             shown_by.setdefault(kind, []).append(result)
     refuted = set()
     for kind, showing in shown_by.items():
-        if len(showing) * RARE > len(numbers):
+        if len(showing) * 2 * RARE <= len(numbers):
+            refuted.add(kind)
+        if kind in refuted or len(showing) * RARE > len(numbers):
             continue
-        refuted |= {kind} if len(showing) * 2 * RARE <= len(numbers) else set()
         names = {result.case for result in showing}
         others = {cases[r.case]: r for r in numbers if r.case not in names and r.case in cases}
         for case in witnesses(others)[:WITNESSES]:

@@ -226,6 +226,9 @@ def test_a_decision_is_of_the_hand_in_that_it_was_made_for(graded, tmp_path, cap
 def test_the_roster_and_the_column_are_those_of_last_time(graded, tmp_path):
     out, _ = graded
     assert quick(tmp_path / "in", out) == 0 and gradebook(out)["cy"]["status"] == "not handed in"
+    assert "The roster is last time" in (out / "class.html").read_text()
+    (tmp_path / "roster.csv").rename(tmp_path / "another.csv")
+    assert quick(tmp_path / "in", out) == 2 and "cy" in gradebook(out), "nothing is graded without it"
     assert quick(tmp_path / "in", out, "--roster", "-") == 0 and "cy" not in gradebook(out)
 
 

@@ -1,5 +1,6 @@
 """Whose is what was handed in: by documented names or submissions.csv, never guessed, and nobody gets another's."""
 
+import os
 import zipfile
 
 import pytest
@@ -72,6 +73,17 @@ def test_gradescope_says_who_is_who(tmp_path):
     assert rows["s1"].submitted.startswith("2026-11-20 ") and not rows["s1"].why and not rows["s2"].why
     others = [row for id, row in rows.items() if id not in ("s1", "s2")]
     assert len(others) == 2 and all("submissions.csv" in row.why for row in others)
+
+
+def test_a_hand_in_that_kills_who_reads_it_stops_nobody_elses(tmp_path, monkeypatch):
+    def take(parts, names, take=handins.modules.take):
+        return os._exit(3) if "bob" in str(parts[0][0]) else take(parts, names)
+
+    monkeypatch.setattr(handins.modules, "take", take)
+    for name in ("ada", "bob"):
+        put(tmp_path / "in", name)
+    rows = take_in(tmp_path)
+    assert rows["s1"].modules and "could not be looked at" in rows["s2"].why
 
 
 def test_a_files_name_may_have_numbers(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from grader.__main__ import main
 from grader.commands import compare
 from grader.course import course
+from grader.result import Aspect, Outcome, Result
 from grader.tests.support import solution
 
 
@@ -27,6 +28,13 @@ def test_nothing_of_the_reference_is_shown_before(tmp_path, capsys):
     text = solution("p3").replace("math.sqrt(D)", "D")
     status, said = run(tmp_path, text, capsys)
     assert status == 1 and "once every case passes" in said and "tl." not in said
+
+
+def test_a_case_that_did_not_run_has_not_passed(tmp_path, capsys, monkeypatch):
+    left = Result("p3", "whole tiles", Aspect.CORRECT, Outcome.NOT_RUN, sentence="Triton is not installed.")
+    monkeypatch.setattr(compare, "grade", lambda *_: [left])
+    status, said = run(tmp_path, solution("p3"), capsys)
+    assert status == 1 and "once every case passes" in said
 
 
 def test_a_handout_has_no_reference_to_show(tmp_path, capsys, monkeypatch):

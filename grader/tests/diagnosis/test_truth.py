@@ -99,6 +99,28 @@ def test_an_output_without_numbers_refutes_nothing():
         assert bool(some.diagnosis.causes) is stands
 
 
+def test_nan_alone_is_no_witness_where_another_case_has_wrong_numbers():
+    for nan, stands in ((4, True), (0, False)):
+        some, other = wrong("long row", "the last tile alone", nan=4), wrong("ragged tail", nan=nan)
+        check([some, other])
+        assert bool(some.diagnosis.causes) is stands
+
+
+def test_a_cause_of_hardly_any_of_many_cases_is_chance():
+    for count, stands in ((19, True), (20, False)):
+        some = wrong("bfloat16", "log2(e) missing from the scale")
+        check([some, *(wrong(f"case {number}") for number in range(1, count))])
+        assert bool(some.diagnosis.causes) is stands
+
+
+def test_a_rare_cause_stands_unless_another_wrong_case_would_show_it():
+    case = replace(P1.cases[0], name="other")
+    for shown, stands in (({"a scale"}, False), (set(), True)):
+        results = [wrong("one", "a scale"), wrong("other"), *(wrong(f"case {number}") for number in range(10))]
+        cross_case.check(results, {"other": case}, lambda *_, shown=shown: shown, lambda kind: False, " and ")
+        assert bool(results[0].diagnosis.causes) is stands
+
+
 def test_one_case_alone_says_what_it_says_among_all(tmp_path):
     source = solution("p1").replace("q.float() @ k.float()", "q.float() @ k.float().roll(1, 1)")
     assert source != solution("p1")
