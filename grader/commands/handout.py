@@ -17,7 +17,7 @@ from pathlib import Path
 
 import jinja2
 
-from grader.commands import handout_notebooks
+from grader.commands import gap_examples, handout_notebooks
 from grader.commands.arguments import BadArguments, choose_problems
 from grader.course import answers, course
 from grader.course.course import THIS, Course
@@ -114,6 +114,8 @@ def collect(given: Course, problems: list[Problem], commit: Commit) -> dict[str,
     files = {name: path for name, path in files.items() if not name.startswith(NOT_STUDENTS)}
     made = {name: path.read_bytes() for name, path in files.items()}
     made |= {f"problems/{p.module}": (given.students / p.module).read_bytes() for p in problems}
+    examples = {module: found for module, found in gap_examples.load().items() if f"problems/{module}" in made}
+    made[f"problems/{gap_examples.FILE}"] = gap_examples.written(examples)
     notebooks = {f"notebooks/{path.name}": path for path in sorted(given.notebooks.glob("*.ipynb"))}
     texts = {name: path.read_text() for name, path in notebooks.items()}
     texts = {name: text for name, text in texts.items() if not handout_notebooks.starts_from_solutions(text)}

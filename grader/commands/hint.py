@@ -10,11 +10,10 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from grader.commands import hint_record, show
+from grader.commands import gap_examples, hint_record, show
 from grader.commands.arguments import BadArguments
 from grader.commands.request import add_arguments, begin, build_request, say_failures
 from grader.core.sandbox.texts import clean
-from grader.course import course, gaps
 from grader.engine.grade import grade
 from grader.engine.request import Request
 from grader.kinds import registry
@@ -84,26 +83,32 @@ def in_words(result):
     facts = result.facts
     hints = [[f"measured: {said}"] for said in facts.measured if said not in result.sentence]
     hints += [[f"read {facts.section}"]] if facts.section else []
-    hints += [[f"this gap needs {names}"] for names in operations_of(result)]
+    hints += of_gap(result)
     if result.outcome is Outcome.CRASHED and result.problem in registry.PROBLEMS:
         number = result.problem.removeprefix("p")
         hints += [[f"put a print or breakpoint() before that line, and look at the shapes: make try P={number}"]]
     return hints
 
 
-def operations_of(result):
-    """[`tl.dot and tl.trans`]: what the reference calls in the gap that is open; nothing where there is no solution."""
-    module, gap = registry.EVERY[result.problem].module, re.match(r"TODO (\d+): ", result.sentence)
-    path = course.current().solutions / module
-    if result.outcome is not Outcome.UNFINISHED or not gap or not path.is_file():
+def of_gap(result):
+    """[lines of a hint] on the gap that is open: what the reference makes there, the shapes, what it calls."""
+    gap = re.match(r"TODO (\d+): ", result.sentence)
+    if result.outcome is not Outcome.UNFINISHED or not gap:
         return []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    at = next((found for found in gaps.find_gaps(lines, module) if found.number == int(gap[1])), None)
-    if at is None:  # the student numbers gaps of their own
+    example = gap_examples.load().get(registry.EVERY[result.problem].module, {}).get(gap[1])
+    if example is None:  # the student numbers gaps of their own
         return []
-    called = re.findall(r"\b(?:tl|torch|math)\.\w+(?=\()", "\n".join(lines[at.start : at.end]))
-    *most, last = dict.fromkeys(called) or ["no function: arithmetic alone"]
-    return [f"{', '.join(most)} and {last}" if most else last]
+    hints = []
+    if example.numbers:
+        taken = ", ".join(each for each in example.takes if "=" in each)
+        given = f", where {taken}" if taken else ""
+        made = f"the first numbers that this gap makes in `{example.command}`{given}:"
+        hints += [[made, *(f"  {line}" for line in example.numbers)]]
+    if any("(" in each for each in example.takes):
+        shapes = f"this gap takes {', '.join(example.takes)}"
+        hints += [[shapes + (f"; it makes {', '.join(example.makes)}" if example.makes else "")]]
+    *most, last = example.operations or ["no function: arithmetic alone"]
+    return [*hints, [f"this gap needs {', '.join(most) + ' and ' if most else ''}{last}"]]
 
 
 def right_picture(request, problem, result):

@@ -1,10 +1,14 @@
-"""solutions/ -> problems/: the gaps are cut out, each fails by its name; a file that a student edited is kept."""
+"""solutions/ -> problems/: the gaps are cut out, each fails by its name; a file that a student edited is kept.
+
+Beside the skeletons stand the examples of their gaps, for `make hint`.
+"""
 
 import argparse
 import hashlib
 import json
 from pathlib import Path
 
+from grader.commands import gap_examples
 from grader.commands.arguments import BadArguments
 from grader.course import course
 from grader.course.gaps import BadGap, skeleton
@@ -57,9 +61,14 @@ def main(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise BadArguments(f"skeletons are made of solutions, and {error.filename} is not here") from None
     folder = course.current().students
-    drifted = check(texts, folder) if arguments.check else []
-    for module in drifted:
-        print(f"problems/{module} is not what solutions/{module} gives: `make skeletons` writes it anew")
-    for module in [] if arguments.check else write(texts, folder):
-        print(f"kept problems/{module}: it has been edited; move it away to get a fresh skeleton")
+    examples, path = gap_examples.make(), folder / gap_examples.FILE
+    if not arguments.check:
+        for module in write(texts, folder):
+            print(f"kept problems/{module}: it has been edited; move it away to get a fresh skeleton")
+        path.write_bytes(examples)
+        return 0
+    drifted = check(texts, folder)
+    drifted += [path.name] if not path.is_file() or path.read_bytes() != examples else []
+    for name in drifted:
+        print(f"problems/{name} is not what solutions/ gives: `make skeletons` writes it anew")
     return 1 if drifted else 0

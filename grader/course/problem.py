@@ -25,12 +25,13 @@ TIMEOUTS_BEFORE_GIVING_UP = 2  # in one problem; the rest is then not run
 class Problem:
     """A numbered problem: where its module lies, what is called, and what it is asked.
 
-    tiled: it is solved tile by tile. multiplies: its kernels multiply matrices. memory_cases: those in which no tensor
-    of Nq x Nk elements may exist at any time (P2). takes: the arguments that the entry point must have beside its
-    tensors, where its first case does not tell. compile_case: what is compiled, where nothing is timed. tensors: what
-    it is called with, by name. lesson: the names of cases that show what the problem teaches; only who passes them has
-    work to be judged. refused: operations of PyTorch that would be the problem's work. beside, observer: the kind's own
-    code in the recorder and in the runner.
+    tiled: it is solved tile by tile. multiplies: its kernels multiply matrices. spilled: bytes of a thread's
+    registers that may be spilled without a word: a few cost nothing, or the reference spills as many. memory_cases:
+    those in which no tensor of Nq x Nk elements may exist at any time (P2). takes: the arguments that the entry
+    point must have beside its tensors, where its first case does not tell. compile_case: what is compiled, where
+    nothing is timed. tensors: what it is called with, by name. lesson: the names of cases that show what the
+    problem teaches; only who passes them has work to be judged. refused: operations of PyTorch that would be the
+    problem's work. beside, observer: the kind's own code in the recorder and in the runner.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Problem:
     beside: Path | None = None
     observer: Path | None = None
     multiplies: bool = True
+    spilled: int = 64
     points: int = 0  # a lab has none
 
     @property

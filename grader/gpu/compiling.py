@@ -26,7 +26,6 @@ from grader.result import CompileRow, Facts, Outcome, Verdict
 SECONDS = 45.0  # for all GPUs of one problem; a kernel takes one or two
 CANARY_SECONDS = 20.0
 MEMORY = 4 << 30  # bytes, for the child and for ptxas each
-NOTABLE_SPILL = 64  # bytes of a thread; a few cost nothing
 
 CANARY = Path(__file__).parent / "canary" / "compile_canary.py"
 SMALLER = ": smaller tiles or fewer num_stages need less"
@@ -87,7 +86,7 @@ def judge(subject, path, targets, ran=True, all_targets=True):
     facts = Facts(compiled=tuple(row for tried in attempts for row in tried.kernels))
     printed = next((tried.printed for tried in attempts if tried.printed), "")
     if any(tried.compiled for tried in attempts):
-        return Verdict(Outcome.PASSED, advice(attempts, subject.problem.multiplies), facts, printed)
+        return Verdict(Outcome.PASSED, advice(attempts, subject.problem), facts, printed)
     failed = [tried for tried in attempts if tried.error]
     if not failed:
         return Verdict(Outcome.NOT_RUN, f"not compiled: {attempts[0].unknown}", facts, printed)
@@ -188,15 +187,15 @@ def explain_failures(failed, ran):
     return f"{start}: {'; '.join(f'for {targets[0]}: {error}' for error, targets in reasons.items())}"
 
 
-def advice(attempts, multiplies):
-    """What is worth saying of kernels that compile for some GPU, or nothing. multiplies: matrices, with tl.dot."""
+def advice(attempts, problem):
+    """What is worth saying of kernels that compile for some GPU, or nothing."""
     failed = [tried for tried in attempts if tried.error]
     notes = [tried.error for tried in failed if tried.error.endswith(SMALLER)]
     notes += [f"does not compile for {tried.target}: {tried.error}" for tried in failed if tried.error not in notes]
     notes += [f"not compiled for {tried.target}: {tried.unknown}" for tried in attempts if tried.unknown]
     good = [row for tried in attempts if tried.compiled for row in tried.kernels]
     for row in good:
-        if (row.spill_bytes or 0) >= NOTABLE_SPILL:
+        if (row.spill_bytes or 0) > problem.spilled:
             notes.append(
                 f"{row.kernel} spills {row.spill_bytes} bytes of each thread's registers on "
                 f"{row.target}: smaller tiles or more num_warps keep them"
@@ -204,7 +203,7 @@ def advice(attempts, multiplies):
     used = {}
     for row in good:
         used.setdefault(row.target, set()).add(row.matrix_instructions)
-    if without := [target for target, kinds in used.items() if multiplies and kinds == {"none"}]:
+    if without := [target for target, kinds in used.items() if problem.multiplies and kinds == {"none"}]:
         notes.append(f"uses no matrix instructions on {', '.join(without)}: does every product go through tl.dot?")
     return "; ".join(notes)
 

@@ -44,5 +44,5 @@ PROBLEM = Problem(
     "x3", "the backward pass", "x3_backward.py", "attention_backward",
     "attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0) -> (dq, dk, dv)",
     CASES, speed_case=SPEED, takes=("is_causal", "window_size", "sink_size"), compile_case=COMPILED,
-    tensors=TENSORS, observer=OBSERVER,
+    tensors=TENSORS, observer=OBSERVER, spilled=600,
 )  # fmt: skip

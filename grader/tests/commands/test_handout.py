@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from grader.__main__ import main
-from grader.commands import handout, handout_notebooks
+from grader.commands import gap_examples, handout, handout_notebooks
 from grader.kinds.registry import EVERY, PROBLEMS
 from grader.tests.support import ROOT, SOLUTIONS, solution
 
@@ -33,6 +33,7 @@ def git(folder, *arguments):
 def test_what_is_in_it(made):
     names = names_in(made)
     skeletons = {f"problems/{problem.module}" for problem in EVERY.values() if problem.id[0] != "x"}
+    skeletons.add("problems/gap_examples.json")
     assert {name for name in names if name.startswith("problems/")} == skeletons  # those of labs show answers
     assert {"Makefile", "README.md", "course.toml", "docs/students.md", "notebooks/02_online_softmax.ipynb"} <= names
     left_out = ("solutions/", "grader/tests/", "grader/classroom/", "web/", "instructors.mk", "report/rubric.md")
@@ -62,7 +63,9 @@ def test_no_link_leads_nowhere(made):
 def test_the_problems_that_are_named(tmp_path):
     assert main(["handout", "--problems", "3-4,x1", "--out", str(tmp_path / "week")]) == 0
     modules = {path.name for path in (tmp_path / "week" / "problems").iterdir()}
-    assert modules == {EVERY[id].module for id in ("p3", "p4", "x1")}
+    assert modules == {EVERY[id].module for id in ("p3", "p4", "x1")} | {gap_examples.FILE}
+    examples = json.loads((tmp_path / "week" / "problems" / gap_examples.FILE).read_bytes())
+    assert set(examples) == modules - {gap_examples.FILE}
     assert '"p5"' not in (tmp_path / "week" / "course.toml").read_text()
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from grader import score
-from grader.commands import skeletons
+from grader.commands import gap_examples, skeletons
 from grader.course import gaps
 from grader.kinds.registry import EVERY
 from grader.result import Outcome
@@ -18,6 +18,17 @@ def test_problems_are_what_solutions_give():
         f"{drifted} differ from what solutions/ gives: `make skeletons` writes them anew. (Students: this is the "
         "repository's own test; `make grade` is yours.)"
     )
+
+
+def test_the_examples_of_gaps_are_what_the_solutions_make():
+    written = (ROOT / "problems" / gap_examples.FILE).read_bytes()
+    assert written == gap_examples.make(), "`make skeletons` writes them anew"
+    examples = gap_examples.load()
+    assert examples["p6_sliding_window.py"]["2"].numbers == ["first = 64", "k_end = 150"]
+    assert examples["p3_flash_attention.py"]["1"].makes == ["scores (64, 32)"]
+    silent = {(module, n) for module, gap in examples.items() for n, each in gap.items() if not each.takes}
+    assert {module for module, _ in silent} <= {"p1_naive_attention.py", "w1_masked_copy.py", "x1_block_sparse.py",
+                                                "x2_program_order.py"}  # fmt: skip
 
 
 @pytest.mark.parametrize("id", list(EVERY))

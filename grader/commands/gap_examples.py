@@ -1,0 +1,201 @@
+"""What the reference makes in each gap the first time it runs, kept beside the skeletons for `make hint`.
+
+    python -m grader.commands.gap_examples      as JSON: {module: {number of a gap: Example}}
+
+A skeleton's reader may have no solution. So the numbers, the shapes and the names of the operations are written here,
+by `make skeletons`, from a call that `make try` repeats.
+"""
+
+import ast
+import builtins
+import functools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+import msgspec
+
+from grader.course import course
+from grader.course.gaps import find_gaps, skeleton
+
+FILE = "gap_examples.json"  # in problems/
+CORNER = 4  # rows and columns that are shown of a tile
+SIZES = {"N": "150", "Hq": "4", "Hkv": "2", "window": "40", "sinks": "3"}  # of those that a problem has
+MOST_RUNS = 500  # of a gap
+TAKES, MAKES = 0, 1
+CALLED = re.compile(r"\b(?:tl|torch|math)\.\w+(?=\()")
+
+
+class Example(msgspec.Struct, omit_defaults=True):
+    """numbers: lines; shapes: `scores (64, 32)` of what the gap makes and of what it takes; operations: their names."""
+
+    command: str = ""
+    numbers: list[str] = []
+    makes: list[str] = []
+    takes: list[str] = []
+    operations: list[str] = []
+
+
+def load() -> dict[str, dict[str, Example]]:
+    """The Examples of the course's skeletons; empty where they were never written."""
+    path = course.current().students / FILE
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, Example]]) if path.is_file() else {}
+
+
+def make() -> bytes:
+    """What FILE is to hold, computed in a process of its own: the interpreter is chosen there."""
+    command = [sys.executable, "-m", __name__]
+    made = subprocess.run(command, check=True, capture_output=True, env=os.environ | {"TRITON_INTERPRET": "1"})
+    return written(msgspec.json.decode(made.stdout))
+
+
+def written(examples: dict) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(examples), indent=1) + b"\n"
+
+
+# In the process of its own --------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    from grader.kinds.registry import EVERY
+
+    found = {problem.module: of_problem(problem) for problem in EVERY.values()}
+    sys.stdout.buffer.write(msgspec.json.encode(found))
+
+
+def of_problem(problem):
+    """{number of a gap: Example}."""
+    from grader.commands import try_module
+    from grader.kinds.registry import kind_of
+
+    kind, examples = kind_of(problem), {}
+    source = (course.current().solutions / problem.module).read_text(encoding="utf-8")
+    lines, left = source.splitlines(), set(re.findall(r"\w+", skeleton(source, problem.module)))
+    for gap in reversed(find_gaps(lines, problem.module)):
+        body = [line for line in lines[gap.start + 1 : gap.end - 1] if not line.strip().startswith("#")]
+        made, taken = names_of("\n".join(body))
+        made = [name for name in made if name in left]  # others are the reference's own
+        examples[str(gap.number)] = Example(operations=list(dict.fromkeys(CALLED.findall("\n".join(body)))))
+        for at, which, names in (gap.end - 1, MAKES, made), (gap.start + len(gap.words), TAKES, taken):
+            told = "".join(f", {name}={name}" for name in names)
+            lines.insert(at, f"{gap.indent}record_gap({gap.number}, {which}{told})")
+    if not kind.can_be_tried:
+        return dict(sorted(examples.items()))
+    case, command = sized(kind, problem)
+    runs = {int(number): ([], []) for number in examples}
+    builtins.record_gap = functools.partial(record, runs)  # a partial has no name that a kernel may not call
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, problem.module)
+        path.write_text("\n".join(lines) + "\n")
+        with try_module.loaded(problem, path, "cpu") as function:
+            function(*(each.tensor for each in kind.inputs(case, 0)), **case.arguments)
+    for number, example in examples.items():
+        taken, made = choose(*runs[int(number)])
+        example.command = command
+        example.takes = [described(name, value) for name, value in taken.items()]
+        example.makes = [described(name, value) for name, value in made.items()]
+        example.numbers = [line for name, value in made.items() for line in shown(name, value)]
+    return dict(sorted(examples.items()))
+
+
+def sized(kind, problem):
+    """(the case, the command of `make try` that calls the same)."""
+    case, given = kind.small_case(problem, {}), {}
+    shared = any(getattr(each, "Hkv", None) for each in problem.cases)
+    for name, text in SIZES.items() if hasattr(case, "Hkv") else ():
+        if name in ("Hq", "Hkv") and not shared:
+            continue
+        try:
+            case = kind.small_case(problem, given | {name: text})
+            given[name] = text
+        except ValueError:  # the problem has no such size
+            pass
+    words = "".join(f" {name.upper()}={text}" for name, text in given.items())
+    return case, f"make try P={problem.id.removeprefix('p')}{words}"
+
+
+def names_of(code):
+    """(the names that the lines assign, the names of values that they read before)."""
+    made, taken = {}, {}
+    tree = ast.parse(textwrap.dedent(code))
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    modules = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for statement in always_run(tree.body):
+        nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+        stored = [node.id for node in nodes if isinstance(node.ctx, ast.Store)]
+        read = [node.id for node in nodes if isinstance(node.ctx, ast.Load) and id(node) not in called | modules]
+        read += stored if isinstance(statement, ast.AugAssign) else []
+        taken |= {name: True for name in read if not (name in made or name.isupper() or "stride" in name)}
+        made |= {name: True for name in stored}
+    return list(made), list(taken)
+
+
+def always_run(statements):
+    """The statements that run in each call, as they run: not what stands below an `if` that has no `else`."""
+    for statement in statements:
+        if isinstance(statement, ast.If | ast.For | ast.While):
+            yield statement.iter if isinstance(statement, ast.For) else statement.test
+            yield from always_run(statement.body if statement.orelse else ())
+        else:
+            yield statement
+
+
+def record(runs, number, which, **values):
+    """Keep what a gap takes, or has made, in one of its runs."""
+    if len(runs[number][which]) < MOST_RUNS:
+        arrays = {name: array(value) for name, value in values.items()}
+        runs[number][which].append({name: kept for name, kept in arrays.items() if kept is not None})
+
+
+def choose(taken, made):
+    """(taken, made) of the first run, or of one that makes more different numbers where these are single ones."""
+
+    def told(values):
+        single = [value.item() for value in values.values() if not value.ndim]
+        return len({*single} - {0}) if len(single) == len(values) else 0
+
+    if not made:
+        return taken[0] if taken else {}, {}
+    best = max(range(len(made)), key=lambda at: told(made[at]))
+    return taken[best], made[best]
+
+
+def array(value):
+    """A copy as numpy's array; None of what is no tensor and no number."""
+    import numpy as np
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.detach().numpy().copy()
+    if isinstance(value, bool | int | float):
+        return np.array(value)
+    if not hasattr(value, "handle") or value.dtype.is_ptr():  # a tuple, or an address
+        return None
+    return np.array(value.handle.data).reshape(value.shape)
+
+
+def described(name, value):
+    return f"{name} {tuple(value.shape)}" if value.ndim else f"{name} = {number(value)}"
+
+
+def shown(name, value):
+    """Lines: the first CORNER rows and columns of the first matrix."""
+    if value.ndim == 0:
+        return [f"{name} = {number(value)}"]
+    corner = value[(0,) * (value.ndim - 2)] if value.ndim > 2 else value
+    rows = corner[:CORNER, :CORNER] if corner.ndim == 2 else corner[None, :CORNER]
+    return [f"{name}:" if corner.ndim == 2 else f"{name}, the first {rows.shape[1]}:"] + [
+        "  ".join(f"{number(each):>9}" for each in row) for row in rows
+    ]
+
+
+def number(value):
+    return str(value.item()) if value.dtype.kind in "biu" else f"{float(value):.4f}"
+
+
+if __name__ == "__main__":
+    main()
