@@ -23,8 +23,8 @@ pygments_dark_style = "github-dark"
 suppress_warnings = ["myst.header"]  # a notebook may go from its title to an exercise of the third level
 html_math_renderer = "mathml"
 
-html_static_path = ["style.css"]
-html_css_files = ["style.css"]
+html_static_path = ["style.css", "page.js"]
+html_css_files, html_js_files = ["style.css"], ["page.js"]
 templates_path = ["templates"]
 html_additional_pages = {"index": "redirect.html"}
 html_use_index = False

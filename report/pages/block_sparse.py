@@ -20,7 +20,7 @@ from report.pages.template import render
 from report.places import PUBLISHED
 from report.studies import block_sparse as names
 
-PAGE = "BLOCK_SPARSE.md"
+PAGES = "BLOCK_SPARSE.md", "BLOCK_SPARSE_ROWS.md"
 FEW = 2  # rows of one pattern that are named each
 OURS = (*names.STEPS, "fast")
 BEFORE = {
@@ -34,14 +34,13 @@ BEFORE = {
 def files(folder=PUBLISHED):
     """{path: text} of the page and its pictures; raises BadTable."""
     rows, machine = load_study(names.STUDY, folder)
-    return {PAGE: page(rows, machine)} | drawn(rows)
+    return pages(rows, machine) | drawn(rows)
 
 
-def page(rows, machine):
+def pages(rows, machine):
     means = {kernel: by_length(rows, kernel) for kernel in OURS}
     told = machine.get("protocol", {})
-    return render(
-        PAGE,
+    facts = dict(
         machine=machine_line(machine),
         targets=markdown(
             ["figure (H200)", "asked", "worst", "where", "verdict"], [target.line(rows) for target in TARGETS]
@@ -50,7 +49,7 @@ def page(rows, machine):
         full_speed=min((1 / full_map(row) for row in rows if full_map(row) and row.n == 16384), default=None),
         ladder=ladder(means),
         **{kernel: step(means, before, kernel) for kernel, before in BEFORE.items()},
-        pictures="".join(f"\n![{words}]({name})\n" for name, (words, *_) in planned(rows).items()),
+        pictures=[f"![{words}]({name})" for name, (words, *_) in planned(rows).items()],
         protocol=protocol_lines({"protocol": {name: told[name] for name in PROTOCOL if name in told}}, "FlexAttention"),
         every=of_each(partial(pattern_table, rows)),
         tflops=of_each(partial(each_kernel, rows, show=tflops)),
@@ -60,6 +59,7 @@ def page(rows, machine):
         density=density_table(rows),
         maps=maps_table(rows),
     )
+    return {page: render(page, **facts) for page in PAGES}
 
 
 def of_each(table_of):

@@ -8,7 +8,7 @@ from report.pages.template import render
 from report.places import PUBLISHED
 from report.studies import packed as names
 
-PAGE = "PACKED.md"
+PAGES = "PACKED.md", "PACKED_ROWS.md"
 EVEN = [name for name in names.PATTERNS if "global" not in name]  # no row of blocks sees all
 FIGURES = {
     "figures/packed-speed.svg": ("speed over cuDNN's dense attention against the tokens of an image", "speed"),
@@ -19,22 +19,23 @@ FIGURES = {
 def files(folder=PUBLISHED):
     """{path: text} of the page and its pictures; raises BadTable."""
     rows, machine = load_study(names.STUDY, folder)
-    return {PAGE: page(rows, machine)} | drawn(rows)
+    return pages(rows, machine) | drawn(rows)
 
 
-def page(rows, machine):
+def pages(rows, machine):
     facts = {words: plain(machine[name]) for name, words in FACTS.items() if machine.get(name) and name != "clocks"}
     shapes = dict.fromkeys((row.heads, row.head_dim) for row in rows)
-    return render(
-        PAGE, machine="; ".join(f"{words} {value}" for words, value in facts.items()), rows=rows,
+    facts = dict(
+        machine="; ".join(f"{words} {value}" for words, value in facts.items()), rows=rows,
         patterns="\n".join(f"- *{name}*: {words}" for name, words in names.PATTERNS.items()),
         guides=[(of(shape), guide(rows, *shape)) for shape in shapes],
         pays=pays_table(rows, shapes), needed=needed_table(rows, shapes), dense=dense_table(rows, shapes),
-        host=host(rows), of_192=of_192(rows), pictures=FIGURES if rows else {},
+        host=host(rows), of_192=of_192(rows), pictures=[f"![{words}]({name})" for name, (words, _) in FIGURES.items()],
         protocol=protocol_lines(machine, "cuDNN"),
         every=[(f"{batch} x {of(shape)}", every_table(rows, *shape, batch)) for shape in shapes
                for batch in dict.fromkeys(row.batch for row in rows)],
     )  # fmt: skip
+    return {page: render(page, **facts) for page in PAGES}
 
 
 def of(shape):

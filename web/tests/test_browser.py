@@ -128,3 +128,17 @@ def test_a_phone_finds_its_way(site, page):
     page.wait_for_url("**/notebooks/04_masks_and_phases.html")
     figure = page.locator("article img").first
     assert figure.bounding_box()["width"] > PHONE  # it scrolls in itself rather than shrink
+
+
+def test_a_long_table_has_a_search_field_and_a_picture_opens_alone(site, page):
+    page.goto((site / "report/STEPS_ROWS.html").as_uri())
+    field = page.locator("input.rows").first
+    rows = page.locator("article table").first.locator("tbody tr:visible")
+    every = rows.count()
+    field.fill("full cudnn")
+    assert 0 < rows.count() < every and all("cuDNN" in text for text in rows.all_inner_texts())
+    field.fill("")
+    assert rows.count() == every
+    page.goto((site / "report/STEPS.html").as_uri())
+    page.locator("article img").first.click()
+    assert page.url.endswith(".svg")

@@ -15,8 +15,13 @@ def verdicts(rows):
     return [target.line(rows)[-1] for target in TARGETS]
 
 
+def whole(some):
+    """Both pages of these rows."""
+    return "".join(block_sparse.pages(some, MACHINE).values())
+
+
 def test_a_page_of_nothing(tmp_path):
-    (text,) = block_sparse.files(tmp_path).values()
+    text = "".join(block_sparse.files(tmp_path).values())
     assert "Nothing has been measured yet" in text and text.count("| not measured |") == len(TARGETS)
 
 
@@ -24,21 +29,24 @@ def test_a_whole_page_and_its_pictures(tmp_path):
     write_whole(tmp_path / names.STUDY.csv, rows(), names.Row)
     (tmp_path / names.STUDY.facts).write_text('{"gpu": "NVIDIA H200"}')
     made = block_sparse.files(tmp_path)
-    assert set(made) == {"BLOCK_SPARSE.md", *(f"figures/block-sparse-{what}.svg" for what in ("64", "128", "density"))}
-    text = made["BLOCK_SPARSE.md"]
+    assert set(made) == {
+        *block_sparse.PAGES,
+        *(f"figures/block-sparse-{what}.svg" for what in ("64", "128", "density")),
+    }
+    text = "".join(made[page] for page in block_sparse.PAGES)
     assert all(f"**{pattern}**" in text for pattern in names.PATTERNS) and text.count("figures/") == 3
 
 
 @pytest.mark.parametrize("every", [2, 3, 7])
 def test_a_page_of_half_a_table(every):
     some = rows()[::every]
-    assert "| --- |" in block_sparse.page(some, MACHINE)
+    assert "| --- |" in whole(some)
     for name in block_sparse.planned(some):
         assert name.startswith("figures/block-sparse-")
 
 
 def test_no_number_is_nan_or_none():
-    text = block_sparse.page(rows(), MACHINE)
+    text = whole(rows())
     assert "nan" not in text.replace("NaN", "") and "None" not in text and "{" not in text
 
 
@@ -56,7 +64,7 @@ def test_a_row_that_is_wrong_says_so_and_no_target_is_met_by_leaving_it_out():
     key = names.FULL_MAP, 2048, 64, "fast"
     found = [not_measured(row, "failed", wrong) if row.key == key else row for row in rows()]
     assert TARGETS[2].line(found)[-1] == "7 of 8 rows"
-    text = block_sparse.page(found, MACHINE)
+    text = whole(found)
     assert "| wrong <sup>1</sup> |" in text and f"<sup>1</sup> {wrong}" in text
 
 

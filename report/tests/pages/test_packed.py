@@ -21,7 +21,7 @@ def lines(text):
 
 
 def test_a_page_of_nothing(tmp_path):
-    (text,) = packed.files(tmp_path).values()
+    text = "".join(packed.files(tmp_path).values())
     assert "Nothing has been measured yet" in text
 
 
@@ -59,6 +59,6 @@ def test_a_page_of_some_rows_and_one_that_failed(tmp_path):
     write_whole(tmp_path / names.STUDY.csv, rows, names.Row)
     (tmp_path / names.STUDY.facts).write_text('{"gpu": "NVIDIA H200"}')
     made = packed.files(tmp_path)
-    text = made["PACKED.md"]
-    assert set(made) == {"PACKED.md", *packed.FIGURES} and "failed: wrong: off by 1" in text
+    text = "".join(made[page] for page in packed.PAGES)
+    assert set(made) == {*packed.PAGES, *packed.FIGURES} and "failed: wrong: off by 1" in text
     assert "None" not in text and "{" not in text and "nan" not in text
