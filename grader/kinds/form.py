@@ -47,6 +47,11 @@ def wrong_form(problem, wanted, got, several, device):
     if several != (len(wanted) > 1) or len(got) != len(wanted):
         came = f"{len(got)} values" if several else f"one {got[0].type}"
         return f"{problem.entry_point} must return {' and '.join(names)}; it returned {came}."
+    shapes = [list(shape) for _, shape, _ in wanted]
+    if shapes[0] != shapes[-1] and [output.shape for output in got] == shapes[::-1]:
+        return (
+            f"{problem.entry_point} returns its values in the wrong order: it must return {' and then '.join(names)}."
+        )
     for (name, want_shape, want_dtype), output in zip(wanted, got, strict=True):
         if not output.plain:
             return f"{name} must be a plain torch.Tensor; it is a {output.type}."

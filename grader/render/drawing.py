@@ -8,6 +8,7 @@ from grader.kinds.error_map import LEVELS, MARKS
 
 SIDE = 288  # pixels of the longer side of a plot
 LARGEST_CELL = 16
+LEAST_SIDE = 5  # of a tile: one of a single token is seen
 LEAST_WIDTH = 130  # of the whole drawing: the axes' names need it
 LEFT, TOP, RIGHT, BOTTOM = 44, 8, 26, 34  # around the plot: room for ticks and the names of the axes
 
@@ -178,8 +179,8 @@ def draw_visits(picture):
     x, y, width, height = drawing.plot
 
     def box(q, tile):
-        area = (x + tile[0] * scale, y + q[0] * scale, (tile[1] - tile[0] + 1) * scale, (q[1] - q[0] + 1) * scale)
-        return tuple(round(number, 1) for number in area)
+        wide, high = (max(LEAST_SIDE, (last - first + 1) * scale) for first, last in (tile, q))
+        return tuple(round(number, 1) for number in (x + tile[0] * scale, y + q[0] * scale, wide, high))
 
     drawing.outlines = [
         [(round(x + k * scale, 1), round(y + q * scale, 1)) for k, q in line] for line in picture["mask"]
@@ -252,13 +253,13 @@ def apart(positions, scale, room):
 
 
 def ticks_down(x, y, height, size, positions):
-    """Labels left of the plot, at the top edge of each position."""
-    return [Label(x - 5, round(y + p * height / size + 8, 1), str(p), "end") for p in positions]
+    """Labels left of the plot, level with the top edge of each position."""
+    return [Label(x - 5, round(y + p * height / size + 4, 1), str(p), "end") for p in positions]
 
 
 def ticks_along(x, y, width, height, size, positions):
-    """Labels below the plot, from the left edge of each position on."""
-    return [Label(round(x + p * width / size, 1), y + height + 12, str(p), "start") for p in positions]
+    """Labels below the plot, in the middle of the left edge of each position."""
+    return [Label(round(x + p * width / size, 1), y + height + 12, str(p)) for p in positions]
 
 
 def names_of_axes(plot, along, down):

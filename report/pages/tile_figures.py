@@ -81,7 +81,8 @@ def put(axes, case, rows, block_q, block_k, colours):
             wide, high = min(block_k, case.num_keys - k), min(block_q, case.N - q)
             axes.add_patch(Rectangle((k, q), wide, high, facecolor=colours[letter], edgecolor="white", linewidth=0.8))
             if min(wide, high) * inches >= LETTER_ROOM:
-                axes.text(k + wide / 2, q + high / 2, letter, ha="center", va="center", size=8, zorder=4)
+                axes.text(k + wide / 2, q + high / 2, letter, ha="center", va="center", size=8, zorder=4,
+                          bbox={"facecolor": colours[letter], "edgecolor": "none", "pad": 0.6})  # fmt: skip
 
 
 def key(figure, entries, left=0.55, bottom=0, columns=None):
@@ -107,9 +108,7 @@ def phase_maps(cases, blocks, title, columns=None):
             bands = phase_tiles(case, block_q, block_k)
             axes = square(figure, place, columns, case, case.name)
             put(axes, case, bands, block_q, block_k, {letter: colour for letter, (_, colour) in PHASES.items()})
-            axes.text(0.97, 0.96, f"{sum(len(tiles) for _, tiles in bands)} tiles", transform=axes.transAxes,
-                      ha="right", va="top", size=8.5, color=SOFT, zorder=5,
-                      bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5})  # fmt: skip
+            axes.set_xlabel(f"key; {sum(len(tiles) for _, tiles in bands)} tiles")
             drawn |= {letter for _, tiles in bands for _, letter in tiles}
         entries = [(colour, f"{letter}: {words}") for letter, (words, colour) in PHASES.items() if letter in drawn]
         if free:

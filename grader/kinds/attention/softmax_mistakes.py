@@ -63,7 +63,8 @@ def masked_wrongly(spec: Spec, met: torch.Tensor | None = None, past: bool = Fal
     zeros, for the lanes past the end.
     """
     number, question = "0", "a score of 0 is hidden: what is exp(0)?"
-    highest = float((spec.q[0, 0].double() @ spec.k[0, 0].double().mT).max()) * spec.scale  # other heads are alike
+    keys = spec.k[0, 0, : -1 if past else None].double()
+    highest = float((spec.q[0, 0].double() @ keys.mT).max()) * spec.scale  # other heads are alike
     if highest < FAR_BELOW:  # any number above these scores gives the same output as 0
         number = "a number above the visible ones"
         question = "what if every score of a row is lower than your number for a hidden one?"
