@@ -6,7 +6,8 @@
     o.sum().backward()
 
 Forward and backward are custom operators with shapes known ahead (register_fake), so that torch.compile goes through
-them without a graph break. Where no gradient is asked for and the GPU is a Hopper, the fast form computes o.
+them without a graph break. On a Hopper GPU the fast forms compute o where no gradient is asked for, and the gradients
+where the head dim is 64 or 128 and there are no sinks.
 
 Source: PyTorch, "Custom operators", torch.library.custom_op; the kernels' own files name the methods.
 """
@@ -37,6 +38,10 @@ def backward(
     is_causal: bool, window_size: int | None, sink_size: int,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
     """dq, dk and dv."""
+    if takes_fast_backward(q, sink_size):
+        from solutions import fast_backward  # needs Gluon, which older versions of Triton lack
+
+        return fast_backward.attention_backward(do, q, k, v, o, lse, is_causal, window_size)
     return x3_backward.attention_backward(do, q, k, v, o, lse, is_causal, window_size, sink_size)
 
 
@@ -84,6 +89,12 @@ def attention(q, k, v, is_causal=True, window_size=None, sink_size=0):
 
         return fast_attention.flash_attention_forward(q, k, v, is_causal, window_size, sink_size if window_size else 0)
     return forward(q, k, v, is_causal, window_size, sink_size)[0]
+
+
+def takes_fast_backward(q, sink_size):
+    """Whether the Hopper kernel computes the gradients: it has two head dims, and no sinks."""
+    fits = q.is_cuda and q.dtype != torch.float32 and q.shape[3] in (64, 128) and not sink_size
+    return fits and torch.cuda.get_device_capability(q.device) == HOPPER
 
 
 def takes_fast_form(q, k, v):

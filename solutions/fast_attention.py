@@ -437,7 +437,7 @@ def prepare(q, k, v, is_causal, window_size, sink_size, form=None, most_packed=M
     at_launch, registers = registers_for(CONSUMERS, programs)
     sink_descs = (describe(k, 1, BLOCK_SINK), describe(v, 1, BLOCK_SINK)) if BLOCK_SINK else (None, None)
     return Launch(
-        fast_attention_kernel, plan.programs,
+        fast_attention_kernel, (plan.programs, 1, 1),
         (describe(q, PACK, rows), describe(k, 1, BLOCK_K), describe(v, 1, BLOCK_K),
          describe(q, PACK, rows, contiguous=True), *sink_descs),
         (N, Hq, group, plan.query_tiles * heads, plan.query_tiles, plan.heads_at_once, int(plan.there_and_back),

@@ -24,8 +24,10 @@ Source: NVIDIA's CUTLASS, "Pipeline", for the four names; Shah et al., "FlashAtt
 al., "FlashDecoding++", 2023, section 3, for a pivot that is not the maximum, and doing again what it is too low for.
 """
 
+from triton._C.libtriton import ir
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language._core import builtin
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton.language.core import _aggregate
 
@@ -97,8 +99,11 @@ class Ring:
 
 
 @gluon.jit
-def make_ring(desc, STAGES: gl.constexpr, READERS: gl.constexpr, PARTS: gl.constexpr = 1):
-    """A Ring whose buffers hold PARTS tiles of `desc`; one is empty when READERS have released it."""
+def make_ring(desc, STAGES: gl.constexpr, READERS: gl.constexpr, PARTS: gl.constexpr = 1, EXTRA: gl.constexpr = 0):
+    """A Ring whose buffers hold PARTS tiles of `desc`; one is empty when READERS have released it.
+
+    EXTRA: bytes that arrive with each tile and go elsewhere.
+    """
     tile: gl.constexpr = desc.block_shape
     shape: gl.constexpr = [STAGES, tile[0], tile[1], tile[2] * PARTS, tile[3]]
     tiles = gl.allocate_shared_memory(desc.dtype, shape, desc.layout)
@@ -107,7 +112,7 @@ def make_ring(desc, STAGES: gl.constexpr, READERS: gl.constexpr, PARTS: gl.const
     for stage in gl.static_range(STAGES):
         mbarrier.init(full.index(stage), count=1)
         mbarrier.init(empty.index(stage), count=READERS)
-    return Ring(tiles=tiles, full=full, empty=empty, STAGES=STAGES, NBYTES=desc.block_type.nbytes * PARTS)
+    return Ring(tiles=tiles, full=full, empty=empty, STAGES=STAGES, NBYTES=desc.block_type.nbytes * PARTS + EXTRA)
 
 
 @gluon.constexpr_function
@@ -169,3 +174,13 @@ def outgrown(sums):
     """
     of_warps = gl.max(sums.to(gl.int32, bitcast=True).reshape([4, ROWS]), 1)
     return gl.max(gl.convert_layout(of_warps, in_all_threads()), 0) > MOST_BITS
+
+
+@builtin
+def add_to_global(desc, coordinates, tile, _semantic=None):
+    """Have the copy engine add a tile of shared memory to the tensor of `desc`; `tma.store_wait` waits for it.
+
+    Gluon has the instruction, and no function for it yet.
+    """
+    where = _semantic._convert_to_ir_values(coordinates, require_i64=False)
+    _semantic.builder.create_async_tma_reduce(ir.DESCRIPTOR_REDUCE_KIND.ADD, desc.handle, where, tile.handle)

@@ -14,6 +14,7 @@ from solutions.hopper import FOR_PRODUCER
 DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
 HEAD_DIMS = (16, 32, 64, 128, 256)
 MISSING = object()
+POINTER = object()  # in the place of a descriptor: the kernel takes the tensor's address
 
 
 def check_tensors(q, k, v):
@@ -68,19 +69,22 @@ def aligned(tensor):
 class Launch:
     """A compiled kernel with all of its arguments but the addresses. launch(q, k, ...): one tensor for each descriptor.
 
-    A descriptor may be None, where the kernel needs none; its tensor is not looked at.
+    A descriptor may be None, where the kernel needs none; its tensor is not looked at. In the place of POINTER the
+    kernel takes the tensor.
 
     Triton finds the compiled kernel anew at each call, which takes longer than a short kernel runs.
     """
 
-    def __init__(self, kernel, programs, descriptors, others, options):
-        self.kernel, self.grid, self.others, self.options = kernel, (programs, 1, 1), others, options
-        self.device, self.compiled = descriptors[0].base.device, None
-        self.descriptors = [replaced(each, None) for each in descriptors]  # they keep no tensor alive
+    def __init__(self, kernel, grid, descriptors, others, options):
+        self.kernel, self.grid, self.others, self.options = kernel, grid, others, options
+        self.compiled = None
+        # They keep no tensor alive.
+        self.descriptors = [each if each is POINTER else replaced(each, None) for each in descriptors]
 
     def __call__(self, *tensors):
-        if self.device.index != torch.cuda.current_device():
-            with torch.cuda.device(self.device):
+        device = tensors[0].device
+        if device.index != torch.cuda.current_device():
+            with torch.cuda.device(device):
                 return self(*tensors)
         arguments = [replaced(*pair) for pair in zip(self.descriptors, tensors, strict=True)]
         if self.compiled is None:
@@ -92,8 +96,8 @@ class Launch:
 
 def replaced(descriptor, tensor):
     """The descriptor for another tensor of the same shape and layout; not checked again."""
-    if descriptor is None:
-        return None
+    if descriptor is None or descriptor is POINTER:
+        return None if descriptor is None else tensor
     other = object.__new__(type(descriptor))
     other.__dict__.update(descriptor.__dict__, base=tensor)
     return other

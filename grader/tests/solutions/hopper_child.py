@@ -1,7 +1,7 @@
 """The fast forms compiled for a Hopper GPU that need not be here; a JSON line {form: facts of its kernel} each.
 
-Arguments: head dims for the fast form of X1, names of MASKS for the ladder's. A process of its own, since what passes
-for a GPU here must not outlive it.
+Arguments: head dims for the fast form of X1, names of MASKS for the ladder's, of BACKWARD for X3's. A process of its
+own, since what passes for a GPU here must not outlive it.
 """
 
 import json
@@ -17,11 +17,13 @@ from triton.runtime.jit import JITFunction
 from grader.core.inside import without_gpu
 from grader.core.run import compiler
 from grader.gpu.gpus import GPUS
-from solutions import fast_attention, x1_block_sparse
+from solutions import fast_attention, fast_backward, x1_block_sparse
 from solutions import fast_block_sparse as fast
 from solutions.block_sparse_lists import Lists
 
 TOKENS = 384
+# What the backward pass is asked: is_causal, window_size and head dim.
+BACKWARD = {f"backward, {D}": (True, 100, D) for D in fast_backward.BLOCK_Q}
 # What a ladder of masks asks of the one kernel: is_causal, window_size, sink_size, tokens and head dim.
 MASKS = {
     "full": (False, None, 0, 512, 64), "causal": (True, None, 0, 512, 64), "window": (True, 128, 0, 512, 128),
@@ -51,6 +53,12 @@ def attention(is_causal, window_size, sink_size, N, D):
     fast_attention.flash_attention_forward(q, q[:, :2], q[:, 2:], is_causal, window_size, sink_size)
 
 
+def backward(is_causal, window_size, D):
+    q = torch.zeros(1, 4, 512, D, dtype=torch.bfloat16)
+    k, lse = q[:, :2], torch.zeros(1, 4, 512)
+    fast_backward.attention_backward(q, q, k, k, q, lse, is_causal, window_size)
+
+
 def compiled(launch, *arguments):
     """Plain data about the kernel, and the PTX instructions of Hopper's that its text must have."""
     gpu, kept, run = GPUS["sm_90"], [], JITFunction.run
@@ -65,8 +73,9 @@ def compiled(launch, *arguments):
 
     with patch.object(JITFunction, "run", compile_only), without_gpu.pass_for(gpu):
         launch(*arguments)
-    ptx = kept[-1].asm["ptx"]
-    return asdict(compiling.kernels[-1]) | {"tma": "cp.async.bulk.tensor" in ptx, "setmaxnreg": "setmaxnreg" in ptx}
+    at = next(n for n, kernel in enumerate(kept) if "wgmma" in kernel.asm["ptx"])  # beside small ones
+    ptx = kept[at].asm["ptx"]
+    return asdict(compiling.kernels[at]) | {"tma": "cp.async.bulk.tensor" in ptx, "setmaxnreg": "setmaxnreg" in ptx}
 
 
 def asked(words):
@@ -74,6 +83,8 @@ def asked(words):
     for word in words:
         if word in MASKS:
             yield word, attention, *MASKS[word]
+        elif word in BACKWARD:
+            yield word, backward, *BACKWARD[word]
         else:
             yield from ((name, block_sparse, int(word), form) for name, form in forms(int(word)).items())
     if "64" in words:

@@ -18,7 +18,8 @@ Q_RELEASE = "            program.q_ring.release(at)\n"
 PRODUCT = "\n    for i in range(1, tile.count):\n"
 FINISH = "        acc = warpgroup_mma_wait(0, [acc_later])\n"
 ALL_BUT_ONE = "(1, [scores_later]), program, tile, i, q_pos)  # p @ v goes on\n"
-FENCED_O, FENCED = "        fence_async_shared()\n        row", "    fence_async_shared()\n    program"
+FENCED_O, MADE = "        fence_async_shared()\n        row", "    program = Program(\n        q_desc=q_desc, k_desc"
+FENCED = "    fence_async_shared()\n" + MADE
 O_LEFT, COUNTED = (
     "            tma.store_wait(0)  # the tile before has left the buffer\n",
     "        done += tile.count\n",
@@ -38,7 +39,7 @@ MISTAKES = {
     "K released too early": ([(K_RELEASE, ""), (PRODUCT, PRODUCT + K_RELEASE)], ""),
     "V released too early": ([(FINISH + V_RELEASE, V_RELEASE + FINISH)], ""),
     "o not fenced": ([(FENCED_O, "        row")], "stores what it has written without a fence"),
-    "barriers not fenced": ([(FENCED, "    program")], "barriers are used that no fence follows"),
+    "barriers not fenced": ([(FENCED, MADE)], "barriers are used that no fence follows"),
     "o overwritten": ([(O_LEFT, "")], ""),
     "one buffer for both": ([("program.o_tiles.index(consumer)", "program.o_tiles.index(0)")], ""),
     "the last store not awaited": ([(COUNTED + "    tma.store_wait(0)", COUNTED)], "a product or a store is under way"),

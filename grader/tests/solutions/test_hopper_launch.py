@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 
 from solutions import hopper_launch
-from solutions.hopper_launch import Launch, Launches, describe
+from solutions.hopper_launch import POINTER, Launch, Launches, describe
 
 
 class Kernel:
@@ -98,20 +98,30 @@ def on_one_gpu(monkeypatch):
 
 def test_a_launch_compiles_once_and_then_puts_the_tensors_in(on_one_gpu):
     kernel, q = Kernel(), tensor()
-    launch = Launch(kernel, 7, (describe(q, 1, 8), describe(q, 1, 4)), (5, "x"), {"num_warps": 4})
-    first, second = (tensor(), tensor()), (tensor(), tensor())
+    launch = Launch(kernel, (7, 1, 1), (describe(q, 1, 8), describe(q, 1, 4), POINTER), (5, "x"), {"num_warps": 4})
+    first, second = (tensor(), tensor(), tensor()), (tensor(), tensor(), tensor())
     launch(*first)
     launch(*second)
     (grid, arguments, options), ((again, others),) = kernel.compiled[0], kernel.launched
     assert grid == again == (7, 1, 1) and options == {"num_warps": 4} and len(kernel.compiled) == 1
-    assert arguments[0].base is first[0] and arguments[1].base is first[1] and arguments[2:] == (5, "x")
-    assert others[0].base is second[0] and others[1].base is second[1] and others[2:] == (5, "x")
+    assert (
+        arguments[0].base is first[0]
+        and arguments[1].base is first[1]
+        and arguments[2] is first[2]
+        and arguments[3:] == (5, "x")
+    )
+    assert (
+        others[0].base is second[0]
+        and others[1].base is second[1]
+        and others[2] is second[2]
+        and others[3:] == (5, "x")
+    )
     assert [each.block_shape for each in others[:2]] == [[1, 1, 8, 16], [1, 1, 4, 16]]
 
 
 def test_a_launch_keeps_no_tensor_alive(on_one_gpu):
     q, other = tensor(), tensor()
-    launch = Launch(Kernel(), 1, (describe(q, 1, 8),), (), {})
+    launch = Launch(Kernel(), (1, 1, 1), (describe(q, 1, 8),), (), {})
     launch(other)
     launch.kernel.compiled.clear()
     seen = weakref.ref(q), weakref.ref(other)
@@ -137,7 +147,7 @@ def test_it_runs_on_the_device_of_its_tensors(monkeypatch):
     monkeypatch.setattr(hopper_launch.torch.cuda, "current_device", lambda: at.now)
     monkeypatch.setattr(hopper_launch.torch.cuda, "device", Device)
     kernel = Kernel()
-    Launch(kernel, 1, (describe(tensor(), 1, 8),), (), {})(tensor())
+    Launch(kernel, (1, 1, 1), (describe(tensor(), 1, 8),), (), {})(tensor())
     assert entered == [torch.device("cpu")] and len(kernel.compiled) == 1 and at.now == 1
 
 

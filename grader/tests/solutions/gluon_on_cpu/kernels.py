@@ -14,7 +14,7 @@ from grader.tests.solutions.gluon_on_cpu.language import Constant, Pointer, bloc
 from grader.tests.solutions.gluon_on_cpu.turns import PROGRAM
 from grader.tests.support import SOLUTIONS
 
-OF, OURS = "solutions.", ("hopper", "hopper_launch", "fast_attention", "fast_block_sparse")
+OF, OURS = "solutions.", ("hopper", "hopper_launch", "fast_attention", "fast_block_sparse", "fast_backward")
 
 
 class Jit:
@@ -53,6 +53,7 @@ FAKES = {
     "triton.experimental.gluon": {"jit": lambda function=None, **_: Jit(function) if function else Jit,
                                   "constexpr_function": lambda function: function, "language": gl},
     "triton.experimental.gluon.language": vars(gl),
+    "triton.experimental.gluon.language._core": {"builtin": lambda function: getattr(machine, function.__name__)},
     "triton.experimental.gluon.language.nvidia.hopper": {
         "mbarrier": SimpleNamespace(
             MBarrierLayout=nothing, init=machine.init, wait=machine.wait, expect=machine.expect, arrive=machine.arrive,

@@ -40,7 +40,7 @@ class Shared:
             raise IndexError(f"buffer {int(i)} of {self.shape[0]}")
         return Shared(self.data[int(i)])
 
-    def slice(self, start, length, dim):
+    def slice(self, start, length, dim=0):
         return Shared(self.data.narrow(dim, int(start), length))
 
     def reshape(self, shape):
@@ -48,6 +48,9 @@ class Shared:
 
     def permute(self, order):
         return Shared(self.data.permute(order))
+
+    def load(self, layout):
+        return self.data.clone().as_subclass(Block)
 
     def store(self, value):
         if value.dtype != self.data.dtype or list(value.shape) != self.shape:
@@ -174,18 +177,23 @@ def async_copy_global_to_shared(desc, at, barrier_of, buffer):
     barrier(barrier_of).under_way.append((buffer.data, tile))
 
 
-def async_copy_shared_to_global(desc, at, buffer):
+def async_copy_shared_to_global(desc, at, buffer, adds=False):
     if buffer.data.data_ptr() in NOW.worker.unfenced:
         raise Stuck(f"{NOW.worker.name} stores what it has written without a fence")
-    NOW.worker.stores.append((desc, at, buffer.data))
+    NOW.worker.stores.append((desc, at, buffer.data, adds))
+
+
+def add_to_global(desc, at, buffer):
+    """hopper.py's: the copy engine adds."""
+    async_copy_shared_to_global(desc, at, buffer, adds=True)
 
 
 def store_wait(left):
     pause()
     while len(NOW.worker.stores) > left:
-        desc, at, data = NOW.worker.stores.pop(0)
+        desc, at, data, adds = NOW.worker.stores.pop(0)
         inside, in_tile = desc.parts(at)
-        inside.copy_(data[in_tile])
+        inside.copy_(inside + data[in_tile] if adds else data[in_tile])
 
 
 def fence_async_shared():

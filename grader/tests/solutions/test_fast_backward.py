@@ -1,0 +1,142 @@
+"""The fast backward pass: its kernel run by tests' own means, the small ones around it by PyTorch; graded on a GPU."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from grader.diagnosis import compare
+from grader.kinds.backward import gradients, inputs
+from grader.kinds.backward.cases import CASES, OUTPUTS
+from grader.tests.solutions.for_hopper import compile_for_hopper
+from grader.tests.solutions.gluon_on_cpu import kernels
+from grader.tests.support import thorough, thorough_but
+
+pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
+LOG2_E = 1.4426950408889634
+
+
+# Bytes of a thread that the compiler spills; at head dim 128 all of them outside of the inner loop
+SPILLS = {"backward, 64": 160, "backward, 128": 70}
+
+
+@pytest.mark.thorough
+def test_it_compiles_for_a_hopper_gpu():
+    for name, facts in compile_for_hopper(*SPILLS).items():
+        assert facts["kernel"] == "fast_backward_kernel" and facts["tma"] and facts["setmaxnreg"], name
+        assert facts["shared_bytes"] <= facts["shared_limit"] and "wgmma" in facts["matrix_instructions"], name
+        assert facts["spill_bytes"] <= SPILLS[name], (name, facts)
+
+
+class Plain:
+    """A kernel of plain Triton: `kernel[grid](...)` calls a function of PyTorch in its place."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __getitem__(self, grid):
+        return self
+
+    def __call__(self, *given, **options):
+        self.function(*given)
+        return self
+
+
+def prepare(o, do, lse, lse2, delta, dq, *others):
+    N = o.shape[2]
+    lse2.fill_(float("inf"))
+    delta.zero_()
+    lse2[..., :N], delta[..., :N] = lse * LOG2_E, (o.float() * do.float()).sum(-1)
+    dq.zero_()
+
+
+def finish(sums, dq, scale, *others):
+    dq.copy_(sums * scale)
+
+
+def with_plain_kernels(module):
+    module.prepare_kernel, module.finish_kernel = Plain(prepare), Plain(finish)
+    return module
+
+
+@pytest.fixture(scope="module")
+def on_cpu():
+    return with_plain_kernels(kernels.import_on_cpu()["fast_backward"])
+
+
+def attention_backward(module):
+    return partial(kernels.run, module.attention_backward)
+
+
+def wrong(function, case, seed=0):
+    """{output: facts} of what is wrong in a case of x3, which has no sinks."""
+    do, q, k, v, o, lse = (each.tensor for each in inputs.make(case, seed))
+    got = function(do, q, k, v, o, lse, case.causal, case.window)
+    right = gradients.expect(case, [do, q, k, v])
+    pairs = zip(OUTPUTS, got, strict=True)
+    found = {name: compare.mismatch(each, right.values[name], right.allowed[name]) for name, each in pairs}
+    return {name: facts for name, facts in found.items() if facts}
+
+
+def of_x3(D):
+    """The cases of x3 that it takes, with this head dim, short ones."""
+    taken = [case for case in CASES if not (case.gpu or case.sinks or case.tiles or "far" in case.layout)]
+    sizes = {"D": D, "dtype": "bfloat16"}
+    return {case.name: replace(case, **sizes) for case in taken if case.num_keys <= 300 and "pairs" not in case.name}
+
+
+QUICK = ["ragged tail", "no mask, ragged tail", "groups of 3", "window", "expanded gradient"]
+
+
+@pytest.mark.parametrize("D", [64, 128])
+@pytest.mark.parametrize("name", thorough_but(QUICK, list(of_x3(64))))
+def test_it_passes_the_cases_of_x3_without_a_gpu(D, name, on_cpu):
+    assert not wrong(attention_backward(on_cpu), of_x3(D)[name])
+
+
+@pytest.mark.parametrize("D", [64, thorough(128)])
+@pytest.mark.parametrize(
+    ("window", "causal"), [(None, False), (None, True), (1, True), (130, True), thorough(200, True)]
+)
+def test_many_tiles_of_queries_and_of_keys(D, window, causal, on_cpu):
+    case = replace(of_x3(D)["ragged tail"], N=391, Hq=4, Hkv=2, B=2, window=window, causal=causal)
+    assert not wrong(attention_backward(on_cpu), case)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        p = mask(gl.exp2(", "        p = (gl.exp2("),
+        ("        mbarrier.wait(program.ds_full.index(i % 2), i // 2 & 1)  # both halves of ds are there\n", ""),
+        ("        tma.store_wait(0)  # the tile before has left the buffer\n        dq_tile", "        dq_tile"),
+        ("    mbarrier.wait(program.ds_full.index(n % 2), n // 2 & 1)\n", ""),
+        ("(dk * program.scale).to(dtype)", "dk.to(dtype)"),
+        ("k_start // BLOCK_Q * BLOCK_Q", "(k_start // BLOCK_Q + 1) * BLOCK_Q"),
+    ],
+)
+def test_a_mistake_shows(old, new):
+    if "mask(" in old:
+        new = new.replace("(gl.exp2(", "first_of(gl.exp2(")
+    module = with_plain_kernels(kernels.import_on_cpu((old, new))["fast_backward"])
+    module.first_of = lambda p, *others: p
+    case = replace(of_x3(128)["ragged tail"], N=257, Hq=6, B=4)  # many programs: who goes on first is drawn in each
+    try:
+        failed = bool(wrong(attention_backward(module), case))
+    except Exception:
+        failed = True
+    assert failed
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"D": 256}, "D=256"), ({"dtype": torch.float32}, "float32"), ({"lse": torch.float16}, "lse")],
+)
+def test_what_it_cannot_do_is_said(changes, words):
+    from solutions import fast_backward
+
+    D, dtype = changes.get("D", 64), changes.get("dtype", torch.float16)
+    q = torch.zeros(1, 2, 8, D, dtype=dtype)
+    lse = torch.zeros(1, 2, 8, dtype=changes.get("lse", torch.float32))
+    with pytest.raises(ValueError, match=words):
+        fast_backward.attention_backward(q, q, q, q, q, lse)
