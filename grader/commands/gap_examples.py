@@ -24,7 +24,6 @@ from grader.course.gaps import find_gaps, skeleton
 
 FILE = "gap_examples.json"  # in problems/
 CORNER = 4  # rows and columns that are shown of a tile
-SIZES = {"N": "150", "Hq": "4", "Hkv": "2", "window": "40", "sinks": "3"}  # of those that a problem has
 MOST_RUNS = 500  # of a gap
 TAKES, MAKES = 0, 1
 CALLED = re.compile(r"\b(?:tl|torch|math)\.\w+(?=\()")
@@ -104,18 +103,9 @@ def of_problem(problem):
 
 def sized(kind, problem):
     """(the case, the command of `make try` that calls the same)."""
-    case, given = kind.small_case(problem, {}), {}
-    shared = any(getattr(each, "Hkv", None) for each in problem.cases)
-    for name, text in SIZES.items() if hasattr(case, "Hkv") else ():
-        if name in ("Hq", "Hkv") and not shared:
-            continue
-        try:
-            case = kind.small_case(problem, given | {name: text})
-            given[name] = text
-        except ValueError:  # the problem has no such size
-            pass
-    words = "".join(f" {name.upper()}={text}" for name, text in given.items())
-    return case, f"make try P={problem.id.removeprefix('p')}{words}"
+    sizes = kind.example_sizes(problem)
+    words = "".join(f" {name.upper()}={text}" for name, text in sizes.items())
+    return kind.small_case(problem, sizes), f"make try P={problem.id.removeprefix('p')}{words}"
 
 
 def names_of(code):

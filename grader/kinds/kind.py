@@ -324,6 +324,10 @@ class Kind:
         """The case that `make try` calls, with sizes {name: text} of the student's; raises ValueError."""
         return trying.resize(min(problem.cases, key=self.size), sizes)
 
+    def example_sizes(self, problem):
+        """The sizes {name: text} of the call whose numbers `make hint` shows."""
+        return {}
+
     def tables(self, call, problem, case, placed, returned, device):
         """[Table] of what was returned. call: the function, which may be called again on other tensors."""
         right = self.right(problem, case, placed, device)

@@ -115,3 +115,11 @@ class Case:
         extras += [f"{name} left out" for name in self.left_out]
         extras += [f"tiles {self.tiles[0]} x {self.tiles[1]}"] if self.tiles else []
         return f"{text}, {', '.join(extras)}, seed {seed}"
+
+
+def example_sizes(problem):
+    """Sizes {name: text} of a call in which tiles, heads and masks of the problem differ: some of each."""
+    asked = {"Hq": "4", "Hkv": "2"} if any(case.Hkv for case in problem.cases) else {}
+    masks = {"window": "40", "sinks": "3"}
+    asked |= {name: size for name, size in masks.items() if any(getattr(case, name) for case in problem.cases)}
+    return {"N": "150"} | asked

@@ -31,7 +31,7 @@ from grader.kinds.attention import (
     tile_visits,
     work,
 )
-from grader.kinds.attention.case import Case
+from grader.kinds.attention.case import Case, example_sizes
 from grader.kinds.attention.cases import PROBLEMS
 from grader.kinds.attention.known_mistakes import DIAGONAL, IN_FLOAT32, TAILS
 from grader.kinds.attention.mask_mistakes import PHASES, SINKS, WINDOW
@@ -117,6 +117,9 @@ class Attention(Kind):
         given = {"window": window and 3, "sinks": None if sinks is None else 1}
         small = Case("try", Hq=1, N=8, D=16, dtype="float32", causal=causal, **given)
         return trying.resize(small, {"Hkv": sizes.get("Hq", "1")} | sizes, may_be_0=("sinks",))
+
+    def example_sizes(self, problem):
+        return example_sizes(problem)
 
     def tables(self, call, problem, case, placed, returned, device):
         return tables.measure(call, problem, case, placed, returned, device)

@@ -10,6 +10,7 @@ from msgspec import structs
 from grader.course import tensors
 from grader.diagnosis import cross_case
 from grader.kinds.attention import kv_heads, naive, work
+from grader.kinds.attention.case import example_sizes
 from grader.kinds.backward import causes, closer, gradients, inputs
 from grader.kinds.backward.cases import OUTPUTS, PROBLEM, TENSORS
 from grader.kinds.kind import Derived, Kind, Naive, Right
@@ -50,6 +51,9 @@ class Backward(Kind):
     def outputs(self, problem, case):
         _, queries, keys, *_ = self.shapes(case)
         return [("dq", queries, case.dtype), ("dk", keys, case.dtype), ("dv", keys, case.dtype)]
+
+    def example_sizes(self, problem):
+        return example_sizes(problem)
 
     # What is timed ---------------------------------------------------------------------------------------------------
 

@@ -63,9 +63,9 @@ def test_a_table_ends_at_the_row_that_differs_and_marks_it():
     assert right.split()[4:] == ["-inf"] * 9
 
 
-def run(folder, source, typed="", sizes=()):
-    (folder / PROBLEMS["p6"].module).write_text(source)
-    command = [sys.executable, "-m", "grader", "try", "--problems", "6", "--submission", str(folder)]
+def run(folder, source, id="p6", typed="", sizes=()):
+    (folder / PROBLEMS[id].module).write_text(source)
+    command = [sys.executable, "-m", "grader", "try", "--problems", id[1:], "--submission", str(folder)]
     command += [f"--size={size}" for size in sizes]
     done = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, input=typed, capture_output=True, text=True,
@@ -92,7 +92,7 @@ def test_tiles_are_chosen_where_the_module_has_some(tmp_path, capsys):
 def test_a_kernel_is_shown_and_a_debugger_stops_in_it_once(tmp_path):
     source = solution("p6").replace("age < window_size", "age <= window_size")
     source = source.replace("        k_pos = k_start", "        breakpoint()\n        k_pos = k_start", 1)
-    said = run(tmp_path, source, "p 1000 + BLOCK_K\nc\n")
+    said = run(tmp_path, source, typed="p 1000 + BLOCK_K\nc\n")
     assert said.count("(Pdb)") == 1 + said.count("1032")
     assert re.search(r"first difference: batch 0, head 0, scores of query 3, key 0: yours -?\d\S+, right -inf", said)
     assert "query   2  both" in said and "query   4" not in said
@@ -103,11 +103,7 @@ def test_a_right_kernel_has_no_difference(tmp_path):
     assert run(tmp_path, solution("p6")).endswith("no difference\n")
 
 
-def test_what_cannot_be_compared_says_so(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    (tmp_path / PROBLEMS["p1"].module).write_text("def naive_attention(q, k, v, is_causal=False):\n    return q\n")
-    main(["try", "--problems", "1", "--submission", str(tmp_path), "--device", "cpu"])
-    assert (
-        "returned [(1, 1, 8, 16)]; it must be [(1, 1, 8, 16), (1, 1, 8)]: nothing to compare" in capsys.readouterr().out
-    )
+def test_what_cannot_be_compared_says_so(tmp_path):
+    source = "def naive_attention(q, k, v, is_causal=False):\n    return q\n"
+    words = "returned [(1, 1, 8, 16)]; it must be [(1, 1, 8, 16), (1, 1, 8)]: nothing to compare"
+    assert words in run(tmp_path, source, "p1")
