@@ -216,7 +216,7 @@ def work():
     assert whole.exponentials == whole.tiles * (2048 + 64)
     yield f"{whole.exponentials:,} exponentials (2048 for p and 64 for alpha in each tile)"
     assert need_tail["loaded_bytes"] == need_tail["needed_bytes"]
-    yield f"{need_tail['loaded_bytes']:,} bytes, as the formula with live rows says, and {tail.dot_flops:,} FLOPs"
+    yield f"{need_tail['loaded_bytes']:,} bytes, if only rows that exist are counted, and {tail.dot_flops:,} FLOPs"
     yield f"{tail.dot_flops / need_tail['pair_flops']:.2f} times the need"
     assert no_mask.dot_flops == case.flops
     yield f'as many FLOPs in P3 as in P1: {no_mask.dot_flops:,} for "whole tiles"'
