@@ -85,7 +85,7 @@ def flash_attention_kernel(
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """One program: BLOCK_Q queries of one head. Grid: (query tiles, H, B)."""
-    # The last tile of queries sees the most keys, so it starts first: what starts last should end soon.
+    # No tile of queries sees more keys than the last, so it starts first: what starts last should end soon.
     q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
     head = tl.program_id(1).to(tl.int64)

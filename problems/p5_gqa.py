@@ -1,8 +1,8 @@
 """P5: causal FlashAttention with grouped-query attention (GQA).
 
 What to build
-    P4's kernel for models whose query heads share key/value heads. With Hq query heads and Hkv key/value heads,
-    group = Hq // Hkv query heads in a row read the same K and V:
+    P4's kernel for models whose query heads share key/value heads. Of Hq query heads and Hkv key/value
+    heads, each group = Hq // Hkv neighbouring query heads read the same K and V:
 
         kv_head = head // group
 
@@ -85,7 +85,7 @@ def flash_attention_kernel(
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B)."""
-    # The last tile of queries sees the most keys, so it starts first: what starts last should end soon.
+    # No tile of queries sees more keys than the last, so it starts first: what starts last should end soon.
     q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
     head = tl.program_id(1).to(tl.int64)

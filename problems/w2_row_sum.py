@@ -3,7 +3,7 @@
 What to build
     One program owns one row. It walks along the row in a loop, a tile of BLOCK columns at a time, and adds each tile to
     a running sum: the same loop that P3 makes over tiles of keys. The sum is kept in float32, whatever x is: a float16
-    holds no number above 65504, and adds nothing to 2048 that is smaller than 1.
+    holds no number above 65504, and 2048 plus a number smaller than 1 stays 2048 in it.
 
     The last tile reaches past the end of the row. What the mask keeps out of the load must not change the sum: `other`
     says which number those lanes have instead.

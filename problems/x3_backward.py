@@ -273,7 +273,7 @@ def keys_kernel(
 ):  # fmt: skip
     """One program: dk and dv of BLOCK_K keys of one kv head. Grid: (key tiles, Hkv, B); dk and dv are contiguous.
 
-    Those of the sinks are sinks_kernel's, and are not stored.
+    sinks_kernel computes those of the sinks: they are not stored here.
     """
     k_start = tl.program_id(0) * BLOCK_K  # the first keys are seen by the most queries
     kv_head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
@@ -352,7 +352,7 @@ def queries_kernel(
 ):  # fmt: skip
     """One program: dq of BLOCK_Q queries of one head. Grid: (query tiles, Hq, B); dq is contiguous.
 
-    BLOCK_S: sinks of a tile; a few need no tile of BLOCK_K.
+    BLOCK_S: keys of a tile of sinks; for a few a tile of BLOCK_K would be too large.
     """
     q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q  # the longest row starts first
     head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
@@ -407,7 +407,7 @@ QUERIES = {
     128: [(128, 64, 8, 3), (64, 32, 4, 2)],
     256: [(128, 64, 8, 1), (64, 32, 8, 1), (32, 16, 4, 1)],
 }
-# Of a short window, a smaller tile hides fewer of the pairs that it computes.
+# With a short window smaller tiles compute fewer hidden pairs.
 SHORT_WINDOW = 2048
 KEYS_IN_WINDOW = KEYS | {128: [(32, 64, 4, 3), (32, 64, 4, 2)]}
 QUERIES_IN_WINDOW = QUERIES | {128: [(64, 64, 4, 2), (64, 32, 4, 2)]}
@@ -427,7 +427,7 @@ TILES_INTERPRETER = (64, 32, 4, 1)  # some cases set other tiles, (16, 64) among
 def choose_tiles(q, tiles, by_keys=False):
     """BLOCK_Q, BLOCK_K, num_warps, num_stages for q out of `tiles`: what fits into shared memory.
 
-    by_keys: whether a program keeps its tile of K and V and walks over queries, or the other way round.
+    by_keys: True where a program keeps its tile of K and V and walks over queries, False the other way round.
     """
     if INTERPRETED:
         return TILES_INTERPRETER
@@ -501,7 +501,7 @@ def attention_forward(q, k, v, is_causal=True, window_size=None, sink_size=0):
 def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0):
     """The gradients of q, k and v from that of o, in three launches, four with sinks; no N x N elements are stored.
 
-    do, q, o: (B, Hq, N, D). k, v: (B, Hkv, N, D). Last stride 1, any others, 0 among them (autograd hands over expanded
+    do, q, o: (B, Hq, N, D). k, v: (B, Hkv, N, D). Last stride 1, the others free, also 0 (autograd hands over expanded
     gradients); one dtype: float16, bfloat16 or float32. lse: (B, Hq, N), float32, natural logarithm, last stride 1.
     is_causal, window_size, sink_size: as in the forward.
     Returns dq, dk and dv, of the shapes and the dtype of q, k and v.

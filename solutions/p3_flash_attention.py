@@ -5,7 +5,7 @@ What to build
     tiles of K and V past it, keeps row_max, row_sum and acc in registers, and writes its rows of o once.
 
     Two changes against P2 make it fast:
-      - exp2 instead of exp, the instruction that the hardware has: exp(x) = exp2(x * log2(e)), so log2(e) is folded
+      - exp2, which the hardware has as an instruction: exp(x) = exp2(x * log2(e)), so log2(e) is folded
         into the scale (`qk_scale`) and the maximum is kept in base 2 as well;
       - whole tiles take no mask at all. Only the last tile of keys, where N is not a multiple of BLOCK_K, pays for one.
 

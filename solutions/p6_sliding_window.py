@@ -22,8 +22,8 @@ The tiles of some programs, BLOCK_Q = BLOCK_K = 4, window_size = 10: 'E' edge, '
 Given: the checks, the launch, the loads, the three phases, the finish. Asked: four gaps, marked TODO.
 
 Questions that catch most mistakes
-    - The first tile is a token position, rounded down to a tile. Whose position: which query of the tile looks back
-      furthest, and to which token?
+    - The first tile of keys begins at a position, rounded down to a multiple of BLOCK_K. Which query of the program
+      looks back furthest, and to which token?
     - Which query decides that a tile is wholly inside the window, the oldest or the youngest?
     - A window may lie inside one tile. What happens to your phases when the edge and the diagonal are the same tile?
     - An edge tile can hide every key of a row that has seen nothing yet. What is -inf - (-inf)?
@@ -94,7 +94,7 @@ def flash_attention_kernel(
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B)."""
-    # The last tile of queries sees the most keys, so it starts first: what starts last should end soon.
+    # No tile of queries sees more keys than the last, so it starts first: what starts last should end soon.
     q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
     head = tl.program_id(1).to(tl.int64)
@@ -127,8 +127,8 @@ def flash_attention_kernel(
     k_end = tl.minimum(q_start + BLOCK_Q, N)
     # end gap
     # gap 3: where the phases meet
-    #   `inside`, where the tiles begin that every query sees whole, and `diagonal`, where those begin that the
-    #   diagonal cuts; both multiples of BLOCK_K, first <= inside <= diagonal (inside = diagonal where no tile is whole)
+    #   `inside`, the start of the first tile that every query sees whole, and `diagonal`, that of the first tile cut by
+    #   the diagonal; both multiples of BLOCK_K, first <= inside <= diagonal (inside = diagonal where no tile is whole)
     diagonal = q_start // BLOCK_K * BLOCK_K
     oldest_for_all = tl.maximum(0, q_start + BLOCK_Q - window_size)
     inside = tl.minimum(tl.cdiv(oldest_for_all, BLOCK_K) * BLOCK_K, diagonal)

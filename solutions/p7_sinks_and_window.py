@@ -97,7 +97,7 @@ def flash_attention_kernel(
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B)."""
-    # The last tile of queries sees the most keys, so it starts first: what starts last should end soon.
+    # No tile of queries sees more keys than the last, so it starts first: what starts last should end soon.
     q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
     head = tl.program_id(1).to(tl.int64)
@@ -124,8 +124,8 @@ def flash_attention_kernel(
     keys = K, V, stride_kn, stride_vn, N
 
     # gap 2: where the phases begin and end
-    #   `first`, `inside`, `diagonal` and `k_end` as in P6: where the window's first tile begins, where the tiles begin
-    #   that every query sees whole, where those begin that the diagonal cuts, one past the last key; `sink_end`, one
+    #   as in P6 `first`, the start of the window's first tile, `inside`, that of the first tile that every query sees
+    #   whole, `diagonal`, that of the first tile cut by it, `k_end`, one past the last key; `sink_end`, one
     #   past the last sink that the sink phase visits, so that no key is in two phases
     first = tl.maximum(0, q_start - window_size + 1) // BLOCK_K * BLOCK_K
     sink_end = tl.minimum(sink_size, first)

@@ -5,7 +5,7 @@ What to build
     each row, exp(x) over its sum, and stores the tile once. exp of 89 is infinite in float32, so each row's largest
     number is taken off first: the softmax stays the same, and no argument of exp is above 0.
 
-    A block's sides are powers of two, so it is wider than the rows mostly are. Past the end of a row the mask keeps
+    A block's sides are powers of two, so most blocks are wider than a row. Past the end of a row the mask keeps
     every lane out of the load; `other` says which number it has instead, and both the maximum and the sum see it.
 
 Shapes
@@ -54,8 +54,8 @@ def softmax_kernel(X, Out, rows, columns, stride_x, stride_out, BLOCK_ROWS: tl.c
     # end gap
 
     # gap 2: the softmax of each row
-    #   `row_max` (BLOCK_ROWS,), each row's largest number; `p` (BLOCK_ROWS, BLOCK_COLUMNS), exp of what is left of x
-    #   when it is taken off; `row_sum` (BLOCK_ROWS,), the sum of each row's p
+    #   `row_max` (BLOCK_ROWS,), each row's largest number; `p` (BLOCK_ROWS, BLOCK_COLUMNS), exp of x minus
+    #   its row's maximum; `row_sum` (BLOCK_ROWS,), the sum of each row's p
     row_max = tl.max(x, 1)
     p = tl.exp(x - row_max[:, None])
     row_sum = tl.sum(p, 1)

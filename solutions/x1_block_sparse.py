@@ -1,13 +1,13 @@
 """X1, a lab past the ladder: attention over any mask, tile by tile, with nothing loaded that the mask hides.
 
 What to build
-    The masks of P4 to P7 are regular: arithmetic says which tiles a program visits. Packed documents, images between
-    text and vision transformers have masks that no formula of the kernel's knows. So the mask is cut into tiles once,
+    The masks of P4 to P7 are regular: arithmetic says which tiles a program visits. Packed documents, images in the
+    middle of text and vision transformers have masks that no formula computes. So the mask is cut into tiles once,
     before the kernel runs, and the kernel walks lists:
 
         empty     no pair is visible: not in any list, never loaded
         FULL      every pair is visible: no mask
-        CAUSAL    the triangle of the tile's own rows and columns, wherever the tile stands: positions are compared
+        CAUSAL    the triangle of the tile's own rows and columns: row r of the tile sees its columns 0 to r
         PARTIAL   anything else: one bit for each pair, packed into words of 32
 
     For each row of tiles the list holds the FULL tiles, then the CAUSAL ones, then the PARTIAL ones, so that the kernel
@@ -15,7 +15,7 @@ What to build
 
 Shapes
     q and o (B, Hq, Nq, D); k and v (B, Hkv, Nk, D); Hq a multiple of Hkv. lse (B, Hq, Nq), float32, natural logarithm.
-    The tiles are those of one mask for all batches and heads, or of one for each of them. A query that sees no key gets
+    There is one mask for all batches and heads, or one for each batch, each head or both. A query that sees no key gets
     zeros, and lse = -inf; never NaN.
 
 Three documents of 256, 68 and 188 tokens, tiles of 64 x 64: `F` FULL, `P` PARTIAL
@@ -25,7 +25,7 @@ Three documents of 256, 68 and 188 tokens, tiles of 64 x 64: `F` FULL, `P` PARTI
         query tile 5           P P P P        two documents meet in these rows
         query tile 6             P F F
 
-Given: the checks, the lists of all rows from those of each, the launch, the pointers, the loads, the online softmax
+Given: the checks, the step that joins the lists of single rows, the launch, the pointers, the loads, the online softmax
 (the answer to P3: solve P3 first).
 Asked: five gaps, marked TODO: in `row_of_tiles` the kind of each tile and the bits of the PARTIAL ones; in `attend` the
 mask of each kind; in `block_sparse_kernel` the walk along the lists, and the finish.
@@ -67,7 +67,7 @@ class Tiles:
     starts: int32 (maps, query tiles, 4), where in `columns` the FULL, CAUSAL and PARTIAL tiles of that row begin, and
     where they end. columns: int32, the key tile of each entry. bits: int32 (PARTIAL entries, block_q, block_k / 32),
     the visible pairs of each. places: int32, for each entry its place in `bits`, where it is PARTIAL.
-    batches, heads: of the maps, 1 where all share one.
+    batches, heads: how many have masks of their own, 1 where all share one.
     """
 
     starts: torch.Tensor
@@ -223,7 +223,7 @@ def block_sparse_kernel(
     """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B).
 
     Starts, Columns, Places, Bits: those of `Tiles`, the maps one after the other: those of batch 0's heads come first.
-    map_per_batch: how many maps further that of the next batch lies, 0 where all batches share theirs. map_per_head:
+    map_per_batch: how many maps after its own the next batch has its map, 0 where all share theirs. map_per_head:
     likewise of the next head; 0 where all heads share one.
     """
     q_tile = tl.program_id(0)
@@ -322,7 +322,7 @@ def block_sparse_attention(q, k, v, tiles, softmax_scale=None):
     """Attention over the visible pairs of `tiles`, in one kernel launch.
 
     q: (B, Hq, Nq, D). k, v: (B, Hkv, Nk, D), Hq a multiple of Hkv. Last stride 1; one dtype: float16, bfloat16 or
-    float32. tiles: Tiles of Nq and Nk, of 1 or B batches and of 1 or Hq heads, with powers of two for tiles.
+    float32. tiles: Tiles for Nq and Nk, 1 or B batches, 1 or Hq heads; its block sides are powers of two.
     softmax_scale: 1 / sqrt(D) by default.
     Returns o (B, Hq, Nq, D), same dtype, and lse (B, Hq, Nq), float32; zeros and -inf where no key is visible.
     Raises ValueError for arguments that do not fit.

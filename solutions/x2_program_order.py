@@ -9,20 +9,20 @@ What to build
     its head and its tile of queries. For every number of tiles, heads and dies,
       - each tile of each head is computed once;
       - all tiles of heads that share K and V run on one die, so that K and V are read into one cache;
-      - the dies get the same work: the longest and the shortest differ by no more than one tile of queries costs,
+      - the dies get the same work: the most and the least differ by at most the cost of one tile of queries,
         and in the causal mask the tile t costs t + 1 tiles of keys;
       - on each die, the tiles of a head run from the longest row to the shortest: what starts last ends soon.
 
     With heads to be divided among dies the second and the third can contradict each other: three heads on two dies.
-    Then balance wins. As many kv heads as the dies can share evenly stay whole, one die each; the few that are left
+    Then balance wins. Each die gets equally many whole kv heads, as many as possible; the few that are left
     (fewer than there are dies) are spread over all dies tile by tile, from the longest rows to the shortest.
 
 Shapes
     q and o (B, Hq, N, D); k and v (B, Hkv, N, D), as in P5. Programs count their heads through all batches: head
-    b * Hq + h. A kv head is read by heads_per_kv = Hq // Hkv neighbours. `place` is integers to integers, and one
-    function for both faces: Python calls it in `program_order`, the kernel as `place_in_kernel`.
+    b * Hq + h. A kv head is read by heads_per_kv = Hq // Hkv neighbours. `place` takes and returns integers, and
+    the same function serves both: Python calls it in `program_order`, the kernel as `place_in_kernel`.
 
-Where 20 programs go: 4 tiles, 5 heads, 2 dies; 'h3' is tile 3 of head h
+Where 20 programs go: 4 tiles, 5 heads, 2 dies; '03' is tile 3 of head 0
 
                 slot    0  1  2  3   4  5  6  7   8  9
         die 0          03 02 01 00  23 22 21 20  43 41
@@ -35,7 +35,7 @@ are spread, and where the kernel takes its place from.
 Questions that catch most mistakes
     - Programs p and p + 1 run on different dies. Which programs share one?
     - What is left over when the kv heads do not divide among the dies, or the tiles do not?
-    - Why not give each die a block of neighbouring tiles? (Add up the rows of the last die.)
+    - Why not give each die a block of neighbouring tiles? (Add up what the tiles of the last die cost.)
     - A published remap, die = (m // 8) % 8; m' = (m % 8) * (blocks // 8) + die, is wrong at 128 blocks. Which tiles
       does it leave out?
 
