@@ -189,7 +189,8 @@ print("with the trace:   ", *(f"{s:.2f}" for s in out[:5]), "...")
 seen.say()
 
 # %% [markdown]
-# (Zero weights do not help: NaN times 0 is NaN. The fifth row is the next program's: a large number times 0 is 0.)
+# (The weights of those lanes are 0, which does not help: NaN times 0 is NaN. The fifth row belongs to the next
+# program, which got large numbers, and a large number times 0 is 0.)
 #
 # ## A loop over tiles
 #
@@ -410,10 +411,11 @@ kernel_runs.owners(several, names)
 #
 # ### A running value that moves
 #
-# Turn the sum around. Let the numbers of x be *scores*, and each row's weights the softmax of its scores; what is added
-# up are the values w. That is attention for values of one number each. Now the weights depend on the whole row, of
-# which the program sees a tile at a time. [Notebook 2](02_online_softmax.ipynb) has the way out: carry the maximum and
-# the sum of the weights as well, and correct both when the maximum rises. That kernel is P3, and yours.
+# Change the roles. The numbers of x are now *scores*, the weights of a row are the softmax of its scores, and the
+# numbers of w are the values that are added up. That is attention for values of one number each. Now the weights
+# depend on the whole row, of which the program sees a tile at a time. [Notebook 2](02_online_softmax.ipynb) has the
+# way out: carry the maximum and the sum of the weights as well, and correct both when the maximum rises. That kernel
+# is P3, and yours.
 #
 # Another row statistic needs the same kind of loop: how far the numbers of a row lie from their mean, squared and added
 # up, as every LayerNorm has it. The distances are measured from the mean *so far*. A new tile moves the mean, and what

@@ -98,8 +98,8 @@ draw.phase_maps(cases, [(32, 32), (32, 32), (32, 32), (64, 32)], title)
 # Compare the colours with the first picture: **\>** lies on full tiles only. The opposite need not hold. A full tile in
 # the sinks or at the edge is masked for nothing, which costs a little time and changes no result.
 #
-# Where the phases of one program of P6 meet can be read off the mask: which tiles does any of its queries see, and
-# which do all of them see whole?
+# The mask shows where the phases of one program of P6 begin and end. Which tiles does at least one of its queries
+# see? Which tiles do all of them see whole?
 
 # %%
 BLOCK_Q = BLOCK_K = 32
@@ -114,8 +114,8 @@ print("visited:", dict(tile_figures.phase_tiles(window, BLOCK_Q, BLOCK_K))[q_sta
 
 # %% [markdown]
 # A kernel has no such map, and must get these numbers by arithmetic. P6 asks you for it. Here is how it goes for
-# another kernel with a band: row i of a matrix adds up its columns i to i + reach - 1, the next ones, not the last. Of
-# a program with the rows r_start to r_end - 1, three questions lead to the bounds of its loops:
+# another kernel with a band: row i of a matrix adds up its columns i to i + reach - 1, the next ones, not the last.
+# Take a program with the rows r_start to r_end - 1. Three questions give the bounds of its loops:
 #
 # 1. Which is the first column that *any* row needs, and the last? The first row begins at r_start, and the last one
 #    ends at r_end - 1 + reach - 1. A loop begins at a *position*, rounded down to a tile.
@@ -184,8 +184,8 @@ for reach in (1, 20, 64, 80, 1000):
 # visits two tiles: its first query still looks back over the tile's border. (With a window of 1 it does not, and one
 # tile is enough.) The first panel below shows it.
 #
-# The two others: sinks that meet the window's edge. A tile that holds both belongs to one phase alone, and that phase's
-# mask must know both rules; else the keys are counted twice, or not at all.
+# The second and the third panel show sinks that meet the window's edge. A tile that holds both belongs to one phase
+# alone, and that phase's mask must know both rules; else the keys are counted twice, or not at all.
 # </details>
 
 # %% tags=["hide-output"]

@@ -143,12 +143,13 @@ for density in ("0.75", "0.5", "0.25", "0.1", "0.05"):
 draw.against_dense(rows, 16384)
 
 # %% [markdown]
-# The mark at density 1, a map of FULL tiles alone, is the price of the lists: the same work, with and without them. (In
-# the dense kernel up to four groups of warps share each tile of K and V; with lists of their own they cannot.)
-# Every pattern lies above the dotted line. Furthest are the two random ones, made of FULL and PARTIAL tiles (FP), or of
-# CAUSAL ones as well (FCP): about half of their tiles or more need a mask, and their hidden pairs are computed all the
-# same. (Published studies fill the same random blocks so that little is hidden in them: a sparsity of about 0.49, where
-# ours have 0.56 to 0.66. [BLOCK_SPARSE.md](../report/BLOCK_SPARSE.md) has both, measured.)
+# At density 1 all tiles are FULL: both kernels do the same work, one with lists and one without. That mark is the
+# price of the lists. (In the dense kernel up to four groups of warps share each tile of K and V; with lists of their
+# own they cannot.) Every pattern lies above the dotted line. Furthest are the two random ones, made of FULL and
+# PARTIAL tiles (FP), or of CAUSAL ones as well (FCP): about half of their tiles or more need a mask, and their hidden
+# pairs are computed all the same. (Published studies fill the same random blocks so that little is hidden in them: a
+# sparsity of about 0.49, where ours have 0.56 to 0.66. [BLOCK_SPARSE.md](../report/BLOCK_SPARSE.md) has both,
+# measured.)
 #
 # Short sequences profit less: fewer tiles share the fixed costs.
 

@@ -132,8 +132,8 @@ for order, name in orders.NAMES.items():
 # for that.
 #
 # And the plain order would gain nothing at all. Each die has some rows of every head, so each must load K and V of
-# every head once: eight copies where one would do. It is short of company, not of room. Head first gives each die
-# whole heads, and misses almost nothing but what must be loaded once.
+# every head once: eight copies where one would do. It lacks programs on the same die that read the same keys; it does
+# not lack room. Head first gives each die whole heads, and misses almost nothing but what must be loaded once.
 # </details>
 
 # %%

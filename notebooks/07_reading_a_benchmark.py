@@ -65,9 +65,9 @@ figure = draw.summaries(far, "The six rows whose mean is furthest above their me
 png(figure, "In six rows the mean lies far to the right of the median")
 
 # %% [markdown]
-# A diamond outside its bar was drawn there by a few calls; where the bar is long too, by more than a fifth of them. A
-# mean alone cannot tell you so. Ask for the median *and* two percentiles. (`triton.testing.do_bench` gives the mean
-# unless it is told otherwise.)
+# The bar goes from p20 to p80. A mean (diamond) outside of it was moved by a few calls; where the bar is long, more
+# than a fifth of the calls were slow. A mean alone cannot tell you so. Ask for the median *and* two percentiles.
+# (`triton.testing.do_bench` gives the mean unless it is told otherwise.)
 #
 # ## In which state: cold and warm caches
 #

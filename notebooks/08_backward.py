@@ -320,13 +320,13 @@ draw.key_maps(cases, shapes, "A window of 120 and 40 sinks: three shapes of tile
 # %% [markdown]
 # ## Long columns
 #
-# A tile that holds a visible pair must be visited from either side, and no other tile. So both kernels visit the same
+# Both kernels must visit every tile that holds a visible pair, and no other tile. So both kernels visit the same
 # tiles. But they share them out in another way.
 #
 # ### Predict before you run
 #
-# 16k tokens, a window of 128, 4 sinks, tiles of 64 x 64. How many tiles does the longest program visit that owns
-# queries? And the longest that owns keys?
+# 16k tokens, a window of 128, 4 sinks, tiles of 64 x 64. Of the programs that own queries, how many tiles does the
+# longest visit? And the longest that owns keys?
 #
 # <details><summary>Answer</summary>
 #
