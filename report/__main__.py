@@ -7,6 +7,7 @@
     python -m report shared_memory           compile for GPUs that need not be here, and write shared_memory.csv
     python -m report sample PATTERN          a block-sparse pattern: its map, a file of it; or `every` one
     python -m report saved FILE ...          every kernel on saved patterns: right or not, counted work, time on a GPU
+    python -m report backward                the fast backward pass beside cuDNN's, FlexAttention's and X3's
     python -m report training                train a tiny transformer with the course's operator and with PyTorch's
     python -m report vit_example             a vision transformer's attention over blocks, run and counted
     python -m report order_model             orders of programs in the model of a GPU with several dies, at any shape
@@ -30,6 +31,7 @@ PAGES = {
     "steps": "report.pages.steps",
     "block_sparse": "report.pages.block_sparse",
     "packed": "report.pages.packed",
+    "backward": "report.pages.backward",
     "training": "report.pages.training",
     "orders": "report.pages.orders",
     "tile_shapes": "report.pages.tile_shapes",
@@ -40,6 +42,7 @@ OTHERS = {
     "shared_memory": "report.counting.shared_memory",
     "sample": "report.arms.sample",
     "saved": "report.arms.saved",
+    "backward": "report.arms.backward",
     "training": "report.arms.training",
     "vit_example": "report.counting.vit_example",
     "order_model": "report.pages.order_command",

@@ -1,0 +1,38 @@
+"""The page on the fast backward pass, and how its rows are made of times."""
+
+import csv
+
+import pytest
+import torch
+
+from report.arms import backward as arms
+from report.pages import backward
+from report.places import Refused
+
+
+def test_the_committed_rows_and_what_the_page_says_of_them():
+    with open(backward.CSV, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(arms.HEAD) and len(rows) == len(arms.SHAPES)
+    assert len({(row["gpu"], row["torch"], row["triton"], row["rounds"]) for row in rows}) == 1
+    (text,) = backward.files().values()
+    assert text.count("| B=") == len(rows) and "nan" not in text
+    slower = [row for row in rows if "D=128" in row["shape"] and float(row["over_cudnn"] or 1) < 1]
+    assert slower, "the page says that cuDNN is a little faster at head dim 128"
+
+
+def test_a_row_of_times(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA X")
+    times = {"fast": [100.0, 110.0, 90.0], "x3": [200.0, 220.0, 180.0], "flex": [100.0, 99.0, 180.0]}
+    found = dict(zip(arms.HEAD, arms.row((1, 8, 2, 64, 1024, True, 100), times), strict=True))
+    assert found["shape"] == "B=1 H=8/2 D=64 N=1024" and found["mask"] == "window 100" and found["gpu"] == "X"
+    assert found["fast_us"] == "100.00" and found["cudnn_us"] == found["over_cudnn"] == ""
+    assert found["over_x3"] == found["over_x3_low"] == found["over_x3_high"] == "2.0000"
+    assert float(found["over_flex_low"]) == 0.9 and float(found["over_flex_high"]) == 2.0
+
+
+def test_without_a_hopper_gpu_it_is_refused():
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(Refused, match="for Hopper GPUs"):
+        arms.main([])
