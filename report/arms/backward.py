@@ -51,6 +51,7 @@ def arms(B, Hq, Hkv, D, N, causal, window):
         found["cudnn"] = lambda: torch.autograd.grad(by_cudnn, leaves, do, retain_graph=True)
     reach = window or N
     blocks = create_block_mask(lambda b, h, i, j: (j <= i) & (i - j < reach), None, None, N, N, device="cuda")
+    torch.compiler.reset()  # after eight shapes it would no longer compile, and run FlexAttention as it is
     compiled = torch.compile(flex_attention, dynamic=False)
     by_flex = compiled(*leaves, block_mask=blocks if causal else None, enable_gqa=Hq != Hkv)
     return found | {"flex": lambda: torch.autograd.grad(by_flex, leaves, do, retain_graph=True)}
