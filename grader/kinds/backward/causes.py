@@ -91,8 +91,8 @@ def find(case, got, wrong, expected, only=frozenset()):
         here = wrong & set(side)
         sided = [number for number, fitting in fits.items() if here and set(side) <= fitting]
         if not sided and len(here) > 1:  # a mistake of each
-            sided = [n for n, fitting in fits.items() if len(wrong & fitting & set(side)) == 1]
-            found += [cause(mistakes.EVERY[n], wrong & fits[n] & set(side)) for n in sided]
+            alone = {n: here & fitting & set(mistakes.EVERY[n].touches) for n, fitting in fits.items()}
+            found += [cause(mistakes.EVERY[n], names) for n, names in alone.items() if len(names) == 1]
             continue
         found += [cause(mistakes.EVERY[number], here) for number in sided if here & set(mistakes.EVERY[number].touches)]
     return found

@@ -302,6 +302,8 @@ EVERY = (
             {"swapped": None}, lambda case: not shares(case)),
     Mistake("each in the other's place", "in which order are the gradients returned, and stored?", SOFTMAX, (DQ, DV),
             {"swapped": None}, lambda case: not shares(case)),
+    Mistake("exchanged before the scale", "which of the two sums that the loop returns is dk's?", SOFTMAX, (DK, DV),
+            {"dk_of_head": lambda x: x.p.mT @ x.do * x.scale, "dv_of_head": lambda x: x.ds.mT @ x.q}),
     Mistake("all zero", "is it computed, and is it added up in the loop?", SOFTMAX, (DQ,),
             {"dq": lambda x: torch.zeros_like(x.q)}),
     Mistake("all zero", "is it computed, and is it added up in the loop?", SOFTMAX, (DK,),

@@ -130,8 +130,10 @@ def test_what_slurm_ends_is_said_in_its_words(own, tmp_path, monkeypatch, words)
         pytest.skip("no root, or no control groups of version 1: Slurm holds no job to its memory here")
     asks, disturb = "never-once" if ENDS[words] else "eat-once", lambda: own.ask("sh", "-c", ENDS[words])
     for letter in "abc":  # on a busy machine Slurm may see the job's end before it knows its reason
-        [(first, *_, last)] = grade(tmp_path, f"{letter}-{asks}", disturb, partition="spare")
-        assert first.startswith("Slurm's job ") and last == ""
+        [(first, *rest)] = grade(tmp_path, f"{letter}-{asks}", disturb, partition="spare")
+        if not rest:  # nor may it end a job in time
+            continue
+        assert first.startswith("Slurm's job ") and rest[-1] == ""
         if first.endswith(words):
             return
     pytest.fail(f"{first!r} does not say that it {words}")
