@@ -27,9 +27,10 @@ Source: Shah et al., "FlashAttention-3", 2024, section 3 and appendix B; Dao, "F
 # - Registers are what there is least of: dk and dv take 128 of a thread's 240, s and dp 64, dq 32. Compile it
 #   (`hopper_child.py`): spilled registers in the loop, or products that ptxas puts one after the other (C7512, C7514),
 #   cost more than any idea below brings. A product that is under way may not be carried from one turn to the next.
-# - Tried on an H200 at 8k tokens, B=4 H=16: dq before dk, so that dq leaves while dk is computed, brings 5 to 8 % at
-#   D = 128 without a mask. The scores of the next tile ahead of time bring 5 to 12 % at D = 64 and lose 17 % at
-#   D = 128, by spills. Programs that begin apart (`shift`) win 10 % at D = 64 without a mask, and lose 8 % at D = 128.
+# - Tried on an H200 at 8k tokens, B=4 H=16. Programs that begin apart (`shift`) win 10 % at D = 64 without a mask, and
+#   lose 8 % at D = 128. The scores of the next tile ahead of time (`AHEAD`) win 5 % at D = 64 and lose 15 to 17 % at
+#   D = 128, by spills. dq before dk, so that dq leaves while dk is computed, was measured together with giving those up
+#   at D = 128: 3 to 5 %.
 # - Shared memory is 78 % busy at D = 128 (Nsight Compute), the tensor cores 63 %: half of what is read there are k, v
 #   and ds as left factors, and there are no registers to keep them in.
 
@@ -419,6 +420,7 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None):
     """
     plan = PLANS.find((do, q, k, v, o, lse), is_causal, window_size)
     if plan is None:
+        check_arguments(do, q, k, v, o, lse, is_causal, window_size)  # of these, not of their copies
         return attention_backward(*(aligned(x) for x in (do, q, k, v, o)), lse.clone(), is_causal, window_size)
     lse2, delta = torch.empty(2, *q.shape[:2], plan.padded, dtype=torch.float32, device=q.device)
     sums = torch.empty(q.shape, dtype=torch.float32, device=q.device)

@@ -1,4 +1,4 @@
-"""What the reference makes in each gap the first time it runs, kept beside the skeletons for `make hint`.
+"""What the reference makes in one run of each gap, kept beside the skeletons for `make hint`.
 
     python -m grader.commands.gap_examples      as JSON: {module: {number of a gap: Example}}
 
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from grader.commands.arguments import BadArguments
 from grader.course import course
 from grader.course.gaps import find_gaps, skeleton
 
@@ -46,9 +47,12 @@ def load() -> dict[str, dict[str, Example]]:
 
 
 def make() -> bytes:
-    """What FILE is to hold, computed in a process of its own: the interpreter is chosen there."""
+    """What FILE is to hold, computed in a process of its own: the interpreter is chosen there. Raises BadArguments."""
     command = [sys.executable, "-m", __name__]
-    made = subprocess.run(command, check=True, capture_output=True, env=os.environ | {"TRITON_INTERPRET": "1"})
+    made = subprocess.run(command, capture_output=True, env=os.environ | {"TRITON_INTERPRET": "1"})
+    if made.returncode:
+        *_, last = made.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        raise BadArguments(f"the solutions cannot be run for the examples of `make hint`: {last}")
     return written(msgspec.json.decode(made.stdout))
 
 

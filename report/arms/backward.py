@@ -8,13 +8,14 @@ time is of calls one after the other, the host's work included where it takes lo
 
 import argparse
 import csv
-import random
+import math
 import statistics
 import time
 from pathlib import Path
 
 import torch
 
+from grader.gpu import timing
 from report.measuring.machine import slug
 from report.places import RESULTS, Refused, load
 
@@ -29,7 +30,8 @@ SHAPES = (
     (1, 32, 8, 128, 16384, True, 1024), (1, 32, 8, 128, 16384, True, 4096), (4, 16, 16, 128, 2048, True, None),
     (4, 16, 16, 128, 1024, True, None), (4, 16, 16, 128, 512, True, None), (1, 12, 12, 64, 1024, True, None),
 )  # fmt: skip
-ROUNDS, SECONDS, DRAWS = 11, 0.02, 2000  # of a kernel's calls in a round; of the bootstrap
+ROUNDS, SECONDS = 11, 0.02  # of a kernel's calls in a round
+PLAN = timing.Plan(target=0.0, budget_s=math.inf, min_rounds=ROUNDS, max_rounds=ROUNDS, against=OURS)
 
 
 def arms(B, Hq, Hkv, D, N, causal, window):
@@ -57,47 +59,42 @@ def arms(B, Hq, Hkv, D, N, causal, window):
     return found | {"flex": lambda: torch.autograd.grad(by_flex, leaves, do, retain_graph=True)}
 
 
-def timed(calls):
-    """{name: microseconds of one call in each round}; the order changes from round to round."""
-    for call in calls.values():
+class Arm:
+    """A backward as an arm of `take_turns`: a sample is the mean of calls one after the other."""
+
+    def __init__(self, call):
+        self.call, self.count = call, 1
+
+    def warm_up(self, seed):
         for _ in range(3):
-            call()
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    calls[OURS]()
-    torch.cuda.synchronize()
-    times, count = {name: [] for name in calls}, max(1, int(SECONDS / (time.perf_counter() - start)))
-    order = list(calls)
-    for _ in range(ROUNDS):
-        random.shuffle(order)
-        for name in order:
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            calls[name]()
-            begin.record()
-            for _ in range(count):
-                calls[name]()
-            end.record()
-            end.synchronize()
-            times[name].append(begin.elapsed_time(end) / count * 1e3)
-    return times
+            self.call()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        self.call()
+        torch.cuda.synchronize()
+        self.count = max(1, int(SECONDS / (time.perf_counter() - start)))
+
+    def round(self, seed, samples):
+        """[milliseconds of a call]."""
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.call()
+        begin.record()
+        for _ in range(self.count):
+            self.call()
+        end.record()
+        end.synchronize()
+        return [begin.elapsed_time(end) / self.count]
 
 
-def with_interval(ratios):
-    """The median of paired ratios, and the ends of its 95 % bootstrap interval."""
-    draw = random.Random(0)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(DRAWS))
-    return statistics.median(ratios), medians[DRAWS // 40], medians[-DRAWS // 40 - 1]
-
-
-def row(shape, times):
+def row(shape, timings):
     """A list of words, as HEAD has them; blank where a peer has no such mask."""
     B, Hq, Hkv, D, N, causal, window = shape
-    middle = {name: statistics.median(each) for name, each in times.items()}
+    middle = {name: 1e3 * statistics.median(each.samples) for name, each in timings.items()}
     visible = sum(min(i + 1, window or N) for i in range(N)) if causal else N * N
     ratios = []
     for name in PEERS:
-        pairs = [theirs / ours for theirs, ours in zip(times.get(name, ()), times[OURS], strict=False)]
-        ratios += [f"{each:.4f}" for each in with_interval(pairs)] if pairs else [""] * 3
+        found = timing.ratio(timings, OURS, name)
+        ratios += [f"{each:.4f}" for each in found] if found else [""] * 3
     import triton
 
     return [
@@ -121,7 +118,8 @@ def main(argv):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(HEAD)
         for shape in SHAPES:
-            writer.writerow(row(shape, timed(arms(*shape))))
+            calls = {name: Arm(call) for name, call in arms(*shape).items()}
+            writer.writerow(row(shape, timing.take_turns(calls, PLAN)))
             file.flush()
             print(*shape, flush=True)
     print(f"written: {path}")

@@ -6,9 +6,9 @@ from statistics import geometric_mean
 from report.pages.steps import interval
 from report.pages.tables import number, table
 from report.pages.template import render
-from report.places import RESULTS
+from report.places import PUBLISHED
 
-PAGE, CSV = "BACKWARD.md", RESULTS / "h100" / "backward.csv"
+PAGE, CSV = "BACKWARD.md", PUBLISHED / "backward.csv"
 PEERS = {"cudnn": "cuDNN", "flex": "FlexAttention", "x3": "X3"}
 LONG = 2048  # tokens, from which on the GPU and not the host sets the time
 

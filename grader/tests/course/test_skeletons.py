@@ -6,6 +6,7 @@ import pytest
 
 from grader import score
 from grader.commands import gap_examples, skeletons
+from grader.commands.arguments import BadArguments
 from grader.course import gaps
 from grader.kinds.registry import EVERY
 from grader.result import Outcome
@@ -29,6 +30,12 @@ def test_the_examples_of_gaps_are_what_the_solutions_make():
     silent = {(module, n) for module, gap in examples.items() for n, each in gap.items() if not each.takes}
     assert {module for module, _ in silent} <= {"p1_naive_attention.py", "w1_masked_copy.py", "x1_block_sparse.py",
                                                 "x2_program_order.py"}  # fmt: skip
+
+
+def test_solutions_that_cannot_be_run_are_one_sentence(monkeypatch):
+    monkeypatch.setenv("GRADER_COURSE", str(ROOT / "nowhere"))
+    with pytest.raises(BadArguments, match=r"cannot be run for the examples of `make hint`: .*nowhere"):
+        gap_examples.make()
 
 
 @pytest.mark.parametrize("id", list(EVERY))

@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,7 @@ from grader.engine.grade import grade
 from grader.engine.request import Request
 from grader.gpu import compile_errors, compiling
 from grader.gpu.gpus import GPUS
-from grader.kinds.registry import PROBLEMS
+from grader.kinds.registry import EVERY, PROBLEMS
 from grader.render import gradescope
 from grader.result import Aspect, CompileRow, Outcome
 from grader.tests.support import SUBMISSIONS, running, solution, thorough, thorough_but
@@ -208,6 +209,13 @@ def test_spills_are_advice(tmp_path):
     verdict = judged(tmp_path, changed(GRID, "    return (128, 128, 4, 2)\n"), ("sm_80",))
     outcome, sentence = verdict.outcome, verdict.sentence
     assert outcome is Outcome.PASSED and "bytes of each thread's registers on sm_80" in sentence
+
+
+@pytest.mark.parametrize(("bytes_spilled", "said"), [(540, False), (601, True)])
+def test_spills_that_the_reference_has_are_no_advice(bytes_spilled, said):
+    row = CompileRow(kernel="keys_kernel", target="sm_90", spill_bytes=bytes_spilled, matrix_instructions="wgmma")
+    tried = SimpleNamespace(error="", unknown="", compiled=True, target="sm_90", kernels=(row,))
+    assert ("spills" in compiling.advice([tried], EVERY["x3"])) == said
 
 
 @pytest.mark.thorough

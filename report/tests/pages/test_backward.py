@@ -5,6 +5,7 @@ import csv
 import pytest
 import torch
 
+from grader.gpu.timing import Timing
 from report.arms import backward as arms
 from report.pages import backward
 from report.places import Refused
@@ -23,7 +24,8 @@ def test_the_committed_rows_and_what_the_page_says_of_them():
 
 def test_a_row_of_times(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA X")
-    times = {"fast": [100.0, 110.0, 90.0], "x3": [200.0, 220.0, 180.0], "flex": [100.0, 99.0, 180.0]}
+    times = {"fast": [0.1, 0.11, 0.09], "x3": [0.2, 0.22, 0.18], "flex": [0.1, 0.099, 0.18]}
+    times = {name: Timing([[ms] for ms in each]) for name, each in times.items()}
     found = dict(zip(arms.HEAD, arms.row((1, 8, 2, 64, 1024, True, 100), times), strict=True))
     assert found["shape"] == "B=1 H=8/2 D=64 N=1024" and found["mask"] == "window 100" and found["gpu"] == "X"
     assert found["fast_us"] == "100.00" and found["cudnn_us"] == found["over_cudnn"] == ""
