@@ -80,7 +80,8 @@ def test_an_open_gap_is_one_line(tmp_path):
     assert said.splitlines()[1:] == ["TODO 1: who reads which head: this gap of p6_sliding_window.py is open"]
 
 
-def test_tiles_are_chosen_where_the_module_has_some(tmp_path, capsys):
+def test_tiles_are_chosen_where_the_module_has_some(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "0")  # main sets it: undone after this test, for others of this process
     source = solution("p6").replace("    grid = (", "    print('tiles', BLOCK_Q, BLOCK_K)\n    grid = (")
     said = run(tmp_path, source, sizes=("Hq=4", "Hkv=2", "N=20", "BLOCK_K=16", "BLOCK_Q=32"))
     assert "Hq=4 Hkv=2" in said and "tiles 32 16" in said and "no difference" in said
