@@ -21,12 +21,12 @@ Shapes
 The tiles, for 5 tiles of queries and 5 of keys, with is_causal=True: the row of query tile 3 walks left to right
 
                   key tile 0 1 2 3 4
-        query tile 3       > > > D .        '>' every pair counts, 'D' the diagonal cuts it, '.' never visited
+        query tile 3       > > > D .        '>' every pair counts, 'D' the diagonal cuts it, '.' may be left out
 
 Given: the checks, the loop over query tiles, the start values. Asked: four gaps, marked TODO. One step may take a tile
 of queries of all batches and heads, and the two loops may change places. The grader measures three things. At most 256
-scores of a query are in memory at once; what a variable holds from the round before counts too. With twice as many keys
-the memory for each query does not grow. Each score is computed once.
+scores of a query are in memory at once; scores of the round before count too, as long as a variable holds them. With
+twice as many keys the memory for each query does not grow. Each score is computed once.
 
 Questions that catch most mistakes
     - Which two of the three running values does alpha touch, and in which order with the new tile's part?

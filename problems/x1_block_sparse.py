@@ -30,7 +30,7 @@ Given: the checks, the step that joins the lists of single rows, the launch, the
 Asked: five gaps, marked TODO: in `row_of_tiles` the kind of each tile and the bits of the PARTIAL ones; in `attend` the
 mask of each kind; in `block_sparse_kernel` the walk along the lists, and the finish.
 
-Masks with their right answers, as files: `make sample`; docs/benchmarks.md says what they hold
+Masks with their right answers, as files: `make sample`; docs/benchmarks.md says what they hold (not in a handout)
 
 Questions that catch most mistakes
     - A tile at the end of the keys: which kinds may it have, and who hides the keys that are not there?
@@ -64,10 +64,10 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 class Tiles:
     """A mask as lists of tiles.
 
-    starts: int32 (maps, query tiles, 4), where in `columns` the FULL, CAUSAL and PARTIAL tiles of that row begin, and
-    where they end. columns: int32, the key tile of each entry. bits: int32 (PARTIAL entries, block_q, block_k / 32),
-    the visible pairs of each. places: int32, for each entry its place in `bits`, where it is PARTIAL.
-    batches, heads: how many have masks of their own, 1 where all share one.
+    starts: int32 (maps, query tiles, 4). A map is the mask of one batch and head. For each map and row of tiles: the
+    indices in `columns` at which the FULL, CAUSAL and PARTIAL tiles begin, and at which the row ends. columns: int32,
+    the key tile of each entry. bits: int32 (PARTIAL entries, block_q, block_k / 32), the visible pairs of each. places:
+    int32, the place of a PARTIAL entry in `bits`. batches, heads: how many have masks of their own, 1 if all share one.
     """
 
     starts: torch.Tensor
@@ -127,7 +127,7 @@ def row_of_tiles(strip, block_q, block_k):
     padded = torch.nn.functional.pad(strip, (0, count * block_k - keys))
     tiles = padded.view(rows, count, block_k).transpose(0, 1)  # (count, rows, block_k)
     # TODO 1: the kind of each tile (about 5 lines; then delete the failing line)
-    #   `kinds` (count,) of EMPTY, FULL, CAUSAL, PARTIAL, for the rows that exist
+    #   `kinds` (count,): EMPTY, FULL, CAUSAL or PARTIAL, as the rows of `strip` have it; they may be fewer than block_q
     raise NotImplementedError("TODO 1: the kind of each tile")
     partial = torch.nn.functional.pad(tiles[kinds == PARTIAL], (0, 0, 0, block_q - rows))
     # TODO 2: pack the bits (about 3 lines; then delete the failing line)
@@ -162,7 +162,7 @@ def attend(
     state, queries, keys, lists, start, end,
     KIND: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """The online softmax over the entries [start, end) of the lists, tile by tile; the new state.
+    """Run the online softmax over entries [start, end) of the lists, tile by tile. Return the state.
 
     KIND: 1 for FULL, 2 for CAUSAL, 3 for PARTIAL.
     """
@@ -207,9 +207,9 @@ def block_sparse_kernel(
 ):  # fmt: skip
     """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B).
 
-    Starts, Columns, Places, Bits: those of `Tiles`, the maps one after the other: those of batch 0's heads come first.
-    map_per_batch: how many maps after its own the next batch has its map, 0 where all share theirs. map_per_head:
-    likewise of the next head; 0 where all heads share one.
+    Starts, Columns, Places, Bits: as in `Tiles`; the maps of batch 0's heads come first, then those of batch 1.
+    map_per_batch, map_per_head: strides, counted in maps, from one batch to the next and from one head to the next; 0
+    where all batches, or all heads, share their maps.
     """
     q_tile = tl.program_id(0)
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
@@ -275,7 +275,7 @@ def shared_bytes(block_q, block_k, D, itemsize, wgmma):
     """Bytes of shared memory that a program's tiles take at two stages: Q, K, V, and a bit for each pair.
 
     wgmma: whether the dots read shared memory while the next tiles arrive there, as on Hopper GPUs; K and V are then
-    there twice. report/TILE_SHAPES.md has this beside what the compiler takes.
+    there twice. report/TILE_SHAPES.md (not in a handout) has this beside what the compiler takes.
     """
     return itemsize * D * (block_q + 2 * block_k * (2 if wgmma else 1)) + block_q * block_k // 8
 

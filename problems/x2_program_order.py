@@ -98,7 +98,7 @@ def program_order(num_tiles, num_heads, num_dies=8, heads_per_kv=1):
 
 @triton.jit
 def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr, MASKED: tl.constexpr):
-    """The online softmax over the keys [start, end), tile by tile, masked by position if MASKED; the new state."""
+    """Run the online softmax over keys [start, end), tile by tile, masked by position if MASKED. Return the state."""
     acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
     q, q_pos, qk_scale = queries  # (BLOCK_Q, D), (BLOCK_Q,)
     K, V, stride_kn, stride_vn, N = keys

@@ -7,8 +7,8 @@ What to build
 
         dv = p^T do        dp = do v^T        ds = p (dp - delta)        dq = scale ds k        dk = scale ds^T q
 
-    delta, one number for each query, is the sum of do * o over the head dim: what the softmax's own derivative takes
-    away, since a row of p adds up to 1. Four kernels, without atomics, so that the same inputs give the same bits:
+    delta, one number for each query, is the sum of do * o over the head dim. It is subtracted because the softmax keeps
+    the sum of a row of p at 1. Four kernels, without atomics, so that the same inputs give the same bits:
 
         delta_kernel    delta of a tile of queries
         queries_kernel  owns a tile of queries and walks over keys, as the forward does: dq
@@ -21,8 +21,8 @@ Shapes
     j <= i and (i - j < window_size or j < sink_size); window_size None for no window; is_causal=False: all of them.
 
 The new idea is the mask from the key's side: which queries see this tile of keys? BLOCK_Q = BLOCK_K = 4, a window of 6,
-2 sinks: 'D' the diagonal, 'E' the window's edge, 'S' queries that see only the tile's sinks. Every later query sees
-those: one program would still walk over the row when all others have ended. So sinks have programs of their own
+2 sinks: 'D' the diagonal, 'E' the window's edge, 'S' queries that see only the sinks of the tile. Every later query
+sees the sinks, so a program with sinks would run much longer than all others: sinks have programs of their own.
 
                   query tile 0 1 2 3 4
         key tile 0           D E E S S      keys 0 and 1 are sinks; its last key, 3, is seen up to query 8
@@ -30,8 +30,8 @@ those: one program would still walk over the row when all others have ended. So 
         key tile 2           . . D E E
 
 Given: the forward, sinks_kernel, the checks, launches, loads and stores, dq's phases. Asked: nine gaps, marked TODO, in
-an order in which each can be tried: dv needs 1 to 4, dk 5 to 7, dq 8 and 9. What is not computed yet stays zero: delete
-the failing lines of what you leave for later, and the grader says which of dq, dk and dv are right.
+an order in which each can be tried: dv needs 1 to 4, dk 1 to 3 and 5 to 7, dq 1, 5, 8 and 9. What is not computed yet
+stays zero: delete the failing lines of what you leave for later. The grader says which of dq, dk and dv are right.
 
 Questions that catch most mistakes
     - Which is the first query that sees a key, and which is the last? Who counts the queries that see a sink alone?
@@ -72,7 +72,7 @@ def is_visible(q_pos, k_pos, N, window_size, sink_size, IS_CAUSAL: tl.constexpr)
 @triton.jit
 def attend(state, queries, keys, start, end, N, window_size, sink_size, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
            MASKED: tl.constexpr):  # fmt: skip
-    """The online softmax over the keys [start, end), tile by tile, masked by position if MASKED; the new state."""
+    """Run the online softmax over keys [start, end), tile by tile, masked by position if MASKED. Return the state."""
     acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
     q, q_pos, qk_scale = queries  # (BLOCK_Q, D), (BLOCK_Q,)
     K, V, stride_kn, stride_vn = keys
@@ -188,7 +188,7 @@ def add_queries(state, keys, queries, start, end, N, window_size, sink_size, BLO
                 IS_CAUSAL: tl.constexpr, MASKED: tl.constexpr):  # fmt: skip
     """dk (not scaled) and dv of a tile of keys, with the queries [start, end) of one head added, tile by tile.
 
-    Masked by position if MASKED. All blocks lie with the keys first: (BLOCK_K, BLOCK_Q).
+    Masked by position if MASKED. Scores, p, dp and ds have the keys first: (BLOCK_K, BLOCK_Q).
     """
     dk, dv = state  # (BLOCK_K, D) each, float32
     k, v, k_pos, qk_scale = keys  # (BLOCK_K, D), (BLOCK_K, D), (BLOCK_K,)
@@ -285,11 +285,11 @@ def keys_kernel(
     k = tl.load(K + rows * stride_kn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
     v = tl.load(V + rows * stride_vn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
     # TODO 2: the queries that see a key of this tile which is no sink (about 8 lines; then delete the failing line)
-    #   `first` and `diagonal_end` follow from the diagonal: queries from `first` on see some key, those from
-    #   `diagonal_end` on are later than every key. `inside_end` and `end` follow from the window: queries before
-    #   `inside_end` still see the oldest key, those from `end` on see none. All are multiples of BLOCK_Q but for `end`.
-    #   Masked are [first, diagonal_end) and [the larger of diagonal_end and inside_end, end); the loops below cut
-    #   `diagonal_end` at `end`
+    #   From the diagonal: queries from `first` on see some key, those from `diagonal_end` on are at or after the last
+    #   key. From the window: queries before `inside_end` still see the tile's first key, those from `end` on see none.
+    #   All but `end` are multiples of BLOCK_Q. The loops below mask [first, diagonal_end) and [the larger of
+    #   diagonal_end and inside_end, end), and cut `diagonal_end` at `end`. If not IS_CAUSAL, every query sees every
+    #   key: only the ragged last tile of queries needs the mask
     tl.static_assert(False, "TODO 2: the queries that see a key of this tile which is no sink")
 
     state = tl.zeros([BLOCK_K, D], tl.float32), tl.zeros([BLOCK_K, D], tl.float32)
@@ -352,7 +352,7 @@ def queries_kernel(
 ):  # fmt: skip
     """One program: dq of BLOCK_Q queries of one head. Grid: (query tiles, Hq, B); dq is contiguous.
 
-    BLOCK_S: keys of a tile of sinks; for a few a tile of BLOCK_K would be too large.
+    BLOCK_S: keys of a tile of sinks; BLOCK_K would be too large where sinks are few.
     """
     q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q  # the longest row starts first
     head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
@@ -501,9 +501,9 @@ def attention_forward(q, k, v, is_causal=True, window_size=None, sink_size=0):
 def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0):
     """The gradients of q, k and v from that of o, in three launches, four with sinks; no N x N elements are stored.
 
-    do, q, o: (B, Hq, N, D). k, v: (B, Hkv, N, D). Last stride 1, the others free, also 0 (autograd hands over expanded
-    gradients); one dtype: float16, bfloat16 or float32. lse: (B, Hq, N), float32, natural logarithm, last stride 1.
-    is_causal, window_size, sink_size: as in the forward.
+    do, q, o: (B, Hq, N, D). k, v: (B, Hkv, N, D). Last stride 1; any other strides, 0 included (autograd passes
+    expanded gradients). One dtype: float16, bfloat16 or float32. lse: (B, Hq, N), float32, natural logarithm, last
+    stride 1. is_causal, window_size, sink_size: as in the forward.
     Returns dq, dk and dv, of the shapes and the dtype of q, k and v.
     Raises ValueError for arguments that do not fit.
     Method: "FlashAttention-2" (Dao, 2023), algorithm 2, with a kernel of its own for dq in place of atomics.

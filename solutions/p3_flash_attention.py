@@ -47,7 +47,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # where there is no GPU
 
 @triton.jit
 def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, MASKED: tl.constexpr):
-    """The online softmax over the keys [start, end), tile by tile, masked where they reach past N; the new state."""
+    """Run the online softmax over keys [start, end), tile by tile, masked past N if MASKED. Return the state."""
     acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
     q, qk_scale = queries  # (BLOCK_Q, D)
     K, V, stride_kn, stride_vn, N = keys
@@ -72,10 +72,10 @@ def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, MASKED: tl.c
         # end gap
 
         # gap 2: the new maximum and what follows from it
-        #   scaled scores are scores times qk_scale. `row_max` (BLOCK_Q,) is each query's largest scaled score of the
-        #   tiles before; the loop's last line sets it to `new_max` (BLOCK_Q,), the largest with this tile included.
-        #   `alpha` (BLOCK_Q,), what everything older must be multiplied by; `p` (BLOCK_Q, BLOCK_K), exp2 of the scaled
-        #   scores minus new_max
+        #   scaled scores are scores times qk_scale; `row_max` (BLOCK_Q,) is each query's largest of the tiles before.
+        #   Compute `new_max` (BLOCK_Q,), the largest with this tile included; `alpha` (BLOCK_Q,), by which everything
+        #   older must be multiplied; `p` (BLOCK_Q, BLOCK_K), exp2 of the scaled scores minus new_max. The loop's last
+        #   line sets row_max to new_max
         new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
         alpha = tl.exp2(row_max - new_max)
         p = tl.exp2(scores * qk_scale - new_max[:, None])

@@ -46,7 +46,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # where there is no GPU
 
 @triton.jit
 def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr, MASKED: tl.constexpr):
-    """The online softmax over the keys [start, end), tile by tile, masked by position if MASKED; the new state."""
+    """Run the online softmax over keys [start, end), tile by tile, masked by position if MASKED. Return the state."""
     acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
     q, q_pos, qk_scale = queries  # (BLOCK_Q, D), (BLOCK_Q,)
     K, V, stride_kn, stride_vn, N = keys
@@ -96,7 +96,7 @@ def flash_attention_kernel(
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """One program: BLOCK_Q queries of one head. Grid: (query tiles, H, B)."""
-    # No tile of queries sees more keys than the last, so it starts first: what starts last should end soon.
+    # Program 0 takes the last tile of queries, which sees the most keys: the longest programs start first.
     q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
     head = tl.program_id(1).to(tl.int64)

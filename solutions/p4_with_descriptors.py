@@ -25,7 +25,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 @triton.jit
 def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr, MASKED: tl.constexpr):
-    """The online softmax over the keys [start, end), tile by tile, masked by position if MASKED; the new state."""
+    """Run the online softmax over keys [start, end), tile by tile, masked by position if MASKED. Return the state."""
     acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
     q, q_pos, qk_scale = queries  # (BLOCK_Q, D), (BLOCK_Q,)
     k_desc, v_desc, batch, kv_head, N = keys

@@ -22,9 +22,9 @@ The tiles of some programs, BLOCK_Q = BLOCK_K = 4, window_size = 10: 'E' edge, '
 Given: the checks, the launch, the loads, the three phases, the finish. Asked: four gaps, marked TODO.
 
 Questions that catch most mistakes
-    - The first tile of keys begins at a position, rounded down to a multiple of BLOCK_K. Which query of the program
-      looks back furthest, and to which token?
-    - Which query decides that a tile is wholly inside the window, the oldest or the youngest?
+    - The first tile of keys begins at the first key that the program sees, rounded down to a multiple of BLOCK_K. Which
+      query of the program looks back furthest, and to which token?
+    - Which query of the program decides whether a tile of keys is wholly inside the window, the first or the last?
     - A window may lie inside one tile. What happens to your phases when the edge and the diagonal are the same tile?
     - An edge tile can hide every key of a row that has seen nothing yet. What is -inf - (-inf)?
 
@@ -46,7 +46,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # where there is no GPU
 
 @triton.jit
 def attend(state, queries, keys, start, end, window_size, BLOCK_K: tl.constexpr, MASKED: tl.constexpr):
-    """The online softmax over the keys [start, end), tile by tile, masked by position if MASKED; the new state."""
+    """Run the online softmax over keys [start, end), tile by tile, masked by position if MASKED. Return the state."""
     acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
     q, q_pos, qk_scale = queries  # (BLOCK_Q, D), (BLOCK_Q,)
     K, V, stride_kn, stride_vn, N = keys
@@ -94,7 +94,7 @@ def flash_attention_kernel(
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B)."""
-    # No tile of queries sees more keys than the last, so it starts first: what starts last should end soon.
+    # Program 0 takes the last tile of queries: the first tiles see fewer keys, and short programs should start last.
     q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
     head = tl.program_id(1).to(tl.int64)

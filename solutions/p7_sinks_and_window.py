@@ -49,7 +49,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # where there is no GPU
 
 @triton.jit
 def attend(state, queries, keys, start, end, window_size, sink_size, BLOCK_K: tl.constexpr, MASKED: tl.constexpr):
-    """The online softmax over the keys [start, end), tile by tile, masked by position if MASKED; the new state."""
+    """Run the online softmax over keys [start, end), tile by tile, masked by position if MASKED. Return the state."""
     acc, row_max, row_sum = state  # (BLOCK_Q, D), (BLOCK_Q,), (BLOCK_Q,)
     q, q_pos, qk_scale = queries  # (BLOCK_Q, D), (BLOCK_Q,)
     K, V, stride_kn, stride_vn, N = keys
@@ -97,7 +97,7 @@ def flash_attention_kernel(
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B)."""
-    # No tile of queries sees more keys than the last, so it starts first: what starts last should end soon.
+    # Program 0 takes the last tile of queries: the first tiles see fewer keys, and short programs should start last.
     q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q
     # B x H x N x D can pass 2^31: offsets of whole heads and of rows are int64.
     head = tl.program_id(1).to(tl.int64)
@@ -124,9 +124,9 @@ def flash_attention_kernel(
     keys = K, V, stride_kn, stride_vn, N
 
     # gap 2: where the phases begin and end
-    #   as in P6 `first`, the start of the window's first tile, `inside`, that of the first tile that every query sees
-    #   whole, `diagonal`, that of the first tile cut by it, `k_end`, one past the last key; `sink_end`, one
-    #   past the last sink that the sink phase visits, so that no key is in two phases
+    #   as in P6: `first`, the start of the window's first tile; `inside`, the start of the first tile that every query
+    #   sees whole; `diagonal`, the start of the first tile that the diagonal cuts; `k_end`, one past the last key.
+    #   New: `sink_end`, one past the last sink that the sink phase visits, so that no key is in two phases
     first = tl.maximum(0, q_start - window_size + 1) // BLOCK_K * BLOCK_K
     sink_end = tl.minimum(sink_size, first)
     diagonal = q_start // BLOCK_K * BLOCK_K
