@@ -4,8 +4,8 @@
 # **Why does attention, written down as the formula says, keep a GPU waiting?**
 #
 # A GPU does two things at once: it computes, and it moves numbers between its memory and its arithmetic units.
-# Whichever takes longer sets the time. The picture has both for one call of attention, a large one: 16,384 tokens, in
-# 64 heads of 128 numbers each.
+# Whichever takes longer sets the time. The picture has both for one large call of attention: 16,384 tokens, in 64 heads
+# of 128 numbers each.
 
 # %%
 from notebooks.pictures import memory_wall as draw
@@ -26,8 +26,8 @@ png(figure, "Moving the bytes of plain attention takes far longer than computing
 
 # %% [markdown]
 # The pale bars are the least that the GPU needs, by its data sheet; the dark ones were measured. Plain PyTorch code
-# spends its time on moving numbers, the same ones again and again. The last bar gives the same answer without moving
-# them. This page counts the bytes; the course then gets rid of them.
+# spends its time on moving numbers, the same ones again and again. FlashAttention gives the same answer and moves far
+# fewer numbers. This page counts the bytes; the course then gets rid of them.
 #
 # ## The formula
 #
@@ -41,9 +41,10 @@ png(figure, "Moving the bytes of plain attention takes far longer than computing
 # O = P V                 N x D: for each query a mean of the values
 # ```
 #
-# Q, K, V and O have N x D numbers; S and P have N x N. That is the whole trouble. A model does this in H *heads*
-# at once, each with a Q, K and V of its own, and for B texts at once: B x H times in all. Below, the solution of the
-# course's first problem (P1) on 6 tokens, checked against the same in 64 bits.
+# Q, K, V and O have N x D numbers; S and P have N x N. A model does this in H *heads* at once, each with a Q, K and V
+# of its own, and for B texts at once: B x H times in all. Below, the solution of the course's first problem (P1) on 6
+# tokens. A number of its output is wrong if float16's rounding does not explain how far it is from the answer in 64
+# bits.
 
 # %% tags=["solution"]
 import torch
@@ -124,14 +125,14 @@ png(figure, "The seven operations that touch the whole matrix move nearly all by
 #
 # ### Predict before you run
 #
-# "Times the scale" multiplies each score by 1/sqrt(D). What part of all bytes does that cost? And what would it cost to
-# multiply Q by that number instead, before the first product?
+# "Times the scale" multiplies each score by 1/sqrt(D). What part of all bytes does that cost? What would it cost to
+# multiply Q instead, before the first product?
 #
 # <details><summary>Answer</summary>
 #
 # A fifth of all traffic, for one multiplication a number. On Q it costs next to nothing, because Q has D columns where
 # S has N. The better cure is to do all five steps while the numbers are still beside the arithmetic units: to *fuse*
-# them. `torch.compile` can do part of that by itself. FlashAttention fuses everything, the products included.
+# them. `torch.compile` can do part of that. FlashAttention fuses everything, the products included.
 # </details>
 
 
@@ -162,9 +163,9 @@ for gpu in draw.GPUS:
     print(f"{gpu:15} {F:6.0f} TFLOP/s {W:5.2f} TB/s   ridge at {ridge:4.0f} FLOPs per byte")
 
 # %% [markdown]
-# And where does attention sit? We know the FLOPs and the bytes of the plain code. A fused kernel must read Q, K and V
-# and write O once each; nobody can move less. A model that writes text one token at a time asks one query about all
-# keys.
+# Where does attention sit? We know the FLOPs and the bytes of the plain code. A fused kernel must read Q, K and V and
+# write O once each; nobody can move less. A third case: a model that writes text, one token at a time, has one query
+# for all keys.
 
 
 # %%
@@ -221,10 +222,10 @@ folded(*(f"{n:>7}  {plain:>5}  {fused:>6}" for n, plain, fused in found))
 # <details><summary>Answer</summary>
 #
 # No, it moves more. Each tile of scores still goes out to memory and comes back for every operation, and the running
-# output goes with it for every tile of keys. (A small tile may be found in a cache, which this count does not know; but
-# there are thousands of operations to launch where P1 has a few.) Tiles save *memory*. To save *traffic*, all steps of
-# a tile must happen in one kernel, with the tile in registers from the first product to the last. That is P3, and it
-# takes a language for kernels: Triton. P2 is worth writing all the same: its arithmetic is P3's.
+# output goes with it for every tile of keys. (A cache may hold a small tile, which this count does not know; but P2
+# launches thousands of operations, and P1 a few.) Tiles save *memory*. To save *traffic*, one kernel must do all steps
+# of a tile, from the first product to the last, with the tile in registers. That is P3, and it takes a language for
+# kernels: Triton. P2 is worth writing all the same: its arithmetic is P3's.
 # </details>
 
 # %% tags=["solution"]

@@ -21,8 +21,8 @@ draw.steps(scores, v)
 # - **Top:** the 16 scores, grey where still unknown. The dashed line is the largest one met so far.
 # - **Middle:** each key's weight. When the maximum rises, all earlier weights shrink by one common factor (dotted:
 #   before).
-# - **Bottom:** the weighted mean of the values met so far: four of its 16 numbers. The red frames are the answer over
-#   all keys. The bars fill them exactly when the last tile is in.
+# - **Bottom:** the weighted mean of the values met so far (of its D = 16 numbers, the first four). The red frames are
+#   the answer over all keys. The bars fill them exactly when the last tile is in.
 #
 # Three things are carried from tile to tile: the maximum, the sum of the weights, and the weighted sum of the values.
 # This page shows why these three are enough.
@@ -70,7 +70,7 @@ draw.pivots(many, torch.linspace(-80, 200, 701))
 # ## Why rescale?
 #
 # The maximum is known only when all scores are. Until then we take the largest score met so far. After some tiles, let
-# $S$ be the keys that were met. We carry
+# $S$ be the keys met. We carry
 #
 # $$m = \max_{j \in S} s_j \qquad \ell = \sum_{j \in S} e^{s_j - m} \qquad a = \sum_{j \in S} e^{s_j - m}\, v_j$$
 #
@@ -120,8 +120,8 @@ for t, (row_max, row_sum, acc) in enumerate(accumulate(parts, merge)):
     before = row_max
 
 # %% [markdown]
-# Compare with the picture at the top: there everything was computed from the definitions, with all the scores met so
-# far at hand. Here each line is made of the line before and four new scores. They agree.
+# The picture at the top was computed from the definitions, with all scores met so far. Here each line is made from the
+# line before and four new scores. They agree.
 #
 # ### Predict before you run
 #
@@ -169,7 +169,7 @@ print("equal to naive attention, but for rounding:", agree)
 #
 # None, but for rounding in the last digits. The maximum and the sums are over the same keys in any order, and merging
 # can also be done in pairs, as a tree. So the order is free: for speed, for caches, for programs that share a row. In
-# problem 7 the sink tokens go first because that is simple, not because the softmax needs it.
+# problem 7 the first keys are visited first because that is simple, not because the softmax needs it.
 # </details>
 
 # %% tags=["hide-output", "solution"]
@@ -190,7 +190,7 @@ draw.orders(paths, o[0])
 #
 # ### Predict before you run
 #
-# 96 queries meet 128 keys, in 4 tiles of 32. Which rows are right all the same? And which of the three mistakes gives
+# 96 queries see 128 keys, in 4 tiles of 32. Which rows are right all the same? And which of the three mistakes gives
 # outputs that look reasonable?
 #
 # <details><summary>Answer</summary>
@@ -209,10 +209,10 @@ from grader.kinds.attention import variants
 torch.manual_seed(1)
 Q, K, V = 2 * torch.randn(1, 1, 96, D), torch.randn(1, 1, 128, D), torch.randn(1, 1, 128, D)
 tiles = [(0, 96, start, start + 32) for start in range(0, 128, 32)]
-head = Q[0].double(), K[0].double(), variants.add_sizes(V[0].double())
+head = Q[0].double(), K[0].double(), variants.add_sizes(V[0].double())  # v and |v|
 inputs = variants.Inputs(*head, torch.ones(96, 128).double(), D**-0.5, tiles=tiles)
-right = variants.online(inputs, {}).o[0]
-acc = {"new_acc": lambda x: x.acc + x.tile_acc}
+right = variants.online(inputs, {}).o[0]  # torch.ones: every query sees every key
+acc = {"new_acc": lambda x: x.acc + x.tile_acc}  # replaces x.acc * x.alpha + x.tile_acc
 row_sum = {"new_sum": lambda x: x.row_sum + x.tile_sum}
 mistakes = {"acc not rescaled": acc, "row_sum not rescaled": row_sum}
 mistakes["neither rescaled"] = acc | row_sum
@@ -221,8 +221,8 @@ tile_of_max = (Q[0, 0] @ K[0, 0].T).argmax(1) // 32
 draw.forgotten(right, wrong, tile_of_max)
 
 # %% [markdown]
-# Each dot is a query. These wrong kernels are not made up for this page: the grader keeps a catalogue of them. When a
-# submission's output equals one of them, the grader says so, and asks the question that leads to the missing line.
+# Each dot is a query. These wrong kernels come from the grader's catalogue. When a submission's output equals one of
+# them, the grader says so, and asks the question that leads to the missing line.
 
 # %%
 first = (tile_of_max == 0).sum().item()
@@ -241,9 +241,9 @@ for said, o_wrong in wrong.items():
 # $$\text{lse} = \ln \sum_j e^{s_j} = m + \ln \ell$$
 #
 # It is hardly larger than the largest score, so it does not overflow; it does not depend on which maximum was used on
-# the way, and each weight is $e^{s_j - \text{lse}}$. A kernel that also computes gradients stores lse for each row,
-# and never the weights. It also lets finished outputs be joined. Let two halves of the keys be attended to apart,
-# perhaps on two GPUs, each with its own division by its own sum. Then
+# the way, and each weight is $e^{s_j - \text{lse}}$. A kernel that also computes gradients stores lse for each row, and
+# never the weights. It also lets finished outputs be joined. Let two GPUs take one half of the keys each, and each
+# divide by its own sum. Then
 #
 # $$\text{lse} = \ln\left(e^{\text{lse}_1} + e^{\text{lse}_2}\right) \qquad
 # o = e^{\text{lse}_1 - \text{lse}}\, o_1 + e^{\text{lse}_2 - \text{lse}}\, o_2$$
@@ -285,7 +285,7 @@ for n in (1024, 16384, 131072):
 # 3. Put the keys of the picture above in falling order of their scores. Which mistakes does a test with such inputs
 #    miss?
 # 4. What must `merge` do when one side has met no visible key, and when neither has?
-# 5. Now build it: `problems/p2_online_softmax.py`, and `make grade P=2`. (lse comes first in problem 1: `make grade
+# 5. Now build it: `problems/p2_online_softmax.py`, and `make grade P=2`. (Problem 1 already needs lse: `make grade
 #    P=1`.)
 #
 # **Next:** [3. A first Triton kernel](03_first_triton_kernel.ipynb): how one function becomes thousands of workers.

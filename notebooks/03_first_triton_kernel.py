@@ -54,8 +54,8 @@ def who(BLOCK: tl.constexpr):
 who[(3,)](4)
 
 # %% [markdown]
-# No loop over rows, and no program that gives orders. That one line is all the organisation there is. On a GPU the
-# numbers of a tile are spread over a hundred threads or more, which Triton arranges: you write for whole tiles.
+# There is no loop over rows, and no program gives orders: that one line is all. On a GPU the numbers of a tile are
+# spread over a hundred threads or more, which Triton arranges: you write for whole tiles.
 #
 # ## Where are they? Pointers and strides
 #
@@ -101,7 +101,7 @@ for name, view in {"x": square, "x.T": square.T}.items():
     print(f"{name:4} right:", torch.allclose(out, view @ weights, atol=1e-5))
 
 # %% [markdown]
-# It works, because 32 rows are eight times four, and 32 columns are just one tile. Now for our 18 x 27.
+# It works, because 32 rows are eight times four, and 32 columns are just one tile. Now our 18 x 27.
 #
 # ### Predict before you run
 #
@@ -158,8 +158,8 @@ first, last = seen.of("X", 0)[0], seen.of("X", 4)[0]
 kernel_runs.spills([first, last], x.shape, (4, 32), ["program 0", "program 4"])
 
 # %% [markdown]
-# What leaves a tensor, the trace reports. What stays inside, in the wrong row, is no fault of memory, only a wrong
-# result. So the grader needs both: the trace, and a comparison with the right answer on sizes that no tile divides.
+# The trace reports accesses outside a tensor. An access inside it, but in the wrong row, only gives a wrong result. So
+# the grader needs both: the trace, and a comparison with the right answer on sizes that no tile divides.
 #
 # ## Masks
 #
@@ -240,9 +240,9 @@ for block_r, block_c in ((1, 1), (2, 16), (32, 32)):
 #
 # `BLOCK_R` and `BLOCK_C` are marked `tl.constexpr`: they are known when the kernel is compiled, because the shapes of
 # tiles decide which registers and instructions are used. Other values make another compiled kernel. `ROWS` and
-# `COLUMNS` are ordinary numbers, and one compiled kernel serves many of them. (Triton makes others for a 1 and for
-# multiples of 16, where addresses are simpler.) The sides of a tile must be such constants, and powers of two. Both are
-# checked even here:
+# `COLUMNS` are ordinary numbers, and one compiled kernel serves many of them. (Triton compiles extra versions where
+# such a number is 1 or a multiple of 16: addresses are simpler then.) The sides of a tile must be such constants, and
+# powers of two. Both are checked even here:
 
 
 # %%
@@ -285,8 +285,8 @@ programs = triton.cdiv(N, block_q) * H * B
 print(f"B={B} H={H} N={N:,}, tiles of {block_q} queries: {programs:,} programs, one launch")
 
 # %% [markdown]
-# A large GPU has a hundred processors or more. Each takes a program or a few, and another whenever one is done. Nobody
-# says in which order. So no program may count on another having run before it.
+# A large GPU has a hundred processors or more. Each takes a program or a few, and another whenever one ends, in any
+# order. So no program may count on another having run before it.
 #
 # ## What the interpreter does
 #
@@ -317,11 +317,11 @@ for block_r in (1, 4, 16, 32):
     print(f"programs: {programs:2}; bytes: {moved};", agrees)
 
 # %% [markdown]
-# Higher tiles, fewer bytes: the first rule of fast kernels. Its limit is what the interpreter cannot show: the tiles
+# Taller tiles, fewer bytes: the first rule of fast kernels. Its limit is what the interpreter cannot show: the tiles
 # must fit into the registers.
 #
-# The layout matters too. The memory of an NVIDIA GPU is read in pieces of 32 bytes, eight of our numbers. Whoever wants
-# one of them gets all eight. So we count the pieces that the loads touch, of a matrix of 32 x 32 in three layouts:
+# The layout matters too. The memory of an NVIDIA GPU is read in pieces of 32 bytes, eight of our numbers. A load of one
+# number fetches all eight. So we count the pieces that the loads touch, of a matrix of 32 x 32 in three layouts:
 
 # %%
 import numpy as np
@@ -334,9 +334,9 @@ for name, view in views.items():
     print(f"{name:9} asked for {seen.moved()['X']:,} bytes, touched {32 * pieces:,}")
 
 # %% [markdown]
-# The tile is 4 x 8. In x the eight numbers of its rows are a piece each. In x.T neighbours stand in a column, and four
-# of them are half a piece; with gaps, every other number of a piece is not wanted. (A cache may keep a piece until
-# another program wants the rest.) All three results are right, so only a count or a clock tells them apart.
+# The tile is 4 x 8. In x each of its rows is one piece. In x.T neighbours in memory stand in a column; the tile is 4
+# high, so it uses half of each piece. With gaps it uses every other number. (A cache may keep a piece until another
+# program wants the rest.) All three results are right, so only a count or a clock tells them apart.
 #
 # ### What the interpreter shows, and what it does not
 #
@@ -344,7 +344,7 @@ for name, view in views.items():
 # |---|---|---|---|
 # | the result | yes | yes | yes |
 # | reads past a tensor | whatever is there, or a crash | reported, with the line | whatever is there, or an error |
-# | lanes without `other=` | zeros | NaN | anything |
+# | lanes without `other=` | zeros | NaN or a large number, reported | anything |
 # | two programs, one element | the last one wins | reported | any of them wins |
 # | bytes and tiles, counted | no | yes | yes, with a profiler |
 # | seconds, registers, shared memory | no | no | yes |

@@ -26,8 +26,7 @@ draw.masks([no_mask, causal, window, sinks], block=32)
 # %% [markdown]
 # - **Causal.** A query sees the keys at or before its own place: a language model must not read the future.
 # - **Window.** Of those, only the last 80, the query's own key included.
-# - **Sinks.** The window, and the first 40 tokens as well. (Real models keep far fewer: about four. Forty are easier to
-#   see.)
+# - **Sinks.** The window, and the first 40 tokens as well. (Real models keep about four. Forty are easier to see.)
 #
 # ## Four kinds of tiles
 #
@@ -52,8 +51,8 @@ for case in (no_mask, causal, window, sinks):
 # %% [markdown]
 # ### Predict before you run
 #
-# Double the tokens of the causal mask, again and again. Which part of its tiles needs a mask then, and which part is
-# empty?
+# Double the tokens of the causal mask, again and again. What fraction of its tiles needs a mask then, and what fraction
+# is empty?
 #
 # <details><summary>Answer</summary>
 #
@@ -114,18 +113,18 @@ print("visited:", dict(tile_figures.phase_tiles(window, BLOCK_Q, BLOCK_K))[q_sta
 
 # %% [markdown]
 # A kernel has no such map, and must get these numbers by arithmetic. P6 asks you for it. Here is how it goes for
-# another kernel with a band: row i of a matrix adds up its columns i to i + reach - 1, the next ones, not the last.
-# Take a program with the rows r_start to r_end - 1. Three questions give the bounds of its loops:
+# another kernel with a band: row i of a matrix adds up its columns i to i + reach - 1: it looks ahead, not back. Take a
+# program with the rows r_start to r_end - 1. Three questions give the bounds of its loops:
 #
 # 1. Which is the first column that *any* row needs, and the last? The first row begins at r_start, and the last one
-#    ends at r_end - 1 + reach - 1. A loop begins at a *position*, rounded down to a tile.
-# 2. From where on do *all* rows need what comes? From r_end - 1, the last row's own column: the next tile that begins
-#    there or later.
-# 3. And how far do all of them reach? To the *first* row's last column, r_start + reach - 1: only tiles that end there
-#    or before are whole.
+#    ends at r_end - 1 + reach - 1. A loop begins at a *position*, rounded down to a tile (r_start needs no rounding).
+# 2. Which is the first column that *all* rows need? The *last* row's own, r_end - 1: the first whole tile begins there
+#    or later.
+# 3. And the last column that all rows need? The *first* row's last, r_start + reach - 1: whole tiles end there or
+#    before.
 #
-# One row decides where tiles are touched, another where they are whole. It is not "my tile's number plus the band's
-# tiles": that forgets how far a band reaches into a tile.
+# At each end one row decides which tiles are visited, the other which are whole. The program's number plus reach //
+# BLOCK is no such bound: a band can end inside a tile.
 
 # %%
 import triton
@@ -198,8 +197,8 @@ draw.phase_maps(cases, [(32, 32)] * 3, "Small windows, many sinks")
 # %% [markdown]
 # ## Try it
 #
-# In Jupyter, the next cell has sliders for the length, the window, the sinks and the tile. On a page that only shows
-# the notebook, the picture below it stands for them: one mask, three shapes of tiles.
+# In Jupyter, the next cell has sliders for the length, the window, the sinks and the tile. Elsewhere the picture below
+# it stands for them: one mask, three shapes of tiles.
 
 
 # %%
@@ -250,7 +249,8 @@ print("query heads with another output:", changed.nonzero().flatten().tolist())
 #
 # So far these were plans. Now the solutions of P4, P6 and P7 run in Triton's interpreter, through the course's grader.
 # It watches every load, and notes which tile of keys met which tile of queries. The mask is drawn over that as an
-# outline. Their tiles have 64 queries and 32 keys there: where a kernel exchanges the two, it shows.
+# outline. In the interpreter the solutions use tiles of 64 queries and 32 keys, so the grader catches a kernel that
+# mixes up the two sizes.
 
 # %% tags=["solution"]
 from report.counting import traced
@@ -273,9 +273,9 @@ draw.visits(cases, results, names)
 # <details><summary>Answer</summary>
 #
 # 80 // 32 forgets the half tile that is left: the kernel starts a tile late, and the oldest keys of the window are
-# never loaded. With a window of 64 nothing is left over, and nothing is missing. The first query of a program looks
-# back 63 tokens and itself, so its oldest key lies in the second tile to the left: both formulas agree. Whoever tests
-# only windows of whole tiles never sees this mistake.
+# never loaded. With a window of 64 nothing is left over, and nothing is missing. The first query of a program sees
+# itself and 63 tokens before it, so its oldest key lies in the second tile to the left, just where the wrong formula
+# starts. Whoever tests only windows of whole tiles never sees this mistake.
 # </details>
 
 # %% tags=["hide-output", "solution"]
@@ -292,7 +292,7 @@ draw.visits([window, whole], results, [window.name, whole.name])
 
 # %% [markdown]
 # The hatched keys were needed, and never loaded. (The grader has met this mistake before, and names it.) No error is
-# raised: the output is a plausible average of fewer values. That is why a kernel is compared with the truth, and with
+# raised: the output is a plausible average of fewer values. So the grader compares a kernel with the right answer, at
 # windows and lengths that no tile divides.
 #
 # ## A tile that hides everything
@@ -311,9 +311,9 @@ print("without care: exp2(-inf - -inf) =", torch.exp2(new_max - new_max).item())
 print("with a finite pivot: exp2(-inf - 0) =", torch.exp2(new_max - 0.0).item())
 
 # %% [markdown]
-# A causal mask alone never does this: the first tile holds key 0, which every query sees. A window does. Sinks that are
-# visited first bring key 0 back, but that is a convention and no cure: the softmax gives the same result in any order
-# of tiles, and P7 must also work with no sinks.
+# A causal mask alone never does this: the first tile holds key 0, which every query sees. A window does. If a kernel
+# visits the sinks first, its first tile holds key 0 again. That is no cure: the softmax gives the same result in any
+# order of tiles, and P7 must also work with no sinks.
 #
 # ## Work against N
 #

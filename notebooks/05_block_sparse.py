@@ -47,10 +47,9 @@ for case in cases:
 # ## Density
 #
 # **Density** is the part of all *tiles* that must be visited. A tile is loaded as a whole, even for one visible pair,
-# so where tiles divide the length it is never less than the part of visible *pairs*. How well the pattern fits the grid
-# of tiles decides how far the two are apart: compare the two images. (The last one seems to break the rule: its 577
-# tokens leave a row and a column of tiles with a single token, which count like any other, and most of which are
-# empty.)
+# so where tiles divide the length, density is never less than the part of visible *pairs*. How well the pattern fits
+# the grid of tiles decides how far the two are apart: compare the two images. (The last one seems to break the rule:
+# its 577 tokens leave a row and a column of tiles with a single token, and most of these are empty.)
 #
 # ### Predict before you run
 #
@@ -92,8 +91,8 @@ for i, (full, triangle, partial, end) in enumerate(tiles.starts[0].tolist()):
     print(f"queries {64 * i:3} on: FULL {lists[0]}, CAUSAL {lists[1]}, PARTIAL {lists[2]}")
 
 # %% [markdown]
-# The kernel never sees the mask itself. Did it visit these tiles, and no others? It runs in Triton's interpreter,
-# through the course's grader, which watches every load:
+# The kernel never sees the mask itself. Did it visit these tiles, and no others? The grader runs it in Triton's
+# interpreter and watches every load:
 
 # %%
 results = traced.run("x1", *cases)
@@ -105,9 +104,9 @@ masks_and_phases.visits(cases, results, list(four))
 # %% [markdown]
 # ## Density against time
 #
-# Tiles counted are a promise. What follows was measured on a GPU: FULL tiles at random places, from all of them down to
-# one in twenty; the time over that of the same kernel with all of them. `fast` is the course's form for Hopper GPUs,
-# `longest_first` the last step before it in plain Triton.
+# Tiles counted are a promise. The next picture was measured on a GPU: FULL tiles at random places, from all tiles down
+# to one in twenty. Each time is divided by the same kernel's time with all tiles. `fast` is written for Hopper GPUs;
+# `longest_first` is the course's fastest kernel in plain Triton.
 #
 # ### Predict before you run
 #
@@ -116,9 +115,9 @@ masks_and_phases.visits(cases, results, list(four))
 #
 # <details><summary>Answer</summary>
 #
-# Where few tiles are left for each program. What does not shrink with them counts more and more: starting a program,
-# loading its queries, reading its lists, filling the pipeline of loads, writing the output. Half of the tiles cost
-# little more than half of the time; one in twenty costs clearly more than a twentieth. The next cell has the numbers.
+# Where few tiles are left for each program. There the fixed costs count more and more: starting a program, loading its
+# queries, reading its lists, filling the pipeline of loads, writing the output. Half of the tiles cost little more than
+# half of the time; one in twenty costs clearly more than a twentieth. The next two cells show it.
 # </details>
 
 # %% tags=["hide-output"]
@@ -137,19 +136,19 @@ for density in ("0.75", "0.5", "0.25", "0.1", "0.05"):
 
 # %% [markdown]
 # That compares a kernel with itself. A fair judge compares it with the kernel one would use otherwise: a dense one,
-# that computes every pair and needs no lists.
+# that computes every pair without lists.
 
 # %%
 draw.against_dense(rows, 16384)
 
 # %% [markdown]
-# At density 1 all tiles are FULL: both kernels do the same work, one with lists and one without. That mark is the
-# price of the lists. (In the dense kernel up to four groups of warps share each tile of K and V; with lists of their
-# own they cannot.) Every pattern lies above the dotted line. Furthest are the two random ones, made of FULL and
-# PARTIAL tiles (FP), or of CAUSAL ones as well (FCP): about half of their tiles or more need a mask, and their hidden
-# pairs are computed all the same. (Published studies fill the same random blocks so that little is hidden in them: a
-# sparsity of about 0.49, where ours have 0.56 to 0.66. [BLOCK_SPARSE.md](../report/BLOCK_SPARSE.md) has both,
-# measured.)
+# At density 1 all tiles are FULL: both kernels do the same work, one with lists and one without. That mark is the price
+# of the lists. (In the dense kernel up to four groups of warps, each with its own queries, share each tile of K and V.
+# Here each row of tiles has its own list, so at most two groups share.) Every pattern lies above the dotted line.
+# Furthest are the two random ones, made of FULL and PARTIAL tiles (FP), or of CAUSAL ones as well (FCP): about half
+# (FP) or two thirds (FCP) of their tiles need a mask, and the kernel computes the hidden pairs of such tiles too. (In
+# published studies such patterns hide about 0.49 of all pairs; ours hide 0.56 to 0.66.
+# [BLOCK_SPARSE_ROWS.md](../report/BLOCK_SPARSE_ROWS.md) has both, measured.)
 #
 # Short sequences profit less: fewer tiles share the fixed costs.
 
@@ -192,8 +191,8 @@ print("largest difference from the saved answer:", f"{(o - saved['o']).abs().max
 # ## Exercises
 #
 # 1. A query may see no key at all. What are its maximum, its sum and its output? (`make grade P=x1` asks.)
-# 2. Sort the tokens of the third picture, so that patches near each other in the image are near each other in the
-#    sequence: blocks of 8 x 8 patches in place of rows. What would its tiles look like?
+# 2. Sort the tokens of the third mask (image, rows near by), so that patches near each other in the image are near each
+#    other in the sequence: blocks of 8 x 8 patches in place of rows. What would its tiles look like?
 # 3. `python -m report vit_example` runs three images of different sizes in one batch.
 # 4. Now build it: `problems/x1_block_sparse.py`, and `make grade P=x1`: the cut into tiles, the lists, and the kernel
 #    that walks them.

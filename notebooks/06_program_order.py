@@ -4,7 +4,7 @@
 # **The same tiles, the same work: why does the order of the programs change the time?**
 #
 # Causal attention over 32 heads of 8k tokens is 2,048 programs: one for each tile of queries of each head. Three orders
-# to start them in, on a GPU made of eight dies. The GPU is a model; later on this page a real one is measured.
+# to start them in, on a GPU made of eight dies. The GPU is a model; later a real one is measured.
 
 # %%
 import os
@@ -25,21 +25,21 @@ draw.launches([plain, blocks, whole], "Which die computes which tile, in a model
 
 # %% [markdown]
 # Each colour is a die, a piece of silicon with processors and a cache of its own. Later tiles of queries, to the right,
-# see more keys. The order in the middle finds *more* of its keys in a cache than the one on the left, and takes
-# *longer*. The one on the right finds the most and is the fastest. So hits alone do not decide. What else does?
+# see more keys. The order in the middle was published for eight dies (`problems/x2_program_order.py` has its formula).
+# It finds *more* of its keys in a cache than the one on the left, and takes *longer*. The one on the right finds the
+# most and is the fastest. So hits alone do not decide. What else does?
 #
 # ## What the hardware does with program numbers
 #
 # A launch is a grid of programs, numbered from 0; in Triton each asks for its number with `tl.program_id`. The GPU
-# starts the first numbers wherever there is room. Whenever a program ends, the next number takes its place. (That is
-# what GPUs do. CUDA promises no order, and no program may count on one: only speed may.)
+# starts the first numbers wherever there is room. Whenever a program ends, the next number takes its place. (GPUs do
+# that. CUDA promises no order: a program's speed may depend on it, its result must not.)
 #
-# Which tile of which head number 5 computes is the kernel's own choice: a formula from a number to a head and a tile.
+# Which head and which tile program 5 computes is the kernel's own choice: a formula from a number to a head and a tile.
 #
 # Some GPUs are several dies in one package. AMD's MI300X has eight, each with its own multiprocessors and *an L2 cache
-# of its own*. Programs are dealt to them in turn: 0 to the first die, 1 to the second, and so on. That is how the model
-# does it, always; it is the model's assumption. Here are two orders of two heads of four tiles each, on two dies; h1t3
-# is tile 3 of head 1:
+# of its own*. Programs are dealt to them in turn: 0 to the first die, 1 to the second, and so on. The model always
+# assumes that. Here are two orders of two heads of four tiles each, on two dies; h1t3 is tile 3 of head 1:
 
 # %%
 for name, order in (("plain", identity), ("head first", head_first)):
@@ -51,7 +51,7 @@ for name, order in (("plain", identity), ("head first", head_first)):
 # %% [markdown]
 # Plain is what one writes without thinking: head after head, from the first tile to the last. It spreads every head
 # over both dies. Head first, the order of X2 (a lab of the course: a problem for no points), keeps a head on one die,
-# and turns its tiles around. The rest of this page shows why.
+# and takes its tiles from the last to the first. The rest of this page shows why.
 #
 # ## What a program reads
 #
@@ -69,9 +69,9 @@ print(f"if each came from memory once, {1 - tiles / visits:.1%} of the visits wo
 # ## A cache, visit by visit
 #
 # The model's cache holds a few tiles, and makes room by dropping the one whose last use is longest ago. A visit that
-# finds its tile there is a *hit*, any other a *miss*. Here is a tiny GPU, small enough to watch: one die, two programs
-# at a time (its *slots*), room for three tiles. A hit takes 1 step of time, a miss 2. Two heads, A and B, of four tiles
-# each, in the plain order:
+# finds its tile there is a *hit*, any other a *miss*. Here is a tiny GPU: one die, two programs at a time (its
+# *slots*), room for three tiles. A hit takes 1 step of time, a miss 2. Two heads, A and B, of four tiles each, in the
+# plain order:
 
 # %%
 from notebooks.pictures import small_cache
@@ -81,9 +81,9 @@ small_cache.steps(listed(identity, 4, 2), tiny, "Plain: the short rows first")
 
 # %% [markdown]
 # Read it from left to right. Every column is one visit: which slot asks for which tile of keys, and below it what the
-# cache holds after that. A program begins wherever a slot starts again at A0 or B0. Slot 1 finds what slot 0 has just
-# loaded: programs that walk side by side along the same keys share them. Each tile is loaded once, so no order can have
-# more hits than this one.
+# cache holds after that. A program begins wherever a slot starts again at A0 or B0. Each slot finds what the other has
+# just loaded: programs that walk side by side along the same keys share them. Each tile is loaded once, so no order can
+# have more hits than this one.
 #
 # ### Predict before you run
 #
@@ -101,15 +101,15 @@ small_cache.steps(listed(identity, 4, 2), tiny, "Plain: the short rows first")
 small_cache.steps(listed(longest_first, 4, 2), tiny, "Reversed: the long rows first")
 
 # %% [markdown]
-# That is the story of this page in twenty visits: fewer hits, and done sooner. The solutions of P4 to P7 have this
-# order too, by one line: `q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q`. Now at full size.
+# That is the point of this page: fewer hits, and done sooner. The solutions of P4 to P7 have this order too, by one
+# line: `q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q`. Now at full size.
 #
 # ## Eight dies
 #
 # The model of the first picture has a size like MI300X's. Its slots are the programs that a die runs at a time, its
 # capacity the tiles of K and V that fit into a die's L2. Each program starts a little late, by chance (`jitter`), as on
-# a real GPU; the figures are medians of five seeds. Idle is the part of all slots' time in which they have nothing to
-# do; the last column is the work of the fullest die over a fair share.
+# a real GPU; the figures are medians of five seeds. Idle is the part of all slots' time without work; the last column
+# is the work of the fullest die over a fair share.
 
 # %%
 print(MI300X)
@@ -131,9 +131,9 @@ for order, name in orders.NAMES.items():
 # mean is half of 65. That is nearly twice a fair share. The seven other dies wait for it, and its hits cannot make up
 # for that.
 #
-# And the plain order would gain nothing at all. Each die has some rows of every head, so each must load K and V of
-# every head once: eight copies where one would do. It lacks programs on the same die that read the same keys; it does
-# not lack room. Head first gives each die whole heads, and misses almost nothing but what must be loaded once.
+# The plain order would gain nothing. Each die has some rows of every head, so each must load K and V of every head
+# once: eight copies where one would do. It lacks programs on the same die that read the same keys; it does not lack
+# room. Head first gives each die whole heads, and misses almost nothing but what must be loaded once.
 # </details>
 
 # %%
@@ -151,7 +151,7 @@ draw.by_die()
 
 # %% [markdown]
 # *Balance* decides here: the launch is done when its fullest die is done. The plain order is not level either: eight
-# divides 64, so die 7 gets tile 7, 15, 23 and so on, and never a shorter one of its eight.
+# divides 64, so of every eight neighbouring tiles die 7 gets the last, the longest: 7, 15, 23 and so on.
 #
 # An order must be right before it is fast. The published formula works for 64 tiles. For 128 it does not, and a kernel
 # that uses it leaves parts of its output unwritten. The check that grades X2 says what is wrong with both:
@@ -177,20 +177,22 @@ six = Machine(dies=1, slots=6, capacity=10**6, miss=1, jitter=0)
 three = [Launch("plain: the short rows first", identity, 7, 3, six)]
 three += [Launch("reversed: of each head the long rows first", longest_first, 7, 3, six)]
 side_by_side = "all heads side by side, the long rows of all first"
+# Told of more dies than heads, head first runs all heads side by side.
 three += [Launch(side_by_side, head_first, 7, 3, six, told_dies=4)]
 draw.schedules(three, "Who works when")
 
 # %% [markdown]
 # Long work first, short work last: what starts last ends soon. If all work starts in the order of its length, the
-# longest first, it takes at most a third longer than the best schedule there is; any order at all takes less than twice
-# as long (Graham, 1969). The last order is perfect here: no slot is idle before the end. But it has all heads in work
-# at once, which is bad for a cache. Which of the two matters more?
+# longest first, it takes at most a third longer than the best schedule; any order takes less than twice as long
+# (Graham, 1969). The last order is perfect here: no slot is idle before the end. But it has all heads in work at once,
+# which is bad for a cache. Which of the two matters more?
 #
 # ## Measured
 #
 # The course's kernel of X2, on an H200, in six orders that took turns. The H200 has *one* L2, in two partitions that
 # every multiprocessor can use: no dies, so only the tail and the hits are left. X2's order, head first, can be told of
-# any number of dies: here that only sets how many heads run side by side.
+# any number of dies: here that only sets how many heads run side by side. Each line below has a name first, such as
+# `grouped heads`.
 
 # %%
 from report.studies.orders import ORDERS
@@ -207,7 +209,7 @@ for name, words in ORDERS.items():
 # <details><summary>Answer</summary>
 #
 # It finds the fewest of all six: K and V of all heads together are larger than the L2. And its median is the lowest of
-# all six. The next cell has both in numbers.
+# all six. The next cell has the numbers.
 # </details>
 
 # %% tags=["hide-output"]
@@ -221,7 +223,7 @@ measured_orders.hits_and_times(cells, title)
 
 # %% [markdown]
 # Why do the misses not hurt? A kernel asks for a tile of keys some steps before it needs it, and computes with earlier
-# ones meanwhile. As long as memory can deliver, nobody waits. Can it?
+# ones meanwhile. As long as memory can deliver, no program waits. Can it?
 
 # %%
 from grader.gpu.peaks import peak
@@ -236,11 +238,11 @@ for shape, n in (("B=1 H=16 D=128", 8192), ("B=1 H=32 D=128", 16384)):
 
 # %% [markdown]
 # Even the order with the fewest hits asks memory for a small part of what it can give. So we guess: here a hit and a
-# miss take the same time, for the load is over before the arithmetic is.
+# miss take the same time, because the load ends before the arithmetic does.
 #
-# That can be tested. Put the H200 into the model: one die, one program on each of its 132 multiprocessors, and a miss
-# that costs as much as a hit. Then nothing is left but the schedule. What does the model say of each measured order,
-# and what did the GPU?
+# To test that, put the H200 into the model: one die, one program on each of its 132 multiprocessors, and a miss that
+# costs as much as a hit. Then only the schedule is left. What does the model say of each measured order, and what did
+# the GPU?
 
 # %%
 model = {"a miss costs 1.6 hits": measured_orders.predictions(rows, measured_orders.H200)}
@@ -263,8 +265,8 @@ measured_orders.model_against_gpu(model, title)
 # - **Published**, the slow one on eight dies, is faster than plain here, most where each head has its own K and V. It
 #   piles up no work, since there are no dies. But the model gives it no gain either, and we do not know where its gain
 #   comes from.
-# - **Grouped heads** and **reversed** are the *same* order wherever each head has its own K and V. Only the formula
-#   differs that the kernel computes it with. Still, one is faster:
+# - **Grouped heads** and **reversed** are the *same* order wherever each head has its own K and V. Only the kernel's
+#   formula for it differs. Still, grouped heads is faster:
 
 # %%
 for n in (8192, 16384):
@@ -284,7 +286,7 @@ for n in (8192, 16384):
 #
 # - **Bandwidth that is shared.** In the model a miss costs the same however many there are. On a GPU, loads are free
 #   until together they ask for more than memory can give; then each costs more. That is where hits begin to matter.
-# - **What runs under what.** A real load hides behind arithmetic; the model only has its two prices.
+# - **Loads during arithmetic.** A real GPU computes while it loads; the model only has its two prices.
 # - **A cache behind the dies**, like MI300X's Infinity Cache; the traffic of Q and O; clocks that change.
 #
 # No GPU of several dies was measured for this page: all figures of eight dies are the model's. On a real MI300X, the
@@ -309,7 +311,7 @@ print("equal bits in two orders:", torch.equal(one, eight))
 # ## Try it
 #
 # In Jupyter, the next cell has sliders for the order, the sizes, the number of dies, the cache and the price of a miss.
-# On a page that only shows the notebook, the picture below it stands for them.
+# Elsewhere the picture below it stands for them.
 
 # %%
 from notebooks.pictures.masks_and_phases import with_sliders

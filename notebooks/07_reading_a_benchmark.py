@@ -27,8 +27,8 @@ png(figure, "Bars from many times as fast as PyTorch code down to hardly faster 
 # (SDPA is PyTorch's own function for attention; cuDNN, flash and efficient are kernels that it can call. FlexAttention
 # makes a kernel for any mask.) The longest bars are about PyTorch code that was never meant to be fast, the shortest
 # about the best that one can install. A speed-up is a fraction, and whoever chooses the denominator chooses the number.
-# So the first question to a benchmark is: *than what?* The others follow: which number of many calls, in which state of
-# the machine, at which shapes, and what was left out of the clock.
+# So the first question to a benchmark is: *than what?* Then: which number of many calls, in which state of the machine,
+# at which shapes, and what was left out of the clock.
 #
 # All times of real kernels on this page come from two files in `report/results/h200/`, which the course's own sweeps
 # wrote on a GPU. Nothing here needs one.
@@ -42,8 +42,8 @@ png(figure, "Bars from many times as fast as PyTorch code down to hardly faster 
 #
 # <details><summary>Answer</summary>
 #
-# One call in a hundred makes the mean a quarter larger; the median does not see it. Nobody's kernel became slower. The
-# mean is right for another question: how long will a million calls take, disturbances included?
+# One call in a hundred makes the mean a quarter larger; the median does not see it. The mean is right for another
+# question: how long will a million calls take, disturbances included?
 # </details>
 
 # %%
@@ -65,16 +65,15 @@ figure = draw.summaries(far, "The six rows whose mean is furthest above their me
 png(figure, "In six rows the mean lies far to the right of the median")
 
 # %% [markdown]
-# The bar goes from p20 to p80. A mean (diamond) outside of it was moved by a few calls; where the bar is long, more
-# than a fifth of the calls were slow. A mean alone cannot tell you so. Ask for the median *and* two percentiles.
-# (`triton.testing.do_bench` gives the mean unless it is told otherwise.)
+# The bar goes from p20 to p80. A mean (diamond) outside of it was moved by a few calls; where the bar reaches far to
+# the right, more than a fifth of the calls were slow (p80 is its end). Ask for the median *and* two percentiles.
+# (`triton.testing.do_bench` gives the mean by default.)
 #
 # ## In which state: cold and warm caches
 #
 # Call a kernel again and again on the same tensors, and they may still lie in a cache from the call before. In a model,
-# other layers have used the cache since; only what the layer just before wrote may still be there. The grader and the
-# sweep overwrite the GPU's L2 cache before each call, and start the clock after that. You can see what a cold cache
-# costs on a CPU:
+# other layers use the cache in between; only what the layer just before wrote may still be there. The grader and the
+# sweep overwrite the GPU's L2 cache before each call, and start the clock after that. What a cold cache costs on a CPU:
 
 # %% tags=["varies"]
 import torch
@@ -103,7 +102,7 @@ print(f"{len(numbers):,} numbers added on a CPU: warm {warm_us:.0f} us, cold {co
 #
 # Short ones. Bytes grow with N, FLOPs with N x N. At 512 tokens cold tensors take a good part of the time, even at the
 # full speed of the memory; at 16,384 a cold start is nearly free. So a benchmark of short sequences must say whether
-# its cache was cold. Neither choice is wrong, and they are not the same question.
+# its cache was cold. Neither is wrong, and they are different questions.
 # </details>
 
 # %%
@@ -128,9 +127,9 @@ folded(*(f"{n:6,} tokens: at least {share:6.1%} of the time" for n, share in bar
 from grader.gpu import timing
 from notebooks.pictures import drifting
 
-truth = {"A": 1.0, "B": 1.05}
-turns, clock = drifting.in_turns(truth, 50)
-after, later = drifting.one_after_the_other(dict(reversed(truth.items())), 50)
+truth = {"A": 1.0, "B": 1.05}  # ms of a call
+turns, clock = drifting.in_turns(truth, 50)  # rounds, and all calls in order
+after, later = drifting.one_after_the_other(dict(reversed(truth.items())), 50)  # likewise
 runs = {"B, then A": drifting.by_name(later), "in turns": drifting.by_name(clock)}
 figure = draw.calls(runs, "The same two kernels on a machine that slows down")
 png(figure, "Call times rise; in turns, B stays above A; one after the other, A looks slower")
@@ -144,19 +143,19 @@ for how, ratio in found.items():
 # %% [markdown]
 # Both intervals are narrow, and one of them is wrong: an interval knows only the noise that it has seen. In turns, in
 # an order that changes, the drift hits both alike and cancels in each round's ratio. That is how `grader/gpu/timing.py`
-# measures your kernel against the bars of P3 to P7, and the sweep its rows.
+# measures your kernel in P3 to P7, and every row of the sweep.
 #
 # ## Over many shapes: which mean, and where is the worst?
 #
 # ### Predict before you run
 #
-# A is twice as fast as B at one shape and half as fast at another. What is the arithmetic mean of how many times as
-# fast A is? And B?
+# A is twice as fast as B at one shape and half as fast at another. What is the arithmetic mean of A's two speed-ups
+# over B? And of B's over A?
 #
 # <details><summary>Answer</summary>
 #
 # By arithmetic means each is 25 % faster than the other. The geometric mean says what is so: neither is. For ratios it
-# is the one mean that does not depend on which of the two is called the baseline (Fleming and Wallace, 1986).
+# is the one mean that does not depend on which of the two is the baseline (Fleming and Wallace, 1986).
 # </details>
 
 # %%
@@ -260,7 +259,7 @@ png(figure, "Up to 2k tokens our kernel takes the CPU longer to start than the G
 # 4. In `notebooks/pictures/drifting.py` let the drift be 0. Does the order still matter? With noise of 0.1, how many
 #    turns does it take to see 5 %?
 # 5. Now measure it: `make grade P=4` on a GPU measures your kernel in turns with PyTorch and the reference (P3 to P7
-#    have a bar of speed each). Its times stand in `results.json`: is the median far from the percentiles?
+#    each ask for a speed). Its times stand in `results.json`: is the median far from the percentiles?
 #
 # **Next:** [8. The backward pass](08_backward.ipynb): what training needs of attention, and a mask seen from the other
 # side.

@@ -4,7 +4,7 @@
 # **The forward keeps no probabilities. How can a kernel compute gradients from what is left, and in which tiles?**
 #
 # Training needs more than the output o. It needs to know how the loss changes when q, k and v change: the gradients dq,
-# dk and dv. They come from do, the gradient of o, which the layer above hands down. Two matrices stand between them:
+# dk and dv. They come from `do`, the gradient of o, which the layer above hands down. Two matrices stand between them:
 
 # %% tags=["solution"]
 import os
@@ -31,10 +31,10 @@ draw.marked(p, right[0], query, key)
 # column:
 #
 # - **A row belongs to a query.** Row 3 of p weighs the values: that is o[3]. Row 3 of ds weighs the keys: dq[3].
-# - **A column belongs to a key.** Column 1 holds all that was done with key 1. Column 1 of p weighs the rows of do:
+# - **A column belongs to a key.** Column 1 holds all that was done with key 1. Column 1 of p weighs the rows of `do`:
 #   that is dv[1]. Column 1 of ds weighs the queries: dk[1].
 #
-# The forward only ever needs rows. The backward needs both, and that is most of what makes it harder.
+# The forward needs only rows. The backward needs both.
 #
 # ## Five products
 #
@@ -75,7 +75,7 @@ for (name, found), expected in zip(ours.items(), right, strict=True):
 
 # %% [markdown]
 # In the picture below a framed row is blue where it belongs to query 3, and orange where it belongs to key 1. Grey
-# pairs are hidden by the mask: p and ds are 0 there. (dp is not: nobody asks for it.)
+# pairs are hidden by the mask: p and ds are 0 there. (dp is not 0 there, but nobody uses it.)
 
 # %%
 at = query, key
@@ -100,8 +100,8 @@ draw.products(them, visible, "Four of the five products; the fifth computes the 
 draw.one_row(p, dp, delta[query], ds, query)
 
 # %% [markdown]
-# As it stands, delta needs a whole row of p and dp before the first ds can be computed. A kernel has one tile of them
-# at a time. But in the sum, v can be taken together with p first:
+# delta needs a whole row of p and dp before the first ds can be computed. A kernel has one tile of them at a time. But
+# in the sum, v can be taken together with p first:
 #
 # $$\text{delta}_i = \sum_c p_{ic}\, (do_i \cdot v_c) = do_i \cdot \sum_c p_{ic}\, v_c = do_i \cdot o_i$$
 #
@@ -126,7 +126,7 @@ for i in range(N):
 # 1. A row adds up to 0. Add the same number to all scores of a row, and p does not change
 #    ([notebook 2](02_online_softmax.ipynb)); so the loss must not change either. A column adds up to nothing special.
 # 2. It is 0: p is 1 whatever the score is. In numbers, dp is its own mean.
-# 3. dq and dk. dv needs p and do alone. So a kernel can have dv right and the others wrong, and the first thing to
+# 3. dq and dk. dv needs p and `do` alone. So a kernel can have dv right and the others wrong, and the first thing to
 #    look at is delta.
 # </details>
 
@@ -166,8 +166,8 @@ print(f"exp of the difference {again[i, j]:.4f}, p {p[i, j]:.4f}")
 # %% [markdown]
 # So beside q, k, v and o the forward leaves lse, in float32, and nothing else. How much memory does that save? Here are
 # 16 heads with a head dim of 128, in float16. The second line of each length is what PyTorch keeps for the backward of
-# plain PyTorch code: measured, but with tensors that have no memory behind them ([notebook 1](01_memory_wall.ipynb)
-# does the same).
+# plain PyTorch code, and how much of that p takes: measured, but with tensors that have no memory behind them
+# ([notebook 1](01_memory_wall.ipynb) does the same).
 
 # %%
 from notebooks.pictures.operations import kept
@@ -188,8 +188,7 @@ for n in (1024, 4096, 16384):
 # %% [markdown]
 # ### Predict before you run
 #
-# For short sequences p is small. At which N is p of one head, in float16, as large as its q, k, v, o and lse together?
-# The head dim is 128.
+# At which N is p of one head, in float16, as large as its q, k, v, o and lse together? The head dim is 128.
 #
 # <details><summary>Answer</summary>
 #
@@ -205,7 +204,7 @@ for n in (257, 514, 1028):
 folded(*found)
 
 # %% [markdown]
-# The price is that the scores are computed a second time. Below they are counted.
+# The price is that the scores are computed a second time.
 #
 # ## The mask from the key's side
 #
@@ -226,8 +225,8 @@ blocks = [(32, 32), (32, 32), (32, 32), (64, 32)]
 draw.key_maps(cases, blocks, "Which phase of a column visits which tile")
 
 # %% [markdown]
-# Each column of tiles is one program, and begins at its top. The letters are those of X3, the lab that this page
-# prepares:
+# Each column of tiles is one program, which walks it downwards from its first coloured tile. The letters D, E and S are
+# those of X3, the lab that this page prepares; F is new:
 #
 # - **D, the diagonal.** The first queries that see any of these keys: masked.
 # - **F, seen by all.** Every query of the tile sees every key of it: no mask.
@@ -236,7 +235,8 @@ draw.key_maps(cases, blocks, "Which phase of a column visits which tile")
 #   *every* later query, so the column goes on to the last one. Where all keys of a tile are sinks (the first column of
 #   the third panel), the rest of the column is F: seen by all.
 #
-# In the last panel no tile is F: a tile of 64 x 32 holds ages that differ by 94, more than a window of 80 has room for.
+# In the last panel no tile is F: in a tile of 64 x 32 the distances from query to key differ by up to 63 + 31 = 94,
+# more than a window of 80 allows.
 #
 # The questions are those of notebook 4, asked of the other side. Of a tile of keys:
 #
@@ -266,8 +266,8 @@ for name, starts in zip(words, phases, strict=True):
 
 # %% [markdown]
 # `first`, `diagonal_end` and `inside_end` are multiples of BLOCK_Q; `end` need not be one. To find the formulas is the
-# lab's second gap. The next cell runs the solution's own lines over many sizes. It counts for each pair how often it
-# is added: by a masked phase if the mask shows it, by the phase without a mask in any case.
+# lab's second gap. The next cell runs the solution's own lines over many sizes. It counts how often each pair is added.
+# A masked phase adds only visible pairs; the phase without a mask adds every pair of its tiles.
 
 # %%
 from itertools import product
@@ -320,8 +320,8 @@ draw.key_maps(cases, shapes, "A window of 120 and 40 sinks: three shapes of tile
 # %% [markdown]
 # ## Long columns
 #
-# Both kernels must visit every tile that holds a visible pair, and no other tile. So both kernels visit the same
-# tiles. But they share them out in another way.
+# The kernel of dq owns queries, that of dk and dv owns keys. Both must visit every tile with a visible pair and no
+# other: the same tiles. But they divide them differently.
 #
 # ### Predict before you run
 #
@@ -333,7 +333,7 @@ draw.key_maps(cases, shapes, "A window of 120 and 40 sinks: three shapes of tile
 # Few tiles from the query's side: three of the window and one of sinks. From the key's side, the program of the first
 # tile visits all 256 tiles of queries, because of four keys; every other visits three or fewer. A launch is done when
 # its longest program is done. So X3's solution takes the sinks out of this launch: a kernel of their own has a program
-# for each four tiles of queries, and what these find is added up.
+# for every eight tiles of queries, and what these find is added up.
 # </details>
 
 # %%
@@ -350,14 +350,14 @@ folded(*lines)
 draw.program_lengths([causal, window, sinks], 32)
 
 # %% [markdown]
-# The causal mask alone turns the order around: late queries see many keys, and early keys are seen by many queries. So
-# the kernel of dq starts with its last tile and the kernel of dk and dv with its first: long work first
+# Even a plain causal mask exchanges long and short: late queries see many keys, and early keys are seen by many
+# queries. So the kernel of dq starts with its last tile and the kernel of dk and dv with its first: long work first
 # ([notebook 6](06_program_order.ipynb)).
 #
 # ## Try it
 #
-# In Jupyter, the next cell has sliders for the length, the window, the sinks and the tile. On a page that only shows
-# the notebook, the pictures above stand for them.
+# In Jupyter, the next cell has sliders for the length, the window, the sinks and the tile. Elsewhere the pictures above
+# stand for them.
 
 
 # %%
@@ -382,7 +382,7 @@ with_sliders(chosen, **sizes, block_q=[16, 32, 64, 128], block_k=[16, 32, 64, 12
 # $$\frac{\text{loss}(x + h e) - \text{loss}(x - h e)}{2 h} \approx dx \cdot e$$
 #
 # The direction e covers q, k and v at once, so one number tests all three gradients. Its entries are random and about
-# as large as 1: each input moves by about h. The loss, the gradients of this page once more, and the quotient:
+# as large as 1: each input moves by about h. The loss, the gradients and the quotient:
 
 
 # %%
@@ -418,12 +418,13 @@ def difference(inputs, do, visible, along, step, dtype):
 # <details><summary>Answer</summary>
 #
 # 1e-5. Two errors meet. *Curvature*: the quotient is that of a line through two points, and the loss is bent. Between
-# x - h and x + h the error is about h squared; it falls by 100 when h falls by 10. *Rounding*: the two losses agree in
-# almost all digits, and their difference keeps only the last ones. Its error is that of a loss, about 1e-16 of it,
-# divided by h; it grows by 10 when h falls by 10. They meet near the third root of 1e-16, between 1e-6 and 1e-5.
+# x - h and x + h the error is about h squared; it is 100 times smaller when h is 10 times smaller. *Rounding*: the two
+# losses agree in almost all digits, and their difference keeps only the last ones. Its error is a rounding error, about
+# 1e-16 of the loss, divided by h: 10 times larger when h is 10 times smaller. They meet near the third root of 1e-16,
+# between 1e-6 and 1e-5.
 #
 # In float32 they meet between 1e-3 and 1e-2, at an error of about 1e-4: too large to tell a right gradient from one
-# that is slightly wrong. That is why such a check is made in float64.
+# that is slightly wrong. So make such a check in float64.
 # </details>
 
 # %% tags=["varies", "hide-output"]
@@ -448,12 +449,12 @@ title = "A difference quotient beside the gradient: its error against the step"
 draw.errors(steps, table, title)
 
 # %% [markdown]
-# The table holds the largest error of 32 directions, over the largest slope. Where curvature wins, a line falls by 100
-# when the step falls by 10; where rounding wins, it rises by 10. (At the smallest steps a float32 input no longer
-# changes: the quotient is 0, and its error is 1.) Neither end says anything about the gradient: a bad step looks like a
-# wrong formula.
+# The table holds the largest error of 32 directions, over the largest slope. Where curvature wins, a step 10 times
+# smaller makes the error 100 times smaller; where rounding wins, 10 times larger. (At the smallest steps a float32
+# input no longer changes: the quotient is 0, and its error is 1.) Neither end says anything about the gradient: a bad
+# step looks like a wrong formula.
 #
-# With a good step, formulas that are wrong stand out:
+# With a good step, wrong formulas stand out:
 
 # %%
 dq, dk, dv = grads
@@ -476,8 +477,8 @@ for name, them in wrong.items():
 # ## What it costs
 #
 # Each product of two tiles takes the same number of multiplications: BLOCK_Q x BLOCK_K x D. So count products. The
-# forward has two: the scores, and p with v. The backward has five. X3 has two kernels for them, one that owns keys and
-# one that owns queries, and each needs p and dp: so two products are made twice (orange).
+# forward has two: the scores, and p with v. The backward has five. Without sinks X3 has two kernels for them, one that
+# owns keys and one that owns queries, and each needs p and dp: so two products are made twice (orange).
 
 # %%
 forward, five = ["scores", "o"], ["scores", "dp", "dv", "dk", "dq"]
@@ -488,8 +489,8 @@ draw.counted(rows, kernels, "Products of tiles, for each tile that is not empty"
 
 # %% [markdown]
 # Why not one kernel? If a program owns keys, its part of dq is only one summand of many: each program must add to rows
-# of dq that others add to as well. That takes atomic additions in float32, in whatever order the programs come by. The
-# result then differs in its last bits from run to run. Two kernels pay two products more, and each row has one owner.
+# of dq that others add to as well. That takes atomic additions in float32, in any order. The result then differs in its
+# last bits from run to run. Two kernels pay two products more, and each row has one owner.
 #
 # In numbers, for a batch of 4, 16 heads and 8k tokens, causal; two FLOPs for a multiplication and its addition:
 
@@ -560,17 +561,17 @@ print("the same bits in a second run:", all(map(torch.equal, found, again)))
 # %% [markdown]
 # ## Does it train?
 #
-# `solutions/attention_op.py` puts both kernels behind autograd. With it a tiny transformer was trained on a GPU, and
-# twice more with two of PyTorch's own attentions, from the same weights and on the same batches. Its task is to repeat
-# 128 tokens that it has read; for 200 steps it guesses, then it finds out how. The right panel has the differences of
-# the losses ([the page](../report/TRAINING.md) counts them):
+# `solutions/attention_op.py` puts X3's forward and backward behind autograd. With it a tiny transformer was trained on
+# a GPU, and twice more with two of PyTorch's own attentions, from the same weights and on the same batches. Its task is
+# to repeat 128 tokens that it has read; for 200 steps it guesses, then it finds out how. The right panel has the
+# differences of the losses ([the page](../report/TRAINING.md) counts them):
 
 # %%
 draw.training()
 
 # %% [markdown]
-# The three roundings differ, so no two trainings are the same. Ours differs from PyTorch's no more than these do from
-# each other.
+# The three roundings differ, so no two trainings are the same. At about four steps of five, ours is no further from the
+# nearer of PyTorch's two than these are from each other.
 #
 # ## Exercises
 #
@@ -585,8 +586,7 @@ draw.training()
 # 6. Now build it: `problems/x3_backward.py`, and `make grade P=x3`. Its nine gaps can be tried in order: dv first, then
 #    dk, then dq.
 #
-# **Next:** the problems themselves, `make grade P=1` first; and [the report](../report/REPORT.md), which tells how all
-# seven hang together.
+# **Next:** the problems themselves, `make grade P=1` first; and [the report](../report/REPORT.md) on all seven.
 #
 # ## References
 #

@@ -50,7 +50,7 @@ def phases(case, k_start, block_q, block_k):
 
 
 def letters(case, k_start, block_q, block_k):
-    """[(first query, letter)] of a column of tiles: D, F, E and S as in X3's first lines, r where queries end."""
+    """[(first query, letter)] of a column of tiles: D, E and S as in X3's first lines, F seen whole, r at the end."""
     diagonal, inside, last = phases(case, k_start, block_q, block_k)
     found = [(q, "D") for q in diagonal] + [(q, "F") for q in inside]
     for q in last:
