@@ -130,8 +130,8 @@ def step(means, before, kernel):
         return ""
     gains = {n: geometric_mean(means[kernel][n]) / geometric_mean(means[before][n]) for n in both}
     low, high = min(gains.values()), max(gains.values())
-    at = " and ".join(f"{gains[n]:.2f} at {length(n)}" for n in dict.fromkeys((both[0], both[-1])))
-    return f"Over *{before}*: {at} (between {low:.2f} and {high:.2f})."
+    at = ", ".join(f"{gains[n]:.2f} at {length(n)}" for n in dict.fromkeys((both[0], both[-1])))
+    return f"Over *{before}*: {at}; at all lengths {low:.2f} to {high:.2f}."
 
 
 # Pictures -------------------------------------------------------------------------------------------------------------

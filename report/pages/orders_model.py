@@ -10,7 +10,7 @@ NAMES = {
     identity: "plain",
     longest_first: "reversed, longest rows first",
     published: "published: a block of tiles a die",
-    head_first: "head first, longest rows first (x2)",
+    head_first: "head first, longest first (lab X2)",
 }
 BLOCK = 128  # tokens of a tile
 TILES, HEADS = 64, 32  # 8k tokens: the most that the published order is a bijection for

@@ -9,7 +9,7 @@ import csv
 from statistics import geometric_mean
 
 from report.measuring.rows import BadTable
-from report.pages.measured import load_study
+from report.pages.measured import load, load_study, times_over
 from report.pages.tables import number, table, times
 from report.pages.template import render
 from report.places import PUBLISHED
@@ -52,8 +52,19 @@ def files(folder=PUBLISHED):
     rows, machine = load_study(steps.STUDY, folder)
     if not rows:
         raise BadTable(f"{folder / steps.STUDY.csv} holds no rows yet; `python -m report steps` measures them")
-    facts |= in_tree(rows) | {"machine": machine}
+    facts |= in_tree(rows) | {"machine": machine, "swept": in_sweep(folder)}
     return {page: render(page, **facts) for page in PAGES} | {FIGURE: drawn(rows)}
+
+
+def in_sweep(folder):
+    """`1.16 (1.16 to 1.17)`: the fast form over cuDNN in the sweep, at the ladder's shape under a causal mask."""
+    shape = steps.LONG.label, 16384, True, "float16"
+    found = {
+        row.kernel: row
+        for row in load(folder).rows
+        if (row.tier, row.q_len, row.causal, row.dtype) == shape and row.kernel in ("SDPA cuDNN", "fast")
+    }
+    return times(times_over(found["SDPA cuDNN"], found["fast"]))
 
 
 def read(path):
@@ -76,20 +87,20 @@ def one_by_one(ideas):
 
 
 def each_idea(ideas):
-    """A line for each idea: the geometric mean of its lines, the worst and the best."""
+    """A line for each idea: the geometric mean over its shapes, the worst and the best."""
     names = dict.fromkeys(row["idea"] for row in ideas if row["idea"] != WHOLE)
     found = {name: [float(row["speed"]) for row in ideas if row["idea"] == name] for name in names}
     rows = [
         [name, str(len(each)), *(f"{value:.2f}" for value in (geometric_mean(each), min(each), max(each)))]
         for name, each in found.items()
     ]
-    return table(["idea", "lines", "with it, over without", "worst", "best"], rows)
+    return table(["idea", "shapes", "with it, over without", "worst", "best"], rows)
 
 
 def in_all(ideas):
-    """`1.07 times as fast over 17 lines (0.96 to 1.29)`."""
+    """`1.07 times as fast over 17 shapes (0.96 to 1.29)`."""
     found = [float(row["speed"]) for row in ideas if row["idea"] == WHOLE and row["speed"]]
-    return f"{geometric_mean(found):.2f} times as fast over {len(found)} lines ({min(found):.2f} to {max(found):.2f})"
+    return f"{geometric_mean(found):.2f} times as fast over {len(found)} shapes ({min(found):.2f} to {max(found):.2f})"
 
 
 def together(ideas):

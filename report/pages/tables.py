@@ -11,9 +11,9 @@ PROTOCOL = {
     "inputs": "inputs: {}",
     "ratios": "ratios: {}; the kernels take turns in an order that changes from round to round",
     "target": "a kernel has had enough turns when its ratio to {anchor} is known within {:.0%} on either side",
-    "min_rounds": "at least {} rounds, unless the seconds of samples are over before",
-    "max_rounds": "at most {} rounds",
     "budget_s": "at most {:g} s of samples of one kernel",
+    "min_rounds": "at least {} rounds, unless these seconds are over before",
+    "max_rounds": "at most {} rounds",
     "slow_ms": "a kernel that takes more than {:g} ms is slow: it is warmed up once",
     "slow_rounds": "a slow kernel takes {} rounds",
     "device": "device: {}",
@@ -78,13 +78,14 @@ def with_notes(head, lines, notes):
 
 
 def protocol_lines(facts, anchor="`fast`"):
-    """How it was measured, as it was written down beside the rows: a list of Markdown.
+    """How it was measured, as it was written down beside the rows: a list of Markdown in the order of PROTOCOL.
 
     What there is no sentence for stands as it is. anchor: the kernel that all are compared with.
     """
     told = facts.get("protocol") or {}
     if not isinstance(told, dict):
         return plain(told)
+    told = {key: told[key] for key in (*PROTOCOL, *told) if key in told}
     return "\n".join(
         "- " + (PROTOCOL[key].format(value, anchor=anchor) if key in PROTOCOL else f"{key}: {plain(value)}")
         for key, value in told.items()

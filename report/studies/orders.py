@@ -17,9 +17,9 @@ PLAIN = "plain"
 ORDERS = {
     PLAIN: "head after head, the shortest rows first",
     "reversed": "head after head, the longest rows first",
-    "grouped heads": "x2 for one die: the same, heads that share K and V take turns",
+    "grouped heads": "X2 for one die: as *reversed*, but heads that share K and V take turns",
     "x2 for 8 dies": "eight kv heads side by side, each the longest rows first",
-    "all heads": "x2 for more dies than heads: all kv heads side by side, the longest rows first",
+    "all heads": "X2 for more dies than heads: all kv heads side by side, the longest rows first",
     "published": "a block of neighbouring tiles for each of 8 dies",
 }
 # over_plain: how many times as fast as the plain order, paired, with the ends of its 95 % interval. l2_hits: percent of

@@ -12,7 +12,7 @@ PATTERNS = {
     "dense": "every block sees every block",
     "diagonal": "each block sees itself",
     "local": "each block sees itself and its two neighbours",
-    "strided": "each block sees itself and every third from it on",
+    "strided": "each block sees itself and every third block before and after it",
     "global": "each block sees itself; the first, where CLS is, sees all and is seen by all",
     "local with global": "local, and the first block sees all and is seen by all",
     "random 0.75": "three quarters of all blocks at random places, the diagonal among them",

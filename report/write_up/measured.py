@@ -12,7 +12,7 @@ from report.pages.measured import length
 from report.pages.tables import commits, number, plain, times
 from report.pages.tables import table as markdown
 from report.places import PUBLISHED
-from report.studies import ladder, orders
+from report.studies import ladder, orders, steps
 from report.studies.ladder import BEFORE, RUNGS, WHOLE
 from report.studies.sweep import KERNELS
 from report.write_up import excerpts
@@ -83,6 +83,15 @@ def order_row(name, shape="B=1 H=16 D=128", n=8192, folder=PUBLISHED):
         if (row.kernel, row.shape, row.n, row.status) == (name, shape, n, "ok") and row.read_hits is not None:
             return row
     raise BadTable(f"{orders.STUDY.csv} lacks {name!r} at {shape}, {n}: `python -m report orders` measures it")
+
+
+def in_steps(shape, mask="causal", folder=PUBLISHED):
+    """{"cudnn_ms", "fast_ms"} of the study `steps` at one of its shapes; raises BadTable where it was not measured."""
+    found = rows.read(folder / steps.STUDY.csv, steps.STUDY.row)
+    us = {row.kernel: row.median_us for row in found if (row.shape, row.mask, row.status) == (shape, mask, "ok")}
+    if missing := [name for name in (steps.CUDNN, steps.THREE) if name not in us]:
+        raise BadTable(f"{steps.STUDY.csv} lacks {missing[0]} at {shape}, {mask}: `python -m report steps` measures it")
+    return {"cudnn_ms": us[steps.CUDNN] / 1000, "fast_ms": us[steps.THREE] / 1000}
 
 
 def swept(sweep, kernel, tier, n, causal, dtype="float16"):

@@ -59,8 +59,9 @@ def from_sweep(sweep):
         return times_over(row(kernel, causal), row(other, causal))
 
     window = f"{WINDOWED} window=1024 sinks="
-    p6, p7, p7_sinks = (
-        row(name, True, window + sinks).median_ms for name, sinks in (("P6", "0"), ("P7", "0"), ("P7", "4"))
+    p6, p7, p7_sinks, fast, fast_sinks = (
+        row(name, True, window + sinks).median_ms
+        for name, sinks in (("P6", "0"), ("P7", "0"), ("P7", "4"), ("fast", "0"), ("fast", "4"))
     )
     plain, spread = (measured.order_row(name) for name in ("plain", "all heads"))
     return {
@@ -71,6 +72,7 @@ def from_sweep(sweep):
         "p4_flash": over("P4", "SDPA flash", True), "compiled": over("vectorised compiled", "fast", True),
         "compiled_full": over("vectorised compiled", "fast", False), "halves": over("vectorised", "P3", False),
         "window_ms": {"p6": p6, "p7": p7, "p7_sinks": p7_sinks},
+        "sink_swept": 100 * (fast_sinks / fast - 1), "in_steps": measured.in_steps(f"{SWEPT} N={LONG}"),
         "plain": plain, "spread": spread,
     }  # fmt: skip
 

@@ -12,7 +12,7 @@ def test_it_prints_each_order_and_which_leaves_tiles_out(capsys):
     said = capsys.readouterr().out
     assert "96 programs, 624 tiles of keys" in said
     assert "published: a block of tiles a die     leaves tiles out at 12 tiles a head" in said
-    assert said.count("\n") == 6 and "head first, longest rows first (x2)" in said
+    assert said.count("\n") == 6 and "head first, longest first (lab X2)" in said
 
 
 def test_the_published_shape_has_the_tiles_and_the_cache_of_its_sizes():

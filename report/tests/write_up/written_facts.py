@@ -173,8 +173,8 @@ def heads():
     case = case_of("p5", "heads interleaved")
     _, k, _ = inputs.make(case, 0)
     yield (
-        f"the strides of K there are {', '.join(map(str, k.strides))} (elements; B = {case.B}, Hkv = {case.kv_heads}, "
-        f"N = {case.N}, D = {case.D})"
+        f'the strides of K in "{case.name}", made as (B, N, H, D), are {", ".join(map(str, k.strides))} (elements; '
+        f"B = {case.B}, Hkv = {case.kv_heads}, N = {case.N}, D = {case.D})"
     )
     assert 32 * 32768 * 128 == 2**27 and 16 * 2**27 == 2**31
     yield "32 x 32768 x 128 = 2^27 elements: batch 16 begins at 2^31"
@@ -250,7 +250,7 @@ def times():
     s, t = (row("P6", "B=1 H=32/8 D=128 window=1024 sinks=0", n) for n in (4096, 16384))
     m, n = tiles(4096, 1024, 64), tiles(16384, 1024, 64)
     yield (
-        f"Tiles of 64 for P6: {m} and {n}, {n / m:.2f} times; measured {s.median_ms:.3f} and {t.median_ms:.3f} ms, "
+        f"tiles of 64 for P6: {m} and {n}, {n / m:.2f} times; measured {s.median_ms:.3f} and {t.median_ms:.3f} ms, "
         f"{t.median_ms / s.median_ms:.2f} times"
     )
 
