@@ -56,7 +56,7 @@ class Diagnosis:
 
     @property
     def sentence(self):
-        """`Your output equals ..., and also .... First wrong row 32 ...`; without a cause, what was measured first."""
+        """`Your output equals ...; or .... First wrong row 32 ...`; without a cause, what was measured first."""
         facts = " ".join(each.sentence for each in self.measured[:TOLD])
         if not self.named or (len(self.named) > CLEAR and self.measured):
             first = facts
@@ -84,10 +84,11 @@ class Diagnosis:
     def equals(self):
         if not self.named:
             return ""
-        said = ", and also ".join(cause.equals for cause in self.named[:NAMED])
+        said = "; or ".join(cause.equals for cause in self.named[:NAMED])
         more = len(self.named) - NAMED
-        rest = f", and {more} more mistakes of which this case shows no difference" if more > 0 else ""
-        return f"Your {self.what} equals {said}{rest}."
+        rest = f"; or {more} more mistakes" if more > 0 else ""
+        alike = " (all the same in this case)" if len(self.named) > 1 else ""
+        return f"Your {self.what} equals {said}{rest}{alike}."
 
     def add_to(self, facts: Facts) -> Facts:
         """The same as facts of a Result, beside those that are known."""

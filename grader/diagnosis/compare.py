@@ -5,7 +5,8 @@ import torch
 
 from grader.result import Mismatch
 
-UNWRITTEN_BITS = {2: -1, 4: -1}  # what allocations.py fills new memory with, as an integer of that many bytes
+# What replay.py fills new memory with, as an integer; in bfloat16 a NaN that PyTorch makes has the same bits.
+UNWRITTEN_BITS = {torch.float16: -1, torch.float32: -1}
 
 
 def mismatch(got: torch.Tensor, expected: torch.Tensor, allowed: torch.Tensor) -> Mismatch | None:
@@ -13,8 +14,7 @@ def mismatch(got: torch.Tensor, expected: torch.Tensor, allowed: torch.Tensor) -
 
     got: (B, H, N, D) or (B, H, N) in the kernel's dtype; expected, allowed: the same shape in float64.
     """
-    integers = got.view({2: torch.int16, 4: torch.int32}[got.element_size()])
-    unwritten = integers == UNWRITTEN_BITS[got.element_size()]
+    unwritten = never_written(got)
     error = off_by(got, expected)
     wrong = ~(error <= allowed)  # NaN is wrong
     if not wrong.any():
@@ -45,6 +45,12 @@ def mismatch(got: torch.Tensor, expected: torch.Tensor, allowed: torch.Tensor) -
         columns=ranges(wrong.flatten(0, 2).any(0).nonzero().flatten().tolist()) if wrong.dim() == 4 else [],
         num_columns=wrong.shape[3] if wrong.dim() == 4 else 0,
     )
+
+
+def never_written(got):
+    """True where an element holds what new memory is filled with; nowhere in bfloat16, where that cannot be told."""
+    integers = got.view({2: torch.int16, 4: torch.int32}[got.element_size()])
+    return integers == UNWRITTEN_BITS[got.dtype] if got.dtype in UNWRITTEN_BITS else torch.zeros_like(got).bool()
 
 
 def off_by(got, expected):

@@ -108,4 +108,4 @@ def place(index):
 def show(ranges):
     """[(0, 3), (9, 9)] -> `0-3, 9`"""
     shown = [f"{a}-{b}" if a != b else f"{a}" for a, b in ranges[:4]]
-    return ", ".join(shown) + (", ..." if len(ranges) > 4 else "")
+    return ", ".join(shown) + (" and more" if len(ranges) > 4 else "")

@@ -31,8 +31,7 @@ def not_learned(problem, results) -> Verdict | None:
     theirs = [r for r in missed if r.outcome is not Outcome.GRADER_FAULT]
     if not theirs:
         return Verdict(Outcome.GRADER_FAULT, missed[0].sentence) if missed else None
-    taught = f'"{theirs[0].case}" shows what {problem.id.upper()} teaches'
-    return Verdict(Outcome.NOT_RUN, f"not judged: {taught}, and must be right first", Facts(earned=False))
+    return Verdict(Outcome.NOT_RUN, f'not judged yet: first make case "{theirs[0].case}" pass', Facts(earned=False))
 
 
 def count_waste(request, problem, path, case) -> Waste | None:

@@ -3,7 +3,7 @@
 import torch
 
 from grader.diagnosis import failures
-from grader.diagnosis.compare import UNWRITTEN_BITS, off_by
+from grader.diagnosis.compare import never_written, off_by
 
 MOST_CELLS = 64  # of an error map, along each side
 LEVELS = (1, 3, 10, 30, 100, 300, 1000)  # error / allowed: above the first an element is wrong
@@ -46,7 +46,7 @@ def error_maps(name, got, expected, allowed, tile):
 
 def marks(got, expected, allowed):
     """For each element its place in MARKS."""
-    unwritten = got.view({2: torch.int16, 4: torch.int32}[got.element_size()]) == UNWRITTEN_BITS[got.element_size()]
+    unwritten = never_written(got)
     error = off_by(got, expected)
     ratio = torch.where(error <= allowed, 0.0, error / allowed)
     mark = torch.bucketize(ratio, torch.tensor(LEVELS, dtype=ratio.dtype))

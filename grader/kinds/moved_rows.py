@@ -26,11 +26,9 @@ def find(got, right, allowed):
     near = (got[batch, head][rows, None] - right[batch, head]).abs() <= allowed[batch, head]
     near = near.all(-1)  # (wrong rows, all rows)
     found = [(row, int(places.nonzero())) for row, places in zip(rows.tolist(), near, strict=True) if places.sum() == 1]
-    if len(found) < max(FEWEST, 0.9 * len(rows)):
+    if len(found) < max(FEWEST, 0.9 * len(rows)) or 2 * len({place for _, place in found}) < len(found):
         return []
     row, place = found[0]
     of = f" of batch {batch}, head {head}" if wrong.shape[:2].numel() > 1 else ""
-    said = (
-        f"Row {row}{of} has what belongs to row {place}, and {len(found) - 1} more rows are right ones in other places."
-    )
+    said = f"Row {row}{of} of your output is the right row {place}, and {len(found) - 1} more rows are those of others."
     return [Measured("rows", said, QUESTION, POINTERS)]

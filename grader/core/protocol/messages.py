@@ -310,7 +310,8 @@ class Returned(Struct, tag="returned"):
 
     several: it returned a tuple or a list. changed: inputs that are not what they were. broken_fences: shapes of
     tensors around which something was overwritten. without_launch: numbers of the outputs that depend on no
-    launch. kernels: those launched. row_elements: the most elements that depended on the request's row at once.
+    launch. kernels: those launched. row_elements: the most elements that depended on the request's row at once;
+    row_largest: the most of them in one storage.
     """
 
     outputs: list[Output]
@@ -323,6 +324,7 @@ class Returned(Struct, tag="returned"):
     wrapper: WrapperCosts
     trace: TraceReport | None = None
     row_elements: int | None = None
+    row_largest: int | None = None
 
 
 class Outputs(Struct, tag="outputs"):
@@ -338,14 +340,26 @@ class Held(Struct, frozen=True):
     line: int | None
 
 
+class Exponents(Struct, frozen=True):
+    """The largest exponent that a line took exp of, and the lowest of those that are the largest of their row."""
+
+    line: int
+    highest: float
+    lowest: float
+
+
 class FirstBad(Struct, tag="first bad"):
-    """line: None where every number is finite. what: "NaN" or "infinite". exponent: the largest one of that line."""
+    """line: None where every number is finite. what: "NaN" or "infinite". exponent: the largest one of that line.
+
+    exponents: of each line that took exp of a block of two dims before.
+    """
 
     line: int | None = None
     what: str = ""
     source: str = ""
     held: list[Held] = field(default_factory=list)
     exponent: float | None = None
+    exponents: Annotated[list[Exponents], Meta(max_length=64)] = field(default_factory=list)
 
 
 class CompiledKernel(Struct):

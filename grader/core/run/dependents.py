@@ -1,4 +1,4 @@
-"""In the runner: how many elements that depend on one row of an input are alive at once, in a program without kernels.
+"""In the runner: how many elements depend on one row of an input, in a program without kernels.
 
 The program runs twice, step by step, on inputs that differ in that row: what differs depends on it, in every tensor and
 whatever its layout.
@@ -14,12 +14,15 @@ from grader.core.run.replay import KernelTable, Replay, StoragePlace, place_inpu
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def most(program: Program, kernels: KernelTable, call: Call, data: bytearray) -> int:
-    """The most such elements. call: a messages.Call with a row; data: its inputs' bytes."""
+def most(program: Program, kernels: KernelTable, call: Call, data: bytearray) -> tuple[int, int]:
+    """The most such elements that are alive at once, and the most in one storage.
+
+    call: a messages.Call with a row; data: its inputs' bytes.
+    """
     with torch.no_grad(), Allocations():  # what is not written yet is the same in both
         one, other = (begin(program, kernels, call, data, changed) for changed in (False, True))
         alive: dict[int, int] = {}
-        found = 0
+        together = largest = 0
         for step in program.steps:
             one.simple(step)  # type: ignore[arg-type]  # without a launch there is no choice
             other.simple(step)  # type: ignore[arg-type]
@@ -29,8 +32,8 @@ def most(program: Program, kernels: KernelTable, call: Call, data: bytearray) ->
                 if not isinstance(program.storages[number], Input):
                     size = getattr(torch, tensor.dtype).itemsize
                     alive[number] = differing(one.places[number], other.places[number], size)
-            found = max(found, sum(alive.values()))
-    return found
+            together, largest = max(together, sum(alive.values())), max(largest, *alive.values(), 0)
+    return together, largest
 
 
 def begin(program: Program, kernels: KernelTable, call: Call, data: bytearray, changed: bool) -> Replay:

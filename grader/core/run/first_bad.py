@@ -11,8 +11,9 @@ import numpy as np
 import torch
 import triton.language as tl
 
+from grader.core.inside.frames import running_line
 from grader.core.interpret.patches import Patches
-from grader.core.protocol.messages import FirstBad, Held
+from grader.core.protocol.messages import Exponents, FirstBad, Held
 from grader.core.protocol.program import Operation
 from grader.core.run.hooks import BUILDER
 from grader.core.run.operations import UNWRITTEN
@@ -29,6 +30,7 @@ class Follower:
         self.file, self.lines, self.patches = file, texts.split("\n"), Patches()
         self.found: FirstBad | None = None
         self.exponent: float | None = None
+        self.exponents: dict[int, Exponents] = {}  # by line, of blocks of two dims
         self.before: dict[int, tuple[int | None, dict[str, str]]] = {}  # by frame: its line, its bad names
         self.since: dict[tuple[int, str], int | None] = {}
 
@@ -51,6 +53,12 @@ class Follower:
             data = np.asarray(operand.data)
             finite = data[np.isfinite(data)] if data.dtype.kind == "f" else data[:0]
             self.exponent = float(finite.max()) if finite.size else None
+            line = running_line(self.file)
+            if data.ndim == 2 and finite.size and line:
+                rows = np.where(np.isfinite(data), data, -np.inf).max(1)
+                lowest, known = float(rows[np.isfinite(rows)].min()), self.exponents.get(line)
+                highest = max(float(finite.max()), known.highest) if known else float(finite.max())
+                self.exponents[line] = Exponents(line, highest, min(lowest, known.lowest) if known else lowest)
             return method(builder, operand)
 
         return noted
@@ -69,7 +77,7 @@ class Follower:
             words = re.findall(r"\w+", self.source(line))
             since = {name: made for (at, name), made in self.since.items() if at == id(frame)}
             held = [Held(name, since[name]) for name in dict.fromkeys(words) if name in since and name not in new]
-            self.found = FirstBad(line, now[new[0]], self.source(line), held, self.exponent)
+            self.found = FirstBad(line, now[new[0]], self.source(line), held, self.exponent, [*self.exponents.values()])
         for name, value in list(frame.f_locals.items()):
             if holds_inf(value):
                 self.since.setdefault((id(frame), name), line)

@@ -205,16 +205,16 @@ def run(runner: Runner, request: messages.Run, program: Program) -> Returned:
         returned = replay.run(places)
     if device == "cuda":
         torch.cuda.synchronize()
-    program, row_elements = resolved(program, replay.chosen), None
+    program, row_elements, row_largest = resolved(program, replay.chosen), None, None
     if call.row:
         from grader.core.run import dependents
 
-        row_elements = dependents.most(program, kernels, call, data)
+        row_elements, row_largest = dependents.most(program, kernels, call, data)
     return Returned(
         outputs=replies.write_outputs(returned, device), several=program.several, changed=changed(bases, data),
         broken_fences=allocations.broken_fences(), without_launch=made_without_a_launch(program),
         kernels=used_kernels(program), unseen=unseen(program), wrapper=wrapper.costs,
-        trace=trace.report() if trace else None, row_elements=row_elements,
+        trace=trace.report() if trace else None, row_elements=row_elements, row_largest=row_largest,
     )  # fmt: skip
 
 

@@ -25,8 +25,9 @@ def explain(case, trace, fault):
     every, owners, terms = list(tables.values()), find_owners(case, tables), fault.terms
     return (
         wrong_row_step(case, table, every)
+        or rows_past_the_end(tables, fault)
         or (wrong_heads(case, table, owners, every, terms) if owners else outside_place(table, fault))
-        or wrong_rows(case, table, owners, fault)
+        or wrong_rows(case, table, owners, fault, tables)
         or ""
     )
 
@@ -197,8 +198,7 @@ def outside_place(table, fault):
     if place is None:
         return ""
     if table.holds(place):
-        begin = place[2] + (fault.at.first - first.first) // max(1, table.strides[2]) if fault.at else 0
-        return past_the_end(table, begin) if begin >= table.sizes[2] else ""
+        return in_a_loop(table, first, place, fault)
     batch, head, row = place
     batches, heads, rows = table.sizes
     where = f"batch {batch}, head {head}"
@@ -209,6 +209,21 @@ def outside_place(table, fault):
         f"and {rows} rows{along_the_axis(table, tuple(fault.programs[-1]))}. {made(fault.terms)}"
         "Which axis of the grid is which, and which head belongs to it?"
     )
+
+
+def loop_past_the_end(case, trace, fault):
+    """What is said where a program's first tile of a tensor lies inside, and a later one past its last row."""
+    for table, kind in tables_of(case, trace):
+        if (table.name, kind) == (fault.argument, KINDS.get(fault.kind)) and fault.programs:
+            first = table.programs.get(tuple(fault.programs[-1]))
+            place = table.decode(first.first) if first else None
+            return in_a_loop(table, first, place, fault) if place and table.holds(place) else ""
+    return ""
+
+
+def in_a_loop(table, first, place, fault):
+    begin = place[2] + (fault.at.first - first.first) // max(1, table.strides[2]) if fault.at else 0
+    return past_the_end(table, begin) if begin >= table.sizes[2] else ""
 
 
 def along_the_axis(table, program):
@@ -227,7 +242,7 @@ def along_the_axis(table, program):
     return f"; along axis {axis} of the grid programs begin at {what} {told}"
 
 
-def wrong_rows(case, table, owners, fault):
+def wrong_rows(case, table, owners, fault, tables):
     """The tile of rows, where batch and head are right."""
     name, rows = table.name, table.sizes[2]
     if fault.kind.startswith("write of"):
@@ -241,7 +256,7 @@ def wrong_rows(case, table, owners, fault):
     if left:
         return ""
     if begin >= rows:
-        return past_the_end(table, begin)
+        return past_the_end(table, begin, last_seen(case, owners[program][2], tables))
     if begin < 0:
         return f"its tile begins at row {begin}, before the first. Where does the loop begin?"
     if begin % (tall := table.rows_of(fault.at)):
@@ -253,12 +268,35 @@ def wrong_rows(case, table, owners, fault):
         ends = f"its tile begins at row {begin}, and {name} ends with row {rows - 1}. "
         if KINDS[fault.kind] == "store":
             return f"{ends}Is this store masked, and does its mask test the rows of its own addresses?"
-        return f"{ends}Does this phase mask the rows which do not exist, and is this load masked?"
+        return (
+            f"{ends}A tile with rows that do not exist, or with hidden keys, needs a phase that masks: is this load "
+            "masked, or must this phase end before that tile?"
+        )
     return ""
 
 
-def past_the_end(table, begin):
-    return f"its tile begins at row {begin}, and {table.name} has {table.sizes[2]}. Where does the loop end?"
+def past_the_end(table, begin, seen=""):
+    return f"its tile begins at row {begin}, and {table.name} has {table.sizes[2]}. {seen}Where does the loop end?"
+
+
+def last_seen(case, first, tables):
+    """`Queries 64-128 see keys up to 128. ` of the tile of queries that begins at row `first`, or empty."""
+    q = next((table for table in tables.values() if table.input == "q"), None)
+    if q is None or not (case.one_mask and case.causal) or first >= case.N:
+        return ""
+    last = min(first + q.rows_of(next(iter(q.programs.values()))), case.N) - 1
+    return f"Queries {first}-{last} see keys up to {last + case.num_keys - case.N}. "
+
+
+def rows_past_the_end(tables, fault):
+    """Where this program loads no row of Q that exists, and others do."""
+    q = next((table for table in tables.values() if table.input == "q"), None)
+    if q is None or not fault.programs or tuple(fault.programs[-1]) in q.programs:
+        return ""
+    return (
+        f"this program loads no row of {q.name}: its tile of queries lies past the last row. How many programs "
+        "belong on each axis of the grid, and which queries does each of them get?"
+    )
 
 
 def shared_rows(table, owners, fault):

@@ -17,6 +17,8 @@ VAGUE = ("nan", "scores", "uneven", "precision")  # facts that leave open where 
 
 
 OPEN = (*VAGUE, *CONTRASTS)
+ROUNDING, UNDERFLOW = 0.1, -100.0  # of exponents: the largest that rounding makes, and one whose exp is 0 in float32
+SAME_SCALE = "are the scores and the maximum that is subtracted scaled alike, once, and in the same base?"
 
 
 def look(kind, problem, cases, seed, results, submission):
@@ -50,14 +52,14 @@ def look(kind, problem, cases, seed, results, submission):
 def with_line(fact, records):
     """The fact that hidden keys get weight, or visible ones none, with the line that meets them, where it is one."""
     if fact.shown and (line := tile_visits.line_without_mask(records, fact.shown)):
-        said = f"{fact.sentence} Line {line} meets these keys, and no mask is put on their scores there."
+        said = f"{fact.sentence} Line {line} works on these keys and puts no mask on their scores."
         return replace(fact, sentence=said, line=line)
     lines, left = tile_visits.lines_that_meet(records, fact.lost) if fact.lost and records else ((), None)
     if len(lines) == 1 and not left.any():
         (line,) = lines
         without_mask = tile_visits.line_without_mask(records, fact.lost)
-        either = "" if without_mask else "its mask hides them, or "
-        said = f"{fact.sentence} Line {line} meets them: {either}what they add is lost afterwards."
+        either = "" if without_mask else "the mask hides them, or "
+        said = f"{fact.sentence} Line {line} works on them: {either}their part is lost afterwards."
         question = f"{'does that mask show them, and ' if either else ''}are row_max, row_sum and acc all carried on?"
         return replace(fact, sentence=said, question=question, line=without_mask)
     return fact
@@ -85,6 +87,8 @@ def measure_case(kind, problem, submission, case, seed):
     """[Measured] of one wrong case: the weights in float32, else those in its own dtype, then the contrasts."""
     if not case.attends:
         return []
+    if case.layout in inputs.FAR:  # rows so far apart, many times over, would fill the memory
+        case = replace(case, layout="contiguous")
     known = weights.measure(kind, submission, case, seed)
     exact = weight_facts.EXACT if submission.device == "cpu" else weight_facts.TF32
     found = weight_facts.tell(known, exact) if known else []
@@ -107,9 +111,19 @@ def first_bad(kind, problem, submission, case, seed):
         return []
     said = f"The first number that is {bad.what} is made in line {bad.line}, `{bad.source}`"
     question = "which operands of this line can be infinite, or 0?"
+    highest = max(bad.exponents, key=lambda each: each.highest, default=None)
+    lowest = min(bad.exponents, key=lambda each: each.lowest, default=None)
     if bad.what == "infinite" and bad.exponent is not None and bad.exponent > 0:
         said += f", where the exponent is {bad.exponent:.3g}; with the largest score so far subtracted it is at most 0"
         question = "is the largest score so far subtracted before every exp, and is it the larger of the two numbers?"
+    elif highest and highest.highest > ROUNDING:
+        said += f". The exponent in line {highest.line} reaches {highest.highest:.3g}; with the row's largest score "
+        said += "subtracted it is at most 0"
+        question = SAME_SCALE
+    elif lowest and lowest.lowest < UNDERFLOW and "/" in bad.source:
+        said += f": 0 / 0. In line {lowest.line} the largest exponent of a row is {lowest.lowest:.3g}, and its exp are "
+        said += "all 0; with the row's largest score subtracted that exponent is 0"
+        question = SAME_SCALE
     elif bad.held:
         since = (f" since line {held.line}" if held.line else "" for held in bad.held)
         names = [f"{held.name}, with infinite numbers{line}" for held, line in zip(bad.held, since, strict=True)]

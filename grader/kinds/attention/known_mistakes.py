@@ -141,7 +141,8 @@ def heads_and_batches(spec: AttentionSpec, case: Case) -> Iterator[KnownMistake]
     right, batch, batches = head // group, batch[:, None], case.B > 1
     shared = group > 1 and Hkv > 1
     fits = shared and group != Hkv and int((head // Hkv).max()) < Hkv
-    own_head, own_batch = "do K and V both move with their head?", "do K and V both move with their batch?"
+    own_head = "which number divides the query head, and do K and V both move with that kv head?"
+    own_batch = "do K and V both move with their batch?"
     both = "do K and V move with their batch and their head?"
     for applies, equals, question, heads, of_batch in (
         (shared, "kv head = head % Hkv", "which query heads share a kv head: neighbours?", head % Hkv, batch),
@@ -248,7 +249,7 @@ def tails(spec: AttentionSpec, tile: int) -> Iterator[KnownMistake]:
         yield KnownMistake(equals, question, TAILS, replace(spec, weight=again))
     if extra != 1:
         yield add_zeros(spec, 1, "is it `<` or `<=`?")
-    whole, reach = keys // tile * tile, "reach the last tile, and is what it adds kept"
+    whole, reach = keys // tile * tile, "reach the last tile, and are acc, row_max and row_sum handed on in one order"
     for kept, equals, question in (
         (whole if extra else 0, "over the first {kept} keys only, without the ragged tile", reach),
         (whole - tile, "over the first {kept} keys only, without the last whole tile", reach),

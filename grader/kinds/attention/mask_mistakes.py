@@ -112,7 +112,7 @@ def by_visits(spec: AttentionSpec, case: Case, visits: torch.Tensor, past: torch
 def no_visit(spec: AttentionSpec) -> KnownMistake:
     nothing = replace(spec, weight=lambda q, k: torch.zeros(len(q), len(k)))
     question = "does the loop over the keys run at all?"
-    return KnownMistake("attention that meets no key", question, PHASES, nothing, kind="mask", general=True)
+    return KnownMistake("attention over no key", question, PHASES, nothing, kind="mask", general=True)
 
 
 def missed_or_twice(
@@ -128,8 +128,8 @@ def missed_or_twice(
         yield mistake(f"attention that leaves out {name_stretch(missed)}", which, seen & (visits > 0))
     elif twice.any():
         question = "which two phases load the same tile?"
-        yield mistake(f"attention that counts twice {name_stretch(twice)}", question, seen * visits)
-        equals = f"attention that counts twice {name_stretch(twice)}, once without a mask"
+        yield mistake(f"attention that counts {name_stretch(twice)} twice", question, seen * visits)
+        equals = f"attention that counts {name_stretch(twice)} twice, once with the mask and once without"
         again = seen * visits + (~seen & (visits > 1))
         yield mistake(equals, question, again)
         if past.any():
@@ -137,7 +137,7 @@ def missed_or_twice(
 
 
 def name_stretch(missed: torch.Tensor) -> str:
-    """`the visible ones of keys 0-31 for query rows 32-63`: around the row that misses most."""
+    """`the visible keys among keys 0-31 for query rows 32-63`: around the row that misses most."""
     rows = missed.flatten(0, 1).any(0)
     worst = int(rows.sum(1).argmax())
     alike = (rows.any(1) & ~(rows & ~rows[worst]).any(1)).tolist()
@@ -148,7 +148,7 @@ def name_stretch(missed: torch.Tensor) -> str:
         last += 1
     keys = rows[worst].nonzero()
     span, rows = (name_range(*pair) for pair in ((int(keys[0]), int(keys[-1])), (first, last)))
-    return "the visible ones of " * bool(keys[0] != keys[-1]) + f"key{span} for query row{rows}"
+    return "the visible keys among " * bool(keys[0] != keys[-1]) + f"key{span} for query row{rows}"
 
 
 def name_range(first: int, last: int) -> str:

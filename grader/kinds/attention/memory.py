@@ -4,7 +4,7 @@ from grader.kinds.attention import work
 from grader.result import Outcome, Verdict
 
 TWO_PASSES = 2.5  # multiply-adds for each of a score; q k^T is one, p v is another
-KEYS_AT_ONCE = 256  # of all queries: more than that is no tile
+KEYS_AT_ONCE = 256  # of a query, or of all: more than that is no tile
 COUNTED = (
     "Counted is each tensor that still has a name, those of the tile before too until the names are given anew, and "
     "each part of an expression while it is computed"
@@ -17,6 +17,12 @@ def judge(problem, case, answer):
         return Verdict(Outcome.PASSED)
     if grows := work.grows(answer):
         sentence = f"{grows.replace('A program holds', 'Of one query the program holds')} {COUNTED}."
+        return Verdict(Outcome.WASTEFUL, sentence)
+    if (answer.reply.row_largest or 0) > KEYS_AT_ONCE:
+        sentence = (
+            f"A tensor holds {answer.reply.row_largest} numbers of one query, and at most {KEYS_AT_ONCE} scores may be "
+            "in memory at once: take smaller tiles of keys."
+        )
         return Verdict(Outcome.WASTEFUL, sentence)
     if case in problem.memory_cases:
         return judge_memory(case, answer.reply.wrapper)

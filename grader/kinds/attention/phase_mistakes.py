@@ -109,7 +109,8 @@ ANY_CAUSAL = (
      "where does that phase's loop end, and the next begin?", PHASES,
      lambda p: p.seen & ((p.k < p.diagonal - p.BLOCK_K) | (p.k >= p.diagonal) | (p.k < p.inside))),
     ("attention without the phase that needs no mask (tiles of {BLOCK_K} keys)",
-     "does that phase's loop run at all?", PHASES, lambda p: p.seen & ((p.k < p.inside) | (p.k >= p.diagonal))),
+     "does that phase's loop run, and does the next phase go on with its acc, row_max and row_sum?", PHASES,
+     lambda p: p.seen & ((p.k < p.inside) | (p.k >= p.diagonal))),
     ("attention that counts the diagonal tiles twice (tiles of {BLOCK_K} keys)",
      "which two phases load the same tile?", PHASES, lambda p: p.seen * (1 + (p.k >= p.diagonal).long())),
     *(

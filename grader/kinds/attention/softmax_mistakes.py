@@ -12,7 +12,7 @@ import torch
 from grader.kinds.attention import variants
 from grader.kinds.attention.known_mistakes import DIAGONAL, IN_FLOAT32, ONLINE, RESCALE, SCALE, SOFTMAX, KnownMistake
 from grader.kinds.attention.known_mistakes import AttentionSpec as Spec
-from grader.kinds.attention.variants import TILE, WHOLE, Steps
+from grader.kinds.attention.variants import END, TILE, WHOLE, Steps
 
 FAR_BELOW = -1000.0  # a score; 0 lies far above it
 GUESSED = "softmax over guessed tiles"  # a kind of its own: they are many
@@ -206,20 +206,34 @@ def half_scores(spec: Spec, base: float) -> Iterator[KnownMistake]:
 
 
 def half_precision(spec: Spec, tile: int) -> Iterator[KnownMistake]:
-    """Something kept in half precision between tiles."""
+    """Something kept in half precision between tiles, or o at the end."""
     for dtype in half_dtypes(spec):
 
         def acc(x, dtype=dtype):
-            o, sizes = TILE["new_acc"](x).chunk(2, -1)  # of which a kernel keeps o alone
-            return torch.cat([round_to(dtype, o), sizes], -1)
+            return round_o(dtype, TILE["new_acc"](x))
+
+        def out(x, dtype=dtype):
+            return round_o(dtype, END["out"](x))
 
         row_sum = {"new_sum": lambda x, dtype=dtype: round_to(dtype, TILE["new_sum"](x))}
+        if dtype != spec.q.dtype:
+            equals = f"attention whose o is rounded to {name_dtype(dtype)} before it is stored"
+            rounded = over_tiles(spec, {"out": out}, F32)
+            yield KnownMistake(equals, "to which dtype is acc cast: that of O?", ONLINE, rounded, rounding=True)
+        if spec.k.shape[2] <= tile:
+            continue  # one tile alone: the same numbers
         for what, changes, question in (
             ("acc", {"new_acc": acc}, "in which dtype do hundreds of tiles add up?"),
             ("row_sum", row_sum, "how many ones can a half count before 1 is lost?"),
         ):
             equals = f"attention whose {what} is rounded to {name_dtype(dtype)} at each tile (tiles of {tile})"
             yield KnownMistake(equals, question, ONLINE, over_tiles(spec, changes, F32), rounding=True)
+
+
+def round_o(dtype: torch.dtype, x: torch.Tensor) -> torch.Tensor:
+    """acc with its first half rounded: the second, of sizes, no kernel has."""
+    o, sizes = x.chunk(2, -1)
+    return torch.cat([round_to(dtype, o), sizes], -1)
 
 
 def round_to(dtype: torch.dtype, x: torch.Tensor) -> torch.Tensor:

@@ -147,25 +147,26 @@ def guessed_steps(case, BLOCK_Q, BLOCK_K, order=FORWARD):
 
 
 def in_words(records, place):
-    """`Query rows 32-63 meet keys 0-31 in line 128, and keys 32-63, masked, in line 133.` of the tile that holds
-    `place`, (batch, head, row); empty where no trace tells, or too much was met to say.
+    """`For query rows 32-63, line 128 works on keys 0-31 and line 133 on keys 32-63 with a mask.` of the tile that
+    holds `place`, (batch, head, row); empty where no trace tells, or there is too much to say.
     """
     batch, head, row = place
     for record in records:
         first, last = record.q
         if (record.batch, record.head) == (batch, head) and first <= row <= last:
             stretches = record.stretches
-            rows = f"Query row{mask_mistakes.name_range(first, last)} meet{'s' * (first == last)}"
+            rows = f"or query row{mask_mistakes.name_range(first, last)}"
             if not stretches:
-                return f"{rows} no key."
+                return f"F{rows} no line works on a key."
             if len(stretches) > MOST_STRETCHES or not all(stretch.line for stretch in stretches):
                 return ""
             told = [
-                f"key{mask_mistakes.name_range(each.first, each.last)}{', masked,' * each.masked} in line {each.line}"
-                for each in stretches
+                f"line {each.line} {'works ' * (not n)}on key{mask_mistakes.name_range(each.first, each.last)}"
+                + " with a mask" * each.masked
+                for n, each in enumerate(stretches)
             ]
             met = " and ".join([", ".join(told[:-1]), told[-1]] if told[:-1] else told)
-            return f"{rows} {met}."
+            return f"F{rows}, {met}."
     return ""
 
 

@@ -18,14 +18,13 @@ from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, RESCA
 from grader.kinds.attention.mask_mistakes import PHASES
 from grader.kinds.attention.weight_rules import HIDDEN_SCORE, hidden_scores, underflowing_rows, visible_by_rule
 from grader.kinds.attention.weights import Weights, masks, scores
-from grader.kinds.attention.words import agree, name_pairs, name_rows
+from grader.kinds.attention.words import EQUAL, agree, name_pairs, name_rows
 
 EXACT = 1e-5  # how far a weight of float32 may be off, relative to it
 COARSE = 2e-2  # and one of float16 or bfloat16, or of tf32 on a GPU
 STRONG = 0.3  # of a visible key's weight: less is what a finite mask value leaves
 DEEP = 60.0  # below the row's maximum a weight is too small to tell a score by
 TILES = (128, 64, 32, 16)
-EQUAL = "Run again with all scores equal: "
 SMALL = 1e-30
 FEW_KEYS = 2e-3  # a sum that is off by less has not one key of some hundred too many
 TF32 = 2e-3  # how far products of float32 may be off on a GPU
@@ -40,7 +39,8 @@ def tell(weights: Weights, exact: float = EXACT) -> list[Measured]:
     found = equal_scores(weights, mask, exact)
     if any(fact.kind == "mask" for fact in found) and (hidden := hidden_scores(weights, mask)):
         found = [hidden, *found]
-    return found or whose_v(weights, mask) or own_scores(weights, mask, exact)
+    again = [replace(fact, sentence=fact.sentence.replace(EQUAL, "In the same run, ")) for fact in found[1:]]
+    return found[:1] + again or whose_v(weights, mask) or own_scores(weights, mask, exact)
 
 
 # All scores are equal -------------------------------------------------------------------------------------------------
@@ -103,20 +103,21 @@ def facts_of_head(w: torch.Tensor, mask: torch.Tensor, exact: float) -> list[Mea
         said = "hidden keys alone get weight, and no visible one: the mask is turned round."
         tell("mask", said, "which of the two values belongs to a visible key?")
     if strong.any():
-        said = f"your code gives weight to {name_pairs(strong)}, which the mask hides."
+        said = f"your code gives weight to hidden keys: {name_pairs(strong)}."
         tell("mask", said, "which keys may this query see, and which tile is masked?", shown=strong)
     if missing.any():
-        said = f"your code gives no weight to {name_pairs(missing)}, which the mask shows."
-        tell("mask", said, "do loop and mask reach these keys, and does what they add stay in acc?", lost=missing)
+        said = f"your code gives no weight to visible keys: {name_pairs(missing)}."
+        question = "does the loop load these keys, does the mask show them, and is their part in acc at the end?"
+        tell("mask", said, question, lost=missing)
     if double.any():
         many = float(times[double].median())
-        said = f"your code counts {name_pairs(double)} {many:.3g} times as much as the others."
+        said = f"your code counts some keys {many:.3g} times as much as the others: {name_pairs(double)}."
         if abs(many - round(many)) < COARSE:
             question = "does a tile belong to two phases, or is a key past the end counted as the last one?"
             tell("double", said, question)
         else:
-            question = "by which factor is each tile's part weighed when it is added, in which base, and which of the "
-            tell("rescale", said, f"{question}running numbers is the maximum, which the sum?", RESCALE)
+            question = "by which factor is each tile's part multiplied when it is added, in which base, and which "
+            tell("rescale", said, f"{question}running number is the maximum, which the sum?", RESCALE)
     if faint.any():
         power = torch.log2(w.abs()[faint] / typical.expand_as(w)[faint]).median().item()
         said = f"Hidden keys still get 2^{power:.4g} of a visible key's weight ({name_pairs(faint)}): "
@@ -154,6 +155,10 @@ def question_on_sum(divisors: torch.Tensor, visible: torch.Tensor) -> str | None
     """What is asked where the rows that are off are divided by 1, by as much too much, or by fewer keys; else None."""
     if len(divisors) > 1 and float((divisors - 1).abs().max()) < COARSE:
         return "is each part of the output divided by row_sum, and by the sum over all tiles?"
+    rows = divisors / visible
+    if any(float((rows - tile).abs().max()) < COARSE for tile in TILES):
+        tall = round(float(rows[0]))
+        return f"over which axis does row_sum add up: does each row get the sum of all {tall} rows of its tile?"
     more = divisors - visible
     if float(more.min()) > 0 and float((more - more[0]).abs().max()) < COARSE:
         return f"what does row_sum hold before the first tile, where it is {float(more[0]):.3g} too large in every row?"
@@ -205,8 +210,10 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
     bad = ~w.isfinite().all(1)
     if bad.any():
         largest = float(s.masked_fill(~mask, -math.inf).max())
-        said = f"With this case's scores (up to {largest:.3g}), query {name_rows(bad)} of your output "
-        said += f"{agree(bad, 'is', 'are')} NaN or infinite; with all scores equal none is."
+        said = (
+            f"Query {name_rows(bad)} of your output {agree(bad, 'is', 'are')} NaN or infinite. With all scores equal "
+        )
+        said += f"no row is: the size of the scores matters, here up to {largest:.3g}."
         question = "is the largest score so far subtracted before every exp, and is it the right one?"
         return Measured("nan", said, question, SOFTMAX)
     below = s - s.masked_fill(~mask, -math.inf).amax(1, keepdim=True)
@@ -228,15 +235,15 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
         said = "All visible keys weigh alike, whatever their scores are."
         return Measured("scale", said, "do the scores reach exp, and does q reach the scores?", SCALE)
     if rest < close:
-        said = f"Your scores are {slope:.4g} times the right ones{name_factor(slope, weights.case)}."
+        said = f"Your scores are the right ones times {slope:.4g}{name_factor(slope, weights.case)}."
         return Measured("scale", said, "what is multiplied into the scores, where, and how often?", SCALE)
     found = other_heads(weights, w, use, close, batch, head) or between_tiles(w, s, use, close)
     if found := found or first_keys_again(w, s, use, close) or over_queries(w):
         return found
     dtype = next((name for name, most in ROUNDED.items() if rest < most), None)
     if dtype and abs(slope - 1) < COARSE and exact <= EXACT:  # else the input's dtype itself rounds as much
-        said = f"In {weights.case.dtype} your weights are off by up to {rest:.1e} of themselves: "
-        said += f"as if numbers were rounded to {dtype} on the way."
+        said = f"In {weights.case.dtype} your weights are off by up to {rest:.1e} of their size, "
+        said += f"as if some numbers were rounded to {dtype} before the end."
         return Measured("precision", said, "which numbers leave float32 before the end?", SOFTMAX)
     question = "which numbers does each score come from, and which maximum is subtracted before exp?"
     return Measured(
@@ -254,7 +261,7 @@ def name_factor(slope: float, case: Case) -> str:
         root * ln2: "sqrt(D) ln 2", D: "D", 1 / (ln2 * root): "log2(e) / sqrt(D), once more", -1.0: "the wrong sign",
         math.sqrt(D / case.N): "sqrt(D / N): N where D is meant", math.sqrt(D / case.Hq): "sqrt(D / H): H for D",
     }  # fmt: skip
-    return next((f" (by {words})" for value, words in known.items() if abs(slope / value - 1) < 1e-2), "")
+    return next((f", {words}" for value, words in known.items() if abs(slope / value - 1) < 1e-2), "")
 
 
 def other_heads(weights, w, use, close, batch, head):

@@ -13,6 +13,7 @@ from grader.kinds.attention.known_mistakes import SOFTMAX, TAILS
 from grader.kinds.attention.mask_mistakes import WINDOW
 from grader.kinds.attention.masks import Visibility
 from grader.kinds.attention.weights import scores
+from grader.kinds.attention.words import EQUAL
 
 TILES = (None, 128, 64, 32, 16)  # of keys, past which a kernel loads nothing
 FLAT = 1e-2  # how far apart scores may lie that are the same
@@ -35,9 +36,7 @@ def visible_by_rule(seen, case):
         reach = k < (q[:, None] // tile + 1) * tile if tile else torch.ones_like(seen)
         for words, question, rule in list_rules(age, k, window, sink):
             if torch.equal(rule & reach, seen):
-                said = (
-                    f"Run again with all scores equal: your code shows exactly {words}; the case has {case.visibility}."
-                )
+                said = f"{EQUAL}your code shows exactly {words}; the case has {case.visibility}."
                 return Measured("mask", said, question, WINDOW)
     return None
 
@@ -137,6 +136,6 @@ def underflowing_rows(weights, mask):
         number, question = highest, whose
     else:
         return None
-    said = f"Exactly the rows whose largest score is {low:.3g} or less are lost, and those with {high:.3g} or more are "
-    said += f"right: their exp are all 0 in float32, as if a number near {number} were subtracted."
+    said = f"Rows whose largest score is {low:.3g} or less are lost, and rows with {high:.3g} or more are "
+    said += f"right. In the lost rows every exp(score - m) is 0 in float32: m is too large, it may be {number}."
     return Measured("sum", said, question, SOFTMAX)

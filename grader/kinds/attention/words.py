@@ -5,32 +5,38 @@ import torch
 from grader.diagnosis.compare import ranges
 from grader.diagnosis.locate import show
 
+EQUAL = "In a second run, with all scores equal, "
+
 
 def name_pairs(flags: torch.Tensor) -> str:
-    """Words for the pairs (query, key) that are True: by age where that is the same for all rows, else by position."""
+    """Words for the pairs (query, key) that are True: by distance where that is one for all rows, else by position.
+
+    `keys i-63 to 63 for each query row i of 64-126`, `keys 0-7 for query row 3 (and others for 2 more rows)`.
+    """
     rows = flags.any(1)
     first = int(rows.nonzero()[0])
-    if int(rows.sum()) > 1 and (age := name_ages(flags, rows)):
-        return f"{age}, for query {name_rows(rows)}"
+    if int(rows.sum()) > 1 and (keys := name_distances(flags, rows)):
+        return f"{keys} for each query row i of {name_rows(rows).partition(' ')[2]}"
     last, what = name_stretch(flags, first)
-    who = f"query row {first}" if first == last else f"query rows {first}-{last}"
+    each = "each query row i of" if "i" in what else "query row" if first == last else "query rows"
     others = int(rows.sum()) - (last - first + 1)
-    return f"{what} for {who}" + (f" (and others for {others} more row{'s' * (others > 1)})" if others else "")
+    more = f" (and others for {others} more row{'s' * (others > 1)})" if others else ""
+    return f"key{what} for {each} {show([(first, last)])}{more}"
 
 
 def name_stretch(flags: torch.Tensor, first: int) -> tuple[int, str]:
-    """(the last row of those after `first` whose keys go by one rule, words for these keys)."""
+    """(the last row of those after `first` whose keys go by one rule, their numbers; i is the row's own)."""
     last = first
     while last + 1 < len(flags) and bool((flags[last + 1] == flags[first]).all()):
         last += 1
     keys = ranges(flags[first].nonzero().flatten().tolist())
-    what = f"key {show(keys)}" if len(keys) == 1 and keys[0][0] == keys[0][1] else f"keys {show(keys)}"
+    what = f"{'s' * (keys != [(keys[0][0],) * 2])} {show(keys)}"
     if len(keys) > 1 or last > first:
         return last, what
     start, end = keys[0]
     rules = (
-        (f"the keys from {name_neighbour(start - first)} to key {end}", 1, 0),
-        (f"the keys from key {start} to {name_neighbour(end - first)}", 0, 1),
+        (f"s {name_place(start - first)} to {end}", 1, 0),
+        (f"s {start} to {name_place(end - first)}", 0, 1),
     )
     for words, moves_start, moves_end in rules:
         after = first + 1
@@ -45,31 +51,22 @@ def name_stretch(flags: torch.Tensor, first: int) -> tuple[int, str]:
     return last, what
 
 
-def name_neighbour(distance: int) -> str:
-    """A key by its distance to the query."""
-    if distance == 0:
-        return "the query's own"
-    tokens = f"{abs(distance)} token{'s' * (abs(distance) > 1)}"
-    return f"the one {tokens} {'after' if distance > 0 else 'before'} the query"
+def name_place(distance: int) -> str:
+    """A key by its distance to query i: `i`, `i-63`, `i+1`."""
+    return f"i{distance:+d}" if distance else "i"
 
 
-def name_ages(flags: torch.Tensor, rows: torch.Tensor) -> str:
-    """`the query's own key` or `the key 32 tokens before the query`, where that says all of these rows, else ""."""
+def name_distances(flags: torch.Tensor, rows: torch.Tensor) -> str:
+    """`key i` or `keys i-40 to i-32`, where that says all of these rows, else ""."""
     query, key = flags.nonzero().unbind(1)
-    distance = (query - key).unique()
+    distance = (key - query).unique()
     low, high = int(distance.min()), int(distance.max())
     if len(distance) != high - low + 1 or high - low > len(flags) // 4:
         return ""
     i, j = torch.arange(flags.shape[0])[:, None], torch.arange(flags.shape[1])[None, :]
-    if not bool((((i - j >= low) & (i - j <= high))[rows] == flags[rows]).all()):
+    if not bool((((j - i >= low) & (j - i <= high))[rows] == flags[rows]).all()):
         return ""
-    if low == high == 0:
-        return "the query's own key"
-    near, far = sorted((abs(low), abs(high)))
-    if low <= 0 <= high:
-        return f"the keys from {high} before to {-low} after the query"
-    span = f"key {near} tokens" if near == far else f"keys {near}-{far} tokens"
-    return f"the {span} {'before' if low > 0 else 'after'} the query"
+    return f"key {name_place(low)}" if low == high else f"keys {name_place(low)} to {name_place(high)}"
 
 
 def name_rows(flags: torch.Tensor) -> str:

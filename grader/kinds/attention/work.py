@@ -5,7 +5,7 @@ who copies K out to every query head loads the copies, and what PyTorch computes
 """
 
 import functools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
@@ -290,7 +290,8 @@ def multiplies_too_much(case, found, trace):
         return ""
     rows, keys = found.tile
     said = (
-        f"The kernels multiply {found.tiles:.0f} tiles of {rows} x {keys} where {found.needed:.0f} hold a visible pair"
+        f"In all heads together the kernels multiply {found.tiles:.0f} tiles of {rows} x {keys}, where "
+        f"{found.needed:.0f} hold a visible pair"
     )
     return f"{said}: {in_vain(case, trace) or ONE_PASS}."
 
@@ -328,16 +329,27 @@ ONE_PASS = "one pass over them is enough. Are scores computed twice, or tiles mu
 
 
 def in_vain(case, trace):
-    """`queries 0 to 63 meet keys 64 to 1029, which none of them sees`, where the visits show such tiles."""
-    seen = tile_visits.seen_of(case)
+    """What one program does on hidden tiles, `in kernel, line 133 works for queries 0 to 63 on keys 64 to 1029, which
+    none of them sees`, where the visits show some: of the program with the most."""
+    seen, hidden = tile_visits.seen_of(case), defaultdict(list)
     for record in tile_visits.read(trace):
-        q = record.q
-        hidden = [tile for tile in record.tiles if not seen(record.batch, record.head).any(q, tile)]
-        if len(hidden) > 1:
-            first, last = min(tile[0] for tile in hidden), max(tile[1] for tile in hidden)
-            between = "" if sum(b - a + 1 for a, b in hidden) == last - first + 1 else "tiles among "
-            return f"queries {q[0]} to {q[1]} meet {between}keys {first} to {last}, which none of them sees"
-    return ""
+        for each in record.stretches:
+            for tile in record.tiles:
+                inside = each.first <= tile[0] and tile[1] <= each.last
+                if inside and not seen(record.batch, record.head).any(record.q, tile):
+                    hidden[record.kernel, record.program, record.head, each.line].append((record.q, tile))
+    if not hidden:
+        return ""
+    (kernel, *_, line), pairs = max(hidden.items(), key=lambda item: len(set(item[1])))
+    queries, keys = (sorted({pair[side] for pair in pairs}) for side in (0, 1))
+    return f"in {kernel}, line {line} works for queries {hull(queries)} on keys {hull(keys)}, which none of them sees"
+
+
+def hull(tiles):
+    """`64 to 1029` of tiles, and that there are gaps between them."""
+    first, last = min(first for first, _ in tiles), max(last for _, last in tiles)
+    gaps = sum(last - first + 1 for first, last in tiles) < last - first + 1
+    return f"{first} to {last}" + " (not all)" * gaps
 
 
 def by_torch(problem, case, reply):
@@ -378,5 +390,5 @@ def judge(results):
     if long_row is not None and long_row.outcome is Outcome.GRADER_FAULT:
         return Verdict(Outcome.GRADER_FAULT, long_row.sentence)
     if long_row is None or long_row.outcome is not Outcome.PASSED:
-        return Verdict(Outcome.NOT_RUN, f'not judged: "{LONG_ROW}" must be right first', Facts(earned=False))
+        return Verdict(Outcome.NOT_RUN, f'not judged yet: first make case "{LONG_ROW}" pass', Facts(earned=False))
     return Verdict(Outcome.PASSED)

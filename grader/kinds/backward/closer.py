@@ -12,6 +12,8 @@ import torch
 from grader.core.protocol.messages import Outputs, Returned, Run, RunSets
 from grader.course import tensors
 from grader.diagnosis.cause import Measured
+from grader.kinds.attention.closer import with_line
+from grader.kinds.attention.words import EQUAL
 from grader.kinds.backward import gradients, implied, mistakes
 from grader.kinds.backward.cases import OUTPUTS
 
@@ -39,6 +41,7 @@ def look(kind, problem, cases, seed, results, submission):
             break
         case = cases[result.case]
         found = facts(kind, submission, case) or contrast(kind, submission, case, seed)
+        found = [with_line(fact, result.diagnosis.evidence["records"]) for fact in found]
         result.diagnosis.measured += found
         told += [result.case] if found else []
     for result in wrong if told else ():
@@ -129,7 +132,7 @@ def tell(names, mine, theirs, got, expected, seen, times):
     """
     if not got.isfinite().all():
         row = int((~got.isfinite()).any(-1).any(0).any(0).nonzero()[0])
-        said = f"Run again with all scores equal: {names} of {mine} {row} and others are NaN or infinite."
+        said = f"{EQUAL}{names} of {mine} {row} and others are NaN or infinite."
         return [Measured("nan", said, INFINITE, mistakes.LSE)]
     sizes = expected.abs()
     clear = sizes > FAINT * sizes.max()  # the others tell nothing
@@ -137,8 +140,8 @@ def tell(names, mine, theirs, got, expected, seen, times):
     shown = ~seen & (got.abs() > FAINT * sizes.max())
     found = []
     for which, words, question in (
-        (lost, "take nothing from {theirs} {them}, which they should: ", mistakes.WHO_SEES),
-        (shown, "take something from {theirs} {them}, which the mask hides: ", mistakes.WHO_SEES),
+        (lost, f"{names} get no part from visible pairs", mistakes.WHO_SEES),
+        (shown, f"{names} get a part from hidden pairs", mistakes.WHO_SEES),
     ):
         if not which.any():
             continue
@@ -150,17 +153,14 @@ def tell(names, mine, theirs, got, expected, seen, times):
         last = first
         while last + 1 in same:
             last += 1
-        them = spans(pairs[first])
         more = len(rows) - (last - first + 1)
-        said = words.format(theirs=theirs, them=them).removesuffix(": ")
         where = "" if which.flatten(2).any(-1).all() else f" of batch {batch}, head {head}"
-        also = f"; {more} more {mine} have others like that" if more else ""
-        said = f"Run again with all scores equal: {names} of {mine} {span(first, last)}{where} {said}{also}."
-        if mine == "keys":
-            said = said.replace("which they should", "which see them").replace("the mask hides", "do not see them")
-        else:
-            said = said.replace("which they should", "which they see")
-        found.append(Measured("pairs", said, question, mistakes.MASK))
+        also = f" (and {more} more {mine} with others)" if more else ""
+        said = f"{EQUAL}{words}{where}: {counted(mine, span(first, last))} with "
+        said += f"{counted(theirs, spans(pairs[first]))}{also}."
+        queries_first = pairs.T if mine == "keys" else pairs
+        fact = Measured("pairs", said, question, mistakes.MASK)
+        found.append(replace(fact, shown=(batch, head, queries_first)) if which is shown else fact)
     if not found:
         ratio = got / (expected.where(clear, torch.ones_like(expected)) * times)
         odd = clear & ((ratio - 1).abs() > EXACT)
@@ -169,13 +169,12 @@ def tell(names, mine, theirs, got, expected, seen, times):
             factor = float(ratio[batch, head, row, column])
             whole = bool(((ratio - factor).abs() < EXACT)[:, :, clear].all())
             where = f"first of {mine} {row} with {theirs} {column}, batch {batch}, head {head}"
-            equal = "Run again with all scores equal:"
             if not whole and round(factor) > 1 and abs(factor - round(factor)) < EXACT:
-                said = f"{equal} {names} count some pairs {round(factor)} times, {where}."
+                said = f"{EQUAL}{names} count some pairs {round(factor)} times, {where}."
                 found.append(Measured("pairs", said, MET_TWICE, mistakes.MASK))
             else:
                 name, all_pairs = (names.split()[0], " on all pairs") if whole else (names, "")
-                said = f"{equal} {name} gets {factor:.4g} times what it should{all_pairs}, {where}."
+                said = f"{EQUAL}{name} gets {factor:.4g} times what it should{all_pairs}, {where}."
                 found.append(Measured("factor", said, WHICH_FACTOR, mistakes.LSE))
     return found
 
@@ -185,6 +184,11 @@ def spans(row):
     edges = torch.nn.functional.pad(row.int(), (1, 1)).diff()
     found = [span(a, b - 1) for a, b in zip((edges == 1).nonzero(), (edges == -1).nonzero(), strict=True)]
     return ", ".join(found[:3]) + (" ..." if len(found) > 3 else "")
+
+
+def counted(what, numbers):
+    """`key 3`, `keys 3-5` of `keys` and the numbers."""
+    return f"{what.removesuffix('s') if numbers.isdecimal() else what} {numbers}"
 
 
 def span(first, last):

@@ -6,6 +6,7 @@ Where p and dp are known, each pair says what was taken from it; where p and del
 import torch
 
 from grader.diagnosis.cause import Measured
+from grader.kinds.attention.words import EQUAL
 from grader.kinds.backward import mistakes
 
 TILES = (16, 32, 64, 128)  # keys
@@ -41,7 +42,7 @@ def of_tile(name, taken, terms, seen, near):
         if width < N and agree(taken, blocks.repeat_interleave(width, 1)[:, :N], seen, near):
             row = int((seen[:, :width].any(1) & seen[:, width:].any(1)).nonzero()[0])
             said = (
-                f"Run again with all scores equal: what {name} takes from dp of query row {row} and keys 0-{width - 1} "
+                f"{EQUAL}what {name} takes from dp of query row {row} and keys 0-{width - 1} "
                 "is the sum of p * dp over these keys alone. Delta is that of the whole row."
             )
             return [Measured("delta", said, WHOSE, mistakes.DELTA)]
@@ -61,7 +62,7 @@ def of_row(name, taken, delta, seen, near):
         return []
     row = int(alone.nonzero()[0])
     other = int(same[row].nonzero()[0])
-    said = f"Run again with all scores equal: {name} has for query row {row} the delta of row {other}."
+    said = f"{EQUAL}{name} has for query row {row} the delta of row {other}."
     return [Measured("delta", said, "which row's delta is loaded?", mistakes.DELTA)]
 
 
@@ -72,7 +73,5 @@ def nothing_of_do(name, used, dp, seen, near):
     if not rows.any() or not agree(used[~rows], dp, pairs[~rows], near) or not pairs[~rows].any():
         return []
     first = int(rows.nonzero()[0])
-    said = (
-        f"Run again with all scores equal and one column of do and v: dp = do v^T is 0 in {name} for query row {first}"
-    )
+    said = f"{EQUAL}and with one column of do and v, dp = do v^T is 0 in {name} for query row {first}"
     return [Measured("dp", f"{said} and {int(rows.sum()) - 1} more, not for all.", WHICH, mistakes.SOFTMAX)]

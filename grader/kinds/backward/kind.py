@@ -9,7 +9,7 @@ from msgspec import structs
 
 from grader.course import tensors
 from grader.diagnosis import cross_case
-from grader.kinds.attention import kv_heads, naive, work
+from grader.kinds.attention import addresses, kv_heads, naive, tile_visits, work
 from grader.kinds.attention.case import example_sizes
 from grader.kinds.backward import causes, closer, gradients, inputs
 from grader.kinds.backward.cases import OUTPUTS, PROBLEM, TENSORS
@@ -91,7 +91,11 @@ class Backward(Kind):
         if verdict.diagnosis:  # of the first output that is wrong; it is told with the others
             got = dict(zip(OUTPUTS, tensors.read_outputs(answer.data, answer.reply.outputs), strict=True))
             verdict.diagnosis = causes.diagnose(case, got, self.expect(case, placed, device))
+            verdict.diagnosis.evidence["records"] = tile_visits.read(answer.reply.trace)
         return verdict
+
+    def explain_fault(self, case, trace, fault):
+        return addresses.loop_past_the_end(case, trace, fault)
 
     def beyond_values(self, problem, case, answer):
         if by_torch := work.by_torch(problem, case, answer.reply):

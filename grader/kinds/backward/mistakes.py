@@ -102,7 +102,7 @@ WHICH_BASE = "lse is a natural logarithm, and exp2 takes base 2: what must be mu
 WHICH_FACTORS = "write the shapes down: which two matrices give this gradient, and which of them is transposed?"
 WHO_SEES = "which is the first query that sees this key, and which is the last?"
 SINKS = "a sink is seen by every later query, however far: do the mask and the bounds of the loop both say so?"
-GROUP = "dk and dv of a kv head are sums: over which query heads?"
+GROUP = "dk and dv of a kv head are sums: over which query heads, and is each part added to what is there?"
 
 EVERY = (
     # delta

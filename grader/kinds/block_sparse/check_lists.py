@@ -82,6 +82,8 @@ def question_on(is_, as_, last_keys, last_rows):
         return "which kinds may a tile have in which some keys do not exist?"
     if last_rows and is_ == "FULL":
         return "which rows of the last query tile count: those that exist, or block_q of them?"
+    if as_ == "FULL":
+        return "what must hold of all pairs of a FULL tile?"
     if "CAUSAL" in (is_, as_):
         return (
             "the triangle of a tile's own rows and columns: which half, with its diagonal, and for the rows that exist?"

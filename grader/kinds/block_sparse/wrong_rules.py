@@ -40,6 +40,7 @@ RULES = (
      lambda pairs: bool(pairs.any(1).all())),
     ("a tile counts as FULL when each of its columns is seen", SOME, FULL,
      lambda pairs: bool(pairs.any(0).all())),
+    ("a tile counts as FULL as soon as one of its pairs is visible", SOME, FULL, lambda pairs: bool(pairs.any())),
     (FULL_BY.format("its first and last row"), SOME, FULL, lambda pairs: bool(pairs[0].all() and pairs[-1].all())),
     (FULL_BY.format("its first and last column"), SOME, FULL,
      lambda pairs: bool(pairs[:, 0].all() and pairs[:, -1].all())),

@@ -49,7 +49,7 @@ def test_rows_in_other_places_are_told():
     placed = inputs.make(CASE, 0)
     right = answers.expect(P1, CASE, placed, "cpu")
     (fact,) = moved_rows.find(right.o.roll(2, dims=2), right.o, right.allowed_o)
-    assert fact.sentence.startswith("Row 0 of batch 0, head 0 has what belongs to row 7, and 8 more rows are right")
+    assert fact.sentence.startswith("Row 0 of batch 0, head 0 of your output is the right row 7, and 8 more")
     assert moved_rows.find(right.o + 1.0, right.o, right.allowed_o) == []
 
 
@@ -130,9 +130,9 @@ def test_one_case_alone_says_what_it_says_among_all(tmp_path):
     among_all = {result.case: result.sentence for result in grade(whole, 1) if result.outcome is Outcome.WRONG}
     for name in ("whole tiles", "ragged tail"):
         (alone,) = grade(replace(whole, names=frozenset([name]), hear_others=True), 1)
-        assert alone.sentence == among_all[name] and " and also " not in alone.sentence
+        assert alone.sentence == among_all[name] and "; or " not in alone.sentence
     (unheard,) = grade(replace(whole, names=frozenset(["whole tiles"])), 1)
-    assert " and also " in unheard.sentence  # two heads alone cannot tell which neighbour it is
+    assert "; or " in unheard.sentence  # two heads alone cannot tell which neighbour it is
 
 
 @pytest.mark.thorough

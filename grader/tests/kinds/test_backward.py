@@ -155,10 +155,10 @@ CHANGES = {
                             "Your output equals dk and dv of the first query head of each group alone."),
     "far queries of sinks left out": (
         "end = tl.minimum(N, part * span + span)", "end = tl.minimum(N, part * span + BLOCK_Q)", "sinks and window",
-        "Run again with all scores equal: dv and dk of keys 0-2 take nothing from query rows 64-199, which see them."),
+        "dv and dk get no part from visible pairs: keys 0-2 with query rows 64-199."),
     "a tile skipped": ("diagonal_end = tl.cdiv(k_start + BLOCK_K - 1, BLOCK_Q) * BLOCK_Q",
                        "diagonal_end = k_start // BLOCK_Q * BLOCK_Q", "tiles of 32 x 16",
-                       "Run again with all scores equal: dv and dk of keys"),
+                       "dv and dk get a part from hidden pairs: keys"),
     "the strides of q for do": ("*v.stride()[:3], *do.stride()[:3], *lse", "*v.stride()[:3], *q.stride()[:3], *lse",
                                 "each tensor with another layout", ""),
 }  # fmt: skip

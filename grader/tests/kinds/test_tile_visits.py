@@ -12,9 +12,10 @@ def record(*stretches):
 
 def test_stretches_in_words():
     two = [record((128, 0, 31, False), (133, 32, 32, True))]
-    assert in_words(two, (0, 1, 40)) == "Query rows 32-63 meet keys 0-31 in line 128 and key 32, masked, in line 133."
+    said = "For query rows 32-63, line 128 works on keys 0-31 and line 133 on key 32 with a mask."
+    assert in_words(two, (0, 1, 40)) == said
     assert in_words(two, (0, 0, 40)) == in_words(two, (0, 1, 64)) == ""  # another head, another tile
-    assert in_words([record()], (0, 1, 63)) == "Query rows 32-63 meet no key."
+    assert in_words([record()], (0, 1, 63)) == "For query rows 32-63 no line works on a key."
     assert in_words([record((0, 0, 31, False))], (0, 1, 40)) == ""  # a line that is not known
 
 
@@ -34,5 +35,5 @@ def test_a_phase_that_ends_too_early_is_named_by_its_line(tmp_path):
     )
     line = next(n for n, said in enumerate(text.splitlines(), 1) if "MASKED=True)" in said)
     (result,) = grade_text(tmp_path, "p4", text, names=["whole tiles"])
-    assert "leaves out the visible ones of keys 32-63 for query rows 32-63" in result.sentence
-    assert f"Query rows 0-63 meet keys 0-31, masked, in line {line}." in result.sentence
+    assert "leaves out the visible keys among keys 32-63 for query rows 32-63" in result.sentence
+    assert f"For query rows 0-63, line {line} works on keys 0-31 with a mask." in result.sentence

@@ -87,10 +87,10 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
 @pytest.mark.parametrize(
     ("case", "wrong", "kind", "words"),
     [
-        (CAUSAL, {"seen": not_itself}, "mask", "no weight to the query's own key"),
-        (CAUSAL, {"seen": Visibility().mask}, "mask", "the keys from the one 1 token after the query to key 69"),
-        (WINDOW, {"seen": Visibility(True, 10).mask}, "mask", "gives weight to the key 9 tokens before the query"),
-        (WINDOW, {"seen": Visibility(True, 7).mask}, "mask", "no weight to the keys 7-8 tokens before the query"),
+        (CAUSAL, {"seen": not_itself}, "mask", "no weight to visible keys: key i for each query row i of 1-69"),
+        (CAUSAL, {"seen": Visibility().mask}, "mask", "to hidden keys: keys i+1 to 69 for each query row i of 0-68"),
+        (WINDOW, {"seen": Visibility(True, 10).mask}, "mask", "to hidden keys: key i-9 for each query row i of 9-69"),
+        (WINDOW, {"seen": Visibility(True, 7).mask}, "mask", "to visible keys: keys i-8 to i-7 for each query row"),
         (WINDOW, {"seen": Visibility(True, 7).mask}, "mask", "exactly what window 7 shows; the case has window 9."),
         (WINDOW, {"seen": either_side}, "mask", "exactly the keys less than 9 tokens away on either side;"),
         (WINDOW, {"seen": turned_round}, "mask", "exactly the 9 keys from the query's own on, in place of"),
@@ -99,18 +99,18 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
         (CAUSAL, {"hide": 0.0}, "finite", "Where your code hides keys, their scores are 0, not -inf"),
         (CAUSAL, {"lower": -math.log(2.0)}, "finite", "their scores are their own with -0.693 (-1 in base 2) added"),
         (WINDOW, {"hide": -20.0}, "finite", "still get 2^-28.8"),
-        (FULL, {"again": 2.0}, "double", "counts keys 0-3 for query rows 0-39 2 times"),
+        (FULL, {"again": 2.0}, "double", "some keys 2 times as much as the others: keys 0-3 for query rows 0-39"),
         (FULL, {"add": 70.0}, "sum", "add up to 0.5, not to 1: it divides by 140 where 70 keys are visible"),
-        (FULL, {"scale": math.log(2.0)}, "scale", "0.6931 times the right ones (by ln 2: exp2 without log2(e))"),
+        (FULL, {"scale": math.log(2.0)}, "scale", "the right ones times 0.6931, ln 2: exp2 without log2(e)"),
         (FULL, {"scale": 0.0}, "scale", "All visible keys weigh alike, whatever their scores are"),
-        (FULL, {"scale": 4.0}, "scale", "(by sqrt(D): not scaled)"),
+        (FULL, {"scale": 4.0}, "scale", ", sqrt(D): not scaled"),
         (CAUSAL, {"v_head": by_modulo}, "v head", "head 1 of batch 0 reads V of batch 0, kv head 1, not of"),
         (CAUSAL, {"head": by_modulo, "v_head": by_group}, "k head", "head 1 of batch 0 reads K of batch 0, kv head 1"),
         (FULL, {"stale": True}, "rescale", "Within tiles of 32 keys the weights are right, between tiles they are not"),
-        (FULL, {"again": 1.5}, "rescale", "counts keys 0-3 for query rows 0-39 1.5 times"),
+        (FULL, {"again": 1.5}, "rescale", "some keys 1.5 times as much as the others"),
         (FULL, {"keys": torch.arange(70) % 32}, "layout", "Your scores of key 32 are those of key 0"),
         (SQUARE, {"axis": -2}, "axis", "The weights of each key add up to 1 over the queries"),
-        (FULL, {"dtype": torch.bfloat16}, "precision", "as if numbers were rounded to bfloat16"),
+        (FULL, {"dtype": torch.bfloat16}, "precision", "as if some numbers were rounded to bfloat16"),
         (FULL, {"hide": math.nan, "seen": not_the_first}, "nan", "rows 0-2 of your output are NaN"),
     ],
 )  # fmt: skip
@@ -122,7 +122,7 @@ def test_a_mistake_is_told_as_what_it_does(case, wrong, kind, words, monkeypatch
 def test_a_wrong_case_without_a_known_cause_is_told_what_was_measured(tmp_path):
     text = solution("p3").replace("p.to(v.dtype), v,", "p.to(tl.float16).to(v.dtype), v,")
     (result,) = grade_text(tmp_path, "p3", text, names=["fewer tokens than a tile"])
-    assert "rounded to float16 on the way" in result.sentence and result.facts.measured
+    assert "rounded to float16 before the end" in result.sentence and result.facts.measured
 
 
 @pytest.mark.thorough
