@@ -21,7 +21,7 @@ ADD := $(if $(PYTHON),true,python3 grader/commands/environment.py)
 .PHONY: help setup doctor grade watch try hint show profile jupyter
 
 help:
-	@awk -F ' ## ' '/^[a-z-]+:.* ## / {sub(/:.*/, "", $$1); printf "make %-11s %s\n", $$1, $$2} sub(/^## ?/, "")' $(MAKEFILE_LIST)
+	@awk -F ' ## ' '$(if $(wildcard instructors.mk),/cases as tests of pytest/ {next}) /^[a-z-]+:.* ## / {sub(/:.*/, "", $$1); printf "make %-11s %s\n", $$1, $$2} sub(/^## ?/, "")' $(MAKEFILE_LIST)
 
 # Each of these is a command of `python -m grader`, which takes make's variables from the environment.
 grade watch try hint show profile doctor: $(SETUP)

@@ -64,7 +64,7 @@ def run(request: Request, folder: Path) -> int:
         now = hint_record.HintRecord(step=1, total=1)
     given = hints if now.step > len(hints) else hints[now.step - 1 : now.step]
     if now.step > len(hints):
-        say(f"  all {len(hints)} hints, there are no more:")
+        say("  there are no more hints; all of them again:" if len(hints) > 1 else "  there is no other hint:")
     for number, lines in enumerate(given, min(now.step, len(hints)) if len(given) == 1 else 1):
         first, *rest = lines
         say(clean(f"  hint {number} of {len(hints)}: {first}"))
@@ -85,8 +85,12 @@ def in_words(result):
     hints += [[f"read {facts.section}"]] if facts.section else []
     hints += of_gap(result)
     if result.outcome is Outcome.CRASHED and result.problem in registry.PROBLEMS:
-        number = result.problem.removeprefix("p")
-        hints += [[f"put a print or breakpoint() before that line, and look at the shapes: make try P={number}"]]
+        module, number = registry.EVERY[result.problem].module, result.problem.removeprefix("p")
+        line = re.search(rf"{re.escape(module)}:(\d+)", result.sentence)
+        where = f"line {line[1]} of {module}" if line else "that line"
+        hints += [
+            [f"put a print or breakpoint() before {where}, look at shapes and dtypes, and call make try P={number}"]
+        ]
     return hints
 
 

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import io
 import os
-import re
 import runpy
 import sys
 from pathlib import Path
@@ -19,7 +18,6 @@ from grader.commands.arguments import BadArguments, choose_device, choose_proble
 from grader.course import course
 
 TILES, VARIABLE = ("BLOCK_Q", "BLOCK_K"), "TILES_INTERPRETER"  # its first two numbers
-OPEN_GAP = re.compile(r"TODO \d+: [^'\")\n]+")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,10 +118,8 @@ def run(kind, problem, path, case, seed, device, tiles):
         try:
             returned = function(*(each.tensor.to(device) for each in placed), **case.arguments)
         except Exception as error:
-            if gap := OPEN_GAP.search(str(error)):
-                print(f"{gap[0]}: this gap of {path.name} is open")
-                return
-            raise
+            print(what_raised(error, problem, path))
+            return
         returned = list(returned) if isinstance(returned, tuple | list) else [returned]
         wanted = [tuple(shape) for _, shape, _ in kind.outputs(problem, case)]
         got = [tuple(value.shape) if isinstance(value, torch.Tensor) else value for value in returned]
@@ -135,4 +131,16 @@ def run(kind, problem, path, case, seed, device, tiles):
             shown = kind.tables(call, problem, case, placed, returned, device)
     for table in shown:
         print("\n".join(trying.lines(table, trying.place_in(table, shown))), end="\n\n")
-    print(kind.first_difference(case, shown) or "no difference")
+    print(kind.first_difference(case, shown) or "no difference here; make grade tries other sizes, numbers and layouts")
+
+
+def what_raised(error, problem, path):
+    """The sentence of make grade on an exception of the student's code; raises one of ours."""
+    from grader.core.inside.replies import describe_error
+    from grader.diagnosis.unfinished import explain_exception
+
+    raised = describe_error(error, str(path), path.read_text())
+    if not (raised.line or raised.todo):
+        raise error
+    said = explain_exception(raised, problem, path).sentence
+    return f"{said}: this gap of {path.name} is open" if raised.todo else said

@@ -108,9 +108,11 @@ def show_failures(console, group, lines=None, whole=FAILURES_SHOWN):
     failures = explained_first(failures)
     if group[0].outcome is Outcome.UNFINISHED and all(r.sentence == group[0].sentence for r in failures):
         return  # nothing but the first gap to speak of: the table names it
-    alike = {}
+    alike, named = {}, {result.facts.shown_by for result in failures}
     for result in failures:
         alike.setdefault(result.message, []).append(result)
+    for same in alike.values():  # a case that others point to is seen
+        same.sort(key=lambda result: result.case not in named)
     for (outcome, _), same in list(alike.items())[:whole]:
         first = same[0]
         head = Text(f'{first.problem} "{first.case}" ({first.description}): ')

@@ -50,7 +50,7 @@ def test_each_time_the_next_and_never_two(hinted, tmp_path):
         assert ("a picture" in said) == (words == expected[-1])
     assert "m visited, masked" in said
     status, said = hinted(failing)
-    assert "all 3 hints" in said and all(words in said for words in expected)
+    assert "there are no more hints; all of them again:" in said and all(words in said for words in expected)
     assert "how old may a key be" not in said, "make grade has said it"
     assert hint_record.load(tmp_path)["p6"].total == 4
 
@@ -93,7 +93,9 @@ def test_what_to_read_is_a_heading_that_exists():
 
 def test_a_crash_leads_to_make_try_and_has_no_picture(hinted):
     crashed = result(case="ragged tail", outcome=Outcome.CRASHED, sentence="KeyError at p6_sliding_window.py:70")
-    assert "hint 1 of 1: put a print or breakpoint() before that line" in (said := hinted(crashed)[1])
+    assert "hint 1 of 1: put a print or breakpoint() before line 70 of p6_sliding_window.py" in (
+        said := hinted(crashed)[1]
+    )
     assert "make try P=6" in said and "a picture" not in said
 
 

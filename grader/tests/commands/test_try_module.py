@@ -101,7 +101,19 @@ def test_a_kernel_is_shown_and_a_debugger_stops_in_it_once(tmp_path):
 
 @pytest.mark.thorough
 def test_a_right_kernel_has_no_difference(tmp_path):
-    assert run(tmp_path, solution("p6")).endswith("no difference\n")
+    assert run(tmp_path, solution("p6")).endswith(
+        "no difference here; make grade tries other sizes, numbers and layouts\n"
+    )
+
+
+def test_a_crash_is_the_sentence_of_make_grade(tmp_path):
+    said = run(
+        tmp_path,
+        solution("p2").replace("min(k_start + BLOCK_K, Nk)", "k_start + BLOCK_K"),
+        "p2",
+        sizes=("N=70", "causal=yes"),
+    )
+    assert len(said.splitlines()) == 2 and " at p2_online_softmax.py:" in said and "Traceback" not in said
 
 
 def test_what_cannot_be_compared_says_so(tmp_path):
