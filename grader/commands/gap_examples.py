@@ -86,8 +86,6 @@ def of_problem(problem):
         for at, which, names in (gap.end - 1, MAKES, made), (gap.start + len(gap.words), TAKES, taken):
             told = "".join(f", {name}={name}" for name in names)
             lines.insert(at, f"{gap.indent}record_gap({gap.number}, {which}{told})")
-    if not kind.can_be_tried:
-        return dict(sorted(examples.items()))
     case, command = sized(kind, problem)
     runs = {int(number): ([], []) for number in examples}
     builtins.record_gap = functools.partial(record, runs)  # a partial has no name that a kernel may not call
@@ -95,7 +93,11 @@ def of_problem(problem):
         path = Path(folder, problem.module)
         path.write_text("\n".join(lines) + "\n")
         with try_module.loaded(problem, path, "cpu") as function:
-            function(*(each.tensor for each in kind.inputs(case, 0)), **case.arguments)
+            function(
+                *(each.tensor for each in kind.inputs(case, 0)),
+                **case.arguments,
+                **kind.objects(case, function.__globals__),
+            )
     for number, example in examples.items():
         taken, made = choose(*runs[int(number)])
         example.command = command

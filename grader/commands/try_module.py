@@ -41,8 +41,6 @@ def main(arguments: argparse.Namespace) -> int:
     if len(chosen) != 1:
         raise BadArguments("make try calls the module of one problem: name it, like make try P=6")
     (problem,), kind = chosen, kind_of(chosen[0])
-    if not kind.can_be_tried:
-        raise BadArguments(f"make try does not call {problem.id}: make show P={problem.number} draws its cases")
     path = arguments.submission / problem.module
     if not path.is_file():
         raise BadArguments(f"{arguments.submission} has no {problem.module}")
@@ -116,7 +114,8 @@ def run(kind, problem, path, case, seed, device, tiles):
         if tiles:
             own[VARIABLE] = tuple(tiles.get(place, size) for place, size in enumerate(own[VARIABLE]))
         try:
-            returned = function(*(each.tensor.to(device) for each in placed), **case.arguments)
+            arguments = case.arguments | kind.objects(case, own)
+            returned = function(*(each.tensor.to(device) for each in placed), **arguments)
         except Exception as error:
             print(what_raised(error, problem, path))
             return
@@ -127,7 +126,7 @@ def run(kind, problem, path, case, seed, device, tiles):
             print(f"returned {got}; it must be {wanted}: nothing to compare")
             return
         with unseen():
-            call = functools.partial(function, **case.arguments)
+            call = functools.partial(function, **arguments)
             shown = kind.tables(call, problem, case, placed, returned, device)
     for table in shown:
         print("\n".join(trying.lines(table, trying.place_in(table, shown))), end="\n\n")

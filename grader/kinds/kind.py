@@ -318,11 +318,13 @@ class Kind:
 
     # What make try shows ---------------------------------------------------------------------------------------------
 
-    can_be_tried: ClassVar[bool] = True
-
     def small_case(self, problem, sizes):
         """The case that `make try` calls, with sizes {name: text} of the student's; raises ValueError."""
         return trying.resize(min(problem.cases, key=self.size), sizes)
+
+    def objects(self, case, module):
+        """{name: value} that the entry point is given beside its tensors and plain arguments. module: its globals."""
+        return {}
 
     def example_sizes(self, problem):
         """The sizes {name: text} of the call whose numbers `make hint` shows."""

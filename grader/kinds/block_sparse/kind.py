@@ -1,6 +1,7 @@
 """x1's kind: the lists of its builders, and its kernel's output and loads on the grader's own lists."""
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,11 +12,12 @@ from grader.core.protocol.messages import plain_bytes
 from grader.core.sandbox.child import NO_REPLY, Died
 from grader.core.sandbox.submission import Answer
 from grader.course import tensors
+from grader.kinds import trying
 from grader.kinds.attention import picture, work
 from grader.kinds.attention.kind import Attention
 from grader.kinds.attention.tile_visits import Visit
 from grader.kinds.block_sparse import check_lists, list_mistakes, tile_lists
-from grader.kinds.block_sparse.cases import PROBLEM, BuilderCase
+from grader.kinds.block_sparse.cases import PROBLEM, BuilderCase, SparseCase, read_mask
 from grader.kinds.block_sparse.patterns import PARTIAL
 from grader.kinds.kind import Kind
 from grader.result import Cause, Facts, Outcome, Verdict, Waste
@@ -25,7 +27,6 @@ class BlockSparse(Attention):
     """A call of x1's kernel, on the lists of the grader."""
 
     problems = (PROBLEM,)
-    can_be_tried = False
 
     def handler(self, case):
         return BUILDER if isinstance(case, BuilderCase) else self
@@ -50,6 +51,21 @@ class BlockSparse(Attention):
     def beside(self, case):
         _, data = describe_as_inputs(case)
         return {"lists.bin": data}
+
+    def small_case(self, problem, sizes):
+        """MASK, as text, is the mask of the grid of tiles of 32 x 32."""
+        words = sizes.pop("mask", "documents 3 5")
+        if not re.fullmatch(r"(full|causal|documents|interleaved)( [1-9]\d*)*", words):
+            raise ValueError(
+                f'MASK must be like "documents 3 5", "interleaved 4 4", "causal 4 1" or "full"; got {words!r}'
+            )
+        of = read_mask(words)
+        small = SparseCase("try", N=8, D=16, dtype="float32", of=of)
+        return trying.resize(small, sizes)
+
+    def objects(self, case, module):
+        lists = tile_lists.cut(case)
+        return {"tiles": module["Tiles"](**{name: getattr(lists, name) for name in tile_lists.NAMES}, **lists.plain)}
 
     def judge(self, problem, case, placed, answer, device):
         if names := ", ".join(name for name in answer.reply.changed if name in tile_lists.NAMES):

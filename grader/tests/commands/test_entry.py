@@ -97,7 +97,7 @@ def test_recipes_have_one_line():
     ("arguments", "words"),
     [
         ([], "make try calls the module of one problem: name it, like make try P=6"),
-        (["--problems", "x1"], "make try does not call x1"),
+        (["--problems", "x1", "--size", "mask=stars 3"], 'MASK must be like "documents 3 5"'),
         (["--problems", "3,4"], "one problem"),
         (["--problems", "6", "--submission", "docs"], "docs has no p6_sliding_window.py"),
         (["--problems", "6", "--size", "N=-1"], "N must be 1 or more; got -1"),

@@ -13,7 +13,7 @@ from grader.__main__ import main
 from grader.kinds import trying
 from grader.kinds.attention import inputs, tables
 from grader.kinds.attention.cases import Case
-from grader.kinds.registry import PROBLEMS, kind_of
+from grader.kinds.registry import EVERY, PROBLEMS, kind_of
 from grader.tests.support import ROOT, solution
 
 CASE = Case("try", B=1, Hq=2, Hkv=2, N=20, D=16, dtype="float32", causal=True)
@@ -64,8 +64,8 @@ def test_a_table_ends_at_the_row_that_differs_and_marks_it():
 
 
 def run(folder, source, id="p6", typed="", sizes=()):
-    (folder / PROBLEMS[id].module).write_text(source)
-    command = [sys.executable, "-m", "grader", "try", "--problems", id[1:], "--submission", str(folder)]
+    (folder / EVERY[id].module).write_text(source)
+    command = [sys.executable, "-m", "grader", "try", "--problems", id.removeprefix("p"), "--submission", str(folder)]
     command += [f"--size={size}" for size in sizes]
     done = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, input=typed, capture_output=True, text=True,
@@ -104,6 +104,11 @@ def test_a_right_kernel_has_no_difference(tmp_path):
     assert run(tmp_path, solution("p6")).endswith(
         "no difference here; make grade tries other sizes, numbers and layouts\n"
     )
+
+
+def test_the_mask_of_x1_is_chosen(tmp_path):
+    said = run(tmp_path, solution("x1"), "x1", sizes=("N=40", "mask=causal 4 1"))
+    assert "window 4, 1 sink" in said and said.endswith("layouts\n")
 
 
 def test_a_crash_is_the_sentence_of_make_grade(tmp_path):
