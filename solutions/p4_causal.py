@@ -24,9 +24,9 @@ begin and end, the mask, the online softmax (yours from P3).
 
 Questions that catch most mistakes
     - Does a query see itself?
-    - The phases are cut in tiles of keys, the diagonal in tokens. What if BLOCK_Q and BLOCK_K differ?
+    - Phases begin and end at whole tiles of keys; the diagonal may be at any token. What if BLOCK_Q and BLOCK_K differ?
     - Where does phase 2 end when the last tile of queries is ragged?
-    - A hidden key has the score -inf. Can a tile hide every key of a row here, before the row has seen any other?
+    - A hidden key has the score -inf. Can the first tile that a row meets hide all its keys from the row?
 
 Source: Dao, "FlashAttention-2", 2023, section 3.1.1 (causal masking).
 """

@@ -133,7 +133,7 @@ BY_ROWS = (
 )  # fmt: skip
 
 # The same as a wider window by position wherever the tiles hold the key that is one too old: named only where not.
-WIDER = ("a window of {wider} inside the tiles that are loaded", "how old may a key be: `<` or `<=`?", WINDOW,
+WIDER = ("a window of {wider} inside the tiles that are loaded", "how far back may keys be: `<` or `<=`?", WINDOW,
          lambda p: p.seen | ((p.age == p.window) & p.window_phases))  # fmt: skip
 
 WINDOWED = (

@@ -8,7 +8,7 @@ from grader.diagnosis import cause
 from grader.diagnosis.cause import Diagnosis
 from grader.result import Cause, Facts
 
-WINDOW = Cause("a window of 33", "how old may a key be: `<` or `<=`?", "Where a window begins")
+WINDOW = Cause("a window of 33", "how far back may keys be: `<` or `<=`?", "Where a window begins")
 
 
 @pytest.fixture
