@@ -6,7 +6,7 @@ MOST_LINES = 9  # of marks; above them what they are and a ruler, below them wha
 MOST_MARKS = 48  # in a line
 SIGN_OF_MARK = dict(zip(MARKS, ".+++####IN?", strict=True))
 ERROR_SIGNS = {
-    ".": "right", "+": "wrong", "#": "30 x the allowed error", "I": "inf", "N": "NaN", "?": "unwritten",
+    ".": "right", "+": "wrong", "#": "off by 30 x the allowed error or more", "I": "inf", "N": "NaN", "?": "unwritten",
 }  # fmt: skip
 MASK_SIGNS = {".": "hidden", "+": "in part", "o": "visible"}
 VISIT_SIGNS = {

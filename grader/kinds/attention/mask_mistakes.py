@@ -39,7 +39,8 @@ def by_position(spec: AttentionSpec, case: Case) -> Iterator[KnownMistake]:
          by_age(lambda age, key, seen: seen | (age == -1))),
     )  # fmt: skip
     if window is not None:
-        edge, part = "how far back may keys be: `<` or `<=`?", "how far back may keys be: are the sinks part of the window?"
+        edge = "how far back may keys be: `<` or `<=`?"
+        part = "how far back may keys be: are the sinks part of the window?"
         other = {end + step: edge for end in {window, min(window, case.N)} for step in (-1, 1)}
         other |= {window - sinks: part, window + sinks: part} if sinks else {}
         yield from mistakes(

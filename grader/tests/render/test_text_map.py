@@ -23,7 +23,7 @@ def test_wrong_tiles():
         "0, 1  ..##...N",
         "1, 0  ........",
         "1, 1  ..##...N",
-        ". right  # 30 x the allowed error  N NaN",
+        ". right  # off by 30 x the allowed error or more  N NaN",
     ]
 
 
