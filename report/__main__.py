@@ -27,6 +27,7 @@ from report.places import PUBLISHED, REPORT, Refused
 
 STUDIES = ("sweep", "ladder", "steps", "block_sparse", "packed", "orders")
 PAGES = {
+    "overview": "report.pages.overview",
     "sweep": "report.pages.sweep",
     "steps": "report.pages.steps",
     "block_sparse": "report.pages.block_sparse",

@@ -7,7 +7,7 @@ from grader.course import course
 ROOT = course.current().folder
 NAME = course.current().said.title
 HOME = "README.md"
-REPORT = ("REPORT", "template", "rubric", "BENCHMARKS", "STEPS", "STEPS_ROWS", "BACKWARD", "BLOCK_SPARSE",
+REPORT = ("OVERVIEW", "REPORT", "template", "rubric", "BENCHMARKS", "STEPS", "STEPS_ROWS", "BACKWARD", "BLOCK_SPARSE",
           "BLOCK_SPARSE_ROWS", "PACKED", "PACKED_ROWS", "ORDERS", "TILE_SHAPES", "TRAINING")  # fmt: skip
 GUIDES = ("students", "hosted-notebooks", "instructors", "points", "security", "a-kind-of-your-own", "benchmarks")
 SUFFIX = re.compile(r"\.(md|ipynb)$")
