@@ -243,7 +243,7 @@ class Result:
         Only a wrong place is part of the message, where no cause is known; other numbers are not.
         """
         causes = tuple(cause.kind for cause in self.facts.causes)
-        words = self.sentence if self.outcome is Outcome.WRONG else re.sub(r"\d+", "#", self.sentence)
+        words = self.sentence if self.facts.where else re.sub(r"\d+", "#", self.sentence)
         return self.outcome, causes or self.facts.shown_by or words
 
 

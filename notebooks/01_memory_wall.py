@@ -43,8 +43,8 @@ png(figure, "Moving the bytes of plain attention takes far longer than computing
 #
 # Q, K, V and O have N x D numbers; S and P have N x N. A model does this in H *heads* at once, each with a Q, K and V
 # of its own, and for B texts at once: B x H times in all. Below, the solution of the course's first problem (P1) on 6
-# tokens. A number of its output is wrong if float16's rounding does not explain how far it is from the answer in 64
-# bits.
+# tokens. A number in its output counts as wrong if it is further from the answer in 64 bits than float16's rounding
+# explains.
 
 # %% tags=["solution"]
 import torch
@@ -103,7 +103,7 @@ png(figure, "Memory against N: plain attention grows with N squared, FlashAttent
 
 # %% [markdown]
 # Plain attention: twice the tokens, four times the memory. A kernel that never stores the matrix holds its output and
-# nothing else that grows (for its line we counted just that): twice the tokens, twice the memory.
+# nothing else that grows (its line is this count): twice the tokens, twice the memory.
 #
 # ## What the matrix costs: traffic
 #

@@ -123,8 +123,8 @@ print("visited:", dict(tile_figures.phase_tiles(window, BLOCK_Q, BLOCK_K))[q_sta
 # 3. And the last column that all rows need? The *first* row's last, r_start + reach - 1: whole tiles end there or
 #    before.
 #
-# At each end one row decides which tiles are visited, the other which are whole. The program's number plus reach //
-# BLOCK is no such bound: a band can end inside a tile.
+# At each end one of the two rows, first or last, decides which tiles are visited, and the other which are whole. The
+# program's number plus reach // BLOCK is no such bound: a band can end inside a tile.
 
 # %%
 import triton
@@ -337,7 +337,7 @@ draw.work(families, [64 * 2**i for i in range(9)], traced.TILES, measured)
 # %% [markdown]
 # Both scales are logarithmic. Double N, and the upper lines grow by about four: causal is half as much work, and still
 # quadratic. The lower lines grow by about two once N is much longer than the window. That is what a window buys: cost
-# in proportion to N x window. Sinks add the same few tiles to every program that has left them behind.
+# in proportion to N x window. Sinks add the same few tiles to every program whose window is past them.
 
 # %% tags=["solution"]
 for n in (1024, 4096, 16384):

@@ -25,7 +25,7 @@ Triton's reference is at triton-lang.org; you need tl.dot, tl.trans, tl.where, t
 
 Questions that catch most mistakes
     - A key past the end is loaded as zeros. Which score does a zero key get, and what does softmax make of it?
-    - `row_max` is a score times log2(e). Has everything that it is subtracted from the same factor?
+    - `row_max` is a score times log2(e). Does everything you subtract it from have this factor, too?
     - p is float32 and v is float16. What does tl.dot want, and in which dtype does it add up?
     - Which two running values were measured against the old maximum?
 
@@ -69,7 +69,7 @@ def attend(state, queries, keys, start, end, BLOCK_K: tl.constexpr, MASKED: tl.c
         tl.static_assert(False, "TODO 1: the scores of this tile")
 
         # TODO 2: the new maximum and what follows from it (about 3 lines; then delete the failing line)
-        #   scaled scores are scores times qk_scale; `row_max` (BLOCK_Q,) is each query's largest of the tiles before.
+        #   scaled scores are scores times qk_scale; `row_max` (BLOCK_Q,) is each query's largest scaled score so far.
         #   Compute `new_max` (BLOCK_Q,), the largest with this tile included; `alpha` (BLOCK_Q,), by which everything
         #   older must be multiplied; `p` (BLOCK_Q, BLOCK_K) = exp2(scaled scores - new_max). The loop's last
         #   line sets row_max to new_max

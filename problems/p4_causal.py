@@ -26,7 +26,7 @@ Questions that catch most mistakes
     - Does a query see itself?
     - Phases begin and end at whole tiles of keys; the diagonal may be at any token. What if BLOCK_Q and BLOCK_K differ?
     - Where does phase 2 end when the last tile of queries is ragged?
-    - A hidden key has the score -inf. Can the first tile that a row meets hide all its keys from the row?
+    - A hidden key has the score -inf. Can all keys of a row's first tile be hidden from that row?
 
 Source: Dao, "FlashAttention-2", 2023, section 3.1.1 (causal masking).
 """

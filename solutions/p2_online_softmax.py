@@ -24,12 +24,12 @@ The tiles, for 5 tiles of queries and 5 of keys, with is_causal=True: the row of
         query tile 3       > > > D .        '>' every pair counts, 'D' the diagonal cuts it, '.' may be left out
 
 Given: the checks, the loop over query tiles, the start values. Asked: four gaps, marked TODO. One step may take a tile
-of queries of all batches and heads, and the two loops may change places. The grader measures three things. At most 256
-scores of a query are in memory at once; scores of the round before count too, as long as a variable holds them. With
+of queries of all batches and heads, and you may swap the two loops. The grader measures three things. At most 256
+scores of a query are in memory at once; those of the last iteration count too while a variable holds them. With
 twice as many keys the memory for each query does not grow. Each score is computed once.
 
 Questions that catch most mistakes
-    - Which two of the three running values does alpha touch, and in which order with the new tile's part?
+    - Which two running values does alpha multiply, and is that before or after the new tile is added?
     - Is the new maximum that of this tile, or of all tiles up to this one?
     - With which value must row_max start so that the first alpha is harmless? And row_sum?
     - The last tile of keys may be short. Does your slice end where the keys end?

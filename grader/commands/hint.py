@@ -111,7 +111,7 @@ def of_gap(result):
     if any("(" in each for each in example.takes):
         shapes = f"this gap takes {', '.join(example.takes)}"
         hints += [[shapes + (f"; it makes {', '.join(example.makes)}" if example.makes else "")]]
-    *most, last = example.operations or ["no function: arithmetic alone"]
+    *most, last = example.operations or ["operators alone, no function"]
     return [*hints, [f"this gap needs {', '.join(most) + ' and ' if most else ''}{last}"]]
 
 

@@ -130,7 +130,10 @@ def run(kind, problem, path, case, seed, device, tiles):
             shown = kind.tables(call, problem, case, placed, returned, device)
     for table in shown:
         print("\n".join(trying.lines(table, trying.place_in(table, shown))), end="\n\n")
-    print(kind.first_difference(case, shown) or "no difference here; make grade tries other sizes, numbers and layouts")
+    print(
+        kind.first_difference(case, shown)
+        or "no difference here; make grade also tries other sizes, numbers, layouts and masks"
+    )
 
 
 def what_raised(error, problem, path):

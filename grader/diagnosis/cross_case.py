@@ -59,7 +59,8 @@ def check(results, cases, refutes, explains_all, together):
     # NaN equals many mistakes at once: where a cause has no other witness, a case with wrong numbers must show it, too.
     told = {cause.kind for result in filter(has_wrong_numbers, wrong) for cause in result.diagnosis.causes}
     for kind in kinds - told:
-        refuted[kind] += any(map(has_wrong_numbers, failed))
+        showing = sum(kind in {cause.kind for cause in result.diagnosis.causes} for result in failed)
+        refuted[kind] += any(map(has_wrong_numbers, failed)) or 2 * showing < len(failed)
     refuted.update(chance(failed, wrong, cases, refutes))
     for kind in filter(explains_all, kinds):
         refuted[kind] += any(kind not in {cause.kind for cause in result.diagnosis.causes} for result in with_numbers)

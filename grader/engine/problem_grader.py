@@ -61,7 +61,8 @@ class ProblemGrader:
         finally:
             self.submission.close()
         if self.request.judges_work(self.problem):
-            self.judge(replace(cases[0], name=WORK), Aspect.WORK, aspects.judge_work, self.problem, results)
+            judged = self.kind.long_case(cases) or cases[0]
+            self.judge(replace(judged, name=WORK), Aspect.WORK, aspects.judge_work, self.problem, results)
         if self.request.compiles(self.problem):
             case = self.kind.compiled_case(self.problem, COMPILES)
             self.judge(case, Aspect.COMPILE, self.compiled, given)

@@ -198,7 +198,7 @@ def advice(attempts, problem):
         if (row.spill_bytes or 0) > problem.spilled:
             notes.append(
                 f"{row.kernel} spills {row.spill_bytes} bytes of each thread's registers on "
-                f"{row.target}: smaller tiles or more num_warps keep them"
+                f"{row.target}: smaller tiles or more num_warps avoid that"
             )
     used = {}
     for row in good:

@@ -8,8 +8,8 @@ FAULTS = {
     "out-of-bounds store": "writes {lanes} elements outside {argument}{shape}{outside}",
     "out-of-bounds atomic": "updates {lanes} elements outside {argument}{shape}{outside}",
     "write of another program's element": "writes {lanes} elements of {argument} that another program has written"
-    "{programs}; on a GPU nobody knows which comes last. Do the addresses use {argument}'s own strides, this program's "
-    "own part, and a mask for rows that do not exist; and does the grid give each tile to one program?",
+    "{programs}; on a GPU nobody knows which comes last. Check {argument}'s own strides, this program's offset, the "
+    "mask for rows past the end, and the grid.",
     "element written twice by one store": "writes {lanes} elements of {argument} twice in one store: do two lanes have "
     "the same address?",
     "read of another program's write": "reads {lanes} elements of {argument} that another program writes in the same "
@@ -60,7 +60,7 @@ def wrong_form(problem, wanted, got, several, device):
             if output.shape == [*want_shape, want_shape[-1]] and want_shape[-1] > 1:
                 return f"{said} Its parts are reduced over different dimensions: is each reduced over the keys?"
             too_many = len(output.shape) == len(want_shape) + 1
-            return f"{said}{' Over which dimension is reduced, and is it kept?' * too_many}"
+            return f"{said}{' Which dimension do you reduce, and do you keep it?' * too_many}"
         if output.dtype != want_dtype:
             return f"{name} is {output.dtype}; it must be {want_dtype}."
         if output.device != device:

@@ -123,14 +123,16 @@ def axis_of_heads(case, table, moved, group, tables, terms):
     moved = moved[:MOST]
     does = "write" if table.input is None else "read"
     other = next((t.strides[1] for t in tables if t.strides[1] != own and is_multiple(moved, t.strides[1], group)), 0)
-    if own and not other and all(offset % own == 0 for _, offset in moved):
+    inside = own and all(offset % own == 0 and offset // own < table.sizes[1] for _, offset in moved)
+    if inside and not other:
         numbers, found = listed(head for head, _ in moved), listed(offset // own for _, offset in moved)
         wanted = listed(head // group for head, _ in moved)
         return (
             f"query heads {numbers} of batch 0 {does} {table.name} at heads {found}, and theirs are {wanted}. "
             f"{made(terms, own)}Which head belongs to a query head?"
         )
-    step = other or moved[1][1]
+    apart = (offset // (head // group) for head, offset in moved if head >= group and offset != head // group * own)
+    step = other or next(apart, moved[1][1])
     return (
         f"from one head to the next your addresses move by {step} elements{whose(step, tables, (table.name, 'head'))}; "
         f"{table.name}'s own stride is {own}. "
@@ -223,7 +225,17 @@ def loop_past_the_end(case, trace, fault):
 
 def in_a_loop(table, first, place, fault):
     begin = place[2] + (fault.at.first - first.first) // max(1, table.strides[2]) if fault.at else 0
-    return past_the_end(table, begin) if begin >= table.sizes[2] else ""
+    if begin >= table.sizes[2]:
+        return past_the_end(table, begin)
+    return across_the_end(table, begin) if fault.where == "end" and KINDS[fault.kind] == "load" else ""
+
+
+def across_the_end(table, begin):
+    return (
+        f"its tile begins at row {begin}, and {table.name} ends with row {table.sizes[2] - 1}. A tile with rows that "
+        "do not exist, or with hidden pairs, needs a phase that masks: is this load masked, or must this phase end "
+        "before that tile?"
+    )
 
 
 def along_the_axis(table, program):
@@ -265,13 +277,10 @@ def wrong_rows(case, table, owners, fault, tables):
             "much does it step?"
         )
     if fault.where == "end":
+        if KINDS[fault.kind] != "store":
+            return across_the_end(table, begin)
         ends = f"its tile begins at row {begin}, and {name} ends with row {rows - 1}. "
-        if KINDS[fault.kind] == "store":
-            return f"{ends}Is this store masked, and does its mask test the rows of its own addresses?"
-        return (
-            f"{ends}A tile with rows that do not exist, or with hidden keys, needs a phase that masks: is this load "
-            "masked, or must this phase end before that tile?"
-        )
+        return f"{ends}Is this store masked, and does its mask test the rows of its own addresses?"
     return ""
 
 
@@ -285,7 +294,8 @@ def last_seen(case, first, tables):
     if q is None or not (case.one_mask and case.causal) or first >= case.N:
         return ""
     last = min(first + q.rows_of(next(iter(q.programs.values()))), case.N) - 1
-    return f"Queries {first}-{last} see keys up to {last + case.num_keys - case.N}. "
+    who = f"Queries {first}-{last} see" if first < last else f"Query {first} sees"
+    return f"{who} keys up to {last + case.num_keys - case.N}. "
 
 
 def rows_past_the_end(tables, fault):

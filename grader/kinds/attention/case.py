@@ -112,7 +112,7 @@ class Case:
         extras = [self.dtype] + (["causal"] if self.causal and self.window is None else [])
         extras += [self.layout] if self.layout != "contiguous" else []
         extras += [f"{self.values} values"] if self.values != "normal" else []
-        extras += [f"{name} left out" for name in self.left_out]
+        extras += [f"{name} not passed" for name in self.left_out]
         extras += [f"tiles {self.tiles[0]} x {self.tiles[1]}"] if self.tiles else []
         return f"{text}, {', '.join(extras)}, seed {seed}"
 

@@ -22,6 +22,7 @@ CASES_FOR_TWO = 3  # the smallest
 WHICH_BASE = "in which base are your maximum and your sum?"
 TWO_PARTS = "which two parts make log(sum(exp(score)))?"
 WHICH_SIGN = "which sign has the maximum?"
+ALL_TILES = "are the maximum and the sum those of all tiles?"
 ADDED_ONCE = "the maximum is added after the logarithm: was it subtracted before exp?"
 FOLDED = "what must be folded into the scale for exp2?"
 LN_2 = math.log(2.0)
@@ -153,6 +154,9 @@ def find_lse_causes(case: Case, placed: Sequence[Placed], got: torch.Tensor, exp
     if case.num_keys == case.N:
         over_queries = (scores * case.scale).logsumexp(-2)
         alternatives.append(("one over the queries", "which scores belong to one query?", SOFTMAX, over_queries))
+    for tile in tile_visits.GUESSED_TILES:
+        last = scores[..., (case.num_keys - 1) // tile * tile :] * case.scale
+        alternatives.append((f"that of the last tile of {tile} keys alone", ALL_TILES, SOFTMAX, last.logsumexp(-1)))
     found = []
     for equals, question, section, lse in alternatives:
         near = torch.allclose(got.double()[some], lse[some], rtol=1e-4, atol=1e-4)

@@ -18,6 +18,10 @@ VAGUE = ("nan", "scores", "uneven", "precision")  # facts that leave open where 
 
 OPEN = (*VAGUE, *CONTRASTS)
 ROUNDING, UNDERFLOW = 0.1, -100.0  # of exponents: the largest that rounding makes, and one whose exp is 0 in float32
+LARGEST = (
+    "do you subtract the largest score so far before every exp: the larger of the old and the new maximum, scaled as "
+    "the scores are?"
+)
 SAME_SCALE = "are the scores and the maximum that is subtracted scaled alike, once, and in the same base?"
 
 
@@ -53,7 +57,13 @@ def with_line(fact, records):
     """The fact that hidden keys get weight, or visible ones none, with the line that meets them, where it is one."""
     if fact.shown and (line := tile_visits.line_without_mask(records, fact.shown)):
         said = f"{fact.sentence} Line {line} works on these keys and puts no mask on their scores."
-        return replace(fact, sentence=said, line=line)
+        question = "does the phase of that line need a mask, or must it begin or end at another tile?"
+        return replace(fact, sentence=said, question=question, line=line)
+    if fact.shown and len({record.kernel for record in records}) == 1:  # of several, another may be at fault
+        masked, left = tile_visits.lines_that_meet(records, fact.shown, (True,))
+        if len(masked) == 1 and not left.any():
+            said = f"{fact.sentence} Line {masked.pop()} works on them with a mask, which does not hide them."
+            return replace(fact, sentence=said, question="what does that mask compare, and which score does it give?")
     lines, left = tile_visits.lines_that_meet(records, fact.lost) if fact.lost and records else ((), None)
     if len(lines) == 1 and not left.any():
         (line,) = lines
@@ -115,7 +125,7 @@ def first_bad(kind, problem, submission, case, seed):
     lowest = min(bad.exponents, key=lambda each: each.lowest, default=None)
     if bad.what == "infinite" and bad.exponent is not None and bad.exponent > 0:
         said += f", where the exponent is {bad.exponent:.3g}; with the largest score so far subtracted it is at most 0"
-        question = "is the largest score so far subtracted before every exp, and is it the larger of the two numbers?"
+        question = LARGEST
     elif highest and highest.highest > ROUNDING:
         said += f". The exponent in line {highest.line} reaches {highest.highest:.3g}; with the row's largest score "
         said += "subtracted it is at most 0"

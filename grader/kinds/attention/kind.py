@@ -21,6 +21,7 @@ from grader.kinds.attention import (
     catalogue,
     causes,
     closer,
+    defaults,
     drawn,
     inputs,
     kv_heads,
@@ -189,6 +190,7 @@ class Attention(Kind):
         if not any(result.diagnosis.causes for result in results if result.diagnosis):  # passing cases refute them
             cross_case.find_all(results, cases, closer.order, whole=True)
             cross_case.check(results, cases, refutes, explains_all, TOGETHER)
+        defaults.look(cases, results)
 
     def look_closer(self, problem, cases, seed, results, submission, show):
         show("measuring the weights")

@@ -6,8 +6,8 @@ from grader.result import Outcome, Verdict
 TWO_PASSES = 2.5  # multiply-adds for each of a score; q k^T is one, p v is another
 KEYS_AT_ONCE = 256  # of a query, or of all: more than that is no tile
 COUNTED = (
-    "Counted is each tensor that still has a name, those of the tile before too until the names are given anew, and "
-    "each part of an expression while it is computed"
+    "The count has each tensor that a name still holds, also from the last iteration, and each part of an expression "
+    "while it is computed"
 )
 
 

@@ -28,7 +28,7 @@ IN_THE_LOOP = "what belongs before the loop, or after it, and what inside?"
 WHICH_EXP = "is exp2 or exp right, in both places?"
 WHICH_MAXIMUM = "is the maximum one of the scaled scores, in both places?"
 OVER_WHAT = "over which dimension do the probabilities of one query add up to 1?"
-WHICH_DTYPE = "in which dtype does the dot add up, in which does it return, and what is cast after it?"
+WHICH_DTYPE = "in which dtype does the dot add up, which dtype does it return, and what do you cast after it?"
 FAR_ROW = "a row far below the maximum:"
 
 NOT_DIVIDED: Steps = {"shares": lambda x: x.p}
@@ -128,9 +128,22 @@ def online_softmax(spec: Spec, tile: int, rows: int, half_p: bool, known: bool) 
     for equals, question, changes in overflow(unit, again):
         changed = over_tiles(spec, p_of_dot | changes, F32)
         yield KnownMistake(f"{equals} (tiles of {tile})", question, ONLINE, changed)
+    reshaped = {"scores": lambda x: reshaped_scores(x, tile)}
+    question = "are the two dims of K's tile exchanged, or are its numbers only read in another order?"
+    yield KnownMistake(
+        f"attention whose tiles of K are reshaped, not transposed (tiles of {tile})", question, SCALE,
+        over_tiles(spec, reshaped),
+    )  # fmt: skip
     changed = over_tiles(spec, p_of_dot | share_maximum(rows), F32, by_row=False)
     equals = f"{IN_FLOAT32} with one maximum for the {rows} rows of a tile"
     yield KnownMistake(equals, f"{FAR_ROW} what do its exp2 add up to?", ONLINE, changed)
+
+
+def reshaped_scores(x, tile):
+    """q times the numbers of K's tile, past its end zeros, read as (D, tile)."""
+    keys, D = x.k.shape[-2:]
+    k = torch.nn.functional.pad(x.k, (0, 0, 0, tile - keys)).reshape(*x.k.shape[:-2], D, tile)
+    return (x.q @ k)[..., :keys] * x.scale
 
 
 def rescale_wrongly(scale: float, unit: float) -> Iterator[tuple[str, str, str, Steps, bool]]:
@@ -171,6 +184,7 @@ def overflow(unit: float, again: float) -> Iterator[tuple[str, str, Steps]]:
     last, zero = {"new_max": lambda x: x.tile_max}, {"row_max": lambda x: torch.zeros_like(x.q[..., :1])}
     unscaled = {"tile_max": lambda x: TILE["tile_max"](x) * unit}
     scaled_again = {"new_max": lambda x: torch.maximum(x.row_max * again, x.tile_max)}
+    too_early = {"tile_max": lambda x: x.scores.amax(-1, keepdim=True)}
     bare = {"pivot": lambda x: x.new_max, "p": lambda x: x.weight * torch.exp(x.seen_scores - x.pivot)}
     question = "what is alpha when the new maximum lies far below the old one?"
     yield f"{IN_FLOAT32} whose maximum is that of the last tile alone", question, last
@@ -178,6 +192,8 @@ def overflow(unit: float, again: float) -> Iterator[tuple[str, str, Steps]]:
     yield f"{IN_FLOAT32} whose maximum is not scaled", "is the maximum one of the scaled scores?", unscaled
     question = "the older maximum is scaled already: what is multiplied by the scale?"
     yield f"{IN_FLOAT32} whose maximum is scaled again at each tile", question, scaled_again
+    question = "which comes first: the mask, or the maximum?"
+    yield "attention whose maximum counts hidden keys of the tiles that are loaded", question, too_early
     question = "a row that has seen nothing has the maximum -inf: what is -inf - (-inf)?"
     yield "attention with NaN for rows whose first tile hides every key", question, bare
 
@@ -216,10 +232,14 @@ def half_precision(spec: Spec, tile: int) -> Iterator[KnownMistake]:
             return round_o(dtype, END["out"](x))
 
         row_sum = {"new_sum": lambda x, dtype=dtype: round_to(dtype, TILE["new_sum"](x))}
-        if dtype != spec.q.dtype:
+        if dtype != spec.q.dtype and spec.k.shape[2] > 1:  # of one key o is v, and may have been rounded before
             equals = f"attention whose o is rounded to {name_dtype(dtype)} before it is stored"
             rounded = over_tiles(spec, {"out": out}, F32)
             yield KnownMistake(equals, "to which dtype is acc cast: that of O?", ONLINE, rounded, rounding=True)
+            cast = {"tile_acc": lambda x, dtype=dtype: round_to(dtype, x.p) @ round_to(dtype, x.values)}
+            equals = f"attention whose p and v are rounded to {name_dtype(dtype)} for their product"
+            changed = over_tiles(spec, cast, F32)
+            yield KnownMistake(equals, "to which dtype is p cast for its dot with v?", ONLINE, changed, rounding=True)
         if spec.k.shape[2] <= tile:
             continue  # one tile alone: the same numbers
         for what, changes, question in (

@@ -48,7 +48,7 @@ def weights_and_scores(call, problem, case, placed, device):
     apart = (own - scores).masked_fill(~(own.isfinite() & scores.isfinite()), math.nan).nanmedian(-1, keepdim=True)
     own = own - apart.values.nan_to_num(0.0)
     near = off_by(own, scores) <= FOR_SCORES * answer.relative
-    said = "scores (yours: the logarithms of your weights, each row shifted by one number)"
+    said = "scores (yours: the logarithms of your weights, plus one constant for each row)"
     return [Table(said, scores, own, ~near, **OF_KEYS), compare("weights", right, allowed, got, **OF_KEYS)]
 
 
@@ -59,7 +59,7 @@ def advise(table, place, shown, visible):
     if table.column == "key":
         more = " (the mask shows this key)" if visible[(*place, column)] else " (the mask hides this key)"
     if table.name.startswith("scores"):
-        more += "; it is the logarithm of your weight: the score is off, or a factor of the weight"
+        more += "; yours is the logarithm of your weight: your score is off, or something multiplies the weight"
     elif table.name == "weights":
         more += f"; the scores are right, and the weights of this row add up to {number(table.got[place].sum())}"
     elif table.name == "output" and not any(other.off[place].any() for other in shown if other.column == "key"):

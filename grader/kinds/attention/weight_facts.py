@@ -86,9 +86,10 @@ def facts_of_head(w: torch.Tensor, mask: torch.Tensor, exact: float) -> list[Mea
 
     if bad.any():
         question = "where does the first come from: exp of a large number, -inf - (-inf), 0 / 0, or 0 * inf?"
-        tell(
-            "nan", f"query {name_rows(bad)} of your output {agree(bad, 'is', 'are')} NaN or infinite.", question, ONLINE
+        said = (
+            f"Query {name_rows(bad)} of your output {agree(bad, 'is', 'are')} NaN or infinite, even where all scores "
         )
+        found.append(Measured("nan", f"{said}are equal.", question, ONLINE))
     whole = ~bad[:, None]
     none = whole & (w == 0).all(1, keepdim=True) & mask.any(1, keepdim=True)
     if none.any():
@@ -133,9 +134,8 @@ def check_sums(w, mask, typical, whole, exact, told, double) -> list[Measured]:
     if off.any():
         row = int(off.nonzero()[0])
         divisor = float(visible[row] / total[row]) if double.sum() == 0 and total[row] else math.nan
-        by = (
-            f": it divides by {divisor:.4g} where {visible[row]} {'keys are' if visible[row] > 1 else 'key is'} visible"
-        )
+        count = f"{visible[row]} {'keys are' if visible[row] > 1 else 'key is'}"
+        by = f": your code divides by {divisor:.4g} where {count} visible"
         by = by if math.isfinite(divisor) and not told else ""
         more = f" ({int(off.sum())} rows are off)" if int(off.sum()) > 1 else ""
         said = f"{EQUAL}the weights of row {row} add up to {float(total[row]):.4g}, not to 1{by}{more}."
@@ -213,7 +213,7 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
         said = (
             f"Query {name_rows(bad)} of your output {agree(bad, 'is', 'are')} NaN or infinite. With all scores equal "
         )
-        said += f"no row is: the size of the scores matters, here up to {largest:.3g}."
+        said += f"no row is: the size of the scores matters (the largest is {largest:.3g})."
         question = "is the largest score so far subtracted before every exp, and is it the right one?"
         return Measured("nan", said, question, SOFTMAX)
     below = s - s.masked_fill(~mask, -math.inf).amax(1, keepdim=True)
@@ -261,7 +261,7 @@ def name_factor(slope: float, case: Case) -> str:
         root * ln2: "sqrt(D) ln 2", D: "D", 1 / (ln2 * root): "log2(e) / sqrt(D), once more", -1.0: "the wrong sign",
         math.sqrt(D / case.N): "sqrt(D / N): N where D is meant", math.sqrt(D / case.Hq): "sqrt(D / H): H for D",
     }  # fmt: skip
-    return next((f", {words}" for value, words in known.items() if abs(slope / value - 1) < 1e-2), "")
+    return next((f", which is {words}" for value, words in known.items() if abs(slope / value - 1) < 1e-2), "")
 
 
 def other_heads(weights, w, use, close, batch, head):

@@ -34,7 +34,7 @@ def visible_by_rule(seen, case):
     sizes = itertools.product(TILES, guess_windows(seen, age, case), guess_sinks(seen, case))
     for tile, window, sink in sizes:
         reach = k < (q[:, None] // tile + 1) * tile if tile else torch.ones_like(seen)
-        for words, question, rule in list_rules(age, k, window, sink):
+        for words, question, rule in list_rules(age, k, window, sink, case.sinks is not None):
             if torch.equal(rule & reach, seen):
                 said = f"{EQUAL}your code shows exactly {words}; the case has {case.visibility}."
                 return Measured("mask", said, question, WINDOW)
@@ -56,11 +56,12 @@ def guess_sinks(seen, case):
     return list(dict.fromkeys([case.sinks or 0, int(gap[0]) if len(gap) else 0, 0]))
 
 
-def list_rules(age, k, window, sink):
+def list_rules(age, k, window, sink, with_sinks):
     """(words, question, who sees whom) for these sizes."""
     past, near, first = age >= 0, age < window, k < sink
     sizes = str(Visibility(True, window, sink))
     order = "which of the two numbers reaches which argument, and is it changed on the way?"
+    order = order if with_sinks else "which window reaches the kernel, and is it changed on the way?"
     yield f"what {sizes} shows", order, past & (near | first)
     question = "must a key be young enough and a sink, or one of the two?"
     yield f"the sinks that lie inside the window ({sizes})", question, past & near & first
@@ -127,7 +128,7 @@ def underflowing_rows(weights, mask):
 
     top = float(largest[mask.any(-1)].max())
     start, whose = "where does the maximum start", "whose maximum is subtracted: the row's own, or that of all rows?"
-    highest = f"{top:.3g}, the largest score of all rows,"
+    highest = f"{top:.3g}, which is the largest score of all rows"
     if is_subtracted(0.0):
         both = is_subtracted(top)
         number = f"0, or {highest}" if both else 0
@@ -136,6 +137,9 @@ def underflowing_rows(weights, mask):
         number, question = highest, whose
     else:
         return None
-    said = f"Rows whose largest score is {low:.3g} or less are lost, and rows with {high:.3g} or more are "
+    said = (
+        f"Of the rows of all heads, those whose largest score is {low:.3g} or less are lost, and those with {high:.3g} "
+    )
+    said += "or more are "
     said += f"right. In the lost rows every exp(score - m) is 0 in float32: m is too large, it may be {number}."
     return Measured("sum", said, question, SOFTMAX)

@@ -270,8 +270,7 @@ def grows(answer):
         (short, before), *_, (long, now) = by_length
         return (
             f"A program holds {now / before:.1f} times as many elements on a row of {long} tokens as on one of "
-            f"{short}: it keeps a part of the row, and needs no online softmax. Take tiles of a fixed size, one after "
-            "the other."
+            f"{short}: it keeps a part of the row. Take tiles of a fixed size, one after the other."
         )
     return ""
 

@@ -102,13 +102,13 @@ def test_a_kernel_is_shown_and_a_debugger_stops_in_it_once(tmp_path):
 @pytest.mark.thorough
 def test_a_right_kernel_has_no_difference(tmp_path):
     assert run(tmp_path, solution("p6")).endswith(
-        "no difference here; make grade tries other sizes, numbers and layouts\n"
+        "no difference here; make grade also tries other sizes, numbers, layouts and masks\n"
     )
 
 
 def test_the_mask_of_x1_is_chosen(tmp_path):
     said = run(tmp_path, solution("x1"), "x1", sizes=("N=40", "mask=causal 4 1"))
-    assert "window 4, 1 sink" in said and said.endswith("layouts\n")
+    assert "window 4, 1 sink" in said and said.endswith("masks\n")
 
 
 def test_a_crash_is_the_sentence_of_make_grade(tmp_path):

@@ -64,14 +64,18 @@ def rows_said(num_rows, *wrong):
 @pytest.mark.parametrize(
     ("num_rows", "wrong", "words"),
     [
-        (129, [(32, 128)], "First wrong row 32, where a tile of 32 begins; rows before it agree"),
+        (129, [(32, 128)], "First wrong row 32, a multiple of 32; rows before it agree"),
         (129, [(33, 128)], "First wrong row 33; rows before it agree"),
-        (129, [(128, 128)], "First wrong row 128, where a tile of 128 begins; rows before it agree"),
-        (129, [(32, 95)], "Only rows 32-95 of 129 are wrong, in whole tiles of 32"),
+        (129, [(128, 128)], "First wrong row 128, a multiple of 128; rows before it agree"),
+        (129, [(32, 95)], "Only rows 32-95 of 129 are wrong, in whole stretches of 32"),
         (129, [(32, 94)], "Only rows 32-94 of 129 are wrong"),
-        (129, [(0, 15), (48, 63)], "Rows 0-15, 48-63 of 129 are wrong, in whole tiles of 16"),
+        (129, [(0, 15), (48, 63)], "Rows 0-15, 48-63 of 129 are wrong, in whole stretches of 16"),
         (70, [(3, 3), (9, 9)], "Rows 3, 9 of 70 are wrong"),
-        (160, [(at, at + 15) for at in range(0, 160, 32)], "80 of 160 rows are wrong, in whole tiles of 16; the first"),
+        (
+            160,
+            [(at, at + 15) for at in range(0, 160, 32)],
+            "80 of 160 rows are wrong, in whole stretches of 16; the first",
+        ),
         (16, [(0, 15)], "Every row has wrong elements"),
         (1, [(0, 0)], "The only row is wrong"),
     ],

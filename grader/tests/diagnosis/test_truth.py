@@ -15,7 +15,7 @@ from grader.kinds.attention import answers, causes, inputs, weight_facts
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import EVERY, kind_of
 from grader.result import Aspect, Cause, Facts, Outcome, Result
-from grader.tests.support import solution
+from grader.tests.support import grade_text, solution
 
 P1 = EVERY["p1"]
 CASE = Case("small", Hq=2, N=9, D=16, dtype="float32")
@@ -133,6 +133,13 @@ def test_one_case_alone_says_what_it_says_among_all(tmp_path):
         assert alone.sentence == among_all[name] and "; or " not in alone.sentence
     (unheard,) = grade(replace(whole, names=frozenset(["whole tiles"])), 1)
     assert "; or " in unheard.sentence  # two heads alone cannot tell which neighbour it is
+
+
+def test_another_default_is_told(tmp_path):
+    source = solution("p5").replace("is_causal=True", "is_causal=False")
+    names = ["every batch and head its own", "whole tiles"]  # one leaves is_causal out
+    wrong = [result for result in grade_text(tmp_path, "p5", source, names=names) if result.outcome is Outcome.WRONG]
+    assert [result.facts.question for result in wrong] == ["what is the default of is_causal?"]
 
 
 @pytest.mark.thorough

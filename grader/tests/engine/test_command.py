@@ -107,7 +107,7 @@ def test_wrong_answer_names_the_window(tmp_path, capsys):
     assert "only the case ragged tail: no points are counted" in page and "equals a window of 33" in page
     head = 'p6 "ragged tail" (B=2 Hq=2 Hkv=1 N=129 D=64 window=32, float16, seed 3): wrong'
     assert head in said
-    assert "First wrong row 32, where a tile of 32 begins; rows before it agree" in said
+    assert "First wrong row 32, a multiple of 32; rows before it agree" in said
     assert "Your output equals a window of 33." in said
     assert 'again: make grade P=6 CASE="ragged tail" SUBMISSION=' in said
 

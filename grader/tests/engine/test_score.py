@@ -134,7 +134,7 @@ def test_terminal_says_why_work_was_not_judged_once_a_case_is_right(tmp_path):
 def wrong(case, equals="", sentence="First wrong row 32."):
     causes = (Cause(equals, "how old may a key be?", "Windows"),) if equals else ()
     said = f"Your output equals {equals}. {sentence}" if equals else sentence
-    return result("p3", case, Outcome.WRONG, sentence=said, facts=Facts(causes=causes))
+    return result("p3", case, Outcome.WRONG, sentence=said, facts=Facts(causes=causes, where=sentence))
 
 
 def test_terminal_shows_one_case_of_each_cause_whatever_its_numbers(tmp_path):

@@ -190,8 +190,9 @@ def test_a_submission_that_fails_everywhere_stays_under_two_megabytes(tmp_path):
     records = [record(q, tiles) for q in tiles]
     worst = picture.draw(WINDOW, records, compared=("o", got, expected, allowed))
     good = picture.draw(WINDOW, records)
+    facts = Facts(picture=worst, where="rows")
     results = [
-        result(id, f"case {i}", Outcome.WRONG, sentence=f"{i}", facts=Facts(picture=worst), printed="x" * 4000)
+        result(id, f"case {i}", Outcome.WRONG, sentence=f"{i}", facts=facts, printed="x" * 4000)
         for id in PROBLEMS for i in range(15)
     ]  # fmt: skip
     results += [result(id, f"good {i}", facts=Facts(picture=good)) for id in PROBLEMS for i in range(15)]
