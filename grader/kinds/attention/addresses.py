@@ -123,7 +123,7 @@ def axis_of_heads(case, table, moved, group, tables, terms):
     moved = moved[:MOST]
     does = "write" if table.input is None else "read"
     other = next((t.strides[1] for t in tables if t.strides[1] != own and is_multiple(moved, t.strides[1], group)), 0)
-    inside = own and all(offset % own == 0 and offset // own < table.sizes[1] for _, offset in moved)
+    inside = own and all(offset % own == 0 and offset // own < case.Hq for _, offset in moved)
     if inside and not other:
         numbers, found = listed(head for head, _ in moved), listed(offset // own for _, offset in moved)
         wanted = listed(head // group for head, _ in moved)

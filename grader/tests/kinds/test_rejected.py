@@ -136,6 +136,6 @@ def test_what_is_held_of_a_query_may_not_grow_with_the_row(keys, outcome, tmp_pa
     assert result.outcome is outcome, result.sentence
     grows = "Of one query the program holds 21.1 times as many elements on a row of 8195 tokens as on one of 259"
     assert (grows in result.sentence) is (outcome is Outcome.WASTEFUL)
-    assert ("each tensor that still has a name, those of the tile before too" in result.sentence) is bool(
+    assert ("each tensor that a name still holds, also from the last iteration" in result.sentence) is bool(
         result.sentence
     )
