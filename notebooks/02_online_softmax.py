@@ -263,7 +263,7 @@ print("and so is lse:                       ", torch.allclose(lse, lse_all, atol
 draw.halves(share.flatten()[:48], 64)
 
 # %% [markdown]
-# Models that write use this: each new token is one query that asks very many keys, so the keys are cut into pieces for
+# Text generation uses this: each new token is one query over very many keys, so the keys are cut into pieces for
 # many programs, and the results merged at the end (Flash-Decoding). Rings of GPUs use it for very long texts.
 #
 # ## What it costs

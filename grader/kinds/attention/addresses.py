@@ -231,8 +231,9 @@ def in_a_loop(table, first, place, fault):
 
 
 def across_the_end(table, begin):
+    name, last = table.name, table.sizes[2] - 1
     return (
-        f"its tile begins at row {begin}, and {table.name} ends with row {table.sizes[2] - 1}. A tile with rows that "
+        f"the tile of {name} begins at row {begin}, and {name} ends with row {last}. A tile with rows that "
         "do not exist, or with hidden pairs, needs a phase that masks: is this load masked, or must this phase end "
         "before that tile?"
     )
@@ -285,7 +286,8 @@ def wrong_rows(case, table, owners, fault, tables):
 
 
 def past_the_end(table, begin, seen=""):
-    return f"its tile begins at row {begin}, and {table.name} has {table.sizes[2]}. {seen}Where does the loop end?"
+    name, rows = table.name, table.sizes[2]
+    return f"the tile of {name} begins at row {begin}, and {name} has {rows} rows. {seen}Where does the loop end?"
 
 
 def last_seen(case, first, tables):

@@ -59,7 +59,13 @@ def advise(table, place, shown, visible):
     if table.column == "key":
         more = " (the mask shows this key)" if visible[(*place, column)] else " (the mask hides this key)"
     if table.name.startswith("scores"):
-        more += "; yours is the logarithm of your weight: your score is off, or something multiplies the weight"
+        yours, right = float(table.got[place][column]), float(table.right[place][column])
+        if math.isinf(yours) or math.isinf(right):
+            more += "; your mask says otherwise"
+        elif math.isnan(yours):
+            more += "; your weight is NaN: does the row see a key, and is 0 divided by 0?"
+        else:
+            more += "; yours is the logarithm of your weight: your score is off, or something multiplies the weight"
     elif table.name == "weights":
         more += f"; the scores are right, and the weights of this row add up to {number(table.got[place].sum())}"
     elif table.name == "output" and not any(other.off[place].any() for other in shown if other.column == "key"):

@@ -270,7 +270,8 @@ def grows(answer):
         (short, before), *_, (long, now) = by_length
         return (
             f"A program holds {now / before:.1f} times as many elements on a row of {long} tokens as on one of "
-            f"{short}: it keeps a part of the row. Take tiles of a fixed size, one after the other."
+            f"{short}: a tile grows with the row, or tiles of earlier iterations are kept. Take tiles of a fixed size, "
+            "one after the other."
         )
     return ""
 

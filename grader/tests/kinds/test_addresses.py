@@ -36,7 +36,7 @@ MISTAKES = {
     ),
     "a tile too many": (
         "p3", "full_end = N // BLOCK_K * BLOCK_K", "full_end = tl.cdiv(N, BLOCK_K) * BLOCK_K",
-        "ragged tail", "its tile begins at row 128, and K ends with row 128",
+        "ragged tail", "the tile of K begins at row 128, and K ends with row 128",
     ),
 }  # fmt: skip
 
