@@ -158,7 +158,7 @@ CHANGES = {
         "dv and dk get no part from visible pairs: keys 0-2 with query rows 64-199."),
     "a tile skipped": ("diagonal_end = tl.cdiv(k_start + BLOCK_K - 1, BLOCK_Q) * BLOCK_Q",
                        "diagonal_end = k_start // BLOCK_Q * BLOCK_Q", "tiles of 32 x 16",
-                       "dv and dk get a part from hidden pairs: keys"),
+                       "dv and dk get a part from hidden pairs: key 1"),
     "the strides of q for do": ("*v.stride()[:3], *do.stride()[:3], *lse", "*v.stride()[:3], *q.stride()[:3], *lse",
                                 "each tensor with another layout", ""),
 }  # fmt: skip
