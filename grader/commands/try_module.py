@@ -18,6 +18,7 @@ from grader.commands.arguments import BadArguments, choose_device, choose_proble
 from grader.course import course
 
 TILES, VARIABLE = ("BLOCK_Q", "BLOCK_K"), "TILES_INTERPRETER"  # its first two numbers
+NO_DIFFERENCE = "no difference here; make grade also tries other sizes, numbers, layouts and masks"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,6 +116,9 @@ def run(kind, problem, path, case, seed, device, tiles):
             own[VARIABLE] = tuple(tiles.get(place, size) for place, size in enumerate(own[VARIABLE]))
         try:
             arguments = case.arguments | kind.objects(case, own)
+        except ValueError as error:
+            raise BadArguments(str(error)) from None
+        try:
             returned = function(*(each.tensor.to(device) for each in placed), **arguments)
         except Exception as error:
             print(what_raised(error, problem, path))
@@ -130,10 +134,7 @@ def run(kind, problem, path, case, seed, device, tiles):
             shown = kind.tables(call, problem, case, placed, returned, device)
     for table in shown:
         print("\n".join(trying.lines(table, trying.place_in(table, shown))), end="\n\n")
-    print(
-        kind.first_difference(case, shown)
-        or "no difference here; make grade also tries other sizes, numbers, layouts and masks"
-    )
+    print(kind.first_difference(case, shown) or NO_DIFFERENCE)
 
 
 def what_raised(error, problem, path):

@@ -119,6 +119,18 @@ def point_to_a_cause(failed):
             result.diagnosis.shown_by = telling[0]
 
 
+def follow_pointers(results):
+    """A case that names one which names another names the last; none names itself by way of others."""
+    names = {result.case: result.diagnosis.elsewhere for result in results if result.diagnosis}
+    for result in results:
+        if result.diagnosis:
+            passed, last = {result.case}, names[result.case]
+            while names.get(last) and last not in passed:
+                passed.add(last)
+                last = names[last]
+            result.diagnosis.shown_by = "" if last in passed else last
+
+
 def witnesses(cases):
     ordered = sorted(cases, key=lambda case: case.N * case.B * case.Hq)
     rest = [case for case in ordered[WITNESSES:] if case.N > LONG]

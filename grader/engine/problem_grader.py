@@ -18,7 +18,7 @@ from grader.core.sandbox.submission import Submission
 from grader.core.sandbox.texts import clean, shortened
 from grader.course import course
 from grader.course.problem import COMPILES, SECONDS_PER_CASE, WORK
-from grader.diagnosis import failures, faults, unfinished
+from grader.diagnosis import cross_case, failures, faults, unfinished
 from grader.engine import aspects, canary
 from grader.engine.case_runs import CaseRuns
 from grader.gpu import machine, speed
@@ -172,6 +172,7 @@ class ProblemGrader:
             with failures.harmless("the closer look"), contextlib.suppress(ChildFailed):
                 show = functools.partial(self.on_look, self.problem)
                 self.kind.look_closer(self.problem, by_name, seed, results, self.submission, show)
+        cross_case.follow_pointers(results)
         for result in results:
             if diagnosis := result.diagnosis:
                 result.sentence, result.facts = diagnosis.sentence, diagnosis.add_to(result.facts)

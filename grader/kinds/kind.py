@@ -323,7 +323,10 @@ class Kind:
         return trying.resize(min(problem.cases, key=self.size), sizes)
 
     def objects(self, case, module):
-        """{name: value} that the entry point is given beside its tensors and plain arguments. module: its globals."""
+        """{name: value} that the entry point is given beside its tensors and plain arguments; may raise ValueError.
+
+        module: the globals of its file.
+        """
         return {}
 
     def example_sizes(self, problem):

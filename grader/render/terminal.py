@@ -108,12 +108,9 @@ def show_failures(console, group, lines=None, whole=FAILURES_SHOWN):
     failures = explained_first(failures)
     if group[0].outcome is Outcome.UNFINISHED and all(r.sentence == group[0].sentence for r in failures):
         return  # nothing but the first gap to speak of: the table names it
-    shown_by = {result.case: result.facts.shown_by for result in failures}
-    alike, named = {}, set(shown_by.values())
+    alike = {}
     for result in failures:
         alike.setdefault(result.message, []).append(result)
-    for same in alike.values():  # a case that others point to is seen
-        same.sort(key=lambda result: result.case not in named)
     for (outcome, _), same in list(alike.items())[:whole]:
         first = same[0]
         head = Text(f'{first.problem} "{first.case}" ({first.description}): ')
@@ -129,15 +126,12 @@ def show_failures(console, group, lines=None, whole=FAILURES_SHOWN):
         if outcome is not Outcome.NOT_RUN:
             console.print(f"  again: {first.again}", markup=False, soft_wrap=True)
         console.print()
-    first_of = {result.case: same[0].case for same in alike.values() for result in same}
+    shown = {result.case: same[0].case for same in alike.values() for result in same}
     rest = list(alike.values())[whole:]
     for first, *more in rest:
         others = f" and {len(more)} more" if more else ""
         telling = first.facts.shown_by
-        while shown_by.get(telling) and telling != first.case:  # that case points to another
-            telling = shown_by[telling]
-        telling = first_of.get(telling, telling)
-        said = f'see case "{telling}"' if telling else in_short(first.sentence)
+        said = f'see case "{shown.get(telling, telling)}"' if telling else in_short(first.sentence)
         line = f'{first.problem} "{first.case}"{others}: {first.outcome.value}: {said}'
         console.print(line, markup=False, soft_wrap=True)
     if rest:

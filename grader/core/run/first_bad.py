@@ -19,6 +19,8 @@ from grader.core.run.hooks import BUILDER
 from grader.core.run.operations import UNWRITTEN
 from grader.core.run.replay import list_tensors
 
+MOST_LINES = 64  # whose exponents are told
+
 
 class Follower:
     """While open, follows the lines of kernels in `file`, and the operations of a replay that it observes.
@@ -77,7 +79,9 @@ class Follower:
             words = re.findall(r"\w+", self.source(line))
             since = {name: made for (at, name), made in self.since.items() if at == id(frame)}
             held = [Held(name, since[name]) for name in dict.fromkeys(words) if name in since and name not in new]
-            self.found = FirstBad(line, now[new[0]], self.source(line), held, self.exponent, [*self.exponents.values()])
+            self.found = FirstBad(
+                line, now[new[0]], self.source(line), held, self.exponent, [*self.exponents.values()][:MOST_LINES]
+            )
         for name, value in list(frame.f_locals.items()):
             if holds_inf(value):
                 self.since.setdefault((id(frame), name), line)

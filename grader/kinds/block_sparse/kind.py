@@ -65,7 +65,11 @@ class BlockSparse(Attention):
 
     def objects(self, case, module):
         lists = tile_lists.cut(case)
-        return {"tiles": module["Tiles"](**{name: getattr(lists, name) for name in tile_lists.NAMES}, **lists.plain)}
+        fields = {name: getattr(lists, name) for name in tile_lists.NAMES} | lists.plain
+        try:
+            return {"tiles": module["Tiles"](**fields)}
+        except (KeyError, TypeError):
+            raise ValueError(f"make try makes Tiles({', '.join(fields)}), by name, as the skeleton has it") from None
 
     def judge(self, problem, case, placed, answer, device):
         if names := ", ".join(name for name in answer.reply.changed if name in tile_lists.NAMES):

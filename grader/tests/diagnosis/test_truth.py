@@ -135,6 +135,23 @@ def test_one_case_alone_says_what_it_says_among_all(tmp_path):
     assert "; or " in unheard.sentence  # two heads alone cannot tell which neighbour it is
 
 
+@pytest.mark.parametrize(
+    ("names", "ends"),
+    [
+        ({"a": "b", "b": "c", "c": ""}, ["c", "c", ""]),
+        ({"a": "b", "b": "a", "c": "a"}, ["", "", ""]),
+        ({"a": "z"}, ["z"]),
+    ],
+)
+def test_a_case_names_the_last_of_a_chain_and_none_of_a_circle(names, ends):
+    results = [
+        Result("p1", case, Aspect.CORRECT, Outcome.WRONG, diagnosis=Diagnosis("output", "", shown_by=other))
+        for case, other in names.items()
+    ]
+    cross_case.follow_pointers(results)
+    assert [result.diagnosis.shown_by for result in results] == ends
+
+
 def test_another_default_is_told(tmp_path):
     source = solution("p5").replace("is_causal=True", "is_causal=False")
     names = ["every batch and head its own", "whole tiles"]  # one leaves is_causal out
