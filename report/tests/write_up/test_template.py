@@ -3,14 +3,11 @@
 import contextlib
 import io
 import re
-import shlex
 
 import pytest
 
-from grader.kinds.registry import EVERY, PROBLEMS
+from grader.kinds.registry import PROBLEMS
 from grader.tests.support import grade_text, solution
-from report.measuring.command import parse
-from report.measuring.study import of_name
 from report.places import ROOT
 from report.tests.write_up import written_facts
 from report.tests.write_up.written_facts import case_of
@@ -89,42 +86,8 @@ def test_the_pages_read_as_plain_text(name):
 # What the pages name exists ------------------------------------------------------------------------------------------
 
 
-def slug(heading):
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_links_resolve(name):
-    links = re.findall(r"\]\(([^)]+)\)", PAGES[name])
-    assert {"REPORT.md"} < set(links)
-    for link in links:
-        file, _, anchor = link.partition("#")
-        path = ROOT / "report" / (file or f"{name}.md")
-        assert path.is_file(), link
-        if anchor:
-            assert anchor in map(slug, re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.M)), link
-
-
 def test_what_is_copied_has_no_links():
     assert "](" not in COPIED, "a link would not resolve where a student keeps the copy"
-
-
-def test_every_command_exists():
-    makefile = "".join((ROOT / name).read_text() for name in ("Makefile", "instructors.mk"))
-    targets = set(" ".join(re.findall(r"^\.PHONY: (.*)$", makefile, re.M)).split())
-    options = set(re.findall(r"^([A-Z_]+) \?=", makefile, re.M))
-    options |= set(re.search(r"^OPTIONS := ((?:.*\\\n)*.*)$", makefile, re.M)[1].replace("\\", "").split())
-    commands = [c for text in PAGES.values() for c in re.findall(r"`(make [^`]*)`", flat(text))]
-    assert len(commands) > 10
-    for command in commands:
-        _, target, *given = shlex.split(command)
-        given = dict(word.split("=", 1) for word in given)
-        assert target in targets and set(given) <= options, command
-        if "P" in given and "CASE" in given:
-            assert given["CASE"] in {case.name for case in EVERY[f"p{given['P']}"].cases}, command
-        if "SWEEP" in given:
-            parse(of_name("sweep"), shlex.split(given["SWEEP"]))
-    assert {o for text in PAGES.values() for o in re.findall(r"`([A-Z]+)=\w+`", text)} <= options
 
 
 def test_every_file_and_case_that_is_named_exists():
