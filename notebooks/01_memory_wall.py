@@ -43,8 +43,8 @@ png(figure, "Moving the bytes of plain attention takes far longer than computing
 #
 # Q, K, V and O have N x D numbers; S and P have N x N. A model does this in H *heads* at once, each with a Q, K and V
 # of its own, and for B texts at once: B x H times in all. Below, the solution of the course's first problem (P1) on 6
-# tokens. A number in its output counts as wrong if it is further from the answer in 64 bits than float16's rounding
-# explains.
+# tokens. `oracle` computes the right answer in 64 bits. A number of the output counts as wrong if it is further from
+# that answer than rounding to float16 explains.
 
 # %% tags=["solution"]
 import torch
@@ -103,7 +103,7 @@ png(figure, "Memory against N: plain attention grows with N squared, FlashAttent
 
 # %% [markdown]
 # Plain attention: twice the tokens, four times the memory. A kernel that never stores the matrix holds its output and
-# nothing else that grows (its line is this count): twice the tokens, twice the memory.
+# nothing else that grows (its line is the size of the output): twice the tokens, twice the memory.
 #
 # ## What the matrix costs: traffic
 #
@@ -120,8 +120,9 @@ figure = draw.moved(p1, f"P1 at N = {N:,}: what each operation moves")
 png(figure, "The seven operations that touch the whole matrix move nearly all bytes")
 
 # %% [markdown]
-# Two operations are matrix products; all FLOPs counted are theirs. The five between them do one simple thing with each
-# number of the matrix, and each carries the whole matrix through memory to do it.
+# Seven of the 14 operations touch the whole matrix. Two of the seven are the matrix products; all FLOPs counted are
+# theirs. Each of the other five does one simple thing with each number of the matrix, and must read the whole matrix
+# from memory to do it.
 #
 # ### Predict before you run
 #
@@ -163,9 +164,10 @@ for gpu in draw.GPUS:
     print(f"{gpu:15} {F:6.0f} TFLOP/s {W:5.2f} TB/s   ridge at {ridge:4.0f} FLOPs per byte")
 
 # %% [markdown]
-# Where does attention sit? We know the FLOPs and the bytes of the plain code. A fused kernel must read Q, K and V and
-# write O once each; nobody can move less. A third case: a model that writes text, one token at a time, has one query
-# for all keys.
+# Where does attention sit? The plain code of the first picture is not P1: it keeps its scores in 16 bits and takes the
+# softmax in one operation. So it moves half of P1's bytes: 20 for each pair of tokens. A fused kernel must read Q, K
+# and V and write O once each; nobody can move less. A third case: a model that writes text, one token at a time, has
+# one query for all keys.
 
 
 # %%
@@ -190,9 +192,9 @@ png(figure, "Roofs of six GPUs: plain attention under the slopes, fused under th
 #
 # <details><summary>Answer</summary>
 #
-# No. FLOPs and bytes both grow with N x N, so their ratio hardly moves: 4 D FLOPs for the 20 bytes that this code moves
-# for each pair of tokens. No GPU of the table, old or new, has its ridge that far to the left. Fused, bytes
-# grow with N and FLOPs with N x N: the intensity is N/2.
+# No. FLOPs and bytes both grow with N x N, so their ratio hardly moves: 4 D FLOPs and 20 bytes for each pair of tokens.
+# No GPU of the table, old or new, has its ridge that far to the left. Fused, bytes grow with N and FLOPs with N x N:
+# the intensity is N/2.
 #
 # With one query it cannot grow: each key is read once and used once, about one FLOP for a byte. That is why writing
 # text token by token is bound by memory on all of these GPUs.

@@ -99,7 +99,7 @@ def merge(one, other):
 
 
 # %% [markdown]
-# One of the two factors is always 1: the larger maximum stays as it is.
+# In `merge`, alpha rescales one side and beta the other. One of them is always 1, because the larger maximum stays.
 #
 # ## Tile by tile
 #
@@ -190,8 +190,8 @@ draw.orders(paths, o[0])
 #
 # ### Predict before you run
 #
-# 96 queries see 128 keys, in 4 tiles of 32. Which rows are right all the same? And which of the three mistakes gives
-# outputs that look reasonable?
+# Each of 96 queries sees all of 128 keys, in 4 tiles of 32. Which rows are right all the same? And which of the three
+# mistakes gives outputs that look reasonable?
 #
 # <details><summary>Answer</summary>
 #
@@ -209,9 +209,9 @@ from grader.kinds.attention import variants
 torch.manual_seed(1)
 Q, K, V = 2 * torch.randn(1, 1, 96, D), torch.randn(1, 1, 128, D), torch.randn(1, 1, 128, D)
 tiles = [(0, 96, start, start + 32) for start in range(0, 128, 32)]
-head = Q[0].double(), K[0].double(), variants.add_sizes(V[0].double())  # v and |v|
-inputs = variants.Inputs(*head, torch.ones(96, 128).double(), D**-0.5, tiles=tiles)
-right = variants.online(inputs, {}).o[0]  # torch.ones: every query sees every key
+head = Q[0].double(), K[0].double(), variants.add_sizes(V[0].double())  # adds |v|: unused here
+inputs = variants.Inputs(*head, torch.ones(96, 128).double(), D**-0.5, tiles=tiles)  # all seen
+right = variants.online(inputs, {}).o[0]
 acc = {"new_acc": lambda x: x.acc + x.tile_acc}  # replaces x.acc * x.alpha + x.tile_acc
 row_sum = {"new_sum": lambda x: x.row_sum + x.tile_sum}
 mistakes = {"acc not rescaled": acc, "row_sum not rescaled": row_sum}
@@ -264,7 +264,8 @@ draw.halves(share.flatten()[:48], 64)
 
 # %% [markdown]
 # Text generation uses this: each new token is one query over very many keys, so the keys are cut into pieces for
-# many programs, and the results merged at the end (Flash-Decoding). Rings of GPUs use it for very long texts.
+# many programs, and the results merged at the end (Flash-Decoding). For very long texts, GPUs that each hold a part of
+# the keys use it too (Ring Attention).
 #
 # ## What it costs
 #

@@ -411,22 +411,22 @@ kernel_runs.owners(several, names)
 #
 # ### A running value that moves
 #
-# Change the roles. The numbers of x are now *scores*, the weights of a row are the softmax of its scores, and the
-# numbers of w are the values that are added up. That is attention for values of one number each. Now the weights
-# depend on the whole row, of which the program sees a tile at a time. [Notebook 2](02_online_softmax.ipynb) has the
-# way out: carry the maximum and the sum of the weights as well, and correct both when the maximum rises. That kernel
-# is P3, and yours.
+# Change the roles. x now holds *scores*. The weights are no longer given: those of a row are the softmax of its scores.
+# w, which held the weights, now holds the *values* that are weighted and added up. That is attention for values of one
+# number each. Each weight depends on the whole row, of which the program sees a tile at a time. [Notebook
+# 2](02_online_softmax.ipynb) has the solution: carry the maximum and the sum of the weights as well. When the maximum
+# rises, correct the sum and the accumulator. That kernel is P3, and you write it.
 #
-# Another row statistic needs the same kind of loop: how far the numbers of a row lie from their mean, squared and added
-# up, as every LayerNorm has it. The distances are measured from the mean *so far*. A new tile moves the mean, and what
-# was added up before was measured from the old one. It is not lost: it becomes right again by a correction. If the mean
-# moves by m, the squared distances of n numbers grow by n * m * m.
+# Another row statistic needs the same kind of loop: the variance, which every LayerNorm computes. It is the mean of the
+# squared distances of a row's numbers from the row's mean. The loop measures the distances from the mean *so far*. A
+# new tile moves that mean, so the loop corrects the sum of the earlier squares: if the mean moves by m, the sum over n
+# numbers grows by n * m * m.
 
 
 # %%
 @triton.jit
 def spread_step(mean, squares, x, there, before, count):
-    """One tile more: before, the numbers of a row so far; count, those with this tile."""
+    """One tile more. Before it a row has `before` numbers, and with it `count`."""
     moved = tl.sum(tl.where(there, x - mean[:, None], 0.0), 1) / count
     mean += moved
     distance = tl.where(there, x - mean[:, None], 0.0)  # (BLOCK_R, BLOCK_C)
@@ -551,9 +551,10 @@ kernel_runs.tiles_of_p3(traced.run("p3", Case("150 tokens", N=N, D=D))[0], progr
 #
 # <details><summary>Answer</summary>
 #
-# Q and O: 4,800, each once. K and V: three times as many, since each of the three programs reads them all, as each read
-# all of w. With tiles of 32 queries it would be five times, with 128 twice. No N x N matrix is among them. On a GPU
-# most of these reads are answered by its cache: the programs that run at the same time read the same keys.
+# Q and O: 4,800, each once. K and V: three times as many, since each of P3's three programs reads them all, as each
+# program of the row sum read all of w. With tiles of 32 queries it would be five times, with 128 twice. The grid moves
+# no N x N matrix. On a GPU most of these reads are answered by its cache: the programs that run at the same time read
+# the same keys.
 # </details>
 
 # %% tags=["hide-output", "solution"]
@@ -579,7 +580,7 @@ kernel_runs.in_order(seen.steps, panels, title, words, per=D)
 # 2. Give `weighted_sum` a `stride_w`, so that w may be a column of a matrix. Which line changes?
 # 3. Take `mask=r < ROWS` out of the last line, and let the trace tell you what it says of that.
 # 4. In `spread_step`, take one `tl.where` out, then the other. Which rows are wrong, and by how much? Why does a
-#    width of 32 hide it?
+#    matrix with 32 columns hide it?
 # 5. Mend `split_sum` with `tl.atomic_add`. What must `out` hold before the launch?
 # 6. Now build it: `problems/p3_flash_attention.py`, and `make grade P=3`. `make show P=3 CASE="ragged tail"` draws the
 #    tiles that your kernel visits.

@@ -112,19 +112,21 @@ print("tiles that begin at", *seen, "are seen; whole and by all queries:", *whol
 print("visited:", dict(tile_figures.phase_tiles(window, BLOCK_Q, BLOCK_K))[q_start])
 
 # %% [markdown]
-# A kernel has no such map, and must get these numbers by arithmetic. P6 asks you for it. Here is how it goes for
-# another kernel with a band: row i of a matrix adds up its columns i to i + reach - 1: it looks ahead, not back. Take a
-# program with the rows r_start to r_end - 1. Three questions give the bounds of its loops:
+# A kernel has no such map, and must get these numbers by arithmetic. P6 asks you for it. Here is another kernel with a
+# band. For row i of a matrix it adds up the columns i to i + reach - 1, so it looks ahead, not back. Take a program
+# with the rows r_start to r_end - 1. Three questions give the bounds of its loops:
 #
 # 1. Which is the first column that *any* row needs, and the last? The first row begins at r_start, and the last one
-#    ends at r_end - 1 + reach - 1. A loop begins at a *position*, rounded down to a tile (r_start needs no rounding).
+#    ends at r_end - 1 + reach - 1. A loop must begin where a tile begins, so round the first column down to a tile.
+#    (r_start is such a place already.)
 # 2. Which is the first column that *all* rows need? The *last* row's own, r_end - 1: the first whole tile begins there
 #    or later.
 # 3. And the last column that all rows need? The *first* row's last, r_start + reach - 1: whole tiles end there or
 #    before.
 #
-# At each end one of the two rows, first or last, decides which tiles are visited, and the other which are whole. The
-# program's number plus reach // BLOCK is no such bound: a band can end inside a tile.
+# At the left end the first row decides where visiting begins, and the last row where whole tiles begin. At the right
+# end it is the other way round. Do not count in tiles, as in the program's number plus reach // BLOCK: a band can end
+# inside a tile.
 
 # %%
 import triton
@@ -230,9 +232,9 @@ draw.phase_maps(cases, shapes, "A window of 80 and 40 sinks: three shapes of til
 draw.heads(8, [8, 2, 1])
 
 # %% [markdown]
-# The K and V that a model must keep shrink by the size of a group, and no copy is ever made: the kernel computes an
-# address. To see who reads what, change the values of one kv head, and look which query heads give another output. The
-# kernel is the solution of P5, in the interpreter.
+# With groups of four, a model keeps a quarter of the K and V. No copy is ever made: the kernel computes the address of
+# the shared head. To see who reads what, change the values of one kv head, and look which query heads give another
+# output. The kernel is the solution of P5, in the interpreter.
 
 # %% tags=["solution"]
 from solutions.p5_gqa import flash_attention_forward
@@ -301,6 +303,7 @@ draw.visits([window, whole], results, [window.name, whole.name])
 # running maximum of its scores is still minus infinity, and `-inf - (-inf)` is not a number.
 
 # %%
+q_start, first = 160, 64  # the program of P6 that we looked at above, and its first tile
 first_keys = torch.arange(first, first + BLOCK_K)
 queries = torch.arange(q_start, q_start + BLOCK_Q)
 sees = window.visibility.mask(queries, first_keys).any(1)
@@ -308,12 +311,12 @@ blind = int((~sees).sum())
 print(f"queries {q_start} to {q_start + BLOCK_Q - 1}: {blind} see nothing in their first tile")
 new_max = torch.tensor(float("-inf"))
 print("without care: exp2(-inf - -inf) =", torch.exp2(new_max - new_max).item())
-print("with a finite pivot: exp2(-inf - 0) =", torch.exp2(new_max - 0.0).item())
+print("with 0 in place of the maximum: exp2(-inf - 0) =", torch.exp2(new_max - 0.0).item())
 
 # %% [markdown]
 # A causal mask alone never does this: the first tile holds key 0, which every query sees. A window does. If a kernel
-# visits the sinks first, its first tile holds key 0 again. That is no cure: the softmax gives the same result in any
-# order of tiles, and P7 must also work with no sinks.
+# visits the sinks first, its first tile holds key 0 again. That is no cure, for two reasons. P7 must also work with no
+# sinks. And the softmax allows any order of tiles, so a kernel should not depend on which tile comes first.
 #
 # ## Work against N
 #

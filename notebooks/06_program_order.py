@@ -153,8 +153,9 @@ draw.by_die()
 # *Balance* decides here: the launch is done when its fullest die is done. The plain order is not level either: eight
 # divides 64, so of every eight neighbouring tiles die 7 gets the last, the longest: 7, 15, 23 and so on.
 #
-# An order must be right before it is fast. The published formula works for 64 tiles. For 128 it does not, and a kernel
-# that uses it leaves parts of its output unwritten. The check that grades X2 says what is wrong with both:
+# An order must be right before it is fast. For 64 tiles the published formula computes every tile once, but it spreads
+# every head over all dies, which X2 does not accept. For 128 tiles it leaves tiles out, and a kernel that uses it
+# leaves parts of its output unwritten. The check that grades X2 says so of each:
 
 # %%
 from textwrap import fill
@@ -177,7 +178,8 @@ six = Machine(dies=1, slots=6, capacity=10**6, miss=1, jitter=0)
 three = [Launch("plain: the short rows first", identity, 7, 3, six)]
 three += [Launch("reversed: of each head the long rows first", longest_first, 7, 3, six)]
 side_by_side = "all heads side by side, the long rows of all first"
-# Told of more dies than heads, head first runs all heads side by side.
+# The machine has one die. Head first is told of four, more than there are heads: then it runs
+# all three heads side by side.
 three += [Launch(side_by_side, head_first, 7, 3, six, told_dies=4)]
 draw.schedules(three, "Who works when")
 
@@ -189,10 +191,10 @@ draw.schedules(three, "Who works when")
 #
 # ## Measured
 #
-# The course's kernel of X2, on an H200, in six orders that took turns. The H200 has *one* L2, in two partitions that
-# every multiprocessor can use: no dies, so only the tail and the hits are left. X2's order, head first, can be told of
-# any number of dies: here that only sets how many heads run side by side. Each line below has a name first, such as
-# `grouped heads`.
+# The course's kernel of X2 ran on an H200 in six orders. They were measured in turns: some calls of each, then some of
+# each again. The H200 has *one* L2, in two partitions that every multiprocessor can use: no dies, so only the tail and
+# the hits are left. X2's order, head first, can be told of any number of dies: here that only sets how many heads run
+# side by side. Each line below has a name first, such as `grouped heads`.
 
 # %%
 from report.studies.orders import ORDERS
@@ -256,9 +258,11 @@ title = "Times as fast as the plain order: in the model, and on an H200"
 measured_orders.model_against_gpu(model, title)
 
 # %% [markdown]
-# With misses that cost no more than hits, all but the crosses lie near the line, within about two percent: what these
-# orders win on the H200 is the tail. If a miss cost 1.6 hits, `all heads` would be slower than plain at two of six
-# shapes. It is faster at all six.
+# With misses that cost no more than hits, all but the crosses lie near the line, within about two percent. So these
+# orders gain time on the H200 by a shorter tail. Six shapes with a head dim of 128 were measured: 16 heads, 32 heads,
+# and 32 heads over 4 kv heads, each at 8k and 16k tokens. If a miss cost 1.6 hits, `all heads` would be slower than
+# plain at two of the six. It is faster at all six. (At a seventh shape, with a head dim of 64, it runs at 0.99 times
+# the plain order's speed: [ORDERS.md](../report/ORDERS.md).)
 #
 # Two things the model does not explain.
 #
@@ -325,9 +329,9 @@ with_sliders(draw.chosen, order=names, **sizes)
 draw.against_dies(["plain", "published", "head first"], [1, 2, 4, 8])
 
 # %% [markdown]
-# On one die the three are alike: one cache for all, and a tail of the same kind. With every cut, plain and published
-# must load more copies of K and V, and published piles up work as well. Head first keeps its hits, and its tail
-# shrinks: a head on each die means more heads side by side.
+# On one die the three are alike: one cache for all, and a tail of the same kind. Each time the GPU is divided into more
+# dies, plain and published must load more copies of K and V, and published also gives the last die the most work. Head
+# first keeps its hits, and its tail shrinks: a head on each die means more heads side by side.
 #
 # ## Exercises
 #

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # 7. Reading a benchmark
 #
-# **A page says "27 times as fast". What does such a number hide?**
+# **A page says "27.6 times as fast". What does such a number hide?**
 #
 # Every bar below is true. All are about one kernel of this course, its fastest, at one shape, in one run on one GPU.
-# Only what it is compared with differs.
+# Only what it is compared with differs. (P2 is left out: it takes over a thousand times as long.)
 
 # %%
 from notebooks.pictures import reading_a_benchmark as draw
@@ -65,8 +65,9 @@ figure = draw.summaries(far, "The six rows whose mean is furthest above their me
 png(figure, "In six rows the mean lies far to the right of the median")
 
 # %% [markdown]
-# The bar goes from p20 to p80. A mean (diamond) outside of it was moved by a few calls; where the bar reaches far to
-# the right, more than a fifth of the calls were slow (p80 is its end). Ask for the median *and* two percentiles.
+# The bar goes from p20 to p80, the 20th and the 80th percentile: a fifth of the calls were faster than its left end,
+# and a fifth slower than its right end. A mean (diamond) outside the bar was moved by a few slow calls. Where the bar
+# itself reaches far to the right, at least a fifth of the calls were slow. Ask for the median *and* two percentiles.
 # (`triton.testing.do_bench` gives the mean by default.)
 #
 # ## In which state: cold and warm caches
@@ -128,9 +129,10 @@ from grader.gpu import timing
 from notebooks.pictures import drifting
 
 truth = {"A": 1.0, "B": 1.05}  # ms of a call
-turns, clock = drifting.in_turns(truth, 50)  # rounds, and all calls in order
-after, later = drifting.one_after_the_other(dict(reversed(truth.items())), 50)  # likewise
-runs = {"B, then A": drifting.by_name(later), "in turns": drifting.by_name(clock)}
+# Twice the same pair: the times of each kernel by rounds, and all calls in their order.
+turns, turns_calls = drifting.in_turns(truth, 50)
+after, after_calls = drifting.one_after_the_other(dict(reversed(truth.items())), 50)  # B first
+runs = {"B, then A": drifting.by_name(after_calls), "in turns": drifting.by_name(turns_calls)}
 figure = draw.calls(runs, "The same two kernels on a machine that slows down")
 png(figure, "Call times rise; in turns, B stays above A; one after the other, A looks slower")
 

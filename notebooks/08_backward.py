@@ -4,7 +4,8 @@
 # **The forward keeps no probabilities. How can a kernel compute gradients from what is left, and in which tiles?**
 #
 # Training needs more than the output o. It needs to know how the loss changes when q, k and v change: the gradients dq,
-# dk and dv. They come from `do`, the gradient of o, which the layer above hands down. Two matrices stand between them:
+# dk and dv. They come from `do`, the gradient of o, which the backward of the next layer computes. Two matrices are
+# needed on the way:
 
 # %% tags=["solution"]
 import os
@@ -38,7 +39,8 @@ draw.marked(p, right[0], query, key)
 #
 # ## Five products
 #
-# The forward is three lines; `scale` is one over the root of D:
+# The backward computes five products of matrices: the scores again, and the four of this section. The forward is three
+# lines; `scale` is one over the root of D:
 #
 # $$s = \text{scale}\; q k^T \qquad p_{ij} = \frac{e^{s_{ij}}}{\sum_c e^{s_{ic}}} \qquad o = p v$$
 #
@@ -50,8 +52,8 @@ draw.marked(p, right[0], query, key)
 # $$dv_j = \sum_i p_{ij}\, do_i \qquad dp_{ij} = do_i \cdot v_j$$
 #
 # **From p to the scores.** A larger score makes its own p larger, and all others in its row smaller, since a row adds
-# up to 1. The derivative of $p_{ij}$ by $s_{ij}$ is $p_{ij} - p_{ij} p_{ij}$, and by another score $s_{ic}$ of the row
-# it is $-p_{ij} p_{ic}$. Add up what each p of the row hands on:
+# up to 1. The derivative of $p_{ij}$ by $s_{ij}$ is $p_{ij} - p_{ij} p_{ij}$; that of another $p_{ic}$ of the row by
+# $s_{ij}$ is $-p_{ic} p_{ij}$. Multiply each derivative by the gradient of its p, and add them up:
 #
 # $$ds_{ij} = p_{ij}\, dp_{ij} - p_{ij} \sum_c p_{ic}\, dp_{ic} = p_{ij}\, (dp_{ij} - \text{delta}_i)
 # \qquad \text{delta}_i = \sum_c p_{ic}\, dp_{ic}$$
@@ -166,8 +168,8 @@ print(f"exp of the difference {again[i, j]:.4f}, p {p[i, j]:.4f}")
 # %% [markdown]
 # So beside q, k, v and o the forward leaves lse, in float32, and nothing else. How much memory does that save? Here are
 # 16 heads with a head dim of 128, in float16. The second line of each length is what PyTorch keeps for the backward of
-# plain PyTorch code, and how much of that p takes: measured, but with tensors that have no memory behind them
-# ([notebook 1](01_memory_wall.ipynb) does the same).
+# plain PyTorch code, and how much of that p takes. It is counted, with tensors that have no memory behind them, as in
+# [notebook 1](01_memory_wall.ipynb).
 
 # %%
 from notebooks.pictures.operations import kept
@@ -225,8 +227,8 @@ blocks = [(32, 32), (32, 32), (32, 32), (64, 32)]
 draw.key_maps(cases, blocks, "Which phase of a column visits which tile")
 
 # %% [markdown]
-# Each column of tiles is one program, which walks it downwards from its first coloured tile. The letters D, E and S are
-# those of X3, the lab that this page prepares; F is new:
+# Each column of tiles is one program, which walks it downwards from its first coloured tile. D, E and S are as in
+# notebook 4, and as in X3, the lab that this page prepares. F (FULL) is the phase that notebook 4 drew as **\>**:
 #
 # - **D, the diagonal.** The first queries that see any of these keys: masked.
 # - **F, seen by all.** Every query of the tile sees every key of it: no mask.
@@ -241,12 +243,12 @@ draw.key_maps(cases, blocks, "Which phase of a column visits which tile")
 # The questions are those of notebook 4, asked of the other side. Of a tile of keys:
 #
 # 1. Which is the first query that sees *any* of its keys, and which is the last? A key is seen by its own query first.
-#    The last query that sees a key is a window's length away; a sink has no last one.
+#    The last query that sees a key is window - 1 places further on; every later query sees a sink.
 # 2. From which query on do *all* keys count? That depends on the youngest key, the last of the tile.
 # 3. Up to which query do all of them count? That depends on the oldest key, the first of the tile.
 #
-# For one column, here is what can be read off the mask, and what X3's solution computes from four formulas (the sinks
-# have a kernel of their own there; the pictures draw a column whole):
+# For one column, here is what can be read off the mask, and what X3's solution computes from four formulas. (X3 has
+# another kernel for the sinks, see *Long columns* below; the pictures draw sinks in the same column.)
 
 # %%
 k_start, BLOCK_Q, BLOCK_K = 64, 32, 32
@@ -423,8 +425,8 @@ def difference(inputs, do, visible, along, step, dtype):
 # 1e-16 of the loss, divided by h: 10 times larger when h is 10 times smaller. They meet near the third root of 1e-16,
 # between 1e-6 and 1e-5.
 #
-# In float32 they meet between 1e-3 and 1e-2, at an error of about 1e-4: too large to tell a right gradient from one
-# that is slightly wrong. So make such a check in float64.
+# In float32, 1e-2 is the best of the four. The two errors meet between 1e-3 and 1e-2, at an error of about 1e-4: too
+# large to tell a right gradient from one that is slightly wrong. So make such a check in float64.
 # </details>
 
 # %% tags=["varies", "hide-output"]
@@ -570,8 +572,8 @@ print("the same bits in a second run:", all(map(torch.equal, found, again)))
 draw.training()
 
 # %% [markdown]
-# The three roundings differ, so no two trainings are the same. At about four steps of five, ours is no further from the
-# nearer of PyTorch's two than these are from each other.
+# The three roundings differ, so no two trainings are the same. Let d be the distance between PyTorch's two losses. At
+# about five steps of six, our loss is within 2 d of the nearer one.
 #
 # ## Exercises
 #

@@ -36,7 +36,7 @@ def test_the_headline_and_what_it_is_compared_with(points):
     cells = points["B=4 H=16 D=128", 16384, 16384, True, "float16"]
     measured = {name: row for name, row in cells.items() if name not in ("fast", "P2") and row.status == "ok"}
     over = {name: times_over(row, cells["fast"]).middle for name, row in measured.items()}
-    assert 27 <= max(over.values()) < 28, 'the page says "27 times as fast"'
+    assert f"{max(over.values()):.3g}" == "27.6", 'the page says "27.6 times as fast"'
     longest = sorted(over, key=over.get)[-3:]
     assert set(longest) == set(sweeps.BASELINES), "the longest bars are PyTorch code's"
     assert min(over, key=over.get) == "FlashAttention-4" and 1 < over["FlashAttention-4"] < 1.1, "hardly faster"

@@ -17,7 +17,7 @@ PLAIN = "plain"
 ORDERS = {
     PLAIN: "head after head, the shortest rows first",
     "reversed": "head after head, the longest rows first",
-    "grouped heads": "X2 for one die: as *reversed*, but heads that share K and V take turns",
+    "grouped heads": "X2 for one die: as *reversed*, but heads that share K and V alternate, tile by tile",
     "x2 for 8 dies": "eight kv heads side by side, each the longest rows first",
     "all heads": "X2 for more dies than heads: all kv heads side by side, the longest rows first",
     "published": "a block of neighbouring tiles for each of 8 dies",
