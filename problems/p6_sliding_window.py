@@ -104,8 +104,8 @@ def flash_attention_kernel(
     keys = K, V, stride_kn, stride_vn, N
 
     # TODO 2: the first tile and the end (about 2 lines; then delete the failing line)
-    #   `first`, a multiple of BLOCK_K: where the first tile begins that any query of this program sees; `k_end`, one
-    #   past the last key that any of them sees
+    #   `first`, a multiple of BLOCK_K: the start of the first tile of keys that any query of this program sees;
+    #   `k_end`, one past the last key that any query of this program sees
     tl.static_assert(False, "TODO 2: the first tile and the end")
     # TODO 3: where the phases meet (about 3 lines; then delete the failing line)
     #   `inside`, the start of the first tile that every query sees whole, and `diagonal`, that of the first tile cut by

@@ -11,7 +11,7 @@ What to build
         PARTIAL   anything else: one bit for each pair, packed into words of 32
 
     For each row of tiles the list holds the FULL tiles, then the CAUSAL ones, then the PARTIAL ones, so that the kernel
-    has three loops and asks of no tile what it is. The lists of all rows lie one after the other (CSR).
+    has three loops and never tests the kind of a tile. The lists of all rows lie one after the other (CSR).
 
 Shapes
     q and o (B, Hq, Nq, D); k and v (B, Hkv, Nk, D); Hq a multiple of Hkv. lse (B, Hq, Nq), float32, natural logarithm.
@@ -20,6 +20,7 @@ Shapes
 
 Three documents of 256, 68 and 188 tokens, tiles of 64 x 64: `F` FULL, `P` PARTIAL
 
+          key tile     0 1 2 3 4 5 6 7
         query tile 0   F F F F
         query tile 4           F P            the second document ends inside key tile 5
         query tile 5           P P P P        two documents meet in these rows
@@ -127,7 +128,8 @@ def row_of_tiles(strip, block_q, block_k):
     padded = torch.nn.functional.pad(strip, (0, count * block_k - keys))
     tiles = padded.view(rows, count, block_k).transpose(0, 1)  # (count, rows, block_k)
     # TODO 1: the kind of each tile (about 5 lines; then delete the failing line)
-    #   `kinds` (count,): EMPTY, FULL, CAUSAL or PARTIAL, as the rows of `strip` have it; they may be fewer than block_q
+    #   `kinds` (count,): EMPTY, FULL, CAUSAL or PARTIAL, judged by the rows of `strip` alone; the last strip may have
+    #   fewer rows than block_q
     raise NotImplementedError("TODO 1: the kind of each tile")
     partial = torch.nn.functional.pad(tiles[kinds == PARTIAL], (0, 0, 0, block_q - rows))
     # TODO 2: pack the bits (about 3 lines; then delete the failing line)
@@ -147,7 +149,7 @@ def listed(rows, block_q, block_k, queries, keys, batches, heads):
     columns = order[sorted_kinds != EMPTY]
     is_partial = sorted_kinds[sorted_kinds != EMPTY] == PARTIAL
     places = is_partial.cumsum(0) - 1
-    # Of a row, PARTIAL tiles come in the order of their columns, here as in `bits`.
+    # Within a row, `columns` and `bits` have the PARTIAL tiles in the same order: by column.
     return Tiles(
         starts.view(batches * heads, -1, 4).to(torch.int32).contiguous(), columns.to(torch.int32),
         places.to(torch.int32), torch.cat([bits for _, bits in rows]), block_q, block_k, queries, keys, batches, heads,
@@ -233,12 +235,12 @@ def block_sparse_kernel(
     lists = Columns, Places, Bits
 
     # TODO 3: walk the lists (about 6 lines; then delete the failing line)
-    #   find this row's list, then its FULL, its CAUSAL and its PARTIAL tiles
+    #   find the list of this program's row of tiles, then walk its FULL, its CAUSAL and its PARTIAL tiles
     tl.static_assert(False, "TODO 3: walk the lists")
     acc, row_max, row_sum = state
 
     # TODO 5: the finish (about 3 lines; then delete the failing line)
-    #   `o` and `lse`: zeros and -inf for a row that has seen no key
+    #   `o` and `lse`: zeros and -inf for a query that has seen no key
     tl.static_assert(False, "TODO 5: the finish")
     tl.store(O + q_pos.to(tl.int64)[:, None] * stride_on + d[None, :], o.to(O.dtype.element_ty), mask=in_bounds)
     tl.store(Lse + (batch * Hq + head) * Nq + q_pos, lse, mask=q_pos < Nq)

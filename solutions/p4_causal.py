@@ -24,7 +24,7 @@ begin and end, the mask, the online softmax (yours from P3).
 
 Questions that catch most mistakes
     - Does a query see itself?
-    - Phases begin and end at whole tiles of keys; the diagonal may be at any token. What if BLOCK_Q and BLOCK_K differ?
+    - Phase 1 takes whole tiles of keys; the diagonal may be at any token. What if BLOCK_Q and BLOCK_K differ?
     - Where does phase 2 end when the last tile of queries is ragged?
     - A hidden key has the score -inf. Can all keys of a row's first tile be hidden from that row?
 

@@ -121,8 +121,8 @@ def flash_attention_kernel(
     keys = K, V, stride_kn, stride_vn, N
 
     # gap 2: the first tile and the end
-    #   `first`, a multiple of BLOCK_K: where the first tile begins that any query of this program sees; `k_end`, one
-    #   past the last key that any of them sees
+    #   `first`, a multiple of BLOCK_K: the start of the first tile of keys that any query of this program sees;
+    #   `k_end`, one past the last key that any query of this program sees
     first = tl.maximum(0, q_start - window_size + 1) // BLOCK_K * BLOCK_K
     k_end = tl.minimum(q_start + BLOCK_Q, N)
     # end gap

@@ -11,7 +11,7 @@ What to build
         PARTIAL   anything else: one bit for each pair, packed into words of 32
 
     For each row of tiles the list holds the FULL tiles, then the CAUSAL ones, then the PARTIAL ones, so that the kernel
-    has three loops and asks of no tile what it is. The lists of all rows lie one after the other (CSR).
+    has three loops and never tests the kind of a tile. The lists of all rows lie one after the other (CSR).
 
 Shapes
     q and o (B, Hq, Nq, D); k and v (B, Hkv, Nk, D); Hq a multiple of Hkv. lse (B, Hq, Nq), float32, natural logarithm.
@@ -20,6 +20,7 @@ Shapes
 
 Three documents of 256, 68 and 188 tokens, tiles of 64 x 64: `F` FULL, `P` PARTIAL
 
+          key tile     0 1 2 3 4 5 6 7
         query tile 0   F F F F
         query tile 4           F P            the second document ends inside key tile 5
         query tile 5           P P P P        two documents meet in these rows
@@ -127,7 +128,8 @@ def row_of_tiles(strip, block_q, block_k):
     padded = torch.nn.functional.pad(strip, (0, count * block_k - keys))
     tiles = padded.view(rows, count, block_k).transpose(0, 1)  # (count, rows, block_k)
     # gap 1: the kind of each tile
-    #   `kinds` (count,): EMPTY, FULL, CAUSAL or PARTIAL, as the rows of `strip` have it; they may be fewer than block_q
+    #   `kinds` (count,): EMPTY, FULL, CAUSAL or PARTIAL, judged by the rows of `strip` alone; the last strip may have
+    #   fewer rows than block_q
     triangle = torch.ones(rows, block_k, dtype=torch.bool, device=strip.device).tril()
     kinds = torch.full((count,), PARTIAL, device=strip.device)
     kinds[(tiles == triangle).flatten(1).all(1)] = CAUSAL
@@ -155,7 +157,7 @@ def listed(rows, block_q, block_k, queries, keys, batches, heads):
     columns = order[sorted_kinds != EMPTY]
     is_partial = sorted_kinds[sorted_kinds != EMPTY] == PARTIAL
     places = is_partial.cumsum(0) - 1
-    # Of a row, PARTIAL tiles come in the order of their columns, here as in `bits`.
+    # Within a row, `columns` and `bits` have the PARTIAL tiles in the same order: by column.
     return Tiles(
         starts.view(batches * heads, -1, 4).to(torch.int32).contiguous(), columns.to(torch.int32),
         places.to(torch.int32), torch.cat([bits for _, bits in rows]), block_q, block_k, queries, keys, batches, heads,
@@ -248,7 +250,7 @@ def block_sparse_kernel(
     lists = Columns, Places, Bits
 
     # gap 3: walk the lists
-    #   find this row's list, then its FULL, its CAUSAL and its PARTIAL tiles
+    #   find the list of this program's row of tiles, then walk its FULL, its CAUSAL and its PARTIAL tiles
     this_map = batch * map_per_batch + head * map_per_head
     Starts += (this_map * tl.num_programs(0) + q_tile) * 4
     full, causal, partial, end = tl.load(Starts), tl.load(Starts + 1), tl.load(Starts + 2), tl.load(Starts + 3)
@@ -259,7 +261,7 @@ def block_sparse_kernel(
     acc, row_max, row_sum = state
 
     # gap 5: the finish
-    #   `o` and `lse`: zeros and -inf for a row that has seen no key
+    #   `o` and `lse`: zeros and -inf for a query that has seen no key
     seen = row_sum > 0
     o = acc / tl.where(seen, row_sum, 1.0)[:, None]
     lse = tl.where(seen, row_max * 0.6931471805599453 + tl.log(tl.where(seen, row_sum, 1.0)), float("-inf"))

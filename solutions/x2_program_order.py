@@ -1,21 +1,22 @@
 """X2, a lab past the ladder: the order in which tiles run.
 
 What to build
-    A grid has no order of its own: which tile of which head a program computes is yours to choose. It decides which
-    cache the program finds its keys in, and when the last program ends. GPUs of several dies (MI300X has 8) hand
+    A grid has no order of its own: you choose which tile of which head a program computes. The choice decides in which
+    cache the program finds its keys, and when the last program ends. GPUs of several dies (MI300X has 8) hand
     programs out in turn, program p to die p % num_dies, and each die has an L2 cache of its own.
 
     So P5's causal kernel (P4's, where Hq = Hkv) is launched on a grid of one axis, and each program asks `place` for
     its head and its tile of queries. For every number of tiles, heads and dies,
       - each tile of each head is computed once;
       - all tiles of heads that share K and V run on one die, so that K and V are read into one cache;
-      - the dies get the same work: the most and the least differ by at most the cost of one tile of queries,
-        and in the causal mask the tile t costs t + 1 tiles of keys;
+      - the dies get the same work: under the causal mask tile t of the queries visits t + 1 tiles of keys, and two dies
+        differ by at most num_tiles of these visits, what the longest tile costs;
       - on each die, the tiles of a head run from the longest row to the shortest: what starts last ends soon.
 
-    With heads to be divided among dies the second and the third can contradict each other: three heads on two dies.
-    Then balance wins. Each die gets equally many whole kv heads, as many as possible; the few that are left
-    (fewer than there are dies) are spread over all dies tile by tile, from the longest rows to the shortest.
+    Where the number of kv heads is no multiple of the number of dies, the second and the third rule can contradict each
+    other: three heads on two dies. Then the third, balance, wins. Each die gets equally many whole kv heads, as many as
+    possible; the few that are left (fewer than there are dies) are spread over all dies tile by tile, from the longest
+    rows to the shortest.
 
 Shapes
     q and o (B, Hq, N, D); k and v (B, Hkv, N, D), as in P5. Programs count their heads through all batches: head
@@ -36,8 +37,8 @@ Questions that catch most mistakes
     - Programs p and p + 1 run on different dies. Which programs share one?
     - What is left over when the kv heads do not divide among the dies, or the tiles do not?
     - Why not give each die a block of neighbouring tiles? (Add up what the tiles of the last die cost.)
-    - A published remap, die = (m // 8) % 8; m' = (m % 8) * (blocks // 8) + die, is wrong at 128 blocks. Which tiles
-      does it leave out?
+    - A published remap gives program m of a head the tile (m % 8) * (num_tiles // 8) + (m // 8) % 8. It is wrong for
+      num_tiles = 128: which tiles does it leave out?
 
 Source: Graham, "Bounds on multiprocessing timing anomalies", 1969, for the longest first; AMD, "CDNA 3 architecture",
 2023, for dies and their caches.

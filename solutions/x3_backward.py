@@ -25,17 +25,20 @@ The new idea is the mask from the key's side: which queries see this tile of key
 sees the sinks, so a program with sinks would run much longer than all others: sinks have programs of their own.
 
                   query tile 0 1 2 3 4
-        key tile 0           D E E S S      keys 0 and 1 are sinks; its last key, 3, is seen up to query 8
-        key tile 1           . D E E .      its last key, 7, is seen up to query 12
+        key tile 0           D E E S S      keys 0 and 1 are sinks; the last key, 3, is seen up to query 8
+        key tile 1           . D E E .      the last key, 7, is seen up to query 12
         key tile 2           . . D E E
 
 Given: the forward, sinks_kernel, the checks, launches, loads and stores, dq's phases. Asked: nine gaps, marked TODO, in
-an order in which each can be tried: dv needs 1 to 4, dk 1 to 3 and 5 to 7, dq 1, 5, 8 and 9. What is not computed yet
-stays zero: delete the failing lines of what you leave for later. The grader says which of dq, dk and dv are right.
+an order in which each can be tried: dv needs 1 to 4, dk 1 to 3 and 5 to 7, dq 1, 2, 5, 8 and 9 (keys_kernel always runs
+and needs 2). What is not computed yet stays zero: delete the failing lines of what you leave for later. The grader says
+which of dq, dk and dv are right.
 
 Questions that catch most mistakes
-    - Which is the first query that sees a key, and which is the last? Who counts the queries that see a sink alone?
-    - p is that of the whole row. What must be subtracted before exp, and in which base?
+    - Which is the first query that sees a key, and which is the last? Which kernel adds up the queries that see no key
+      of a tile but its sinks?
+    - p is a probability within the whole row, not within a tile. What must be subtracted from a score before exp, and
+      in which base?
     - Over which query heads do dk and dv add up?
     - The scale stands before the softmax. In which of the three gradients does it stand, and how often?
 
@@ -60,8 +63,8 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # where there is no GPU
 def is_visible(q_pos, k_pos, N, window_size, sink_size, IS_CAUSAL: tl.constexpr):
     """Whether the queries see the keys: booleans of the shape that the two broadcast to."""
     # gap 1: the mask
-    #   of two blocks of positions that broadcast: the keys that exist, and if IS_CAUSAL no later ones than the query,
-    #   within the window or among the sinks
+    #   `visible`, over the two blocks of positions, which broadcast: the key exists; and if IS_CAUSAL, it is not after
+    #   the query, and it is in the window or a sink
     visible = k_pos < N
     if IS_CAUSAL:
         age = q_pos - k_pos
@@ -182,7 +185,7 @@ def delta_kernel(
     do = tl.load(do_ptrs, mask=q_pos[:, None] < N, other=0.0).to(tl.float32)
     delta = tl.zeros([BLOCK_Q], tl.float32)
     # gap 5: delta
-    #   of each query, in float32
+    #   `delta` (BLOCK_Q,), float32
     delta = tl.sum(o * do, 1)
     # end gap
     tl.store(Delta + q_pos, delta, mask=q_pos < N)
@@ -297,11 +300,14 @@ def keys_kernel(
     k = tl.load(K + rows * stride_kn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
     v = tl.load(V + rows * stride_vn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
     # gap 2: the queries that see a key of this tile which is no sink
-    #   From the diagonal: queries from `first` on see some key, those from `diagonal_end` on are at or after the last
-    #   key. From the window: queries before `inside_end` still see the tile's first key, those from `end` on see none.
-    #   All but `end` are multiples of BLOCK_Q. The loops below mask [first, diagonal_end) and [the larger of
-    #   diagonal_end and inside_end, end), and cut `diagonal_end` at `end`. If not IS_CAUSAL, every query sees every
-    #   key: only the ragged last tile of queries needs the mask
+    #   four positions of queries, as if no key were a sink; all but `end` are multiples of BLOCK_Q:
+    #   `first`: queries before it come before every key of the tile
+    #   `diagonal_end`: queries from it on come at or after the tile's last key
+    #   `inside_end`: the window of queries before it still reaches the tile's first key
+    #   `end`: queries from it on do not exist, or their window reaches no key of the tile
+    #   The loops below mask [first, the smaller of diagonal_end and end) and [the larger of diagonal_end and
+    #   inside_end, end), and use no mask in [diagonal_end, inside_end). If not IS_CAUSAL, every query sees every key:
+    #   only the ragged last tile of queries needs the mask
     if IS_CAUSAL:
         first = k_start // BLOCK_Q * BLOCK_Q
         diagonal_end = tl.cdiv(k_start + BLOCK_K - 1, BLOCK_Q) * BLOCK_Q
