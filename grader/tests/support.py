@@ -1,6 +1,7 @@
 """What several tests need: a submission made of text, graded on the CPU."""
 
 import contextlib
+import json
 import os
 import time
 from pathlib import Path
@@ -105,3 +106,18 @@ def below(pid):
     for each in found:
         found += sorted(child for child, parent in parents.items() if parent == each)
     return found[1:]
+
+
+def prose():
+    """{name: text} of everything that a reader is given: pages, notebooks and skeletons."""
+    files = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "report").glob("*.md"),
+        *(ROOT / "problems").glob("*.py"),
+    ]
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in files}
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts[path.relative_to(ROOT).as_posix()] = "\n\n".join("".join(cell["source"]) for cell in cells)
+    return texts
