@@ -43,7 +43,7 @@ def pages(rows, machine):
     facts = dict(
         machine=machine_line(machine),
         targets=markdown(
-            ["figure (H200)", "asked", "worst", "where", "verdict"], [target.line(rows) for target in TARGETS]
+            ["figure (H200)", "aim", "worst", "where", "met in"], [target.line(rows) for target in TARGETS]
         ),
         short=falls_short(rows),
         full_speed=min((1 / full_map(row) for row in rows if full_map(row) and row.n == 16384), default=None),

@@ -17,7 +17,7 @@ FORWARD = (
     (1, 32, 8, 64, 16384, True, 4096),
 )  # fmt: skip
 BACKWARD = (
-    ("B=4 H=16 D=128 N=8192", "causal"), ("B=4 H=16 D=128 N=8192", "full"), ("B=4 H=16 D=128 N=1024", "causal"),
+    ("B=4 H=16 D=128 N=8192", "causal"), ("B=4 H=16 D=128 N=8192", "full"), ("B=4 H=16 D=128 N=2048", "causal"),
     ("B=4 H=16 D=64 N=8192", "causal"), ("B=1 H=32/8 D=128 N=16384", "window 1024"),
 )  # fmt: skip
 BLOCK_SPARSE = (("documents", 16384, 128), ("documents", 16384, 64), ("random FCP", 16384, 64), ("random FP", 2048, 64))

@@ -1,12 +1,14 @@
 """The measured sweep as a page, BENCHMARKS.md, with its pictures. No torch."""
 
+from pathlib import Path
+
 from report.pages import sweep_pictures
 from report.pages.measured import dtypes, fastest, geometric_mean, length, load, mask, our_best, shape, times_over
 from report.pages.sweep_tables import at_dtype, every_shape
 from report.pages.tables import FACTS, NOISY, commits, number, plain, protocol_lines, table, times
 from report.pages.template import render
-from report.places import PUBLISHED
-from report.studies.sweep import BASELINES, OURS, PEERS
+from report.places import PUBLISHED, REPORT
+from report.studies.sweep import BASELINES, OURS, PEERS, STUDY
 
 PAGE = "BENCHMARKS.md"
 MASKS = ("full", "causal", "window")
@@ -26,11 +28,17 @@ def page(sweep):
     return render(
         PAGE, device=sweep.device, facts=facts, commits=commits(facts), dtype=every[0], dtypes=every,
         summary=summary(sweep, every[0]), means=means(sweep), sinks=sinks(sweep, every[0]),
-        plans=sweep_pictures.plans(sweep),
+        plans=sweep_pictures.plans(sweep), sources=sources(sweep.path),
         machine=[f"- {name}: {words}" for name, words in known.items() if words], protocol=protocol_lines(facts),
         noisy=100 * NOISY, sections=sections(sweep, every),
         unpaired=any(ours.kernel != "fast" for ours in map(our_best, longest(sweep, every[0]).values()) if ours),
     )  # fmt: skip
+
+
+def sources(path):
+    """The CSV and its machine's file, as they lie from the page."""
+    folder = PUBLISHED.relative_to(REPORT) if path.parent.resolve() == PUBLISHED else Path()
+    return " and ".join(f"`{(folder / name).as_posix()}`" for name in (path.name, STUDY.facts))
 
 
 def sections(sweep, every):

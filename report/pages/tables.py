@@ -4,7 +4,7 @@ NOISY = 0.05  # where p20 and p80 lie further apart than this, they stand under 
 FACTS = {
     "gpu": "GPU", "driver": "driver", "memory_gib": "memory, GiB", "torch": "PyTorch", "triton": "Triton",
     "cuda": "CUDA", "cudnn": "cuDNN", "flash_attn_4": "flash-attn-4", "python": "Python", "commit": "commit",
-    "earlier_commits": "commits of rows measured before the sweep went on", "clocks": "clocks", "date": "date",
+    "earlier_commits": "commits of older rows (the sweep was interrupted)", "clocks": "clocks", "date": "date",
 }  # fmt: skip
 PROTOCOL = {
     "check": "right first: {}",
@@ -12,7 +12,7 @@ PROTOCOL = {
     "ratios": "ratios: {}; the kernels take turns in an order that changes from round to round",
     "target": "a kernel has had enough turns when its ratio to {anchor} is known within {:.0%} on either side",
     "budget_s": "at most {:g} s of samples of one kernel",
-    "min_rounds": "at least {} rounds, unless these seconds are over before",
+    "min_rounds": "at least {} rounds, or fewer where a kernel has used up its time for samples",
     "max_rounds": "at most {} rounds",
     "slow_ms": "a kernel that takes more than {:g} ms is slow: it is warmed up once",
     "slow_rounds": "a slow kernel takes {} rounds",

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from decimal import ROUND_CEILING, Context, Decimal
 
 from report.pages.tables import FACTS, number, plain, table
 from report.pages.template import render
@@ -39,13 +40,19 @@ def page(losses, facts):
     found = apart(losses) if losses else []
     near = sum(far <= MOST * between for far, between in found)
     late = found[len(found) // 2 :]
+    over = [pair for pair in found if pair[0] > MOST * pair[1]]
     return render(
         PAGE, losses=losses, machine="; ".join(f"{words} {value}" for words, value in known.items()), picture=PICTURE,
         steps=len(found), near=near, most=MOST, table=losses_table(losses),
         largest=max((far for far, _ in found), default=0.0), between=max((each for _, each in found), default=0.0),
-        over=[pair for pair in found if pair[0] > MOST * pair[1]],
+        over=[at_most(max(each)) for each in zip(*over, strict=True)], others=len(over),
         late=sum(far <= MOST * each for far, each in late), late_steps=len(late), ends=ends(losses),
     )  # fmt: skip
+
+
+def at_most(value):
+    """Two digits, rounded up: no value may lie above what the page says."""
+    return f"{float(Decimal(value).normalize(Context(prec=2, rounding=ROUND_CEILING))):g}"
 
 
 def ends(losses):

@@ -126,11 +126,11 @@ def tokens_and_tiles():
     for block in (4, 16):
         never = {w for w in range(1, 3 * block) if not lost(6 * block, w, block)}
         assert never == {w for w in range(1, 3 * block) if w % block in (0, 1)}
-    yield "it never goes wrong where the window's remainder by BLOCK_K is 0 or 1"
+    yield "the formula never goes wrong where the window's remainder by BLOCK_K is 0 or 1"
     named = [case for case in laptop_cases("p6") if case.N < 1000 and not case.name.startswith("pairs")]
     losing = {case.name for case in named if lost(case.N, min(case.window, case.N), 32)}
     assert losing == {*SHOW_Q4, *HIDE_Q4}
-    yield "Of P6's named cases of fewer than 1,000 tokens seven lose keys by it and four show it, among them"
+    yield "Seven of P6's named cases of fewer than 1,000 tokens lose keys by the formula. Four of the seven fail, among"
     assert first_in_tiles(160, 77, 32) == 96 and first_right(160, 77, 32) == 64
     yield "key 96 in place of 64, so the keys 84 to 95 are lost"
 
