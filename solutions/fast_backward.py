@@ -8,11 +8,13 @@ makes all three. A program owns a tile of keys and walks over the tiles of queri
 
     keys first           p and ds come out of one product as the left factor of the next: they stay in registers
     two consumers        64 keys each. For dq both need the other's ds: it goes through shared memory
+    dq one turn late     a consumer multiplies by the ds of the tile before, which the other has stored meanwhile
     sums by copy engine  dq is float32 in global memory; the copy engine (TMA) adds a tile to it, nobody waits
+    first values         the sums of the products begin at -lse and -delta: p = 2^s and ds = p dp remain
     a producer           one warp asks for tiles of q, do, lse and delta, as in fast_attention.py
 
-Two small kernels in plain Triton stand around it: `prepare_kernel` computes delta and sets dq to 0, `finish_kernel`
-scales dq and rounds it. Sums of dq come in any order: the last bits differ from run to run.
+Small kernels in plain Triton stand around it (backward_parts.py): they compute delta, set dq to 0, or to what the sinks
+add to it, and round it at the end. Sums of dq come in any order: the last bits differ from run to run.
 
 One program, tiles of 128 keys and 64 queries, a causal mask with a window; the numbers are the order:
 
@@ -25,21 +27,17 @@ Source: Shah et al., "FlashAttention-3", 2024, section 3 and appendix B; Dao, "F
 
 # Before you change this file:
 # - Registers are what there is least of: dk and dv take 128 of a thread's 240, s and dp 64, dq 32. Compile it
-#   (`hopper_child.py`): spilled registers in the loop, or products that ptxas puts one after the other (C7512, C7514),
-#   cost more than any idea below brings. A product that is under way may not be carried from one turn to the next.
-# - Tried on an H200 at 8k tokens, B=4 H=16. Programs that begin apart (`shift`) win 10 % at D = 64 without a mask, and
-#   lose 8 % at D = 128. The scores of the next tile ahead of time (`AHEAD`) win 5 % at D = 64 and lose 15 to 17 % at
-#   D = 128, by spills. dq before dk, so that dq leaves while dk is computed, was measured together with giving those up
-#   at D = 128: 3 to 5 %.
-# - Shared memory is 78 % busy at D = 128 (Nsight Compute), the tensor cores 63 %: half of what is read there are k, v
-#   and ds as left factors, and there are no registers to keep them in.
+#   (`hopper_child.py`): spilled registers in the loop, or products that ptxas puts one after the other (C7512, C7514,
+#   C7517), cost more than any idea brings. A product that is under way may not be carried from one turn to the next.
+# - `first_values` differ in every register, though the rows of a tile share them: ptxas waits for a product that is
+#   under way before it copies one register to another.
+# - report/BACKWARD.md has each idea with and without it.
 
 import math
 from dataclasses import dataclass
 
 import torch
 import triton
-import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -51,7 +49,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from solutions.hopper import FOR_PRODUCER, ROWS, Ring, Scalar, add_to_global, aggregate, make_ring
+from solutions.backward_parts import BLOCK_S, SPAN, finish_kernel, prepare_kernel, sinks_kernel
+from solutions.hopper import FOR_PRODUCER, ROWS, Ring, Scalar, add_to_global, aggregate, make_ring, zero_columns
 from solutions.hopper_launch import POINTER, Launch, Launches, aligned, check_tensors, describe, registers_for
 
 LOG2_E = 1.4426950408889634
@@ -81,7 +80,7 @@ class Program:
     k_ring: Ring
     v_ring: Ring
     ds_tiles: gl.shared_memory_descriptor  # (2, BLOCK_K, BLOCK_Q)
-    ds_full: gl.shared_memory_descriptor
+    met: gl.shared_memory_descriptor  # a barrier at which the consumers wait for each other, once in a turn
     dq_tiles: gl.shared_memory_descriptor  # (2, 1, 1, rows, columns)
     dk_desc: tma.tensor_descriptor
     dv_desc: tma.tensor_descriptor
@@ -97,6 +96,7 @@ class Program:
     N: Scalar
     Hkv: Scalar
     window_size: Scalar
+    sink_size: Scalar
     scale: Scalar
     qk_scale: Scalar
     D: gl.constexpr
@@ -106,9 +106,11 @@ class Program:
     WINDOW: gl.constexpr
 
     @gluon.jit
-    def tile(self, i):
-        """The tile of queries of turn i. Programs may begin apart, so that they add to dq apart (`shift`)."""
-        return (i + self.shift) % self.count
+    def start(self, turn):
+        """The first query of a turn, and its tile. Programs may begin at different tiles, to add to dq apart."""
+        tile = turn + self.shift
+        tile = gl.where(tile < self.count, tile, tile - self.count)
+        return self.first + tile * self.BLOCK_Q, tile
 
     @gluon.jit
     def load_row(self, i, desc, batch, head, q_start, ring, tiles):
@@ -118,40 +120,55 @@ class Program:
         tma.async_copy_global_to_shared(desc, at, ring.full.index(stage), tiles.index(stage))
 
     @gluon.jit
-    def row(self, i, tiles, layout: gl.constexpr):
-        """(1, BLOCK_Q): lse or delta of tile i."""
-        return tiles.index(i % self.STAGES).reshape([1, self.BLOCK_Q]).load(layout)
+    def first_values(self, i, tiles, of_keys):
+        """(64, BLOCK_Q): of_keys (64,) of its row, minus lse or delta of tile i."""
+        row = tiles.index(i % self.STAGES).reshape([1, self.BLOCK_Q])
+        return of_keys[:, None] - row.load(gl.NVMMADistributedLayout([3, 0], [4, 1], [16, self.BLOCK_Q, 16]))
+
+    @gluon.jit
+    def keys(self, ring, i):
+        """k or v, (BLOCK_K, D). i >> 28 is 0, which the compiler cannot know: it computes addresses anew in each turn.
+
+        Else it keeps them from turn to turn, in registers that it does not have.
+        """
+        return ring.tiles.index(i >> 28).reshape([BLOCK_K, self.D])
 
 
 @gluon.jit
 def produce(program):
     """K and V once; for each head of the group, from the first tile of queries on, q, do, lse and delta."""
-    batch, kv_head, BLOCK_Q = program.batch, program.kv_head, program.BLOCK_Q
+    batch, kv_head, i = program.batch, program.kv_head, 0
     program.k_ring.load(0, program.k_desc, batch, kv_head, program.k_start)
     program.v_ring.load(0, program.v_desc, batch, kv_head, program.k_start)
-    for i in range(program.group * program.count):
-        head, q_start = kv_head * program.group + i // program.count, program.first + program.tile(i) * BLOCK_Q
-        program.q_ring.load(i, program.q_desc, batch, head, q_start)
-        program.load_row(i, program.lse_desc, batch, head, q_start, program.q_ring, program.lse_tiles)
-        program.do_ring.load(i, program.do_desc, batch, head, q_start)
-        program.load_row(i, program.delta_desc, batch, head, q_start, program.do_ring, program.delta_tiles)
+    for head in range(kv_head * program.group, kv_head * program.group + program.group):
+        for turn in range(program.count):
+            q_start, _ = program.start(turn)
+            program.q_ring.load(i, program.q_desc, batch, head, q_start)
+            program.load_row(i, program.lse_desc, batch, head, q_start, program.q_ring, program.lse_tiles)
+            program.do_ring.load(i, program.do_desc, batch, head, q_start)
+            program.load_row(i, program.delta_desc, batch, head, q_start, program.do_ring, program.delta_tiles)
+            i += 1
 
 
 @gluon.jit
 def mask(p, program, tile, q_start, k_pos):
-    """p (keys, queries), 0 where the mask hides the pair; where all are visible nothing is computed."""
-    Q: gl.constexpr = gl.SliceLayout(0, p.type.layout)
-    if program.IS_CAUSAL:
+    """p (keys, queries), 0 where a key is after the query or too old; where none is, nothing is computed."""
+    if program.IS_CAUSAL:  # noqa: SIM102 (one is known at compile time, one is not)
         if tile < program.diagonal:
-            q_pos = q_start + gl.arange(0, program.BLOCK_Q, layout=Q)
-            p = gl.where(q_pos[None, :] >= k_pos[:, None], p, 0.0)
-    elif program.k_start + BLOCK_K > program.N:
-        p = gl.where((k_pos < program.N)[:, None], p, 0.0)
-    if program.WINDOW:  # noqa: SIM102 (one is known at compile time, one is not)
+            p = zero_columns(p, k_pos - q_start, True)
+    if program.WINDOW:  # noqa: SIM102
         if tile >= program.edge:
-            q_pos = q_start + gl.arange(0, program.BLOCK_Q, layout=Q)
-            p = gl.where(q_pos[None, :] - k_pos[:, None] < program.window_size, p, 0.0)
+            p = zero_columns(p, k_pos + program.window_size - q_start, False)
     return p
+
+
+@gluon.jit
+def add_dq(program, dq, buffer, head, row, column):
+    """Have the copy engine add a consumer's part of a tile to dq."""
+    tma.store_wait(0)  # the tile before has left the buffer
+    buffer.reshape(dq.shape).store(dq)
+    fence_async_shared()
+    add_to_global(program.dq_desc, [program.batch, head, row, column], buffer)
 
 
 @gluon.jit
@@ -162,85 +179,81 @@ def consume(program, consumer: gl.constexpr):
     dtype: gl.constexpr = program.q_desc.dtype
     HALF_OF_QUERIES: gl.constexpr = BLOCK_Q == 128  # a consumer's half of dq: 64 queries, or half of the head dim
     COLUMNS: gl.constexpr = D if HALF_OF_QUERIES else D // 2
-    AHEAD: gl.constexpr = D == 64  # the scores of the next tile beside the last product of this one
     S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_Q, 16])
     G: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     P: gl.constexpr = gl.DotOperandLayout(0, G, 2)
     DQ: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
+    OWN: gl.constexpr = consumer * ROWS  # of the keys
+    MINE: gl.constexpr = 0 if HALF_OF_QUERIES else consumer * COLUMNS  # of the columns of dq
 
-    k_pos = program.k_start + consumer * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, S))
-    no_scores = gl.zeros([ROWS, BLOCK_Q], gl.float32, S)
+    k_pos = program.k_start + OWN + gl.arange(0, ROWS, layout=gl.SliceLayout(1, S))
+    # The first values of s are -inf for keys that do not exist, and for sinks, which have a kernel of their own.
+    unseen = gl.where((k_pos < program.N) & (k_pos >= program.sink_size), 0.0, float("-inf"))
+    no_keys = gl.minimum(k_pos, 0).to(gl.float32)  # 0, which the compiler cannot know
     no_dq = gl.zeros([ROWS, COLUMNS], gl.float32, DQ)
     dk = gl.zeros([ROWS, D], gl.float32, G)
     dv = gl.zeros([ROWS, D], gl.float32, G)
-    k = program.k_ring.wait(0)  # (BLOCK_K, D)
-    v = program.v_ring.wait(0)
-    k_own, v_own = k.slice(consumer * ROWS, ROWS), v.slice(consumer * ROWS, ROWS)
-    k_for_dq = k if HALF_OF_QUERIES else k.slice(consumer * COLUMNS, COLUMNS, 1)
+    program.k_ring.wait(0)
+    program.v_ring.wait(0)
     dq_tile = program.dq_tiles.index(consumer)
 
-    n = program.group * program.count
-    q = program.q_ring.wait(0)  # (BLOCK_Q, D)
-    scores = no_scores
-    if AHEAD:
-        scores = warpgroup_mma(k_own, q.permute((1, 0)), no_scores, use_acc=False)
-    for i in range(n):
-        tile = program.tile(i)
-        q_start = program.first + tile * BLOCK_Q
-        if not AHEAD:
-            q = program.q_ring.wait(i)
-            scores_later = warpgroup_mma(k_own, q.permute((1, 0)), no_scores, use_acc=False, is_async=True)
-        do = program.do_ring.wait(i)
-        dp_later = warpgroup_mma(v_own, do.permute((1, 0)), no_scores, use_acc=False, is_async=True)
-        lse = program.row(i, program.lse_tiles, S)  # (1, BLOCK_Q), in base 2
-        if not AHEAD:
+    i, last_head, last_row = 0, 0, 0  # of the tile before: its dq is still to come
+    for head in range(program.kv_head * program.group, program.kv_head * program.group + program.group):
+        for turn in range(program.count):
+            q_start, tile = program.start(turn)
+            q = program.q_ring.wait(i)  # (BLOCK_Q, D)
+            k_own = program.keys(program.k_ring, i).slice(OWN, ROWS)
+            less = program.first_values(i, program.lse_tiles, unseen)
+            scores_later = warpgroup_mma(k_own, q.permute((1, 0)), less, is_async=True)
+            do = program.do_ring.wait(i)
+            v_own = program.keys(program.v_ring, i).slice(OWN, ROWS)
+            less_delta = program.first_values(i, program.delta_tiles, no_keys)
+            dp_later = warpgroup_mma(v_own, do.permute((1, 0)), less_delta, is_async=True)
             scores = warpgroup_mma_wait(1, [scores_later])  # dp goes on
-        p = mask(gl.exp2(scores * program.qk_scale - lse), program, tile, q_start, k_pos)
-        dp = warpgroup_mma_wait(0, [dp_later])
-        dv_later = warpgroup_mma(gl.convert_layout(p.to(dtype), P), do, dv, is_async=True)
-        delta = program.row(i, program.delta_tiles, S)
-        ds = (p * (dp - delta)).to(dtype)
-        ds_tile = program.ds_tiles.index(i % 2)
-        ds_tile.slice(consumer * ROWS, ROWS).store(ds)
-        fence_async_shared()
-        mbarrier.arrive(program.ds_full.index(i % 2), count=1)
-        mbarrier.wait(program.ds_full.index(i % 2), i // 2 & 1)  # both halves of ds are there
-        ds_for_dq = ds_tile.slice(consumer * ROWS, ROWS, 1) if HALF_OF_QUERIES else ds_tile
-        dq_later = warpgroup_mma(ds_for_dq.permute((1, 0)), k_for_dq, no_dq, use_acc=False, is_async=True)
-        dk_later = warpgroup_mma(gl.convert_layout(ds, P), q, dk, is_async=True)
-        dv, dq = warpgroup_mma_wait(1, [dv_later, dq_later])  # dk goes on
-        program.do_ring.release(i)
-        tma.store_wait(0)  # the tile before has left the buffer
-        dq_tile.reshape([ROWS, COLUMNS]).store(dq)
-        fence_async_shared()
-        head = program.kv_head * program.group + i // program.count
-        row, column = (q_start + consumer * ROWS, 0) if HALF_OF_QUERIES else (q_start, consumer * COLUMNS)
-        add_to_global(program.dq_desc, [program.batch, head, row, column], dq_tile)
-        if AHEAD:
-            q = program.q_ring.wait(gl.minimum(i + 1, n - 1))
-            scores_later = warpgroup_mma(k_own, q.permute((1, 0)), no_scores, use_acc=False, is_async=True)
-            dk = warpgroup_mma_wait(1, [dk_later])
-            scores = warpgroup_mma_wait(0, [scores_later])
-        else:
+            p = mask(gl.exp2(scores * program.qk_scale), program, tile, q_start, k_pos)
+            dp = warpgroup_mma_wait(0, [dp_later])
+            dv_later = warpgroup_mma(gl.convert_layout(p.to(dtype), P), do, dv, is_async=True)
+            ds = (p * dp).to(dtype)
+            # The other consumer has stored its half of the ds before, and multiplied by the one that was here.
+            mbarrier.wait(program.met, (i & 1) ^ 1)  # a fresh barrier counts as passed
+            program.ds_tiles.index(i % 2).slice(OWN, ROWS).store(ds)
+            fence_async_shared()
+            ds_before = program.ds_tiles.index((i + 1) % 2)
+            ds_for_dq = ds_before.slice(OWN, ROWS, 1) if HALF_OF_QUERIES else ds_before
+            k_for_dq = program.keys(program.k_ring, i).slice(MINE, COLUMNS, 1)
+            dq_later = warpgroup_mma(ds_for_dq.permute((1, 0)), k_for_dq, no_dq, use_acc=False, is_async=True)
+            dk_later = warpgroup_mma(gl.convert_layout(ds, P), q, dk, is_async=True)
+            dv, dq = warpgroup_mma_wait(1, [dv_later, dq_later])  # dk goes on
+            mbarrier.arrive(program.met, count=1)
+            program.do_ring.release(i)
+            if i > 0:
+                add_dq(program, dq, dq_tile, last_head, last_row, MINE)
+            last_head, last_row = head, q_start + (OWN if HALF_OF_QUERIES else 0)
             dk = warpgroup_mma_wait(0, [dk_later])
-        program.q_ring.release(i)
+            program.q_ring.release(i)
+            i += 1
+
+    mbarrier.wait(program.met, (i & 1) ^ 1)
+    ds_before = program.ds_tiles.index((i + 1) % 2)
+    ds_for_dq = ds_before.slice(OWN, ROWS, 1) if HALF_OF_QUERIES else ds_before
+    k_for_dq = program.keys(program.k_ring, 0).slice(MINE, COLUMNS, 1)
+    dq = warpgroup_mma(ds_for_dq.permute((1, 0)), k_for_dq, no_dq, use_acc=False)
+    add_dq(program, dq, dq_tile, last_head, last_row, MINE)
 
     # They leave through the buffers of v and k. k is free when the other consumer has computed its last dq, too.
-    v_rows = program.v_ring.tiles.index(0).slice(consumer * ROWS, ROWS, 2)
-    v_own.store(dv.to(dtype))
+    program.keys(program.v_ring, 0).slice(OWN, ROWS).store(dv.to(dtype))
     fence_async_shared()
-    row = program.k_start + consumer * ROWS
-    tma.async_copy_shared_to_global(program.dv_desc, [program.batch, program.kv_head, row, 0], v_rows)
-    mbarrier.arrive(program.ds_full.index(n % 2), count=1)
-    mbarrier.wait(program.ds_full.index(n % 2), n // 2 & 1)
-    k_rows = program.k_ring.tiles.index(0).slice(consumer * ROWS, ROWS, 2)
-    k_own.store((dk * program.scale).to(dtype))
+    at = [program.batch, program.kv_head, program.k_start + OWN, 0]
+    tma.async_copy_shared_to_global(program.dv_desc, at, program.v_ring.tiles.index(0).slice(OWN, ROWS, 2))
+    mbarrier.arrive(program.met, count=1)
+    mbarrier.wait(program.met, i & 1)
+    program.keys(program.k_ring, 0).slice(OWN, ROWS).store((dk * program.scale).to(dtype))
     fence_async_shared()
-    tma.async_copy_shared_to_global(program.dk_desc, [program.batch, program.kv_head, row, 0], k_rows)
+    tma.async_copy_shared_to_global(program.dk_desc, at, program.k_ring.tiles.index(0).slice(OWN, ROWS, 2))
     tma.store_wait(0)
 
 
-SIZES = ("N", "Hkv", "group", "key_tiles", "heads", "heads_at_once", "window_size")
+SIZES = ("N", "Hkv", "group", "key_tiles", "heads", "heads_at_once", "window_size", "sink_size")
 BLOCK_Q, STAGES = {64: 128, 128: 64}, {64: 2, 128: 2}  # by head dim
 IN_L2 = 25e6  # bytes of q, do and dq of the heads whose tiles are numbered together
 
@@ -248,7 +261,7 @@ IN_L2 = 25e6  # bytes of q, do and dq of the heads whose tiles are numbered toge
 @gluon.jit(do_not_specialize=SIZES)  # one compiled kernel for all of them
 def fast_backward_kernel(
     q_desc, do_desc, k_desc, v_desc, lse_desc, delta_desc, dq_desc, dk_desc, dv_desc,
-    N, Hkv, group, key_tiles, heads, heads_at_once, window_size, scale, qk_scale,
+    N, Hkv, group, key_tiles, heads, heads_at_once, window_size, sink_size, scale, qk_scale,
     D: gl.constexpr, BLOCK_Q: gl.constexpr, STAGES: gl.constexpr, REGISTERS: gl.constexpr, IS_CAUSAL: gl.constexpr,
     WINDOW: gl.constexpr,
 ):  # fmt: skip
@@ -275,9 +288,8 @@ def fast_backward_kernel(
     k_ring, v_ring = make_ring(k_desc, 1, CONSUMERS), make_ring(v_desc, 1, CONSUMERS)
     DS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_K, BLOCK_Q], q_desc.dtype)
     ds_tiles = gl.allocate_shared_memory(q_desc.dtype, [2, BLOCK_K, BLOCK_Q], DS)
-    ds_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    for half in gl.static_range(2):
-        mbarrier.init(ds_full.index(half), count=CONSUMERS)
+    met = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(met, count=CONSUMERS)
     dq_tile: gl.constexpr = dq_desc.block_shape
     dq_tiles = gl.allocate_shared_memory(
         gl.float32, [CONSUMERS, dq_tile[0], dq_tile[1], dq_tile[2], dq_tile[3]], dq_desc.layout
@@ -285,67 +297,34 @@ def fast_backward_kernel(
     fence_async_shared()
     program = Program(
         q_desc=q_desc, do_desc=do_desc, k_desc=k_desc, v_desc=v_desc, lse_desc=lse_desc, delta_desc=delta_desc,
-        dq_desc=dq_desc, q_ring=q_ring, do_ring=do_ring, lse_tiles=lse_tiles, delta_tiles=delta_tiles, k_ring=k_ring,
-        v_ring=v_ring, ds_tiles=ds_tiles, ds_full=ds_full, dq_tiles=dq_tiles, dk_desc=dk_desc, dv_desc=dv_desc,
-        batch=of_all // Hkv, kv_head=of_all % Hkv, k_start=k_start, first=first, count=gl.cdiv(end - first, BLOCK_Q),
-        diagonal=diagonal, edge=edge, shift=shift, group=group, N=N, Hkv=Hkv, window_size=window_size, scale=scale,
-        qk_scale=qk_scale, D=D, BLOCK_Q=BLOCK_Q, STAGES=STAGES, IS_CAUSAL=IS_CAUSAL, WINDOW=WINDOW,
+        dq_desc=dq_desc, dk_desc=dk_desc, dv_desc=dv_desc, q_ring=q_ring, do_ring=do_ring, k_ring=k_ring, v_ring=v_ring,
+        lse_tiles=lse_tiles, delta_tiles=delta_tiles, ds_tiles=ds_tiles, met=met, dq_tiles=dq_tiles,
+        batch=of_all // Hkv, kv_head=of_all % Hkv, k_start=k_start, first=first,
+        count=gl.cdiv(end - first, BLOCK_Q), diagonal=diagonal, edge=edge, shift=shift, group=group, N=N, Hkv=Hkv,
+        window_size=window_size, sink_size=sink_size, scale=scale, qk_scale=qk_scale, D=D, BLOCK_Q=BLOCK_Q,
+        STAGES=STAGES, IS_CAUSAL=IS_CAUSAL, WINDOW=WINDOW,
     )  # fmt: skip
     gl.warp_specialize(
         ((consume, (program, 0)), (consume, (program, 1)), (produce, (program,))), [4, 1], [REGISTERS, FOR_PRODUCER]
     )
 
 
-# Before and after it: plain Triton ------------------------------------------------------------------------------------
-
-
-@triton.jit
-def prepare_kernel(
-    O, DO, Lse, Lse2, Delta, DQ,
-    stride_ob, stride_oh, stride_on,
-    stride_dob, stride_doh, stride_don,
-    stride_lb, stride_lh,
-    N, padded, D: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """Of ROWS queries delta, lse in base 2, and dq = 0. Past the end lse is infinite, so that p is 0 there.
-
-    Grid: (tiles, Hq, B). Lse2 and Delta (B, Hq, padded); DQ (B, Hq, N, D), float32.
-    """
-    head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
-    of_all = batch * tl.num_programs(1) + head
-    rows, d = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, D)
-    at, exists = rows.to(tl.int64)[:, None], rows < N
-    o = tl.load(O + batch * stride_ob + head * stride_oh + at * stride_on + d[None, :], mask=exists[:, None], other=0.0)
-    do_ptrs = DO + batch * stride_dob + head * stride_doh + at * stride_don + d[None, :]
-    do = tl.load(do_ptrs, mask=exists[:, None], other=0.0)
-    lse = tl.load(Lse + batch * stride_lb + head * stride_lh + rows, mask=exists, other=float("inf"))
-    tl.store(Delta + of_all * padded + rows, tl.sum(o.to(tl.float32) * do.to(tl.float32), 1))
-    tl.store(Lse2 + of_all * padded + rows, lse * 1.4426950408889634)
-    tl.store(DQ + of_all * N * D + at * D + d[None, :], tl.zeros([ROWS, D], tl.float32), mask=exists[:, None])
-
-
-@triton.jit
-def finish_kernel(DQ, Out, scale, count, BLOCK: tl.constexpr):
-    """Out = DQ * scale, in its dtype. Grid: (cdiv(count, BLOCK),)."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    dq = tl.load(DQ + at, mask=at < count, other=0.0)
-    tl.store(Out + at, (dq * scale).to(Out.dtype.element_ty), mask=at < count)
+# Before the launch ----------------------------------------------------------------------------------------------------
 
 
 PREPARED, FINISHED = 64, 4096  # queries and elements of a program
 
 
-# Before the launch ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Plan:
-    """The three launches of a shape. padded: tokens of lse and delta in the kernel, whole tiles."""
+    """The launches of a shape. padded: tokens of lse and delta in the kernel, whole tiles. parts: see sinks_kernel."""
 
     prepare: Launch
+    sinks: Launch | None
     main: Launch
     finish: Launch
     padded: int
+    parts: tuple[int, ...]
 
 
 def describe_float32(shape, block, device):
@@ -355,13 +334,16 @@ def describe_float32(shape, block, device):
     return TensorDescriptor(tensor, list(shape), list(tensor.stride()), block, layout)
 
 
-def check_arguments(do, q, k, v, o, lse, is_causal, window_size):
+def check_arguments(do, q, k, v, o, lse, is_causal, window_size, sink_size):
     """Raise ValueError, with the offending values in the text, unless the arguments are legal."""
     check_rows(do, q, o, lse)
     check_tensors(q, k, v)
-    if window_size is not None and (not is_causal or window_size < 1):
-        raise ValueError(f"a sliding window looks back only, 1 token or more; got window_size={window_size}, "
-                         f"is_causal={is_causal}")  # fmt: skip
+    if not is_causal and (window_size is not None or sink_size):
+        raise ValueError(f"a window and sinks look back only; got is_causal={is_causal}, window_size={window_size}, "
+                         f"sink_size={sink_size}")  # fmt: skip
+    if (window_size is not None and window_size < 1) or sink_size < 0:
+        raise ValueError(f"a window has 1 token or more, sinks 0 or more; got window_size={window_size}, "
+                         f"sink_size={sink_size}")  # fmt: skip
 
 
 def check_rows(do, q, o, lse):
@@ -376,13 +358,14 @@ def check_rows(do, q, o, lse):
                          f"{tuple(lse.shape)}, strides {lse.stride()}")  # fmt: skip
 
 
-def plan_launches(do, q, k, v, o, lse, is_causal, window_size):
+def plan_launches(do, q, k, v, o, lse, is_causal, window_size, sink_size):
     """The Plan for tensors of these shapes and layouts; None where one must be copied."""
-    check_arguments(do, q, k, v, o, lse, is_causal, window_size)
+    check_arguments(do, q, k, v, o, lse, is_causal, window_size, sink_size)
     if any(aligned(x) is not x for x in (do, q, k, v)):
         return None
     (B, Hq, N, D), Hkv = q.shape, k.shape[1]
     group, block_q, windowed = Hq // Hkv, BLOCK_Q[D], window_size is not None and window_size < N
+    sink_size = min(sink_size, N) if windowed else 0  # without a window a sink is like any other key
     key_tiles, padded = triton.cdiv(N, BLOCK_K.value), triton.cdiv(N, block_q) * block_q
     multiprocessors = torch.cuda.get_device_properties(q.device).multi_processor_count
     at_once = max(-(-multiprocessors // key_tiles), int(IN_L2 / (N * D * group * 8)))
@@ -395,39 +378,56 @@ def plan_launches(do, q, k, v, o, lse, is_causal, window_size):
         (*(describe(x, 1, block_q) for x in (q, do)), *(describe(x, 1, BLOCK_K.value) for x in (k, v)),
          of_rows, of_rows, describe_float32(q.shape, [1, 1, *half], q.device),
          *(describe(x, 1, ROWS.value, contiguous=True) for x in (k, v))),
-        (N, Hkv, group, key_tiles, B * Hkv, min(at_once, B * Hkv), window_size if windowed else N, scale,
+        (N, Hkv, group, key_tiles, B * Hkv, min(at_once, B * Hkv), window_size if windowed else N, sink_size, scale,
          scale * LOG2_E, D, block_q, STAGES[D], registers, is_causal, windowed),
         {"num_warps": 4, "maxnreg": at_launch},
     )  # fmt: skip
     prepare = Launch(
         prepare_kernel, (padded // PREPARED, Hq, B), (POINTER,) * 6,
-        (*o.stride()[:3], *do.stride()[:3], *lse.stride()[:2], N, padded, D, PREPARED), {"num_warps": 4},
+        (*o.stride()[:3], *do.stride()[:3], *lse.stride()[:2], N, padded, math.sqrt(D), D, PREPARED, not sink_size),
+        {"num_warps": 4},
     )  # fmt: skip
+    sinks, parts = None, ()
+    if sink_size:
+        parts = (2, B, Hkv, triton.cdiv(N, SPAN * PREPARED), sink_size, D)
+        sinks = Launch(
+            sinks_kernel, (parts[3], Hkv, B), (POINTER,) * 9,
+            (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3], N, padded, group, sink_size, scale,
+             scale * LOG2_E, D, PREPARED, BLOCK_S, SPAN * PREPARED),
+            {"num_warps": 4},
+        )  # fmt: skip
     count = q.numel()
     finish = Launch(finish_kernel, (triton.cdiv(count, FINISHED), 1, 1), (POINTER,) * 2, (scale, count, FINISHED), {})
-    return Plan(prepare, main, finish, padded)
+    return Plan(prepare, sinks, main, finish, padded, parts)
 
 
 PLANS = Launches(plan_launches)
 
 
-def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None):
-    """The gradients of q, k and v from that of o, on a Hopper GPU: full, causal, or causal with a sliding window.
+def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0):
+    """The gradients of q, k and v from that of o, on a Hopper GPU: full, causal, or causal with window and sinks.
 
     do, q, o: (B, Hq, N, D), D 64 or 128. k, v: (B, Hkv, N, D), Hq a multiple of Hkv. Last stride 1; float16 or
-    bfloat16. lse: (B, Hq, N), float32, natural logarithm, last stride 1. What the copy engine cannot read is copied.
-    Returns dq, dk and dv, contiguous, in the dtype of q. Raises ValueError for arguments that do not fit.
+    bfloat16. lse: (B, Hq, N), float32, natural logarithm, last stride 1; with learned sinks these are in it. What the
+    copy engine cannot read is copied. Returns dq, dk and dv, contiguous, in the dtype of q. Raises ValueError for
+    arguments that do not fit.
     """
-    plan = PLANS.find((do, q, k, v, o, lse), is_causal, window_size)
+    plan = PLANS.find((do, q, k, v, o, lse), is_causal, window_size, sink_size)
     if plan is None:
-        check_arguments(do, q, k, v, o, lse, is_causal, window_size)  # of these, not of their copies
-        return attention_backward(*(aligned(x) for x in (do, q, k, v, o)), lse.clone(), is_causal, window_size)
-    lse2, delta = torch.empty(2, *q.shape[:2], plan.padded, dtype=torch.float32, device=q.device)
+        check_arguments(do, q, k, v, o, lse, is_causal, window_size, sink_size)  # of these, not of their copies
+        copies = (aligned(x) for x in (do, q, k, v, o))
+        return attention_backward(*copies, lse.clone(), is_causal, window_size, sink_size)
+    first_s, delta = torch.empty(2, *q.shape[:2], plan.padded, dtype=torch.float32, device=q.device)
     sums = torch.empty(q.shape, dtype=torch.float32, device=q.device)
     dq = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     dk = torch.empty(k.shape, dtype=q.dtype, device=q.device)
     dv = torch.empty(v.shape, dtype=q.dtype, device=q.device)
-    plan.prepare(o, do, lse, lse2, delta, sums)
-    plan.main(q, do, k, v, lse2, delta, sums, dk, dv)
+    plan.prepare(o, do, lse, first_s, delta, sums)
+    if plan.sinks:
+        of_parts = torch.empty(plan.parts, dtype=torch.float32, device=q.device)
+        plan.sinks(q, k, v, do, first_s, delta, sums, *of_parts)
+    plan.main(q, do, k, v, first_s, delta, sums, dk, dv)
+    if plan.sinks:
+        dk[:, :, : plan.parts[4]], dv[:, :, : plan.parts[4]] = of_parts.sum(3)
     plan.finish(sums, dq)
     return dq, dk, dv
