@@ -125,7 +125,7 @@ def phases_of_queries(q_start, N, window_size, sink_size, BLOCK_Q: tl.constexpr,
 
 @triton.jit
 def forward_kernel(
-    Q, K, V, O, Lse,
+    Q, K, V, O, Lse, SinkLogits,
     stride_qb, stride_qh, stride_qn,
     stride_kb, stride_kh, stride_kn,
     stride_vb, stride_vh, stride_vn,
@@ -133,7 +133,7 @@ def forward_kernel(
     N, group, window_size, sink_size, qk_scale,
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B)."""
+    """One program: BLOCK_Q queries of one head. Grid: (query tiles, Hq, B). SinkLogits (Hq,), or None."""
     q_start = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_Q  # the longest row starts first
     head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
     Lse += (batch * tl.num_programs(1) + head) * N
@@ -143,8 +143,10 @@ def forward_kernel(
     O += batch * stride_ob + head * stride_oh
     q_pos, d = q_start + tl.arange(0, BLOCK_Q), tl.arange(0, D)
     q = tl.load(Q + q_pos.to(tl.int64)[:, None] * stride_qn + d[None, :], mask=q_pos[:, None] < N, other=0.0)
-    row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)
-    state = tl.zeros([BLOCK_Q, D], tl.float32), row_max, tl.zeros([BLOCK_Q], tl.float32)
+    row_max, row_sum = tl.full([BLOCK_Q], float("-inf"), tl.float32), tl.zeros([BLOCK_Q], tl.float32)
+    if SinkLogits is not None:  # each row has met a key with this score, and a value of 0
+        row_max, row_sum = tl.zeros([BLOCK_Q], tl.float32) + tl.load(SinkLogits + head) * LOG2_E, row_sum + 1.0
+    state = tl.zeros([BLOCK_Q, D], tl.float32), row_max, row_sum
     queries = q, q_pos, qk_scale
     keys = K, V, stride_kn, stride_vn
     sink_end, first, inside, masked, end = phases_of_queries(
@@ -482,39 +484,58 @@ def check_arguments(q, k, v, is_causal, window_size, sink_size, others=()):
         raise ValueError(f"sink_size must not be negative; got sink_size={sink_size}")
 
 
-def attention_forward(q, k, v, is_causal=True, window_size=None, sink_size=0):
+def check_sink_logits(sink_logits, q):
+    """Raise ValueError unless they are None, or (Hq,) of float32 on the device of q."""
+    if sink_logits is None:
+        return
+    found = tuple(sink_logits.shape), sink_logits.dtype, sink_logits.device
+    if found != ((q.shape[1],), torch.float32, q.device) or not sink_logits.is_contiguous():
+        raise ValueError(f"sink_logits must be ({q.shape[1]},), float32, contiguous, on {q.device}; got "
+                         f"{found[0]}, {found[1]}, on {found[2]}")  # fmt: skip
+
+
+def attention_forward(q, k, v, is_causal=True, window_size=None, sink_size=0, sink_logits=None):
     """Attention with lse in one kernel launch; given, and as P7 for windows and sinks.
 
     q: (B, Hq, N, D). k, v: (B, Hkv, N, D). Last stride 1; one dtype: float16, bfloat16 or float32. window_size: in
-    tokens, the query's own included; None for no window. sink_size: in tokens, from the first one on.
+    tokens, the query's own included; None for no window. sink_size: in tokens, from the first one on. sink_logits:
+    (Hq,), float32, or None: learned sinks, which the lab does not ask for. exp(sink_logits) of its head joins the sum of
+    exponentials of every row, and has no value; lse is the logarithm of that sum.
     Returns o (B, Hq, N, D), same dtype, and lse (B, Hq, N), float32, natural logarithm.
     Raises ValueError for arguments that do not fit.
     """
     check_arguments(q, k, v, is_causal, window_size, sink_size)
     B, Hq, N, D = q.shape
+    check_sink_logits(sink_logits, q)
     window_size, sink_size = min(window_size or N, N), min(sink_size, N)
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     BLOCK_Q, BLOCK_K, num_warps, num_stages = choose_tiles(q, FORWARD)
     forward_kernel[(triton.cdiv(N, BLOCK_Q), Hq, B)](
-        q, k, v, o, lse, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
+        q, k, v, o, lse, sink_logits, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3],
         N, Hq // k.shape[1], window_size, sink_size, 1.4426950408889634 / math.sqrt(D),
         D, BLOCK_Q, BLOCK_K, is_causal, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     return o, lse
 
 
-def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0):
+def gradient_of_sink_logits(sink_logits, lse, delta):
+    """(Hq,), float32. A learned sink has no value: its dp is 0, and ds = p (0 - delta). lse and delta: (B, Hq, N)."""
+    return -(torch.exp(sink_logits[:, None] - lse) * delta).sum((0, 2))
+
+
+def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0, sink_logits=None):
     """The gradients of q, k and v from that of o, in three launches, four with sinks; no N x N elements are stored.
 
     do, q, o: (B, Hq, N, D). k, v: (B, Hkv, N, D). Last stride 1; any other strides, 0 included (autograd passes
     expanded gradients). One dtype: float16, bfloat16 or float32. lse: (B, Hq, N), float32, natural logarithm, last
-    stride 1. is_causal, window_size, sink_size: as in the forward.
-    Returns dq, dk and dv, of the shapes and the dtype of q, k and v.
+    stride 1. is_causal, window_size, sink_size, sink_logits: as in the forward.
+    Returns dq, dk and dv, of the shapes and the dtype of q, k and v; with sink_logits their gradient, too.
     Raises ValueError for arguments that do not fit.
     Method: "FlashAttention-2" (Dao, 2023), algorithm 2, with a kernel of its own for dq in place of atomics.
     """
     check_arguments(q, k, v, is_causal, window_size, sink_size, (("do", do), ("o", o)))
+    check_sink_logits(sink_logits, q)
     if lse.shape != q.shape[:3] or lse.dtype != torch.float32 or lse.stride(2) != 1:
         raise ValueError(f"lse must be float32 {tuple(q.shape[:3])}, its last stride 1; got {lse.dtype} "
                          f"{tuple(lse.shape)}, strides {lse.stride()}")  # fmt: skip
@@ -552,4 +573,6 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
             D, BLOCK_Q, BLOCK_S, num_warps=num_warps, num_stages=num_stages,
         )  # fmt: skip
         dk[:, :, :sink_size], dv[:, :, :sink_size] = of_parts.sum(3)
+    if sink_logits is not None:
+        return dq, dk, dv, gradient_of_sink_logits(sink_logits, lse, delta)
     return dq, dk, dv

@@ -12,7 +12,7 @@ Source: Dao, "FlashAttention-2", 2023, algorithm 2; Xiao et al., "Attention Sink
 import triton
 import triton.language as tl
 
-BLOCK_S, SPAN = 16, 8  # sinks of a tile; tiles of queries of a program of sinks_kernel
+BLOCK_S, SPAN = 16, 4  # sinks of a tile; tiles of queries of a program of sinks_kernel
 
 
 @triton.jit
@@ -51,12 +51,12 @@ def sinks_kernel(
     N, padded, group, sink_size, scale, qk_scale,
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_S: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
-    """SPAN queries and all sinks of one kv head: dq begins here, dk and dv of the sinks are parts of a sum.
+    """SPAN queries of one head and all sinks: dq begins here, dk and dv of the sinks are parts of a sum.
 
-    Grid: (parts, Hkv, B). DQ (B, Hq, N, D), not scaled; PartDK and PartDV (B, Hkv, parts, sink_size, D); float32.
+    Grid: (parts, Hq, B). DQ (B, Hq, N, D), not scaled; PartDK and PartDV (B, Hq, parts, sink_size, D); float32.
     """
-    part, kv_head, batch = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
-    of_all, d = batch * tl.num_programs(1) + kv_head, tl.arange(0, D)
+    part, head, batch = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
+    of_all, kv_head, d = batch * tl.num_programs(1) + head, head // group, tl.arange(0, D)
     for k_start in range(0, sink_size, BLOCK_S):
         k_pos = k_start + tl.arange(0, BLOCK_S)
         is_sink, rows = (k_pos < sink_size)[:, None], k_pos.to(tl.int64)[:, None]
@@ -64,26 +64,24 @@ def sinks_kernel(
         v_ptrs = V + batch * stride_vb + kv_head * stride_vh + rows * stride_vn + d[None, :]
         k, v = tl.load(k_ptrs, mask=is_sink, other=0.0), tl.load(v_ptrs, mask=is_sink, other=0.0)  # (BLOCK_S, D)
         dk, dv = tl.zeros([BLOCK_S, D], tl.float32), tl.zeros([BLOCK_S, D], tl.float32)
-        for head in range(kv_head * group, kv_head * group + group):
-            of_head = batch * tl.num_programs(1) * group + head
-            for q_start in range(part * SPAN, tl.minimum(part * SPAN + SPAN, N), BLOCK_Q):
-                q_pos = q_start + tl.arange(0, BLOCK_Q)
-                at, exists = q_pos.to(tl.int64)[:, None], (q_pos < N)[:, None]
-                q_ptrs = Q + batch * stride_qb + head * stride_qh + at * stride_qn + d[None, :]
-                do_ptrs = DO + batch * stride_dob + head * stride_doh + at * stride_don + d[None, :]
-                q, do = tl.load(q_ptrs, mask=exists, other=0.0), tl.load(do_ptrs, mask=exists, other=0.0)
-                first_s = tl.load(FirstS + of_head * padded + q_pos, mask=q_pos < N, other=0.0)
-                delta = tl.load(Delta + of_head * padded + q_pos, mask=q_pos < N, other=0.0)
-                p = tl.exp2((tl.dot(k, tl.trans(q)) - first_s[None, :]) * qk_scale)  # (BLOCK_S, BLOCK_Q)
-                p = tl.where(is_sink & (k_pos[:, None] <= q_pos[None, :]), p, 0.0)
-                ds = (p * (tl.dot(v, tl.trans(do)) - delta[None, :])).to(q.dtype)
-                dv = tl.dot(p.to(do.dtype), do, dv)
-                dk = tl.dot(ds, q, dk)
-                dq_ptrs = DQ + of_head * N * D + at * D + d[None, :]
-                dq = tl.dot(tl.trans(ds), k)
-                if k_start > 0:
-                    dq += tl.load(dq_ptrs, mask=exists, other=0.0)
-                tl.store(dq_ptrs, dq, mask=exists)
+        for q_start in range(part * SPAN, tl.minimum(part * SPAN + SPAN, N), BLOCK_Q):
+            q_pos = q_start + tl.arange(0, BLOCK_Q)
+            at, exists = q_pos.to(tl.int64)[:, None], (q_pos < N)[:, None]
+            q_ptrs = Q + batch * stride_qb + head * stride_qh + at * stride_qn + d[None, :]
+            do_ptrs = DO + batch * stride_dob + head * stride_doh + at * stride_don + d[None, :]
+            q, do = tl.load(q_ptrs, mask=exists, other=0.0), tl.load(do_ptrs, mask=exists, other=0.0)
+            first_s = tl.load(FirstS + of_all * padded + q_pos, mask=q_pos < N, other=0.0)
+            delta = tl.load(Delta + of_all * padded + q_pos, mask=q_pos < N, other=0.0)
+            p = tl.exp2((tl.dot(k, tl.trans(q)) - first_s[None, :]) * qk_scale)  # (BLOCK_S, BLOCK_Q)
+            p = tl.where(is_sink & (k_pos[:, None] <= q_pos[None, :]), p, 0.0)
+            ds = (p * (tl.dot(v, tl.trans(do)) - delta[None, :])).to(q.dtype)
+            dv = tl.dot(p.to(do.dtype), do, dv)
+            dk = tl.dot(ds, q, dk)
+            dq_ptrs = DQ + of_all * N * D + at * D + d[None, :]
+            dq = tl.dot(tl.trans(ds), k)
+            if k_start > 0:
+                dq += tl.load(dq_ptrs, mask=exists, other=0.0)
+            tl.store(dq_ptrs, dq, mask=exists)
         at = ((of_all * tl.num_programs(0) + part) * sink_size + rows) * D + d[None, :]
         tl.store(PartDK + at, dk * scale, mask=is_sink)
         tl.store(PartDV + at, dv, mask=is_sink)

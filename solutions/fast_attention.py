@@ -71,8 +71,9 @@ from solutions.hopper import (
     raise_pivot,
     rescale,
 )
-from solutions.hopper_launch import Launch, Launches, aligned, check_tensors, describe, registers_for
+from solutions.hopper_launch import POINTER, Launch, Launches, aligned, check_tensors, describe, registers_for
 from solutions.tile_plan import find_plan
+from solutions.x3_backward import check_sink_logits
 
 LOG2_E = 1.4426950408889634
 MOST_PACKED = 8  # heads that share a tile of queries: eight rows of each at the least
@@ -138,6 +139,10 @@ class Program:
     CONSUMERS: gl.constexpr
     IS_CAUSAL: gl.constexpr
     WINDOW: gl.constexpr
+    lse: gl.tensor  # (B, Hq, N) in float32, or any address unless STORE_LSE
+    sink_logits: gl.tensor  # (Hq,) in float32, or any address unless SINK_LOGITS
+    STORE_LSE: gl.constexpr
+    SINK_LOGITS: gl.constexpr
 
     @gluon.jit
     def number(self, turn):
@@ -257,7 +262,7 @@ def mask(scores, program, tile, i, q_pos):
 
 @gluon.jit
 def attend(program, tile, turn, done, consumer: gl.constexpr):
-    """The online softmax of 64 rows, PACK heads of 64 / PACK tokens each: (acc, row_sum), not yet divided."""
+    """The online softmax of 64 rows, PACK heads of 64 / PACK tokens each: (acc, row_sum, pivot), not yet divided."""
     D: gl.constexpr = program.D
     BLOCK_K: gl.constexpr = program.BLOCK_K
     BLOCK_SINK: gl.constexpr = program.BLOCK_SINK
@@ -335,7 +340,25 @@ def attend(program, tile, turn, done, consumer: gl.constexpr):
         v = v_ring.wait(done + last)
     acc = warpgroup_mma(p, v, acc)
     v_ring.release(done + last)
-    return acc, gl.convert_layout(gl.sum(row_sums, 1), gl.SliceLayout(1, O))
+    O_ROWS: gl.constexpr = gl.SliceLayout(1, O)
+    return acc, gl.convert_layout(gl.sum(row_sums, 1), O_ROWS), gl.convert_layout(pivot, O_ROWS)
+
+
+@gluon.jit
+def find_lse(program, tile, consumer: gl.constexpr, row_sum, pivot):
+    """lse in base 2 of 64 rows, learned sinks in it, and stored where it is asked for."""
+    TOKENS: gl.constexpr = ROWS // program.PACK
+    rows = gl.arange(0, ROWS, layout=row_sum.type.layout)
+    heads, q_pos = tile.head + rows // TOKENS, tile.q_start + consumer * TOKENS + rows % TOKENS
+    lse = pivot + gl.log2(row_sum)
+    if program.SINK_LOGITS:
+        sink = gl.load(program.sink_logits + heads) * 1.4426950408889634
+        greater = gl.maximum(lse, sink)
+        lse = greater + gl.log2(gl.exp2(lse - greater) + gl.exp2(sink - greater))
+    if program.STORE_LSE:
+        of_head = (tile.batch * program.Hq + heads).to(gl.int64) * program.N
+        gl.store(program.lse + of_head + q_pos, lse * 0.6931471805599453, mask=q_pos < program.N)
+    return lse
 
 
 @gluon.jit
@@ -345,8 +368,13 @@ def consume(program, consumer: gl.constexpr):
     done = 0
     for turn in range(program.turns()):
         tile = find_tile(program, program.number(turn))
-        acc, row_sum = attend(program, tile, turn, done, consumer)
-        o = (acc * (1.0 / row_sum)[:, None]).to(program.o_desc.dtype)
+        acc, row_sum, pivot = attend(program, tile, turn, done, consumer)
+        part = 1.0 / row_sum
+        if program.SINK_LOGITS or program.STORE_LSE:
+            lse = find_lse(program, tile, consumer, row_sum, pivot)
+            if program.SINK_LOGITS:
+                part = gl.exp2(pivot - lse)
+        o = (acc * part[:, None]).to(program.o_desc.dtype)
         at = turn * program.CONSUMERS + consumer
         if not SHARED:
             program.q_ring.release(at)
@@ -371,10 +399,11 @@ SIZES = ("N", "Hq", "group", "tiles", "query_tiles", "heads_at_once", "there_and
 
 @gluon.jit(do_not_specialize=SIZES)  # one compiled kernel for all of them
 def fast_attention_kernel(
-    q_desc, k_desc, v_desc, o_desc, sink_k_desc, sink_v_desc,
+    q_desc, k_desc, v_desc, o_desc, sink_k_desc, sink_v_desc, lse, sink_logits,
     N, Hq, group, tiles, query_tiles, heads_at_once, there_and_back, window_size, sink_size, qk_scale,
     D: gl.constexpr, BLOCK_K: gl.constexpr, BLOCK_SINK: gl.constexpr, PACK: gl.constexpr, CONSUMERS: gl.constexpr,
     STAGES: gl.constexpr, REGISTERS: gl.constexpr, IS_CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
+    STORE_LSE: gl.constexpr, SINK_LOGITS: gl.constexpr,
 ):  # fmt: skip
     """Grid: as many programs as the GPU holds, or one for each tile of queries."""
     q_ring = make_ring(q_desc, CONSUMERS, 1)
@@ -395,7 +424,8 @@ def fast_attention_kernel(
         tiles=tiles, query_tiles=query_tiles, heads_at_once=heads_at_once, there_and_back=there_and_back,
         Hq=Hq, group=group, N=N, window_size=window_size, sink_size=sink_size, qk_scale=qk_scale,
         D=D, BLOCK_K=BLOCK_K, BLOCK_SINK=BLOCK_SINK, PACK=PACK, CONSUMERS=CONSUMERS,
-        IS_CAUSAL=IS_CAUSAL, WINDOW=WINDOW,
+        IS_CAUSAL=IS_CAUSAL, WINDOW=WINDOW, lse=lse, sink_logits=sink_logits, STORE_LSE=STORE_LSE,
+        SINK_LOGITS=SINK_LOGITS,
     )  # fmt: skip
     gl.warp_specialize(
         ((consume, (program, 0)), (consume, (program, 1)), (consume, (program, 2)),  # noqa: RUF005
@@ -421,8 +451,11 @@ def check_arguments(q, k, v, is_causal, window_size, sink_size):
         raise ValueError(f"sink_size must not be negative; got sink_size={sink_size}")
 
 
-def prepare(q, k, v, is_causal, window_size, sink_size, form=None, most_packed=MOST_PACKED):
-    """The Launch for tensors of these shapes and layouts; None where one must be copied. form: see find_plan."""
+def prepare(q, k, v, is_causal, window_size, sink_size, lse=False, logits=False, form=None, most_packed=MOST_PACKED):
+    """The Launch for tensors of these shapes and layouts; None where one must be copied. form: see find_plan.
+
+    lse, logits: whether lse is asked for, whether there are learned sinks.
+    """
     check_arguments(q, k, v, is_causal, window_size, sink_size)
     if any(aligned(x) is not x for x in (q, k, v)):
         return None
@@ -439,10 +472,11 @@ def prepare(q, k, v, is_causal, window_size, sink_size, form=None, most_packed=M
     return Launch(
         fast_attention_kernel, (plan.programs, 1, 1),
         (describe(q, PACK, rows), describe(k, 1, BLOCK_K), describe(v, 1, BLOCK_K),
-         describe(q, PACK, rows, contiguous=True), *sink_descs),
+         describe(q, PACK, rows, contiguous=True), *sink_descs, POINTER, POINTER),
         (N, Hq, group, plan.query_tiles * heads, plan.query_tiles, plan.heads_at_once, int(plan.there_and_back),
          min(window_size or N, N), min(sink_size, N), LOG2_E / math.sqrt(D),
-         D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, registers, is_causal, window_size is not None),
+         D, BLOCK_K, BLOCK_SINK, PACK, CONSUMERS, STAGES, registers, is_causal, window_size is not None,
+         lse, logits),
         {"num_warps": 4, "maxnreg": at_launch},
     )  # fmt: skip
 
@@ -450,20 +484,25 @@ def prepare(q, k, v, is_causal, window_size, sink_size, form=None, most_packed=M
 LAUNCHES = Launches(prepare)
 
 
-def flash_attention_forward(q, k, v, is_causal=True, window_size=None, sink_size=0):
+def flash_attention_forward(q, k, v, is_causal=True, window_size=None, sink_size=0, sink_logits=None, with_lse=False):
     """Attention in one kernel launch on a Hopper GPU: full, causal, or causal with a sliding window and sinks.
 
     q: (B, Hq, N, D). k, v: (B, Hkv, N, D), Hq a multiple of Hkv. Last stride 1; float16 or bfloat16. A tensor whose
     start or strides are not multiples of 16 bytes is copied first.
     window_size: in tokens, the query's own included; None for no window. sink_size: in tokens, from the first one on.
-    Returns o (B, Hq, N, D), contiguous, same dtype.
+    sink_logits: (Hq,), float32, or None: learned sinks; exp(sink_logits) joins the sum of exponentials of each row.
+    Returns o (B, Hq, N, D), contiguous, same dtype; with_lse: also lse (B, Hq, N), float32, natural logarithm.
     Raises ValueError for arguments that do not fit.
     Method: "FlashAttention-3" (Shah et al., 2024), section 3.1.
     """
-    launch = LAUNCHES.find((q, k, v), is_causal, window_size, sink_size)
+    told = is_causal, window_size, sink_size
+    launch = LAUNCHES.find((q, k, v), *told, with_lse, sink_logits is not None)
+    if sink_logits is not None:
+        check_sink_logits(sink_logits, q)
     if launch is None:
-        check_arguments(q, k, v, is_causal, window_size, sink_size)  # of these, not of their copies
-        return flash_attention_forward(aligned(q), aligned(k), aligned(v), is_causal, window_size, sink_size)
+        check_arguments(q, k, v, *told)  # of these, not of their copies
+        return flash_attention_forward(aligned(q), aligned(k), aligned(v), *told, sink_logits, with_lse)
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-    launch(q, k, v, o, k, v)
-    return o
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device) if with_lse else None
+    launch(q, k, v, o, k, v, o if lse is None else lse, o if sink_logits is None else sink_logits)
+    return (o, lse) if with_lse else o

@@ -52,6 +52,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from solutions.backward_parts import BLOCK_S, SPAN, finish_kernel, prepare_kernel, sinks_kernel
 from solutions.hopper import FOR_PRODUCER, ROWS, Ring, Scalar, add_to_global, aggregate, make_ring, zero_columns
 from solutions.hopper_launch import POINTER, Launch, Launches, aligned, check_tensors, describe, registers_for
+from solutions.x3_backward import gradient_of_sink_logits
 
 LOG2_E = 1.4426950408889634
 CONSUMERS = gl.constexpr(2)
@@ -389,9 +390,9 @@ def plan_launches(do, q, k, v, o, lse, is_causal, window_size, sink_size):
     )  # fmt: skip
     sinks, parts = None, ()
     if sink_size:
-        parts = (2, B, Hkv, triton.cdiv(N, SPAN * PREPARED), sink_size, D)
+        parts = (2, B, Hkv, group, triton.cdiv(N, SPAN * PREPARED), sink_size, D)
         sinks = Launch(
-            sinks_kernel, (parts[3], Hkv, B), (POINTER,) * 9,
+            sinks_kernel, (parts[4], Hq, B), (POINTER,) * 9,
             (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3], N, padded, group, sink_size, scale,
              scale * LOG2_E, D, PREPARED, BLOCK_S, SPAN * PREPARED),
             {"num_warps": 4},
@@ -404,19 +405,19 @@ def plan_launches(do, q, k, v, o, lse, is_causal, window_size, sink_size):
 PLANS = Launches(plan_launches)
 
 
-def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0):
+def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0, sink_logits=None):
     """The gradients of q, k and v from that of o, on a Hopper GPU: full, causal, or causal with window and sinks.
 
     do, q, o: (B, Hq, N, D), D 64 or 128. k, v: (B, Hkv, N, D), Hq a multiple of Hkv. Last stride 1; float16 or
-    bfloat16. lse: (B, Hq, N), float32, natural logarithm, last stride 1; with learned sinks these are in it. What the
-    copy engine cannot read is copied. Returns dq, dk and dv, contiguous, in the dtype of q. Raises ValueError for
-    arguments that do not fit.
+    bfloat16. lse: (B, Hq, N), float32, natural logarithm, last stride 1. sink_logits: as in X3. What the copy engine
+    cannot read is copied. Returns dq, dk and dv, contiguous, in the dtype of q; with sink_logits their gradient, too.
+    Raises ValueError for arguments that do not fit.
     """
     plan = PLANS.find((do, q, k, v, o, lse), is_causal, window_size, sink_size)
     if plan is None:
         check_arguments(do, q, k, v, o, lse, is_causal, window_size, sink_size)  # of these, not of their copies
         copies = (aligned(x) for x in (do, q, k, v, o))
-        return attention_backward(*copies, lse.clone(), is_causal, window_size, sink_size)
+        return attention_backward(*copies, lse.clone(), is_causal, window_size, sink_size, sink_logits)
     first_s, delta = torch.empty(2, *q.shape[:2], plan.padded, dtype=torch.float32, device=q.device)
     sums = torch.empty(q.shape, dtype=torch.float32, device=q.device)
     dq = torch.empty(q.shape, dtype=q.dtype, device=q.device)
@@ -428,6 +429,8 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
         plan.sinks(q, k, v, do, first_s, delta, sums, *of_parts)
     plan.main(q, do, k, v, first_s, delta, sums, dk, dv)
     if plan.sinks:
-        dk[:, :, : plan.parts[4]], dv[:, :, : plan.parts[4]] = of_parts.sum(3)
+        dk[:, :, : plan.parts[5]], dv[:, :, : plan.parts[5]] = of_parts.sum((3, 4))
     plan.finish(sums, dq)
+    if sink_logits is not None:
+        return dq, dk, dv, gradient_of_sink_logits(sink_logits, lse, delta[..., : q.shape[2]])
     return dq, dk, dv

@@ -117,6 +117,20 @@ def test_many_tiles_for_a_program(D, form, N, causal, window, sinks, group, mult
     assert compare.mismatch(o, expected.o, expected.allowed_o) is None
 
 
+@pytest.mark.parametrize("logits", [None, (0.0, 3.0, -2.0, 40.0)])
+@pytest.mark.parametrize(("D", "window", "sinks"), [(64, None, 0), (128, 70, 3), thorough(256, 70, 40)])
+def test_lse_and_learned_sinks(D, window, sinks, logits, on_cpu):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, heads, 200, D).bfloat16() for heads in (4, 2, 2))
+    logits = None if logits is None else torch.tensor(logits)
+    o, lse = kernels.run(on_cpu.flash_attention_forward, q, k, v, True, window, sinks, logits, True)
+    expected = oracle.expect(q, k, v, Visibility(True, window, sinks))
+    with_sinks = expected.lse if logits is None else torch.logaddexp(expected.lse, logits.double()[:, None])
+    part = (expected.lse - with_sinks).exp()[..., None]  # of a row's weight, that its keys keep
+    assert (lse - with_sinks).abs().max() < 1e-4
+    assert ((o - expected.o * part).abs() <= expected.allowed_o * part + 1e-4).all()
+
+
 @pytest.mark.parametrize("D", [128, thorough(64), thorough(256)])
 @pytest.mark.parametrize("sinks", [0, thorough(4)])
 def test_pivots_that_become_too_low_are_raised(D, sinks, on_cpu):

@@ -51,14 +51,14 @@ def prepare(o, do, lse, first_s, delta, dq, *others):
 
 def sinks(q, k, v, do, first_s, delta, dq, part_dk, part_dv, *sizes):
     """In one part; the others are 0."""
-    group, N, sink_size, scale = q.shape[1] // k.shape[1], q.shape[2], part_dk.shape[3], q.shape[3] ** -0.5
+    group, N, sink_size, scale = q.shape[1] // k.shape[1], q.shape[2], part_dk.shape[4], q.shape[3] ** -0.5
     k, v = (x[:, :, :sink_size].float().repeat_interleave(group, 1) for x in (k, v))
     p = ((q.float() @ k.mT - first_s[..., :N, None]) * scale).exp().tril()
     ds = p * (do.float() @ v.mT - delta[..., :N, None])
     dq.copy_(ds @ k)
     for part, each in (part_dk, (ds * scale).mT @ q.float()), (part_dv, p.mT @ do.float()):
         part.zero_()
-        part[:, :, 0] = each.unflatten(1, (-1, group)).sum(2)
+        part[..., 0, :, :] = each.unflatten(1, (-1, group))
 
 
 def finish(sums, dq, scale, *others):

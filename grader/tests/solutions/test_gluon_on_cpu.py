@@ -44,7 +44,7 @@ MISTAKES = {
     "one buffer for both": ([("program.o_tiles.index(consumer)", "program.o_tiles.index(0)")], ""),
     "the last store not awaited": ([(COUNTED + "    tma.store_wait(0)", COUNTED)], "a product or a store is under way"),
     "tiles not counted": ([(COUNTED + "    tma", "    tma")], ""),
-    "a buffer's parity": ([("& 1) ^ 1)", "& 1))")], "waits for phase 0"),
+    "a buffer's parity": ([("STAGES & 1) ^ 1)", "STAGES & 1))")], "waits for phase 0"),
     "a full buffer not awaited": ([(FULL, "")], ""),
     "an empty buffer not awaited": ([(EMPTY, "")], "at which all 1 have arrived"),
     "more bytes expected": ([(NBYTES, f"{NBYTES} * 2")], "waits for phase 0"),

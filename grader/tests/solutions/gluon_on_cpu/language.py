@@ -132,7 +132,7 @@ gl = SimpleNamespace(
     zeros=blocks(lambda shape, dtype, layout=None: torch.zeros(shape, dtype=dtype)),
     convert_layout=lambda value, layout, assert_trivial=False: value,
     broadcast=lambda *given: tuple(torch.broadcast_tensors(*given)),
-    where=where, max=torch.amax, sum=torch.sum, exp2=torch.exp2, log=torch.log, load=load, store=store,
+    where=where, max=torch.amax, sum=torch.sum, exp2=torch.exp2, log=torch.log, log2=torch.log2, load=load, store=store,
     allocate_shared_memory=allocate_shared_memory, inline_asm_elementwise=inline_asm_elementwise,
     warp_specialize=warp_specialize,
 )  # fmt: skip
