@@ -50,126 +50,14 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from solutions.backward_parts import BLOCK_S, SPAN, finish_kernel, prepare_kernel, sinks_kernel
-from solutions.hopper import FOR_PRODUCER, ROWS, Ring, Scalar, add_to_global, aggregate, make_ring, zero_columns
+from solutions.backward_program import Program, add_dq, mask, produce
+from solutions.fast_backward_wide import consume_gradients, consume_scores
+from solutions.hopper import FOR_PRODUCER, ROWS, make_ring
 from solutions.hopper_launch import POINTER, Launch, Launches, aligned, check_tensors, describe, registers_for
 from solutions.x3_backward import gradient_of_sink_logits
 
 LOG2_E = 1.4426950408889634
 CONSUMERS = gl.constexpr(2)
-BLOCK_K = gl.constexpr(128)  # keys of a program, 64 of each consumer
-
-
-@aggregate
-class Program:
-    """What one program works with, and its tile of keys: `count` tiles of queries for each of `group` heads.
-
-    first: the first query; before tile `diagonal` a key may be newer than a query; from tile `edge` on one may be too
-    old for a query.
-    """
-
-    q_desc: tma.tensor_descriptor
-    do_desc: tma.tensor_descriptor
-    k_desc: tma.tensor_descriptor
-    v_desc: tma.tensor_descriptor
-    lse_desc: tma.tensor_descriptor
-    delta_desc: tma.tensor_descriptor
-    dq_desc: tma.tensor_descriptor
-    q_ring: Ring
-    do_ring: Ring
-    lse_tiles: gl.shared_memory_descriptor  # (STAGES, 1, 1, 1, BLOCK_Q): lse arrives with q, delta with do
-    delta_tiles: gl.shared_memory_descriptor
-    k_ring: Ring
-    v_ring: Ring
-    ds_tiles: gl.shared_memory_descriptor  # (2, BLOCK_K, BLOCK_Q)
-    met: gl.shared_memory_descriptor  # a barrier at which the consumers wait for each other, once in a turn
-    dq_tiles: gl.shared_memory_descriptor  # (2, 1, 1, rows, columns)
-    dk_desc: tma.tensor_descriptor
-    dv_desc: tma.tensor_descriptor
-    batch: Scalar
-    kv_head: Scalar
-    k_start: Scalar
-    first: Scalar
-    count: Scalar
-    diagonal: Scalar
-    edge: Scalar
-    shift: Scalar
-    group: Scalar
-    N: Scalar
-    Hkv: Scalar
-    window_size: Scalar
-    sink_size: Scalar
-    scale: Scalar
-    qk_scale: Scalar
-    D: gl.constexpr
-    BLOCK_Q: gl.constexpr
-    STAGES: gl.constexpr
-    IS_CAUSAL: gl.constexpr
-    WINDOW: gl.constexpr
-
-    @gluon.jit
-    def start(self, turn):
-        """The first query of a turn, and its tile. Programs may begin at different tiles, to add to dq apart."""
-        tile = turn + self.shift
-        tile = gl.where(tile < self.count, tile, tile - self.count)
-        return self.first + tile * self.BLOCK_Q, tile
-
-    @gluon.jit
-    def load_row(self, i, desc, batch, head, q_start, ring, tiles):
-        """Ask for lse or delta of tile i, which arrives with the tile of `ring`."""
-        stage = i % self.STAGES
-        at = [batch, head, q_start // self.BLOCK_Q, 0]
-        tma.async_copy_global_to_shared(desc, at, ring.full.index(stage), tiles.index(stage))
-
-    @gluon.jit
-    def first_values(self, i, tiles, of_keys):
-        """(64, BLOCK_Q): of_keys (64,) of its row, minus lse or delta of tile i."""
-        row = tiles.index(i % self.STAGES).reshape([1, self.BLOCK_Q])
-        return of_keys[:, None] - row.load(gl.NVMMADistributedLayout([3, 0], [4, 1], [16, self.BLOCK_Q, 16]))
-
-    @gluon.jit
-    def keys(self, ring, i):
-        """k or v, (BLOCK_K, D). i >> 28 is 0, which the compiler cannot know: it computes addresses anew in each turn.
-
-        Else it keeps them from turn to turn, in registers that it does not have.
-        """
-        return ring.tiles.index(i >> 28).reshape([BLOCK_K, self.D])
-
-
-@gluon.jit
-def produce(program):
-    """K and V once; for each head of the group, from the first tile of queries on, q, do, lse and delta."""
-    batch, kv_head, i = program.batch, program.kv_head, 0
-    program.k_ring.load(0, program.k_desc, batch, kv_head, program.k_start)
-    program.v_ring.load(0, program.v_desc, batch, kv_head, program.k_start)
-    for head in range(kv_head * program.group, kv_head * program.group + program.group):
-        for turn in range(program.count):
-            q_start, _ = program.start(turn)
-            program.q_ring.load(i, program.q_desc, batch, head, q_start)
-            program.load_row(i, program.lse_desc, batch, head, q_start, program.q_ring, program.lse_tiles)
-            program.do_ring.load(i, program.do_desc, batch, head, q_start)
-            program.load_row(i, program.delta_desc, batch, head, q_start, program.do_ring, program.delta_tiles)
-            i += 1
-
-
-@gluon.jit
-def mask(p, program, tile, q_start, k_pos):
-    """p (keys, queries), 0 where a key is after the query or too old; where none is, nothing is computed."""
-    if program.IS_CAUSAL:  # noqa: SIM102 (one is known at compile time, one is not)
-        if tile < program.diagonal:
-            p = zero_columns(p, k_pos - q_start, True)
-    if program.WINDOW:  # noqa: SIM102
-        if tile >= program.edge:
-            p = zero_columns(p, k_pos + program.window_size - q_start, False)
-    return p
-
-
-@gluon.jit
-def add_dq(program, dq, buffer, head, row, column):
-    """Have the copy engine add a consumer's part of a tile to dq."""
-    tma.store_wait(0)  # the tile before has left the buffer
-    buffer.reshape(dq.shape).store(dq)
-    fence_async_shared()
-    add_to_global(program.dq_desc, [program.batch, head, row, column], buffer)
 
 
 @gluon.jit
@@ -216,7 +104,7 @@ def consume(program, consumer: gl.constexpr):
             dv_later = warpgroup_mma(gl.convert_layout(p.to(dtype), P), do, dv, is_async=True)
             ds = (p * dp).to(dtype)
             # The other consumer has stored its half of the ds before, and multiplied by the one that was here.
-            mbarrier.wait(program.met, (i & 1) ^ 1)  # a fresh barrier counts as passed
+            mbarrier.wait(program.met.index(0), (i & 1) ^ 1)  # a fresh barrier counts as passed
             program.ds_tiles.index(i % 2).slice(OWN, ROWS).store(ds)
             fence_async_shared()
             ds_before = program.ds_tiles.index((i + 1) % 2)
@@ -225,7 +113,7 @@ def consume(program, consumer: gl.constexpr):
             dq_later = warpgroup_mma(ds_for_dq.permute((1, 0)), k_for_dq, no_dq, use_acc=False, is_async=True)
             dk_later = warpgroup_mma(gl.convert_layout(ds, P), q, dk, is_async=True)
             dv, dq = warpgroup_mma_wait(1, [dv_later, dq_later])  # dk goes on
-            mbarrier.arrive(program.met, count=1)
+            mbarrier.arrive(program.met.index(0), count=1)
             program.do_ring.release(i)
             if i > 0:
                 add_dq(program, dq, dq_tile, last_head, last_row, MINE)
@@ -234,7 +122,7 @@ def consume(program, consumer: gl.constexpr):
             program.q_ring.release(i)
             i += 1
 
-    mbarrier.wait(program.met, (i & 1) ^ 1)
+    mbarrier.wait(program.met.index(0), (i & 1) ^ 1)
     ds_before = program.ds_tiles.index((i + 1) % 2)
     ds_for_dq = ds_before.slice(OWN, ROWS, 1) if HALF_OF_QUERIES else ds_before
     k_for_dq = program.keys(program.k_ring, 0).slice(MINE, COLUMNS, 1)
@@ -246,8 +134,8 @@ def consume(program, consumer: gl.constexpr):
     fence_async_shared()
     at = [program.batch, program.kv_head, program.k_start + OWN, 0]
     tma.async_copy_shared_to_global(program.dv_desc, at, program.v_ring.tiles.index(0).slice(OWN, ROWS, 2))
-    mbarrier.arrive(program.met, count=1)
-    mbarrier.wait(program.met, i & 1)
+    mbarrier.arrive(program.met.index(0), count=1)
+    mbarrier.wait(program.met.index(0), i & 1)
     program.keys(program.k_ring, 0).slice(OWN, ROWS).store((dk * program.scale).to(dtype))
     fence_async_shared()
     tma.async_copy_shared_to_global(program.dk_desc, at, program.k_ring.tiles.index(0).slice(OWN, ROWS, 2))
@@ -255,7 +143,8 @@ def consume(program, consumer: gl.constexpr):
 
 
 SIZES = ("N", "Hkv", "group", "key_tiles", "heads", "heads_at_once", "window_size", "sink_size")
-BLOCK_Q, STAGES = {64: 128, 128: 64}, {64: 2, 128: 2}  # by head dim
+# By head dim: queries and keys of a tile, buffers of q and of do
+TILES = {64: (128, 128, 2, 2), 128: (64, 128, 2, 2), 256: (64, 64, 2, 1)}
 IN_L2 = 25e6  # bytes of q, do and dq of the heads whose tiles are numbered together
 
 
@@ -263,8 +152,8 @@ IN_L2 = 25e6  # bytes of q, do and dq of the heads whose tiles are numbered toge
 def fast_backward_kernel(
     q_desc, do_desc, k_desc, v_desc, lse_desc, delta_desc, dq_desc, dk_desc, dv_desc,
     N, Hkv, group, key_tiles, heads, heads_at_once, window_size, sink_size, scale, qk_scale,
-    D: gl.constexpr, BLOCK_Q: gl.constexpr, STAGES: gl.constexpr, REGISTERS: gl.constexpr, IS_CAUSAL: gl.constexpr,
-    WINDOW: gl.constexpr,
+    D: gl.constexpr, BLOCK_Q: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, DO_STAGES: gl.constexpr,
+    REGISTERS: gl.constexpr, IS_CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
 ):  # fmt: skip
     """Grid: (key tiles x kv heads of all batches,), some heads at a time, and of these the longest tiles first."""
     number = gl.program_id(0)
@@ -283,14 +172,18 @@ def fast_backward_kernel(
         edge = gl.maximum(0, k_start + window_size - first) // BLOCK_Q
 
     q_ring = make_ring(q_desc, STAGES, CONSUMERS, EXTRA=4 * BLOCK_Q)
-    do_ring = make_ring(do_desc, STAGES, CONSUMERS, EXTRA=4 * BLOCK_Q)
+    do_ring = make_ring(do_desc, DO_STAGES, CONSUMERS, EXTRA=4 * BLOCK_Q)
     lse_tiles = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_Q], lse_desc.layout)
     delta_tiles = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_Q], lse_desc.layout)
     k_ring, v_ring = make_ring(k_desc, 1, CONSUMERS), make_ring(v_desc, 1, CONSUMERS)
     DS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_K, BLOCK_Q], q_desc.dtype)
     ds_tiles = gl.allocate_shared_memory(q_desc.dtype, [2, BLOCK_K, BLOCK_Q], DS)
-    met = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    mbarrier.init(met, count=CONSUMERS)
+    WIDE: gl.constexpr = D == 256
+    met = gl.allocate_shared_memory(gl.int64, [3 if WIDE else 1, 1], mbarrier.MBarrierLayout())
+    mbarrier.init(met.index(0), count=CONSUMERS)
+    if WIDE:
+        mbarrier.init(met.index(1), count=1)
+        mbarrier.init(met.index(2), count=1)
     dq_tile: gl.constexpr = dq_desc.block_shape
     dq_tiles = gl.allocate_shared_memory(
         gl.float32, [CONSUMERS, dq_tile[0], dq_tile[1], dq_tile[2], dq_tile[3]], dq_desc.layout
@@ -303,10 +196,13 @@ def fast_backward_kernel(
         batch=of_all // Hkv, kv_head=of_all % Hkv, k_start=k_start, first=first,
         count=gl.cdiv(end - first, BLOCK_Q), diagonal=diagonal, edge=edge, shift=shift, group=group, N=N, Hkv=Hkv,
         window_size=window_size, sink_size=sink_size, scale=scale, qk_scale=qk_scale, D=D, BLOCK_Q=BLOCK_Q,
-        STAGES=STAGES, IS_CAUSAL=IS_CAUSAL, WINDOW=WINDOW,
+        BLOCK_K=BLOCK_K, STAGES=STAGES, IS_CAUSAL=IS_CAUSAL, WINDOW=WINDOW,
     )  # fmt: skip
+    consumers: gl.constexpr = (consume_scores, consume_gradients) if WIDE else (consume, consume)
     gl.warp_specialize(
-        ((consume, (program, 0)), (consume, (program, 1)), (produce, (program,))), [4, 1], [REGISTERS, FOR_PRODUCER]
+        ((consumers[0], (program, 0)), (consumers[1], (program, 1)), (produce, (program,))),
+        [4, 1],
+        [REGISTERS, FOR_PRODUCER],
     )
 
 
@@ -348,8 +244,8 @@ def check_arguments(do, q, k, v, o, lse, is_causal, window_size, sink_size):
 
 
 def check_rows(do, q, o, lse):
-    if q.dim() != 4 or q.shape[3] not in BLOCK_Q:
-        raise ValueError(f"q must be (B, Hq, N, D), its head dim one of {(*BLOCK_Q,)}; got D={q.shape[-1]}")
+    if q.dim() != 4 or q.shape[3] not in TILES:
+        raise ValueError(f"q must be (B, Hq, N, D), its head dim one of {(*TILES,)}; got D={q.shape[-1]}")
     for name, x in ("do", do), ("o", o):
         if x.shape != q.shape or x.dtype != q.dtype or x.device != q.device or x.stride(3) != 1:
             raise ValueError(f"{name} must be like q, {tuple(q.shape)} {q.dtype}, its last stride 1; got "
@@ -365,22 +261,23 @@ def plan_launches(do, q, k, v, o, lse, is_causal, window_size, sink_size):
     if any(aligned(x) is not x for x in (do, q, k, v)):
         return None
     (B, Hq, N, D), Hkv = q.shape, k.shape[1]
-    group, block_q, windowed = Hq // Hkv, BLOCK_Q[D], window_size is not None and window_size < N
+    group, windowed = Hq // Hkv, window_size is not None and window_size < N
+    block_q, block_k, stages, do_stages = TILES[D]
     sink_size = min(sink_size, N) if windowed else 0  # without a window a sink is like any other key
-    key_tiles, padded = triton.cdiv(N, BLOCK_K.value), triton.cdiv(N, block_q) * block_q
+    key_tiles, padded = triton.cdiv(N, block_k), triton.cdiv(N, block_q) * block_q
     multiprocessors = torch.cuda.get_device_properties(q.device).multi_processor_count
     at_once = max(-(-multiprocessors // key_tiles), int(IN_L2 / (N * D * group * 8)))
-    half = (ROWS.value, D) if block_q == 128 else (block_q, D // 2)
+    of_dq = (ROWS.value, min(D, 64))  # of a consumer at a time
     of_rows = describe_float32((B, Hq, padded // block_q, block_q), [1, 1, 1, block_q], q.device)
     at_launch, registers = registers_for(CONSUMERS.value, 1)
     scale = 1.0 / math.sqrt(D)
     main = Launch(
         fast_backward_kernel, (key_tiles * B * Hkv, 1, 1),
-        (*(describe(x, 1, block_q) for x in (q, do)), *(describe(x, 1, BLOCK_K.value) for x in (k, v)),
-         of_rows, of_rows, describe_float32(q.shape, [1, 1, *half], q.device),
+        (*(describe(x, 1, block_q) for x in (q, do)), *(describe(x, 1, block_k) for x in (k, v)),
+         of_rows, of_rows, describe_float32(q.shape, [1, 1, *of_dq], q.device),
          *(describe(x, 1, ROWS.value, contiguous=True) for x in (k, v))),
         (N, Hkv, group, key_tiles, B * Hkv, min(at_once, B * Hkv), window_size if windowed else N, sink_size, scale,
-         scale * LOG2_E, D, block_q, STAGES[D], registers, is_causal, windowed),
+         scale * LOG2_E, D, block_q, block_k, stages, do_stages, registers, is_causal, windowed),
         {"num_warps": 4, "maxnreg": at_launch},
     )  # fmt: skip
     prepare = Launch(
@@ -408,7 +305,7 @@ PLANS = Launches(plan_launches)
 def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0, sink_logits=None):
     """The gradients of q, k and v from that of o, on a Hopper GPU: full, causal, or causal with window and sinks.
 
-    do, q, o: (B, Hq, N, D), D 64 or 128. k, v: (B, Hkv, N, D), Hq a multiple of Hkv. Last stride 1; float16 or
+    do, q, o: (B, Hq, N, D), D 64, 128 or 256. k, v: (B, Hkv, N, D), Hq a multiple of Hkv. Last stride 1; float16 or
     bfloat16. lse: (B, Hq, N), float32, natural logarithm, last stride 1. sink_logits: as in X3. What the copy engine
     cannot read is copied. Returns dq, dk and dv, contiguous, in the dtype of q; with sink_logits their gradient, too.
     Raises ValueError for arguments that do not fit.

@@ -72,9 +72,10 @@ facts, inputs = {}, draw(4, 2)
 logits = torch.tensor([0.0, 2.0, -1.0, 30.0], device=DEVICE, requires_grad=True)
 for mask, arguments in MASKS.items():
     for name, loss in LOSSES.items():
-        ours = lambda q, k, v, *sinks, told=arguments: attention(
-            q, k, v, sink_logits=sinks[0] if sinks else None, **told
-        )  # noqa: E501, E731
+
+        def ours(q, k, v, sinks=None, told=arguments):
+            return attention(q, k, v, sink_logits=sinks, **told)
+
         other = lambda *x, told=arguments: plain(*x, **told)  # noqa: E731
         facts[f"{mask}, {name}"] = off(ours, other, inputs, loss)
         facts[f"{mask}, learned sinks, {name}"] = off(ours, other, (*inputs, logits), loss)

@@ -23,7 +23,7 @@ from solutions.block_sparse_lists import Lists
 
 TOKENS = 384
 # What the backward pass is asked: is_causal, window_size and head dim.
-BACKWARD = {f"backward, {D}": (True, 100, D) for D in fast_backward.BLOCK_Q}
+BACKWARD = {f"backward, {D}": (True, 100, D) for D in fast_backward.TILES}
 # What a ladder of masks asks of the one kernel: is_causal, window_size, sink_size, tokens and head dim.
 MASKS = {
     "full": (False, None, 0, 512, 64), "causal": (True, None, 0, 512, 64), "window": (True, 128, 0, 512, 128),

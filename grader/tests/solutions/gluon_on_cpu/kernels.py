@@ -14,7 +14,11 @@ from grader.tests.solutions.gluon_on_cpu.language import Constant, Pointer, bloc
 from grader.tests.solutions.gluon_on_cpu.turns import PROGRAM
 from grader.tests.support import SOLUTIONS
 
-OF, OURS = "solutions.", ("hopper", "hopper_launch", "fast_attention", "fast_block_sparse", "fast_backward")
+OF = "solutions."
+OURS = (
+    "hopper", "hopper_launch", "fast_attention", "fast_block_sparse", "backward_program", "fast_backward_wide",
+    "fast_backward",
+)  # fmt: skip
 
 
 class Jit:
