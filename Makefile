@@ -53,7 +53,7 @@ doctor: ## what this machine offers: sandbox, GPU, compiler, versions; and what 
 ##   COURSE=folder           another course than this one: a folder with a course.toml (docs/a-kind-of-your-own.md)
 ##   OUT=folder              where results.json, report.html, pictures and profiles go
 ## Options of make try: P, SUBMISSION, DEVICE, SEED as above; N=8 D=16 HQ=4 HKV=2 BLOCK_Q=16 BLOCK_K=16 WINDOW=3 SINKS=1
-##                         DTYPE=float16 CAUSAL=yes; for x1 also MASK="documents 3 5", "causal", "causal 4 1" (window, sinks)
+##                         DTYPE=float16 CAUSAL=yes; for w2 and w3 ROWS=3 COLUMNS=300; for x1 also MASK="documents 3 5", "causal", "causal 4 1" (window, sinks)
 ## Options of every target:
 ##   PYTHON=python3          use this interpreter as it is, install nothing
 ##   PIP_ARGS="..."          passed to pip (docs/students.md: saving gigabytes on a machine without a GPU)

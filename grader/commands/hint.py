@@ -14,6 +14,7 @@ from grader.commands import gap_examples, hint_record, show
 from grader.commands.arguments import BadArguments
 from grader.commands.request import add_arguments, begin, build_request, say_failures
 from grader.core.sandbox.texts import clean
+from grader.course.problem import COMPILES
 from grader.engine.grade import grade
 from grader.engine.request import Request
 from grader.kinds import registry
@@ -31,7 +32,7 @@ def main(arguments: argparse.Namespace) -> int:
     if not arguments.problems or len(request.problems) > 1:
         raise BadArguments("hints are on one problem: name it, like make hint P=6")
     begin(request, arguments.out)
-    status = run(replace(request, targets=()), arguments.out)
+    status = run(request, arguments.out)
     say_failures(arguments.out)
     return status
 
@@ -40,7 +41,13 @@ def run(request: Request, folder: Path) -> int:
     """Grade one problem and give a hint; returns the exit status: 0, or 2 for a fault of ours."""
     console, (problem,) = terminal.make_console(), request.problems
     with terminal.make_progress(console, len(request.cases(problem))) as progress:
-        results = grade(request, 1, lambda _, name: progress.update(progress.task_ids[0], advance=1, description=name))
+        task = progress.task_ids[0]
+        graded = functools.partial(
+            grade, lanes=1, on_case=lambda _, name: progress.update(task, advance=1, description=name)
+        )
+        results = graded(replace(request, targets=()))
+        if request.targets and all(result.outcome in SILENT for result in results):
+            results += graded(replace(request, names=frozenset({COMPILES})))
     failing = [result for result in terminal.explained_first(results) if result.outcome not in SILENT]
     if not failing:
         passed = any(result.outcome is Outcome.PASSED for result in results)
@@ -58,7 +65,7 @@ def run(request: Request, folder: Path) -> int:
         say(f"  no hint says more than make grade does: {result.sentence}")
         return 0
     try:
-        now = hint_record.next_step(request.submission, problem.id, failure_of(result))
+        now = hint_record.next_step(request.submission, problem.id, failure_of(result, hints))
     except OSError as error:
         say(f"  it cannot be kept which hints you had: {error.strerror}; here is the first")
         now = hint_record.HintRecord(step=1, total=1)
@@ -84,7 +91,7 @@ def in_words(result):
     hints = [[f"measured: {said}"] for said in facts.measured if said not in result.sentence]
     hints += [[f"read {facts.section}"]] if facts.section else []
     hints += of_gap(result)
-    if result.outcome is Outcome.CRASHED and result.problem in registry.PROBLEMS:
+    if result.outcome is Outcome.CRASHED and result.aspect.concerns_case and result.problem in registry.PROBLEMS:
         module, number = registry.EVERY[result.problem].module, result.problem.removeprefix("p")
         line = re.search(rf"{re.escape(module)}:(\d+)", result.sentence)
         where = f"line {line[1]} of {module}" if line else "that line"
@@ -134,9 +141,11 @@ def map_of(right):
     return ["what each query sees", *text_map.draw_mask(right)]
 
 
-def failure_of(result):
-    """A hash that is the same as long as the same goes wrong: of the causes, or of the words without their numbers."""
+def failure_of(result, hints):
+    """A hash that is the same as long as the same goes wrong in this case and the list of hints is as long: of the
+    causes, or of the words without their numbers.
+    """
     kinds = sorted(cause.kind for cause in result.facts.causes)
     words = (result.facts.measured or [result.sentence])[0]
-    said = [result.outcome.value, *(kinds or [re.sub(r"[-\d.e]+", "#", words)])]
+    said = [result.case, str(len(hints)), result.outcome.value, *(kinds or [re.sub(r"[-\d.e]+", "#", words)])]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]

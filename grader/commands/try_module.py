@@ -18,7 +18,7 @@ from grader.commands.arguments import BadArguments, choose_device, choose_proble
 from grader.course import course
 
 TILES, VARIABLE = ("BLOCK_Q", "BLOCK_K"), "TILES_INTERPRETER"  # its first two numbers
-NO_DIFFERENCE = "no difference here; make grade also tries other sizes, numbers, layouts and masks"
+NO_DIFFERENCE = "no difference here; make grade also tries larger tensors of several tiles, and other numbers and masks"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -85,7 +85,7 @@ def kinds(found: Mismatch) -> str:
     counts = {"NaN": found.nan, "infinite": found.inf}
     for what, count in (counts | {"0": found.zero}).items():
         if count == found.total:
-            return f"all {count} values are {what}"
+            return f"all {count} values are {what}" if count > 1 else f"it is {what}"
     said = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     return f"{said} values" if said else ""
 

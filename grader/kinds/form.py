@@ -24,15 +24,17 @@ FAULTS = {
     "int32 overflow": "computes {lanes} positions or offsets that pass 2^31, where int32 wraps around, and uses them: "
     "cast to int64 first, with .to(tl.int64), or write the sum so that it stays small.",
 }
+PLACE = (
+    "is it masked, does the mask test the positions of these addresses, and are the strides those of {argument}, each "
+    "with its own index?"
+)
 # And by the part of the access that lies outside.
 OUTSIDE = {
-    "whole": ", whole tiles of it{programs}: does the pointer move by {argument}'s own strides, to a batch and a head "
-    "that it has, taken from the right axes of the grid (program_id), and does the loop end where the rows do?",
-    "end": ", with the last rows of a tile: is it masked where rows may not exist, and does the loop start and step by "
-    "whole tiles?",
-    "start": ", with the first rows of a tile: may it begin before row 0?",
-    "scattered": ", with lanes between others that lie inside: are the strides those of {argument}, each with its own "
-    "index?",
+    "whole": ", whole tiles{programs}: is the offset made of {argument}'s own strides and the right axes of the grid "
+    "(program_id), and does no loop run past the end?",
+    "end": f", past its end: {PLACE}",
+    "start": ", before its beginning: which position comes first?",
+    "scattered": f", between its own elements: {PLACE}",
 }
 
 
@@ -76,7 +78,7 @@ def overwritten(reply):
         shapes = " and ".join(str(tuple(shape)) for shape in reply.broken_fences)
         return (
             f"Your code wrote past the end (or before the beginning) of a tensor of shape {shapes} that it allocated: "
-            "is every store masked where rows may not exist, and does it use the output's own strides?"
+            "is every store masked where elements may not exist, and does it use the output's own strides?"
         )
     return ""
 

@@ -5,13 +5,18 @@ from dataclasses import replace
 
 import torch
 
-from grader.diagnosis.cause import Measured
 from grader.kinds import careful, trying
 from grader.kinds.kind import Kind, Right
 from grader.kinds.warm_ups import mistakes
 from grader.kinds.warm_ups.cases import PROBLEMS
+from grader.result import Cause
 
-ROUNDED = "in which dtype is the tile when it is added up: is it cast to float32 where it is loaded?"
+IN_FEW_BITS = Cause(
+    "the right one computed in the input's dtype, where float32 is asked for",
+    "in which dtype is the tile when it is added up: is it cast to float32 where it is loaded?",
+    mistakes.LOOP,
+    general=True,  # one case cannot tell: all are asked
+)
 NARROW = 64  # roundings to the input's dtype: more than a kernel makes that works in it
 SUMS, SOFTMAX = "w2", "w3"
 
@@ -27,6 +32,8 @@ class WarmUps(Kind):
 
     def small_case(self, problem, sizes):
         small = {"N": 5} if problem.id == "w1" else {"rows": 3, "columns": 5}
+        for name in sizes.keys() & {"N", "rows", "columns"} - small.keys():
+            raise ValueError(f"make try P={problem.id} takes {' and '.join(map(str.upper, small))}, not {name.upper()}")
         return trying.resize(replace(problem.cases[0], **small), sizes)
 
     def outputs(self, problem, case):
@@ -53,9 +60,10 @@ class WarmUps(Kind):
         step = torch.finfo(placed[0].base.dtype).eps
         size = placed[0].tensor.double().abs().sum(1) if problem.id == SUMS else right.expected
         near = bool(((got.double() - right.expected).abs() <= NARROW * step * size + step).all())
-        if problem.id != "w1" and case.dtype != "float32" and near and not told.causes:
-            said = f"Your output is nearly right, as near as {case.dtype} comes where float32 is asked for."
-            told.measured.insert(0, Measured("precision", said, ROUNDED, mistakes.STABLE))
+        if problem.id != "w1" and near and not told.causes and case.dtype != "float32":
+            told.causes.append(IN_FEW_BITS)
+        elif got.isfinite().all():  # what overflows in few bits is not near
+            told.evidence["refuted"].add(IN_FEW_BITS.kind)
         return told
 
 

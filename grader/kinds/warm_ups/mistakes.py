@@ -8,6 +8,7 @@ from grader.kinds.kind import KnownMistake
 from grader.kinds.warm_ups.cases import TILE, TILE_ROWS
 
 TAIL = "notebooks/03_first_triton_kernel.ipynb: Masks"
+LOOP = "notebooks/03_first_triton_kernel.ipynb: A loop over tiles"
 STABLE = "notebooks/02_online_softmax.ipynb: Why the maximum?"
 LANES = "what does a lane past the end of the row hold, and what is its exp: which `other` adds nothing?"
 AXES = "a block of rows x columns: which axis is left when the sum of each row is made?"
@@ -16,6 +17,10 @@ OVERFLOW = "what is exp of 400 in float32, and of -400? What may be taken off ev
 
 def last_tile(case, x):
     return x[:, (case.columns - 1) // TILE * TILE :].sum(1)
+
+
+def first_tile_again(case, x):
+    return x[:, :TILE].sum(1) * -(-case.columns // TILE)
 
 
 def padded(x, number):
@@ -31,6 +36,10 @@ def with_zeros(case, x):
 def without_maximum(case, x):
     p = x.exp()
     return p / p.sum(1, keepdim=True)
+
+
+def down_the_columns(case, x):
+    return torch.cat([tile.softmax(0) for tile in x.split(TILE_ROWS)])
 
 
 def exp_of(case, x):
@@ -60,7 +69,11 @@ EVERY = {
     "w2": (
         KnownMistake(
             "the sum of the last tile of each row alone", "what does the loop carry from one tile to the next?",
-            last_tile, TAIL,
+            last_tile, LOOP,
+        ),
+        KnownMistake(
+            "the sum of the first tile, taken again for each tile", "what moves from one step of the loop to the next?",
+            first_tile_again, LOOP,
         ),
         KnownMistake(
             "the mean of each row", "by what is a sum divided?", lambda case, x: x.mean(1), TAIL,
@@ -74,14 +87,14 @@ EVERY = {
         ),
     ),
     "w3": (
-        KnownMistake("the softmax of rows that go on past their end with zeros, or another number that counts", LANES,
-                     with_zeros, TAIL),
+        KnownMistake("the softmax of rows that go on past their end with zeros, or any number whose exp is not 0",
+                     LANES, with_zeros, TAIL),
         KnownMistake("a softmax from which no maximum was taken off", OVERFLOW, without_maximum, STABLE),
         KnownMistake("exp of each row that is not divided by its sum", "what must the numbers of a row add up to?",
                      exp_of, STABLE),
         KnownMistake("exp of each row over the sums down the columns of a tile", AXES, over_the_tile, STABLE),
         KnownMistake("a softmax with one maximum for all rows of a tile", AXES, with_one_maximum, STABLE),
-        KnownMistake("the softmax down each column", AXES, lambda case, x: x.softmax(0), STABLE),
+        KnownMistake("the softmax of each column of a tile of rows", AXES, down_the_columns, STABLE),
         KnownMistake("the softmax of all rows together", AXES,
                      lambda case, x: x.flatten().softmax(0).view(x.shape), STABLE),
         KnownMistake("a softmax with 2 for a base", "exp2(x) is not exp(x): what must x be multiplied by?",

@@ -9,7 +9,7 @@ from grader import __main__ as command
 from grader.commands import hint, hint_record
 from grader.engine.request import Request
 from grader.kinds.registry import PROBLEMS
-from grader.result import Cause, Facts, Outcome
+from grader.result import Aspect, Cause, Facts, Outcome
 from grader.tests.render.test_html import drawn, result
 from grader.tests.support import ROOT, SOLUTIONS
 
@@ -59,7 +59,9 @@ def test_another_failure_begins_anew_and_other_numbers_do_not(hinted, tmp_path):
     assert "hint 1 of 2" in hinted(wrong())[1]
     assert "hint 2 of 2" in hinted(wrong(Cause("a window of 7", "how old?", WINDOW_33.section)))[1]
     assert "hint 1 of 2" in hinted(wrong(Cause("no window", "which keys?", WINDOW_33.section)))[1]
-    assert hint_record.load(tmp_path)["p6"] == hint_record.HintRecord(hint_record.load(tmp_path)["p6"].failure, 1, 3)
+    other_list = wrong(Cause("no window", "which keys?", WINDOW_33.section), measured=["weight to key 0"])
+    assert "hint 1 of 3" in hinted(other_list)[1]
+    assert hint_record.load(tmp_path)["p6"] == hint_record.HintRecord(hint_record.load(tmp_path)["p6"].failure, 1, 4)
 
 
 def test_an_open_gap_is_shown_with_numbers_then_shapes_then_operations(hinted):
@@ -97,6 +99,18 @@ def test_a_crash_leads_to_make_try_and_has_no_picture(hinted):
         said := hinted(crashed)[1]
     )
     assert "make try P=6" in said and "a picture" not in said
+
+
+def test_what_does_not_compile_needs_a_hint(tmp_path, monkeypatch, capsys):
+    def grade(request, lanes, on_case):
+        sentence = "acc changes its type (p6_sliding_window.py:70)"
+        compiled = result(case="compiles", outcome=Outcome.CRASHED, aspect=Aspect.COMPILE, sentence=sentence)
+        return [compiled] if request.names else [result()]
+
+    monkeypatch.setattr(hint, "grade", grade)
+    hint.run(Request(tmp_path, (PROBLEMS["p6"],), None, "cpu", 0, targets=("sm_90",)), tmp_path)
+    said = capsys.readouterr().out
+    assert "crashed" in said and "acc changes its type" in said and "make try" not in said
 
 
 def test_where_all_is_right_no_hint_is_counted(hinted, tmp_path):

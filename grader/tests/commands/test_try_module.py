@@ -102,8 +102,15 @@ def test_a_kernel_is_shown_and_a_debugger_stops_in_it_once(tmp_path):
 @pytest.mark.thorough
 def test_a_right_kernel_has_no_difference(tmp_path):
     assert run(tmp_path, solution("p6")).endswith(
-        "no difference here; make grade also tries other sizes, numbers, layouts and masks\n"
+        "no difference here; make grade also tries larger tensors of several tiles, and other numbers and masks\n"
     )
+
+
+def test_sizes_that_a_problem_does_not_have_are_refused(capsys, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "0")  # as above
+    asked = ["try", "--problems", "w2", "--submission", str(ROOT / "solutions"), "--device", "cpu"]
+    assert main([*asked, "--size=N=300"]) == 2
+    assert "make try P=w2 takes ROWS and COLUMNS, not N" in capsys.readouterr().err
 
 
 def test_the_mask_of_x1_is_chosen(tmp_path):
