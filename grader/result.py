@@ -237,13 +237,14 @@ class Result:
 
     @property
     def message(self):
-        """What two results have in common that tell a student the same thing: the causes, the case that says more, or
-        the sentence's words.
+        """What two results have in common that tell a student the same thing: the causes, the case that says more, what
+        was measured, or the sentence's words.
 
-        Only a wrong place is part of the message, where no cause is known; other numbers are not.
+        Only a wrong place is part of the message, where nothing more is known; other numbers are not.
         """
         causes = tuple(cause.kind for cause in self.facts.causes)
-        words = self.sentence if self.facts.where else re.sub(r"\d+", "#", self.sentence)
+        told = next(iter(self.facts.measured), self.sentence)
+        words = told if self.facts.where and told is self.sentence else re.sub(r"\d+", "#", told)
         return self.outcome, causes or self.facts.shown_by or words
 
 

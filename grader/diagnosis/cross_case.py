@@ -55,7 +55,8 @@ def check(results, cases, refutes, explains_all, together):
     refuted = Counter()
     for case in witnesses([case for case in passed if case.attends]):
         refuted.update(refutes(case, kinds, wrong[0].diagnosis, cases[wrong[0].case]))
-    with_numbers = [r for r in failed if (m := r.facts.mismatch).total not in (m.nan, m.zero)]
+    asked = [r for r in failed if r.diagnosis.evidence.get("asked", True)]  # a longer one explains nothing
+    with_numbers = [r for r in asked if (m := r.facts.mismatch).total not in (m.nan, m.zero)]
     # NaN equals many mistakes at once: where a cause has no other witness, a case with wrong numbers must show it, too.
     told = {cause.kind for result in filter(has_wrong_numbers, wrong) for cause in result.diagnosis.causes}
     for kind in kinds - told:

@@ -40,7 +40,7 @@ def rows(found: Mismatch) -> str:
     if only_the_tail(ranges, num_rows):
         begins = f", a multiple of {tile}" if tile else ""
         return f"first wrong row {ranges[0][0]}{begins}; rows before it agree"
-    in_tiles = f", cut at multiples of {tile}" if tile else ""
+    in_tiles = f", whole blocks of {tile} rows" if tile else ""
     if len(ranges) == 1:
         one = ranges[0][0] == ranges[0][1]
         which = "row {} of {} is" if one else "rows {} of {} are"

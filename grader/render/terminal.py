@@ -127,13 +127,14 @@ def show_failures(console, group, lines=None, whole=FAILURES_SHOWN):
             console.print(f"  again: {first.again}", markup=False, soft_wrap=True)
         console.print()
     shown = {result.case: same[0].case for same in alike.values() for result in same}
-    rest = list(alike.values())[whole:]
-    for first, *more in rest:
+    rest = {}
+    for same in list(alike.values())[whole:]:
+        telling = same[0].facts.shown_by
+        said = f'see case "{shown.get(telling, telling)}"' if telling else in_short(same[0].sentence)
+        rest.setdefault((same[0].outcome.value, said), []).extend(same)
+    for (outcome, said), (first, *more) in rest.items():
         others = f" and {len(more)} more" if more else ""
-        telling = first.facts.shown_by
-        said = f'see case "{shown.get(telling, telling)}"' if telling else in_short(first.sentence)
-        line = f'{first.problem} "{first.case}"{others}: {first.outcome.value}: {said}'
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(f'{first.problem} "{first.case}"{others}: {outcome}: {said}', markup=False, soft_wrap=True)
     if rest:
         again = first.again.replace(f' CASE="{first.case}"', "")
         console.print(f"  whole: {again} VERBOSE=1\n", markup=False, soft_wrap=True)

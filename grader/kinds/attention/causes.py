@@ -99,7 +99,8 @@ def one_of_each_kind(chosen: list[KnownMistake]) -> list[Cause]:
     for mistake in chosen:
         by_kind.setdefault(mistake_pattern(mistake.equals), []).append(mistake)
     found = []
-    for alike in by_kind.values():
+    for fitting in by_kind.values():
+        alike = [mistake for mistake in fitting if not mistake.general] or fitting
         equals = alike[0].equals if len(alike) == 1 else re.sub(r" \((in )?tiles of \d+[^)]*\)", "", alike[0].equals)
         found.append(Cause(equals, alike[0].question, alike[0].section, all(mistake.general for mistake in alike)))
     return found

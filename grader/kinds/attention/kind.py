@@ -137,6 +137,7 @@ class Attention(Kind):
         records = tile_visits.read(reply.trace)
         tiles = tile_visits.tile_sizes(records)
         evidence = {"tiles": tiles, "order": tile_visits.order_of(records, tiles), "records": records}
+        evidence["asked"] = max(case.N, case.num_keys) <= causes.MAX_TOKENS
         if found.unwritten < found.wrong:  # what was never written equals nothing
             wrong = problem, case, placed, got, right.answer, self.known_mistakes, records
             evidence["search"] = functools.cache(functools.partial(causes.find, *wrong))

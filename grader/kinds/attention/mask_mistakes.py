@@ -33,9 +33,9 @@ def by_position(spec: AttentionSpec, case: Case) -> Iterator[KnownMistake]:
          "is there a mask, is it applied before the maximum, and are its conditions joined by `&`?", Visibility().mask),
         ("attention that sees the future only", "which side of the diagonal is hidden?",
          by_age(lambda age, key, seen: age <= 0)),
-        ("a causal mask that hides the query's own key", "does a query see itself: `<` or `<=`?",
+        ("attention whose causal mask hides the query's own key", "does a query see itself: `<` or `<=`?",
          by_age(lambda age, key, seen: seen & (age != 0))),
-        ("a causal mask that shows one key too many", "does a query see the next key: `<` or `<=`?",
+        ("attention whose causal mask shows one key too many", "does a query see the next key: `<` or `<=`?",
          by_age(lambda age, key, seen: seen | (age == -1))),
     )  # fmt: skip
     if window is not None:

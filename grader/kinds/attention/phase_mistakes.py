@@ -51,7 +51,8 @@ def by_tile(spec: AttentionSpec, case: Case, BLOCK_Q: int, BLOCK_K: int, known: 
 
         equals = equals.format(BLOCK_Q=BLOCK_Q, BLOCK_K=BLOCK_K, wider=(case.window or 0) + 1)
         changed, kind = replace(spec, weight=rule), "mask" if known else ""
-        yield KnownMistake(equals, question, section, changed, kind=kind, general=weight is WIDER[3])
+        general = weight is WIDER[3] or (not known and BLOCK_Q != BLOCK_K)  # first the square guesses
+        yield KnownMistake(equals, question, section, changed, kind=kind, general=general)
 
 
 def past_the_end(spec: AttentionSpec, case: Case, BLOCK_Q: int, BLOCK_K: int) -> Iterator[KnownMistake]:
@@ -90,7 +91,7 @@ def count_in_tile(local_queries: bool, local_keys: bool) -> Callable:
 
 
 BY_TOKENS = "which tiles need a mask by position, tokens against tokens, and is it applied there?"
-OWN_KEY = "where does the last phase end, and does it reach the query's own key?"
+OWN_KEY = "where does the last loop over keys end, and does it reach the query's own key?"
 WHOSE_AGE = "from which query is the age of a key counted?"
 SINK_TILE = "is the sink tile masked by token?"
 

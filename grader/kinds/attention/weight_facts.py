@@ -94,7 +94,7 @@ def facts_of_head(w: torch.Tensor, mask: torch.Tensor, exact: float) -> list[Mea
     none = whole & (w == 0).all(1, keepdim=True) & mask.any(1, keepdim=True)
     if none.any():
         said = f"query {name_rows(none.flatten())} {agree(none, 'gives', 'give')} no key any weight."
-        tell("nothing", said, "which keys does your loop reach for these rows?")
+        tell("nothing", said, "which keys does your loop reach for these rows?", lost=none & mask)
         whole = whole & ~none
     typical = torch.where((w > 0) & mask, w, math.nan).nanmedian(1, keepdim=True).values
     times, hidden = w / typical, (w.abs() > 0) & ~mask & whole
@@ -102,7 +102,7 @@ def facts_of_head(w: torch.Tensor, mask: torch.Tensor, exact: float) -> list[Mea
     double, faint = (times > 1.4) & mask & whole, hidden & ~strong
     if strong.any() and not (mask & ~missing & whole).any():
         said = "hidden keys alone get weight, and no visible one: the mask is turned round."
-        tell("mask", said, "which of the two values belongs to a visible key?")
+        tell("mask", said, "does your condition say which keys are hidden, or which are visible?")
     if strong.any():
         said = f"your code gives weight to hidden keys: {name_pairs(strong)}."
         tell("mask", said, "which keys may this query see, and which tile is masked?", shown=strong)
@@ -210,10 +210,8 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
     bad = ~w.isfinite().all(1)
     if bad.any():
         largest = float(s.masked_fill(~mask, -math.inf).max())
-        said = (
-            f"Query {name_rows(bad)} of your output {agree(bad, 'is', 'are')} NaN or infinite. With all scores equal "
-        )
-        said += f"no row is: the size of the scores matters (the largest is {largest:.3g})."
+        said = f"Query {name_rows(bad)} of your output {agree(bad, 'is', 'are')} NaN or infinite. With q = 0 "
+        said += f"no row is NaN: the size of the scores matters (the largest is {largest:.3g})."
         question = "is the largest score so far subtracted before every exp, and is it the right one?"
         return Measured("nan", said, question, SOFTMAX)
     below = s - s.masked_fill(~mask, -math.inf).amax(1, keepdim=True)

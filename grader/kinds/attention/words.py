@@ -5,7 +5,7 @@ import torch
 from grader.diagnosis.compare import ranges
 from grader.diagnosis.locate import show
 
-EQUAL = "In a second run, with all scores equal, "
+EQUAL = "In a second run, on inputs that make all scores equal, "
 
 
 def name_pairs(flags: torch.Tensor) -> str:

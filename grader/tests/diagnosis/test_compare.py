@@ -67,14 +67,14 @@ def rows_said(num_rows, *wrong):
         (129, [(32, 128)], "First wrong row 32, a multiple of 32; rows before it agree"),
         (129, [(33, 128)], "First wrong row 33; rows before it agree"),
         (129, [(128, 128)], "First wrong row 128, a multiple of 128; rows before it agree"),
-        (129, [(32, 95)], "Only rows 32-95 of 129 are wrong, cut at multiples of 32"),
+        (129, [(32, 95)], "Only rows 32-95 of 129 are wrong, whole blocks of 32 rows"),
         (129, [(32, 94)], "Only rows 32-94 of 129 are wrong"),
-        (129, [(0, 15), (48, 63)], "Rows 0-15, 48-63 of 129 are wrong, cut at multiples of 16"),
+        (129, [(0, 15), (48, 63)], "Rows 0-15, 48-63 of 129 are wrong, whole blocks of 16 rows"),
         (70, [(3, 3), (9, 9)], "Rows 3, 9 of 70 are wrong"),
         (
             160,
             [(at, at + 15) for at in range(0, 160, 32)],
-            "80 of 160 rows are wrong, cut at multiples of 16; the first",
+            "80 of 160 rows are wrong, whole blocks of 16 rows; the first",
         ),
         (16, [(0, 15)], "Every row has wrong elements"),
         (1, [(0, 0)], "The only row is wrong"),
@@ -103,7 +103,7 @@ def test_batches_and_heads(wrong, words):
 
 def test_infinities_are_counted():
     got = torch.full((1, 1, 1, 1), math.inf)
-    assert mismatch_of(got).inf == 1
+    assert mismatch_of(got).inf == 1 and "The only row is wrong; it is infinite" in locate.where(mismatch_of(got))
 
 
 def test_scattered_rows_are_counted_not_listed():

@@ -99,6 +99,14 @@ def test_an_output_without_numbers_refutes_nothing():
         assert bool(some.diagnosis.causes) is stands
 
 
+def test_a_case_that_was_not_asked_refutes_nothing():
+    for asked in (True, False):
+        some, long = wrong("whole tiles", "no maximum"), wrong("long row")
+        long.diagnosis.evidence["asked"] = asked
+        check([some, long], explains_all=lambda kind: True)
+        assert bool(some.diagnosis.causes) is not asked
+
+
 def test_nan_alone_is_no_witness_where_another_case_has_wrong_numbers():
     for nan, stands in ((4, True), (0, False)):
         some, other = wrong("long row", "the last tile alone", nan=4), wrong("ragged tail", nan=nan)
@@ -157,6 +165,14 @@ def test_another_default_is_told(tmp_path):
     names = ["every batch and head its own", "whole tiles"]  # one leaves is_causal out
     wrong = [result for result in grade_text(tmp_path, "p5", source, names=names) if result.outcome is Outcome.WRONG]
     assert [result.facts.question for result in wrong] == ["what is the default of is_causal?"]
+
+
+@pytest.mark.thorough
+def test_what_was_measured_of_a_few_cases_is_pointed_to_by_the_others(tmp_path):
+    source = solution("p3").replace('scores, float("-inf"))', 'float("-inf"), scores)')
+    results = [result for result in grade_text(tmp_path, "p3", source) if result.outcome is Outcome.WRONG]
+    pointed = {result.facts.shown_by for result in results if not result.facts.measured}
+    assert len(results) > 40 and pointed == {"fewer tokens than a tile"}
 
 
 @pytest.mark.thorough

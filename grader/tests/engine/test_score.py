@@ -163,6 +163,7 @@ def test_terminal_shows_the_first_failure_whole_and_a_line_for_each_other(tmp_pa
         wrong("b", sentence=long),
         wrong("c", sentence="Row 5. At (0, 0, 5, 0)."),
     ]
+    assert 'p3 "c" and 1 more: wrong: Row 5\n' in show([*given, wrong("d", sentence="Row 5. At 7.")], tmp_path)
     text = show(given, tmp_path)
     assert text.count("again: ") == 1 and "ask yourself" not in text
     assert 'p3 "c": wrong: Row 5\n' in text and " ...\n" in text

@@ -49,7 +49,7 @@ def test_delta_of_another_row(pairs):
     delta = p @ dp
     delta[[3, 5]] = delta[[5, 3]]
     assert told(pairs, delta[:, None]) == [
-        "In a second run, with all scores equal, dk has for query row 3 the delta of row 5."
+        "In a second run, on inputs that make all scores equal, dk has for query row 3 the delta of row 5."
     ]
 
 
