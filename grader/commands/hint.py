@@ -22,6 +22,7 @@ from grader.render import drawing, terminal, text_map
 from grader.result import Outcome
 
 __all__ = ["add_arguments", "main"]
+NO_NEWS = ("o visited", "o visible")  # a map with these marks alone
 SILENT = (Outcome.PASSED, Outcome.NOT_RUN)
 ENDED = (Outcome.CRASHED, Outcome.TIMED_OUT)  # before anything was visited as it should be
 
@@ -131,8 +132,8 @@ def right_picture(request, problem, result):
         (case for case in cases if case.name == result.case), kind.long_case(cases) or cases[0] if cases else None
     )
     right = kind.right_picture(case, result.facts.picture) if case else None
-    cells = set("".join(right.get("shown", {}).get("cells", ()))) if right else set()
-    return right if right and ("visits" in right or cells - {"o"}) else None
+    drawn = right and right.keys() & {"visits", "shown"}
+    return right if drawn and map_of(right)[-1] not in NO_NEWS else None
 
 
 def map_of(right):

@@ -264,7 +264,7 @@ def summary_table(console, results, whole):
             f"{id} {EVERY[id].title}",
             Text(outcome.value, style=STYLE.get(outcome, "red")),
             points_of(id, group) if whole else "-",
-            f"{good}/{len(cases)}",
+            f"{good}/{len(cases)}" if cases else "-",
             f"{sum(r.seconds for r in group):.1f} s",
             Text(first),
         )

@@ -42,7 +42,7 @@ SHAPES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     } if "a_shape" in names else {"a": names["lhs"].dtype, "b": names["rhs"].dtype},
     "broadcast_impl_value": lambda names: {"a": size(names["lhs_shape"]), "b": size(names["rhs_shape"])},
     "broadcast_impl_shape": lambda names: {"a": size(names["input"].shape), "b": size(names["shape"])},
-    "_store_legacy": lambda names: {"a": size(names["val"].shape), "b": size(names["ptr_shape"])},
+    "_store_legacy": lambda names: {"a": size(names["val"].shape), "b": size(names["ptr"].shape)},
 }  # fmt: skip
 
 WHOLE = "`/` makes a float and `//` a whole number, in the kernel and in the wrapper"
@@ -72,6 +72,8 @@ REFUSALS = (
     ("Cannot broadcast", "broadcast_impl_shape",
         "a block of {a} cannot be spread over one of {b}: each size must be the same, or 1. Which of its axes "
         "needs [:, None] or [None, :]?"),
+    ("Value argument cannot be block type", "_store_legacy",
+        "tl.store is given a block of {a} for one address: reduce it first, or give as many addresses."),
     ("pointer argument to have shape|Value argument|Mask argument", "_store_legacy",
         "tl.store writes a block of {a} through pointers of {b}: both must have one shape. Has a column [:, None], "
         "or keep_dims, been used once too often?"),

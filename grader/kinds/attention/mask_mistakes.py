@@ -129,8 +129,8 @@ def missed_or_twice(
         yield mistake(f"attention that leaves out {name_stretch(missed)}", which, seen & (visits > 0))
     elif twice.any():
         question = "which two phases load the same tile?"
-        yield mistake(f"attention that counts {name_stretch(twice)} twice", question, seen * visits)
-        equals = f"attention that counts {name_stretch(twice)} twice, once with the mask and once without"
+        yield mistake(f"attention that counts twice {name_stretch(twice)}", question, seen * visits)
+        equals = f"attention that counts twice, with the mask and without, {name_stretch(twice)}"
         again = seen * visits + (~seen & (visits > 1))
         yield mistake(equals, question, again)
         if past.any():

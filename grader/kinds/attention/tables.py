@@ -48,7 +48,7 @@ def weights_and_scores(call, problem, case, placed, device):
     apart = (own - scores).masked_fill(~(own.isfinite() & scores.isfinite()), math.nan).nanmedian(-1, keepdim=True)
     own = own - apart.values.nan_to_num(0.0)
     near = off_by(own, scores) <= FOR_SCORES * answer.relative
-    said = "scores (yours: the logarithms of your weights, plus one constant for each row)"
+    said = "scores (yours: the logarithms of your weights, shifted so that one key of each row agrees)"
     return [Table(said, scores, own, ~near, **OF_KEYS), compare("weights", right, allowed, got, **OF_KEYS)]
 
 
@@ -57,7 +57,7 @@ def advise(table, place, shown, visible):
     column = int(table.off[place].nonzero()[0])
     more = ""
     if table.column == "key":
-        more = " (the mask shows this key)" if visible[(*place, column)] else " (the mask hides this key)"
+        more = " (visible)" if visible[(*place, column)] else " (the mask hides this key)"
     if table.name.startswith("scores"):
         yours, right = float(table.got[place][column]), float(table.right[place][column])
         if math.isinf(yours) or math.isinf(right):

@@ -83,6 +83,11 @@ def test_an_open_gap_of_single_numbers_is_shown_with_what_they_are_made_of(hinte
     assert "hint 2 of 3: this gap needs tl.maximum and tl.minimum" in hinted(gap)[1]
 
 
+def test_a_map_without_news_is_no_hint(hinted, monkeypatch):
+    monkeypatch.setattr(hint, "map_of", lambda right: ["what each query sees", "key  0", "0-7  o", "o visible"])
+    assert "hint 1 of 1: read" in hinted(wrong())[1]
+
+
 def test_what_to_read_is_a_heading_that_exists():
     named = set()
     for path in (ROOT / "grader" / "kinds").rglob("*.py"):

@@ -45,7 +45,7 @@ def told(**mistake):
         ({}, None),
         ({"hidden": -2.0}, "head 0, scores of query 0, key 1: yours -"),
         ({"scale": 0.5}, "head 0, lse of query 0: yours "),
-        ({"times": 0.5}, "weights of query 0, key 0: yours 0.5000, right 1.0000 (the mask shows this key); the scores"),
+        ({"times": 0.5}, "weights of query 0, key 0: yours 0.5000, right 1.0000 (visible); the scores"),
         ({"swap": True}, "the weights of this row are right"),
     ],
 )
