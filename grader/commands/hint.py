@@ -42,13 +42,10 @@ def run(request: Request, folder: Path) -> int:
     """Grade one problem and give a hint; returns the exit status: 0, or 2 for a fault of ours."""
     console, (problem,) = terminal.make_console(), request.problems
     with terminal.make_progress(console, len(request.cases(problem))) as progress:
-        task = progress.task_ids[0]
-        graded = functools.partial(
-            grade, lanes=1, on_case=lambda _, name: progress.update(task, advance=1, description=name)
-        )
-        results = graded(replace(request, targets=()))
+        told = functools.partial(progress.update, progress.task_ids[0], advance=1)
+        results = grade(replace(request, targets=()), 1, lambda _, name: told(description=name))
         if request.targets and all(result.outcome in SILENT for result in results):
-            results += graded(replace(request, names=frozenset({COMPILES})))
+            results += grade(replace(request, names=frozenset({COMPILES})), 1)
     failing = [result for result in terminal.explained_first(results) if result.outcome not in SILENT]
     if not failing:
         passed = any(result.outcome is Outcome.PASSED for result in results)
@@ -143,9 +140,7 @@ def map_of(right):
 
 
 def failure_of(result, hints):
-    """A hash that is the same as long as the same goes wrong in this case and the list of hints is as long: of the
-    causes, or of the words without their numbers.
-    """
+    """A hash that is the same as long as the same goes wrong in one case, by causes or words, and has as many hints."""
     kinds = sorted(cause.kind for cause in result.facts.causes)
     words = (result.facts.measured or [result.sentence])[0]
     said = [result.case, str(len(hints)), result.outcome.value, *(kinds or [re.sub(r"[-\d.e]+", "#", words)])]

@@ -14,6 +14,7 @@ ALLOWED = (
     "outside kernels tensors may be made, moved, cast, scaled and merged; the computation is the kernel's work.",
     "functions of PyTorch that do the problem's work are not allowed; simple operations are.",
 )
+OTHER_DTYPE = ": this line multiplies tensors of two dtypes; in which line did one of them get the other dtype?"
 
 
 def explain_reply(reply: Reply, problem, path) -> Verdict:
@@ -64,6 +65,7 @@ def explain_exception(reply: Raised, problem, path) -> Verdict:
     text = re.sub(r" \([^()]+\.py, line \d+\)$", "", reply.text.strip())  # a SyntaxError names its place twice
     first, *rest = text.splitlines() or [""]
     text = first if not rest else f"{first} [...] {rest[-1].strip()}"
+    text += OTHER_DTYPE if "expected scalar type" in text else ""
     source = source_at(path, reply.line).replace(": `", " in `", 1) if reply.line else ""
     return Verdict(Outcome.CRASHED, f"{reply.exception} at {at}{source}: {text[:400]}".rstrip(": "))
 

@@ -185,7 +185,7 @@ class Attention(Kind):
             return self.would_show(problem, case, seed, kinds, diagnosis.evidence, failing.dtype)
 
         def explains_all(kind):  # NaN tells little: where that is all that shows, it must be the cause of every failure
-            return kind.startswith(mistake_pattern(IN_FLOAT32))
+            return mistake_pattern(IN_FLOAT32) in kind
 
         cross_case.check(results, cases, refutes, explains_all, TOGETHER)
         if not any(result.diagnosis.causes for result in results if result.diagnosis):  # passing cases refute them

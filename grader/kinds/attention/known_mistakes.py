@@ -103,7 +103,7 @@ class KnownMistake:
     general: bool = False
 
 
-IN_FLOAT32 = "attention in float32"  # how a mistake begins that shows by overflow alone
+IN_FLOAT32 = ", so that exp leaves float32's range"  # how a mistake ends that shows by overflow alone
 
 SCALE = "notebooks/01_memory_wall.ipynb: The formula"
 SOFTMAX = "notebooks/02_online_softmax.ipynb: Why the maximum?"

@@ -53,7 +53,7 @@ def whole_softmax(spec: Spec) -> Iterator[KnownMistake]:
         ("without a maximum", "what is exp(100) in float32?", NO_MAXIMUM, True),
         ("with one maximum for all rows", f"{FAR_ROW} what do its exp add up to?", share_maximum(1 << 30), False),
     ):
-        yield KnownMistake(f"{IN_FLOAT32} {equals}", question, SOFTMAX, over_tiles(spec, changes, F32, by_row))
+        yield KnownMistake(f"attention {equals}{IN_FLOAT32}", question, SOFTMAX, over_tiles(spec, changes, F32, by_row))
 
 
 def masked_wrongly(spec: Spec, met: torch.Tensor | None = None, past: bool = False) -> Iterator[KnownMistake]:
@@ -135,7 +135,7 @@ def online_softmax(spec: Spec, tile: int, rows: int, half_p: bool, known: bool) 
         over_tiles(spec, reshaped),
     )  # fmt: skip
     changed = over_tiles(spec, p_of_dot | share_maximum(rows), F32, by_row=False)
-    equals = f"{IN_FLOAT32} with one maximum for the {rows} rows of a tile"
+    equals = f"attention with one maximum for the {rows} rows of a tile{IN_FLOAT32}"
     yield KnownMistake(equals, f"{FAR_ROW} what do its exp2 add up to?", ONLINE, changed)
 
 
@@ -187,11 +187,11 @@ def overflow(unit: float, again: float) -> Iterator[tuple[str, str, Steps]]:
     too_early = {"tile_max": lambda x: x.scores.amax(-1, keepdim=True)}
     bare = {"pivot": lambda x: x.new_max, "p": lambda x: x.weight * torch.exp(x.seen_scores - x.pivot)}
     question = "what is alpha when the new maximum lies far below the old one?"
-    yield f"{IN_FLOAT32} whose maximum is that of the last tile alone", question, last
-    yield f"{IN_FLOAT32} whose maximum starts at 0", "what if every score of a row lies far below 0?", zero
-    yield f"{IN_FLOAT32} whose maximum is not scaled", "is the maximum one of the scaled scores?", unscaled
+    yield f"attention whose maximum is that of the last tile alone{IN_FLOAT32}", question, last
+    yield f"attention whose maximum starts at 0{IN_FLOAT32}", "what if every score of a row lies far below 0?", zero
+    yield f"attention whose maximum is not scaled{IN_FLOAT32}", "is the maximum one of the scaled scores?", unscaled
     question = "the older maximum is scaled already: what is multiplied by the scale?"
-    yield f"{IN_FLOAT32} whose maximum is scaled again at each tile", question, scaled_again
+    yield f"attention whose maximum is scaled again at each tile{IN_FLOAT32}", question, scaled_again
     question = "which comes first: the mask, or the maximum?"
     yield "attention whose maximum counts hidden keys of the tiles that are loaded", question, too_early
     question = "a row that has seen nothing has the maximum -inf: what is -inf - (-inf)?"

@@ -107,7 +107,7 @@ def test_a_crash_leads_to_make_try_and_has_no_picture(hinted):
 
 
 def test_what_does_not_compile_needs_a_hint(tmp_path, monkeypatch, capsys):
-    def grade(request, lanes, on_case):
+    def grade(request, lanes, on_case=None):
         sentence = "acc changes its type (p6_sliding_window.py:70)"
         compiled = result(case="compiles", outcome=Outcome.CRASHED, aspect=Aspect.COMPILE, sentence=sentence)
         return [compiled] if request.names else [result()]
