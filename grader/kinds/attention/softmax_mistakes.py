@@ -66,7 +66,7 @@ def masked_wrongly(spec: Spec, met: torch.Tensor | None = None, past: bool = Fal
     keys = spec.k[0, 0, : -1 if past else None].double()
     highest = float((spec.q[0, 0].double() @ keys.mT).max()) * spec.scale  # other heads are alike
     if highest < FAR_BELOW:  # any number above these scores gives the same output as 0
-        number = "a number above the visible ones"
+        number = "larger than the visible ones"
         question = "what if every score of a row is lower than your number for a hidden one?"
     after = "do the probabilities of the visible keys alone add up to 1?"
     where = "" if met is None else ", inside the tiles that are loaded"
