@@ -38,13 +38,21 @@ class Phases:
         return -(-position // self.BLOCK_K) * self.BLOCK_K
 
 
-def by_tile(spec: AttentionSpec, case: Case, BLOCK_Q: int, BLOCK_K: int, known: bool) -> Iterator[KnownMistake]:
-    """Masks and phases that are wrong by tile, for tiles of this size; known: it is not guessed."""
+def by_tile(
+    spec: AttentionSpec, case: Case, BLOCK_Q: int, BLOCK_K: int, known: bool, all_met: bool
+) -> Iterator[KnownMistake]:
+    """Masks and phases that are wrong by tile, for tiles of this size; known: it is not guessed.
+
+    all_met: no tile with a visible pair was skipped. Else a mask that counts queries in their tile is not told: what it
+    hides is what tiles on the diagonal hold that are skipped.
+    """
     yield from past_the_end(spec, case, BLOCK_Q, BLOCK_K)
     rules = (*ANY_CAUSAL, *(WINDOWED if case.window else ()), *(WITH_SINKS if case.sinks else ()))
     rules += BY_ROWS if BLOCK_Q != BLOCK_K else ()  # the same as by keys where the tiles are square
     memory = Memory()
     for equals, question, section, weight in rules:
+        if "whose mask counts queries from" in equals and not all_met:
+            continue
 
         def rule(q, k, weight=weight):
             return weight(memory.recall("phases", (q, k), lambda: Phases(case, q, k, BLOCK_Q, BLOCK_K)))

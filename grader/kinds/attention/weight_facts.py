@@ -28,6 +28,7 @@ TILES = (128, 64, 32, 16)
 SMALL = 1e-30
 FEW_KEYS = 2e-3  # a sum that is off by less has not one key of some hundred too many
 TF32 = 2e-3  # how far products of float32 may be off on a GPU
+BOTH_SUMS = "when a tile is added, what are the old acc and row_sum multiplied by, and what is divided by row_sum?"
 ROUNDED = {"float16": 2e-3, "bfloat16": 2e-2}  # how far off weights may be that were rounded to it on the way
 
 
@@ -69,7 +70,7 @@ def equal_scores(weights: Weights, mask: torch.Tensor, exact: float) -> list[Mea
     found = [replace(f, shown=(batch, head, f.shown)) if f.shown is not None else f for f in found]
     found = [replace(f, lost=(batch, head, f.lost)) if f.lost is not None else f for f in found]
     if any(fact.kind == "mask" for fact in found) and (rule := visible_by_rule(heads[at] > 0, weights.case)):
-        found = [rule, *found]
+        found = [rule, *sorted(found, key=lambda fact: fact.kind != "divisor")]
     wrong = (off > exact * mask.shape[1]).nonzero().flatten().tolist()
     if found and 0 < len(wrong) < len(heads):
         where = f" Batch {batch}, head {head}; {len(wrong)} of {len(heads)} heads are wrong."
@@ -127,28 +128,35 @@ def facts_of_head(w: torch.Tensor, mask: torch.Tensor, exact: float) -> list[Mea
     return found + check_sums(w, mask, typical, whole, exact, told=bool(found), double=double)
 
 
-def check_sums(w, mask, typical, whole, exact, told, double) -> list[Measured]:
-    """Facts about what the weights of a row add up to."""
-    total, visible = w.sum(1), mask.sum(1)
+def check_sums(w, mask, typical, whole, exact, told, double):
+    """Facts about what the weights of a row add up to; first of rows in which the right keys have weight.
+
+    What is divided by is told only where all weights of a row are off alike, and in all rows by one rule.
+    """
+    total, visible, found = w.sum(1), mask.sum(1), []
     off = ((total - 1).abs() > exact) & whole.flatten() & mask.any(1)
+    uneven = ((w / typical - 1).abs() > 10 * exact) & mask & whole
     if off.any():
+        alone = off & ((w != 0) == mask).all(1)
+        off = alone if alone.any() else off
         row = int(off.nonzero()[0])
-        divisor = float(visible[row] / total[row]) if double.sum() == 0 and total[row] else math.nan
-        count = f"{visible[row]} {'keys are' if visible[row] > 1 else 'key is'}"
-        by = f": your code divides by {divisor:.4g} where {count} visible"
-        by = by if math.isfinite(divisor) and not told else ""
         more = f" ({int(off.sum())} rows are off)" if int(off.sum()) > 1 else ""
-        said = f"{EQUAL}the weights of row {row} add up to {float(total[row]):.4g}, not to 1{by}{more}."
+        said = f"{EQUAL}the weights of row {row} add up to {float(total[row]):.4g}, not to 1"
         if float((total - 1).abs()[off].max()) < FEW_KEYS:
             question = "which numbers are rounded to the input's dtype before they are added up?"
-            return [Measured("precision", said, question, SOFTMAX)]
-        asked = question_on_sum((visible / total)[off], visible[off]) if by else None
-        return [Measured("sum", said, asked or "what is added to row_sum, and what is divided by it?", RESCALE)]
-    uneven = ((w / typical - 1).abs() > 10 * exact) & mask & whole
+            return [Measured("precision", f"{said}{more}.", question, SOFTMAX)]
+        alike = alone.any() and not double.any() and not uneven[off].any()
+        if asked := alike and question_on_sum((visible / total)[off], visible[off]):
+            count = f"{visible[row]} {'keys are' if visible[row] > 1 else 'key is'}"
+            said += f": your code divides by {float(visible[row] / total[row]):.4g} where {count} visible"
+        found = [Measured("divisor" if asked else "sum", f"{said}{more}.", asked or BOTH_SUMS, RESCALE)]
     if uneven.any() and not told:
-        said = f"{EQUAL}your code does not weigh all visible keys alike: {name_pairs(uneven)} differ."
-        return [Measured("uneven", said, "does every tile have the same scale and the same maximum?", RESCALE)]
-    return []
+        times = (w / typical)[uneven]
+        one = float(times.max() - times.min()) < COARSE
+        each = f"{float(times[0]):.3g} times as much as the others" if one else "not as much as the others"
+        said = f"{EQUAL}these visible keys weigh {each}: {name_pairs(uneven)}."
+        found.append(Measured("uneven", said, "does every tile have the same scale and the same maximum?", RESCALE))
+    return found
 
 
 def question_on_sum(divisors: torch.Tensor, visible: torch.Tensor) -> str | None:
@@ -161,7 +169,8 @@ def question_on_sum(divisors: torch.Tensor, visible: torch.Tensor) -> str | None
         return f"over which axis does row_sum add up: does each row get the sum of all {tall} rows of its tile?"
     more = divisors - visible
     if float(more.min()) > 0 and float((more - more[0]).abs().max()) < COARSE:
-        return f"what does row_sum hold before the first tile, where it is {float(more[0]):.3g} too large in every row?"
+        every = " in every row" * (len(more) > 1)
+        return f"what does row_sum hold beside the sums of the tiles: it is {float(more[0]):.3g} too large{every}?"
     if float(more.max()) < 0 and float((divisors - divisors.round()).abs().max()) < COARSE:
         return "does row_sum keep what the tiles before have added, or does it hold the last tile alone?"
     return None

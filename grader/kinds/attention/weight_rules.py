@@ -36,6 +36,8 @@ def visible_by_rule(seen, case):
         reach = k < (q[:, None] // tile + 1) * tile if tile else torch.ones_like(seen)
         for words, question, rule in list_rules(age, k, window, sink, case.sinks is not None):
             if torch.equal(rule & reach, seen):
+                if case.sinks and not sink and window == case.window:
+                    question = "which phase loads the sinks, and does the mask show them?"
                 said = f"{EQUAL}your code shows exactly {words}; the case has {case.visibility}."
                 return Measured("mask", said, question, WINDOW)
     return None
@@ -64,13 +66,15 @@ def list_rules(age, k, window, sink, with_sinks):
     order = order if with_sinks else "which window reaches the kernel, and is it changed on the way?"
     yield f"what {sizes} shows", order, past & (near | first)
     question = "must a key be young enough and a sink, or one of the two?"
-    yield f"the sinks that lie inside the window ({sizes})", question, past & near & first
+    if not first.all():  # else that is the window alone
+        yield f"the sinks that lie inside the window ({sizes})", question, past & near & first
     either = f"the keys less than {window} tokens away on either side" + f", and {sink} sinks" * (sink > 0)
     yield either, "how old is a key that comes after the query?", (age.abs() < window) | first
     question = "where is a key hidden that comes after the query?"
     yield f"what {sizes} shows, and the keys after the query too", question, near | first
-    turned = f"the {window} keys from the query's own on, in place of those before it"
-    yield turned, "is an age query less key, or key less query?", (age <= 0) & (-age < window)
+    if window > 1:
+        turned = f"the {window} keys from the query's own on, in place of those before it"
+        yield turned, "is an age query less key, or key less query?", (age <= 0) & (-age < window)
 
 
 # Hidden scores --------------------------------------------------------------------------------------------------------

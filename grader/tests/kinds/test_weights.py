@@ -100,7 +100,7 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
         (CAUSAL, {"lower": -math.log(2.0)}, "finite", "their scores are their own with -0.693 (-1 in base 2) added"),
         (WINDOW, {"hide": -20.0}, "finite", "still get 2^-28.8"),
         (FULL, {"again": 2.0}, "double", "some keys 2 times as much as the others: keys 0-3 for query rows 0-39"),
-        (FULL, {"add": 70.0}, "sum", "add up to 0.5, not to 1: your code divides by 140 where 70 keys are visible"),
+        (FULL, {"add": 70.0}, "divisor", "add up to 0.5, not to 1: your code divides by 140 where 70 keys are visible"),
         (FULL, {"scale": math.log(2.0)}, "scale", "the right ones times 0.6931, which is ln 2: exp2 without log2(e)"),
         (FULL, {"scale": 0.0}, "scale", "All visible keys weigh alike, whatever their scores are"),
         (FULL, {"scale": 4.0}, "scale", "which is sqrt(D): not scaled"),
