@@ -289,11 +289,10 @@ def multiplies_too_much(case, found, trace):
     if found.products <= PRODUCTS or case.D < NARROW:
         return ""
     rows, keys = found.tile
-    said = (
+    return in_vain(case, trace) or (
         f"In all heads together the kernels multiply {found.tiles:.0f} tiles of {rows} x {keys}, where "
-        f"{found.needed:.0f} hold a visible pair"
+        f"{found.needed:.0f} hold a visible pair: {ONE_PASS}."
     )
-    return f"{said}: {in_vain(case, trace) or ONE_PASS}."
 
 
 def loads_too_much(case, found, trace):
@@ -329,10 +328,10 @@ ONE_PASS = "one pass over them is enough. Are scores computed twice, or tiles mu
 
 
 def in_vain(case, trace):
-    """What one program does on hidden tiles, `in kernel, line 133 works for queries 0 to 63 on keys 64 to 1029, which
-    none of them sees`, where the visits show some: of the program with the most."""
-    seen, hidden = tile_visits.seen_of(case), defaultdict(list)
-    for record in tile_visits.read(trace):
+    """A sentence on the tiles that a kernel works on in vain, where the visits show some, else empty: how many, and
+    what the program with the most of them does in one line."""
+    seen, hidden, visits = tile_visits.seen_of(case), defaultdict(list), tile_visits.read(trace)
+    for record in visits:
         for each in record.stretches:
             for tile in record.tiles:
                 inside = each.first <= tile[0] and tile[1] <= each.last
@@ -341,8 +340,15 @@ def in_vain(case, trace):
     if not hidden:
         return ""
     (kernel, *_, line), pairs = max(hidden.items(), key=lambda item: len(set(item[1])))
+    own = [(each, tile) for each in visits for tile in each.tiles if each.kernel == kernel]
+    needed = sum(seen(each.batch, each.head).any(each.q, tile) for each, tile in own)
+    sides = zip(*[(each.q, tile) for each, tile in own], strict=True)
+    size = " x ".join(str(max(last - first + 1 for first, last in side)) for side in sides)
     queries, keys = (sorted({pair[side] for pair in pairs}) for side in (0, 1))
-    return f"in {kernel}, line {line} works for queries {hull(queries)} on keys {hull(keys)}, which none of them sees"
+    return (
+        f"In all heads together {kernel} works on {len(own)} tiles of {size}, of which {needed} hold a visible pair: "
+        f"line {line} works for queries {hull(queries)} on keys {hull(keys)}, which none of them sees."
+    )
 
 
 def hull(tiles):
