@@ -230,12 +230,14 @@ def in_a_loop(table, first, place, fault):
     return across_the_end(table, begin) if fault.where == "end" and KINDS[fault.kind] == "load" else ""
 
 
-def across_the_end(table, begin):
+def across_the_end(table, begin, first=False):
+    """first: the program's first query, of a causal mask."""
     name, last = table.name, table.sizes[2] - 1
+    where = f"the tile of key {first}, the first query's own" if first is not False else "that tile"
     return (
         f"the tile of {name} begins at row {begin}, and {name} ends with row {last}. A tile with rows that "
         "do not exist, or with hidden pairs, needs a phase that masks: is this load masked, or must this phase end "
-        "before that tile?"
+        f"before {where}?"
     )
 
 
@@ -279,7 +281,7 @@ def wrong_rows(case, table, owners, fault, tables):
         )
     if fault.where == "end":
         if KINDS[fault.kind] != "store":
-            return across_the_end(table, begin)
+            return across_the_end(table, begin, case.causal and owners[program][2])
         ends = f"its tile begins at row {begin}, and {name} ends with row {rows - 1}. "
         return f"{ends}Is this store masked, and does its mask test the rows of its own addresses?"
     return ""
@@ -338,13 +340,24 @@ def shared_rows(table, owners, fault):
 
 def same_place(table, first, second, terms):
     place, other = (table.decode(table.programs[program].first) for program in (first, second))
-    if place != other or place is None:
+    if place != other:
+        return before_the_first(table)
+    if place is None:
         return ""
     batch, head, row = place
     return (
         f"both begin to write {table.name} at row {row} of batch {batch}, head {head}. {made(terms)}Which program of "
         "the grid is to have which tile of which head?"
     )
+
+
+def before_the_first(table):
+    """Where the first head has a tile before its first row, those of other heads lie in the head before."""
+    program, first = min(table.programs.items(), key=lambda each: each[1].first)
+    if first.first >= 0 or not table.strides[2]:
+        return ""
+    row = first.first // table.strides[2]
+    return f"program {program} begins to write {table.name} at row {row}, before the first. Where do its rows begin?"
 
 
 def listed(numbers):

@@ -105,7 +105,10 @@ class Attention(Kind):
 
     def drawn(self, case, reply, got=None, right=None):
         compared = () if got is None else (right.name, got, right.expected, right.allowed)
-        return picture.draw(case, tile_visits.read(reply.trace), reply.trace, compared)
+        visits = tile_visits.read(reply.trace)
+        if reply.trace and reply.trace.faults:  # what lies before a head's first row is read as the head before
+            visits = [visit for visit in visits if visit.key_heads == 1]
+        return picture.draw(case, visits, reply.trace, compared)
 
     def right_picture(self, case, shown):
         return picture.draw_right(case, shown)

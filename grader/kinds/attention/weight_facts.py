@@ -272,7 +272,7 @@ def name_factor(slope: float, case: Case) -> str:
 
 
 def other_heads(weights, w, use, close, batch, head):
-    """The fact that the weights follow the scores of another head's K or Q, or None."""
+    """The fact that the weights follow the scores of another head's K or Q, or of several heads, or None."""
     case, group = weights.case, weights.case.Hq // weights.case.kv_heads
     for b, kv in itertools.product(range(case.B), range(case.kv_heads)):
         if (b, kv) != (batch, head // group) and fit(w, scores(weights, batch, head, b, kv), use)[1] < close:
@@ -284,6 +284,11 @@ def other_heads(weights, w, use, close, batch, head):
         if other != head and fit(w, scores(weights, batch, head, batch, head // group, q_head=other), use)[1] < close:
             said = f"Query head {head} of batch {batch} is computed from Q of head {other}."
             return Measured("q head", said, "does Q move with its head?", HEADS)
+    members = range(head - head % group, head + 1)
+    each = [scores(weights, batch, head, batch, head // group, q_head=member) for member in members]
+    if len(each) > 1 and fit(w, torch.stack(each).logsumexp(0), use)[1] < close:
+        said = f"Query head {head} of batch {batch} also has the sums of the heads before it in its group."
+        return Measured("state", said, "what do row_max, row_sum and acc hold when a head begins?", HEADS)
     return None
 
 
