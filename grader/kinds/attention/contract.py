@@ -54,7 +54,8 @@ CLASSES = {
         "odd rows": one_of("odd rows"), "far": one_of("far batches", "far heads", "far rows"),
     },
     "values": {
-        "normal": one_of("normal"), "steep": one_of("falling", "rising", "peaked", "late", "uneven", "orthogonal"),
+        "normal": one_of("normal", "zero row"),
+        "steep": one_of("falling", "rising", "peaked", "late", "uneven", "orthogonal"),
         "low": one_of("low", "lower", "lowest"), "high": one_of("high"),
         "offset": one_of("offset"),
     },

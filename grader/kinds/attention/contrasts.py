@@ -28,9 +28,13 @@ def changes(case, q, k, v, seed):
     yield (replace(case, layout="contiguous"), own, "layout", "with dense tensors",
            "which stride of which tensor is taken?", POINTERS)  # fmt: skip
     ordinary = replace(case, values="normal")
-    yield (ordinary, tuple(placed.tensor for placed in inputs.make(ordinary, seed)), "values",
-           "with scores of ordinary size",
-           "what is subtracted from a score before exp, and when is what was summed before rescaled?",
+    words, question = {
+        "zero row": ("where no query is all zeros", "is a visible score of exactly 0 taken for a hidden one?"),
+    }.get(case.values, (
+        "with scores of ordinary size",
+        "what is subtracted from a score before exp, and when is what was summed before rescaled?",
+    ))  # fmt: skip
+    yield (ordinary, tuple(placed.tensor for placed in inputs.make(ordinary, seed)), "values", words, question,
            SOFTMAX)  # fmt: skip
     if not case.one_mask:
         return  # lists are made for the case's own heads and tokens

@@ -126,9 +126,16 @@ def offset(case, generator):
     return 0.1 * q, k, OFFSET + v
 
 
+def zero_row(case, generator):
+    """Normal numbers, but for one query of zeros: all its scores are exactly 0, which is no sign of a hidden key."""
+    q, k, v = normal(case, generator)
+    q[:, :, case.N // 2] = 0.0
+    return q, k, v
+
+
 VALUES = {
     "normal": normal, "falling": sloped(-1), "rising": sloped(+1), "uneven": uneven, "offset": offset,
-    "orthogonal": orthogonal, "peaked": peaked, "late": late, "low": low,
+    "orthogonal": orthogonal, "peaked": peaked, "late": late, "low": low, "zero row": zero_row,
     "lower": level(-FAR_SCORE), "lowest": level(-FARTHEST_SCORE, 4.0), "high": level(FAR_SCORE),
 }  # fmt: skip
 

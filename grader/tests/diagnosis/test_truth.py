@@ -66,7 +66,7 @@ def test_an_lse_of_rounded_probabilities_is_told():
 
 
 @pytest.mark.parametrize(("divisors", "words"), [
-    ((5, 7), "before the first tile, where it is 1 too"), ((1, 1), "over all tiles"), ((2, 3), "the last tile alone"),
+    ((5, 7), "beside the sums of the tiles: it is 1 too"), ((1, 1), "over all tiles"), ((2, 3), "the last tile alone"),
 ])  # fmt: skip
 def test_what_a_row_is_divided_by_leads_to_the_sum(divisors, words):
     assert words in weight_facts.question_on_sum(torch.tensor(divisors).double(), torch.tensor([4, 6]))
