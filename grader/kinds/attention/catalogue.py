@@ -33,9 +33,9 @@ def every(
     yield from softmax_mistakes.half_scores(spec, 2 if problem.uses_triton else math.e)
     visits = tile_visits.visits_of(case, records)
     guesses = [] if sizes or not problem.tiled else tile_visits.GUESSED_TILES
-    times = None if visits is None else visits[..., case.visibility.mask(*case.positions)]
+    seen = case.visibility.mask(*case.positions)
     if case.causal:
-        all_met = bool(sizes) if times is None else bool(times.all())
+        all_met = bool(sizes) if visits is None else bool(visits[..., seen].all())
         yield from mask_mistakes.by_position(spec, case)
         for BLOCK_Q, BLOCK_K in sizes or itertools.product(tile_visits.GUESSED_ROWS if guesses else (), guesses):
             yield from phase_mistakes.by_tile(spec, case, BLOCK_Q, BLOCK_K, known=bool(sizes), all_met=all_met)
@@ -53,6 +53,7 @@ def every(
     steps = None
     if visits is not None:
         yield from mask_mistakes.by_visits(spec, case, visits, tile_visits.past_the_end(case, records, sizes))
+        times = visits[..., seen]
         if not times.all():
             return  # keys that were never met are what is wrong
         steps = tile_visits.steps_of(records) if times.max() == 1 else None
