@@ -12,7 +12,7 @@ Source: Dao, "FlashAttention-2", 2023, algorithm 2; Xiao et al., "Attention Sink
 import triton
 import triton.language as tl
 
-BLOCK_S, SPAN = 16, 4  # sinks of a tile; tiles of queries of a program of sinks_kernel
+BLOCK_S, QUERIES, SPAN = 16, 32, 512  # of sinks_kernel: sinks and queries of a tile, queries of a program
 
 
 @triton.jit

@@ -49,7 +49,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from solutions.backward_parts import BLOCK_S, SPAN, finish_kernel, prepare_kernel, sinks_kernel
+from solutions.backward_parts import BLOCK_S, QUERIES, SPAN, finish_kernel, prepare_kernel, sinks_kernel
 from solutions.backward_program import Program, add_dq, mask, produce
 from solutions.fast_backward_wide import consume_gradients, consume_scores
 from solutions.hopper import FOR_PRODUCER, ROWS, make_ring
@@ -287,12 +287,12 @@ def plan_launches(do, q, k, v, o, lse, is_causal, window_size, sink_size):
     )  # fmt: skip
     sinks, parts = None, ()
     if sink_size:
-        parts = (2, B, Hkv, group, triton.cdiv(N, SPAN * PREPARED), sink_size, D)
+        parts = (2, B, Hkv, group, triton.cdiv(N, SPAN), sink_size, D)
         sinks = Launch(
             sinks_kernel, (parts[4], Hq, B), (POINTER,) * 9,
             (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3], N, padded, group, sink_size, scale,
-             scale * LOG2_E, D, PREPARED, BLOCK_S, SPAN * PREPARED),
-            {"num_warps": 4},
+             scale * LOG2_E, D, QUERIES, BLOCK_S, SPAN),
+            {"num_warps": 4, "num_stages": 3},
         )  # fmt: skip
     count = q.numel()
     finish = Launch(finish_kernel, (triton.cdiv(count, FINISHED), 1, 1), (POINTER,) * 2, (scale, count, FINISHED), {})

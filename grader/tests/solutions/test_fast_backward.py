@@ -1,5 +1,9 @@
 """The fast backward pass: its kernel run by tests' own means, the small ones around it by PyTorch; graded on a GPU."""
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +15,7 @@ from grader.kinds.backward import gradients, inputs
 from grader.kinds.backward.cases import CASES, OUTPUTS
 from grader.tests.solutions.for_hopper import compile_for_hopper
 from grader.tests.solutions.gluon_on_cpu import kernels
-from grader.tests.support import thorough, thorough_but
+from grader.tests.support import ROOT, thorough, thorough_but
 
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 
@@ -68,6 +72,14 @@ def finish(sums, dq, scale, *others):
 def with_plain_kernels(module):
     module.prepare_kernel, module.sinks_kernel, module.finish_kernel = Plain(prepare), Plain(sinks), Plain(finish)
     return module
+
+
+def test_the_plain_kernels_around_it_in_the_interpreter():
+    child = ROOT / "grader" / "tests" / "solutions" / "backward_parts_child.py"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, str(child)], env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert all(off < 1e-4 for off in json.loads(done.stdout).values()), done.stdout
 
 
 @pytest.fixture(scope="module")
