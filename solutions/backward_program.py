@@ -7,7 +7,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
 
-from solutions.hopper import Ring, Scalar, add_to_global, aggregate, zero_columns
+from solutions.hopper import Ring, Scalar, add_to_global, aggregate
 
 
 @aggregate
@@ -105,12 +105,15 @@ def produce(program):
 @gluon.jit
 def mask(p, program, tile, q_start, k_pos):
     """p (keys, queries), 0 where a key is after the query or too old; where none is, nothing is computed."""
+    Q: gl.constexpr = gl.SliceLayout(0, p.type.layout)
     if program.IS_CAUSAL:  # noqa: SIM102 (one is known at compile time, one is not)
         if tile < program.diagonal:
-            p = zero_columns(p, k_pos - q_start, True)
+            q_pos = q_start + gl.arange(0, program.BLOCK_Q, layout=Q)
+            p = gl.where(q_pos[None, :] >= k_pos[:, None], p, 0.0)
     if program.WINDOW:  # noqa: SIM102
         if tile >= program.edge:
-            p = zero_columns(p, k_pos + program.window_size - q_start, False)
+            q_pos = q_start + gl.arange(0, program.BLOCK_Q, layout=Q)
+            p = gl.where(q_pos[None, :] - k_pos[:, None] < program.window_size, p, 0.0)
     return p
 
 

@@ -42,7 +42,7 @@ def add_dk_and_dq(program, i, q, ds, dk, head, q_start, MINE: gl.constexpr):
     k = k.slice(MINE + PIECE, PIECE, 1)
     dq_later = warpgroup_mma(ds.permute((1, 0)), k, no_dq, use_acc=False, is_async=True)
     dk, dq = warpgroup_mma_wait(0, [dk_later, dq_later])
-    mbarrier.arrive(program.met.index(0), count=1)  # p has been read
+    mbarrier.arrive(program.met.index(0), count=1)  # p and ds have been read
     program.q_ring.release(i)
     add_dq(program, dq, buffer, head, q_start, MINE + PIECE)
     return dk
@@ -103,7 +103,8 @@ def consume_gradients(program, consumer: gl.constexpr):
             mbarrier.wait(program.met.index(1), i & 1)  # p is there
             dv_later = warpgroup_mma(p_tile, do.slice(HALF, HALF, 1), dv, is_async=True)
             ds = (p_tile.load(S).to(gl.float32) * dp).to(dtype)
-            ds_tile.store(ds)  # the one before has been read: else the other would not have sent this p
+            mbarrier.wait(program.met.index(0), (i & 1) ^ 1)  # the other has read the ds before
+            ds_tile.store(ds)
             fence_async_shared()
             mbarrier.arrive(program.met.index(2), count=1)
             dv = warpgroup_mma_wait(0, [dv_later])
@@ -116,8 +117,9 @@ def consume_gradients(program, consumer: gl.constexpr):
 
 @gluon.jit
 def store(program, dk, dv, turns, ring, desc, MINE: gl.constexpr):
-    """Half of dk and dv into the buffers of k and v, of which nobody reads this half any more; then one to `desc`."""
+    """Half of dk and dv into the buffers of k and v, which nobody reads any more; then the tile of `ring` to `desc`."""
     dtype: gl.constexpr = program.q_desc.dtype
+    mbarrier.wait(program.met.index(0), (turns & 1) ^ 1)
     program.keys(program.v_ring, 0).slice(MINE, HALF, 1).store(dv.to(dtype))
     program.keys(program.k_ring, 0).slice(MINE, HALF, 1).store((dk * program.scale).to(dtype))
     fence_async_shared()

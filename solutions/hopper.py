@@ -176,25 +176,6 @@ def outgrown(sums):
     return gl.max(gl.convert_layout(of_warps, in_all_threads()), 0) > MOST_BITS
 
 
-@gluon.jit
-def zero_columns(p, bound, BELOW: gl.constexpr):
-    """p (64, columns), 0 in the columns below `bound` (64,) of their row if BELOW, else from `bound` on.
-
-    In a thread columns differ by what the compiler knows: it compares with constants, and no register holds a column.
-    """
-    columns: gl.constexpr = p.shape[1]
-    C: gl.constexpr = layout_of_columns(columns)
-    parts = gl.convert_layout(p.reshape([ROWS, columns // 8, 4, 2]), C, assert_trivial=True)
-    eight = gl.arange(0, columns // 8, layout=gl.SliceLayout(0, gl.SliceLayout(2, gl.SliceLayout(3, C)))) * 8
-    quad = gl.arange(0, 4, layout=gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(3, C)))) * 2
-    one = gl.arange(0, 2, layout=gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(2, C))))
-    bound = gl.convert_layout(bound, gl.SliceLayout(1, gl.SliceLayout(2, gl.SliceLayout(3, C))))
-    rest = bound[:, None, None, None] - quad[None, None, :, None] - one[None, None, None, :]
-    below = eight[None, :, None, None] < rest
-    parts = gl.where(below, 0.0, parts) if BELOW else gl.where(below, parts, 0.0)
-    return gl.convert_layout(parts.reshape([ROWS, columns]), p.type.layout, assert_trivial=True)
-
-
 @builtin
 def add_to_global(desc, coordinates, tile, _semantic=None):
     """Have the copy engine add a tile of shared memory to the tensor of `desc`; `tma.store_wait` waits for it.

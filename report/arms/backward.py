@@ -1,6 +1,7 @@
 """The backward pass in turns: the fast form, X3's, cuDNN's and FlexAttention's, on the same tensors.
 
     python -m report backward [--out FILE]      on a Hopper GPU; minutes; rows into report/results/<gpu>/backward.csv
+    python -m report backward --ideas           each idea of the fast form: the time without it over the time with it
 
 A forward is made once for each shape, outside the timing, and each peer's backward is called again through autograd. A
 time is of calls one after the other, the host's work included where it takes longer than the GPU's.
@@ -10,18 +11,22 @@ import argparse
 import csv
 import math
 import statistics
+import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from grader.gpu import timing
+from report.arms.backward_ideas import WITHOUT, module_without
 from report.measuring.machine import slug
 from report.places import RESULTS, Refused, load
 
-OURS, PEERS = "fast", ("cudnn", "flex", "x3")
+OURS, PEERS, OWN = "fast", ("cudnn", "flex", "x3"), ("sinks", "learned")  # OWN: ours with 4 sinks, with learned ones
 HEAD = ("shape", "mask", *(f"{name}_us" for name in (OURS, *PEERS)),
         *(f"over_{name}{end}" for name in PEERS for end in ("", "_low", "_high")),
+        *(f"{name}_over{end}" for name in OWN for end in ("", "_low", "_high")),
         "tflops", "rounds", "gpu", "torch", "triton")  # fmt: skip
 # B, Hq, Hkv, D, N, causal, window
 SHAPES = (
@@ -29,7 +34,10 @@ SHAPES = (
     (4, 16, 16, 64, 8192, False, None), (4, 16, 16, 128, 4096, True, None), (1, 32, 8, 128, 16384, True, None),
     (1, 32, 8, 128, 16384, True, 1024), (1, 32, 8, 128, 16384, True, 4096), (4, 16, 16, 128, 2048, True, None),
     (4, 16, 16, 128, 1024, True, None), (4, 16, 16, 128, 512, True, None), (1, 12, 12, 64, 1024, True, None),
+    (2, 8, 8, 256, 8192, True, None), (2, 8, 8, 256, 8192, False, None),
 )  # fmt: skip
+IDEAS_HEAD = ("idea", "shape", "mask", "over", "over_low", "over_high", "rounds", "gpu", "torch", "triton")
+IDEAS_SHAPES = (*SHAPES[:4], SHAPES[6])
 ROUNDS, SECONDS = 11, 0.02  # of a kernel's calls in a round
 PLAN = timing.Plan(target=0.0, budget_s=math.inf, min_rounds=ROUNDS, max_rounds=ROUNDS, against=OURS)
 
@@ -47,7 +55,11 @@ def arms(B, Hq, Hkv, D, N, causal, window):
         OURS: lambda: fast.attention_backward(do, q, k, v, o, lse, causal, window),
         "x3": lambda: x3.attention_backward(do, q, k, v, o, lse, causal, window),
     }
-    if window is None:
+    logits = torch.zeros(Hq, device="cuda")
+    found["learned"] = lambda: fast.attention_backward(do, q, k, v, o, lse, causal, window, 0, logits)
+    if window is not None:
+        found["sinks"] = lambda: fast.attention_backward(do, q, k, v, o, lse, causal, window, 4)
+    else:
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
             by_cudnn = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=causal, enable_gqa=Hq != Hkv)
         found["cudnn"] = lambda: torch.autograd.grad(by_cudnn, leaves, do, retain_graph=True)
@@ -86,40 +98,68 @@ class Arm:
         return [begin.elapsed_time(end) / self.count]
 
 
+def without_ideas(shape, folder):
+    """{"fast": a call of the backward, idea: the same without it}."""
+    B, Hq, Hkv, D, N, causal, window = shape
+    x3, fast = load("x3_backward.py"), load("fast_backward.py")
+    q, do, k, v = (torch.randn(B, H, N, D, device="cuda", dtype=torch.bfloat16) for H in (Hq, Hq, Hkv, Hkv))
+    given = (do, q, k, v, *x3.attention_forward(q, k, v, causal, window), causal, window)
+    modules = {OURS: fast} | {idea: module_without(idea, folder) for idea in WITHOUT}
+    return {name: partial(module.attention_backward, *given) for name, module in modules.items()}
+
+
+def idea_rows(shape, timings):
+    """[a list of words for each idea, as IDEAS_HEAD has them], without those of another head dim."""
+    asked = [idea for idea in WITHOUT if "head dim" not in idea or idea.endswith(f" {shape[3]}")]
+    ratios = ((idea, timing.ratio(timings, OURS, idea)) for idea in asked)
+    return [[idea, *named(shape), *(f"{each:.4f}" for each in ratio), *machine()] for idea, ratio in ratios]
+
+
+def named(shape):
+    """(the shape, the mask) in words."""
+    B, Hq, Hkv, D, N, causal, window = shape
+    mask = "full" if not causal else f"window {window}" if window else "causal"
+    return f"B={B} H={Hq if Hq == Hkv else f'{Hq}/{Hkv}'} D={D} N={N}", mask
+
+
+def machine():
+    import triton
+
+    return ROUNDS, torch.cuda.get_device_name().removeprefix("NVIDIA "), torch.__version__, triton.__version__
+
+
 def row(shape, timings):
     """A list of words, as HEAD has them; blank where a peer has no such mask."""
-    B, Hq, Hkv, D, N, causal, window = shape
+    B, Hq, _, D, N, causal, window = shape
     middle = {name: 1e3 * statistics.median(each.samples) for name, each in timings.items()}
     visible = sum(min(i + 1, window or N) for i in range(N)) if causal else N * N
     ratios = []
-    for name in PEERS:
+    for name in (*PEERS, *OWN):
         found = timing.ratio(timings, OURS, name)
         ratios += [f"{each:.4f}" for each in found] if found else [""] * 3
-    import triton
-
     return [
-        f"B={B} H={Hq if Hq == Hkv else f'{Hq}/{Hkv}'} D={D} N={N}",
-        "full" if not causal else f"window {window}" if window else "causal",
-        *(f"{middle[name]:.2f}" if name in middle else "" for name in (OURS, *PEERS)), *ratios,
-        f"{10 * B * Hq * D * visible / middle[OURS] / 1e6:.0f}", ROUNDS,
-        torch.cuda.get_device_name().removeprefix("NVIDIA "), torch.__version__, triton.__version__,
+        *named(shape), *(f"{middle[name]:.2f}" if name in middle else "" for name in (OURS, *PEERS)), *ratios,
+        f"{10 * B * Hq * D * visible / middle[OURS] / 1e6:.0f}", *machine(),
     ]  # fmt: skip
 
 
 def main(argv):
     parser = argparse.ArgumentParser(prog="python -m report backward", description=__doc__.partition("\n")[0])
+    parser.add_argument("--ideas", action="store_true", help="each idea in turns with and without it")
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: report/results/<gpu>/backward.csv")
     options = parser.parse_args(argv)
     if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
         raise Refused("the fast backward pass is for Hopper GPUs, and there is none here")
-    path = options.out or RESULTS / slug(torch.cuda.get_device_name()) / "backward.csv"
+    name = "backward_ideas.csv" if options.ideas else "backward.csv"
+    path = options.out or RESULTS / slug(torch.cuda.get_device_name()) / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="") as file:
+    with open(path, "w", newline="") as file, tempfile.TemporaryDirectory() as folder:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(HEAD)
-        for shape in SHAPES:
-            calls = {name: Arm(call) for name, call in arms(*shape).items()}
-            writer.writerow(row(shape, timing.take_turns(calls, PLAN)))
+        writer.writerow(IDEAS_HEAD if options.ideas else HEAD)
+        for shape in IDEAS_SHAPES if options.ideas else SHAPES:
+            found = without_ideas(shape, folder) if options.ideas else arms(*shape)
+            timings = timing.take_turns({name: Arm(call) for name, call in found.items()}, PLAN)
+            writer.writerows(idea_rows(shape, timings) if options.ideas else [row(shape, timings)])
             file.flush()
             print(*shape, flush=True)
     print(f"written: {path}")

@@ -20,7 +20,7 @@ from grader.tests.support import ROOT, thorough, thorough_but
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 
 # Bytes of a thread that the compiler spills; at head dim 128 all of them outside of the inner loop
-SPILLS = {"backward, 64": 180, "backward, 128": 60, "backward, 256": 0}
+SPILLS = {"backward, 64": 180, "backward, 128": 130, "backward, 256": 0}
 
 
 @pytest.mark.thorough
