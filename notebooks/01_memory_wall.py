@@ -13,7 +13,7 @@ from notebooks.pictures.operations import count
 from notebooks.pictures.png import png
 from report.pages import measured
 
-sweep = measured.load(measured.PUBLISHED)  # times on a GPU, as committed: none is needed here
+sweep = measured.load(measured.PUBLISHED)  # committed times of a GPU; no GPU is needed here
 B, H, N, D = 4, 16, 16384, 128
 rows = sweep.points()["B=4 H=16 D=128", N, N, False, "float16"]
 plain = count(draw.plain_attention, *[(B, H, N, D)] * 3)
@@ -67,12 +67,12 @@ print(f"{wrong.sum().item()} of {o.numel()} numbers are further off than float16
 # ### Predict before you run
 #
 # 64 heads (B=4, H=16), 16,384 tokens, scores in 32 bits, and nothing else. How much memory does S alone take: about 64
-# MB, 640 MB, 6.4 GB or 64 GB?
+# MiB, 640 MiB, 6.4 GiB or 64 GiB?
 #
 # <details><summary>Answer</summary>
 #
-# About 64 GB: of an 80 GB GPU that leaves little, and code that keeps S and P at the same time does not fit there. Q is
-# 256 times smaller: a row of S has 16,384 numbers of 4 bytes, a row of Q has 128 of 2.
+# About 64 GiB (69 GB): of an 80 GB GPU that leaves little, and code that keeps S and P at the same time does not fit
+# there. Q is 256 times smaller: a row of S has 16,384 numbers of 4 bytes, a row of Q has 128 of 2.
 # </details>
 
 # %%
@@ -91,7 +91,8 @@ lengths = [512, 1024, 2048, 4096, 8192, 16384]
 of = {n: sweep.points()["B=4 H=16 D=128", n, n, False, "float16"] for n in lengths}
 lines, rings = {}, {}
 codes = {draw.PLAIN: (draw.plain_attention, "vectorised")}
-codes[draw.FUSED] = torch.empty_like, "fast"  # it holds its output
+# torch.empty_like stands for the fused kernel: it holds the output alone.
+codes[draw.FUSED] = torch.empty_like, "fast"
 for look, (code, name) in codes.items():
     inputs = 1 if look == draw.FUSED else 3
     lines[look] = [(n, count(code, *[(B, H, n, D)] * inputs).peak / 2**20) for n in lengths]
@@ -164,10 +165,10 @@ for gpu in draw.GPUS:
     print(f"{gpu:15} {F:6.0f} TFLOP/s {W:5.2f} TB/s   ridge at {ridge:4.0f} FLOPs per byte")
 
 # %% [markdown]
-# Where does attention sit? The plain code of the first picture is not P1: it keeps its scores in 16 bits and takes the
-# softmax in one operation. So it moves half of P1's bytes: 20 for each pair of tokens. A fused kernel must read Q, K
-# and V and write O once each; nobody can move less. A third case: a model that writes text, one token at a time, has
-# one query for all keys.
+# Where does attention sit? The plain code of the first picture is not P1: it keeps its scores in 16 bits, computes the
+# softmax in one operation with 32 bits, and rounds that to 16 bits in another. So it moves half of P1's bytes: 20 for
+# each pair of tokens. A fused kernel must read Q, K and V and write O once each; nobody can move less. A third case: a
+# model that writes text, one token at a time, has one query for all keys.
 
 
 # %%
@@ -249,7 +250,7 @@ folded(*found)
 #    is about `BLOCK_Q` FLOPs for each byte *loaded*, in 16 bits. How many queries would a tile need to clear the ridge
 #    of an H100, if no load found its tile in a cache?
 # 4. Now build it: `problems/p1_naive_attention.py`, and `make grade P=1`. Three gaps: the scaled scores, the causal
-#    mask, the softmax and its logarithm.
+#    mask, the softmax with the logarithm of its sum (lse).
 #
 # **Next:** [2. The online softmax](02_online_softmax.ipynb): why P is never needed as a whole.
 #

@@ -51,7 +51,8 @@ print("with the maximum:", *(f"{x:.4f}" for x in p / p.sum()))
 #
 # ### Predict before you run
 #
-# Must it be the maximum? The largest of these 64 scores is a little above 50. For which $c$ is the softmax still right?
+# Must it be the maximum? The next cell draws 64 scores; the largest is a little above 50. For which $c$ is the softmax
+# still right?
 #
 # <details><summary>Answer</summary>
 #
@@ -241,9 +242,9 @@ for said, o_wrong in wrong.items():
 # $$\text{lse} = \ln \sum_j e^{s_j} = m + \ln \ell$$
 #
 # It is hardly larger than the largest score, so it does not overflow; it does not depend on which maximum was used on
-# the way, and each weight is $e^{s_j - \text{lse}}$. A kernel that also computes gradients stores lse for each row, and
-# never the weights. It also lets finished outputs be joined. Let two GPUs take one half of the keys each, and each
-# divide by its own sum. Then
+# the way, and each weight is $e^{s_j - \text{lse}}$. For training, the forward kernel stores lse for each row, and
+# never the weights: the backward computes them again from lse. lse also lets finished outputs be joined. Let two GPUs
+# take one half of the keys each, and each divide by its own sum. Then
 #
 # $$\text{lse} = \ln\left(e^{\text{lse}_1} + e^{\text{lse}_2}\right) \qquad
 # o = e^{\text{lse}_1 - \text{lse}}\, o_1 + e^{\text{lse}_2 - \text{lse}}\, o_2$$

@@ -54,8 +54,9 @@ def who(BLOCK: tl.constexpr):
 who[(3,)](4)
 
 # %% [markdown]
-# There is no loop over rows, and no program gives orders: that one line is all. On a GPU the numbers of a tile are
-# spread over a hundred threads or more, which Triton arranges: you write for whole tiles.
+# There is no loop over rows, and no program assigns rows to others: each program computes its own in the line
+# `r = ...`. On a GPU the numbers of a tile are spread over a hundred threads or more, which Triton arranges: you write
+# for whole tiles.
 #
 # ## Where are they? Pointers and strides
 #
@@ -163,9 +164,9 @@ kernel_runs.spills([first, last], x.shape, (4, 32), ["program 0", "program 4"])
 #
 # ## Masks
 #
-# `mask=` switches lanes off: they touch no memory. A load still gives them a value, that of `other=`. For a sum it is
-# 0. Without `other=` the value is **undefined**: the interpreter happens to use zeros, a GPU may leave anything there.
-# The trace fills in NaN in one program and a large number in the next, so that it shows:
+# `mask=` switches lanes off: they touch no memory. A load still gives them a value, that of `other=`. For a sum, choose
+# `other=0.0`. Without `other=` the value is **undefined**: the interpreter happens to use zeros, a GPU may leave
+# anything there. The trace fills in NaN in one program and a large number in the next, so that it shows:
 
 
 # %%
@@ -426,7 +427,7 @@ kernel_runs.owners(several, names)
 # %%
 @triton.jit
 def spread_step(mean, squares, x, there, before, count):
-    """One tile more. Before it a row has `before` numbers, and with it `count`."""
+    """Add one tile. A row had `before` numbers until now; with this tile it has `count`."""
     moved = tl.sum(tl.where(there, x - mean[:, None], 0.0), 1) / count
     mean += moved
     distance = tl.where(there, x - mean[:, None], 0.0)  # (BLOCK_R, BLOCK_C)

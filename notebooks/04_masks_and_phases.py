@@ -125,8 +125,8 @@ print("visited:", dict(tile_figures.phase_tiles(window, BLOCK_Q, BLOCK_K))[q_sta
 #    before.
 #
 # At the left end the first row decides where visiting begins, and the last row where whole tiles begin. At the right
-# end it is the other way round. Do not count in tiles, as in the program's number plus reach // BLOCK: a band can end
-# inside a tile.
+# end the last row decides where visiting ends, and the first row where whole tiles end. Do not count in tiles (for
+# example `tl.program_id(0) + reach // BLOCK`): a band can end inside a tile.
 
 # %%
 import triton
@@ -338,8 +338,8 @@ for (name, made), problem in zip(families.items(), ["p3", "p4", "p7", "p6"], str
 draw.work(families, [64 * 2**i for i in range(9)], traced.TILES, measured)
 
 # %% [markdown]
-# Both scales are logarithmic. Double N, and the upper lines grow by about four: causal is half as much work, and still
-# quadratic. The lower lines grow by about two once N is much longer than the window. That is what a window buys: cost
+# Both scales are logarithmic. Double N, and the upper lines grow about fourfold: causal is half as much work, and still
+# quadratic. The lower lines grow about twofold once N is much longer than the window. That is what a window buys: cost
 # in proportion to N x window. Sinks add the same few tiles to every program whose window is past them.
 
 # %% tags=["solution"]

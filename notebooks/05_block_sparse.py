@@ -49,7 +49,8 @@ for case in cases:
 # **Density** is the part of all *tiles* that must be visited. A tile is loaded as a whole, even for one visible pair,
 # so where tiles divide the length, density is never less than the part of visible *pairs*. How well the pattern fits
 # the grid of tiles decides how far the two are apart: compare the two images. (The last one seems to break the rule:
-# its 577 tokens leave a row and a column of tiles with a single token, and most of these are empty.)
+# its 577 tokens leave a row and a column of tiles with a single token. Most of these tiles are empty, and each counts
+# as a whole tile, though it holds few pairs. So density comes out too low.)
 #
 # ### Predict before you run
 #
@@ -58,8 +59,8 @@ for case in cases:
 #
 # <details><summary>Answer</summary>
 #
-# One row of tiles now has queries of both documents. It visits every tile of its row, and each of them shows only a
-# part. The same holds for one column of tiles. The visible pairs hardly change; the tiles do.
+# One row of tiles now has queries of both documents. The kernel must visit every tile of this row, and only some
+# pairs of each tile are visible. The same holds for one column of tiles. The visible pairs hardly change; the tiles do.
 # </details>
 
 # %%
@@ -142,13 +143,14 @@ for density in ("0.75", "0.5", "0.25", "0.1", "0.05"):
 draw.against_dense(rows, 16384)
 
 # %% [markdown]
-# At density 1 all tiles are FULL: both kernels do the same work, one with lists and one without. That mark is the price
-# of the lists. (In the dense kernel up to four groups of threads, each with its own queries, share each tile of K and V
-# that is loaded. With lists, rows of tiles need different tiles, so here each group loads its own.) Every pattern lies
-# above the dotted line. Furthest are the two random patterns. One has FULL and PARTIAL tiles (FP), the other CAUSAL
-# ones as well (FCP). About half of FP's tiles and two thirds of FCP's need a mask, and the kernel computes the hidden
-# pairs of such tiles too. (In published studies such patterns hide about half of all pairs, 0.39 to 0.51 as rebuilt
-# here; ours hide 0.56 to 0.66. [BLOCK_SPARSE_ROWS.md](../report/BLOCK_SPARSE_ROWS.md) has both, measured.)
+# At density 1 all tiles are FULL: both kernels do the same work, one with lists and one without. How far the mark "full
+# map" lies above 1 is the price of the lists. (In the dense kernel up to four groups of threads, each with its own
+# queries, share each tile of K and V that is loaded. With lists, rows of tiles need different tiles, so here each group
+# loads its own.) Every pattern lies above the dotted line. Furthest are the two random patterns. One has FULL and
+# PARTIAL tiles (FP), the other CAUSAL ones as well (FCP). About half of FP's tiles and two thirds of FCP's need a mask,
+# and the kernel computes the hidden pairs of such tiles too. (In published studies such patterns hide about half of all
+# pairs. We rebuilt them: they hide 0.39 to 0.51 of all pairs. Our own patterns, those of this picture, hide 0.56 to
+# 0.66. [BLOCK_SPARSE_ROWS.md](../report/BLOCK_SPARSE_ROWS.md) has both, measured.)
 #
 # Short sequences profit less: fewer tiles share the fixed costs.
 

@@ -4,7 +4,8 @@
 # **The same tiles, the same work: why does the order of the programs change the time?**
 #
 # Causal attention over 32 heads of 8k tokens is 2,048 programs: one for each tile of queries of each head. Three orders
-# to start them in, on a GPU made of eight dies. The GPU is a model; later a real one is measured.
+# to start them in, on a GPU made of eight dies (chips, each with a cache of its own). The GPU is a model; later a real
+# one is measured.
 
 # %%
 import os
@@ -32,8 +33,8 @@ draw.launches([plain, blocks, whole], "Which die computes which tile, in a model
 # ## What the hardware does with program numbers
 #
 # A launch is a grid of programs, numbered from 0; in Triton each asks for its number with `tl.program_id`. The GPU
-# starts the first numbers wherever there is room. Whenever a program ends, the next number takes its place. (GPUs do
-# that. CUDA promises no order: a program's speed may depend on it, its result must not.)
+# starts the first numbers wherever there is room. Whenever a program ends, the next number takes its place. (GPUs
+# work like this, but CUDA does not promise it. So a kernel's speed may depend on the order, but its result must not.)
 #
 # Which head and which tile program 5 computes is the kernel's own choice: a formula from a number to a head and a tile.
 #
@@ -93,8 +94,8 @@ small_cache.steps(listed(identity, 4, 2), tiny, "Plain: the short rows first")
 # <details><summary>Answer</summary>
 #
 # Fewer, and sooner. A row of four tiles is longer than the cache: its last tile pushes one out that another program is
-# about to ask for. But the last rows are short, so both slots work to the end. In the picture above, one of them has
-# nothing to do while the other finishes the longest row alone.
+# about to ask for. But the rows that start last are short, so both slots work to the end. In the picture above, one of
+# them has nothing to do while the other finishes the longest row alone.
 # </details>
 
 # %% tags=["hide-output"]
@@ -109,7 +110,7 @@ small_cache.steps(listed(longest_first, 4, 2), tiny, "Reversed: the long rows fi
 # The model of the first picture has a size like MI300X's. Its slots are the programs that a die runs at a time, its
 # capacity the tiles of K and V that fit into a die's L2. Each program starts a little late, by chance (`jitter`), as on
 # a real GPU; the figures are medians of five seeds. Idle is the part of all slots' time without work; the last column
-# is the work of the fullest die over a fair share.
+# is the work of the fullest die divided by a fair share, an eighth of all work.
 
 # %%
 print(MI300X)
@@ -187,7 +188,7 @@ draw.schedules(three, "Who works when")
 # Long work first, short work last: what starts last ends soon. If all work starts in the order of its length, the
 # longest first, it takes at most a third longer than the best schedule; any order takes less than twice as long
 # (Graham, 1969). The last order is perfect here: no slot is idle before the end. But it has all heads in work at once,
-# which is bad for a cache. Which of the two matters more?
+# which is bad for a cache. Which matters more, the short tail or the cache?
 #
 # ## Measured
 #
@@ -266,9 +267,9 @@ measured_orders.model_against_gpu(model, title)
 #
 # Two things the model does not explain.
 #
-# - **Published**, the slow one on eight dies, is faster than plain here, most where each head has its own K and V. It
-#   piles up no work, since there are no dies. But the model gives it no gain either, and we do not know where its gain
-#   comes from.
+# - **Published**, the slow one on eight dies, is faster than plain here, and gains most where each head has its own K
+#   and V. It piles up no work, since there are no dies. But the model gives it no gain either, and we do not know where
+#   its gain comes from.
 # - **Grouped heads** and **reversed** are the *same* order wherever each head has its own K and V. Only the kernel's
 #   formula for it differs. Still, grouped heads is faster:
 
@@ -329,14 +330,16 @@ with_sliders(draw.chosen, order=names, **sizes)
 draw.against_dies(["plain", "published", "head first"], [1, 2, 4, 8])
 
 # %% [markdown]
-# On one die the three are alike: one cache for all, and a tail of the same kind. Each time the GPU is divided into more
-# dies, plain and published must load more copies of K and V, and published also gives the last die the most work. Head
-# first keeps its hits, and its tail shrinks: a head on each die means more heads side by side.
+# On one die the three take nearly the same time, 267 to 270 steps: all share one cache, and their tails take nearly the
+# same time. Each time the GPU is divided into more dies, plain and published must load more copies of K and V, and
+# published also gives the last die the most work. Head first keeps its hits, and its tail shrinks: a head on each die
+# means more heads side by side.
 #
 # ## Exercises
 #
-# 1. On the sliders, make published faster than plain. There are two ways: a miss that is very dear (30 hits), or few
-#    tiles (16). Why does balance cost so little with few tiles? (Count the programs and the slots of a die.)
+# 1. On the sliders, make published faster than plain. There are two ways: a miss that is very expensive (as much as 30
+#    hits), or few tiles (16). Why does balance cost so little with few tiles? (Count the programs and the slots of a
+#    die.)
 # 2. Take 12 heads on eight dies, for head first: `Launch("", head_first, heads=12).figures` has its hits and its time.
 #    Eight heads stay whole. What happens to the other four? Compare with 8 heads and with 16.
 # 3. How small can the cache be before head first loses its hits? Why is so little enough for all programs of a die?

@@ -103,7 +103,7 @@ print(f"{len(numbers):,} numbers added on a CPU: warm {warm_us:.0f} us, cold {co
 #
 # Short ones. Bytes grow with N, FLOPs with N x N. At 512 tokens cold tensors take a good part of the time, even at the
 # full speed of the memory; at 16,384 a cold start is nearly free. So a benchmark of short sequences must say whether
-# its cache was cold. Neither is wrong, and they are different questions.
+# its cache was cold. Neither a cold nor a warm measurement is wrong: they answer different questions.
 # </details>
 
 # %%
@@ -129,7 +129,7 @@ from grader.gpu import timing
 from notebooks.pictures import drifting
 
 truth = {"A": 1.0, "B": 1.05}  # ms of a call
-# Twice the same pair: the times of each kernel by rounds, and all calls in their order.
+# Both lines return the same two things: each kernel's times by round, and all calls in order.
 turns, turns_calls = drifting.in_turns(truth, 50)
 after, after_calls = drifting.one_after_the_other(dict(reversed(truth.items())), 50)  # B first
 runs = {"B, then A": drifting.by_name(after_calls), "in turns": drifting.by_name(turns_calls)}
@@ -217,7 +217,7 @@ folded(*lines, f"of all pairs the mask hides {rows[1].sparsity:.0%}")
 
 # %% [markdown]
 # **Set-up.** A sparse kernel needs lists of tiles, made of the mask. They can be made once and used by every layer, so
-# the sweep leaves them out. If your mask changes with every call, it is your time:
+# the sweep leaves them out. If your mask changes with every call, you pay for the lists each time:
 
 # %%
 row = sparse["documents", 16384, 64, "fast"]

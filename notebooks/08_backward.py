@@ -378,8 +378,9 @@ with_sliders(chosen, **sizes, block_q=[16, 32, 64, 128], block_k=[16, 32, 64, 12
 # %% [markdown]
 # ## Is a gradient right?
 #
-# A gradient can be tested without a second derivation. Move all inputs a little along some direction, by a step h, and
-# look how much the loss changes. Here the loss is the sum of do * o, whose gradient with respect to o is do:
+# A gradient can be tested without deriving its formulas a second time. Move all inputs a little along some direction,
+# by a step h, and look how much the loss changes. Here the loss is the sum of do * o, whose gradient with respect to o
+# is do:
 #
 # $$\frac{\text{loss}(x + h e) - \text{loss}(x - h e)}{2 h} \approx dx \cdot e$$
 #
@@ -511,9 +512,9 @@ for name, count in counts.items():
     print(f"on an H200 at least {least:4.2f} ms; {count / 2:.1f} times the forward")
 
 # %% [markdown]
-# The usual credit of a backward is five products, however many a kernel makes: the recomputed ones are not work that
-# was asked for. With that credit, a kernel of seven can reach at most 5/7 of the peak:
-# [notebook 7](07_reading_a_benchmark.ipynb), *whose FLOPs?*
+# The usual credit of a backward is five products, however many a kernel makes: the scores and dp, which both of X3's
+# kernels compute, count once. With that credit, a kernel of seven can reach at most 5/7 of the peak: [notebook
+# 7](07_reading_a_benchmark.ipynb), *whose FLOPs?*
 #
 # And memory, for the same shape in float16: what must be there while the backward runs, beside q, k, v, o, do and the
 # three results. Plain PyTorch holds p and dp as whole matrices at the least.
@@ -572,8 +573,8 @@ print("the same bits in a second run:", all(map(torch.equal, found, again)))
 draw.training()
 
 # %% [markdown]
-# The three roundings differ, so no two trainings are the same. Let d be the distance between PyTorch's two losses. At
-# about five steps of six, our loss is within 2 d of the nearer one.
+# The three roundings differ, so no two trainings are the same. Let d be the distance between PyTorch's two losses. In
+# about five sixths of the steps, our loss is within 2 d of the nearer of the two.
 #
 # ## Exercises
 #

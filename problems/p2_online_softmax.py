@@ -24,9 +24,11 @@ The tiles, for 5 tiles of queries and 5 of keys, with is_causal=True: the row of
         query tile 3       > > > D .        '>' every pair counts, 'D' the diagonal cuts it, '.' may be left out
 
 Given: the checks, the loop over query tiles, the start values. Asked: four gaps, marked TODO. One step may handle a
-tile of queries for all batches and heads at once, and you may swap the two loops. The grader measures three things. At
-most 256 scores of a query are in memory at once; scores of the previous iteration count too while a variable holds
-them. With twice as many keys the memory for each query does not grow. Each score is computed once.
+tile of queries for all batches and heads at once, and you may swap the two loops. The grader checks three rules:
+    1. At most 256 scores of a query may be in memory at once. Scores of the previous iteration count too, while a
+       variable holds them.
+    2. With twice as many keys, the memory for each query must not grow.
+    3. Each score must be computed only once.
 
 Questions that catch most mistakes
     - Which two running values does alpha multiply, and is that before or after the new tile is added?

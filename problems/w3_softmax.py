@@ -12,7 +12,7 @@ Shapes
     x and out (rows, columns): float16, bfloat16 or float32, rows from 1, columns from 1 to a few thousand; the last
     stride is 1, a row may begin anywhere. The softmax is made in float32.
 
-One tile (BLOCK_ROWS = 4 of 6 rows, 5 columns, BLOCK_COLUMNS = 8): '>' loaded, '.' past an end, masked
+The tiles of two programs (6 rows, 5 columns, BLOCK_ROWS = 4, BLOCK_COLUMNS = 8): '>' loaded, '.' past an end, masked
 
         program 0       program 1
         > > > > > . . .   > > > > > . . .

@@ -1,9 +1,9 @@
 """X3, a lab past the ladder: the backward pass of attention, for causal masks, windows, sinks and shared heads.
 
 What to build
-    `attention_forward` is given whole: it is P7's kernel, so solve P7 first. It also returns lse. Asked is
-    `attention_backward`: from the gradient of its output, do, the gradients dq, dk and dv. With p = exp(scores -
-    lse), the probabilities, which are computed anew from q, k and lse and never stored:
+    `attention_forward` is given whole: it is P7's kernel, so solve P7 first. It also returns lse. You write
+    `attention_backward`. It gets `do`, the gradient of the forward's output o, and returns the gradients dq, dk and dv.
+    With p = exp(scores - lse), the probabilities, which are computed anew from q, k and lse and never stored:
 
         dv = p^T do        dp = do v^T        ds = p (dp - delta)        dq = scale ds k        dk = scale ds^T q
 
@@ -289,8 +289,8 @@ def keys_kernel(
     rows = k_pos.to(tl.int64)[:, None]
     k = tl.load(K + rows * stride_kn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
     v = tl.load(V + rows * stride_vn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
-    # TODO 2: the queries that see a key of this tile which is no sink (about 8 lines; then delete the failing line)
-    #   four positions of queries, as if no key were a sink; all but `end` are multiples of BLOCK_Q:
+    # TODO 2: the queries that see this tile by causal mask and window (about 8 lines; then delete the failing line)
+    #   four positions of queries; here a sink counts as any other key; all but `end` are multiples of BLOCK_Q:
     #   `first`: queries before it come before every key of the tile
     #   `diagonal_end`: queries from it on come at or after the tile's last key
     #   `inside_end`: the window of queries before it still reaches the tile's first key
@@ -298,7 +298,7 @@ def keys_kernel(
     #   The loops below mask [first, the smaller of diagonal_end and end) and [the larger of diagonal_end and
     #   inside_end, end), and use no mask in [diagonal_end, inside_end). If not IS_CAUSAL, every query sees every key:
     #   only the ragged last tile of queries needs the mask
-    tl.static_assert(False, "TODO 2: the queries that see a key of this tile which is no sink")
+    tl.static_assert(False, "TODO 2: the queries that see this tile by causal mask and window")
 
     state = tl.zeros([BLOCK_K, D], tl.float32), tl.zeros([BLOCK_K, D], tl.float32)
     keys = k, v, k_pos, qk_scale
@@ -499,8 +499,8 @@ def attention_forward(q, k, v, is_causal=True, window_size=None, sink_size=0, si
 
     q: (B, Hq, N, D). k, v: (B, Hkv, N, D). Last stride 1; one dtype: float16, bfloat16 or float32. window_size: in
     tokens, the query's own included; None for no window. sink_size: in tokens, from the first one on. sink_logits:
-    (Hq,), float32, or None: learned sinks, which the lab does not ask for. exp(sink_logits) of its head joins the sum of
-    exponentials of every row, and has no value; lse is the logarithm of that sum.
+    (Hq,), float32, or None: learned sinks, which the lab does not ask for. exp(sink_logits) of its head joins the sum
+    of exponentials of every row, and has no value; lse is the logarithm of that sum.
     Returns o (B, Hq, N, D), same dtype, and lse (B, Hq, N), float32, natural logarithm.
     Raises ValueError for arguments that do not fit.
     """

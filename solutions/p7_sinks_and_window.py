@@ -29,7 +29,7 @@ Questions that catch most mistakes
     - Which phase owns a tile that holds both sinks and window keys? What must the mask of the other phases say?
     - Where does the sink phase end: at sink_size, or earlier?
     - Is a sink visible to queries that come before it?
-    - The softmax gives the same result in any order of tiles. Why are the sinks visited first all the same?
+    - The softmax gives the same result in any order of tiles. Why are the sinks visited first nevertheless?
 
 Source: Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2023, section 3.
 """

@@ -300,8 +300,8 @@ def check_arguments(q, k, v, tiles):
 def shared_bytes(block_q, block_k, D, itemsize, wgmma):
     """Bytes of shared memory that a program's tiles take at two stages: Q, K, V, and a bit for each pair.
 
-    wgmma: whether the dots read shared memory while the next tiles arrive there, as on Hopper GPUs; K and V are then
-    there twice. report/TILE_SHAPES.md (not in a handout) has this beside what the compiler takes.
+    wgmma: whether the dots read K and V in shared memory while the next tiles arrive there, as on Hopper GPUs. Only
+    then are K and V there twice. report/TILE_SHAPES.md (not in a handout) has this beside what the compiler takes.
     """
     return itemsize * D * (block_q + 2 * block_k * (2 if wgmma else 1)) + block_q * block_k // 8
 

@@ -1,9 +1,9 @@
 """X3, a lab past the ladder: the backward pass of attention, for causal masks, windows, sinks and shared heads.
 
 What to build
-    `attention_forward` is given whole: it is P7's kernel, so solve P7 first. It also returns lse. Asked is
-    `attention_backward`: from the gradient of its output, do, the gradients dq, dk and dv. With p = exp(scores -
-    lse), the probabilities, which are computed anew from q, k and lse and never stored:
+    `attention_forward` is given whole: it is P7's kernel, so solve P7 first. It also returns lse. You write
+    `attention_backward`. It gets `do`, the gradient of the forward's output o, and returns the gradients dq, dk and dv.
+    With p = exp(scores - lse), the probabilities, which are computed anew from q, k and lse and never stored:
 
         dv = p^T do        dp = do v^T        ds = p (dp - delta)        dq = scale ds k        dk = scale ds^T q
 
@@ -301,8 +301,8 @@ def keys_kernel(
     rows = k_pos.to(tl.int64)[:, None]
     k = tl.load(K + rows * stride_kn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
     v = tl.load(V + rows * stride_vn + d[None, :], mask=k_pos[:, None] < N, other=0.0)
-    # gap 2: the queries that see a key of this tile which is no sink
-    #   four positions of queries, as if no key were a sink; all but `end` are multiples of BLOCK_Q:
+    # gap 2: the queries that see this tile by causal mask and window
+    #   four positions of queries; here a sink counts as any other key; all but `end` are multiples of BLOCK_Q:
     #   `first`: queries before it come before every key of the tile
     #   `diagonal_end`: queries from it on come at or after the tile's last key
     #   `inside_end`: the window of queries before it still reaches the tile's first key
