@@ -7,7 +7,7 @@
     python -m report shared_memory           compile for GPUs that need not be here, and write shared_memory.csv
     python -m report sample PATTERN          a block-sparse pattern: its map, a file of it; or `every` one
     python -m report saved FILE ...          every kernel on saved patterns: right or not, counted work, time on a GPU
-    python -m report backward                the fast backward pass beside cuDNN's, FlexAttention's and X3's
+    python -m report backward                the fast backward pass beside others; --ideas: with and without each idea
     python -m report training                train a tiny transformer with the course's operator and with PyTorch's
     python -m report vit_example             a vision transformer's attention over blocks, run and counted
     python -m report order_model             orders of programs in the model of a GPU with several dies, at any shape

@@ -8,8 +8,9 @@ from report.pages.tables import number, table
 from report.pages.template import render
 from report.places import PUBLISHED
 
-PAGE, CSV = "BACKWARD.md", PUBLISHED / "backward.csv"
+PAGE, CSV, IDEAS = "BACKWARD.md", PUBLISHED / "backward.csv", PUBLISHED / "backward_ideas.csv"
 PEERS = {"cudnn": "cuDNN", "flex": "FlexAttention", "x3": "X3"}
+SHORT = "B=4 H=16 D=128 N=1024"  # one of those on which the host is what takes longest
 LONG = 2048  # tokens, from which on the GPU and not the host sets the time
 
 
@@ -25,4 +26,23 @@ def files(path=CSV):
     head = ["shape", "mask", "us", "TFLOP/s", *(f"over {name}" for name in PEERS.values())]
     long = [row for row in rows if int(row["shape"].rpartition("=")[2]) >= LONG]
     means = {peer: geometric_mean(float(row[f"over_{peer}"]) for row in long if row[f"over_{peer}"]) for peer in PEERS}
-    return {PAGE: render(PAGE, rows=table(head, lines, left=2), means=means, machine=rows[0], long=LONG)}
+    slower = [f"{row['shape']} {row['mask']}" for row in long if float(row["over_cudnn"] or 1) < 1]
+    sinks = [
+        [row["shape"], row["mask"], interval(row, "sinks_over"), interval(row, "learned_over")]
+        for row in rows if row["sinks_over"] or row is rows[0] or row["shape"] == SHORT
+    ]  # fmt: skip
+    return {PAGE: render(
+        PAGE, rows=table(head, lines, left=2), means=means, machine=rows[0], long=LONG, slower=", ".join(slower),
+        sinks=table(["shape", "mask", "4 sinks", "learned sinks"], sinks, left=2), ideas=ideas(),
+    )}  # fmt: skip
+
+
+def ideas():
+    """A table: a line for each shape, a column for each idea."""
+    with open(IDEAS, newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = list(dict.fromkeys(row["idea"] for row in rows))
+    found = {(row["shape"], row["mask"], row["idea"]): interval(row, "over") for row in rows}
+    shapes = list(dict.fromkeys((row["shape"], row["mask"]) for row in rows))
+    lines = [[*shape, *(found.get((*shape, name), "") for name in names)] for shape in shapes]
+    return table(["shape", "mask", *names], lines, left=2)

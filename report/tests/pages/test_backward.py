@@ -7,6 +7,7 @@ import torch
 
 from grader.gpu.timing import Timing
 from report.arms import backward as arms
+from report.arms.backward_ideas import WITHOUT
 from report.pages import backward
 from report.places import Refused
 
@@ -17,9 +18,17 @@ def test_the_committed_rows_and_what_the_page_says_of_them():
     assert list(rows[0]) == list(arms.HEAD) and len(rows) == len(arms.SHAPES)
     assert len({(row["gpu"], row["torch"], row["triton"], row["rounds"]) for row in rows}) == 1
     (text,) = backward.files().values()
-    assert text.count("| B=") == len(rows) and "nan" not in text
-    slower = [row for row in rows if "D=128" in row["shape"] and float(row["over_cudnn"] or 1) < 1]
-    assert slower, "the page says that cuDNN is a little faster at head dim 128"
+    assert text.partition("## Sinks")[0].count("| B=") == len(rows) and "nan" not in text
+    slower = [row["shape"] for row in rows if float(row["over_cudnn"] or 1) < 1 and tokens(row) >= backward.LONG]
+    assert all(f"{shape} " in text.partition("Slower than cuDNN there: ")[2].partition(".\n")[0] for shape in slower)
+    assert all(float(row["over_cudnn"] or 1) >= 1 or "D=256" in row["shape"] for row in rows if tokens(row) >= 2048)
+    with open(backward.IDEAS, newline="") as file:
+        ideas = list(csv.DictReader(file))
+    assert list(ideas[0]) == list(arms.IDEAS_HEAD) and {row["idea"] for row in ideas} == set(WITHOUT)
+
+
+def tokens(row):
+    return int(row["shape"].rpartition("=")[2])
 
 
 def test_a_row_of_times(monkeypatch):
