@@ -1,7 +1,7 @@
 """Orders of programs in the model of a GPU with several dies, at any shape: hits in its caches, time and balance.
 
     python -m report order_model                        the shape at which the published order was published
-    python -m report order_model --Z 1 --H 32 --N 8192 --D 128 --tiles 128x128
+    python -m report order_model --B 1 --H 32 --N 8192 --D 128 --tiles 128x128
 
 A model, no measurement: report/counting/cache_model.py says what it leaves out. Causal, float16; each head
 has its own K and V. A line for each order: tiles of keys found in a die's cache, the time of the last program in steps
@@ -20,13 +20,13 @@ VISITS = 1e6  # of the model in a second, at least
 def parse(arguments):
     parser = argparse.ArgumentParser("python -m report order_model", description=__doc__.partition("\n")[0])
     for name, what in (
-        ("Z", "batches"), ("H", "heads"), ("N", "tokens of a sequence"), ("D", "head dim"), ("dies", "dies of the GPU"),
+        ("B", "batches"), ("H", "heads"), ("N", "tokens of a sequence"), ("D", "head dim"), ("dies", "dies of the GPU"),
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=getattr(PUBLISHED_SHAPE, name), help=f"{what} (%(default)s)")
     parser.add_argument("--tiles", type=pair, default="128x64", help="tokens of a tile, queries x keys (%(default)s)")
     options = parser.parse_args(arguments)
     try:
-        return Shape(options.Z, options.H, options.N, options.D, options.tiles, options.dies)
+        return Shape(options.B, options.H, options.N, options.D, options.tiles, options.dies)
     except ValueError as problem:
         parser.error(str(problem))
 

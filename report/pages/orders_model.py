@@ -28,7 +28,7 @@ class Shape:
     Raises ValueError for sizes that the model has no words for.
     """
 
-    Z: int
+    B: int
     H: int
     N: int
     D: int
@@ -36,7 +36,7 @@ class Shape:
     dies: int = 8
 
     def __post_init__(self):
-        if min(self.Z, self.H, self.N, self.D, self.dies, *self.tiles) < 1:
+        if min(self.B, self.H, self.N, self.D, self.dies, *self.tiles) < 1:
             raise ValueError(f"sizes must be at least 1; got {self}")
         if self.tiles[0] % self.tiles[1]:
             raise ValueError(f"a tile of queries must be a multiple of a tile of keys; got {self}")
@@ -44,18 +44,18 @@ class Shape:
             raise ValueError(f"N must be a multiple of the tile of queries; got {self}")
 
     def __str__(self):
-        return f"Z={self.Z} H={self.H} N={self.N} D={self.D}, tiles {self.tiles[0]} x {self.tiles[1]}, {self.dies} dies"
+        return f"B={self.B} H={self.H} N={self.N} D={self.D}, tiles {self.tiles[0]} x {self.tiles[1]}, {self.dies} dies"
 
     @property
     def sizes(self):
         """What `runs` takes: a program's time in steps is its tiles of keys, and the cache holds so many in float16."""
         held = max(1, CACHE // (2 * 2 * self.tiles[1] * self.D))
         machine = replace(MI300X, dies=self.dies, capacity=held)
-        return self.N // self.tiles[0], self.Z * self.H, 1, machine, self.tiles[0] // self.tiles[1], (0,)
+        return self.N // self.tiles[0], self.B * self.H, 1, machine, self.tiles[0] // self.tiles[1], (0,)
 
 
 # The shape at which the order of `orders.published` was published, with its figures.
-PUBLISHED_SHAPE = Shape(Z=32, H=48, N=4096, D=64, tiles=(128, 64))
+PUBLISHED_SHAPE = Shape(B=32, H=48, N=4096, D=64, tiles=(128, 64))
 
 
 @cache

@@ -32,9 +32,18 @@ def read(name):
 def files():
     """{path: text} of the page."""
     lines = [*forward(), *backward(), *block_sparse(), *packed()]
-    lost = [line for line in lines if any(cell and float(cell.split()[0]) < 1 for cell in line[4:])]
+    ends = [[ends_of(cell) for cell in line[4:] if cell] for line in lines]
+    lost = [any(high < 1 for _, high in each) for each in ends]
+    even = [not slower and any(low <= 1 <= high for low, high in each) for each, slower in zip(ends, lost, strict=True)]
     head = ["pass", "shape", "mask", "ours, TFLOP/s", *(f"over {name}" for name in PEERS.values())]
-    return {PAGE: render(PAGE, rows=table(head, lines, left=3), lost=len(lost), count=len(lines))}
+    facts = {"lost": sum(lost), "even": sum(even), "count": len(lines), "packed": len(PACKED)}
+    return {PAGE: render(PAGE, rows=table(head, lines, left=3), **facts)}
+
+
+def ends_of(cell):
+    """(0.96, 1.01) of `0.99 (0.96 to 1.01)`: the interval as it is shown."""
+    low, high = cell.partition("(")[2].rstrip(")").split(" to ")
+    return float(low), float(high)
 
 
 def forward():

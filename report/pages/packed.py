@@ -30,7 +30,8 @@ def pages(rows, machine):
         patterns="\n".join(f"- *{name}*: {words}" for name, words in names.PATTERNS.items()),
         guides=[(of(shape), guide(rows, *shape)) for shape in shapes],
         pays=pays_table(rows, shapes), needed=needed_table(rows, shapes), dense=dense_table(rows, shapes),
-        host=host(rows), of_192=of_192(rows), pictures=[f"![{words}]({name})" for name, (words, _) in FIGURES.items()],
+        host=host(rows), at_random=at_random(rows), of_192=of_192(rows),
+        pictures=[f"![{words}]({name})" for name, (words, _) in FIGURES.items()],
         protocol=protocol_lines(machine, "cuDNN"),
         every=[(f"{batch} x {of(shape)}", every_table(rows, *shape, batch)) for shape in shapes
                for batch in dict.fromkeys(row.batch for row in rows)],
@@ -130,13 +131,35 @@ def dense_table(rows, shapes):
 
 
 def of_192(rows):
-    """How many times the time of 128 blocks of 192 take at head dim 64, all visible: (least, most), or None."""
+    """Of blocks of 192 at head dim 64, all visible, beside 128: {"most": times the time, "faster": where}, or None."""
     both = {}
     for row in rows:
         if row.head_dim == 64 and row.kernel in (names.arm("dense", 128), names.arm("dense", 192)) and row.median_us:
             both.setdefault((row.tokens, row.batch), {})[row.kernel] = row.median_us
-    found = [us[names.arm("dense", 192)] / us[names.arm("dense", 128)] for us in both.values() if len(us) == 2]
-    return (min(found), max(found)) if found else None
+    found = {key: us[names.arm("dense", 192)] / us[names.arm("dense", 128)] for key, us in both.items() if len(us) == 2}
+    less = [
+        f"{ratio:.2f} with {batch} image{'s' if batch > 1 else ''} of {tokens:,} tokens"
+        for (tokens, batch), ratio in found.items() if ratio < 1
+    ]  # fmt: skip
+    return {"most": max(found.values()), "faster": "; ".join(less)} if found else None
+
+
+def at_random(rows):
+    """Words on random patterns at head dim 128, where every block hides something: which block is the fastest."""
+    found = {}
+    for row in rows:
+        pattern, block = names.parts(row.kernel)
+        if row.head_dim == 128 and pattern and pattern.startswith("random") and row.median_us and row.sparsity:
+            found.setdefault((pattern, row.tokens, row.batch), {})[block] = row.median_us
+    found = {case: us for case, us in found.items() if len(us) == len(names.BLOCKS)}
+    if not found:
+        return None
+    least = min(tokens for _, tokens, _ in found)
+    firsts = [min(us, key=us.get) for us in found.values()]
+    shares = ", ".join(f"{block} in {firsts.count(block)}" for block in names.BLOCKS)
+    most = max(max(us.values()) / min(us.values()) for us in found.values())
+    of_all = f"of {len(found)} cases, from {least:,} tokens on, the fastest is"
+    return f"{of_all}\n{shares}, and the slowest takes up to {most:.2f} times its time"
 
 
 def host(rows):

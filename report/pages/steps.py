@@ -159,8 +159,10 @@ def in_tree(rows):
         for point in steps.WHOLE
     ]
     (_, causal), (_, full), *others = asked
+    (last,) = (row for row in causal if row.kernel == steps.THREE)
     return {
         "ladder": ladder(causal, full),
+        "last": times(last.ratio("over_cudnn")),
         "fastest": fastest([row for point, rows in others if not point.window for row in rows]),
         "consumers": consumers([row for point, rows in others if not point.window for row in rows]),
         "windows": windows([row for point, rows in others if point.window for row in rows]),

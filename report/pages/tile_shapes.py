@@ -62,14 +62,15 @@ def differences(rows):
     worst = max(more, key=lambda row: (row.bytes - formula(row)) / row.bytes)
     late = [row for row in more if formula(row) <= GPUS[row.target].shared_bytes < row.bytes]
     assert all(row in exact for row in wgmma)
+    padding = max((row.bytes - most(row)) / row.block_q for row in more) + PADDING
     share = 100 * (worst.bytes - formula(worst)) / worst.bytes
     text = f"""Exact in {len(exact)} of {len(rows)} figures, all {len(wgmma)} with `wgmma` among them. In the other
         {len(more)} the compiler takes more, never less: there p (size x block_q x block_k, rows padded by up to
-        {PADDING} bytes) passes through shared memory, from the layout of one product to that of the other. Where the
-        formula is exact, p stays in registers or lies where another tile was. The difference is at most {share:.0f} %
-        of what the compiler takes ({worst.dtype}, D = {worst.D}, {worst.block_q} x {worst.block_k}). So what the
-        formula refuses does not fit by the compiler's figures either. {len(late)} figures pass the formula and do not
-        fit all the same: Triton refuses these."""
+        {padding:.0f} bytes) passes through shared memory, from the layout of one product to that of the other. Where
+        the formula is exact, p stays in registers or lies where another tile was. The difference is at most
+        {share:.0f} % of what the compiler takes ({worst.dtype}, D = {worst.D}, {worst.block_q} x {worst.block_k}). So
+        what the formula refuses does not fit by the compiler's figures either. {len(late)} figures pass the formula and
+        do not fit all the same: Triton refuses these."""
     return fill(" ".join(text.split()), 120)
 
 

@@ -8,7 +8,7 @@ from report.pages.orders_model import PUBLISHED_SHAPE, Shape
 
 
 def test_it_prints_each_order_and_which_leaves_tiles_out(capsys):
-    assert order_command.main(["--Z", "1", "--H", "8", "--N", "1536", "--D", "128", "--tiles", "128x128"]) == 0
+    assert order_command.main(["--B", "1", "--H", "8", "--N", "1536", "--D", "128", "--tiles", "128x128"]) == 0
     said = capsys.readouterr().out
     assert "96 programs, 624 tiles of keys" in said
     assert "published: a block of tiles a die     leaves tiles out at 12 tiles a head" in said

@@ -20,7 +20,7 @@ def test_how_far_apart_losses_are():
     assert training.apart(losses) == [(pytest.approx(0.1), pytest.approx(0.6)), (0.0, 1.0)]
     assert "At 2 of 2 steps" in training.page(losses, {"gpu": "a GPU"})
     apart = {"ours": [2.0, 2.0], "one": [1.5, 2.0], "other": [1.5, 2.0]}
-    assert "d happens to be at most 0, and the operator's\nloss is within 0.5 of" in training.page(apart, {})
+    assert "d happens to be at most 0, and\ne at most 0.5." in training.page(apart, {})
 
 
 def test_the_committed_training_learns():
