@@ -19,6 +19,7 @@ FORWARD = (
 BACKWARD = (
     ("B=4 H=16 D=128 N=8192", "causal"), ("B=4 H=16 D=128 N=8192", "full"), ("B=4 H=16 D=128 N=2048", "causal"),
     ("B=4 H=16 D=64 N=8192", "causal"), ("B=1 H=32/8 D=128 N=16384", "window 1024"),
+    ("B=2 H=8 D=256 N=8192", "causal"),
 )  # fmt: skip
 BLOCK_SPARSE = (("documents", 16384, 128), ("documents", 16384, 64), ("random FCP", 16384, 64), ("random FP", 2048, 64))
 PACKED = (("local 128", 784), ("local with global 128", 577), ("random 0.5 128", 1025))

@@ -109,7 +109,9 @@ def facts_of_head(w: torch.Tensor, mask: torch.Tensor, exact: float) -> list[Mea
         tell("mask", said, "which keys may this query see, and which tile is masked?", shown=strong)
     if missing.any():
         said = f"your code gives no weight to visible keys: {name_pairs(missing)}."
-        question = "does the loop load these keys, does the mask show them, and is their part in acc at the end?"
+        question = (
+            "does the mask show these keys? Where a loop walks over keys: does it load them, and keep their part?"
+        )
         tell("mask", said, question, lost=missing)
     if double.any():
         many = float(times[double].median())

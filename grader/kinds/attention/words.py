@@ -11,16 +11,18 @@ EQUAL = "In a second run, on inputs that make all scores equal, "
 def name_pairs(flags: torch.Tensor) -> str:
     """Words for the pairs (query, key) that are True: by distance where that is one for all rows, else by position.
 
-    `keys i-63 to 63 for each query row i of 64-126`, `keys 0-7 for query row 3 (and others for 2 more rows)`.
+    `keys i-63 to 63 for each query row i of 64-126`, `keys 0-7 for query row 3 (and other keys for 2 more rows)`.
     """
     rows = flags.any(1)
     first = int(rows.nonzero()[0])
     if int(rows.sum()) > 1 and (keys := name_distances(flags, rows)):
+        if keys == "key i":
+            return f"the query's own key, for query {name_rows(rows)}"
         return f"{keys} for each query row i of {name_rows(rows).partition(' ')[2]}"
     last, what = name_stretch(flags, first)
     each = "each query row i of" if "i" in what else "query row" if first == last else "query rows"
     others = int(rows.sum()) - (last - first + 1)
-    more = f" (and others for {others} more row{'s' * (others > 1)})" if others else ""
+    more = f" (and other keys for {others} more row{'s' * (others > 1)})" if others else ""
     return f"key{what} for {each} {show([(first, last)])}{more}"
 
 

@@ -87,7 +87,7 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
 @pytest.mark.parametrize(
     ("case", "wrong", "kind", "words"),
     [
-        (CAUSAL, {"seen": not_itself}, "mask", "no weight to visible keys: key i for each query row i of 1-69"),
+        (CAUSAL, {"seen": not_itself}, "mask", "no weight to visible keys: the query's own key, for query rows 1-69"),
         (CAUSAL, {"seen": Visibility().mask}, "mask", "to hidden keys: keys i+1 to 69 for each query row i of 0-68"),
         (WINDOW, {"seen": Visibility(True, 10).mask}, "mask", "to hidden keys: key i-9 for each query row i of 9-69"),
         (WINDOW, {"seen": Visibility(True, 7).mask}, "mask", "to visible keys: keys i-8 to i-7 for each query row"),
