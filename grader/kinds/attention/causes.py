@@ -11,7 +11,7 @@ from grader.course.problem import Problem
 from grader.course.tensors import Placed
 from grader.kinds.attention import matcher, tile_visits
 from grader.kinds.attention.case import Case
-from grader.kinds.attention.known_mistakes import ONLINE, SCALE, SOFTMAX, AttentionSpec, KnownMistake
+from grader.kinds.attention.known_mistakes import LSE, ONLINE, SCALE, AttentionSpec, KnownMistake
 from grader.kinds.attention.oracle import Expected
 from grader.result import Cause, mistake_pattern
 
@@ -141,23 +141,23 @@ def find_lse_causes(case: Case, placed: Sequence[Placed], got: torch.Tensor, exp
         ("the right one times ln 2", WHICH_BASE, ONLINE, expected * LN_2),
         ("the maximum in base 2 plus the natural logarithm of the sum", WHICH_BASE, ONLINE, row_max / LN_2 + log_sum),
         ("the maximum plus the logarithm of the sum in base 2", WHICH_BASE, ONLINE, row_max + log_sum / LN_2),
-        ("the logarithm of the sum alone, without the maximum", TWO_PARTS, SOFTMAX, log_sum),
-        ("the logarithm of the sum less the maximum", WHICH_SIGN, SOFTMAX, log_sum - row_max),
-        ("the maximum alone", TWO_PARTS, SOFTMAX, row_max),
-        ("the maximum plus the sum, without a logarithm", TWO_PARTS, SOFTMAX, row_max + log_sum.exp()),
-        (unscaled, "is the maximum one of the scaled scores?", SOFTMAX, raw_max + log_sum),
-        ("the right one plus the maximum once more", ADDED_ONCE, SOFTMAX, expected + row_max),
+        ("the logarithm of the sum alone, without the maximum", TWO_PARTS, LSE, log_sum),
+        ("the logarithm of the sum less the maximum", WHICH_SIGN, LSE, log_sum - row_max),
+        ("the maximum alone", TWO_PARTS, LSE, row_max),
+        ("the maximum plus the sum, without a logarithm", TWO_PARTS, LSE, row_max + log_sum.exp()),
+        (unscaled, "is the maximum one of the scaled scores?", LSE, raw_max + log_sum),
+        ("the right one plus the maximum once more", ADDED_ONCE, LSE, expected + row_max),
         ("that of scores without a scale", "where does 1 / sqrt(D) go?", SCALE, scores.logsumexp(-1)),
         ("that of scores with log2(e) missing from their scale", FOLDED, SCALE, (scores * log_scale).logsumexp(-1)),
         ("that of scores scaled by 1 / D", "is the square root there?", SCALE, (scores / case.D).logsumexp(-1)),
-        ("its own negative", WHICH_SIGN, SOFTMAX, -expected),
+        ("its own negative", WHICH_SIGN, LSE, -expected),
     ]
     if case.num_keys == case.N:
         over_queries = (scores * case.scale).logsumexp(-2)
-        alternatives.append(("one over the queries", "which scores belong to one query?", SOFTMAX, over_queries))
+        alternatives.append(("one over the queries", "which scores belong to one query?", LSE, over_queries))
     for tile in tile_visits.GUESSED_TILES:
         last = scores[..., (case.num_keys - 1) // tile * tile :] * case.scale
-        alternatives.append((f"that of the last tile of {tile} keys alone", ALL_TILES, SOFTMAX, last.logsumexp(-1)))
+        alternatives.append((f"that of the last tile of {tile} keys alone", ALL_TILES, LSE, last.logsumexp(-1)))
     found = []
     for equals, question, section, lse in alternatives:
         near = torch.allclose(got.double()[some], lse[some], rtol=1e-4, atol=1e-4)
@@ -179,5 +179,5 @@ def name_rounded_sum(case: Case, got: torch.Tensor, expected: torch.Tensor, scor
         if case.dtype != "float32" and rest < CLOSER * off:
             question = "what is rounded to the input's dtype before it is added up?"
             equals = f"that of probabilities rounded to {case.dtype} before their sum is taken"
-            return [Cause(equals, question, SOFTMAX)]
+            return [Cause(equals, question, LSE)]
     return []

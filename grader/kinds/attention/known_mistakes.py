@@ -107,6 +107,7 @@ IN_FLOAT32 = ", so that exp leaves float32's range"  # how a mistake ends that s
 
 SCALE = "notebooks/01_memory_wall.ipynb: The formula"
 SOFTMAX = "notebooks/02_online_softmax.ipynb: Why the maximum?"
+LSE = "notebooks/02_online_softmax.ipynb: One number that remembers the sum: lse"
 ONLINE = "notebooks/02_online_softmax.ipynb: Tile by tile"
 RESCALE = "notebooks/02_online_softmax.ipynb: Why rescale?"
 POINTERS = "notebooks/03_first_triton_kernel.ipynb: Where are they? Pointers and strides"
