@@ -37,12 +37,18 @@ def files(path=CSV):
     )}  # fmt: skip
 
 
+def told_apart(row):
+    """`1.09`, in brackets where the 95 % interval includes 1."""
+    text = f"{float(row['over']):.2f}"
+    return f"({text})" if float(row["over_low"]) <= 1 <= float(row["over_high"]) else text
+
+
 def ideas():
     """A table: a line for each shape, a column for each idea."""
     with open(IDEAS, newline="") as file:
         rows = list(csv.DictReader(file))
     names = list(dict.fromkeys(row["idea"] for row in rows))
-    found = {(row["shape"], row["mask"], row["idea"]): interval(row, "over") for row in rows}
+    found = {(row["shape"], row["mask"], row["idea"]): told_apart(row) for row in rows}
     shapes = list(dict.fromkeys((row["shape"], row["mask"]) for row in rows))
     lines = [[*shape, *(found.get((*shape, name), "") for name in names)] for shape in shapes]
     return table(["shape", "mask", *names], lines, left=2)
