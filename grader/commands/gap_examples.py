@@ -27,7 +27,7 @@ FILE = "gap_examples.json"  # in problems/
 CORNER = 4  # rows and columns that are shown of a tile
 MOST_RUNS = 500  # of a gap
 TAKES, MAKES = 0, 1
-CALLED = re.compile(r"\b(?:tl|torch|math)\.\w+(?=\()")
+CALLED = re.compile(r"(?:\b(?:tl|torch|math)|(?<=[\w)\]]))\.\w+(?=\()")  # `torch.exp`, and `.log` of a tensor
 
 
 class Example(msgspec.Struct, omit_defaults=True):
