@@ -72,7 +72,7 @@ def test_an_open_gap_is_shown_with_numbers_then_shapes_then_operations(hinted):
     )
     assert re.search(made, said[0])
     assert "hint 2 of 4: this gap takes q (64, 16), k (32, 16)" in said[1] and "makes scores (64, 32)" in said[1]
-    assert re.search(r"hint 3 of 4: this gap needs tl.dot, .* and tl.sum\n", said[2])
+    assert re.search(r"hint 3 of 4: this gap needs tl.dot, .* tl.sum and \.to\n", said[2])
 
 
 def test_an_open_gap_of_single_numbers_is_shown_with_what_they_are_made_of(hinted):
