@@ -1,8 +1,8 @@
 """What stands before and after the fast backward pass (fast_backward.py), in plain Triton: delta, the sinks, rounding.
 
     prepare_kernel   delta, lse in the units of q k^T, and dq = 0
-    sinks_kernel     every query sees the sinks: one program of the main kernel for them would run longest by far. Here
-                     each program has some tiles of queries: their dq begins with what the sinks add, and dk and dv of
+    sinks_kernel     every later query sees the sinks: one program of the main kernel for them would run longest by
+                     far. Here each program has some queries: their dq begins with what the sinks add, and dk and dv of
                      the sinks come in parts, which the wrapper adds up
     finish_kernel    dq times the scale, rounded
 
@@ -82,6 +82,7 @@ def sinks_kernel(
             if k_start > 0:
                 dq += tl.load(dq_ptrs, mask=exists, other=0.0)
             tl.store(dq_ptrs, dq, mask=exists)
+        tl.debug_barrier()  # in the next round other threads may read this dq
         at = ((of_all * tl.num_programs(0) + part) * sink_size + rows) * D + d[None, :]
         tl.store(PartDK + at, dk * scale, mask=is_sink)
         tl.store(PartDV + at, dv, mask=is_sink)

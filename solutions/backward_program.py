@@ -15,7 +15,7 @@ class Program:
     """What one program works with, and its tile of keys: `count` tiles of queries for each of `group` heads.
 
     first: the first query; before tile `diagonal` a key may be newer than a query; from tile `edge` on one may be too
-    old for a query.
+    old for a query. shift < count: the tile to begin with.
     """
 
     q_desc: tma.tensor_descriptor
@@ -120,7 +120,7 @@ def mask(p, program, tile, q_start, k_pos):
 @gluon.jit
 def add_dq(program, dq, buffer, head, row, column):
     """Have the copy engine add a consumer's part of a tile to dq."""
-    tma.store_wait(0)  # the tile before has left the buffer
+    tma.store_wait(0)  # the tile before has left the buffer (it is in memory at the end of the kernel)
     buffer.reshape(dq.shape).store(dq)
     fence_async_shared()
     add_to_global(program.dq_desc, [program.batch, head, row, column], buffer)

@@ -1,36 +1,43 @@
 """The fast form of X3: the backward pass for Hopper GPUs, five products in one kernel. No problem: read it last.
 
-X3 computes the scores twice: a kernel that owns queries makes dq, one that owns keys makes dk and dv. Here one kernel
-makes all three. A program owns a tile of keys and walks over the tiles of queries that see it:
+X3 computes the scores and dp twice: a kernel that owns queries makes dq, one that owns keys makes dk and dv. Here one
+kernel makes all three. A program owns a tile of keys and walks over the tiles of queries that see it (scales left out):
 
     s = k q^T        p = 2^(s - lse)        dp = v do^T        ds = p (dp - delta)        all with the keys first
     dv += p do       dk += ds q             dq += ds^T k       the last one leaves the program: others add theirs
 
     keys first           p and ds come out of one product as the left factor of the next: they stay in registers
     two consumers        64 keys each. For dq both need the other's ds: it goes through shared memory
-    dq one turn late     a consumer multiplies by the ds of the tile before, which the other has stored meanwhile
+    dq one turn late     in turn i dq of tile i - 1 is computed, whose ds the other consumer has stored meanwhile
     sums by copy engine  dq is float32 in global memory; the copy engine (TMA) adds a tile to it, nobody waits
-    first values         the sums of the products begin at -lse and -delta: p = 2^s and ds = p dp remain
+    first values         the sums of the products begin at -lse, in the units of q k^T, and at -delta
     a producer           one warp asks for tiles of q, do, lse and delta, as in fast_attention.py
 
 Small kernels in plain Triton stand around it (backward_parts.py): they compute delta, set dq to 0, or to what the sinks
 add to it, and round it at the end. Sums of dq come in any order: the last bits differ from run to run.
 
-One program, tiles of 128 keys and 64 queries, a causal mask with a window; the numbers are the order:
+The program of keys 128 to 255, tiles of 64 queries, a causal mask with a window of 192; the numbers are the turns:
 
-        query tile           0    1    2    3    4    5
-        keys of consumer 0   .   [0m] [1m] [2 ] [3m]  .      'm': tiles with a mask, of the diagonal or of the
-        keys of consumer 1   .   [0m] [1m] [2 ] [3m]  .           window's edge
+        query tile           0    1    2    3    4    5    6    7
+        keys of consumer 0   .    .   [0m] [1m] [2 ] [3m] [4m]  .     'm': tiles with a mask, of the diagonal or of the
+        keys of consumer 1   .    .   [0m] [1m] [2 ] [3m] [4m]  .          window's edge
+
+A turn of one consumer, in its order. In turn 0 the ds before holds nothing, and its product is thrown away:
+
+    ask for s(i), dp(i) -> p(i) -> ask for dv(i) -> ds(i) -> wait for the other's turn i - 1 -> store ds(i)
+    -> ask for dq(i - 1), dk(i) -> dv and dq are done: the turn is said to be done, do is free -> dq leaves -> q is free
 
 Source: Shah et al., "FlashAttention-3", 2024, section 3 and appendix B; Dao, "FlashAttention-2", 2023, algorithm 2.
 """
 
 # Before you change this file:
-# - Registers are what there is least of: dk and dv take 128 of a thread's 240, s and dp 64, dq 32. Compile it
-#   (`hopper_child.py`): spilled registers in the loop, or products that ptxas puts one after the other (C7512, C7514,
-#   C7517), cost more than any idea brings. A product that is under way may not be carried from one turn to the next.
-# - `first_values` differ in every register, though the rows of a tile share them: ptxas waits for a product that is
-#   under way before it copies one register to another.
+# - Registers are what there is least of: at head dim 128 dk and dv take 128 of a thread's 240, s and dp 64, dq 32.
+#   Compile it (`hopper_child.py`): spilled registers in the loop, or products that ptxas puts one after the other
+#   (C7512, C7514, C7517), cost more than any idea brings. A product that is under way may not be carried from one turn
+#   to the next.
+# - A thread has two rows with equal first values. Something of each row is added (`unseen`, `no_keys`): else the
+#   compiler would fill one register and copy it, and ptxas waits for the products under way before such a copy.
+# - An arrival at a barrier, `store_wait` and the store before a product synchronise the consumer's four warps.
 # - report/BACKWARD.md has each idea with and without it.
 
 import math
@@ -54,7 +61,7 @@ from solutions.backward_program import Program, add_dq, mask, produce
 from solutions.fast_backward_wide import consume_gradients, consume_scores
 from solutions.hopper import FOR_PRODUCER, ROWS, make_ring
 from solutions.hopper_launch import POINTER, Launch, Launches, aligned, check_tensors, describe, registers_for
-from solutions.x3_backward import gradient_of_sink_logits
+from solutions.x3_backward import check_sink_logits, gradient_of_sink_logits
 
 LOG2_E = 1.4426950408889634
 CONSUMERS = gl.constexpr(2)
@@ -72,7 +79,7 @@ def consume(program, consumer: gl.constexpr):
     G: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     P: gl.constexpr = gl.DotOperandLayout(0, G, 2)
     DQ: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
-    OWN: gl.constexpr = consumer * ROWS  # of the keys
+    OWN: gl.constexpr = consumer * ROWS  # of the keys; at head dim 64 also of the queries of dq
     MINE: gl.constexpr = 0 if HALF_OF_QUERIES else consumer * COLUMNS  # of the columns of dq
 
     k_pos = program.k_start + OWN + gl.arange(0, ROWS, layout=gl.SliceLayout(1, S))
@@ -103,7 +110,7 @@ def consume(program, consumer: gl.constexpr):
             dp = warpgroup_mma_wait(0, [dp_later])
             dv_later = warpgroup_mma(gl.convert_layout(p.to(dtype), P), do, dv, is_async=True)
             ds = (p * dp).to(dtype)
-            # The other consumer has stored its half of the ds before, and multiplied by the one that was here.
+            # Phase i - 1 is over: both have stored ds(i - 1), and multiplied by ds(i - 2), whose place this is.
             mbarrier.wait(program.met.index(0), (i & 1) ^ 1)  # a fresh barrier counts as passed
             program.ds_tiles.index(i % 2).slice(OWN, ROWS).store(ds)
             fence_async_shared()
@@ -214,14 +221,18 @@ PREPARED, FINISHED = 64, 4096  # queries and elements of a program
 
 @dataclass(frozen=True)
 class Plan:
-    """The launches of a shape. padded: tokens of lse and delta in the kernel, whole tiles. parts: see sinks_kernel."""
+    """The launches of a shape. padded: tokens of lse and delta in the kernel, whole tiles.
+
+    of_parts: the shape of dk and dv of the sinks, in parts (2, B, Hkv, group, parts, sink_size, D).
+    """
 
     prepare: Launch
     sinks: Launch | None
     main: Launch
     finish: Launch
     padded: int
-    parts: tuple[int, ...]
+    of_parts: tuple[int, ...]
+    sink_size: int
 
 
 def describe_float32(shape, block, device):
@@ -245,14 +256,14 @@ def check_arguments(do, q, k, v, o, lse, is_causal, window_size, sink_size):
 
 def check_rows(do, q, o, lse):
     if q.dim() != 4 or q.shape[3] not in TILES:
-        raise ValueError(f"q must be (B, Hq, N, D), its head dim one of {(*TILES,)}; got D={q.shape[-1]}")
+        raise ValueError(f"q must be (B, Hq, N, D), its head dim one of {(*TILES,)}; got {tuple(q.shape)}")
     for name, x in ("do", do), ("o", o):
         if x.shape != q.shape or x.dtype != q.dtype or x.device != q.device or x.stride(3) != 1:
             raise ValueError(f"{name} must be like q, {tuple(q.shape)} {q.dtype}, its last stride 1; got "
                              f"{tuple(x.shape)} {x.dtype}, strides {x.stride()}")  # fmt: skip
-    if lse.shape != q.shape[:3] or lse.dtype != torch.float32 or lse.stride(2) != 1:
-        raise ValueError(f"lse must be float32 {tuple(q.shape[:3])}, its last stride 1; got {lse.dtype} "
-                         f"{tuple(lse.shape)}, strides {lse.stride()}")  # fmt: skip
+    if lse.shape != q.shape[:3] or lse.dtype != torch.float32 or lse.device != q.device or lse.stride(2) != 1:
+        raise ValueError(f"lse must be float32 {tuple(q.shape[:3])} on {q.device}, its last stride 1; got {lse.dtype} "
+                         f"{tuple(lse.shape)} on {lse.device}, strides {lse.stride()}")  # fmt: skip
 
 
 def plan_launches(do, q, k, v, o, lse, is_causal, window_size, sink_size):
@@ -261,9 +272,10 @@ def plan_launches(do, q, k, v, o, lse, is_causal, window_size, sink_size):
     if any(aligned(x) is not x for x in (do, q, k, v)):
         return None
     (B, Hq, N, D), Hkv = q.shape, k.shape[1]
-    group, windowed = Hq // Hkv, window_size is not None and window_size < N
+    # A key that is no sink is younger than N - sink_size: if the window reaches as far, all earlier keys are visible.
+    group, windowed = Hq // Hkv, window_size is not None and window_size + sink_size < N
     block_q, block_k, stages, do_stages = TILES[D]
-    sink_size = min(sink_size, N) if windowed else 0  # without a window a sink is like any other key
+    sink_size = sink_size if windowed else 0  # without a window a sink is like any other key
     key_tiles, padded = triton.cdiv(N, block_k), triton.cdiv(N, block_q) * block_q
     multiprocessors = torch.cuda.get_device_properties(q.device).multi_processor_count
     at_once = max(-(-multiprocessors // key_tiles), int(IN_L2 / (N * D * group * 8)))
@@ -285,18 +297,18 @@ def plan_launches(do, q, k, v, o, lse, is_causal, window_size, sink_size):
         (*o.stride()[:3], *do.stride()[:3], *lse.stride()[:2], N, padded, math.sqrt(D), D, PREPARED, not sink_size),
         {"num_warps": 4},
     )  # fmt: skip
-    sinks, parts = None, ()
+    sinks, of_parts = None, ()
     if sink_size:
-        parts = (2, B, Hkv, group, triton.cdiv(N, SPAN), sink_size, D)
+        of_parts = (2, B, Hkv, group, triton.cdiv(N, SPAN), sink_size, D)
         sinks = Launch(
-            sinks_kernel, (parts[4], Hq, B), (POINTER,) * 9,
+            sinks_kernel, (triton.cdiv(N, SPAN), Hq, B), (POINTER,) * 9,
             (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3], N, padded, group, sink_size, scale,
              scale * LOG2_E, D, QUERIES, BLOCK_S, SPAN),
             {"num_warps": 4, "num_stages": 3},
         )  # fmt: skip
     count = q.numel()
     finish = Launch(finish_kernel, (triton.cdiv(count, FINISHED), 1, 1), (POINTER,) * 2, (scale, count, FINISHED), {})
-    return Plan(prepare, sinks, main, finish, padded, parts)
+    return Plan(prepare, sinks, main, finish, padded, of_parts, sink_size)
 
 
 PLANS = Launches(plan_launches)
@@ -310,6 +322,7 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
     cannot read is copied. Returns dq, dk and dv, contiguous, in the dtype of q; with sink_logits their gradient, too.
     Raises ValueError for arguments that do not fit.
     """
+    check_sink_logits(sink_logits, q)
     plan = PLANS.find((do, q, k, v, o, lse), is_causal, window_size, sink_size)
     if plan is None:
         check_arguments(do, q, k, v, o, lse, is_causal, window_size, sink_size)  # of these, not of their copies
@@ -322,11 +335,11 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
     dv = torch.empty(v.shape, dtype=q.dtype, device=q.device)
     plan.prepare(o, do, lse, first_s, delta, sums)
     if plan.sinks:
-        of_parts = torch.empty(plan.parts, dtype=torch.float32, device=q.device)
+        of_parts = torch.empty(plan.of_parts, dtype=torch.float32, device=q.device)
         plan.sinks(q, k, v, do, first_s, delta, sums, *of_parts)
     plan.main(q, do, k, v, first_s, delta, sums, dk, dv)
     if plan.sinks:
-        dk[:, :, : plan.parts[5]], dv[:, :, : plan.parts[5]] = of_parts.sum((3, 4))
+        dk[:, :, : plan.sink_size], dv[:, :, : plan.sink_size] = of_parts.sum((3, 4))
     plan.finish(sums, dq)
     if sink_logits is not None:
         return dq, dk, dv, gradient_of_sink_logits(sink_logits, lse, delta[..., : q.shape[2]])

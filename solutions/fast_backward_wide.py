@@ -6,6 +6,8 @@ over all of it:
     the first    s = k q^T, p = 2^s        p goes to the other through shared memory
     the second   dp = v do^T, ds = p dp    ds goes to the first
 
+Barriers: at 0 both have read p and ds of a turn, at 1 p is there, at 2 ds.
+
 The rest is as in fast_backward.py.
 """
 
@@ -102,8 +104,8 @@ def consume_gradients(program, consumer: gl.constexpr):
             dp = warpgroup_mma(program.keys(program.v_ring, i), do.permute((1, 0)), less_delta)
             mbarrier.wait(program.met.index(1), i & 1)  # p is there
             dv_later = warpgroup_mma(p_tile, do.slice(HALF, HALF, 1), dv, is_async=True)
-            ds = (p_tile.load(S).to(gl.float32) * dp).to(dtype)
-            mbarrier.wait(program.met.index(0), (i & 1) ^ 1)  # the other has read the ds before
+            ds = (p_tile.load(S).to(gl.float32) * dp).to(dtype)  # with the rounded p
+            mbarrier.wait(program.met.index(0), (i & 1) ^ 1)  # the other has read the ds before, else it sent no p
             ds_tile.store(ds)
             fence_async_shared()
             mbarrier.arrive(program.met.index(2), count=1)

@@ -32,7 +32,7 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton.language.core import _aggregate
 
 FOR_PRODUCER = gl.constexpr(24)  # registers of its threads
-ROWS = gl.constexpr(64)  # of queries for one consumer: four warps, the height of one matrix instruction
+ROWS = gl.constexpr(64)  # of one consumer (queries, or keys): four warps, the height of one matrix instruction
 Scalar = gl.tensor | gl.constexpr  # a number that is known at compile time is no tensor
 # The pivot of rows that have seen no key, below all scores and finite: 2^(s - LOWEST) is infinite for the first key,
 # which `outgrown` finds, and 0 for hidden ones.

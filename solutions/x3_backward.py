@@ -564,9 +564,9 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
     """
     check_arguments(q, k, v, is_causal, window_size, sink_size, (("do", do), ("o", o)))
     check_sink_logits(sink_logits, q)
-    if lse.shape != q.shape[:3] or lse.dtype != torch.float32 or lse.stride(2) != 1:
-        raise ValueError(f"lse must be float32 {tuple(q.shape[:3])}, its last stride 1; got {lse.dtype} "
-                         f"{tuple(lse.shape)}, strides {lse.stride()}")  # fmt: skip
+    if lse.shape != q.shape[:3] or lse.dtype != torch.float32 or lse.device != q.device or lse.stride(2) != 1:
+        raise ValueError(f"lse must be float32 {tuple(q.shape[:3])} on {q.device}, its last stride 1; got {lse.dtype} "
+                         f"{tuple(lse.shape)} on {lse.device}, strides {lse.stride()}")  # fmt: skip
     B, Hq, N, D = q.shape
     Hkv = k.shape[1]
     window_size = min(window_size or N, N)

@@ -136,7 +136,7 @@ MET = "mbarrier.wait(program.met.index(0), (i & 1) ^ 1)"
          "p = gl.exp2(scores * program.qk_scale)\n            dp"),
         (128, f"    {MET}  # a fresh", "    # a fresh"),
         (128, f"    {MET}\n    ds", "    ds"),
-        (128, "    tma.store_wait(0)  # the tile before has left the buffer\n    buffer", "    buffer"),
+        (128, "    tma.store_wait(0)  # the tile before has left the buffer (it", "    # (it"),
         (128, "    mbarrier.wait(program.met.index(0), i & 1)\n", ""),
         (128, "(k_pos >= program.sink_size), 0.0, float(\"-inf\"))\n    no_keys", "True, 0.0, -1e30)\n    no_keys"),
         (128, "(OWN, ROWS).store((dk * program.scale)", "(OWN, ROWS).store((dk)"),
@@ -159,7 +159,7 @@ def test_a_mistake_shows(D, old, new):
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"D": 32}, "D=32"), ({"dtype": torch.float32}, "float32"), ({"lse": torch.float16}, "lse")],
+    [({"D": 32}, "8, 32"), ({"dtype": torch.float32}, "float32"), ({"lse": torch.float16}, "lse")],
 )
 def test_what_it_cannot_do_is_said(changes, words):
     from solutions import fast_backward
