@@ -46,7 +46,6 @@ class Program:
     shift: Scalar
     group: Scalar
     N: Scalar
-    Hkv: Scalar
     window_size: Scalar
     sink_size: Scalar
     scale: Scalar

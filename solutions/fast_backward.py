@@ -136,7 +136,8 @@ def consume(program, consumer: gl.constexpr):
     dq = warpgroup_mma(ds_for_dq.permute((1, 0)), k_for_dq, no_dq, use_acc=False)
     add_dq(program, dq, dq_tile, last_head, last_row, MINE)
 
-    # They leave through the buffers of v and k. k is free when the other consumer has computed its last dq, too.
+    # dv and dk leave through the buffers of v and k. A consumer alone reads its rows of v; k is free when the other has
+    # computed its last dq, too.
     program.keys(program.v_ring, 0).slice(OWN, ROWS).store(dv.to(dtype))
     fence_async_shared()
     at = [program.batch, program.kv_head, program.k_start + OWN, 0]
@@ -201,7 +202,7 @@ def fast_backward_kernel(
         dq_desc=dq_desc, dk_desc=dk_desc, dv_desc=dv_desc, q_ring=q_ring, do_ring=do_ring, k_ring=k_ring, v_ring=v_ring,
         lse_tiles=lse_tiles, delta_tiles=delta_tiles, ds_tiles=ds_tiles, met=met, dq_tiles=dq_tiles,
         batch=of_all // Hkv, kv_head=of_all % Hkv, k_start=k_start, first=first,
-        count=gl.cdiv(end - first, BLOCK_Q), diagonal=diagonal, edge=edge, shift=shift, group=group, N=N, Hkv=Hkv,
+        count=gl.cdiv(end - first, BLOCK_Q), diagonal=diagonal, edge=edge, shift=shift, group=group, N=N,
         window_size=window_size, sink_size=sink_size, scale=scale, qk_scale=qk_scale, D=D, BLOCK_Q=BLOCK_Q,
         BLOCK_K=BLOCK_K, STAGES=STAGES, IS_CAUSAL=IS_CAUSAL, WINDOW=WINDOW,
     )  # fmt: skip

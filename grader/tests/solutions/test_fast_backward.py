@@ -159,7 +159,12 @@ def test_a_mistake_shows(D, old, new):
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"D": 32}, "8, 32"), ({"dtype": torch.float32}, "float32"), ({"lse": torch.float16}, "lse")],
+    [
+        ({"D": 32}, "8, 32"),
+        ({"dtype": torch.float32}, "float32"),
+        ({"lse": torch.float16}, "lse"),
+        ({"sink_logits": torch.zeros(1)}, "sink_logits must be"),
+    ],
 )
 def test_what_it_cannot_do_is_said(changes, words):
     from solutions import fast_backward
@@ -168,4 +173,4 @@ def test_what_it_cannot_do_is_said(changes, words):
     q = torch.zeros(1, 2, 8, D, dtype=dtype)
     lse = torch.zeros(1, 2, 8, dtype=changes.get("lse", torch.float32))
     with pytest.raises(ValueError, match=words):
-        fast_backward.attention_backward(q, q, q, q, q, lse)
+        fast_backward.attention_backward(q, q, q, q, q, lse, sink_logits=changes.get("sink_logits"))
