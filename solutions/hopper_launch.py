@@ -9,12 +9,12 @@ import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from solutions.cuda_driver import POINTER, Direct
 from solutions.hopper import FOR_PRODUCER
 
 DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
 HEAD_DIMS = (16, 32, 64, 128, 256)
 MISSING = object()
-POINTER = object()  # in the place of a descriptor: the kernel takes the tensor's address
 
 
 def check_tensors(q, k, v):
@@ -67,17 +67,15 @@ def aligned(tensor):
 
 
 class Launch:
-    """A compiled kernel with all of its arguments but the addresses. launch(q, k, ...): one tensor for each descriptor.
+    """A kernel with all of its arguments but the addresses. launch(q, k, ...): one tensor for each descriptor.
 
     A descriptor may be None, where the kernel needs none; its tensor is not looked at. In the place of POINTER the
-    kernel takes the tensor.
-
-    Triton finds the compiled kernel anew at each call, which takes longer than a short kernel runs.
+    kernel takes the tensor. The first call compiles.
     """
 
     def __init__(self, kernel, grid, descriptors, others, options):
         self.kernel, self.grid, self.others, self.options = kernel, grid, others, options
-        self.compiled = None
+        self.direct = None
         # They keep no tensor alive.
         self.descriptors = [each if each is POINTER else replaced(each, None) for each in descriptors]
 
@@ -85,13 +83,13 @@ class Launch:
         device = tensors[0].device
         if device.index != torch.cuda.current_device():
             with torch.cuda.device(device):
-                return self(*tensors)
-        arguments = [replaced(*pair) for pair in zip(self.descriptors, tensors, strict=True)]
-        if self.compiled is None:
-            self.compiled = self.kernel[self.grid](*arguments, *self.others, **self.options)
+                self(*tensors)
+        elif self.direct:
+            self.direct(tensors)
         else:
-            self.compiled[self.grid](*arguments, *self.others)  # on the current stream
-        return None
+            arguments = [replaced(*pair) for pair in zip(self.descriptors, tensors, strict=True)]
+            compiled = self.kernel[self.grid](*arguments, *self.others, **self.options)
+            self.direct = Direct(compiled, self.grid, self.descriptors, self.others)
 
 
 def replaced(descriptor, tensor):

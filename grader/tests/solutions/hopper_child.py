@@ -4,7 +4,9 @@ Arguments: head dims for the fast form of X1, names of MASKS for the ladder's, o
 own, since what passes for a GPU here must not outlive it.
 """
 
+import ctypes
 import json
+import re
 import sys
 import tempfile
 from types import SimpleNamespace
@@ -17,9 +19,10 @@ from triton.runtime.jit import JITFunction
 from grader.core.inside import without_gpu
 from grader.core.run import compiler
 from grader.gpu.gpus import GPUS
-from solutions import fast_attention, fast_backward, x1_block_sparse
+from solutions import fast_attention, fast_backward, hopper_launch, x1_block_sparse
 from solutions import fast_block_sparse as fast
 from solutions.block_sparse_lists import Lists
+from solutions.cuda_driver import Direct
 
 TOKENS = 384
 # What the backward pass is asked: is_causal, window_size and head dim.
@@ -59,9 +62,16 @@ def backward(is_causal, window_size, D):
     fast_backward.attention_backward(q, q, k, k, q, lse, is_causal, window_size)
 
 
+def parameters(ptx):
+    """The bytes of each parameter of a kernel, in their order."""
+    head = ptx[ptx.index(".entry") : ptx.index(")", ptx.index(".entry"))]
+    found = re.findall(r"\.param (?:\.align \d+ )?\.[a-z](\d+)[^\[,\n]*(?:\[(\d+)\])?", head)
+    return [int(count or 1) * int(bits) // 8 for bits, count in found]
+
+
 def compiled(launch, *arguments):
     """Plain data about the kernel, and the PTX instructions of Hopper's that its text must have."""
-    gpu, kept, run = GPUS["sm_90"], [], JITFunction.run
+    gpu, kept, run, as_told = GPUS["sm_90"], [], JITFunction.run, []
     compiling = compiler.Compiling(gpu)
 
     def compile_only(function, *args, grid, warmup=False, **named):
@@ -70,12 +80,26 @@ def compiled(launch, *arguments):
             return kept[-1]
 
         compiling.launch(SimpleNamespace(__name__=function.__name__, run=keep), grid, named, {})
+        return kept[-1]
 
-    with patch.object(JITFunction, "run", compile_only), without_gpu.pass_for(gpu):
+    def direct(kernel, *others):
+        made = Direct(kernel, *others)
+        as_told.append(parameters(kernel.asm["ptx"]) == [ctypes.sizeof(each) for each in made.values])
+        return made
+
+    with (
+        patch.object(JITFunction, "run", compile_only),
+        patch.object(hopper_launch, "Direct", direct),
+        without_gpu.pass_for(gpu),
+    ):
         launch(*arguments)
     at = next(n for n, kernel in enumerate(kept) if "wgmma" in kernel.asm["ptx"])  # beside small ones
     ptx = kept[at].asm["ptx"]
-    return asdict(compiling.kernels[at]) | {"tma": "cp.async.bulk.tensor" in ptx, "setmaxnreg": "setmaxnreg" in ptx}
+    return asdict(compiling.kernels[at]) | {
+        "tma": "cp.async.bulk.tensor" in ptx,
+        "setmaxnreg": "setmaxnreg" in ptx,
+        "as_the_driver_is_told": all(as_told),
+    }
 
 
 def asked(words):

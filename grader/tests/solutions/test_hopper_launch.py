@@ -14,25 +14,27 @@ from solutions.hopper_launch import POINTER, Launch, Launches, describe
 
 
 class Kernel:
-    """Passes for a Triton kernel: kernel[grid](...) compiles, and what it returns launches likewise."""
+    """Passes for a Triton kernel: kernel[grid](...) compiles."""
 
     def __init__(self):
-        self.compiled, self.launched = [], []
+        self.compiled = []
 
     def __getitem__(self, grid):
         def compile_and_run(*arguments, **options):
             self.compiled.append((grid, arguments, options))
-            return Compiled(self)
+            return self
 
         return compile_and_run
 
 
-class Compiled:
-    def __init__(self, kernel):
-        self.kernel = kernel
+class Direct:
+    """Passes for what launches a compiled kernel from then on."""
 
-    def __getitem__(self, grid):
-        return lambda *arguments: self.kernel.launched.append((grid, arguments))
+    def __init__(self, *made_of):
+        self.made_of, self.launched = made_of, []
+
+    def __call__(self, tensors):
+        self.launched.append(tensors)
 
 
 def tensor(*shape, dtype=torch.float16):
@@ -94,6 +96,7 @@ def test_not_more_are_kept_than_fit(kept, monkeypatch):
 @pytest.fixture
 def on_one_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # the index of "cpu"
+    monkeypatch.setattr(hopper_launch, "Direct", Direct)
 
 
 def test_a_launch_compiles_once_and_then_puts_the_tensors_in(on_one_gpu):
@@ -102,21 +105,11 @@ def test_a_launch_compiles_once_and_then_puts_the_tensors_in(on_one_gpu):
     first, second = (tensor(), tensor(), tensor()), (tensor(), tensor(), tensor())
     launch(*first)
     launch(*second)
-    (grid, arguments, options), ((again, others),) = kernel.compiled[0], kernel.launched
-    assert grid == again == (7, 1, 1) and options == {"num_warps": 4} and len(kernel.compiled) == 1
-    assert (
-        arguments[0].base is first[0]
-        and arguments[1].base is first[1]
-        and arguments[2] is first[2]
-        and arguments[3:] == (5, "x")
-    )
-    assert (
-        others[0].base is second[0]
-        and others[1].base is second[1]
-        and others[2] is second[2]
-        and others[3:] == (5, "x")
-    )
-    assert [each.block_shape for each in others[:2]] == [[1, 1, 8, 16], [1, 1, 4, 16]]
+    ((grid, arguments, options),) = kernel.compiled
+    assert grid == (7, 1, 1) and options == {"num_warps": 4} and arguments[3:] == (5, "x")
+    assert arguments[0].base is first[0] and arguments[1].base is first[1] and arguments[2] is first[2]
+    assert launch.direct.launched == [second] and launch.direct.made_of[:2] == (kernel, grid)
+    assert [each.block_shape for each in arguments[:2]] == [[1, 1, 8, 16], [1, 1, 4, 16]]
 
 
 def test_a_launch_keeps_no_tensor_alive(on_one_gpu):
@@ -146,6 +139,7 @@ def test_it_runs_on_the_device_of_its_tensors(monkeypatch):
 
     monkeypatch.setattr(hopper_launch.torch.cuda, "current_device", lambda: at.now)
     monkeypatch.setattr(hopper_launch.torch.cuda, "device", Device)
+    monkeypatch.setattr(hopper_launch, "Direct", Direct)
     kernel = Kernel()
     Launch(kernel, (1, 1, 1), (describe(tensor(), 1, 8),), (), {})(tensor())
     assert entered == [torch.device("cpu")] and len(kernel.compiled) == 1 and at.now == 1

@@ -71,6 +71,8 @@ FAKES = {
     },
     "triton.experimental.gluon.nvidia.hopper": {"TensorDescriptor": machine.TensorDescriptor},
     "triton.language.core": {"_aggregate": lambda cls: cls},
+    # CUDA's driver has nothing to launch: each launch is like the first, which is Triton's
+    "solutions.cuda_driver": {"POINTER": object(), "Direct": lambda *given: None},
 }  # fmt: skip
 
 
