@@ -6,9 +6,9 @@
     o.sum().backward()
 
 Forward and backward are custom operators with shapes known ahead (register_fake), so that torch.compile goes through
-them without a graph break. On a Hopper GPU the fast forms compute o and lse, and where the head dim is 64 or 128 the
-gradients. Their dq may differ in the last bits from run to run: after torch.use_deterministic_algorithms(True) x3's
-backward computes it.
+them without a graph break. On a Hopper GPU the fast forms compute o and lse, and where the head dim is 64, 128 or 256
+the gradients. Their dq may differ in the last bits from run to run, but not after
+torch.use_deterministic_algorithms(True).
 
 Source: PyTorch, "Custom operators", torch.library.custom_op; the kernels' own files name the methods.
 """
@@ -45,10 +45,13 @@ def backward(
     is_causal: bool, window_size: int | None, sink_size: int, sink_logits: torch.Tensor | None,
 ) -> list[torch.Tensor]:  # fmt: skip
     """dq, dk and dv; with sink_logits their gradient, too."""
-    module = x3_backward
-    if takes_fast_form(q, (64, 128)) and not torch.are_deterministic_algorithms_enabled():
-        from solutions import fast_backward as module
-    return list(module.attention_backward(do, q, k, v, o, lse, is_causal, window_size, sink_size, sink_logits))
+    told = is_causal, window_size, sink_size, sink_logits
+    if takes_fast_form(q, (64, 128, 256)):
+        from solutions import fast_backward
+
+        same_bits = torch.are_deterministic_algorithms_enabled()
+        return list(fast_backward.attention_backward(do, q, k, v, o, lse, *told, deterministic=same_bits))
+    return list(x3_backward.attention_backward(do, q, k, v, o, lse, *told))
 
 
 @backward.register_fake

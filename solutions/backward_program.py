@@ -1,13 +1,13 @@
-"""What the kernels of the fast backward pass share: the program, its producer, the mask, the way of dq.
+"""What the kernels of the fast backward pass share: the program, its producer, the mask, the ways of dq.
 
 fast_backward.py has the consumers for head dims 64 and 128, fast_backward_wide.py those for 256.
 """
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 
-from solutions.hopper import Ring, Scalar, add_to_global, aggregate
+from solutions.hopper import Ring, Scalar, add_to_global, aggregate, wait_until_added
 
 
 @aggregate
@@ -22,8 +22,7 @@ class Program:
     do_desc: tma.tensor_descriptor
     k_desc: tma.tensor_descriptor
     v_desc: tma.tensor_descriptor
-    lse_desc: tma.tensor_descriptor
-    delta_desc: tma.tensor_descriptor
+    rows_desc: tma.tensor_descriptor  # of lse in all batches, then of delta
     dq_desc: tma.tensor_descriptor
     q_ring: Ring
     do_ring: Ring
@@ -34,9 +33,13 @@ class Program:
     ds_tiles: gl.shared_memory_descriptor  # (2, BLOCK_K, BLOCK_Q); at head dim 256 p and ds
     met: gl.shared_memory_descriptor  # barriers; at 0 the consumers wait for each other, once in a turn
     dq_tiles: gl.shared_memory_descriptor  # (2, 1, 1, rows, columns)
+    dq_full: gl.shared_memory_descriptor  # barriers, one for each consumer's tile of dq, where a warp adds it
+    dq_empty: gl.shared_memory_descriptor
+    added: Scalar  # in order: (Hq, tiles of queries, 2), int32, of this batch: how many programs have added theirs
     dk_desc: tma.tensor_descriptor
     dv_desc: tma.tensor_descriptor
     batch: Scalar
+    batches: Scalar
     kv_head: Scalar
     k_start: Scalar
     first: Scalar
@@ -56,6 +59,8 @@ class Program:
     STAGES: gl.constexpr
     IS_CAUSAL: gl.constexpr
     WINDOW: gl.constexpr
+    IN_ORDER: gl.constexpr
+    HANDS_OVER: gl.constexpr
 
     @gluon.jit
     def start(self, turn):
@@ -65,10 +70,12 @@ class Program:
         return self.first + tile * self.BLOCK_Q, tile
 
     @gluon.jit
-    def load_row(self, i, desc, batch, head, q_start, ring, tiles):
+    def load_row(self, i, batch, head, q_start, ring, tiles):
         """Ask for lse or delta of tile i, which arrives with the tile of `ring`."""
         at = [batch, head, q_start // self.BLOCK_Q, 0]
-        tma.async_copy_global_to_shared(desc, at, ring.full.index(i % ring.STAGES), tiles.index(i % self.STAGES))
+        tma.async_copy_global_to_shared(
+            self.rows_desc, at, ring.full.index(i % ring.STAGES), tiles.index(i % self.STAGES)
+        )
 
     @gluon.jit
     def first_values(self, i, tiles, of_keys):
@@ -80,9 +87,10 @@ class Program:
     def keys(self, ring, i):
         """k or v, (BLOCK_K, D). i >> 28 is 0, which the compiler cannot know: it computes addresses anew in each turn.
 
-        Else it keeps them from turn to turn, in registers that it does not have.
+        Else it keeps them from turn to turn, in registers that it does not have; at head dim 128 it mostly has.
         """
-        return ring.tiles.index(i >> 28).reshape([self.BLOCK_K, self.D])
+        ENOUGH: gl.constexpr = self.D == 128 and not self.HANDS_OVER
+        return ring.tiles.index(0 if ENOUGH else i >> 28).reshape([self.BLOCK_K, self.D])
 
 
 @gluon.jit
@@ -95,9 +103,9 @@ def produce(program):
         for turn in range(program.count):
             q_start, _ = program.start(turn)
             program.q_ring.load(i, program.q_desc, batch, head, q_start)
-            program.load_row(i, program.lse_desc, batch, head, q_start, program.q_ring, program.lse_tiles)
+            program.load_row(i, batch, head, q_start, program.q_ring, program.lse_tiles)
             program.do_ring.load(i, program.do_desc, batch, head, q_start)
-            program.load_row(i, program.delta_desc, batch, head, q_start, program.do_ring, program.delta_tiles)
+            program.load_row(i, batch + program.batches, head, q_start, program.do_ring, program.delta_tiles)
             i += 1
 
 
@@ -117,9 +125,46 @@ def mask(p, program, tile, q_start, k_pos):
 
 
 @gluon.jit
-def add_dq(program, dq, buffer, head, row, column):
-    """Have the copy engine add a consumer's part of a tile to dq."""
-    tma.store_wait(0)  # the tile before has left the buffer (it is in memory at the end of the kernel)
-    buffer.reshape(dq.shape).store(dq)
+def hand_over(program, consumer: gl.constexpr, dq, n):
+    """A consumer's n-th part of dq goes to its warp for dq."""
+    mbarrier.wait(program.dq_empty.index(consumer), (n & 1) ^ 1)
+    program.dq_tiles.index(consumer).reshape(dq.shape).store(dq)
     fence_async_shared()
-    add_to_global(program.dq_desc, [program.batch, head, row, column], buffer)
+    mbarrier.arrive(program.dq_full.index(consumer), count=1)
+
+
+@gluon.jit
+def pass_on_dq(program, consumer: gl.constexpr):
+    """A warp that has the copy engine add what a consumer hands over.
+
+    In order: each part when all programs before this one have added theirs. Those have lower numbers; a GPU starts
+    them earlier, so that the wait ends.
+    """
+    ROWS: gl.constexpr = program.dq_tiles.shape[3]
+    COLUMNS: gl.constexpr = program.dq_tiles.shape[4]
+    HALF_OF_QUERIES: gl.constexpr = program.BLOCK_Q == 2 * ROWS  # the consumer's of a tile, else half of the columns
+    PARTS: gl.constexpr = 1 if HALF_OF_QUERIES else program.D // COLUMNS // 2
+    n = 0
+    for head in range(program.kv_head * program.group, program.kv_head * program.group + program.group):
+        for turn in range(program.count):
+            q_start, _ = program.start(turn)
+            if program.IN_ORDER:
+                tile = head * gl.cdiv(program.N, program.BLOCK_Q) + q_start // program.BLOCK_Q
+                added = program.added + 2 * tile + consumer
+                before = program.k_start // program.BLOCK_K
+                if program.IS_CAUSAL:  # the newest keys that a tile sees come first
+                    newest = gl.minimum(q_start + program.BLOCK_Q, program.N) - 1
+                    before = newest // program.BLOCK_K - before
+                while gl.load(added, volatile=True) < before:
+                    pass
+            for part in gl.static_range(PARTS):
+                mbarrier.wait(program.dq_full.index(consumer), n & 1)
+                row = q_start + (consumer * ROWS if HALF_OF_QUERIES else 0)
+                column = 0 if HALF_OF_QUERIES else (consumer * PARTS + part) * COLUMNS
+                at = [program.batch, head, row, column]
+                add_to_global(program.dq_desc, at, program.dq_tiles.index(consumer))
+                tma.store_wait(0)  # the part has left the buffer
+                mbarrier.arrive(program.dq_empty.index(consumer), count=1)
+                n += 1
+            if program.IN_ORDER:
+                gl.atomic_add(added, wait_until_added(n), sem="release")

@@ -9,12 +9,14 @@ kernel makes all three. A program owns a tile of keys and walks over the tiles o
     keys first           p and ds come out of one product as the left factor of the next: they stay in registers
     two consumers        64 keys each. For dq both need the other's ds: it goes through shared memory
     dq one turn late     in turn i dq of tile i - 1 is computed, whose ds the other consumer has stored meanwhile
-    sums by copy engine  dq is float32 in global memory; the copy engine (TMA) adds a tile to it, nobody waits
+    sums by copy engine  dq is float32 in global memory; the copy engine (TMA) adds a tile to it, nobody waits. Where
+                         sums must have one order, and at head dim 256, two warps hand the tiles to it (`pass_on_dq`)
     first values         the sums of the products begin at -lse, in the units of q k^T, and at -delta
     a producer           one warp asks for tiles of q, do, lse and delta, as in fast_attention.py
 
 Small kernels in plain Triton stand around it (backward_parts.py): they compute delta, set dq to 0, or to what the sinks
-add to it, and round it at the end. Sums of dq come in any order: the last bits differ from run to run.
+add to it, and round it at the end. Sums of dq come in any order, so that the last bits differ from run to run; a
+deterministic call adds in the order in which programs are started.
 
 The program of keys 128 to 255, tiles of 64 queries, a causal mask with a window of 192; the numbers are the turns:
 
@@ -56,12 +58,20 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from solutions.backward_parts import BLOCK_S, QUERIES, SPAN, finish_kernel, prepare_kernel, sinks_kernel
-from solutions.backward_program import Program, add_dq, mask, produce
+from solutions.backward_parts import (
+    BLOCK_S,
+    QUERIES,
+    SPAN,
+    finish_kernel,
+    prepare_kernel,
+    sinks_kernel,
+    sum_parts_kernel,
+)
+from solutions.backward_program import Program, hand_over, mask, pass_on_dq, produce
 from solutions.fast_backward_wide import consume_gradients, consume_scores
-from solutions.hopper import FOR_PRODUCER, ROWS, make_ring
+from solutions.hopper import FOR_PRODUCER, ROWS, add_to_global, make_ring
 from solutions.hopper_launch import POINTER, Launch, Launches, aligned, check_tensors, describe, registers_for
-from solutions.x3_backward import check_sink_logits, gradient_of_sink_logits
+from solutions.x3_backward import check_sink_logits
 
 LOG2_E = 1.4426950408889634
 CONSUMERS = gl.constexpr(2)
@@ -91,7 +101,6 @@ def consume(program, consumer: gl.constexpr):
     dv = gl.zeros([ROWS, D], gl.float32, G)
     program.k_ring.wait(0)
     program.v_ring.wait(0)
-    dq_tile = program.dq_tiles.index(consumer)
 
     i, last_head, last_row = 0, 0, 0  # of the tile before: its dq is still to come
     for head in range(program.kv_head * program.group, program.kv_head * program.group + program.group):
@@ -123,7 +132,7 @@ def consume(program, consumer: gl.constexpr):
             mbarrier.arrive(program.met.index(0), count=1)
             program.do_ring.release(i)
             if i > 0:
-                add_dq(program, dq, dq_tile, last_head, last_row, MINE)
+                add_dq(program, consumer, dq, last_head, last_row, MINE, i - 1)
             last_head, last_row = head, q_start + (OWN if HALF_OF_QUERIES else 0)
             dk = warpgroup_mma_wait(0, [dk_later])
             program.q_ring.release(i)
@@ -134,7 +143,7 @@ def consume(program, consumer: gl.constexpr):
     ds_for_dq = ds_before.slice(OWN, ROWS, 1) if HALF_OF_QUERIES else ds_before
     k_for_dq = program.keys(program.k_ring, 0).slice(MINE, COLUMNS, 1)
     dq = warpgroup_mma(ds_for_dq.permute((1, 0)), k_for_dq, no_dq, use_acc=False)
-    add_dq(program, dq, dq_tile, last_head, last_row, MINE)
+    add_dq(program, consumer, dq, last_head, last_row, MINE, i - 1)
 
     # dv and dk leave through the buffers of v and k. A consumer alone reads its rows of v; k is free when the other has
     # computed its last dq, too.
@@ -150,6 +159,19 @@ def consume(program, consumer: gl.constexpr):
     tma.store_wait(0)
 
 
+@gluon.jit
+def add_dq(program, consumer: gl.constexpr, dq, head, row, column, n):
+    """Have the copy engine add a consumer's n-th part to dq, or hand it over."""
+    if program.HANDS_OVER:
+        hand_over(program, consumer, dq, n)
+    else:
+        tma.store_wait(0)  # the part before has left the buffer (it is in memory at the end of the kernel)
+        buffer = program.dq_tiles.index(consumer)
+        buffer.reshape(dq.shape).store(dq)
+        fence_async_shared()
+        add_to_global(program.dq_desc, [program.batch, head, row, column], buffer)
+
+
 SIZES = ("N", "Hkv", "group", "key_tiles", "heads", "heads_at_once", "window_size", "sink_size")
 # By head dim: queries and keys of a tile, buffers of q and of do
 TILES = {64: (128, 128, 2, 2), 128: (64, 128, 2, 2), 256: (64, 64, 2, 1)}
@@ -158,22 +180,28 @@ IN_L2 = 25e6  # bytes of q, do and dq of the heads whose tiles are numbered toge
 
 @gluon.jit(do_not_specialize=SIZES)  # one compiled kernel for all of them
 def fast_backward_kernel(
-    q_desc, do_desc, k_desc, v_desc, lse_desc, delta_desc, dq_desc, dk_desc, dv_desc,
+    q_desc, do_desc, k_desc, v_desc, rows_desc, dq_desc, dk_desc, dv_desc, added,
     N, Hkv, group, key_tiles, heads, heads_at_once, window_size, sink_size, scale, qk_scale,
     D: gl.constexpr, BLOCK_Q: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, DO_STAGES: gl.constexpr,
-    REGISTERS: gl.constexpr, IS_CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
+    REGISTERS: gl.constexpr, IS_CAUSAL: gl.constexpr, WINDOW: gl.constexpr, IN_ORDER: gl.constexpr,
 ):  # fmt: skip
-    """Grid: (key tiles x kv heads of all batches,), some heads at a time, and of these the longest tiles first."""
+    """Grid: (key tiles x kv heads of all batches,), some heads at a time, and of these the longest tiles first.
+
+    In order: the newest tiles first, as they add to dq; they are the shortest.
+    """
     number = gl.program_id(0)
     first_head = number // (key_tiles * heads_at_once) * heads_at_once
     at_once = gl.minimum(heads_at_once, heads - first_head)
     number -= first_head * key_tiles
-    k_start, of_all = number // at_once * BLOCK_K, first_head + number % at_once
+    k_tile, of_all = number // at_once, first_head + number % at_once
+    if IN_ORDER and IS_CAUSAL:
+        k_tile = key_tiles - 1 - k_tile
+    k_start = k_tile * BLOCK_K
     first, end, diagonal, edge, shift = 0, N, 0, 0, 0
     if IS_CAUSAL:
         first = k_start // BLOCK_Q * BLOCK_Q
         diagonal = gl.cdiv(k_start + BLOCK_K - 1 - first, BLOCK_Q)
-    elif D == 64:
+    elif D == 64 and not IN_ORDER:
         shift = k_start // BLOCK_Q
     if WINDOW:
         end = gl.minimum(N, k_start + BLOCK_K - 1 + window_size)
@@ -181,8 +209,8 @@ def fast_backward_kernel(
 
     q_ring = make_ring(q_desc, STAGES, CONSUMERS, EXTRA=4 * BLOCK_Q)
     do_ring = make_ring(do_desc, DO_STAGES, CONSUMERS, EXTRA=4 * BLOCK_Q)
-    lse_tiles = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_Q], lse_desc.layout)
-    delta_tiles = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_Q], lse_desc.layout)
+    lse_tiles = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_Q], rows_desc.layout)
+    delta_tiles = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_Q], rows_desc.layout)
     k_ring, v_ring = make_ring(k_desc, 1, CONSUMERS), make_ring(v_desc, 1, CONSUMERS)
     DS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_K, BLOCK_Q], q_desc.dtype)
     ds_tiles = gl.allocate_shared_memory(q_desc.dtype, [2, BLOCK_K, BLOCK_Q], DS)
@@ -196,44 +224,66 @@ def fast_backward_kernel(
     dq_tiles = gl.allocate_shared_memory(
         gl.float32, [CONSUMERS, dq_tile[0], dq_tile[1], dq_tile[2], dq_tile[3]], dq_desc.layout
     )
+    HANDS_OVER: gl.constexpr = IN_ORDER or D == 256
+    dq_full, dq_empty = met, met
+    if HANDS_OVER:  # barriers are made only where they are used: else the compiler gives their memory away
+        dq_full = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], mbarrier.MBarrierLayout())
+        dq_empty = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], mbarrier.MBarrierLayout())
+        for consumer in gl.static_range(CONSUMERS):
+            mbarrier.init(dq_full.index(consumer), count=1)
+            mbarrier.init(dq_empty.index(consumer), count=1)
+    if IN_ORDER:
+        added += 2 * (of_all // Hkv * Hkv * group * gl.cdiv(N, BLOCK_Q))
     fence_async_shared()
     program = Program(
-        q_desc=q_desc, do_desc=do_desc, k_desc=k_desc, v_desc=v_desc, lse_desc=lse_desc, delta_desc=delta_desc,
-        dq_desc=dq_desc, dk_desc=dk_desc, dv_desc=dv_desc, q_ring=q_ring, do_ring=do_ring, k_ring=k_ring, v_ring=v_ring,
-        lse_tiles=lse_tiles, delta_tiles=delta_tiles, ds_tiles=ds_tiles, met=met, dq_tiles=dq_tiles,
-        batch=of_all // Hkv, kv_head=of_all % Hkv, k_start=k_start, first=first,
-        count=gl.cdiv(end - first, BLOCK_Q), diagonal=diagonal, edge=edge, shift=shift, group=group, N=N,
-        window_size=window_size, sink_size=sink_size, scale=scale, qk_scale=qk_scale, D=D, BLOCK_Q=BLOCK_Q,
-        BLOCK_K=BLOCK_K, STAGES=STAGES, IS_CAUSAL=IS_CAUSAL, WINDOW=WINDOW,
+        q_desc=q_desc, do_desc=do_desc, k_desc=k_desc, v_desc=v_desc, rows_desc=rows_desc, dq_desc=dq_desc,
+        dk_desc=dk_desc, dv_desc=dv_desc, q_ring=q_ring, do_ring=do_ring, k_ring=k_ring, v_ring=v_ring,
+        lse_tiles=lse_tiles, delta_tiles=delta_tiles, ds_tiles=ds_tiles, met=met, dq_tiles=dq_tiles, dq_full=dq_full,
+        dq_empty=dq_empty, added=added, batch=of_all // Hkv, batches=heads // Hkv, kv_head=of_all % Hkv,
+        k_start=k_start, first=first, count=gl.cdiv(end - first, BLOCK_Q), diagonal=diagonal, edge=edge, shift=shift,
+        group=group, N=N, window_size=window_size, sink_size=sink_size, scale=scale, qk_scale=qk_scale, D=D,
+        BLOCK_Q=BLOCK_Q, BLOCK_K=BLOCK_K, STAGES=STAGES, IS_CAUSAL=IS_CAUSAL, WINDOW=WINDOW, IN_ORDER=IN_ORDER,
+        HANDS_OVER=HANDS_OVER,
     )  # fmt: skip
     consumers: gl.constexpr = (consume_scores, consume_gradients) if WIDE else (consume, consume)
-    gl.warp_specialize(
-        ((consumers[0], (program, 0)), (consumers[1], (program, 1)), (produce, (program,))),
-        [4, 1],
-        [REGISTERS, FOR_PRODUCER],
-    )
+    if HANDS_OVER:
+        gl.warp_specialize(
+            ((consumers[0], (program, 0)), (consumers[1], (program, 1)), (produce, (program,)),
+             (pass_on_dq, (program, 0)), (pass_on_dq, (program, 1))),
+            [4, 1, 1, 1],
+            [REGISTERS, FOR_PRODUCER, FOR_PRODUCER, FOR_PRODUCER],
+        )  # fmt: skip
+    else:
+        gl.warp_specialize(
+            ((consumers[0], (program, 0)), (consumers[1], (program, 1)), (produce, (program,))),
+            [4, 1],
+            [REGISTERS, FOR_PRODUCER],
+        )
 
 
 # Before the launch ----------------------------------------------------------------------------------------------------
 
 
-PREPARED, FINISHED = 64, 4096  # queries and elements of a program
+PREPARED, SUMMED, FINISHED = 64, 32, 4096  # queries, parts in a step, and elements of a program
 
 
 @dataclass(frozen=True)
 class Plan:
     """The launches of a shape. padded: tokens of lse and delta in the kernel, whole tiles.
 
-    of_parts: the shape of dk and dv of the sinks, in parts (2, B, Hkv, group, parts, sink_size, D).
+    of_parts: the shape of dk and dv of the sinks, in parts (2, B, Hkv, group, parts, sink_size, D). of_logits: of the
+    gradient of learned sinks, in parts. of_added: of the counters of programs that have added to a tile of dq.
     """
 
     prepare: Launch
     sinks: Launch | None
+    sum_parts: Launch | None
     main: Launch
     finish: Launch
     padded: int
     of_parts: tuple[int, ...]
-    sink_size: int
+    of_logits: tuple[int, ...]
+    of_added: tuple[int, ...]
 
 
 def describe_float32(shape, block, device):
@@ -267,7 +317,7 @@ def check_rows(do, q, o, lse):
                          f"{tuple(lse.shape)} on {lse.device}, strides {lse.stride()}")  # fmt: skip
 
 
-def plan_launches(do, q, k, v, o, lse, is_causal, window_size, sink_size):
+def plan_launches(do, q, k, v, o, lse, is_causal, window_size, sink_size, learned, deterministic):
     """The Plan for tensors of these shapes and layouts; None where one must be copied."""
     check_arguments(do, q, k, v, o, lse, is_causal, window_size, sink_size)
     if any(aligned(x) is not x for x in (do, q, k, v)):
@@ -279,69 +329,82 @@ def plan_launches(do, q, k, v, o, lse, is_causal, window_size, sink_size):
     sink_size = sink_size if windowed else 0  # without a window a sink is like any other key
     key_tiles, padded = triton.cdiv(N, block_k), triton.cdiv(N, block_q) * block_q
     multiprocessors = torch.cuda.get_device_properties(q.device).multi_processor_count
-    at_once = max(-(-multiprocessors // key_tiles), int(IN_L2 / (N * D * group * 8)))
+    at_once = max(1 if deterministic else -(-multiprocessors // key_tiles), int(IN_L2 / (N * D * group * 8)))
     of_dq = (ROWS.value, min(D, 64))  # of a consumer at a time
-    of_rows = describe_float32((B, Hq, padded // block_q, block_q), [1, 1, 1, block_q], q.device)
+    of_rows = describe_float32((2 * B, Hq, padded // block_q, block_q), [1, 1, 1, block_q], q.device)
     at_launch, registers = registers_for(CONSUMERS.value, 1)
     scale = 1.0 / math.sqrt(D)
     main = Launch(
         fast_backward_kernel, (key_tiles * B * Hkv, 1, 1),
         (*(describe(x, 1, block_q) for x in (q, do)), *(describe(x, 1, block_k) for x in (k, v)),
-         of_rows, of_rows, describe_float32(q.shape, [1, 1, *of_dq], q.device),
-         *(describe(x, 1, ROWS.value, contiguous=True) for x in (k, v))),
+         of_rows, describe_float32(q.shape, [1, 1, *of_dq], q.device),
+         *(describe(x, 1, ROWS.value, contiguous=True) for x in (k, v)), POINTER if deterministic else None),
         (N, Hkv, group, key_tiles, B * Hkv, min(at_once, B * Hkv), window_size if windowed else N, sink_size, scale,
-         scale * LOG2_E, D, block_q, block_k, stages, do_stages, registers, is_causal, windowed),
+         scale * LOG2_E, D, block_q, block_k, stages, do_stages, registers, is_causal, windowed,
+         deterministic),
         {"num_warps": 4, "maxnreg": at_launch},
     )  # fmt: skip
+    of_logits = (B, Hq, padded // PREPARED)
     prepare = Launch(
-        prepare_kernel, (padded // PREPARED, Hq, B), (POINTER,) * 6,
+        prepare_kernel, (padded // PREPARED, Hq, B), (*[POINTER] * 5, *[POINTER if learned else None] * 2),
         (*o.stride()[:3], *do.stride()[:3], *lse.stride()[:2], N, padded, math.sqrt(D), D, PREPARED, not sink_size),
         {"num_warps": 4},
     )  # fmt: skip
-    sinks, of_parts = None, ()
+    sinks, sum_parts, of_parts = None, None, ()
     if sink_size:
-        of_parts = (2, B, Hkv, group, triton.cdiv(N, SPAN), sink_size, D)
+        parts = triton.cdiv(N, SPAN)
+        of_parts = (2, B, Hkv, group, parts, sink_size, D)
         sinks = Launch(
-            sinks_kernel, (triton.cdiv(N, SPAN), Hq, B), (POINTER,) * 9,
+            sinks_kernel, (parts, Hq, B), (POINTER,) * 8,
             (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3], N, padded, group, sink_size, scale,
              scale * LOG2_E, D, QUERIES, BLOCK_S, SPAN),
             {"num_warps": 4, "num_stages": 3},
         )  # fmt: skip
+        sum_parts = Launch(
+            sum_parts_kernel, (sink_size, Hkv, B), (POINTER,) * 4, (N, group * parts, sink_size, D, SUMMED), {}
+        )
     count = q.numel()
     finish = Launch(finish_kernel, (triton.cdiv(count, FINISHED), 1, 1), (POINTER,) * 2, (scale, count, FINISHED), {})
-    return Plan(prepare, sinks, main, finish, padded, of_parts, sink_size)
+    of_added = (B, Hq, padded // block_q, 2)
+    return Plan(prepare, sinks, sum_parts, main, finish, padded, of_parts, of_logits, of_added)
 
 
 PLANS = Launches(plan_launches)
 
 
-def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0, sink_logits=None):
+def attention_backward(
+    do, q, k, v, o, lse, is_causal=True, window_size=None, sink_size=0, sink_logits=None, deterministic=False
+):
     """The gradients of q, k and v from that of o, on a Hopper GPU: full, causal, or causal with window and sinks.
 
     do, q, o: (B, Hq, N, D), D 64, 128 or 256. k, v: (B, Hkv, N, D), Hq a multiple of Hkv. Last stride 1; float16 or
     bfloat16. lse: (B, Hq, N), float32, natural logarithm, last stride 1. sink_logits: as in X3. What the copy engine
-    cannot read is copied. Returns dq, dk and dv, contiguous, in the dtype of q; with sink_logits their gradient, too.
+    cannot read is copied. deterministic: the sums of dq have one order, so that each run gives the same bits.
+    Returns dq, dk and dv, contiguous, in the dtype of q; with sink_logits their gradient, too.
     Raises ValueError for arguments that do not fit.
     """
     check_sink_logits(sink_logits, q)
-    plan = PLANS.find((do, q, k, v, o, lse), is_causal, window_size, sink_size)
+    told = is_causal, window_size, sink_size
+    plan = PLANS.find((do, q, k, v, o, lse), *told, sink_logits is not None, deterministic)
     if plan is None:
-        check_arguments(do, q, k, v, o, lse, is_causal, window_size, sink_size)  # of these, not of their copies
+        check_arguments(do, q, k, v, o, lse, *told)  # of these, not of their copies
         copies = (aligned(x) for x in (do, q, k, v, o))
-        return attention_backward(*copies, lse.clone(), is_causal, window_size, sink_size, sink_logits)
-    first_s, delta = torch.empty(2, *q.shape[:2], plan.padded, dtype=torch.float32, device=q.device)
-    sums = torch.empty(q.shape, dtype=torch.float32, device=q.device)
-    dq = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-    dk = torch.empty(k.shape, dtype=q.dtype, device=q.device)
-    dv = torch.empty(v.shape, dtype=q.dtype, device=q.device)
-    plan.prepare(o, do, lse, first_s, delta, sums)
+        return attention_backward(*copies, lse.clone(), *told, sink_logits, deterministic)
+
+    def numbers(*shape):
+        return torch.empty(shape, dtype=torch.float32, device=q.device)
+
+    rows = numbers(2, *q.shape[:2], plan.padded)  # lse for the kernel, and delta
+    of_logits = None if sink_logits is None else numbers(*plan.of_logits)
+    sums = torch.empty_like(q, dtype=torch.float32, memory_format=torch.contiguous_format)
+    dq, dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
+    added = torch.zeros(plan.of_added, dtype=torch.int32, device=q.device) if deterministic else None
+    plan.prepare(o, do, lse, rows, sums, sink_logits, of_logits)
     if plan.sinks:
-        of_parts = torch.empty(plan.of_parts, dtype=torch.float32, device=q.device)
-        plan.sinks(q, k, v, do, first_s, delta, sums, *of_parts)
-    plan.main(q, do, k, v, first_s, delta, sums, dk, dv)
+        of_parts = numbers(*plan.of_parts)
+        plan.sinks(q, k, v, do, rows, sums, *of_parts)
+    plan.main(q, do, k, v, rows, sums, dk, dv, added)
     if plan.sinks:
-        dk[:, :, : plan.sink_size], dv[:, :, : plan.sink_size] = of_parts.sum((3, 4))
+        plan.sum_parts(*of_parts, dk, dv)
     plan.finish(sums, dq)
-    if sink_logits is not None:
-        return dq, dk, dv, gradient_of_sink_logits(sink_logits, lse, delta[..., : q.shape[2]])
-    return dq, dk, dv
+    return (dq, dk, dv) if sink_logits is None else (dq, dk, dv, of_logits.sum((0, 2)))

@@ -21,7 +21,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from solutions.backward_program import add_dq, mask
+from solutions.backward_program import hand_over, mask
 from solutions.hopper import ROWS
 
 HALF, PIECE = gl.constexpr(128), gl.constexpr(64)  # columns of a consumer, and of one tile of dq
@@ -33,20 +33,20 @@ def layout(columns):
 
 
 @gluon.jit
-def add_dk_and_dq(program, i, q, ds, dk, head, q_start, MINE: gl.constexpr):
+def add_dk_and_dq(program, i, q, ds, dk, MINE: gl.constexpr):
     """dk with a tile of queries added; both pieces of its dq are on their way. ds is the tile in shared memory."""
     no_dq = gl.zeros([ROWS, PIECE], gl.float32, layout(PIECE))
-    k, buffer = program.keys(program.k_ring, i), program.dq_tiles.index(MINE // HALF)
+    k = program.keys(program.k_ring, i)
     dq_later = warpgroup_mma(ds.permute((1, 0)), k.slice(MINE, PIECE, 1), no_dq, use_acc=False, is_async=True)
     dk_later = warpgroup_mma(ds, q.slice(MINE, HALF, 1), dk, is_async=True)
     dq = warpgroup_mma_wait(1, [dq_later])  # dk goes on
-    add_dq(program, dq, buffer, head, q_start, MINE)
+    hand_over(program, MINE // HALF, dq, 2 * i)
     k = k.slice(MINE + PIECE, PIECE, 1)
     dq_later = warpgroup_mma(ds.permute((1, 0)), k, no_dq, use_acc=False, is_async=True)
     dk, dq = warpgroup_mma_wait(0, [dk_later, dq_later])
     mbarrier.arrive(program.met.index(0), count=1)  # p and ds have been read
     program.q_ring.release(i)
-    add_dq(program, dq, buffer, head, q_start, MINE + PIECE)
+    hand_over(program, MINE // HALF, dq, 2 * i + 1)
     return dk
 
 
@@ -63,7 +63,7 @@ def consume_scores(program, consumer: gl.constexpr):
     p_tile, ds_tile = program.ds_tiles.index(0), program.ds_tiles.index(1)
     program.k_ring.wait(0)
     i = 0
-    for head in range(program.kv_head * program.group, program.kv_head * program.group + program.group):
+    for _ in range(program.group):
         for turn in range(program.count):
             q_start, tile = program.start(turn)
             q = program.q_ring.wait(i)  # (BLOCK_Q, 256)
@@ -79,7 +79,7 @@ def consume_scores(program, consumer: gl.constexpr):
             mbarrier.wait(program.met.index(2), i & 1)  # ds is there
             dv = warpgroup_mma_wait(0, [dv_later])
             program.do_ring.release(i)
-            dk = add_dk_and_dq(program, i, q, ds_tile, dk, head, q_start, 0)
+            dk = add_dk_and_dq(program, i, q, ds_tile, dk, 0)
             i += 1
     store(program, dk, dv, i, program.v_ring, program.dv_desc, 0)
 
@@ -95,26 +95,23 @@ def consume_gradients(program, consumer: gl.constexpr):
     p_tile, ds_tile = program.ds_tiles.index(0), program.ds_tiles.index(1)
     program.k_ring.wait(0)
     program.v_ring.wait(0)
-    i = 0
-    for head in range(program.kv_head * program.group, program.kv_head * program.group + program.group):
-        for turn in range(program.count):
-            q_start, _ = program.start(turn)
-            do = program.do_ring.wait(i)
-            less_delta = program.first_values(i, program.delta_tiles, no_keys)
-            dp = warpgroup_mma(program.keys(program.v_ring, i), do.permute((1, 0)), less_delta)
-            mbarrier.wait(program.met.index(1), i & 1)  # p is there
-            dv_later = warpgroup_mma(p_tile, do.slice(HALF, HALF, 1), dv, is_async=True)
-            ds = (p_tile.load(S).to(gl.float32) * dp).to(dtype)  # with the rounded p
-            mbarrier.wait(program.met.index(0), (i & 1) ^ 1)  # the other has read the ds before, else it sent no p
-            ds_tile.store(ds)
-            fence_async_shared()
-            mbarrier.arrive(program.met.index(2), count=1)
-            dv = warpgroup_mma_wait(0, [dv_later])
-            program.do_ring.release(i)
-            q = program.q_ring.wait(i)
-            dk = add_dk_and_dq(program, i, q, ds_tile, dk, head, q_start, HALF)
-            i += 1
-    store(program, dk, dv, i, program.k_ring, program.dk_desc, HALF)
+    turns = program.group * program.count
+    for i in range(turns):
+        do = program.do_ring.wait(i)
+        less_delta = program.first_values(i, program.delta_tiles, no_keys)
+        dp = warpgroup_mma(program.keys(program.v_ring, i), do.permute((1, 0)), less_delta)
+        mbarrier.wait(program.met.index(1), i & 1)  # p is there
+        dv_later = warpgroup_mma(p_tile, do.slice(HALF, HALF, 1), dv, is_async=True)
+        ds = (p_tile.load(S).to(gl.float32) * dp).to(dtype)  # with the rounded p
+        mbarrier.wait(program.met.index(0), (i & 1) ^ 1)  # the other has read the ds before, else it sent no p
+        ds_tile.store(ds)
+        fence_async_shared()
+        mbarrier.arrive(program.met.index(2), count=1)
+        dv = warpgroup_mma_wait(0, [dv_later])
+        program.do_ring.release(i)
+        q = program.q_ring.wait(i)
+        dk = add_dk_and_dq(program, i, q, ds_tile, dk, HALF)
+    store(program, dk, dv, turns, program.k_ring, program.dk_desc, HALF)
 
 
 @gluon.jit

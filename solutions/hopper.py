@@ -184,3 +184,13 @@ def add_to_global(desc, coordinates, tile, _semantic=None):
     """
     where = _semantic._convert_to_ir_values(coordinates, require_i64=False)
     _semantic.builder.create_async_tma_reduce(ir.DESCRIPTOR_REDUCE_KIND.ADD, desc.handle, where, tile.handle)
+
+
+@gluon.jit
+def wait_until_added(n):
+    """1, once all that this one warp had the copy engine add is in memory; n: a number, which is not looked at.
+
+    `tma.store_wait` waits until the tiles have left shared memory, which is earlier.
+    """
+    text: gl.constexpr = "cp.async.bulk.wait_group 0; bar.warp.sync 0xffffffff; mov.b32 $0, 1;"
+    return gl.inline_asm_elementwise(text, "=r,r", [n], gl.int32, is_pure=False, pack=1)

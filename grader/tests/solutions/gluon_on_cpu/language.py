@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import torch
 
-from grader.tests.solutions.gluon_on_cpu.machine import Block, Shared, allocate_shared_memory
-from grader.tests.solutions.gluon_on_cpu.turns import PROGRAM, Stuck, Turns
+from grader.tests.solutions.gluon_on_cpu.machine import Block, Shared, allocate_shared_memory, store_wait
+from grader.tests.solutions.gluon_on_cpu.turns import NOW, PROGRAM, Stuck, Turns
 
 
 class Constant(int):
@@ -51,7 +51,9 @@ def where(condition, a, b):
     return torch.where(block(condition).bool(), a, b).as_subclass(Block)
 
 
-def load(pointer, mask=None, other=POISON):
+def load(pointer, mask=None, other=POISON, volatile=False):
+    if volatile:
+        wait_for_change(pointer)
     at = block(pointer.at).long()
     mask = torch.ones_like(at, dtype=torch.bool) if mask is None else block(mask).bool().expand(at.shape)
     if ((at < 0) | (at >= pointer.elements.numel()))[mask].any():
@@ -59,6 +61,18 @@ def load(pointer, mask=None, other=POISON):
     found = torch.zeros_like(at, dtype=pointer.elements.dtype)
     found[mask] = pointer.elements[at[mask]]
     return torch.where(mask, found, block(other).to(found.dtype)).as_subclass(Block)
+
+
+def wait_for_change(pointer):
+    """A volatile load is one of a loop that waits. Programs run one after another here: it may wait for none."""
+    seen = (pointer.elements.data_ptr(), int(pointer.at), int(pointer.elements[int(pointer.at)]))
+    if seen == getattr(NOW.worker, "seen", None):
+        raise Stuck(f"{NOW.worker.name} waits for a program that starts later")
+    NOW.worker.seen = seen
+
+
+def atomic_add(pointer, value, sem):
+    pointer.elements[int(pointer.at)] += int(value)
 
 
 def store(pointer, value, mask):
@@ -86,6 +100,8 @@ def logic(a, b, c, table):
 
 
 def inline_asm_elementwise(text, constraints, args, dtype, is_pure, pack):
+    if "cp.async.bulk.wait_group 0" in text:
+        return store_wait(0) or block(1)
     bits = [each.contiguous().view(torch.int32).long() & 0xFFFFFFFF for each in args]
     names = {f"${i + 1}": each for i, each in enumerate(bits)}
     value = lambda name: names[name] if name in names else torch.tensor(int(name, 0))  # noqa: E731
@@ -133,6 +149,6 @@ gl = SimpleNamespace(
     convert_layout=lambda value, layout, assert_trivial=False: value,
     broadcast=lambda *given: tuple(torch.broadcast_tensors(*given)),
     where=where, max=torch.amax, sum=torch.sum, exp2=torch.exp2, log=torch.log, log2=torch.log2, load=load, store=store,
-    allocate_shared_memory=allocate_shared_memory, inline_asm_elementwise=inline_asm_elementwise,
+    atomic_add=atomic_add, allocate_shared_memory=allocate_shared_memory, inline_asm_elementwise=inline_asm_elementwise,
     warp_specialize=warp_specialize,
 )  # fmt: skip
