@@ -19,15 +19,16 @@ from pathlib import Path
 import torch
 
 from grader.gpu import timing
-from report.arms.backward_ideas import WITHOUT, module_without
+from report.arms.backward_ideas import HEAD_DIMS, WITHOUT, module_without
 from report.measuring.machine import slug
 from report.places import RESULTS, Refused, load
 
-OURS, PEERS, OWN = "fast", ("cudnn", "flex", "x3"), ("sinks", "learned")  # OWN: ours with 4 sinks, with learned ones
+OURS, PEERS = "fast", ("cudnn", "flex", "x3")
+OWN = "sinks", "learned", "ordered"  # ours with 4 sinks, with learned ones, with dq added in one order
 HEAD = ("shape", "mask", *(f"{name}_us" for name in (OURS, *PEERS)),
         *(f"over_{name}{end}" for name in PEERS for end in ("", "_low", "_high")),
         *(f"{name}_over{end}" for name in OWN for end in ("", "_low", "_high")),
-        "tflops", "rounds", "gpu", "torch", "triton")  # fmt: skip
+        "host_us", "cudnn_host_us", "tflops", "rounds", "gpu", "torch", "triton")  # fmt: skip
 # B, Hq, Hkv, D, N, causal, window
 SHAPES = (
     (4, 16, 16, 128, 8192, True, None), (4, 16, 16, 128, 8192, False, None), (4, 16, 16, 64, 8192, True, None),
@@ -37,7 +38,7 @@ SHAPES = (
     (2, 8, 8, 256, 8192, True, None), (2, 8, 8, 256, 8192, False, None),
 )  # fmt: skip
 IDEAS_HEAD = ("idea", "shape", "mask", "over", "over_low", "over_high", "rounds", "gpu", "torch", "triton")
-IDEAS_SHAPES = (*SHAPES[:4], SHAPES[6])
+IDEAS_SHAPES = (*SHAPES[:4], SHAPES[6], *SHAPES[12:])
 ROUNDS, SECONDS = 11, 0.02  # of a kernel's calls in a round
 PLAN = timing.Plan(target=0.0, budget_s=math.inf, min_rounds=ROUNDS, max_rounds=ROUNDS, against=OURS)
 
@@ -57,6 +58,7 @@ def arms(B, Hq, Hkv, D, N, causal, window):
     }
     logits = torch.zeros(Hq, device="cuda")
     found["learned"] = lambda: fast.attention_backward(do, q, k, v, o, lse, causal, window, 0, logits)
+    found["ordered"] = partial(fast.attention_backward, do, q, k, v, o, lse, causal, window, deterministic=True)
     if window is not None:
         found["sinks"] = lambda: fast.attention_backward(do, q, k, v, o, lse, causal, window, 4)
     else:
@@ -104,15 +106,26 @@ def without_ideas(shape, folder):
     x3, fast = load("x3_backward.py"), load("fast_backward.py")
     q, do, k, v = (torch.randn(B, H, N, D, device="cuda", dtype=torch.bfloat16) for H in (Hq, Hq, Hkv, Hkv))
     given = (do, q, k, v, *x3.attention_forward(q, k, v, causal, window), causal, window)
-    modules = {OURS: fast} | {idea: module_without(idea, folder) for idea in WITHOUT}
+    modules = {OURS: fast} | {idea: module_without(idea, folder) for idea in WITHOUT if D in HEAD_DIMS[idea]}
     return {name: partial(module.attention_backward, *given) for name, module in modules.items()}
 
 
 def idea_rows(shape, timings):
-    """[a list of words for each idea, as IDEAS_HEAD has them], without those of another head dim."""
-    asked = [idea for idea in WITHOUT if "head dim" not in idea or idea.endswith(f" {shape[3]}")]
-    ratios = ((idea, timing.ratio(timings, OURS, idea)) for idea in asked)
+    """[a list of words for each idea, as IDEAS_HEAD has them]."""
+    ratios = ((idea, timing.ratio(timings, OURS, idea)) for idea in timings if idea != OURS)
     return [[idea, *named(shape), *(f"{each:.4f}" for each in ratio), *machine()] for idea, ratio in ratios]
+
+
+def host_us(call, calls=20):
+    """Microseconds of the host for a call: the median of calls that the GPU still has to do when they return."""
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        call()
+        times.append(1e6 * (time.perf_counter() - start))
+    torch.cuda.synchronize()
+    return statistics.median(times)
 
 
 def named(shape):
@@ -128,8 +141,8 @@ def machine():
     return ROUNDS, torch.cuda.get_device_name().removeprefix("NVIDIA "), torch.__version__, triton.__version__
 
 
-def row(shape, timings):
-    """A list of words, as HEAD has them; blank where a peer has no such mask."""
+def row(shape, timings, hosts):
+    """A list of words, as HEAD has them; blank where a peer has no such mask. hosts: {name: host_us}."""
     B, Hq, _, D, N, causal, window = shape
     middle = {name: 1e3 * statistics.median(each.samples) for name, each in timings.items()}
     visible = sum(min(i + 1, window or N) for i in range(N)) if causal else N * N
@@ -139,6 +152,7 @@ def row(shape, timings):
         ratios += [f"{each:.4f}" for each in found] if found else [""] * 3
     return [
         *named(shape), *(f"{middle[name]:.2f}" if name in middle else "" for name in (OURS, *PEERS)), *ratios,
+        *(f"{hosts[name]:.1f}" if name in hosts else "" for name in (OURS, "cudnn")),
         f"{10 * B * Hq * D * visible / middle[OURS] / 1e6:.0f}", *machine(),
     ]  # fmt: skip
 
@@ -159,7 +173,8 @@ def main(argv):
         for shape in IDEAS_SHAPES if options.ideas else SHAPES:
             found = without_ideas(shape, folder) if options.ideas else arms(*shape)
             timings = timing.take_turns({name: Arm(call) for name, call in found.items()}, PLAN)
-            writer.writerows(idea_rows(shape, timings) if options.ideas else [row(shape, timings)])
+            hosts = {} if options.ideas else {name: host_us(call) for name, call in found.items()}
+            writer.writerows(idea_rows(shape, timings) if options.ideas else [row(shape, timings, hosts)])
             file.flush()
             print(*shape, flush=True)
     print(f"written: {path}")

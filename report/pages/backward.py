@@ -9,9 +9,9 @@ from report.pages.template import render
 from report.places import PUBLISHED
 
 PAGE, CSV, IDEAS = "BACKWARD.md", PUBLISHED / "backward.csv", PUBLISHED / "backward_ideas.csv"
+OPTIONS = {"sinks": "4 sinks", "learned": "learned sinks", "ordered": "in one order"}
 PEERS = {"cudnn": "cuDNN", "flex": "FlexAttention", "x3": "X3"}
-SHORT = "B=4 H=16 D=128 N=1024"  # one of those on which the host is what takes longest
-LONG = 2048  # tokens, from which on the GPU and not the host sets the time
+LONG, SHORT = 2048, 1024  # tokens: of the rows that have a mean; below the second the host sets the time
 
 
 def files(path=CSV):
@@ -27,13 +27,15 @@ def files(path=CSV):
     long = [row for row in rows if int(row["shape"].rpartition("=")[2]) >= LONG]
     means = {peer: geometric_mean(float(row[f"over_{peer}"]) for row in long if row[f"over_{peer}"]) for peer in PEERS}
     slower = [f"{row['shape']} {row['mask']}" for row in long if float(row["over_cudnn"] or 1) < 1]
-    sinks = [
-        [row["shape"], row["mask"], interval(row, "sinks_over"), interval(row, "learned_over")]
-        for row in rows if row["sinks_over"] or row is rows[0] or row["shape"] == SHORT
+    options = [
+        [row["shape"], row["mask"], *(interval(row, f"{name}_over") for name in OPTIONS)] for row in rows
+        if row in long
     ]  # fmt: skip
+    hosts = [[row["shape"], row["mask"], row["host_us"], row["cudnn_host_us"]] for row in rows]
     return {PAGE: render(
-        PAGE, rows=table(head, lines, left=2), means=means, machine=rows[0], long=LONG, slower=", ".join(slower),
-        sinks=table(["shape", "mask", "4 sinks", "learned sinks"], sinks, left=2), ideas=ideas(),
+        PAGE, rows=table(head, lines, left=2), means=means, machine=rows[0], long=LONG, short=SHORT,
+        slower=", ".join(slower), options=table(["shape", "mask", *OPTIONS.values()], options, left=2),
+        hosts=table(["shape", "mask", "ours", "cuDNN's"], hosts, left=2), ideas=ideas(),
     )}  # fmt: skip
 
 
