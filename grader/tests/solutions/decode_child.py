@@ -1,0 +1,92 @@
+"""decode_attention on drawn batches, {number: what is wrong} as JSON: decode_child.py DEVICE BATCHES.
+
+On a CPU with TRITON_INTERPRET=1. What may not be read is NaN; unused entries of a block table lead to pages of NaN.
+"""
+
+import json
+import math
+import random
+import sys
+
+import torch
+
+from solutions import x4_decode as module
+
+device, batches = sys.argv[1], int(sys.argv[2])
+INTERPRETED = device == "cpu"
+# The interpreter's dots of bfloat16 are wrong without the grader's patches.
+DTYPES = (torch.float32, torch.float16) if INTERPRETED else module.DTYPES
+NEAR = {torch.float32: 1e-5 if INTERPRETED else 5e-3, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+
+
+def attend(q, k, v, sink, window, scale):
+    """o (Hq, Nq, D) of one sequence in float64. q: (Hq, Nq, D). k, v: (Hkv, length, D)."""
+    group, Nq, length = q.shape[0] // k.shape[0], q.shape[1], k.shape[1]
+    k, v = (x.double().repeat_interleave(group, 0) for x in (k, v))
+    age = torch.arange(length - Nq, length, device=q.device)[:, None] - torch.arange(length, device=q.device)
+    scores = (q.double() @ k.mT * scale).masked_fill((age < 0) | (age >= (window or length + 1)), -math.inf)
+    if sink is not None:
+        scores = torch.cat([scores, sink.double()[:, None, None].expand(-1, Nq, 1)], 2)
+    p = scores.softmax(-1).nan_to_num(0.0)[..., :length]
+    return p @ v
+
+
+def dense(caches, room):
+    """Caches [(Hkv, length, D)] as one (B, Hkv, room, D), the rest NaN."""
+    found = torch.full((len(caches), caches[0].shape[0], room, caches[0].shape[2]), math.nan).to(caches[0])
+    for row, cache in zip(found, caches, strict=True):
+        row[:, : cache.shape[1]] = cache
+    return found
+
+
+def paged(caches, room, size, order):
+    """(pages, block table) of the same; order: of all pages."""
+    most, (heads, _, D) = -(-room // size), caches[0].shape
+    pages = torch.full((len(caches) * most + 2, size, heads, D), math.nan).to(caches[0])
+    table = torch.full((len(caches), most), order[-1], dtype=torch.int32, device=pages.device)
+    for b, cache in enumerate(caches):
+        for n in range(-(-cache.shape[1] // size)):
+            table[b, n] = order[b * most + n]
+            part = cache[:, n * size : (n + 1) * size]
+            pages[table[b, n], : part.shape[1]] = part.transpose(0, 1)
+    return pages, table
+
+
+def draw(number):
+    """What is wrong with one drawn batch."""
+    draw, wrong = random.Random(number), []
+    torch.manual_seed(number)
+    module.TILES_INTERPRETER = draw.choice([(64, 32), (32, 16), (128, 64)])
+    piece = module.TILES_INTERPRETER[0] if INTERPRETED else module.PIECE
+    Hkv, group, D, Nq = draw.choice((1, 2)), draw.choice((1, 2, 3, 4)), draw.choice((16, 32)), draw.choice((1, 1, 2, 8))
+    room, dtype = draw.choice((1, 3)) * piece + draw.randint(1, 50), draw.choice(DTYPES)
+    kinds = (1, Nq, room, piece, piece + 1, draw.randint(1, room), 0)
+    lengths = [draw.choice(kinds) for _ in range(draw.randint(1, 4))]
+    window, scale = draw.choice((None, 1, 5, 40, piece, 2 * piece, 10_000)), draw.choice((None, 0.3))
+    q = torch.randn(len(lengths), Hkv * group, Nq, D, device=device).to(dtype)
+    k, v = ([torch.randn(Hkv, n, D, device=device).to(dtype) for n in lengths] for _ in range(2))
+    sink = draw.choice(
+        (None, torch.randn(Hkv * group, device=device), torch.full((Hkv * group,), -math.inf, device=device))
+    )
+    rest = {"sink_logits": sink, "window_size": window, "softmax_scale": scale}
+    first = [max(0, n - Nq + 1 - window) if window else 0 for n in lengths]
+    expected = torch.stack([attend(*each, sink, window, scale or D**-0.5) for each in zip(q, k, v, strict=True)])
+    for b, n in enumerate(first):
+        k[b][:, :n] = v[b][:, :n] = math.nan
+    count = torch.tensor(lengths, dtype=torch.int32, device=device)
+    o = module.decode_attention(q, dense(k, room), dense(v, room), count, **rest)
+    if not float((o.double() - expected).abs().max()) <= NEAR[dtype]:
+        wrong.append("values")
+    size = draw.choice((1, 5, 16, 48, 64))
+    order = torch.randperm(len(lengths) * -(-room // size) + 2)
+    (k_pages, table), (v_pages, _) = paged(k, room, size, order), paged(v, room, size, order)
+    if not torch.equal(module.decode_attention(q, k_pages, v_pages, count, table, **rest), o):
+        wrong.append("bits of pages")
+    for b, n in enumerate(lengths):
+        alone = q[b : b + 1], dense(k[b : b + 1], max(1, n)), dense(v[b : b + 1], max(1, n)), count[b : b + 1]
+        if not torch.equal(module.decode_attention(*alone, **rest)[0], o[b]):
+            wrong.append(f"bits of sequence {b} alone")
+    return wrong
+
+
+print(json.dumps({number: found for number in range(batches) if (found := draw(number))}))
