@@ -43,6 +43,8 @@ def failures(results):
         ("x2", 0),
         thorough("x2", 5),
         thorough("x3", 0),
+        ("x4", 0),
+        thorough("x4", 5),
         ("w3", 0),
         *(thorough(id, 5) for id in ("w1", "w2", "w3")),
     ],
@@ -64,8 +66,8 @@ def test_labs_are_chosen_by_name_alone():
         and chosen("X1 x2") == chosen("x1-2") == ["x1", "x2"]
         and chosen("1-7") == list(PROBLEMS)
     )
-    with pytest.raises(BadArguments, match="the labs w1, w2, w3, x1, x2, x3"):
-        chosen("x3-4")
+    with pytest.raises(BadArguments, match="the labs w1, w2, w3, x1, x2, x3, x4"):
+        chosen("x4-5")
 
 
 @pytest.mark.parametrize("id", IDS)
@@ -321,7 +323,7 @@ def test_labs_alone_have_no_points_to_speak_of():
     terminal.show(console, whole, Request(ROOT, tuple(PROBLEMS.values()), None, "cpu", 0), 3.0)
     assert (
         "100 of 100 points, " in console.file.getvalue()
-        and "past the ladder, for no points: make grade P=x1,x2,x3\n" in console.file.getvalue()
+        and "past the ladder, for no points: make grade P=x1,x2,x3,x4\n" in console.file.getvalue()
     )
 
 

@@ -1,0 +1,77 @@
+"""Which known mistake gives the output that came back."""
+
+import functools
+import time
+
+from grader.diagnosis import failures, locate
+from grader.diagnosis.cause import Diagnosis
+from grader.kinds.decode import mistakes, steps
+from grader.result import Cause, mistake_pattern
+
+PIECES = (16, 32, 64, 128, 256, 512)  # tokens; a kernel may have its own
+SECONDS = 4.0
+LARGEST = 1 << 22  # pairs times D: a larger case gets the facts alone
+CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
+TOGETHER = ", and also "  # of a cause of two mistakes; there is none
+
+
+def diagnose(case, got, expected, found, measured):
+    """The Diagnosis of one case: got o, expected a steps.Expected, found the Mismatch; measured: what was read."""
+
+    @functools.cache
+    def search(only=frozenset()):
+        return ([] if found.unwritten else find(case, got, expected, only)), list
+
+    told = Diagnosis("output", locate.where(found), evidence={"search": search, "moved": list})
+    told.measured = list(measured)
+    return told
+
+
+def find(case, got, expected, only=frozenset()):
+    """The Causes that give this output. only: the kinds to try; empty for all."""
+    if size(case) > LARGEST:
+        return []
+    found, until = {}, time.thread_time() + SECONDS
+    for mistake in mistakes.EVERY:
+        if time.thread_time() > until:
+            return []
+        kind = mistake_pattern(mistake.words)
+        if kind in found or not mistake.applies(case) or (only and kind not in only):
+            continue
+        with failures.harmless(f"the known mistake {mistake.words!r}"):
+            if any(explains(expected, got, answer) for answer in answers(mistake, case, expected.given)):
+                found[kind] = Cause(mistake.words, mistake.question, mistake.section)
+    return list(found.values())
+
+
+def size(case):
+    return case.B * case.Hq * case.Nq * case.tokens * case.D
+
+
+def answers(mistake, case, given):
+    """What it gives, for each length that a piece may have, the case's own first."""
+    pieces = dict.fromkeys((case.piece, *PIECES)) if mistake.pieces else (case.piece,)
+    for piece in pieces:
+        yield steps.run(given, {"piece": lambda x, piece=piece: piece} | mistake.changes).o
+
+
+def explains(expected, got, values):
+    return not right(expected, values) and expected.fits(got, values)
+
+
+def right(expected, values, times=1):
+    return bool(((values - expected.o).abs() <= times * expected.allowed).all())
+
+
+def would_show(case, expected, kinds):
+    """Those of the kinds of mistake that would make this case fail clearly, whatever the piece is."""
+    shown = {}
+    for mistake in mistakes.EVERY if size(case) <= LARGEST else ():
+        kind = mistake_pattern(mistake.words)
+        if kind not in kinds:
+            continue
+        clear = mistake.applies(case) and all(
+            not right(expected, values, CLEARLY) for values in answers(mistake, case, expected.given)
+        )
+        shown[kind] = shown.get(kind, True) and clear
+    return {kind for kind, clear in shown.items() if clear}

@@ -1,0 +1,88 @@
+"""A closer look at a wrong case: which one thing makes it wrong, and the line that makes the first NaN."""
+
+import time
+from dataclasses import replace
+
+from grader.core.protocol.messages import FindFirstBad, FirstBad, Returned, Run
+from grader.course import tensors
+from grader.diagnosis.cause import Measured
+from grader.kinds.decode import mistakes
+
+SECONDS = 5.0  # for all of a problem's cases
+CASES = 3  # the smallest that are wrong
+
+
+def look(kind, problem, cases, seed, results, submission):
+    """Add what is measured to the diagnoses of wrong outputs that have no cause."""
+    wrong = [result for result in results if result.diagnosis and not result.facts.mismatch.unwritten]
+    wrong.sort(key=lambda result: kind.size(cases[result.case]))
+    until, told = time.monotonic() + SECONDS, []
+    for result in wrong[:CASES]:
+        diagnosis, case = result.diagnosis, cases[result.case]
+        if time.monotonic() > until or diagnosis.causes:
+            break
+        if not diagnosis.measured and result.facts.mismatch.nan and submission.device == "cpu":
+            diagnosis.measured += first_bad(kind, problem, submission, case, seed)
+        if not diagnosis.measured:
+            diagnosis.measured += contrast(kind, submission, case, seed)
+        told += [result.case] if diagnosis.measured else []
+    for result in wrong if told else ():
+        if not result.diagnosis.causes and not result.diagnosis.measured:
+            result.diagnosis.shown_by = result.diagnosis.shown_by or told[0]
+
+
+def first_bad(kind, problem, submission, case, seed):
+    """[Measured]: the line that makes the first number that is NaN or infinite."""
+    call, files = kind.request(problem, case, kind.inputs(case, seed), submission.device)
+    bad = submission.run(FindFirstBad(call), files, kind.beside(case)).reply
+    if not isinstance(bad, FirstBad) or bad.line is None:
+        return []
+    said = f"The first number that is {bad.what} is made in line {bad.line}, `{bad.source}`."
+    return [Measured("first bad", said, mistakes.NONE_SEEN, mistakes.EMPTY, line=bad.line)]
+
+
+def contrast(kind, submission, case, seed):
+    """[Measured]: the first change of the case that makes its output right."""
+    for changed, name, words, question, section in changes(case):
+        if changed != case and is_right(kind, submission, changed, seed):
+            return [Measured(name, f"The same case comes out right {words}.", question, section)]
+    return []
+
+
+def changes(case):
+    yield (replace(case, dtype="float32"), "dtype", "in float32", "which numbers are rounded to the input's dtype?",
+           mistakes.MERGE)  # fmt: skip
+    yield (replace(case, layout="contiguous"), "layout", "with dense tensors", "which stride of which tensor is taken?",
+           mistakes.POINTERS)  # fmt: skip
+    yield (replace(case, values="normal"), "values", "with scores of ordinary size",
+           "what can grow too large with the scores?", mistakes.MERGE)  # fmt: skip
+    yield replace(case, sink=""), "sink", "without sink logits", mistakes.SINK, mistakes.MERGE
+    yield replace(case, page=None, room=None), "pages", "in a dense cache", mistakes.PAGE, mistakes.POINTERS
+    yield replace(case, window=None), "window", "without a window", mistakes.WHICH_WINDOW, mistakes.MASK
+    yield replace(case, Nq=1), "new", "with one new token", mistakes.NEWEST, mistakes.MASK
+    yield (
+        replace(case, Hq=case.Hkv),
+        "group",
+        "where each query head has its own K and V",
+        mistakes.GROUP,
+        mistakes.HEADS,
+    )
+    yield (replace(case, lengths=case.lengths[:1]), "batch", "with the first sequence alone", mistakes.WHOSE,
+           mistakes.POINTERS)  # fmt: skip
+    short = tuple(min(length, case.piece) for length in case.lengths)
+    yield (replace(case, lengths=short, room=None), "pieces", "with sequences of one piece", mistakes.ALL_PIECES,
+           mistakes.MERGE)  # fmt: skip
+
+
+def is_right(kind, submission, case, seed):
+    placed = kind.inputs(case, seed)
+    call, files = kind.request(submission.problem, case, placed, submission.device)
+    answer = submission.run(Run(call), files, kind.beside(case))
+    if not isinstance(answer.reply, Returned) or (answer.reply.trace and answer.reply.trace.faults):
+        return False
+    ((_, shape, _),) = kind.outputs(submission.problem, case)
+    if [tuple(output.shape) for output in answer.reply.outputs] != [tuple(shape)]:
+        return False
+    (got,) = tensors.read_outputs(submission.take_outputs(answer.reply), answer.reply.outputs)
+    expected = kind.expect(case, placed, submission.device)
+    return bool(((got.double() - expected.o).abs() <= expected.allowed).all())

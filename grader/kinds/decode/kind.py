@@ -1,0 +1,188 @@
+"""x4's kind: attention of new tokens over a cache, its reads, and the same bits in every batch."""
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import torch
+from msgspec import structs
+
+from grader.core.protocol.messages import plain_bytes
+from grader.core.sandbox.submission import Answer
+from grader.course import tensors
+from grader.diagnosis import cross_case, failures
+from grader.kinds import trying
+from grader.kinds.decode import causes, closer, inputs, picture, reads, same_bits, steps
+from grader.kinds.decode.cases import LONG, PROBLEM, DecodeCase
+from grader.kinds.kind import Kind, Right
+from grader.result import Cause, Facts, Outcome, Verdict
+
+KEPT = 64  # answers
+
+
+@dataclass
+class TwiceAnswer(Answer):
+    """other_bits: a sentence where a second call gave the same sequences other bits, else empty."""
+
+    other_bits: str = ""
+
+
+class Decode(Kind):
+    """A call of x4's decode_attention."""
+
+    problems = (PROBLEM,)
+
+    def __init__(self):
+        self.kept = OrderedDict()  # {(case, digest of its inputs): Expected}
+
+    def inputs(self, case, seed):
+        return inputs.make(case, seed)
+
+    def size(self, case):
+        return causes.size(case)
+
+    def shapes(self, case):
+        q, dense = (case.B, case.Hq, case.Nq, case.D), (case.B, case.Hkv, case.tokens, case.D)
+        pages = case.page and (case.B * (case.tokens // case.page) + inputs.UNUSED, case.page, case.Hkv, case.D)
+        return [q, pages or dense, pages or dense]
+
+    def beside_tensors(self, case):
+        """[(TensorSpec, bytes)] of what the kind's own code in the recorder hands over."""
+        found = [(name, inputs.beside(case)[name].contiguous()) for name in inputs.beside(case)]
+        return [
+            (tensors.describe_dense(name, str(x.dtype).removeprefix("torch."), x.shape, in_call=False),
+             x.numpy().tobytes()) for name, x in found
+        ]  # fmt: skip
+
+    def request(self, problem, case, placed, device):
+        call, files = super().request(problem, case, placed, device)
+        more = self.beside_tensors(case)
+        call = structs.replace(call, inputs=[*call.inputs, *(spec for spec, _ in more)], tiles=list(case.tiles or ()))
+        return call, {"inputs.bin": files["inputs.bin"] + b"".join(data for _, data in more)}
+
+    def described(self, case):
+        return super().described(case) + [spec for spec, _ in self.beside_tensors(case)]
+
+    def about(self, case):
+        named = inputs.beside(case)
+        ints = {name: list(x.shape) for name, x in named.items() if not x.is_floating_point()}
+        return plain_bytes({"ints": ints, "sink_logits": case.Hq if case.sink else None})
+
+    def beside(self, case):
+        ints = (x for x in inputs.beside(case).values() if not x.is_floating_point())
+        return {"ints.bin": b"".join(x.numpy().tobytes() for x in ints)}
+
+    def reply(self, submission, case, placed):
+        answer = super().reply(submission, case, placed)
+        if not answer.returned or not case.like:
+            return answer
+        found = TwiceAnswer(answer.reply, answer.program, submission.take_outputs(answer.reply))
+        other, again = same_bits.second(case, placed)
+        reply = super().reply(submission, other, again)
+        if not reply.returned:
+            return reply
+        wanted = [(shape, dtype) for _, shape, dtype in self.outputs(submission.problem, other)]
+        if [(tuple(each.shape), each.dtype) for each in reply.reply.outputs] == wanted:
+            (first,), (second,) = (
+                tensors.read_outputs(data, each.outputs) for data, each in
+                ((found.data, answer.reply), (submission.take_outputs(reply.reply), reply.reply))
+            )  # fmt: skip
+            found.other_bits = same_bits.compare(case, first, second)
+        return found
+
+    def outputs(self, problem, case):
+        return [("o", (case.B, case.Hq, case.Nq, case.D), case.dtype)]
+
+    # What make try shows ---------------------------------------------------------------------------------------------
+
+    def small_case(self, problem, sizes):
+        """LENGTHS, as text, are those of the sequences."""
+        sizes = dict(sizes)
+        words = sizes.pop("lengths", "9 5")
+        if not words.replace(" ", "").isdecimal() or not any(map(int, words.split())):
+            raise ValueError(f'LENGTHS must be like "9 5"; got {words!r}')
+        if sizes.get("sink", "normal") not in inputs.SINKS:
+            raise ValueError(f"SINK must be one of {', '.join(inputs.SINKS)}; got {sizes['sink']!r}")
+        small = DecodeCase("try", lengths=tuple(map(int, words.split())), Hq=2, Hkv=1, rest="NaN")
+        return trying.resize(small, sizes)
+
+    def objects(self, case, module):
+        return inputs.beside(case)
+
+    def example_sizes(self, problem):
+        return {"lengths": "150", "page": "24", "window": "117", "Nq": "2", "sink": "normal"}
+
+    def tables(self, call, problem, case, placed, returned, device):
+        expected = self.expect(case, placed, device)
+        axes = {"row": "token", "axes": ("sequence", "head")}
+        return [trying.compare("o", expected.o, expected.allowed, returned[0], **axes)]
+
+    # What is right ---------------------------------------------------------------------------------------------------
+
+    def right(self, problem, case, placed, device):
+        expected = self.expect(case, placed, device)
+        return [Right("o", case.dtype, expected.o, expected.allowed, expected)]
+
+    def expect(self, case, placed, device):
+        """The steps.Expected of these inputs."""
+        key = case, digest(placed), device
+        if key not in self.kept:
+            self.kept[key] = steps.expect(case, placed, tf32=device != "cpu")
+            if len(self.kept) > KEPT:
+                self.kept.popitem(last=False)
+        return self.kept[key]
+
+    def warm(self, problem, seed):
+        for case in self.cases(problem, seed):
+            if not case.gpu:
+                self.expect(case, self.inputs(case, seed), "cpu")
+
+    # What came back --------------------------------------------------------------------------------------------------
+
+    def diagnose(self, problem, case, placed, reply, got, right, found):
+        measured = []
+        with failures.harmless("what was read"):
+            measured = reads.facts(case, reads.find(reply.trace), bool(found.nan))
+        return causes.diagnose(case, got, right.answer, found, measured)
+
+    def beyond_values(self, problem, case, answer):
+        if waste := self.wasted(case, answer):
+            return Verdict(Outcome.WASTEFUL, waste.sentence, Facts(waste=waste, picture=self.drawn(case, answer.reply)))
+        if getattr(answer, "other_bits", ""):
+            words, _, _ = same_bits.CALLS[case.like]
+            cause = Cause(f"other bits {words}", same_bits.QUESTION, same_bits.SECTION)
+            return Verdict(Outcome.WRONG, answer.other_bits, Facts(question=same_bits.QUESTION, causes=(cause,)))
+        return super().beyond_values(problem, case, answer)
+
+    def drawn(self, case, reply, got=None, right=None):
+        return picture.draw(case, reads.find(reply.trace), super().drawn(case, reply, got, right))
+
+    def right_picture(self, case, shown):
+        return picture.draw_right(case, shown)
+
+    def long_case(self, cases):
+        return next((case for case in cases if case.name == LONG), None)
+
+    def wasted(self, case, answer):
+        return reads.wasted(case, answer.reply)
+
+    def check_cases(self, problem, cases, seed, results):
+        def refutes(case, kinds, evidence, failing):
+            return causes.would_show(case, self.expect(case, self.inputs(case, seed), "cpu"), kinds)
+
+        cross_case.find_all(results, cases, causes.size)
+        cross_case.check(results, cases, refutes, lambda kind: False, causes.TOGETHER)
+
+    def look_closer(self, problem, cases, seed, results, submission, show):
+        show("changing one thing at a time")
+        closer.look(self, problem, cases, seed, results, submission)
+
+
+def digest(placed):
+    found = hashlib.sha256()
+    for each in placed:
+        found.update(each.base.contiguous().view(torch.uint8).numpy())
+    return found.digest()
+
+
+KIND = Decode()

@@ -1,0 +1,139 @@
+"""What was read of the caches against what the new tokens see: facts for a diagnosis, and what is wasted."""
+
+import math
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from grader.diagnosis.cause import Measured
+from grader.diagnosis.compare import ranges
+from grader.diagnosis.locate import show
+from grader.kinds.attention.known_mistakes import TAILS
+from grader.kinds.attention.mask_mistakes import WINDOW
+from grader.kinds.moved_rows import POINTERS
+from grader.result import Waste
+
+NOBODY = -1  # as observer.py has it
+REST = 128  # tokens beyond either end of what is seen: the rest of a tile
+FEW_ROWS = 16  # of a tile: so many are taken together by any kernel
+LOADED = 1.25  # times what is needed
+TORCH = 4.0  # elements that PyTorch may touch or make, for each of the parts of pieces of FEWEST tokens
+FEWEST = 16
+NAMES = {"k_cache": "keys", "v_cache": "values"}
+PAST = "which positions exist: does the mask of this load know the length of this program's sequence?"
+BEFORE = "which is the first key that a new token sees, and does the mask of this load know it?"
+WHOSE = "which entry of which row of block_table has the page of this token? Is it asked only for keys that are seen?"
+LOST = "which pieces does a sequence have, where does each begin and end, and does the mask show all of it?"
+
+
+class Line(Struct, frozen=True):
+    """programs: (place, [(sequence, kv head, first, last)]) of the keys or values that each program reads there; of a
+    page that no sequence has (NOBODY, kv head, page, page)."""
+
+    kernel: str
+    line: int
+    input: str
+    programs: list[tuple[tuple[int, int, int], list[tuple[int, int, int, int]]]]
+
+    @property
+    def stretches(self):
+        return sorted({stretch for _, found in self.programs for stretch in found})
+
+
+def find(trace):
+    """The Lines of a trace that read keys or values."""
+    return msgspec.json.decode(trace.own, type=list[Line] | None) or [] if trace else []
+
+
+# Facts ---------------------------------------------------------------------------------------------------------------
+
+
+def facts(case, lines, nan):
+    """[Measured]: what is read and seen by no new token, where that makes the output NaN, else what is seen and never
+    read."""
+    return (needless(case, lines) if nan else []) or missing(case, lines)
+
+
+def needless(case, lines):
+    for each in sorted(lines, key=lambda line: line.input == "k_cache"):  # a value that is NaN spoils what it meets
+        for sequence, _, first, last in each.stretches:
+            what = f"Line {each.line} reads "
+            if sequence == NOBODY:
+                said = f"{what}{NAMES[each.input]} of page {first}, where nothing is that a new token sees."
+                return [Measured("reads", said, WHOSE, POINTERS, line=each.line)]
+            length = case.lengths[sequence]
+            if last >= length:
+                keys = f"{NAMES[each.input]} {show([(max(first, length), last)])} of sequence {sequence}"
+                said = f"{what}{keys}, which has {length} tokens."
+                return [Measured("reads", said, PAST, TAILS, line=each.line)]
+            if first < (seen := case.first_key(length)):
+                keys = f"{NAMES[each.input]} {show([(first, min(seen - 1, last))])} of sequence {sequence}"
+                said = f"{what}{keys}; the first key that a new token sees is {seen}."
+                return [Measured("reads", said, BEFORE, WINDOW, line=each.line)]
+    return []
+
+
+def missing(case, lines):
+    for name, what in NAMES.items():
+        read = np.zeros((case.B, case.Hkv, case.tokens), bool)
+        for sequence, head, first, last in (s for line in lines if line.input == name for s in line.stretches):
+            if sequence != NOBODY:
+                read[sequence, head, first : last + 1] = True
+        for b, length in enumerate(case.lengths):
+            first = case.first_key(length)
+            for head in range(case.Hkv):
+                lost = first + np.flatnonzero(~read[b, head, first:length])
+                if read.any() and len(lost):
+                    said = f"No program reads the {what} {show(ranges(lost.tolist()))} of sequence {b}"
+                    said += f", kv head {head}" * (case.Hkv > 1)
+                    return [Measured("lost", f"{said}; a new token sees keys {first} to {length - 1}.", LOST, WINDOW)]
+    return []
+
+
+# Waste ---------------------------------------------------------------------------------------------------------------
+
+
+def wasted(case, reply) -> Waste | None:
+    """The Waste where kernels load more of the cache than is seen, or PyTorch does the kernels' work, else None."""
+    sentence, costs = by_torch(case, reply.wrapper), {}
+    if reply.trace:
+        loaded = max(reply.trace.costs.inputs.get(name, 0) for name in NAMES) / case.D
+        costs = {"keys_loaded": loaded, "keys_needed": case.needed}
+        least = min(reply.trace.costs.inputs.get(name, 0) for name in NAMES) / case.D
+        sentence = sentence or copied(case, least) or loads_too_much(case, loaded, find(reply.trace))
+    return Waste(sentence, costs) if sentence else None
+
+
+def copied(case, loaded):
+    if loaded < case.needed:
+        return (
+            f"The kernels read {loaded:.0f} keys or values of the cache itself where the new tokens see {case.needed}: "
+            "the rest is a copy, and copying a cache costs more than attending to it. Read it where it is."
+        )
+    return ""
+
+
+def loads_too_much(case, loaded, lines):
+    times = math.ceil(case.group * case.Nq / FEW_ROWS)
+    allowed = times * (LOADED * case.needed + 2 * REST * case.B * case.Hkv)
+    if loaded <= allowed:
+        return ""
+    seen = f"In all heads together the kernels load {loaded:.0f} keys where the new tokens see {case.needed}"
+    if before := next((fact for fact in needless(case, lines) if fact.section == WINDOW), None):
+        return f"{seen}. {before.sentence}"
+    if case.group > 1:
+        return f"{seen}: the {case.group} query heads of a group see the same keys. Load a tile of them once for all."
+    return f"{seen}: load each key once."
+
+
+def by_torch(case, costs):
+    """A sentence where PyTorch does more outside of the kernels than preparing and merging take, else ""."""
+    parts = case.B * case.Hq * case.Nq * case.D * (math.ceil(case.tokens / FEWEST) + FEWEST)
+    for what, does in (("multiply_adds", "does {} multiply-adds"), ("made", "makes tensors of {} numbers")):
+        cost = getattr(costs, what)
+        if cost > TORCH * parts:
+            line = costs.lines[what].line
+            at = f", most of it in line {line}" if line else ""
+            return f"Outside of kernels PyTorch {does.format(cost)}{at}: attention is the kernels' work."
+    return ""
