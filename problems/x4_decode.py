@@ -191,13 +191,13 @@ TILES = {16: (64, 4, 3), 32: (64, 4, 3), 64: (64, 4, 3), 128: (64, 4, 3), 256: (
 TILES_FLOAT32 = {16: (64, 4, 2), 32: (64, 4, 2), 64: (32, 4, 2), 128: (32, 4, 2), 256: (16, 4, 2)}
 MOST_ROWS = 64  # of a tile; more have several tiles
 BLOCK_P = 16  # pieces of a step of merge_kernel
-TILES_INTERPRETER = (64, 32)  # PIECE and BLOCK_K; some cases set others
+TILES_INTERPRETER = (64, 32, 4, 1)  # the first two are PIECE and BLOCK_K; some cases set others
 
 
 def choose_tiles(q):
     """PIECE, BLOCK_K, num_warps, num_stages for q."""
     if INTERPRETED:
-        return (*TILES_INTERPRETER, 4, 1)
+        return TILES_INTERPRETER
     return (PIECE, *(TILES_FLOAT32 if q.dtype == torch.float32 else TILES)[q.shape[3]])
 
 

@@ -19,7 +19,8 @@ OPTIONS = {
     "LANES": "--lanes", "ENGINE": "--engine",
     "PARTITION": "--partition", "GPUS": "--gpus", "ARRAY": "--array",
 }  # fmt: skip
-SIZES = {"HQ": "Hq", "HKV": "Hkv", "NQ": "Nq", "BLOCK_Q": "BLOCK_Q", "BLOCK_K": "BLOCK_K"}  # other names are in small letters
+# Other names are in small letters.
+SIZES = {"HQ": "Hq", "HKV": "Hkv", "NQ": "Nq", "BLOCK_Q": "BLOCK_Q", "BLOCK_K": "BLOCK_K"}
 # The variable, its one word that counts ("" any word), and the option.
 SWITCHES = ("COMPILE", "no", "--no-compile"), ("HINTS", "no", "--no-hints"), ("VERBOSE", "", "--verbose")
 

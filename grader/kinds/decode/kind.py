@@ -142,7 +142,10 @@ class Decode(Kind):
     def diagnose(self, problem, case, placed, reply, got, right, found):
         measured = []
         with failures.harmless("what was read"):
-            measured = reads.facts(case, reads.find(reply.trace), bool(found.nan))
+            measured = reads.unwritten(case, reply.trace, found)
+            if any(fact.question == reads.NOBODY_WROTE for fact in measured):
+                found = structs.replace(found, unwritten=0, nan=found.nan + found.unwritten)
+            measured = measured or reads.facts(case, reads.find(reply.trace), bool(found.nan))
         return causes.diagnose(case, got, right.answer, found, measured)
 
     def beyond_values(self, problem, case, answer):

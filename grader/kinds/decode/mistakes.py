@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import torch
 
-from grader.kinds.attention.known_mistakes import HEADS, POINTERS, SCALE
+from grader.kinds.attention.known_mistakes import HEADS, POINTERS, RESCALE, SCALE
 from grader.kinds.attention.known_mistakes import LSE as MERGE
 from grader.kinds.attention.mask_mistakes import WINDOW as MASK
-from grader.kinds.decode.steps import LOG2_E, gather, positive
+from grader.kinds.decode.steps import LOG2_E, finite, gather, in_pieces, positive, weigh
 
 EMPTY = "notebooks/04_masks_and_phases.ipynb: A tile that hides everything"
 TILES = (16, 32, 64, 128)  # keys
@@ -68,6 +68,13 @@ def swap_rows(x, tensor):
     """(B, Hq, Nq, D) whose rows of a group are taken in the other order: new tokens first, heads second."""
     rows = tensor.unflatten(1, (-1, x.group)).flatten(2, 3)
     return rows.unflatten(2, (x.case.Nq, x.group)).transpose(2, 3).flatten(1, 2)
+
+
+def not_rescaled(x, tile):
+    """part_p in which each tile of keys is relative to the maximum so far, not to that of the piece."""
+    scores = in_pieces(x.part_scores, min(tile, x.piece))
+    so_far = finite(scores.amax(-1).cummax(-1).values)[..., None]
+    return torch.exp(scores - so_far).flatten(-2)[..., : x.piece]
 
 
 def first_of_tile(x, tile):
@@ -286,6 +293,15 @@ EVERY = (
             ("a merge in which a row gets NaN where it sees nothing at all", NONE_SEEN,
              {"o": lambda x: x.acc / x.total[..., None]}),
         )
+    ),
+    *(
+        Mistake(f"pieces whose {said} not rescaled when the maximum grows (tiles of {tile})", WHICH_LSE, RESCALE,
+                {step: lambda x, tile=tile, of=of: of(x, not_rescaled(x, tile))}, lambda case: case.N > 16, True)
+        for said, step, of in (
+            ("acc is", "part_acc", lambda x, p: weigh(p, x.values, x.seen, x.piece)),
+            ("sum is", "part_sum", lambda x, p: p.sum(-1)),
+        )
+        for tile in TILES[:-1]
     ),
     # the sink logit
     *(

@@ -4,12 +4,13 @@ import math
 
 import msgspec
 import numpy as np
+import torch
 from msgspec import Struct
 
 from grader.diagnosis.cause import Measured
 from grader.diagnosis.compare import ranges
 from grader.diagnosis.locate import show
-from grader.kinds.attention.known_mistakes import TAILS
+from grader.kinds.attention.known_mistakes import ONLINE, TAILS
 from grader.kinds.attention.mask_mistakes import WINDOW
 from grader.kinds.moved_rows import POINTERS
 from grader.result import Waste
@@ -24,6 +25,10 @@ NAMES = {"k_cache": "keys", "v_cache": "values"}
 PAST = "which positions exist: does the mask of this load know the length of this program's sequence?"
 BEFORE = "which is the first key that a new token sees, and does the mask of this load know it?"
 WHOSE = "which entry of which row of block_table has the page of this token? Is it asked only for keys that are seen?"
+NOBODY_WROTE = (
+    "which pieces of this row does the merge load, and has a program of the first kernel stored each of them?"
+)
+GRID = "does the grid have a program for each tile of rows: query heads of a group times new tokens?"
 LOST = "which pieces does a sequence have, where does each begin and end, and does the mask show all of it?"
 
 
@@ -53,6 +58,20 @@ def facts(case, lines, nan):
     """[Measured]: what is read and seen by no new token, where that makes the output NaN, else what is seen and never
     read."""
     return (needless(case, lines) if nan else []) or missing(case, lines)
+
+
+def unwritten(case, trace, found):
+    """[Measured] where an element holds what new memory is filled with: it was never stored, or made of such memory."""
+    if not found.unwritten:
+        return []
+    size = case.B * case.Hq * case.Nq * case.D * getattr(torch, case.dtype).itemsize
+    stored = [each for kernel in trace.kernels.values() for each in kernel.stored.values()] if trace else []
+    batch, head, token, _ = found.first
+    row = f"o of query head {head}, sequence {batch}, new token {token}"
+    if size in stored:
+        said = f"Every element is stored, but {row} is made of memory that no program wrote."
+        return [Measured("unwritten", said, NOBODY_WROTE, ONLINE)]
+    return [Measured("unwritten", f"No program stores {row}.", GRID, POINTERS)]
 
 
 def needless(case, lines):
@@ -101,7 +120,7 @@ def wasted(case, reply) -> Waste | None:
         loaded = max(reply.trace.costs.inputs.get(name, 0) for name in NAMES) / case.D
         costs = {"keys_loaded": loaded, "keys_needed": case.needed}
         least = min(reply.trace.costs.inputs.get(name, 0) for name in NAMES) / case.D
-        sentence = sentence or copied(case, least) or loads_too_much(case, loaded, find(reply.trace))
+        sentence = copied(case, least) or sentence or loads_too_much(case, loaded, find(reply.trace))
     return Waste(sentence, costs) if sentence else None
 
 

@@ -28,6 +28,7 @@ STEPS = {
     "age": lambda x: x.q_pos - x.k_pos,
     "seen": lambda x: x.inside & (x.age >= 0) & (x.age < x.window),
     "scores": lambda x: torch.where(x.seen, x.q @ x.keys.mT * x.scale, -math.inf),
+    "exists": lambda x: in_pieces(x.inside.double(), x.piece, 0.0).amax(-1) > 0,  # (B, 1, 1, pieces)
     "part_scores": lambda x: in_pieces(x.scores, x.piece),
     "part_max": lambda x: x.part_scores.amax(-1),
     "part_p": lambda x: torch.exp(x.part_scores - finite(x.part_max)[..., None]),
@@ -35,7 +36,6 @@ STEPS = {
     "part_acc": lambda x: weigh(x.part_p, x.values, x.seen, x.piece),
     "part_o": lambda x: x.part_acc / positive(x.part_sum)[..., None],
     "part_lse": lambda x: x.part_max + x.part_sum.log(),
-    "exists": lambda x: in_pieces(x.inside.double(), x.piece, 0.0).amax(-1) > 0,  # (B, 1, 1, pieces)
     "lse": lambda x: torch.where(x.exists, x.part_lse, -math.inf),
     "sink_score": lambda x: x.sink[:, None],
     "pivot": lambda x: finite(torch.maximum(x.lse.amax(-1), x.sink_score)),

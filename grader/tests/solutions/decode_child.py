@@ -56,7 +56,7 @@ def draw(number):
     """What is wrong with one drawn batch."""
     draw, wrong = random.Random(number), []
     torch.manual_seed(number)
-    module.TILES_INTERPRETER = draw.choice([(64, 32), (32, 16), (128, 64)])
+    module.TILES_INTERPRETER = (*draw.choice([(64, 32), (32, 16), (128, 64)]), 4, 1)
     piece = module.TILES_INTERPRETER[0] if INTERPRETED else module.PIECE
     Hkv, group, D, Nq = draw.choice((1, 2)), draw.choice((1, 2, 3, 4)), draw.choice((16, 32)), draw.choice((1, 1, 2, 8))
     room, dtype = draw.choice((1, 3)) * piece + draw.randint(1, 50), draw.choice(DTYPES)

@@ -1,6 +1,6 @@
 """The mistakes as data: which words of which kernel, what stands there instead, and the right verdict.
 
-Those in our solutions are read from mistakes.txt and labs.txt, those in the honest kernels, which have other
+Those in our solutions are read from mistakes.txt, labs.txt and decode.txt, those in the honest kernels, which have other
 shapes, from on_honest.txt.
 """
 
@@ -67,5 +67,5 @@ def parsed(lines):
 
 
 MISTAKES = read(Path(__file__).with_name("mistakes.txt"))
-LABS = read(Path(__file__).with_name("labs.txt"))
+LABS = (*read(Path(__file__).with_name("labs.txt")), *read(Path(__file__).with_name("decode.txt")))
 ON_HONEST = read(Path(__file__).with_name("on_honest.txt"))
