@@ -5,12 +5,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from grader.kinds.error_map import LEVELS, MARKS
+from grader.render.strips import lines_of
 
 SIDE = 288  # pixels of the longer side of a plot
 LARGEST_CELL = 16
 LEAST_SIDE = 5  # of a tile: one of a single token is seen
 LEAST_WIDTH = 130  # of the whole drawing: the axes' names need it
 LEFT, TOP, RIGHT, BOTTOM = 44, 8, 26, 34  # around the plot: room for ticks and the names of the axes
+LINE, LABELS = 14, 76  # of a program that reads a cache, and its name beside the plot
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Drawing:
 
 
 def draw(picture):
-    """The drawings that there is something to say in: errors, errors by head, visits."""
+    """The drawings that there is something to say in: errors, errors by head, visits, reads of a cache."""
     drawings = []
     if "errors" in picture and picture["errors"]["size"][1] > 1:
         drawings.append(draw_errors(picture["errors"]))
@@ -97,6 +99,8 @@ def draw(picture):
         drawings.append(draw_heads(picture["heads"]))
     if picture.get("visits"):
         drawings.append(draw_visits(picture))
+    if picture.get("strips"):
+        drawings.append(draw_strips(picture["strips"]))
     return drawings
 
 
@@ -230,6 +234,34 @@ def letters_of(letters, plot, scale):
                 at = round(x + (left + right) / 2, 1), round(y + (top + bottom) / 2 + 4, 1)
                 found.append(Label(*at, letter, strong=True))
     return found
+
+
+# Reads of a cache ----------------------------------------------------------------------------------------------------
+
+
+def draw_strips(strips):
+    """The Drawing of picture["strips"]."""
+    keys, rows, (sequence, head) = strips["keys"], lines_of(strips), strips["place"]
+    scale, left = SIDE / keys, LEFT + LABELS
+    drawing = Drawing(
+        f"Keys of sequence {sequence}, kv head {head}, that programs read", "",
+        (left, TOP, SIDE, LINE * len(rows)), bordered=True,
+    )  # fmt: skip
+    layers = {"seen": [], "extra": [], "missing": []}
+    for number, (label, parts) in enumerate(rows):
+        y = TOP + number * LINE
+        drawing.labels.append(Label(left - 5, y + LINE - 3, label, "end"))
+        for kind, first, last in parts:
+            layers[kind].append((round(left + first * scale, 1), y, round((last - first + 1) * scale, 1), LINE))
+    drawing.layers = {kind: boxes for kind, boxes in layers.items() if boxes}
+    first, last = strips["seen"]
+    x, bottom = [round(left + k * scale, 1) for k in (first, last + 1)], TOP + LINE * len(rows)
+    drawing.outlines = [[(each, TOP), (each, bottom)] for each in x]
+    drawing.legend = [("mask", f"between the lines: keys {first} to {last}, which a new token sees")]
+    drawing.legend += [(kind, KINDS[kind].words.replace("visited", "read")) for kind in drawing.layers]
+    drawing.description = f"{len(strips['rows'])} programs read keys; a new token sees keys {first} to {last}."
+    drawing.labels += ticks_along(left, TOP, SIDE, LINE * len(rows), keys, range(0, keys, tick_step(keys, SIDE, 34)))
+    return drawing
 
 
 # Axes ----------------------------------------------------------------------------------------------------------------

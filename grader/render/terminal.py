@@ -10,7 +10,7 @@ from rich.text import Text
 
 from grader import score
 from grader.kinds.registry import EVERY, LABS, PROBLEMS
-from grader.render import text_map
+from grader.render import strips, text_map
 from grader.result import Aspect, CompileRow, Outcome
 
 STYLE = {
@@ -222,6 +222,8 @@ def show_one(console, result):
         show_map(console, text_map.draw_heads(picture["heads"]))
     if picture.get("letters"):
         show_map(console, text_map.draw_letters(picture["letters"]))
+    if picture.get("strips"):
+        show_map(console, strips.in_text(picture["strips"]))
     if picture.get("visits"):
         show_map(console, text_map.draw_visits(picture))
     elif picture.get("shown"):

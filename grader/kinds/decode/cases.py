@@ -106,16 +106,17 @@ class DecodeCase(Question):
         return {name: value for name, value in named.items() if value is not None}
 
     def describe(self, seed):
-        """`lengths=37 64 Hq=4 Hkv=2 Nq=1 D=16 page=16 window=40, float32, stale, seed 3`"""
-        lengths = " ".join(map(str, self.lengths[:4])) + (" ..." if self.B > 4 else "")
-        sizes = {"lengths": lengths, "Hq": self.Hq, "Hkv": self.Hkv, "Nq": self.Nq, "D": self.D}
-        sizes |= {"page": self.page, "window": self.window, "scale": self.scale}
+        """`lengths=37 64 heads=4/2 Nq=1 D=16 page=16 window=40, float32, NaN, seed 3`; NaN: in what may not be read."""
+        lengths = " ".join(map(str, self.lengths[:4])) + " ..." * (self.B > 4)
+        lengths = f"{self.B} x {self.N}" if self.B > 1 and len(set(self.lengths)) == 1 else lengths
+        sizes = {"lengths": lengths, "heads": f"{self.Hq}/{self.Hkv}", "Nq": self.Nq, "D": self.D}
+        sizes |= {"page": self.page, "window": self.window, "sink": self.sink or None, "scale": self.scale}
         text = " ".join(f"{name}={value}" for name, value in sizes.items() if value is not None)
-        extras = [self.dtype] + ([f"{self.sink} sink logits"] if self.sink else [])
+        extras = [self.dtype]
         extras += [self.layout] if self.layout != "contiguous" else []
-        extras += [f"{self.values} values"] if self.values != "normal" else []
-        extras += ["NaN elsewhere"] if self.rest == "NaN" else []
-        extras += [f"PIECE {self.tiles[0]}, BLOCK_K {self.tiles[1]}"] if self.tiles else []
+        extras += [self.values] if self.values != "normal" else []
+        extras += ["NaN"] if self.rest == "NaN" else []
+        extras += [f"PIECE {self.piece}"] if self.tiles else []
         return f"{text}, {', '.join(extras)}, seed {seed}"
 
 

@@ -160,9 +160,6 @@ class Decode(Kind):
     def drawn(self, case, reply, got=None, right=None):
         return picture.draw(case, reads.find(reply.trace), super().drawn(case, reply, got, right))
 
-    def right_picture(self, case, shown):
-        return picture.draw_right(case, shown)
-
     def long_case(self, cases):
         return next((case for case in cases if case.name == LONG), None)
 

@@ -1,16 +1,53 @@
-"""The numbers behind the picture of a case: which keys of one sequence each program reads, and which are seen.
+"""The numbers behind the picture of a case: which keys of one sequence and kv head each program reads, and which are
+seen."""
 
-It has the form of the ladder's picture: a row is a program, the pairs that the mask shows are the keys that it must
-read, and the tiles are what it read.
-"""
+from grader.diagnosis import failures
+from grader.diagnosis.compare import ranges
+from grader.kinds.decode.reads import NOBODY
 
-MOST_PROGRAMS = 64
+MOST_PROGRAMS = 16
 
 
 def draw(case, lines, errors):
-    """{"size", "mask", "visits"} beside what is known of errors; a failure costs only the picture."""
+    """`errors` with {"size", "strips"}; a failure costs only the picture.
+
+    strips: {"place": [sequence, kv head], "keys": of the longest row, "seen": [first, last], "missing": [[first, last]]
+    that no program reads, "rows": [[label, [[first, last]]]]}, a row for each program that reads keys there.
+    """
+    with failures.harmless("a picture"):
+        rows = {}
+        for line in (line for line in lines if line.input == "k_cache"):
+            for place, found in line.programs:
+                for sequence, head, first, last in found:
+                    if sequence != NOBODY:
+                        read = rows.setdefault((sequence, head), {}).setdefault(place, set())
+                        read |= set(range(first, last + 1))
+        strips = [strip(case, *place, rows.get(place, {})) for place in places(case)]
+        size = [case.Nq, case.D]
+        return {"size": size} | errors | ({"strips": max(strips, key=telling)} if rows else {})
     return errors
 
 
-def draw_right(case, shown):
-    return None
+def places(case):
+    return [(b, head) for b in range(case.B) for head in range(case.Hkv)]
+
+
+def strip(case, sequence, head, programs):
+    length, every = case.lengths[sequence], set().union(*programs.values())
+    first = case.first_key(length)
+    rows = [[f"program {', '.join(map(str, place))}", stretches(keys)] for place, keys in sorted(programs.items())]
+    return {
+        "place": [sequence, head], "keys": max([length, *(key + 1 for key in every)]), "seen": [first, length - 1],
+        "missing": stretches(set(range(first, length)) - every), "rows": rows[:MOST_PROGRAMS],
+    }  # fmt: skip
+
+
+def stretches(keys):
+    return [list(pair) for pair in ranges(sorted(keys))]
+
+
+def telling(strip):
+    """What is read in vain or not at all first, then many keys."""
+    first, last = strip["seen"]
+    outside = sum(max(0, first - a) + max(0, b - last) for _, row in strip["rows"] for a, b in row)
+    return outside + sum(b - a + 1 for a, b in strip["missing"]), last

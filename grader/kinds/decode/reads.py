@@ -25,9 +25,7 @@ NAMES = {"k_cache": "keys", "v_cache": "values"}
 PAST = "which positions exist: does the mask of this load know the length of this program's sequence?"
 BEFORE = "which is the first key that a new token sees, and does the mask of this load know it?"
 WHOSE = "which entry of which row of block_table has the page of this token? Is it asked only for keys that are seen?"
-NOBODY_WROTE = (
-    "which pieces of this row does the merge load, and has a program of the first kernel stored each of them?"
-)
+NOBODY_WROTE = "which pieces of this row does the merge load, and did a program of the first kernel store each of them?"
 GRID = "does the grid have a program for each tile of rows: query heads of a group times new tokens?"
 LOST = "which pieces does a sequence have, where does each begin and end, and does the mask show all of it?"
 

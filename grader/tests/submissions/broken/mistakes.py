@@ -1,7 +1,7 @@
 """The mistakes as data: which words of which kernel, what stands there instead, and the right verdict.
 
-Those in our solutions are read from mistakes.txt, labs.txt and decode.txt, those in the honest kernels, which have other
-shapes, from on_honest.txt.
+Those in our solutions are read from mistakes.txt, labs.txt and decode.txt, those in the honest kernels, which have
+other shapes, from on_honest.txt.
 """
 
 import re
