@@ -2,6 +2,7 @@
 
 import functools
 import time
+from collections import Counter
 
 from grader.diagnosis import failures, locate
 from grader.diagnosis.cause import Diagnosis
@@ -10,6 +11,8 @@ from grader.result import Cause, mistake_pattern
 
 PIECES = (16, 32, 64, 128, 256, 512)  # tokens; a kernel may have its own
 SECONDS = 4.0
+MANY = 10  # failing cases for each case that passes and would show their cause
+WITNESSES = 5  # cases that pass, for each kind of cause
 LARGEST = 1 << 22  # pairs times D: a larger case gets the facts alone
 CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
 TOGETHER = ", and also "  # of a cause of two mistakes; there is none
@@ -18,9 +21,11 @@ TOGETHER = ", and also "  # of a cause of two mistakes; there is none
 def diagnose(case, got, expected, found, measured):
     """The Diagnosis of one case: got o, expected a steps.Expected, found the Mismatch; measured: what was read."""
 
+    told_by_line = bool(measured) and found.nan == found.wrong  # NaN equals whatever gives NaN
+
     @functools.cache
     def search(only=frozenset()):
-        return ([] if found.unwritten else find(case, got, expected, only)), list
+        return ([] if found.unwritten or told_by_line else find(case, got, expected, only)), list
 
     told = Diagnosis("output", locate.where(found), evidence={"search": search, "moved": list})
     told.measured = list(measured)
@@ -31,7 +36,7 @@ def find(case, got, expected, only=frozenset()):
     """The Causes that give this output. only: the kinds to try; empty for all."""
     if size(case) > LARGEST:
         return []
-    found, until = {}, time.thread_time() + SECONDS
+    found, until, known = {}, time.thread_time() + SECONDS, {}
     for mistake in mistakes.EVERY:
         if time.thread_time() > until:
             return []
@@ -39,7 +44,7 @@ def find(case, got, expected, only=frozenset()):
         if kind in found or not mistake.applies(case) or (only and kind not in only):
             continue
         with failures.harmless(f"the known mistake {mistake.words!r}"):
-            if any(explains(expected, got, answer) for answer in answers(mistake, case, expected.given)):
+            if any(explains(expected, got, answer) for answer in answers(mistake, case, expected.given, known)):
                 found[kind] = Cause(mistake.words, mistake.question, mistake.section)
     return list(found.values())
 
@@ -48,11 +53,18 @@ def size(case):
     return case.B * case.Hq * case.Nq * case.tokens * case.D
 
 
-def answers(mistake, case, given):
-    """What it gives, for each length that a piece may have, the case's own first."""
-    pieces = dict.fromkeys((case.piece, *PIECES)) if mistake.pieces else (case.piece,)
+def answers(mistake, case, given, known=None):
+    """What it gives, for each length that a piece may have, the case's own first; with others there are several.
+
+    known: {piece: what steps.run gives without the mistake}, filled here.
+    """
+    known = {} if known is None else known
+    several = (piece for piece in PIECES if piece < case.N)
+    pieces = dict.fromkeys((case.piece, *several)) if mistake.pieces else (case.piece,)
     for piece in pieces:
-        yield steps.run(given, {"piece": lambda x, piece=piece: piece} | mistake.changes).o
+        if piece not in known:
+            known[piece] = steps.run(given, {"piece": lambda x, piece=piece: piece})
+        yield steps.run(known[piece], mistake.changes, known[piece]).o
 
 
 def explains(expected, got, values):
@@ -63,15 +75,32 @@ def right(expected, values, times=1):
     return bool(((values - expected.o).abs() <= times * expected.allowed).all())
 
 
+def drop_refuted(diagnoses, passed, expect):
+    """Take away the causes that cases which passed would show: the smallest to which each applies are asked.
+
+    One that explains many cases is not refuted by a few: what a mistake reads past an end may not be there.
+    """
+    explained = Counter(cause.kind for diagnosis in diagnoses for cause in diagnosis.causes)
+    refuted = set()
+    for kind, count in explained.items():
+        variants = [each for each in mistakes.EVERY if mistake_pattern(each.words) == kind]
+        asked = [case for case in passed if any(each.applies(case) for each in variants)]
+        shown = sum(bool(would_show(case, expect(case), {kind})) for case in sorted(asked, key=size)[:WITNESSES])
+        if shown * MANY > count:
+            refuted.add(kind)
+    for diagnosis in diagnoses:
+        diagnosis.causes = [cause for cause in diagnosis.causes if cause.kind not in refuted]
+
+
 def would_show(case, expected, kinds):
     """Those of the kinds of mistake that would make this case fail clearly, whatever the piece is."""
-    shown = {}
+    shown, known = {}, {}
     for mistake in mistakes.EVERY if size(case) <= LARGEST else ():
         kind = mistake_pattern(mistake.words)
         if kind not in kinds:
             continue
         clear = mistake.applies(case) and all(
-            not right(expected, values, CLEARLY) for values in answers(mistake, case, expected.given)
+            not right(expected, values, CLEARLY) for values in answers(mistake, case, expected.given, known)
         )
         shown[kind] = shown.get(kind, True) and clear
     return {kind for kind, clear in shown.items() if clear}

@@ -167,11 +167,13 @@ class Decode(Kind):
         return reads.wasted(case, answer.reply)
 
     def check_cases(self, problem, cases, seed, results):
-        def refutes(case, kinds, evidence, failing):
-            return causes.would_show(case, self.expect(case, self.inputs(case, seed), "cpu"), kinds)
+        def expect(case):
+            return self.expect(case, self.inputs(case, seed), "cpu")
 
-        cross_case.find_all(results, cases, causes.size)
-        cross_case.check(results, cases, refutes, lambda kind: False, causes.TOGETHER)
+        wrong = cross_case.find_all(results, cases, causes.size)
+        passed = [cases[result.case] for result in results if result.outcome is Outcome.PASSED and result.case in cases]
+        causes.drop_refuted(wrong, passed, expect)
+        cross_case.check(results, cases, lambda *of: set(), lambda kind: False, causes.TOGETHER)
 
     def look_closer(self, problem, cases, seed, results, submission, show):
         show("changing one thing at a time")

@@ -121,6 +121,8 @@ EVERY = (
     # which keys
     Mistake("attention without the last key of each sequence", LAST, MASK, {"end": lambda x: x.lengths - 1}),
     Mistake("attention with one key more than each sequence has", LAST, MASK,
+            {"end": lambda x: x.lengths + 1, "q_pos": lambda x: x.lengths - x.case.Nq + 1 + x.token}),
+    Mistake("attention with one key more than each sequence has", LAST, MASK,
             {"end": lambda x: x.lengths + 1, "age": lambda x: x.q_pos + 1 - x.k_pos,
              "seen": lambda x: x.inside & (x.age >= 0) & (x.age <= x.window)}),
     Mistake("attention over everything that the cache holds, past the lengths too", LAST, MASK,
@@ -328,8 +330,6 @@ EVERY = (
              {"sink_weight": lambda x: x.pivot * 0 + 1}, False),
             ("a sink logit that adds exp(sink), while the pieces are relative to the maximum",
              {"sink_weight": lambda x: x.sink_score.exp() + 0 * x.pivot}, False),
-            ("a sink logit that counts in the maximum alone, not in the denominator",
-             {"sink_weight": lambda x: x.pivot * 0}, False),
             ("a sink logit that is added to the denominator as it is, without exp",
              {"sink_weight": lambda x: x.sink_score + 0 * x.pivot}, False),
             ("a sink logit with the value 1", value_of_sink(lambda x: 1.0), False),
@@ -341,14 +341,12 @@ EVERY = (
              {"sink_weight": lambda x: torch.exp(x.sink_score - x.pivot) * (x.exists.sum(-1) + 1)}, True),
             ("a sink logit that is counted twice",
              {"sink_weight": lambda x: 2 * torch.exp(x.sink_score - x.pivot)}, False),
-            ("a sink logit that is added to every score", {"scores": lambda x: torch.where(
-                x.seen, x.q @ x.keys.mT * x.scale + x.sink[:, None, None], -torch.inf),
-                "sink_score": lambda x: (x.sink * 0 - torch.inf)[:, None]}, False),
-            ("the first key as a sink token, which every row sees, without the sink logits",
-             {"seen": lambda x: (x.inside & (x.age >= 0) & (x.age < x.window)) | (x.k_pos == 0) & (x.q_pos >= 0),
-              "sink_score": lambda x: (x.sink * 0 - torch.inf)[:, None]}, False),
         )
     ),
+    Mistake("the first key as a sink token, which every row sees, without the sink logits", SINK, MERGE,
+            {"seen": lambda x: (x.inside & (x.age >= 0) & (x.age < x.window)) | (x.k_pos == 0) & (x.q_pos >= 0),
+             "sink_score": lambda x: (x.sink * 0 - torch.inf)[:, None]},
+            lambda case: has_sinks(case) and windowed(case)),
     Mistake("all zero", "is it computed, and is it stored?", MERGE, {"o": lambda x: torch.zeros_like(x.q)}),
 )  # fmt: skip
 

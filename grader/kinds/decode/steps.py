@@ -93,13 +93,19 @@ def prepare(case, placed, piece=None):
     return x
 
 
-def run(given, changes=None):
-    """The inputs and every step, where `changes` {step or input: function of x} stand in the place of STEPS."""
-    x, changes = SimpleNamespace(**vars(given)), changes or {}
-    for name in changes.keys() - STEPS.keys():  # an input that is another one
+def run(given, changes=None, known=None):
+    """The inputs and every step, where `changes` {step or input: function of x} stand in the place of STEPS.
+
+    known: what this function returned for the same inputs without changes; it has the steps before the first change.
+    """
+    changes, order = changes or {}, list(STEPS)
+    others = changes.keys() - STEPS.keys()  # an input that is another one
+    first = min(map(order.index, changes)) if known and not others else 0
+    x = SimpleNamespace(**vars(known if first else given))
+    for name in others:
         setattr(x, name, changes[name](x))
-    for name, step in STEPS.items():
-        setattr(x, name, changes.get(name, step)(x))
+    for name in order[first:]:
+        setattr(x, name, changes.get(name, STEPS[name])(x))
     return x
 
 

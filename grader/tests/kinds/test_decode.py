@@ -19,6 +19,7 @@ SHOWING = (
     DecodeCase("dense", lengths=(70, 100, 5), Nq=3, sink="normal", scale=0.3),
     DecodeCase("paged", lengths=(70, 100, 45), Nq=4, page=12, window=40, sink="normal", scale=0.3),
     DecodeCase("many pieces", lengths=(600,), Nq=2, Hq=2, Hkv=1, tiles=(16, 16)),
+    DecodeCase("long tiles", lengths=(250,), tiles=(128, 64)),
     NAMES["new tokens across two pieces"], NAMES["lengths below the new tokens"], NAMES["pages of 16"],
     NAMES["pages of one token"], NAMES["a window and new tokens"],
 )  # fmt: skip

@@ -27,6 +27,6 @@ def test_what_changed_is_said_with_what_to_do():
 
 def test_every_kind_and_every_common_outcome_is_among_them():
     kept = verdicts.kept()
-    assert {name[:2] for name in kept} == {"p1", "p2", "p3", "p4", "p5", "p6", "p7", "w3", "x1", "x2", "x3"}
+    assert {name[:2] for name in kept} == {"p1", "p2", "p3", "p4", "p5", "p6", "p7", "w3", "x1", "x2", "x3", "x4"}
     outcomes = {said.partition(": ")[2] for entry in kept.values() for said in entry["verdicts"].values()}
     assert outcomes >= {"passed", "wrong", "unsafe", "wasteful", "crashed", "needs review"}

@@ -34,6 +34,7 @@ CHOSEN = {
     "x1 the triangle without its diagonal": ("lists of a causal mask", "causal"),
     "x2 every tile of keys": ("whole tiles", "many tiles"),
     "x3 delta left out of dk": ("ragged tail", "one token"),
+    "x4 pieces by share of the room": ("one piece", "the same bits with more room"),
 }  # fmt: skip
 
 

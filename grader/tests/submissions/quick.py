@@ -41,6 +41,9 @@ BROKEN = {
     "x2 other tiles for one die": "bits that an order must not change",
     "x3 delta left out of dk": "one of several outputs",
     "x3 the forward's bounds": "pairs that are measured",
+    "x4 keys past the length not masked": "what is read and may not be",
+    "x4 pieces by share of the room": "bits that a batch must not change",
+    "x4 the mean of the pieces": "a merge of pieces",
 }
 
 # An honest kernel: what is unusual about it.
