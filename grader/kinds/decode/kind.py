@@ -87,7 +87,8 @@ class Decode(Kind):
                 tensors.read_outputs(data, each.outputs) for data, each in
                 ((found.data, answer.reply), (submission.take_outputs(reply.reply), reply.reply))
             )  # fmt: skip
-            found.other_bits = same_bits.compare(case, first, second)
+            allowed = self.expect(case, placed, submission.device).allowed
+            found.other_bits = same_bits.compare(case, first, second, allowed)
         return found
 
     def outputs(self, problem, case):
@@ -149,12 +150,17 @@ class Decode(Kind):
         return causes.diagnose(case, got, right.answer, found, measured)
 
     def beyond_values(self, problem, case, answer):
+        if sentence := reads.skipped(case, answer.reply.trace):
+            return Verdict(Outcome.WRONG, sentence, Facts(question=reads.LOST, measured=(sentence,)))
         if waste := self.wasted(case, answer):
             return Verdict(Outcome.WASTEFUL, waste.sentence, Facts(waste=waste, picture=self.drawn(case, answer.reply)))
         if getattr(answer, "other_bits", ""):
             words, _, _ = same_bits.CALLS[case.like]
             cause = Cause(f"other bits {words}", same_bits.QUESTION, same_bits.SECTION)
-            return Verdict(Outcome.WRONG, answer.other_bits, Facts(question=same_bits.QUESTION, causes=(cause,)))
+            facts = (
+                Facts(question=same_bits.QUESTION, causes=(cause,)) if "other bits" in answer.other_bits else Facts()
+            )
+            return Verdict(Outcome.WRONG, answer.other_bits, facts)
         return super().beyond_values(problem, case, answer)
 
     def drawn(self, case, reply, got=None, right=None):

@@ -123,12 +123,21 @@ def wasted(case, reply) -> Waste | None:
 
 
 def copied(case, loaded):
-    if loaded < case.needed:
-        return (
-            f"The kernels read {loaded:.0f} keys or values of the cache itself where the new tokens see {case.needed}: "
-            "the rest is a copy, and copying a cache costs more than attending to it. Read it where it is."
-        )
-    return ""
+    if loaded or not case.needed:
+        return ""
+    return (
+        "The kernels read keys or values from a copy of the cache, and copying a cache costs more than attending to "
+        "it. Read it where it is."
+    )
+
+
+def skipped(case, trace):
+    """A sentence where every value is right, though keys or values that are seen were not all read, else ""."""
+    loaded = min(trace.costs.inputs.get(name, 0) for name in NAMES) / case.D if trace else case.needed
+    if not 0 < loaded < case.needed:
+        return ""
+    lost = missing(case, find(trace))
+    return f"The values are right only because these keys count for little here. {lost[0].sentence}" if lost else ""
 
 
 def loads_too_much(case, loaded, lines):

@@ -59,13 +59,16 @@ def second(case, placed):
     return other, inputs.lay_out(other, *found)
 
 
-def compare(case, first, again):
-    """A sentence on the first sequence with other bits, or ""; first, again: o of both calls."""
+def compare(case, first, again, allowed):
+    """A sentence on the first sequence with other bits, or ""; first, again: o of both calls; allowed: how far the
+    first may be off."""
     words, _, sequences = CALLS[case.like]
     for at, b in enumerate(sequences(case)):
         whole = WORDS[first.element_size()]
         other = first[b].view(whole) != again[at].view(whole)
         if other.any():
+            if not ((first[b].double() - again[at].double()).abs() <= 2 * allowed[b]).all():
+                return f"Every value is right, but {words} sequence {b} gets wrong values."
             place = ", ".join(map(str, other.nonzero()[0].tolist()))
             return (
                 f"Every value is right, but {int(other.sum())} of the {other.numel()} elements of sequence {b} have "
