@@ -4,17 +4,21 @@ import functools
 import time
 from collections import Counter
 
+import numpy as np
+
 from grader.diagnosis import failures, locate
-from grader.diagnosis.cause import Diagnosis
+from grader.diagnosis.cause import Diagnosis, Measured
 from grader.kinds.decode import mistakes, steps
 from grader.result import Cause, mistake_pattern
 
 PIECES = (16, 32, 64, 128, 256, 512)  # tokens; a kernel may have its own
 SECONDS = 4.0
+NEARER = 4  # times as near
 MANY = 10  # failing cases for each case that passes and would show their cause
 WITNESSES = 5  # cases that pass, for each kind of cause
 LARGEST = 1 << 22  # pairs times D: a larger case gets the facts alone
 CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
+ROWS, MOST = 64, 0.9  # wrong rows that are looked for, and the part of them that must be found
 TOGETHER = ", and also "  # of a cause of two mistakes; there is none
 
 
@@ -27,9 +31,28 @@ def diagnose(case, got, expected, found, measured):
     def search(only=frozenset()):
         return ([] if found.unwritten or told_by_line else find(case, got, expected, only)), list
 
-    told = Diagnosis("output", locate.where(found), evidence={"search": search, "moved": list})
+    moved = functools.partial(moved_rows, got, expected)
+    told = Diagnosis("output", locate.where(found), evidence={"search": search, "moved": moved})
     told.measured = list(measured)
     return told
+
+
+def moved_rows(got, expected):
+    """[Measured] where most wrong rows are right ones, each in the place of another."""
+    rows, right, allowed = (x.flatten(0, 2) for x in (got.double(), expected.o, expected.allowed))
+    wrong = (~((rows - right).abs() <= allowed)).any(1).nonzero().flatten().tolist()[:ROWS]
+    found = {row: ((rows[row] - right).abs() <= allowed).all(1).nonzero().flatten().tolist() for row in wrong}
+    moved = [(row, places[0]) for row, places in found.items() if len(places) == 1]
+    if len(moved) < max(2, MOST * len(wrong)) or 2 * len({place for _, place in moved}) < len(moved):
+        return []
+
+    def name(row):
+        *before, token = np.unravel_index(row, got.shape[:3])
+        return f"sequence {before[0]}, head {before[1]}, new token {token}"
+
+    row, place = moved[0]
+    said = f"o of {name(row)} is the right one of {name(place)}, and {len(moved) - 1} more rows are those of others."
+    return [Measured("rows", said, mistakes.GROUP, mistakes.HEADS)]
 
 
 def find(case, got, expected, only=frozenset()):
@@ -68,7 +91,11 @@ def answers(mistake, case, given, known=None):
 
 
 def explains(expected, got, values):
-    return not right(expected, values) and expected.fits(got, values)
+    """Whether these values are wrong, and the output is one of them: far nearer to them than to the right ones."""
+    if right(expected, values) or not expected.fits(got, values):
+        return False
+    away, from_right = (((got.double() - x).abs() / expected.allowed).max() for x in (values, expected.o))
+    return not bool(away * NEARER > from_right)  # NaN and infinite are not far from anything
 
 
 def right(expected, values, times=1):

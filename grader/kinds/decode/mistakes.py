@@ -148,8 +148,6 @@ EVERY = (
     Mistake("attention in which no token sees its own key", CAUSAL, MASK,
             {"seen": lambda x: x.inside & (x.age > 0) & (x.age < x.window)}),
     Mistake("attention without the window", WHICH_WINDOW, MASK, {"window": lambda x: x.case.tokens}, windowed),
-    Mistake("attention without the window, over the keys from the first window on", WHICH_WINDOW, MASK,
-            {"seen": lambda x: x.inside & (x.age >= 0)}, windowed),
     Mistake("a window that is one too long", WHICH_WINDOW, MASK, {"window": lambda x: x.window + 1}, windowed),
     Mistake("a window that is one too long", WHICH_WINDOW, MASK,
             {"seen": lambda x: x.inside & (x.age >= 0) & (x.age <= x.window)}, windowed),

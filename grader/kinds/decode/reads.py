@@ -55,7 +55,7 @@ def find(trace):
 def facts(case, lines, nan):
     """[Measured]: what is read and seen by no new token, where that makes the output NaN, else what is seen and never
     read."""
-    return (needless(case, lines) if nan else []) or missing(case, lines)
+    return (needless(case, lines) if nan else []) or missing(case, lines) or doubled(case, lines)
 
 
 def unwritten(case, trace, found):
@@ -106,6 +106,25 @@ def missing(case, lines):
                     said += f", kv head {head}" * (case.Hkv > 1)
                     return [Measured("lost", f"{said}; a new token sees keys {first} to {length - 1}.", LOST, WINDOW)]
     return []
+
+
+def doubled(case, lines):
+    """Keys that two programs of one kv head read, where one tile of rows has all rows: they count twice."""
+    if case.group * case.Nq > FEW_ROWS:
+        return []
+    readers = {}
+    for line in (line for line in lines if line.input == "k_cache"):
+        for place, found in line.programs:
+            for sequence, head, first, last in found:
+                for key in range(first, last + 1) if sequence != NOBODY else ():
+                    readers.setdefault((sequence, head, key), set()).add(place)
+    twice = sorted(at for at, places in readers.items() if len(places) > 1)
+    if not twice:
+        return []
+    sequence, head, _ = twice[0]
+    keys = show(ranges([key for b, h, key in twice if (b, h) == (sequence, head)]))
+    said = f"Two programs read the keys {keys} of sequence {sequence}, kv head {head}."
+    return [Measured("twice", said, LOST, WINDOW)]
 
 
 # Waste ---------------------------------------------------------------------------------------------------------------

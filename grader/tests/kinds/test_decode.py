@@ -210,6 +210,7 @@ ASKED = (
     "lengths that differ", "eight new tokens, groups of 4", "more rows than a tile", "new tokens across two pieces",
     "lengths below the new tokens", "pages of 12", "pages of 64", "a window in pages, NaN in all others", "many pieces",
     "sink logits, window and new tokens", "sink logits of minus infinity", "bfloat16", "float16", "scores that rise",
+    "a long sum in one piece",
     "q and the caches each with another layout", "the same bits alone, window and sink logits",
     "the same bits with more room", "the same bits beside others, in pages", "the same bits in a dense cache", LONG,
     "a short window in long caches",
