@@ -1,7 +1,7 @@
 # The Makefile's other half: what instructors and maintainers use beside it.
-TESTS := grader/tests report/tests notebooks/tests web/tests
+TESTS := grader/tests model/tests report/tests notebooks/tests web/tests
 ROOM_TESTS = $(if $(ROOM),$(or $(wildcard grader/tests/$(ROOM) $(ROOM)/tests),$(error no room has tests by the name \
-             $(ROOM); they are $(notdir $(patsubst %/__init__.py,%,$(wildcard grader/tests/*/__init__.py))) report notebooks web)),$(TESTS))
+             $(ROOM); they are $(notdir $(patsubst %/__init__.py,%,$(wildcard grader/tests/*/__init__.py))) model report notebooks web)),$(TESTS))
 
 
 .PHONY: compare skeletons handout class marks gradescope report sample notebooks site site-test test test-all test-matrix lint lock
