@@ -2,7 +2,7 @@
 # Values go by the environment: no shell reads a folder's name, and make does not expand what stands in it.
 SIZES := N D HQ HKV NQ BLOCK_Q BLOCK_K CAUSAL WINDOW SINKS MASK DTYPE ROWS COLUMNS LENGTHS PAGE SINK
 OPTIONS := P SUBMISSION CASE DEVICE SEED OUT TARGETS COMPILE SWEEP NB SUBMISSIONS ROSTER COLUMN ONLY \
-           LANES ENGINE PARTITION GPUS ARRAY ROOM HINTS SANDBOX VERBOSE PIP_ARGS PYTHON COURSE $(SIZES)
+           LANES ENGINE PARTITION GPUS ARRAY ROOM HINTS SANDBOX VERBOSE PIP_ARGS PYTHON COURSE PROMPT TOKENS $(SIZES)
 $(foreach name,$(OPTIONS),$(eval override $(name) := $$(value $(name))))
 export SIZES $(OPTIONS)
 ifneq ($(COURSE),)
@@ -18,7 +18,7 @@ SETUP := $(if $(PYTHON),,setup)
 ADD := $(if $(PYTHON),true,python3 grader/commands/environment.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup doctor grade watch try hint show profile jupyter
+.PHONY: help setup doctor grade watch try hint show profile generate jupyter
 
 help:
 	@awk -F ' ## ' '$(if $(wildcard instructors.mk),/cases as tests of pytest/ {next}) /^[a-z-]+:.* ## / {sub(/:.*/, "", $$1); printf "make %-11s %s\n", $$1, $$2} sub(/^## ?/, "")' $(MAKEFILE_LIST)
@@ -33,6 +33,8 @@ try: ## your scores, weights and output beside the right ones, on small tensors:
 hint: ## where to look, a question, what to read, ...: one hint more each time: make hint P=6
 show: ## draw one case, passed or not: make show P=6 CASE="ragged tail"
 profile: ## look inside a kernel, on a GPU with Nsight Compute: make profile P=4
+generate: $(SETUP) ## a small language model writes with your kernels: make generate PROMPT="def "
+	@$(PY) -m model.generate --from-make
 jupyter: ## open the notebooks, to turn their knobs
 	@$(ADD) notebooks && $(PY) -m jupyter lab notebooks
 setup: ## only set up .venv
@@ -54,6 +56,7 @@ doctor: ## what this machine offers: sandbox, GPU, compiler, versions; and what 
 ##   OUT=folder              where results.json, report.html, pictures and profiles go
 ## Options of make try: P, SUBMISSION, DEVICE, SEED as above; N=8 D=16 HQ=4 HKV=2 BLOCK_Q=16 BLOCK_K=16 WINDOW=3 SINKS=1
 ##                         DTYPE=float16 CAUSAL=yes; for x4 LENGTHS="9 5" NQ=2 PAGE=4 SINK=normal; for w2 and w3 ROWS=3 COLUMNS=300; for x1 also MASK="documents 3 5", "causal", "causal 4 1" (window, sinks)
+## Options of make generate: SUBMISSION, DEVICE, PROMPT="def ", TOKENS=20, P=5 (the prompt goes through P5, P6 or P7)
 ## Options of every target:
 ##   PYTHON=python3          use this interpreter as it is, install nothing
 ##   PIP_ARGS="..."          passed to pip (docs/students.md: saving gigabytes on a machine without a GPU)

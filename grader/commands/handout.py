@@ -29,7 +29,9 @@ ALONE = (
     ".devcontainer/devcontainer.json", "conftest.py",
 )  # fmt: skip
 OF_COURSE = ("docs/students.md", "docs/hosted-notebooks.md", "report/template.md", "kinds/**")
-NOT_STUDENTS = ("grader/tests/", "grader/classroom/")
+NOT_STUDENTS = (
+    "grader/tests/", "grader/classroom/", "model/tests/", "model/train.py", "model/corpus", "model/weights/learned",
+)  # fmt: skip
 CODE = ("grader", "report", "notebooks")  # packages that a notebook's cells may import
 TEMPLATE = Path(__file__).with_name("handout.md.jinja")
 LINK = re.compile(r"\[([^\]\n]+)\]\((?!https?:|#|attachment:)([^)#\n]*)(#[^)\n]*)?\)")
@@ -109,7 +111,7 @@ def git(folder: Path, *arguments: str) -> str | None:
 
 def collect(given: Course, problems: list[Problem], commit: Commit) -> dict[str, bytes]:
     """{name in the handout: its bytes}."""
-    files = {name: path for pattern in ("grader/**", *ALONE) for name, path in matching(THIS, pattern)}
+    files = {name: path for pattern in ("grader/**", "model/**", *ALONE) for name, path in matching(THIS, pattern)}
     files |= {name: path for pattern in OF_COURSE for name, path in matching(given.folder, pattern)}
     files = {name: path for name, path in files.items() if not name.startswith(NOT_STUDENTS)}
     made = {name: path.read_bytes() for name, path in files.items()}

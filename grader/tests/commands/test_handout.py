@@ -35,8 +35,24 @@ def test_what_is_in_it(made):
     skeletons = {f"problems/{problem.module}" for problem in EVERY.values() if problem.id[0] != "x"}
     skeletons.add("problems/gap_examples.json")
     assert {name for name in names if name.startswith("problems/")} == skeletons  # those of labs show answers
-    assert {"Makefile", "README.md", "course.toml", "docs/students.md", "notebooks/02_online_softmax.ipynb"} <= names
-    left_out = ("solutions/", "grader/tests/", "grader/classroom/", "web/", "instructors.mk", "report/rubric.md")
+    assert {
+        "model/generate.py",
+        "model/prompts.txt",
+        "Makefile",
+        "README.md",
+        "course.toml",
+        "docs/students.md",
+        "notebooks/02_online_softmax.ipynb",
+    } <= names
+    left_out = (
+        "solutions/",
+        "grader/tests/",
+        "grader/classroom/",
+        "model/train.py",
+        "web/",
+        "instructors.mk",
+        "report/rubric.md",
+    )
     left_out += ("report/counting/cost.py",)  # where the phases of P4 to P7 begin, by formula
     assert not [name for name in names if name.startswith(left_out) or "REPORT" in name]
 
