@@ -22,6 +22,7 @@ from grader.core.sandbox.texts import clean
 from grader.course import course
 from model import weights
 from model.kernels import DECODE, PREFILL, Kernel, KernelFailed
+from model.transformer import START
 from model.writing import BACKENDS, DTYPE, SUSPECT, ByBackend, Writer, compare
 
 PROMPTS, TOKENS = Path(__file__).with_name("prompts.txt"), 20
@@ -47,11 +48,11 @@ def parse(argv):
 
 
 def read_prompts(options, device):
-    """The prompts as tokens, (N,) int64 each."""
+    """The prompts as tokens, START before each: (N,) int64."""
     texts = PROMPTS.read_text().splitlines() if options.prompts else [options.prompt]
     if not all(texts):
         raise BadArguments("a prompt must have at least one letter")
-    return [torch.tensor(list(text.encode()), device=device) for text in texts]
+    return [torch.tensor([START, *text.encode()], device=device) for text in texts]
 
 
 def choose_prefill(folder, device, asked, model):
@@ -105,7 +106,7 @@ def write(model, prefill, decode, prompts, steps, device):
     room = max(map(len, prompts)) + steps
     theirs = Writer(model, prefill.attend, decode and decode.decode, room)
     one, other = (ByBackend(model, name, room) for name in BACKENDS[device])
-    texts, started, alone = [bytes(prompt.tolist()) for prompt in prompts], time.perf_counter(), len(prompts) == 1
+    texts, started, alone = [bytes(prompt[1:].tolist()) for prompt in prompts], time.perf_counter(), len(prompts) == 1
     show(texts[0]) if alone else None
     try:
         for tokens, found in compare(theirs, one, other, prompts, steps):

@@ -23,7 +23,7 @@ import torch
 from torch.nn import functional
 
 from model import corpus, weights
-from model.transformer import Transformer, Whole
+from model.transformer import START, Transformer, Whole
 
 HERE = Path(__file__).parent
 SEED, SHOWN, KEPT, SIDES = 40, 50, 500, 64  # steps between lines and checkpoints; held-out rows that a line is of
@@ -85,10 +85,11 @@ def attention_of(name):
 
 
 def batch_of(text, plan, number, device):
-    """Rows of a text at places drawn from the seed and `number`: (B, N + 1), int64."""
+    """Rows of a text at places drawn from the seed and `number`, START before each: (B, N + 1), int64."""
     generator = torch.Generator().manual_seed(SEED * 1_000_003 + number)
     starts = torch.randint(len(text) - plan.tokens, (plan.batch,), generator=generator).to(device)
-    return text[starts[:, None] + torch.arange(plan.tokens + 1, device=device)].long()
+    rows = text[starts[:, None] + torch.arange(plan.tokens, device=device)].long()
+    return functional.pad(rows, (1, 0), value=START)
 
 
 def loss_of(model, attend, rows, dtype):

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 VOCABULARY = 256  # a token is a byte
+START = 0  # stands before every text; no text of the corpus has this byte
 
 
 @dataclass(frozen=True)

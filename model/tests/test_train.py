@@ -8,6 +8,7 @@ import torch
 
 from model import corpus, train, weights
 from model.tests.test_transformer import TINY
+from model.transformer import START
 
 TEXTS = {"one.py": b"def one(self):\n    return 1\n" * 30, "argparse.py": b"def two(self):\n    return 2\n" * 20}
 
@@ -51,6 +52,10 @@ def test_what_was_stopped_goes_on_to_the_same_weights(small, tmp_path, monkeypat
     assert (tmp_path / "full.safetensors").read_bytes() == whole
 
 
+def test_no_text_has_the_byte_that_begins_each_row():
+    assert not any(START in text for text in corpus.of_this_python().values())
+
+
 def test_the_two_sides_of_the_corpus_share_no_file():
     found = corpus.Corpus(TEXTS, "3.11.7", 0)
     assert bytes(found.tensor(True).tolist()) == TEXTS["argparse.py"]
@@ -75,8 +80,8 @@ def test_the_list_has_the_held_out_modules_and_no_test():
 
 
 def test_batches_depend_on_the_seed_and_the_step_alone():
-    text = torch.arange(200, dtype=torch.uint8)
+    text = torch.arange(20, 220, dtype=torch.uint8)
     plan = train.Plan(batch=3, tokens=8)
     one, again, other = (train.batch_of(text, plan, number, "cpu") for number in (1, 1, 2))
     assert torch.equal(one, again) and not torch.equal(one, other)
-    assert (one.diff(dim=1) == 1).all() and one.shape == (3, 9)
+    assert one.shape == (3, 9) and (one[:, 0] == 0).all() and (one[:, 1:].diff(dim=1) == 1).all()
