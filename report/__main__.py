@@ -9,6 +9,7 @@
     python -m report saved FILE ...          every kernel on saved patterns: right or not, counted work, time on a GPU
     python -m report backward                the fast backward pass beside others; --ideas: with and without each idea
     python -m report training                train a tiny transformer with the course's operator and with PyTorch's
+    python -m report sinks                   our small model's loss past its training, by masks with and without sinks
     python -m report vit_example             a vision transformer's attention over blocks, run and counted
     python -m report order_model             orders of programs in the model of a GPU with several dies, at any shape
 
@@ -34,6 +35,7 @@ PAGES = {
     "packed": "report.pages.packed",
     "backward": "report.pages.backward",
     "training": "report.pages.training",
+    "sinks": "report.pages.sinks",
     "orders": "report.pages.orders",
     "tile_shapes": "report.pages.tile_shapes",
     "write_up": "report.write_up.page",
@@ -45,6 +47,7 @@ OTHERS = {
     "saved": "report.arms.saved",
     "backward": "report.arms.backward",
     "training": "report.arms.training",
+    "sinks": "report.arms.sinks",
     "vit_example": "report.counting.vit_example",
     "order_model": "report.pages.order_command",
 }
