@@ -44,14 +44,16 @@ def attention_of(arm, attend, shape, window):
         return attend(q, k, v, window_size=window, sink_size=arm.sinks, sink_logits=sink_logits)
 
     def near(q, k, v, sink_logits=None, **model_options):
-        """Queries past the cache's end see the sinks from its end: a second half of the head dim holds that score."""
-        position = torch.arange(q.shape[2], device=q.device)
+        """Queries past the cache's end see the sinks from its end: another part of the head dim holds that score.
+
+        The head dim is four times as large, for which the scale is half of the right one: twice q mends it exactly.
+        """
+        position, nothing = torch.arange(q.shape[2], device=q.device), torch.zeros_like(v)
         moved = rotate(q, *turns(position.clamp(max=window + arm.sinks - 1) - position, shape)).to(q.dtype)
-        is_sink, nothing = (position < arm.sinks)[:, None], torch.zeros_like(k)
-        keys = torch.cat([k.masked_fill(is_sink, 0), k.masked_fill(~is_sink, 0)], 3)
-        queries = torch.cat([q, moved], 3) * 2**0.5  # the scale is of the doubled head dim
-        o = attend(queries, keys, torch.cat([v, nothing], 3), window_size=window, sink_size=arm.sinks)
-        return o[..., : v.shape[3]]
+        is_sink, no_q = (position < arm.sinks)[:, None], torch.zeros_like(q)
+        keys = torch.cat([k.masked_fill(is_sink, 0), k.masked_fill(~is_sink, 0), nothing, nothing], 3)
+        queries, values = torch.cat([q, moved, no_q, no_q], 3) * 2, torch.cat([v, nothing, nothing, nothing], 3)
+        return attend(queries, keys, values, window_size=window, sink_size=arm.sinks)[..., : v.shape[3]]
 
     return near if arm.near else plain
 
