@@ -79,6 +79,14 @@ def test_another_form_is_no_tensor_of_the_model(tmp_path, model, capsys, returne
     assert words in capsys.readouterr().err
 
 
+def test_a_problem_without_the_models_window_cannot_serve_it(tmp_path, capsys):
+    weights.save(tmp_path / "window.safetensors", make(window_size=5))
+    folder = submit(tmp_path, solved=("p5", "p6"))
+    assert run(folder, tmp_path / "window.safetensors", "--problems", "5") == 1
+    assert "p5 has no window_size, which this model needs" in capsys.readouterr().out
+    assert run(folder, tmp_path / "window.safetensors", "--problems", "6") == 0
+
+
 def test_where_nothing_is_solved_it_says_so(model, capsys):
     assert run(SKELETONS, model) == 2
     said = capsys.readouterr().err

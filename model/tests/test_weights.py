@@ -20,14 +20,16 @@ def test_what_is_written_is_read(tmp_path):
     assert torch.equal(read.layers[1].sink_logits, model.layers[1].sink_logits)  # vectors stay float32
 
 
-def test_the_file_is_one_of_safetensors(tmp_path):
+@pytest.mark.parametrize("window", [5, 55])  # headers of two lengths
+def test_the_file_is_one_of_safetensors(tmp_path, window):
     path = tmp_path / "some.safetensors"
-    weights.save(path, make())
+    weights.save(path, make(window_size=window))
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     del header["__metadata__"]
     ends = [about["data_offsets"] for about in header.values()]
+    assert size % 8 == 0  # the tensors begin at a multiple of 8
     assert [start for start, _ in ends] == [0, *(end for _, end in ends[:-1])] and 8 + size + ends[-1][1] == len(data)
 
 

@@ -45,7 +45,7 @@ def test_a_token_beyond_rounding_is_wrong_and_ends_it():
 
 def test_nan_is_wrong_whatever_is_the_best():
     nan = float("nan")
-    assert last([nan, 5.0, 4.9, 1.0], [9.0, 5.0, 4.9, 1.0])[1].wrong.step == 0
+    assert last([0.0, nan, 4.9, 1.0], [9.0, 5.0, 4.9, 1.0])[1].wrong.step == 0
 
 
 def test_equal_tokens_of_logits_far_from_rounding_are_suspect():
