@@ -354,6 +354,9 @@ for n in (1024, 4096, 16384):
 # Tiles are not seconds: a kernel also waits for memory, and pays for the start and the end of each program.
 # [Notebook 7](07_reading_a_benchmark.ipynb) reads times.
 #
+# Why do models keep sinks at all? [This page](../report/SINKS.md) has a small model of ours read past the length of its
+# training, through a window with and without them. `make generate` has that model write with your kernels.
+#
 # ## Exercises
 #
 # 1. Two phases, causal: where does the second begin if a tile has more queries than keys? (`make grade P=4`)
