@@ -122,3 +122,11 @@ def test_bad_arguments_are_a_sentence(tmp_path, model, capsys):
     assert run(tmp_path, model, "--problems", "3") == 2 and run(tmp_path, model, "--tokens", "0") == 2
     assert run(tmp_path, model, "--prompt", "") == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 5
+
+
+def test_makes_variables_are_options(monkeypatch):
+    for name, value in {"PROMPT": "def ", "TOKENS": "3", "SUBMISSION": "here", "P": "6"}.items():
+        monkeypatch.setenv(name, value)
+    told, alone = generate.parse(["--from-make"]), generate.parse([])
+    assert (told.prompt, told.tokens, str(told.submission), told.problems) == ("def ", 3, "here", "6")
+    assert (alone.prompt, alone.tokens) == (generate.PROMPT, generate.TOKENS)
