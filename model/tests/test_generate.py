@@ -109,7 +109,7 @@ def test_there_are_twenty_fixed_prompts():
 
 
 @pytest.mark.skipif(not (SOLUTIONS / MODULES["x4"]).is_file(), reason="there is no x4")
-@pytest.mark.parametrize("change, status", [(("", ""), 0), (("age >= 0", "age > 0"), 1)])
+@pytest.mark.parametrize("change, status", [(("", ""), 0), (("    return o\n", "    return o * -1.0\n"), 1)])
 def test_decoding_by_x4(tmp_path, model, capsys, change, status):
     assert run(submit(tmp_path, change, solved=("x4", "p5")), model) == status
     said = capsys.readouterr().out

@@ -122,7 +122,7 @@ def measure(options):
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             about = {"trained": trained, "sha256": digest, "first_token": first, "learned_logit": logit}
             facts["models"][arm.model] = about
-        mask = attention_of(arm, attend, model.shape, tokens if arm.window else None)
+        mask = attention_of(arm, attend, model.shape, tokens - arm.sinks if arm.window else None)
         losses[arm.name] = losses_of(model, rows, mask, dtype)
         start, end = bins(options.tokens)[-1]
         loss = float(losses[arm.name][:, start:end].mean())

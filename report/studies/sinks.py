@@ -12,7 +12,7 @@ FULL, LEARNED = "full", "learned_sinks"  # the two trainings of model/
 
 @dataclass(frozen=True)
 class Arm:
-    """One line of the study. window: as many tokens as a row of the training had, or none."""
+    """One line of the study. window: with its sinks as many tokens as a row of the training had, or none."""
 
     name: str
     model: str = FULL
