@@ -13,17 +13,31 @@ LOOKS = {
 }
 
 
+NEAR = ("window", "window, 1 sink", "window, 4 sinks", "window, 16 sinks", "window, learned logit")
+
+
 def picture(arms, trained, width=9.5):
+    """All arms on the left; on the right those of a window and near sinks, past the training alone."""
     figure = new_figure(width, 4.6, "A small model past its training: the loss by position")
-    axes = panel(figure, (0.07, 0.12, 0.7, 0.75), "", "position, bytes", "loss, nats a byte", y_log=False)
-    ends = []
-    for name, look in LOOKS.items():
-        points = arms[name]
-        xs, ys = [point.end for point in points], [point.loss for point in points]
-        line(axes, name, xs, ys, look=look)
-        ends.append((xs[-1], ys[-1], name, look))
+    axes = panel(figure, (0.07, 0.12, 0.3, 0.75), "", "position, bytes", "loss, nats a byte", y_log=False)
+    draw(axes, arms, [name for name in LOOKS if name not in NEAR or name == "window"])
     axes.axvline(trained, color=SOFT, linewidth=0.8, linestyle=(0, (2, 2)))
-    axes.text(trained, axes.get_ylim()[1], " length of the training", size=8.5, color=SOFT, va="top")
-    token_ticks(axes, [point.end for point in arms["window"]])
-    name_ends(axes, ends)
+    end = trained, axes.get_ylim()[1]
+    axes.annotate(
+        "training's length", end, (-4, 0), textcoords="offset points", size=8, color=SOFT, va="top", ha="right"
+    )
+    axes = panel(figure, (0.56, 0.12, 0.26, 0.75), "", "position, bytes", "", y_log=False)
+    draw(axes, arms, NEAR, trained)
     return figure
+
+
+def draw(axes, arms, names, after=0):
+    """The arms of these names from positions after `after` on, each with its name at its end."""
+    ends = []
+    for name in names:
+        points = [point for point in arms[name] if point.end > after]
+        xs, ys = [point.end for point in points], [point.loss for point in points]
+        line(axes, name, xs, ys, look=LOOKS[name])
+        ends.append((xs[-1], ys[-1], name, LOOKS[name]))
+    token_ticks(axes, xs)
+    name_ends(axes, ends)
