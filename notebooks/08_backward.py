@@ -589,7 +589,7 @@ draw.training()
 # 6. Now build it: `problems/x3_backward.py`, and `make grade P=x3`. Its nine gaps can be tried in order: dv first, then
 #    dk, then dq.
 #
-# **Next:** the problems themselves, `make grade P=1` first; and [the report](../report/REPORT.md) on all seven.
+# **Next:** [9. Decode](09_decode.ipynb): one query against a long cache, in pieces and pages.
 #
 # ## References
 #
