@@ -56,8 +56,8 @@ def changes(case):
            mistakes.POINTERS)  # fmt: skip
     yield (replace(case, values="normal"), "values", "with scores of ordinary size",
            "what can grow too large with the scores?", mistakes.MERGE)  # fmt: skip
-    yield replace(case, sink=""), "sink", "without sink logits", mistakes.SINK, mistakes.MERGE
-    yield replace(case, page=None, room=None), "pages", "in a dense cache", mistakes.PAGE, mistakes.POINTERS
+    yield replace(case, sink=""), "sink", "without sink logits", mistakes.SINK, mistakes.LOGIT
+    yield replace(case, page=None, room=None), "pages", "in a dense cache", mistakes.PAGE, mistakes.PAGES
     yield replace(case, window=None), "window", "without a window", mistakes.WHICH_WINDOW, mistakes.MASK
     yield replace(case, Nq=1), "new", "with one new token", mistakes.NEWEST, mistakes.MASK
     yield (

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import torch
 
 from grader.kinds.attention.known_mistakes import HEADS, POINTERS, RESCALE, SCALE
-from grader.kinds.attention.known_mistakes import LSE as MERGE
-from grader.kinds.attention.mask_mistakes import WINDOW as MASK
 from grader.kinds.decode.steps import LOG2_E, finite, gather, in_pieces, positive, weigh
 
-EMPTY = "notebooks/04_masks_and_phases.ipynb: A tile that hides everything"
+MASK = "notebooks/09_decode.ipynb: Which keys a new token sees"
+MERGE = "notebooks/09_decode.ipynb: Pieces and their merge"
+EMPTY = "notebooks/09_decode.ipynb: A piece that a row does not see"
+PAGES = "notebooks/09_decode.ipynb: Pages"
+LOGIT = "notebooks/09_decode.ipynb: A learned sink logit"
 TILES = (16, 32, 64, 128)  # keys
 
 
@@ -167,7 +169,7 @@ EVERY = (
             {"lengths": lambda x: x.lengths.amax(0, keepdim=True).expand_as(x.lengths)}, several_sequences),
     # where they lie
     *(
-        Mistake(f"attention whose {said} {words}", question, POINTERS,
+        Mistake(f"attention whose {said} {words}", question, PAGES if question is PAGE else POINTERS,
                 {name: lambda x, pages=pages, at=at: gather(getattr(x, pages), *at(x)) for name, pages in sides},
                 applies)
         for said, sides in (
@@ -237,7 +239,7 @@ EVERY = (
             {"scale": lambda x: x.scale / LOG2_E, "sink": lambda x: x.sink}),
     # the merge
     *(
-        Mistake(words, question, MERGE, changes, lambda case: case.N > 16, True)
+        Mistake(words, question, EMPTY if question is NONE_SEEN else MERGE, changes, lambda case: case.N > 16, True)
         for words, question, changes in (
             ("the mean of the pieces, not weighed by their lse", WEIGHTS,
              {"weight": alike, "sink_weight": lambda x: torch.exp(x.sink_score)}),
@@ -305,7 +307,7 @@ EVERY = (
     ),
     # the sink logit
     *(
-        Mistake(words, SINK, MERGE, changes, has_sinks, pieces)
+        Mistake(words, SINK, LOGIT, changes, has_sinks, pieces)
         for words, changes, pieces in (
             ("attention without the sink logits", sink_of(lambda sink: sink * 0 - torch.inf), False),
             ("sink logits times the scale", {"sink_score": lambda x: (x.sink * x.scale)[:, None]}, False),
@@ -341,7 +343,7 @@ EVERY = (
              {"sink_weight": lambda x: 2 * torch.exp(x.sink_score - x.pivot)}, False),
         )
     ),
-    Mistake("the first key as a sink token, which every row sees, without the sink logits", SINK, MERGE,
+    Mistake("the first key as a sink token, which every row sees, without the sink logits", SINK, LOGIT,
             {"seen": lambda x: (x.inside & (x.age >= 0) & (x.age < x.window)) | (x.k_pos == 0) & (x.q_pos >= 0),
              "sink_score": lambda x: (x.sink * 0 - torch.inf)[:, None]},
             lambda case: has_sinks(case) and windowed(case)),

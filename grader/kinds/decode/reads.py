@@ -10,8 +10,8 @@ from msgspec import Struct
 from grader.diagnosis.cause import Measured
 from grader.diagnosis.compare import ranges
 from grader.diagnosis.locate import show
-from grader.kinds.attention.known_mistakes import ONLINE, TAILS
-from grader.kinds.attention.mask_mistakes import WINDOW
+from grader.kinds.attention.known_mistakes import TAILS
+from grader.kinds.decode.mistakes import MASK, MERGE, PAGES
 from grader.kinds.moved_rows import POINTERS
 from grader.result import Waste
 
@@ -68,7 +68,7 @@ def unwritten(case, trace, found):
     row = f"o of query head {head}, sequence {batch}, new token {token}"
     if size in stored:
         said = f"Every element is stored, but {row} is made of memory that no program wrote."
-        return [Measured("unwritten", said, NOBODY_WROTE, ONLINE)]
+        return [Measured("unwritten", said, NOBODY_WROTE, MERGE)]
     return [Measured("unwritten", f"No program stores {row}.", GRID, POINTERS)]
 
 
@@ -78,7 +78,7 @@ def needless(case, lines):
             what = f"Line {each.line} reads "
             if sequence == NOBODY:
                 said = f"{what}{NAMES[each.input]} of page {first}, where nothing is that a new token sees."
-                return [Measured("reads", said, WHOSE, POINTERS, line=each.line)]
+                return [Measured("reads", said, WHOSE, PAGES, line=each.line)]
             length = case.lengths[sequence]
             if last >= length:
                 keys = f"{NAMES[each.input]} {show([(max(first, length), last)])} of sequence {sequence}"
@@ -87,7 +87,7 @@ def needless(case, lines):
             if first < (seen := case.first_key(length)):
                 keys = f"{NAMES[each.input]} {show([(first, min(seen - 1, last))])} of sequence {sequence}"
                 said = f"{what}{keys}; the first key that a new token sees is {seen}."
-                return [Measured("reads", said, BEFORE, WINDOW, line=each.line)]
+                return [Measured("reads", said, BEFORE, MASK, line=each.line)]
     return []
 
 
@@ -104,7 +104,7 @@ def missing(case, lines):
                 if read.any() and len(lost):
                     said = f"No program reads the {what} {show(ranges(lost.tolist()))} of sequence {b}"
                     said += f", kv head {head}" * (case.Hkv > 1)
-                    return [Measured("lost", f"{said}; a new token sees keys {first} to {length - 1}.", LOST, WINDOW)]
+                    return [Measured("lost", f"{said}; a new token sees keys {first} to {length - 1}.", LOST, MERGE)]
     return []
 
 
@@ -124,7 +124,7 @@ def doubled(case, lines):
     sequence, head, _ = twice[0]
     keys = show(ranges([key for b, h, key in twice if (b, h) == (sequence, head)]))
     said = f"Two programs read the keys {keys} of sequence {sequence}, kv head {head}."
-    return [Measured("twice", said, LOST, WINDOW)]
+    return [Measured("twice", said, LOST, MERGE)]
 
 
 # Waste ---------------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def loads_too_much(case, loaded, lines):
     if loaded <= allowed:
         return ""
     seen = f"In all heads together the kernels load {loaded:.0f} keys where the new tokens see {case.needed}"
-    if before := next((fact for fact in needless(case, lines) if fact.section == WINDOW), None):
+    if before := next((fact for fact in needless(case, lines) if fact.question == BEFORE), None):
         return f"{seen}. {before.sentence}"
     if case.group > 1:
         return f"{seen}: the {case.group} query heads of a group see the same keys. Load a tile of them once for all."

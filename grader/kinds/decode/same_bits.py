@@ -23,7 +23,7 @@ CALLS = {
     "dense": ("in a dense cache", lambda case: replace(case, page=None, room=None), lambda case: range(case.B)),
 }  # fmt: skip
 WORDS = {2: torch.int16, 4: torch.int32}
-SECTION = "notebooks/02_online_softmax.ipynb: Any order"
+SECTION = "notebooks/09_decode.ipynb: The same bits in any batch"
 QUESTION = (
     "which numbers of the other sequences, of the room or of the batch decide where a piece begins, how many there "
     "are, or how a sum is cut into blocks?"
