@@ -45,7 +45,11 @@ def text(trained):
         name = f"[`{each['variant']}`](weights/{each['variant']}.csv)"
         losses = f"{each['loss']:.3f} | {each['held_out_loss']:.3f} | {each['seconds']:.0f}"
         lines.append(f"| {name} | {losses} | {each['machine']} | {each['torch']}, {each['triton']} |")
-    return HEAD.format(**about) + "\n".join(lines) + "\n\nLosses are in nats a byte, at the end of the training.\n"
+    end = "\n\nLosses are in nats a byte, at the end of the training."
+    for name in weights.VARIANTS:
+        if name not in (each["variant"] for each in trained):
+            end += f" The weights of `{name}` are not kept here: `python -m model.train {name}` makes them on a GPU."
+    return HEAD.format(**about) + "\n".join(lines) + end + "\n"
 
 
 def main(argv):

@@ -132,7 +132,7 @@ def main(argv, child=runner.COMMAND):
         return act(argv, child)
     except (Refused, RuntimeError) as error:
         sentence = str(error)
-        if "no GPU" in sentence:
+        if "no GPU" in sentence and "needs none" not in sentence:
             sentence += "; --quick needs none"
     except ModuleNotFoundError as error:
         sentence = f"{error.name} is missing; pip install {error.name}"

@@ -2,7 +2,7 @@
 
     from solutions.as_flash_attn import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 
-    ours = functions(attention, decode_attention)      the same over other kernels, a student's for example
+    theirs = FlashAttn(over_p6(p6.flash_attention_forward), x4.decode_attention)     the same over a student's kernels
 
 A model that calls flash-attn takes our kernels by this import. Arguments have flash-attn's names, order and meaning:
 tokens stand before heads, and window_size is (left, right) with the query itself not counted, -1 for no limit. What the
@@ -13,7 +13,6 @@ Source: Dao-AILab/flash-attention, flash_attn/flash_attn_interface.py, for the s
 
 import math
 from itertools import pairwise
-from types import SimpleNamespace
 
 import torch
 
@@ -29,6 +28,12 @@ def refuse(**options):
             raise ValueError(f"the course's kernels have no {name}; got {value}")
 
 
+def check_deterministic(asked):
+    """Raise ValueError where the same bits are asked for and PyTorch, which the operator goes by, is not told."""
+    if asked and not torch.are_deterministic_algorithms_enabled():
+        raise ValueError("deterministic=True needs torch.use_deterministic_algorithms(True) before")
+
+
 def visibility(causal, window_size):
     """(is_causal, window in tokens with the query's own, or None)."""
     left, right = window_size
@@ -37,13 +42,21 @@ def visibility(causal, window_size):
     return causal or right == 0, None if left < 0 else left + 1
 
 
-def functions(attention=attention_op.attention, decode=x4_decode.decode_attention):
-    """The three functions over two kernels.
+def over_p6(forward):
+    """P6's function, which always has a window, as FlashAttn's `attention`."""
+    return lambda q, k, v, is_causal, window: forward(q, k, v, is_causal, window or k.shape[2])
 
-    attention(q, k, v, is_causal, window_size) as in P6 and X3's operator, decode as in X4.
+
+class FlashAttn:
+    """flash-attn's three functions over two kernels.
+
+    attention(q, k, v, is_causal, window_size) as the operator's, None for no window; decode as X4's decode_attention.
     """
 
-    def attend(q, k, v, softmax_scale, causal, window_size):
+    def __init__(self, attention=attention_op.attention, decode=x4_decode.decode_attention):
+        self.attention, self.decode = attention, decode
+
+    def attend(self, q, k, v, softmax_scale, causal, window_size):
         """(B, N, H, D) each; fewer queries than keys are the last ones."""
         is_causal, window = visibility(causal, window_size)
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
@@ -53,22 +66,20 @@ def functions(attention=attention_op.attention, decode=x4_decode.decode_attentio
         if missing < 0:
             raise ValueError(f"more queries than keys: {q.shape[2]} and {k.shape[2]}")
         q = torch.nn.functional.pad(q, (0, 0, missing, 0))  # rows of before, which are thrown away
-        return attention(q, k, v, is_causal, window)[:, :, missing:].transpose(1, 2)
+        return self.attention(q, k, v, is_causal, window)[:, :, missing:].transpose(1, 2)
 
     def flash_attn_func(
-        q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
-        deterministic=False, return_attn_probs=False,
+        self, q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
+        alibi_slopes=None, deterministic=False, return_attn_probs=False,
     ):  # fmt: skip
-        """q (B, N, Hq, D), k and v (B, N, Hkv, D) -> o like q, with gradients where `attention` has them.
-
-        deterministic: for the fast backward call torch.use_deterministic_algorithms(True).
-        """
+        """q (B, N, Hq, D), k and v (B, N, Hkv, D) -> o like q, with gradients where `attention` has them."""
+        check_deterministic(deterministic)
         refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes, return_attn_probs=return_attn_probs)
-        return attend(q, k, v, softmax_scale, causal, window_size)
+        return self.attend(q, k, v, softmax_scale, causal, window_size)
 
     def flash_attn_varlen_func(
-        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q=None, max_seqlen_k=None, dropout_p=0.0, softmax_scale=None,
-        causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False,
+        self, q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q=None, max_seqlen_k=None, dropout_p=0.0,
+        softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False,
         return_attn_probs=False, block_table=None,
     ):  # fmt: skip
         """Sequences one after the other: q (all queries, Hq, D), k and v (all keys, Hkv, D) -> o like q.
@@ -76,6 +87,7 @@ def functions(attention=attention_op.attention, decode=x4_decode.decode_attentio
         cu_seqlens: (B + 1,), where each sequence begins, the end last. With block_table k and v are pages (pages,
         page_size, Hkv, D), and cu_seqlens_k says how many tokens of a sequence they hold. One call for each sequence.
         """
+        check_deterministic(deterministic)
         refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes, return_attn_probs=return_attn_probs)
         of_q, of_k, found = cu_seqlens_q.tolist(), cu_seqlens_k.tolist(), []
         for sequence, (start, end) in enumerate(pairwise(of_k)):
@@ -85,13 +97,14 @@ def functions(attention=attention_op.attention, decode=x4_decode.decode_attentio
                 pages = block_table[sequence, : -(-(end - start) // k.shape[1])].long()
                 keys, values = (x[pages].flatten(0, 1)[: end - start] for x in (k, v))
             queries = q[of_q[sequence] : of_q[sequence + 1]]
-            found.append(attend(queries[None], keys[None], values[None], softmax_scale, causal, window_size)[0])
+            found.append(self.attend(queries[None], keys[None], values[None], softmax_scale, causal, window_size)[0])
         return torch.cat(found)
 
     def flash_attn_with_kvcache(
-        q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, cache_batch_idx=None,
-        cache_leftpad=None, block_table=None, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
-        rotary_interleaved=True, alibi_slopes=None, num_splits=0, return_softmax_lse=False,
+        self, q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None,
+        cache_batch_idx=None, cache_leftpad=None, block_table=None, softmax_scale=None, causal=False,
+        window_size=(-1, -1), softcap=0.0, rotary_interleaved=True, alibi_slopes=None, num_splits=0,
+        return_softmax_lse=False,
     ):  # fmt: skip
         """q (B, Nq, Hq, D), the newest 1 to 8 tokens; caches (B, Nmax, Hkv, D) or pages (pages, page_size, Hkv, D).
 
@@ -106,9 +119,10 @@ def functions(attention=attention_op.attention, decode=x4_decode.decode_attentio
             raise ValueError(f"{q.shape[1]} new tokens are causal among themselves; got causal={causal}")
         _, window = visibility(True, window_size)
         dense = k_cache.shape[1] if block_table is None else block_table.shape[1] * k_cache.shape[1]
-        lengths = torch.full((q.shape[0],), dense, dtype=torch.int32, device=q.device)
-        if cache_seqlens is not None:
-            lengths = lengths * 0 + cache_seqlens
+        if cache_seqlens is None and k is not None:
+            raise ValueError("k and v are written behind cache_seqlens tokens; got cache_seqlens=None")
+        found = torch.as_tensor(dense if cache_seqlens is None else cache_seqlens, dtype=torch.int32, device=q.device)
+        lengths = found.expand(q.shape[0]).contiguous()
         if k is not None:
             places = (lengths[:, None] + torch.arange(k.shape[1], device=q.device)).long()  # (B, Nq)
             rows = torch.arange(q.shape[0], device=q.device)[:, None].expand_as(places)
@@ -118,14 +132,10 @@ def functions(attention=attention_op.attention, decode=x4_decode.decode_attentio
             k_cache[rows, places], v_cache[rows, places] = k, v
             lengths = lengths + k.shape[1]
         caches = (x.transpose(1, 2) for x in (k_cache, v_cache)) if block_table is None else (k_cache, v_cache)
-        lengths = lengths.to(torch.int32)
-        o = decode(q.transpose(1, 2), *caches, lengths, block_table, None, window, softmax_scale)
+        o = self.decode(q.transpose(1, 2), *caches, lengths, block_table, None, window, softmax_scale)
         return o.transpose(1, 2)
 
-    return SimpleNamespace(
-        flash_attn_func=flash_attn_func, flash_attn_varlen_func=flash_attn_varlen_func,
-        flash_attn_with_kvcache=flash_attn_with_kvcache,
-    )  # fmt: skip
 
-
-flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache = vars(functions()).values()
+OURS = FlashAttn()
+flash_attn_func, flash_attn_varlen_func = OURS.flash_attn_func, OURS.flash_attn_varlen_func
+flash_attn_with_kvcache = OURS.flash_attn_with_kvcache

@@ -31,10 +31,13 @@ def files(path=CSV):
         [row["shape"], row["mask"], *(interval(row, f"{name}_over") for name in OPTIONS)] for row in rows
         if row in long
     ]  # fmt: skip
+    dearest = max(long, key=lambda row: float(row["ordered_over"]))
     hosts = [[row["shape"], row["mask"], row["host_us"], row["cudnn_host_us"]] for row in rows]
     return {PAGE: render(
         PAGE, rows=table(head, lines, left=2), means=means, machine=rows[0], long=LONG, short=SHORT,
-        slower=", ".join(slower), options=table(["shape", "mask", *OPTIONS.values()], options, left=2),
+        slower=", ".join(slower), most=100 * float(dearest["ordered_over"]) - 100,
+        dearest=f"{dearest['shape']} {dearest['mask']}",
+        options=table(["shape", "mask", *OPTIONS.values()], options, left=2),
         hosts=table(["shape", "mask", "ours", "cuDNN's"], hosts, left=2), ideas=ideas(),
     )}  # fmt: skip
 

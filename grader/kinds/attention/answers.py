@@ -1,9 +1,6 @@
 """The oracle's answer to a case, once for all submissions: what is kept here, the forks of a lane have too."""
 
-import hashlib
-
-import torch
-
+from grader.kinds import values
 from grader.kinds.attention import inputs, oracle
 from grader.kinds.attention.case import Case
 
@@ -39,7 +36,4 @@ def work_out(case, placed):
 
 
 def key_of(case, placed):
-    digest = hashlib.sha256()
-    for each in placed:
-        digest.update(each.base.view(torch.uint8).numpy())
-    return case, digest.digest()
+    return case, values.digest(placed)

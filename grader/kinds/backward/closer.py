@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import torch
 
-from grader.core.protocol.messages import Outputs, Returned, Run, RunSets
+from grader.core.protocol.messages import Outputs, RunSets
 from grader.course import tensors
 from grader.diagnosis.cause import Measured
+from grader.kinds import contrast
 from grader.kinds.attention.closer import with_line
 from grader.kinds.attention.words import EQUAL
 from grader.kinds.backward import gradients, implied, mistakes
@@ -40,7 +41,7 @@ def look(kind, problem, cases, seed, results, submission):
         if time.monotonic() > until or result.diagnosis.causes:
             break
         case = cases[result.case]
-        found = facts(kind, submission, case) or contrast(kind, submission, case, seed)
+        found = facts(kind, submission, case) or contrast.find(kind, submission, case, seed, changes(case))
         found = [with_line(fact, result.diagnosis.evidence["records"]) for fact in found]
         result.diagnosis.measured += found
         told += [result.case] if found else []
@@ -199,14 +200,6 @@ def span(first, last):
 # One thing changed ----------------------------------------------------------------------------------------------------
 
 
-def contrast(kind, submission, case, seed):
-    """[Measured]: the first change of the case that makes its outputs right."""
-    for changed, name, words, question, section in changes(case):
-        if changed != case and is_right(kind, submission, changed, seed):
-            return [Measured(name, f"The same case comes out right {words}.", question, section)]
-    return []
-
-
 def changes(case):
     yield (replace(case, dtype="float32"), "dtype", "in float32", "which numbers are rounded to the input's dtype?",
            mistakes.SOFTMAX)  # fmt: skip
@@ -224,20 +217,3 @@ def changes(case):
     yield (replace(case, tiles=None), "tiles", "with the file's own tiles",
            "BLOCK_Q is the step of queries, BLOCK_K that of keys: which one stands in each place?",
            mistakes.MASK)  # fmt: skip
-
-
-def is_right(kind, submission, case, seed):
-    placed = kind.inputs(case, seed)
-    call, files = kind.request(submission.problem, case, placed, submission.device)
-    reply = submission.run(Run(call), files).reply
-    if not isinstance(reply, Returned) or (reply.trace and reply.trace.faults):
-        return False
-    shapes = [tuple(output.shape) for output in reply.outputs]
-    if shapes != [tuple(each[1]) for each in kind.outputs(submission.problem, case)]:
-        return False
-    got = tensors.read_outputs(submission.take_outputs(reply), reply.outputs)
-    expected = kind.expect(case, placed, submission.device)
-    return all(
-        bool(((each.double() - expected.values[name]).abs() <= expected.allowed[name]).all())
-        for name, each in zip(OUTPUTS, got, strict=True)
-    )

@@ -1,14 +1,13 @@
 """x3's kind: dq, dk and dv, each judged apart, of a backward pass of attention."""
 
-import hashlib
 from collections import OrderedDict
 from pathlib import Path
 
-import torch
 from msgspec import structs
 
 from grader.course import tensors
 from grader.diagnosis import cross_case
+from grader.kinds import values
 from grader.kinds.attention import addresses, kv_heads, naive, tile_visits, work
 from grader.kinds.attention.case import example_sizes
 from grader.kinds.backward import causes, closer, gradients, inputs
@@ -72,7 +71,7 @@ class Backward(Kind):
         given = [each.tensor for each in placed[:4]]
         if device != "cpu":
             return gradients.expect(case, [each.to(device) for each in given], tf32=True).on_cpu()
-        key = case, digest(placed)
+        key = case, values.digest(placed)
         if key not in self.kept:
             self.kept[key] = gradients.expect(case, given)
             if len(self.kept) > KEPT:
@@ -122,13 +121,6 @@ class Backward(Kind):
     def look_closer(self, problem, cases, seed, results, submission, show):
         show("measuring which pairs count")
         closer.look(self, problem, cases, seed, results, submission)
-
-
-def digest(placed):
-    found = hashlib.sha256()
-    for each in placed:
-        found.update(each.base.view(torch.uint8).numpy())
-    return found.digest()
 
 
 KIND = Backward()

@@ -8,9 +8,14 @@ import numpy as np
 
 from grader.diagnosis import failures, locate
 from grader.diagnosis.cause import Diagnosis, Measured
-from grader.kinds.decode import mistakes, steps
+from grader.kinds.attention.known_mistakes import HEADS
+from grader.kinds.decode import steps
+from grader.kinds.decode.key_mistakes import KEYS
+from grader.kinds.decode.merge_mistakes import MERGE_AND_SINK
+from grader.kinds.decode.mistakes import GROUP
 from grader.result import Cause, mistake_pattern
 
+EVERY = (*KEYS, *MERGE_AND_SINK)
 PIECES = (16, 32, 64, 128, 256, 512)  # tokens; a kernel may have its own
 SECONDS = 4.0
 NEARER = 4  # times as near
@@ -52,7 +57,7 @@ def moved_rows(got, expected):
 
     row, place = moved[0]
     said = f"o of {name(row)} is the right one of {name(place)}, and {len(moved) - 1} more rows are those of others."
-    return [Measured("rows", said, mistakes.GROUP, mistakes.HEADS)]
+    return [Measured("rows", said, GROUP, HEADS)]
 
 
 def find(case, got, expected, only=frozenset()):
@@ -60,7 +65,7 @@ def find(case, got, expected, only=frozenset()):
     if size(case) > LARGEST:
         return []
     found, until, known = {}, time.thread_time() + SECONDS, {}
-    for mistake in mistakes.EVERY:
+    for mistake in EVERY:
         if time.thread_time() > until:
             return []
         kind = mistake_pattern(mistake.words)
@@ -110,7 +115,7 @@ def drop_refuted(diagnoses, passed, expect):
     explained = Counter(cause.kind for diagnosis in diagnoses for cause in diagnosis.causes)
     refuted = set()
     for kind, count in explained.items():
-        variants = [each for each in mistakes.EVERY if mistake_pattern(each.words) == kind]
+        variants = [each for each in EVERY if mistake_pattern(each.words) == kind]
         asked = [case for case in passed if any(each.applies(case) for each in variants)]
         shown = sum(bool(would_show(case, expect(case), {kind})) for case in sorted(asked, key=size)[:WITNESSES])
         if shown * MANY > count:
@@ -122,7 +127,7 @@ def drop_refuted(diagnoses, passed, expect):
 def would_show(case, expected, kinds):
     """Those of the kinds of mistake that would make this case fail clearly, whatever the piece is."""
     shown, known = {}, {}
-    for mistake in mistakes.EVERY if size(case) <= LARGEST else ():
+    for mistake in EVERY if size(case) <= LARGEST else ():
         kind = mistake_pattern(mistake.words)
         if kind not in kinds:
             continue

@@ -3,9 +3,10 @@
 import time
 from dataclasses import replace
 
-from grader.core.protocol.messages import FindFirstBad, FirstBad, Returned, Run
-from grader.course import tensors
+from grader.core.protocol.messages import FindFirstBad, FirstBad
 from grader.diagnosis.cause import Measured
+from grader.kinds import contrast
+from grader.kinds.attention.known_mistakes import HEADS, POINTERS
 from grader.kinds.decode import mistakes
 
 SECONDS = 5.0  # for all of a problem's cases
@@ -24,7 +25,7 @@ def look(kind, problem, cases, seed, results, submission):
         if not diagnosis.measured and result.facts.mismatch.nan and submission.device == "cpu":
             diagnosis.measured += first_bad(kind, problem, submission, case, seed)
         if not diagnosis.measured:
-            diagnosis.measured += contrast(kind, submission, case, seed)
+            diagnosis.measured += contrast.find(kind, submission, case, seed, changes(case))
         told += [result.case] if diagnosis.measured else []
     for result in wrong if told else ():
         if not result.diagnosis.causes and not result.diagnosis.measured:
@@ -41,19 +42,11 @@ def first_bad(kind, problem, submission, case, seed):
     return [Measured("first bad", said, mistakes.NONE_SEEN, mistakes.EMPTY, line=bad.line)]
 
 
-def contrast(kind, submission, case, seed):
-    """[Measured]: the first change of the case that makes its output right."""
-    for changed, name, words, question, section in changes(case):
-        if changed != case and is_right(kind, submission, changed, seed):
-            return [Measured(name, f"The same case comes out right {words}.", question, section)]
-    return []
-
-
 def changes(case):
     yield (replace(case, dtype="float32"), "dtype", "in float32", "which numbers are rounded to the input's dtype?",
            mistakes.MERGE)  # fmt: skip
     yield (replace(case, layout="contiguous"), "layout", "with dense tensors", "which stride of which tensor is taken?",
-           mistakes.POINTERS)  # fmt: skip
+           POINTERS)  # fmt: skip
     yield (replace(case, values="normal"), "values", "with scores of ordinary size",
            "what can grow too large with the scores?", mistakes.MERGE)  # fmt: skip
     yield replace(case, sink=""), "sink", "without sink logits", mistakes.SINK, mistakes.LOGIT
@@ -65,24 +58,10 @@ def changes(case):
         "group",
         "where each query head has its own K and V",
         mistakes.GROUP,
-        mistakes.HEADS,
+        HEADS,
     )
     yield (replace(case, lengths=case.lengths[:1]), "batch", "with the first sequence alone", mistakes.WHOSE,
-           mistakes.POINTERS)  # fmt: skip
+           POINTERS)  # fmt: skip
     short = tuple(min(length, case.piece) for length in case.lengths)
     yield (replace(case, lengths=short, room=None), "pieces", "with sequences of one piece", mistakes.ALL_PIECES,
            mistakes.MERGE)  # fmt: skip
-
-
-def is_right(kind, submission, case, seed):
-    placed = kind.inputs(case, seed)
-    call, files = kind.request(submission.problem, case, placed, submission.device)
-    answer = submission.run(Run(call), files, kind.beside(case))
-    if not isinstance(answer.reply, Returned) or (answer.reply.trace and answer.reply.trace.faults):
-        return False
-    ((_, shape, _),) = kind.outputs(submission.problem, case)
-    if [tuple(output.shape) for output in answer.reply.outputs] != [tuple(shape)]:
-        return False
-    (got,) = tensors.read_outputs(submission.take_outputs(answer.reply), answer.reply.outputs)
-    expected = kind.expect(case, placed, submission.device)
-    return bool(((got.double() - expected.o).abs() <= expected.allowed).all())

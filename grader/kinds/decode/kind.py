@@ -1,17 +1,15 @@
 """x4's kind: attention of new tokens over a cache, its reads, and the same bits in every batch."""
 
-import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
 
-import torch
 from msgspec import structs
 
 from grader.core.protocol.messages import plain_bytes
 from grader.core.sandbox.submission import Answer
 from grader.course import tensors
 from grader.diagnosis import cross_case, failures
-from grader.kinds import trying
+from grader.kinds import trying, values
 from grader.kinds.decode import causes, closer, inputs, picture, reads, same_bits, steps
 from grader.kinds.decode.cases import LONG, PROBLEM, DecodeCase
 from grader.kinds.kind import Kind, Right
@@ -126,7 +124,7 @@ class Decode(Kind):
 
     def expect(self, case, placed, device):
         """The steps.Expected of these inputs."""
-        key = case, digest(placed), device
+        key = case, values.digest(placed), device
         if key not in self.kept:
             self.kept[key] = steps.expect(case, placed, tf32=device != "cpu")
             if len(self.kept) > KEPT:
@@ -184,13 +182,6 @@ class Decode(Kind):
     def look_closer(self, problem, cases, seed, results, submission, show):
         show("changing one thing at a time")
         closer.look(self, problem, cases, seed, results, submission)
-
-
-def digest(placed):
-    found = hashlib.sha256()
-    for each in placed:
-        found.update(each.base.contiguous().view(torch.uint8).numpy())
-    return found.digest()
 
 
 KIND = Decode()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader.kinds.decode import causes, contract, inputs, mistakes, picture, reads, same_bits, steps
+from grader.kinds.decode import causes, contract, inputs, picture, reads, same_bits, steps
 from grader.kinds.decode.cases import CASES, LONG, PROBLEM, DecodeCase
 from grader.kinds.decode.kind import KIND
 from grader.render import drawing, strips
@@ -137,12 +137,12 @@ def test_a_second_call_has_the_same_numbers_for_the_same_sequences(name):
 
 # The known mistakes ---------------------------------------------------------------------------------------------------
 
-KINDS = list(dict.fromkeys(mistake_pattern(each.words) for each in mistakes.EVERY))
+KINDS = list(dict.fromkeys(mistake_pattern(each.words) for each in causes.EVERY))
 
 
 @pytest.mark.parametrize("kind", thorough_but(KINDS[::12], KINDS))
 def test_a_known_mistake_is_named(kind):
-    for mistake in (each for each in mistakes.EVERY if mistake_pattern(each.words) == kind):
+    for mistake in (each for each in causes.EVERY if mistake_pattern(each.words) == kind):
         for case in (case for case in SHOWING if mistake.applies(case)):
             expected, _ = expected_of(case)
             values = next(iter(causes.answers(mistake, case, expected.given)))

@@ -10,7 +10,14 @@ from itertools import pairwise
 import torch
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
-from solutions.as_flash_attn import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
+from solutions import p6_sliding_window, x4_decode
+from solutions.as_flash_attn import (
+    FlashAttn,
+    flash_attn_func,
+    flash_attn_varlen_func,
+    flash_attn_with_kvcache,
+    over_p6,
+)
 
 torch.manual_seed(0)
 VOCABULARY, WIDTH, HQ, HKV, D, WINDOW = 23, 32, 4, 2, 16, 6
@@ -109,6 +116,16 @@ def dense_cache():
     return max((got - whole).abs().max().item(), (k_cache[:, 9:12] - k).abs().max().item())
 
 
+def over_a_students():
+    """A student's kernels: P6 and X4."""
+    theirs = FlashAttn(over_p6(p6_sliding_window.flash_attention_forward), x4_decode.decode_attention)
+    q, k, v = (torch.randn(1, 19, H, D) for H in (HQ, HKV, HKV))
+    masks = {"causal": True}, {"causal": True, "window_size": (4, 0)}
+    return max(
+        (theirs.flash_attn_func(q, k, v, **mask) - by_sdpa(q, k, v, **mask)).abs().max().item() for mask in masks
+    )
+
+
 def refused(**given):
     q = torch.zeros(1, 4, HQ, D)
     try:
@@ -124,9 +141,10 @@ ours, theirs = (
 print(json.dumps({
     "far": {
         "full": apart(), "causal": apart(causal=True), "window": apart(causal=True, window_size=(4, 0)),
-        "scale": apart(causal=True, softmax_scale=0.7), "dense cache": dense_cache(),
+        "scale": apart(causal=True, softmax_scale=0.7), "dense cache": dense_cache(), "P6": over_a_students(),
         "server": serve([[3, 1, 4], [1] * 11, [5, 9, 2, 6, 5]], 6),
         "trainer": max(abs(a - b) for a, b in zip(ours, theirs, strict=True)),
     },
-    "refused": [refused(dropout_p=0.1), refused(window_size=(4, 4)), refused(alibi_slopes=torch.zeros(4))],
+    "refused": [refused(dropout_p=0.1), refused(window_size=(4, 4)), refused(alibi_slopes=torch.zeros(4)),
+                refused(deterministic=True)],
 }))  # fmt: skip

@@ -20,5 +20,6 @@ def test_a_trainer_and_a_server_take_our_kernels():
     assert done.returncode == 0, done.stderr[-2000:]
     facts = json.loads(done.stdout)
     assert max(facts["far"].values()) < 2e-5, facts["far"]
-    dropout, window, alibi = facts["refused"]
+    dropout, window, alibi, same_bits = facts["refused"]
     assert "no dropout_p; got 0.1" in dropout and "looks back only" in window and "no alibi_slopes" in alibi
+    assert "use_deterministic_algorithms" in same_bits
