@@ -8,6 +8,7 @@
     python -m report sample PATTERN          a block-sparse pattern: its map, a file of it; or `every` one
     python -m report saved FILE ...          every kernel on saved patterns: right or not, counted work, time on a GPU
     python -m report backward                the fast backward pass beside others; --ideas: with and without each idea
+    python -m report decode                  decode beside cuDNN and a copy: pages, sink logits, pieces of a fixed size
     python -m report training                train a tiny transformer with the course's operator and with PyTorch's
     python -m report sinks                   our small model's loss past its training, by masks with and without sinks
     python -m report vit_example             a vision transformer's attention over blocks, run and counted
@@ -46,6 +47,7 @@ OTHERS = {
     "sample": "report.arms.sample",
     "saved": "report.arms.saved",
     "backward": "report.arms.backward",
+    "decode": "report.arms.decode",
     "training": "report.arms.training",
     "sinks": "report.arms.sinks",
     "vit_example": "report.counting.vit_example",
