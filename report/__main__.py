@@ -35,6 +35,7 @@ PAGES = {
     "block_sparse": "report.pages.block_sparse",
     "packed": "report.pages.packed",
     "backward": "report.pages.backward",
+    "decode": "report.pages.decode",
     "training": "report.pages.training",
     "sinks": "report.pages.sinks",
     "orders": "report.pages.orders",

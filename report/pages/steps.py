@@ -70,11 +70,12 @@ def read(path):
         return list(csv.DictReader(file))
 
 
-def interval(row, name):
+def interval(row, name, digits=2):
     """`1.05 (1.04 to 1.06)`, or blank where it was not measured."""
     if not row[name]:
         return ""
-    return f"{float(row[name]):.2f} ({float(row[f'{name}_low']):.2f} to {float(row[f'{name}_high']):.2f})"
+    middle, low, high = (f"{float(row[end]):.{digits}f}" for end in (name, f"{name}_low", f"{name}_high"))
+    return f"{middle} ({low} to {high})"
 
 
 def gains(ideas, name):
