@@ -118,7 +118,9 @@ def collect(given: Course, problems: list[Problem], commit: Commit) -> dict[str,
     made |= {f"problems/{p.module}": (given.students / p.module).read_bytes() for p in problems}
     examples = {module: found for module, found in gap_examples.load().items() if f"problems/{module}" in made}
     made[f"problems/{gap_examples.FILE}"] = gap_examples.written(examples)
-    notebooks = {f"notebooks/{path.name}": path for path in sorted(given.notebooks.glob("*.ipynb"))}
+    absent = {entry.notebook for entry in given.said.problem if entry.id not in {problem.id for problem in problems}}
+    found = (path for path in sorted(given.notebooks.glob("*.ipynb")) if path.stem not in absent)
+    notebooks = {f"notebooks/{path.name}": path for path in found}
     texts = {name: path.read_text() for name, path in notebooks.items()}
     texts = {name: text for name, text in texts.items() if not handout_notebooks.starts_from_solutions(text)}
     opened = {name: handout_notebooks.without_solutions(text) for name, text in texts.items()}

@@ -26,13 +26,15 @@ class BadCourse(Exception):
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One problem of a course. points: 0 for a lab, which is graded where it is named. week: when it is set, or None.
 
-    timed: False leaves its speed out, on a GPU too.
+    timed: False leaves its speed out, on a GPU too. notebook: the name, without .ipynb, of the one that belongs to it
+    alone: a handout has it only with the problem. None where there is none.
     """
 
     id: str
     points: int = 0
     week: int | None = None
     timed: bool = True
+    notebook: str | None = None
 
 
 class Late(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,6 +11,7 @@ import pytest
 
 from grader.__main__ import main
 from grader.commands import gap_examples, handout, handout_notebooks
+from grader.course import course
 from grader.kinds.registry import EVERY, PROBLEMS
 from grader.tests.support import ROOT, SOLUTIONS, solution
 
@@ -55,6 +56,16 @@ def test_what_is_in_it(made):
     )
     left_out += ("report/counting/cost.py",)  # where the phases of P4 to P7 begin, by formula
     assert not [name for name in names if name.startswith(left_out) or "REPORT" in name]
+
+
+def test_a_notebook_that_belongs_to_a_lab_travels_with_the_lab(made):
+    given, commit = course.current(), handout.Commit()
+    owner = {entry.notebook: entry.id for entry in given.said.problem if entry.notebook}
+    assert all((given.notebooks / f"{name}.ipynb").is_file() for name in owner)
+    assert not {f"notebooks/{name}.ipynb" for name in owner} & names_in(made)  # no lab is in it
+    files = handout.collect(given, [EVERY["x4"]], commit)
+    assert {"notebooks/09_decode.ipynb", "notebooks/02_online_softmax.ipynb"} <= set(files)
+    assert "notebooks/06_program_order.ipynb" not in files and b'notebook = "09_decode"' in files["course.toml"]
 
 
 @pytest.mark.thorough
