@@ -10,7 +10,8 @@ What to build
     One query has too little work for a GPU, so that many programs share the cache of one sequence ("split-KV"). A piece
     is a fixed number of tokens, not a share of the length, and it begins at a multiple of PIECE: the pieces of a
     sequence, and the order in which they are merged, depend on nothing but the sequence itself. So its result has the
-    same bits alone and in any batch, whatever the other lengths are, in a dense cache and in pages.
+    same bits alone and in any batch, whatever the other lengths are, in a dense cache and in pages. The wrapper never
+    reads a number of lengths or block_table: on a GPU each step would wait for it.
 
 Shapes
     q and o (B, Hq, Nq, D): the newest Nq tokens, 1 to 8. Dense caches (B, Hkv, Nmax, D); pages (pages, page_size, Hkv,

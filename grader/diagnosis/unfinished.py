@@ -14,6 +14,7 @@ ALLOWED = (
     "outside kernels tensors may be made, moved, cast, scaled and merged; the computation is the kernel's work.",
     "functions of PyTorch that do the problem's work are not allowed; simple operations are.",
 )
+READS = " (by .item(), .tolist(), .numpy() or the like)"
 OTHER_DTYPE = ": this line multiplies tensors of two dtypes; in which line did one of them get the other dtype?"
 
 
@@ -31,8 +32,9 @@ def explain_reply(reply: Reply, problem, path) -> Verdict:
             return Verdict(Outcome.CRASHED, sentence)
         case messages.Depends():
             sentence = (
-                f"The wrapper's Python reads numbers of its input tensors{at} and does other things for "
-                "other numbers: what it does may depend on shapes, strides, dtypes and plain arguments alone."
+                f"The wrapper's Python reads numbers of its input tensors{at or READS} and does other things for "
+                "other numbers: what it does may depend on shapes, strides, dtypes and plain arguments alone. On a GPU "
+                "such a read waits for all kernels before it."
             )
             return Verdict(Outcome.WRONG, sentence)
         case messages.KernelLaunched(kernel=kernel):

@@ -42,7 +42,7 @@ class Recorder(DispatchMode):
     """While active, keeps the program's `steps`, `storages` and `kernels`.
 
     module: path of the submission's file, whose lines the steps name. failing: the launches that must raise, because
-    they raised in the runner, by their numbers in a call. reads: the lines at which Python read floating-point values.
+    they raised in the runner, by their numbers in a call. reads: the lines at which Python read numbers.
     """
 
     def __init__(self, module: str) -> None:
@@ -171,8 +171,7 @@ class Recorder(DispatchMode):
 
     def note_read(self, args: tuple) -> None:
         """Note that Python reads numbers of a tensor: what it does then may depend on them, and the program cannot."""
-        tensors = [a for a in args if isinstance(a, torch.Tensor)]
-        if any(t.is_floating_point() or t.dtype == torch.bool for t in tensors):
+        if any(isinstance(a, torch.Tensor) for a in args):
             self.reads.append(self.line())
 
     def line(self) -> int | None:

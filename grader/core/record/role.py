@@ -149,13 +149,13 @@ def load_function(module: types.ModuleType, setup: RecorderSetup) -> Callable[..
 def record(loaded: LoadedModule, request: messages.Record) -> messages.Recorded | messages.Depends:
     """Write program.json for one call.
 
-    If the wrapper read numbers, or brought some along, a second call has other stand-in values: it must give the same
-    program.
+    If the wrapper read numbers, brought some along, or was given tensors by the course's own code, whose integers
+    Python can read unseen, a second call has other stand-in values: it must give the same program.
     """
     set_tiles(loaded, request.call.tiles)
     loaded.recorder.failing = {failed.number: failed for failed in request.failing}
     constants = record_once(loaded, request.call, 0, "program.json")
-    if (reads := loaded.recorder.reads[:1]) or constants:
+    if (reads := loaded.recorder.reads[:1]) or constants or has_more(request.call):
         with silence():
             record_once(loaded, request.call, 2, "other.json")
         if contents("other.json") != contents("program.json"):
@@ -176,6 +176,11 @@ def set_tiles(loaded: LoadedModule, sizes: list[int]) -> None:
     if len(loaded.tiles) > len(sizes):
         with contextlib.suppress(Exception):
             vars(loaded.module)[TILES] = (*sizes, *loaded.tiles[len(sizes) :])
+
+
+def has_more(call: Call) -> bool:
+    """True where the course's own code makes arguments of the call."""
+    return bytes(call.about) != b"null"
 
 
 def contents(name: str) -> bytes:
@@ -209,8 +214,9 @@ def one_call(loaded: LoadedModule, call: Call, seed: int) -> form.Program:
         for tensor, spec in zip(tensors, call.inputs, strict=True):
             recorder.given(tensor, spec.name)
         more = {}
-        if bytes(call.about) != b"null":
-            more = loaded.beside.arguments(loaded.module, msgspec.json.decode(call.about), recorder.given)
+        if has_more(call):
+            about, again = msgspec.json.decode(call.about), seed > 1
+            more = loaded.beside.arguments(loaded.module, about, recorder.given, again)
     out = loaded.function(*tensors, **call.arguments, **more)
     with torch._C._DisableTorchDispatch():
         several = isinstance(out, tuple | list)

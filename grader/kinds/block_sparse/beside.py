@@ -8,10 +8,10 @@ NAMES = ("starts", "columns", "places", "bits")
 PLAIN = ("block_q", "block_k", "queries", "keys", "batches", "heads")
 
 
-def arguments(module, about, given):
+def arguments(module, about, given, again):
     """{"tiles": the module's Tiles of the lists in lists.bin}. about: {"shapes": of the lists, then PLAIN}.
 
-    Integers are the case's own, so that the wrapper may read the lists.
+    Integers are the case's own, in each recording, so that the wrapper may read the lists.
     """
     tensors = {}
     with open("lists.bin", "rb") as file:

@@ -62,13 +62,10 @@ class Decode(Kind):
         return super().described(case) + [spec for spec, _ in self.beside_tensors(case)]
 
     def about(self, case):
-        named = inputs.beside(case)
-        ints = {name: list(x.shape) for name, x in named.items() if not x.is_floating_point()}
+        named, (_, cache, _) = inputs.beside(case), self.shapes(case)
+        legal = {"lengths": (1, case.tokens), "block_table": (0, cache[0] - 1)}
+        ints = {name: (list(named[name].shape), *ends) for name, ends in legal.items() if name in named}
         return plain_bytes({"ints": ints, "sink_logits": case.Hq if case.sink else None})
-
-    def beside(self, case):
-        ints = (x for x in inputs.beside(case).values() if not x.is_floating_point())
-        return {"ints.bin": b"".join(x.numpy().tobytes() for x in ints)}
 
     def reply(self, submission, case, placed):
         answer = super().reply(submission, case, placed)
