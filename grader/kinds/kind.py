@@ -182,14 +182,14 @@ class Kind:
 
         ranges: of each input, then each output: [[start, stop], ...] of its first dims.
         """
-        return [(case, [[]] * (len(self.names) + len(self.outputs(problem, case))))]
+        return [(case, [[]] * (len(self.described(case)) + len(self.outputs(problem, case))))]
 
     def fault_of_parts(self, problem, cases, outputs, data, device):
         """A sentence where the outputs of a timed call are not right, else an empty string.
 
         cases: the parts that came back, of each its inputs and its outputs; `data`: their raw bytes.
         """
-        size, given = len(outputs) // len(cases), len(self.names)
+        size, given = len(outputs) // len(cases), len(self.described(cases[0]))
         starts = range(0, len(outputs), size)
         for case, start in zip(cases, starts, strict=True):
             came = outputs[start + given : start + size]
@@ -197,7 +197,7 @@ class Kind:
                 return f"of a timed call another form came back: {wrong}"
         every = tensors.read_outputs(data, outputs)
         for case, start in zip(cases, starts, strict=True):
-            placed = [tensors.place(each) for each in every[start : start + given]]
+            placed = [tensors.place(each) for each in every[start : start + len(self.names)]]
             right = self.right(problem, case, placed, device)
             for got, each in zip(every[start + given : start + size], right, strict=True):
                 if found := compare.mismatch(*map(as_heads, (got, each.expected, each.allowed))):

@@ -128,12 +128,15 @@ READERS = {
 COMPILED = DecodeCase(
     "compiles", lengths=(4096,) * 4, Hq=32, Hkv=8, D=128, dtype="bfloat16", page=64, window=1000, sink="normal"
 )
+# 16k tokens of 8 sequences
+SPEED = DecodeCase("speed", lengths=(16384,) * 8, room=16384, Hq=32, Hkv=8, D=128, dtype="bfloat16", gpu=True)
 LONG = "long caches"
 
 PROBLEM = Problem(
     "x4", "decode", "x4_decode.py", "decode_attention",
     "decode_attention(q, k_cache, v_cache, lengths, block_table=None, sink_logits=None, window_size=None, "
     "softmax_scale=None) -> o",
-    CASES, takes=("lengths", "block_table", "sink_logits", "window_size", "softmax_scale"), compile_case=COMPILED,
-    tensors=TENSORS, beside=Path(__file__).with_name("beside.py"), observer=Path(__file__).with_name("observer.py"),
+    CASES, speed_case=SPEED, takes=("lengths", "block_table", "sink_logits", "window_size", "softmax_scale"),
+    compile_case=COMPILED, tensors=TENSORS, beside=Path(__file__).with_name("beside.py"),
+    observer=Path(__file__).with_name("observer.py"),
 )  # fmt: skip

@@ -1,7 +1,8 @@
 """x4's kind: attention of new tokens over a cache, its reads, and the same bits in every batch."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from msgspec import structs
 
@@ -10,12 +11,13 @@ from grader.core.sandbox.submission import Answer
 from grader.course import tensors
 from grader.diagnosis import cross_case, failures
 from grader.kinds import trying, values
-from grader.kinds.decode import causes, closer, inputs, picture, reads, same_bits, steps
+from grader.kinds.decode import causes, closer, inputs, naive, picture, reads, same_bits, steps
 from grader.kinds.decode.cases import LONG, PROBLEM, DecodeCase
-from grader.kinds.kind import Kind, Right
+from grader.kinds.kind import Derived, Kind, Naive, Right
 from grader.result import Cause, Facts, Outcome, Verdict
 
 KEPT = 64  # answers
+NAIVE = Path(naive.__file__)
 
 
 @dataclass
@@ -88,6 +90,21 @@ class Decode(Kind):
 
     def outputs(self, problem, case):
         return [("o", (case.B, case.Hq, case.Nq, case.D), case.dtype)]
+
+    # What is timed ---------------------------------------------------------------------------------------------------
+
+    naive = Naive(NAIVE, "naive_decode", "PyTorch's SDPA with K and V copied out to all query heads")
+    derived = Derived(NAIVE, "fill_caches", takes=("k_cache",), makes=("lengths",))
+
+    def parts(self, problem, case):
+        """Each kv head of each sequence as a case: q, k_cache, v_cache, lengths, then o."""
+        found = []
+        for b, length in enumerate(case.lengths):
+            for head in range(case.Hkv):
+                part = replace(case, lengths=(length,), Hq=case.group, Hkv=1, room=case.tokens)
+                queries, keys = ([[b, b + 1], [head * n, (head + 1) * n]] for n in (case.group, 1))
+                found.append((part, [queries, keys, keys, [[b, b + 1]], queries]))
+        return found
 
     # What make try shows ---------------------------------------------------------------------------------------------
 

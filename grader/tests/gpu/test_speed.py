@@ -65,8 +65,13 @@ def test_faster_than_the_machine_is_not_believed():
 
 
 def test_the_fraction_of_the_peak_is_said_where_it_is_known():
-    assert "101% of this GPU's peak" in verdict((9, 9, 9), (1, 1, 1)).sentence
-    assert "peak," not in verdict((9, 9, 9), (1, 1, 1), machine={"gpu": "some GPU"}).sentence
+    """Of FLOPs for a prefill, of bandwidth for a decode."""
+    for id in ("p3", "x4"):
+        case = EVERY[id].speed_case
+        half = 2 * max(case.flops / 989e12, case.least_bytes / 4.8e12) * 1e3
+        judged = verdict((9, 9, 9), (1, 1, 1), ms=half, least_ms=speed.peaks.least_ms(case, "NVIDIA H200"))
+        assert "50% of this GPU's peak" in judged.sentence
+    assert "peak," not in verdict((9, 9, 9), (1, 1, 1), least_ms=speed.peaks.least_ms(case, "some GPU")).sentence
 
 
 class FakeChild:
@@ -167,10 +172,11 @@ def test_a_program_that_fails_while_it_is_timed_is_the_submissions(monkeypatch, 
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("id", ["p4", "x3"])
+@pytest.mark.parametrize("id", ["p4", "x3", "x4"])
 def test_two_equal_arms_are_equally_fast(id):
     problem, kind = EVERY[id], kind_of(EVERY[id])
-    case = replace(problem.speed_case, B=1, Hq=4, N=2048, D=64)
+    smaller = {} if id == "x4" else {"B": 1, "Hq": 4, "N": 2048, "D": 64}
+    case = replace(problem.speed_case, **smaller)
     names, path = ("yours", "reference"), SOLUTIONS / problem.module
     arms = dict(zip(names, (
         speed.YourArm(problem, kind, path, case), speed.OurArm(kind, path, problem.entry_point, case),
@@ -205,7 +211,7 @@ def test_nothing_is_timed_while_anything_else_runs(monkeypatch, tmp_path):
     assert steps == ["run"] * 4 + ["speed"] * 3
 
 
-# A backward pass on the CPU: no time means anything there, and all else is as on a GPU --------------------------------
+# On the CPU: no time means anything there, and all else is as on a GPU ------------------------------------------------
 
 BACKWARD = """
 import math, torch
@@ -222,13 +228,28 @@ def attention_backward(do, q, k, v, o, lse, is_causal=True, window_size=None, si
     dk, dv = (each.unflatten(1, (-1, group)).sum(2) for each in (dk, dv))
     return dq.to(q.dtype), dk.to(q.dtype), dv.to(q.dtype)
 """
-X3 = EVERY["x3"]
-SMALL = replace(X3.speed_case, B=2, Hq=4, Hkv=2, N=40, D=16, window=15, sinks=3)
+DECODE = """
+import torch
+
+def decode_attention(q, k_cache, v_cache, lengths, block_table=None, sink_logits=None, window_size=None,
+                     softmax_scale=None):
+    group = q.shape[1] // k_cache.shape[1]
+    K, V = (each.repeat_interleave(group, 1).float() for each in (k_cache, v_cache))
+    seen = torch.arange(K.shape[2], device=q.device) < lengths[:, None, None, None]
+    scores = q.float() @ K.mT / q.shape[3] ** 0.5
+    return (scores.masked_fill(~seen, float("-inf")).softmax(-1) @ V).to(q.dtype)
+"""
+X3, X4 = (
+    replace(EVERY["x3"], speed_case=replace(
+        EVERY["x3"].speed_case, B=2, Hq=4, Hkv=2, N=40, D=16, window=15, sinks=3)),
+    replace(EVERY["x4"], speed_case=replace(
+        EVERY["x4"].speed_case, lengths=(40, 40, 40), room=40, Hq=4, Hkv=2, D=16)),
+)  # fmt: skip
 
 
 @pytest.fixture
 def on_cpu(monkeypatch, tmp_path):
-    """judge(text): what is made of the speed of this text as x3's module, each round compared."""
+    """judge(text, problem): what is made of the speed of this text as its module, each round compared."""
     monkeypatch.setattr(speed, "DEVICE", "cpu")
     monkeypatch.setattr(speed, "PLAN", Plan(min_rounds=1, max_rounds=1, samples=2, against="yours"))
     monkeypatch.setattr(speed, "SPEED_BARS", {"naive PyTorch": 0.0, "reference": 0.0})
@@ -239,11 +260,12 @@ def on_cpu(monkeypatch, tmp_path):
     monkeypatch.setattr(speed.machine, "first_gpu", lambda: None)
     monkeypatch.setattr(speed.random.SystemRandom, "random", lambda draw: 0.0)
     (tmp_path / "solutions").mkdir()
-    (tmp_path / "solutions" / X3.module).write_text(BACKWARD)
+    for problem, text in ((X3, BACKWARD), (X4, DECODE)):
+        (tmp_path / "solutions" / problem.module).write_text(text)
 
-    def judge(text):
-        (tmp_path / X3.module).write_text(text)
-        return speed.judge(replace(X3, speed_case=SMALL), kind_of(X3), tmp_path / X3.module, 0, None)
+    def judge(text, problem=X3):
+        (tmp_path / problem.module).write_text(text)
+        return speed.judge(problem, kind_of(problem), tmp_path / problem.module, 0, None)
 
     return judge
 
@@ -254,6 +276,29 @@ def test_a_backward_pass_is_timed_beside_autograd_and_the_reference(on_cpu):
     assert outcome is Outcome.PASSED and "x as fast as autograd's backward of naive PyTorch (" in sentence, sentence
     assert set(found.arms) == set(speed.SPEED_BARS) | {"yours"} and not found.failures
     assert all(ratio for ratio in found.times_as_fast.values())
+
+
+def test_a_decode_is_timed_beside_sdpa_and_the_reference(on_cpu):
+    judged = on_cpu(DECODE, X4)
+    assert judged.outcome is Outcome.PASSED and "x as fast as PyTorch's SDPA with K and V" in judged.sentence
+    found = judged.facts.speed
+    assert set(found.arms) == set(speed.SPEED_BARS) | {"yours"} and not found.failures
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("< lengths[", "< (lengths - 1)["),
+        ("@ V)", "@ V.roll(1, 0))"),
+        ("scores = q.float()", "scores = q.float().flip(1)"),
+        ("    group", "    lengths.sub_(1)\n    group"),
+    ],
+)
+def test_a_wrong_output_of_a_timed_decode_is_told(old, new, on_cpu):
+    """Of one key less, of another sequence's values, of another head's query, and of lengths that the call changes."""
+    assert old in DECODE
+    judged = on_cpu(DECODE.replace(old, new, 1), X4)
+    assert judged.outcome is Outcome.WRONG and "o of a timed call is wrong: " in judged.sentence, judged.sentence
 
 
 def test_a_call_that_takes_long_where_none_was_before_it_is_wrong(on_cpu, monkeypatch):
