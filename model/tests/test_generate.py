@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from grader.tests.submissions.broken import mistakes
+from grader.tests.support import SUBMISSIONS
 from model import generate, weights
 from model.kernels import PREFILL
 from model.tests.test_transformer import make
@@ -115,6 +117,35 @@ def test_decoding_by_x4(tmp_path, model, capsys, change, status):
     said = capsys.readouterr().out
     assert "decode by x4" in said
     assert re.search("wrong at token [2-6]" if status else "6 tokens, the same by SDPA", said)
+
+
+HONEST = {form.name: form for form in mistakes.read(SUBMISSIONS / "honest" / "x4_forms.txt")}
+WRONG = {form.name: form for form in mistakes.read(SUBMISSIONS / "broken" / "decode.txt")}
+
+
+def submit_form(folder, form):
+    """A solved P5 and a form of X4."""
+    submit(folder)
+    (folder / MODULES["x4"]).write_text(form.apply((SOLUTIONS / MODULES["x4"]).read_text()))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["natural exponentials", "the merge in one loop that rescales"])
+def test_an_honest_form_of_x4_writes_what_sdpa_writes(tmp_path, model, capsys, name):
+    assert run(submit_form(tmp_path, HONEST[name]), model) == 0
+    said = capsys.readouterr().out
+    assert "decode by x4" in said and "6 tokens, the same by SDPA" in said and "more than" not in said
+
+
+def test_a_merge_without_weights_is_named_where_there_are_two_pieces(tmp_path, model, capsys):
+    folder = submit_form(tmp_path, WRONG["the mean of the pieces"])
+    assert run(folder, model, "--prompt", "def ") == 0
+    capsys.readouterr()
+    assert run(folder, model) == 1
+    said = capsys.readouterr().out
+    token, far = re.search(r"wrong at token (\d+), .* your logits differ by up to (\S+)\.\n", said).groups()
+    apart = re.search(r"SDPA's math and flash differ by up to (\S+)\.", said).group(1)
+    assert 2 <= int(token) <= 6 and float(far) > generate.SUSPECT * float(apart)  # the first token is P5's
 
 
 def test_bad_arguments_are_a_sentence(tmp_path, model, capsys):
