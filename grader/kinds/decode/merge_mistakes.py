@@ -131,7 +131,7 @@ MERGE_AND_SINK = (
     *(
         Mistake(words, SINK, LOGIT, changes, has_sinks, pieces)
         for words, changes, pieces in (
-            ("attention without the sink logits", sink_of(lambda sink: sink * 0 - torch.inf), False),
+            ("attention without the sink logits", sink_of(lambda sink: torch.full_like(sink, -torch.inf)), False),
             ("sink logits times the scale", {"sink_score": lambda x: (x.sink * x.scale)[:, None]}, False),
             ("sink logits times 1 / sqrt(D)", {"sink_score": lambda x: (x.sink * x.case.D**-0.5)[:, None]}, False),
             ("sink logits in base 2: without their log2(e)", sink_of(lambda sink: sink / LOG2_E), False),
@@ -167,7 +167,7 @@ MERGE_AND_SINK = (
     ),
     Mistake("the first key as a sink token, which every row sees, without the sink logits", SINK, LOGIT,
             {"seen": lambda x: (x.inside & (x.age >= 0) & (x.age < x.window)) | (x.k_pos == 0) & (x.q_pos >= 0),
-             "sink_score": lambda x: (x.sink * 0 - torch.inf)[:, None]},
+             "sink_score": lambda x: torch.full_like(x.sink, -torch.inf)[:, None]},
             lambda case: has_sinks(case) and windowed(case)),
     Mistake("all zero", "is it computed, and is it stored?", MERGE, {"o": lambda x: torch.zeros_like(x.q)}),
 )  # fmt: skip

@@ -160,6 +160,8 @@ def test_a_case_that_passes_refutes_what_it_would_show():
     expected, _ = expected_of(case)
     kinds = {"attention without the sink logits", "attention without the window"}
     assert causes.would_show(case, expected, kinds) == {"attention without the sink logits"}
+    none = replace(case, Hq=1, Hkv=1, sink="-inf")  # a logit of minus infinity is none
+    assert causes.would_show(none, expected_of(none)[0], kinds) == set()
 
 
 # Reads ----------------------------------------------------------------------------------------------------------------
