@@ -111,13 +111,13 @@ def of_gap(result):
     if example.numbers:
         taken = ", ".join(each for each in example.takes if "=" in each)
         given = f", where {taken}" if taken else ""
-        made = f"the first numbers that this gap makes in `{example.command}`{given}:"
+        made = f"the first numbers that gap {gap[1]} makes in `{example.command}`{given}:"
         hints += [[made, *(f"  {line}" for line in example.numbers)]]
     if any("(" in each for each in example.takes):
-        shapes = f"this gap takes {', '.join(example.takes)}"
+        shapes = f"gap {gap[1]} takes {', '.join(example.takes)}"
         hints += [[shapes + (f"; it makes {', '.join(example.makes)}" if example.makes else "")]]
     *most, last = example.operations or ["operators alone, no function"]
-    return [*hints, [f"this gap needs {', '.join(most) + ' and ' if most else ''}{last}"]]
+    return [*hints, [f"gap {gap[1]} needs {', '.join(most) + ' and ' if most else ''}{last}"]]
 
 
 def right_picture(request, problem, result):

@@ -67,12 +67,10 @@ def test_another_failure_begins_anew_and_other_numbers_do_not(hinted, tmp_path):
 def test_an_open_gap_is_shown_with_numbers_then_shapes_then_operations(hinted):
     gap = result(case="ragged tail", outcome=Outcome.UNFINISHED, sentence="TODO 4: one step of the online softmax")
     said = [hinted(gap)[1] for _ in range(3)]
-    made = (
-        r"hint 1 of 4: the first numbers that this gap makes in `make try P=6 .*WINDOW=40`.*:\n +scores:\n( +\S+){4}\n"
-    )
+    made = r"hint 1 of 4: the first numbers that gap 4 makes in `make try P=6 .*WINDOW=40`.*:\n +scores:\n( +\S+){4}\n"
     assert re.search(made, said[0])
-    assert "hint 2 of 4: this gap takes q (64, 16), k (32, 16)" in said[1] and "makes scores (64, 32)" in said[1]
-    assert re.search(r"hint 3 of 4: this gap needs tl.dot, .* tl.sum and \.to\n", said[2])
+    assert "hint 2 of 4: gap 4 takes q (64, 16), k (32, 16)" in said[1] and "makes scores (64, 32)" in said[1]
+    assert re.search(r"hint 3 of 4: gap 4 needs tl.dot, .* tl.sum and \.to\n", said[2])
 
 
 def test_an_open_gap_of_single_numbers_is_shown_with_what_they_are_made_of(hinted):
@@ -80,7 +78,7 @@ def test_an_open_gap_of_single_numbers_is_shown_with_what_they_are_made_of(hinte
     said = hinted(gap)[1]
     assert "WINDOW=40`, where q_start = 128, window_size = 40:\n" in said
     assert re.search(r"first = 64\n +k_end = 150", said)
-    assert "hint 2 of 3: this gap needs tl.maximum and tl.minimum" in hinted(gap)[1]
+    assert "hint 2 of 3: gap 2 needs tl.maximum and tl.minimum" in hinted(gap)[1]
 
 
 def test_a_map_without_news_is_no_hint(hinted, monkeypatch):
