@@ -47,13 +47,22 @@ def over_p6(forward):
     return lambda q, k, v, is_causal, window: forward(q, k, v, is_causal, window or k.shape[2])
 
 
+def decode_attention(q, *given):
+    """X4's, or where the GPU has it, its fast form."""
+    if attention_op.takes_fast_form(q, (64, 128, 256)):
+        from solutions import fast_decode  # needs Gluon, which older versions of Triton lack
+
+        return fast_decode.decode_attention(q, *given)
+    return x4_decode.decode_attention(q, *given)
+
+
 class FlashAttn:
     """flash-attn's three functions over two kernels.
 
     attention(q, k, v, is_causal, window_size) as the operator's, None for no window; decode as X4's decode_attention.
     """
 
-    def __init__(self, attention=attention_op.attention, decode=x4_decode.decode_attention):
+    def __init__(self, attention=attention_op.attention, decode=decode_attention):
         self.attention, self.decode = attention, decode
 
     def attend(self, q, k, v, softmax_scale, causal, window_size):

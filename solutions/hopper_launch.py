@@ -110,9 +110,15 @@ class Launches:
         self.prepare, self.kept = prepare, {}
 
     def find(self, tensors, *arguments):
-        """The Launch for these tensors; None where one must be copied: its start or a stride is not one of 16 bytes."""
+        """The Launch for these tensors; None where one must be copied: its start or a stride is not one of 16 bytes.
+
+        A tensor may be None.
+        """
         key = [arguments]
         for x in tensors:
+            if x is None:
+                key.append(None)
+                continue
             if x.data_ptr() % 16:
                 return None
             key += x.shape, x.stride(), x.dtype, x.device

@@ -1,4 +1,4 @@
-"""decode_attention on drawn batches, {number: what is wrong} as JSON: decode_child.py DEVICE BATCHES.
+"""decode_attention on drawn batches, {number: what is wrong} as JSON: decode_child.py MODULE DEVICE BATCHES.
 
 On a CPU with TRITON_INTERPRET=1. What may not be read is NaN; unused entries of a block table lead to pages of NaN.
 """
@@ -7,15 +7,20 @@ import json
 import math
 import random
 import sys
+from importlib import import_module
 
 import torch
 
-from solutions import x4_decode as module
-
-device, batches = sys.argv[1], int(sys.argv[2])
+module, device, batches = import_module(f"solutions.{sys.argv[1]}"), sys.argv[2], int(sys.argv[3])
+FAST = sys.argv[1] == "fast_decode"
+HEAD_DIMS, PAGE_SIZES = ((64, 128, 256), (8, 16, 64)) if FAST else ((16, 32), (1, 5, 16, 48, 64))
 INTERPRETED = device == "cpu"
 # The interpreter's dots of bfloat16 are wrong without the grader's patches.
-DTYPES = (torch.float32, torch.float16) if INTERPRETED else module.DTYPES
+DTYPES = (
+    (torch.float32, torch.float16)
+    if INTERPRETED
+    else (torch.float16, torch.bfloat16, torch.float32)[: 2 if FAST else 3]
+)
 NEAR = {torch.float32: 1e-5 if INTERPRETED else 5e-3, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
@@ -58,8 +63,13 @@ def draw(number):
     torch.manual_seed(number)
     module.TILES_INTERPRETER = (*draw.choice([(64, 32), (32, 16), (128, 64)]), 4, 1)
     piece = module.TILES_INTERPRETER[0] if INTERPRETED else module.PIECE
-    Hkv, group, D, Nq = draw.choice((1, 2)), draw.choice((1, 2, 3, 4)), draw.choice((16, 32)), draw.choice((1, 1, 2, 8))
-    room, dtype = draw.choice((1, 3)) * piece + draw.randint(1, 50), draw.choice(DTYPES)
+    Hkv, group, D, Nq = (
+        draw.choice((1, 2)),
+        draw.choice((1, 2, 3, 4)),
+        draw.choice(HEAD_DIMS),
+        draw.choice((1, 1, 2, 8)),
+    )
+    room, dtype = draw.choice((1, 3, 9) if FAST else (1, 3)) * piece + draw.randint(1, 50), draw.choice(DTYPES)
     kinds = (1, Nq, room, piece, piece + 1, draw.randint(1, room), 0)
     lengths = [draw.choice(kinds) for _ in range(draw.randint(1, 4))]
     window, scale = draw.choice((None, 1, 5, 40, piece, 2 * piece, 10_000)), draw.choice((None, 0.3))
@@ -77,7 +87,7 @@ def draw(number):
     o = module.decode_attention(q, dense(k, room), dense(v, room), count, **rest)
     if not float((o.double() - expected).abs().max()) <= NEAR[dtype]:
         wrong.append("values")
-    size = draw.choice((1, 5, 16, 48, 64))
+    size = draw.choice(PAGE_SIZES)
     order = torch.randperm(len(lengths) * -(-room // size) + 2)
     (k_pages, table), (v_pages, _) = paged(k, room, size, order), paged(v, room, size, order)
     if not torch.equal(module.decode_attention(q, k_pages, v_pages, count, table, **rest), o):

@@ -1,7 +1,7 @@
 """The fast forms compiled for a Hopper GPU that need not be here; a JSON line {form: facts of its kernel} each.
 
-Arguments: head dims for the fast form of X1, names of MASKS for the ladder's, of BACKWARD for X3's. A process of its
-own, since what passes for a GPU here must not outlive it.
+Arguments: head dims for the fast form of X1, names of MASKS for the ladder's, of BACKWARD for X3's, of DECODE for
+X4's. A process of its own, since what passes for a GPU here must not outlive it.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from triton.runtime.jit import JITFunction
 from grader.core.inside import without_gpu
 from grader.core.run import compiler
 from grader.gpu.gpus import GPUS
-from solutions import fast_attention, fast_backward, hopper_launch, x1_block_sparse
+from solutions import fast_attention, fast_backward, fast_decode, hopper_launch, x1_block_sparse
 from solutions import fast_block_sparse as fast
 from solutions.block_sparse_lists import Lists
 from solutions.cuda_driver import Direct
@@ -27,6 +27,11 @@ from solutions.cuda_driver import Direct
 TOKENS = 384
 # What the backward pass is asked: is_causal, window_size and head dim.
 BACKWARD = {f"backward, {D}": (True, 100, D) for D in fast_backward.TILES}
+# What decode is asked: head dim, tokens of a page (0: none) and sequences.
+DECODE = {
+    "decode, 64": (64, 0, 2), "decode, 128": (128, 0, 64), "decode, 128, pages": (128, 16, 2),
+    "decode, 256": (256, 0, 2),
+}  # fmt: skip
 # What a ladder of masks asks of the one kernel: is_causal, window_size, sink_size, tokens and head dim.
 MASKS = {
     "full": (False, None, 0, 512, 64), "causal": (True, None, 0, 512, 64), "window": (True, 128, 0, 512, 128),
@@ -60,6 +65,14 @@ def backward(is_causal, window_size, D):
     q = torch.zeros(1, 4, 512, D, dtype=torch.bfloat16)
     k, lse = q[:, :2], torch.zeros(1, 4, 512)
     fast_backward.attention_backward(q, q, k, k, q, lse, is_causal, window_size)
+
+
+def decode(D, page, B):
+    q, lengths = torch.zeros(B, 8, 1, D, dtype=torch.bfloat16), torch.zeros(B, dtype=torch.int32)
+    cache, table = torch.zeros(B, 2, 4096, D, dtype=torch.bfloat16), None
+    if page:
+        cache, table = cache.view(-1, page, 2, D), torch.zeros(B, 4096 // page, dtype=torch.int32)
+    fast_decode.decode_attention(q, cache, cache, lengths, table, torch.zeros(8))
 
 
 def parameters(ptx):
@@ -109,6 +122,8 @@ def asked(words):
             yield word, attention, *MASKS[word]
         elif word in BACKWARD:
             yield word, backward, *BACKWARD[word]
+        elif word in DECODE:
+            yield word, decode, *DECODE[word]
         else:
             yield from ((name, block_sparse, int(word), form) for name, form in forms(int(word)).items())
     if "64" in words:

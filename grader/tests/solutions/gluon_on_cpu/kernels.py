@@ -17,7 +17,7 @@ from grader.tests.support import SOLUTIONS
 OF = "solutions."
 OURS = (
     "hopper", "hopper_launch", "fast_attention", "fast_block_sparse", "backward_program", "fast_backward_wide",
-    "fast_backward",
+    "fast_backward", "fast_decode",
 )  # fmt: skip
 
 

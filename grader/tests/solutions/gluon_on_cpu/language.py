@@ -139,6 +139,7 @@ gl = SimpleNamespace(
     constexpr=Constant, tensor=type("tensor", (), {}), tuple=tuple, shared_memory_descriptor=Shared,
     float16=torch.float16, bfloat16=torch.bfloat16, float32=torch.float32, int32=torch.int32, int64=torch.int64,
     NVMMADistributedLayout=nothing, DotOperandLayout=nothing, SliceLayout=nothing, DistributedLinearLayout=nothing,
+    BlockedLayout=nothing,
     NVMMASharedLayout=SimpleNamespace(get_default_for=nothing),
     program_id=lambda axis: block(PROGRAM.place[axis]), num_programs=lambda axis: block(PROGRAM.grid[axis]),
     static_range=range, static_assert=static_assert,
