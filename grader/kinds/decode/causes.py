@@ -12,7 +12,7 @@ from grader.kinds.attention.known_mistakes import HEADS
 from grader.kinds.decode import steps
 from grader.kinds.decode.key_mistakes import KEYS
 from grader.kinds.decode.merge_mistakes import MERGE_AND_SINK
-from grader.kinds.decode.mistakes import GROUP
+from grader.kinds.decode.mistakes import GROUP, MERGE
 from grader.result import Cause, mistake_pattern
 
 EVERY = (*KEYS, *MERGE_AND_SINK)
@@ -24,6 +24,9 @@ WITNESSES = 5  # cases that pass, for each kind of cause
 LARGEST = 1 << 22  # pairs times D: a larger case gets the facts alone
 CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
 ROWS, MOST = 64, 0.9  # wrong rows that are looked for, and the part of them that must be found
+SMALL = 1e-3  # times the right row: less is as good as all zero
+DENOMINATOR = "acc is right but for a factor: what does the sum under it add up, and is each part exact and rescaled?"
+OWN_STRIDES = "which row of a tile is which head and token, and has o the strides that its store takes, or those of q?"
 TOGETHER = ", and also "  # of a cause of two mistakes; there is none
 
 
@@ -36,16 +39,35 @@ def diagnose(case, got, expected, found, measured):
     def search(only=frozenset()):
         return ([] if found.unwritten or told_by_line else find(case, got, expected, only)), list
 
-    moved = functools.partial(moved_rows, got, expected)
+    def moved():
+        return moved_rows(case, got, expected) or scaled_rows(got, expected)
+
     told = Diagnosis("output", locate.where(found), evidence={"search": search, "moved": moved})
     told.measured = list(measured)
     return told
 
 
-def moved_rows(got, expected):
-    """[Measured] where most wrong rows are right ones, each in the place of another."""
+def wrong_rows(got, expected):
+    """got, right and allowed (B x Hq x Nq, D), and the first numbers of wrong rows."""
     rows, right, allowed = (x.flatten(0, 2) for x in (got.double(), expected.o, expected.allowed))
-    wrong = (~((rows - right).abs() <= allowed)).any(1).nonzero().flatten().tolist()[:ROWS]
+    return rows, right, allowed, (~((rows - right).abs() <= allowed)).any(1).nonzero().flatten().tolist()[:ROWS]
+
+
+def scaled_rows(got, expected):
+    """[Measured] where most wrong rows are the right ones, each times a number."""
+    rows, right, allowed, wrong = wrong_rows(got, expected)
+    times = (rows * right).sum(1) / (right * right).sum(1)
+    off = (rows - times[:, None] * right).abs() <= allowed * (1.0 + times.abs())[:, None]
+    found = [row for row in wrong if off[row].all() and times[row].abs() > SMALL]
+    if len(found) < max(1, MOST * len(wrong)):
+        return []
+    said = f"Each wrong row of o is the right one times a number, the first times {float(times[found[0]]):.4g}."
+    return [Measured("times", said, DENOMINATOR, MERGE)]
+
+
+def moved_rows(case, got, expected):
+    """[Measured] where most wrong rows are right ones, each in the place of another."""
+    rows, right, allowed, wrong = wrong_rows(got, expected)
     found = {row: ((rows[row] - right).abs() <= allowed).all(1).nonzero().flatten().tolist() for row in wrong}
     moved = [(row, places[0]) for row, places in found.items() if len(places) == 1]
     if len(moved) < max(2, MOST * len(wrong)) or 2 * len({place for _, place in moved}) < len(moved):
@@ -57,7 +79,7 @@ def moved_rows(got, expected):
 
     row, place = moved[0]
     said = f"o of {name(row)} is the right one of {name(place)}, and {len(moved) - 1} more rows are those of others."
-    return [Measured("rows", said, GROUP, HEADS)]
+    return [Measured("rows", said, GROUP if case.layout == "contiguous" else OWN_STRIDES, HEADS)]
 
 
 def find(case, got, expected, only=frozenset()):

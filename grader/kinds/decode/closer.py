@@ -15,20 +15,23 @@ CASES = 3  # the smallest that are wrong
 
 def look(kind, problem, cases, seed, results, submission):
     """Add what is measured to the diagnoses of wrong outputs that have no cause."""
-    wrong = [result for result in results if result.diagnosis and not result.facts.mismatch.unwritten]
+    wrong = [result for result in results if result.diagnosis]
     wrong.sort(key=lambda result: kind.size(cases[result.case]))
     until, told = time.monotonic() + SECONDS, []
     for result in wrong[:CASES]:
-        diagnosis, case = result.diagnosis, cases[result.case]
+        diagnosis, case, unwritten = result.diagnosis, cases[result.case], result.facts.mismatch.unwritten
         if time.monotonic() > until or diagnosis.causes:
             break
-        if not diagnosis.measured and result.facts.mismatch.nan and submission.device == "cpu":
+        if not diagnosis.measured and not unwritten and result.facts.mismatch.nan and submission.device == "cpu":
             diagnosis.measured += first_bad(kind, problem, submission, case, seed)
-        if not diagnosis.measured:
-            diagnosis.measured += contrast.find(kind, submission, case, seed, changes(case))
-        told += [result.case] if diagnosis.measured else []
+        if not diagnosis.measured or unwritten or diagnosis.measured[0].kind == "times":
+            found = contrast.find(kind, submission, case, seed, changes(case))
+            diagnosis.measured += found
+            unwritten = unwritten and not found
+        told += [result.case] if diagnosis.measured and not unwritten else []
     for result in wrong if told else ():
-        if not result.diagnosis.causes and not result.diagnosis.measured:
+        little = not result.diagnosis.measured or result.facts.mismatch.unwritten
+        if not result.diagnosis.causes and little and result.case not in told:
             result.diagnosis.shown_by = result.diagnosis.shown_by or told[0]
 
 
@@ -51,7 +54,7 @@ def changes(case):
            "what can grow too large with the scores?", mistakes.MERGE)  # fmt: skip
     yield replace(case, sink=""), "sink", "without sink logits", mistakes.SINK, mistakes.LOGIT
     yield replace(case, page=None, room=None), "pages", "in a dense cache", mistakes.PAGE, mistakes.PAGES
-    yield replace(case, window=None), "window", "without a window", mistakes.WHICH_WINDOW, mistakes.MASK
+    yield replace(case, window=None), "window", "without a window", mistakes.WHERE_WINDOW, mistakes.MASK
     yield replace(case, Nq=1), "new", "with one new token", mistakes.NEWEST, mistakes.MASK
     yield (
         replace(case, Hq=case.Hkv),
@@ -64,4 +67,6 @@ def changes(case):
            POINTERS)  # fmt: skip
     short = tuple(min(length, case.piece) for length in case.lengths)
     yield (replace(case, lengths=short, room=None), "pieces", "with sequences of one piece", mistakes.ALL_PIECES,
+           mistakes.MERGE)  # fmt: skip
+    yield (replace(case, dtype="float16"), "narrow", "in float16", "which numbers are narrower than q's dtype?",
            mistakes.MERGE)  # fmt: skip

@@ -1,13 +1,16 @@
 """Case and seed -> q and the caches, as they lie in memory; lengths, table and logits are the case's alone."""
 
 import math
+from dataclasses import replace
 
 import torch
 
+from grader.course import tensors
 from grader.kinds import values
 from grader.kinds.attention import inputs as attention
 
 UNUSED = 3  # pages that hold nothing of any sequence; the last of the order is where unused entries lead
+WIDER = 3  # entries of a row of the table that are not the call's
 SLOPE = 3.0  # from a score to the next
 SINKS = {  # of independent standard normal numbers
     "normal": lambda x: 2.0 * x,
@@ -122,6 +125,15 @@ def beside(case):
     if case.page is not None:
         found["block_table"] = block_table(case)
     return found | ({"sink_logits": sink_logits(case)} if case.sink else {})
+
+
+def placed_beside(case):
+    """{name: Placed} of the same; the table of caches that are part of something larger is part of a wider one."""
+    found = {name: tensors.place(x) for name, x in beside(case).items()}
+    if case.page is not None and case.layout != "contiguous":
+        wide = torch.nn.functional.pad(beside(case)["block_table"], (0, WIDER), value=-1)
+        found["block_table"] = replace(found["block_table"], base=wide.reshape(-1), strides=wide.stride())
+    return found
 
 
 def dense(case, placed):

@@ -4,11 +4,13 @@ import torch
 
 from grader.kinds.attention.known_mistakes import HEADS, POINTERS, SCALE
 from grader.kinds.decode.mistakes import (
+    CAPACITY,
     CAUSAL,
     GROUP,
     LAST,
     MASK,
     NEWEST,
+    OWN,
     PAGE,
     PAGES,
     TILES,
@@ -16,10 +18,12 @@ from grader.kinds.decode.mistakes import (
     WHICH_WINDOW,
     WHOSE,
     Mistake,
+    before_the_first,
     grouped,
     new_in_window,
     new_or_window,
     paged,
+    several_kv_heads,
     several_new,
     several_sequences,
     windowed,
@@ -57,10 +61,20 @@ KEYS = (
     Mistake("attention with one key more than each sequence has", LAST, MASK,
             {"end": lambda x: x.lengths + 1, "age": lambda x: x.q_pos + 1 - x.k_pos,
              "seen": lambda x: x.inside & (x.age >= 0) & (x.age <= x.window)}),
+    Mistake("lengths with the new tokens twice", NEWEST, MASK,
+            {"lengths": lambda x: x.lengths + x.case.Nq}),
+    Mistake("lengths without the new tokens", NEWEST, MASK,
+            {"lengths": lambda x: x.lengths - x.case.Nq}),
     Mistake("attention over everything that the cache holds, past the lengths too", LAST, MASK,
             {"end": lambda x: x.lengths * 0 + x.case.tokens, "seen": lambda x: x.inside & (x.age < x.window)}),
     Mistake("new tokens that see newer ones, too", CAUSAL, MASK,
             {"seen": lambda x: x.inside & (x.age < x.window)}, several_new),
+    *(
+        Mistake(f"new tokens that see newer ones, too, in every tile but the last (tiles of {tile})", CAUSAL, MASK,
+                {"seen": lambda x, tile=tile: x.inside & (x.age < x.window)
+                 & ((x.age >= 0) | (x.k_pos < (x.lengths - 1) // tile * tile))}, several_new)
+        for tile in TILES
+    ),
     Mistake("new tokens that all stand at the last position", NEWEST, MASK,
             {"q_pos": lambda x: x.lengths - 1 + 0 * x.token}, several_new),
     Mistake("new tokens that all stand at the first new position", NEWEST, MASK,
@@ -76,8 +90,16 @@ KEYS = (
             {"q_pos": lambda x: x.lengths + x.token}, new_or_window),
     Mistake("new tokens at positions 0, 1, 2 ..., as if there were no cache", NEWEST, MASK,
             {"q_pos": lambda x: x.token + 0 * x.lengths}),
+    *(
+        Mistake("rows whose position counts the heads of their group", NEWEST, MASK,
+                {"q_pos": lambda x, of=of: x.lengths - x.case.Nq + of(x, (torch.arange(x.case.Hq) % x.group)[:, None])},
+                grouped)
+        for of in (lambda x, member: member[..., None], lambda x, member: (member * x.case.Nq + x.token.T)[..., None])
+    ),
+    Mistake("new tokens that see key 0 where their position is negative", NEWEST, MASK,
+            {"q_pos": lambda x: (x.lengths - x.case.Nq + x.token).clamp(min=0)}, before_the_first),
     Mistake("new tokens in the reverse order", NEWEST, MASK, {"q_pos": lambda x: x.lengths - 1 - x.token}, several_new),
-    Mistake("attention in which no token sees its own key", CAUSAL, MASK,
+    Mistake("attention in which no token sees its own key", OWN, MASK,
             {"seen": lambda x: x.inside & (x.age > 0) & (x.age < x.window)}),
     Mistake("attention without the window", WHICH_WINDOW, MASK, {"window": lambda x: x.case.tokens}, windowed),
     Mistake("a window that is one too long", WHICH_WINDOW, MASK, {"window": lambda x: x.window + 1}, windowed),
@@ -90,6 +112,8 @@ KEYS = (
             {"first": lambda x: (x.lengths - x.window).clamp(min=0)}, new_in_window),
     Mistake("a window that begins for all new tokens where that of the first one does", WHICH_WINDOW, MASK,
             {"seen": lambda x: x.inside & (x.age >= 0)}, new_in_window),
+    Mistake("a window of as many tokens as block_table has pages for a sequence", CAPACITY, PAGES,
+            {"window": lambda x: min(x.window, x.table.shape[1])}, paged),
     Mistake("the window's first keys alone: the window is taken for a length", WHICH_WINDOW, MASK,
             {"first": lambda x: x.lengths * 0, "seen": lambda x: x.inside & (x.age >= 0) & (x.k_pos < x.window)},
             windowed),
@@ -122,6 +146,8 @@ KEYS = (
              lambda x: (x.table.roll(-1, 1)[:, x.k_pos // x.page_size], x.row), paged),
             ("come from pages and rows in each other's place", PAGE,
              lambda x: (by_row(x), (x.k_pos // x.page_size).expand_as(x.row)), paged),
+            ("come from row `j & (page_size - 1)` of their page: `j % page_size` for powers of two alone", PAGE,
+             lambda x: (x.page, (x.k_pos & (x.page_size - 1)).expand_as(x.row)), paged),
             ("stand in each page in the reverse order", PAGE, lambda x: (x.page, x.page_size - 1 - x.row), paged),
             *(
                 (f"come from the page of the first key of their tile (tiles of {tile})", PAGE,
@@ -145,7 +171,12 @@ KEYS = (
     Mistake("query heads given to kv heads by h % Hkv, not h // group", GROUP, HEADS,
             {"kv_head": lambda x: torch.arange(x.case.Hq) % x.case.Hkv}, lambda case: grouped(case) and case.Hkv > 1),
     Mistake("attention over kv head 0 for every head", GROUP, HEADS,
-            {"kv_head": lambda x: torch.zeros(x.case.Hq).long()}, lambda case: case.Hkv > 1),
+            {"kv_head": lambda x: torch.zeros(x.case.Hq).long()}, several_kv_heads),
+    *(
+        Mistake(f"attention over the {name} of kv head 0 for every head", GROUP, HEADS,
+                {name: lambda x, of=of: getattr(x, of)[:, torch.zeros(x.case.Hq).long()]}, several_kv_heads)
+        for name, of in (("keys", "k"), ("values", "v"))
+    ),
     Mistake("every query head of a group with the q of its first one", GROUP, HEADS,
             {"q": lambda x: x.q[:, torch.arange(x.case.Hq) // x.group * x.group]}, grouped),
     Mistake("every new token with the q of the first one", GROUP, HEADS, {"q": lambda x: x.q[:, :, :1].expand_as(x.q)},
@@ -160,7 +191,9 @@ KEYS = (
     Mistake("scores that are scaled twice", WHICH_SCALE, SCALE, {"scale": lambda x: x.scale**2}),
     Mistake("scores that are scaled by 1 / D", WHICH_SCALE, SCALE, {"scale": lambda x: 1.0 / x.case.D}),
     Mistake("scores that are scaled by 1 / sqrt(D), whatever softmax_scale is", WHICH_SCALE, SCALE,
-            {"scale": lambda x: x.case.D**-0.5}, lambda case: case.scale is not None),
+            {"scale": lambda x: x.case.D**-0.5}, lambda case: bool(case.scale)),
+    Mistake("scores that are scaled by 1 / sqrt(D), as if a softmax_scale of 0 were none", WHICH_SCALE, SCALE,
+            {"scale": lambda x: x.case.D**-0.5}, lambda case: case.scale == 0),
     Mistake("scores that are scaled by softmax_scale and by 1 / sqrt(D)", WHICH_SCALE, SCALE,
             {"scale": lambda x: x.scale * x.case.D**-0.5}, lambda case: case.scale is not None),
     Mistake("scores multiplied by log2(e), under exp", WHICH_SCALE, SCALE,

@@ -11,7 +11,7 @@ from grader.core.sandbox.submission import Answer
 from grader.course import tensors
 from grader.diagnosis import cross_case, failures
 from grader.kinds import trying, values
-from grader.kinds.decode import causes, closer, inputs, naive, picture, reads, same_bits, steps
+from grader.kinds.decode import addresses, causes, closer, inputs, naive, picture, reads, same_bits, steps
 from grader.kinds.decode.cases import LONG, PROBLEM, DecodeCase
 from grader.kinds.kind import Derived, Kind, Naive, Right
 from grader.result import Cause, Facts, Outcome, Verdict
@@ -48,11 +48,8 @@ class Decode(Kind):
 
     def beside_tensors(self, case):
         """[(TensorSpec, bytes)] of what the kind's own code in the recorder hands over."""
-        found = [(name, inputs.beside(case)[name].contiguous()) for name in inputs.beside(case)]
-        return [
-            (tensors.describe_dense(name, str(x.dtype).removeprefix("torch."), x.shape, in_call=False),
-             x.numpy().tobytes()) for name, x in found
-        ]  # fmt: skip
+        found = inputs.placed_beside(case).items()
+        return [(structs.replace(x.describe(name), in_call=False), x.raw()) for name, x in found]
 
     def request(self, problem, case, placed, device):
         call, files = super().request(problem, case, placed, device)
@@ -64,9 +61,9 @@ class Decode(Kind):
         return super().described(case) + [spec for spec, _ in self.beside_tensors(case)]
 
     def about(self, case):
-        named, (_, cache, _) = inputs.beside(case), self.shapes(case)
-        legal = {"lengths": (1, case.tokens), "block_table": (0, cache[0] - 1)}
-        ints = {name: (list(named[name].shape), *ends) for name, ends in legal.items() if name in named}
+        legal = {"lengths": (1, case.tokens), "block_table": (0, self.shapes(case)[1][0] - 1)}
+        placed = {name: x for name, x in inputs.placed_beside(case).items() if name in legal}
+        ints = {name: (x.elements, x.shape, x.strides, *legal[name]) for name, x in placed.items()}
         return plain_bytes({"ints": ints, "sink_logits": case.Hq if case.sink else None})
 
     def reply(self, submission, case, placed):
@@ -160,6 +157,9 @@ class Decode(Kind):
                 found = structs.replace(found, unwritten=0, nan=found.nan + found.unwritten)
             measured = measured or reads.facts(case, reads.find(reply.trace), bool(found.nan))
         return causes.diagnose(case, got, right.answer, found, measured)
+
+    def explain_fault(self, case, trace, fault):
+        return addresses.explain(case, trace, fault)
 
     def beyond_values(self, problem, case, answer):
         if sentence := reads.skipped(case, answer.reply.trace):

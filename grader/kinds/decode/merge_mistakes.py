@@ -6,10 +6,15 @@ from grader.kinds.attention.known_mistakes import RESCALE
 from grader.kinds.decode.mistakes import (
     ALL_PIECES,
     BASE,
+    BEGAN,
     EMPTY,
+    HIDDEN,
     LOGIT,
+    MASK,
     MERGE,
+    NO_SINK,
     NONE_SEEN,
+    PIVOT,
     SINK,
     TILES,
     WEIGHTS,
@@ -19,6 +24,8 @@ from grader.kinds.decode.mistakes import (
     windowed,
 )
 from grader.kinds.decode.steps import LOG2_E, finite, in_pieces, weigh
+
+STEP = 16  # pieces that the given merge adds up at a time
 
 
 def alike(x):
@@ -33,6 +40,23 @@ def not_rescaled(x, tile):
     return torch.exp(scores - so_far).flatten(-2)[..., : x.piece]
 
 
+def hidden_at(score, tile):
+    """{step} where a hidden pair in the tiles of keys that a sequence's programs load has this score, not -inf."""
+
+    def part_scores(x):
+        parts = in_pieces(x.scores, x.piece)
+        position = torch.arange(parts.shape[-2] * x.piece)
+        loaded = (position >= x.first // tile * tile) & (position < (x.end + tile - 1) // tile * tile)
+        return torch.where((parts == -torch.inf) & loaded.unflatten(-1, parts.shape[-2:]), score, parts)
+
+    return {"part_scores": part_scores}
+
+
+def from_0(x):
+    """part_p of float32, relative to a maximum that is never below 0."""
+    return torch.exp(x.part_scores - x.part_max[..., None]).float().double()
+
+
 def pieces_but(keep):
     """{step} where only the pieces of each sequence for which keep(number, number of the last one) count."""
 
@@ -44,8 +68,23 @@ def pieces_but(keep):
     return {"lse": lse}
 
 
+def last_step(x):
+    """x.weight of the last STEP pieces of a sequence, from a multiple of STEP on; 0 of the others."""
+    number, last = x.exists.long().cumsum(-1) - 1, x.exists.sum(-1, keepdim=True) - 1
+    return torch.where(x.exists & (number >= last // STEP * STEP), x.weight, 0.0)
+
+
 def sink_of(score):
     return {"sink_score": lambda x: score(x.sink)[:, None]}
+
+
+def without(sink):
+    return torch.full_like(sink, -torch.inf)
+
+
+def not_relative(lse):
+    """Weights of float32 that are not relative to a maximum: infinite where they overflow."""
+    return torch.exp(lse).float().double()
 
 
 def value_of_sink(value):
@@ -73,6 +112,11 @@ MERGE_AND_SINK = (
              {"weight": lambda x: torch.where(x.exists, x.part_lse * LOG2_E, 0.0)}),
             ("pieces weighed by their lse relative to the largest, not by its exponential", WEIGHTS,
              {"weight": lambda x: (x.lse - x.pivot[..., None]) * LOG2_E}),
+            *(
+                ("pieces whose weights are not relative to the largest lse", PIVOT,
+                 {"weight": lambda x: not_relative(x.lse), **of_sink})
+                for of_sink in ({"sink_weight": lambda x: not_relative(x.sink_score) + 0 * x.pivot}, {})
+            ),
             ("pieces weighed by exp of an lse in base 2", BASE,
              {"weight": lambda x: torch.exp((x.lse - x.pivot[..., None]) * LOG2_E),
               "sink_weight": lambda x: torch.exp((x.sink_score - x.pivot) * LOG2_E)}),
@@ -96,6 +140,8 @@ MERGE_AND_SINK = (
              {"part_lse": lambda x: x.part_max + x.part_sum.log() / LOG2_E}),
             ("pieces whose lse has the logarithm of the sum subtracted", WHICH_LSE,
              {"part_lse": lambda x: x.part_max - x.part_sum.log()}),
+            ("pieces whose running maximum begins at 0, so that exponentials of low scores vanish", WHICH_LSE,
+             {"part_max": lambda x: x.part_max.clamp(min=0.0), "part_p": from_0}),
             ("pieces that were not divided by their own sum", WEIGHTS, {"part_o": lambda x: x.part_acc}),
             ("pieces that were not divided by their own sum, merged by their maximum", WEIGHTS,
              {"part_o": lambda x: x.part_acc, "part_lse": lambda x: x.part_max}),
@@ -109,6 +155,10 @@ MERGE_AND_SINK = (
             ("at most the first 16 pieces", ALL_PIECES, pieces_but(lambda number, last: number < 16)),
             ("at most the last 16 pieces", ALL_PIECES,
              pieces_but(lambda number, last: number >= (last // 16 * 16).clamp(min=0))),
+            (f"a denominator of the last step of {STEP} pieces alone, under the acc of all", ALL_PIECES,
+             {"total": lambda x: last_step(x).sum(-1) + x.sink_weight}),
+            (f"acc of the last step of {STEP} pieces alone, over the denominator of all", ALL_PIECES,
+             {"acc": lambda x: (last_step(x)[..., None] * x.part_o).sum(-2)}),
             ("a merge in which a piece that a row does not see counts as one with lse 0", NONE_SEEN,
              {"lse": lambda x: torch.where(x.exists & (x.part_sum > 0), x.part_lse,
                                            torch.where(x.exists, 0.0, -torch.inf))}),
@@ -127,11 +177,20 @@ MERGE_AND_SINK = (
         )
         for tile in TILES[:-1]
     ),
+    *(
+        Mistake(f"{words} (tiles of {tile})", HIDDEN, MASK, hidden_at(score, tile), pieces=True)
+        for words, score in (
+            ("attention in which each hidden pair of a tile has the score 0 and counts", 0.0),
+            ("attention in which hidden pairs have a large negative score and count where all are hidden", -1e4),
+        )
+        for tile in TILES
+    ),
     # the sink logit
     *(
         Mistake(words, SINK, LOGIT, changes, has_sinks, pieces)
         for words, changes, pieces in (
-            ("attention without the sink logits", sink_of(lambda sink: torch.full_like(sink, -torch.inf)), False),
+            ("attention without the sink logits", sink_of(without), False),
+            ("attention without the sink logits", {"total": lambda x: x.weight.sum(-1)}, False),
             ("sink logits times the scale", {"sink_score": lambda x: (x.sink * x.scale)[:, None]}, False),
             ("sink logits times 1 / sqrt(D)", {"sink_score": lambda x: (x.sink * x.case.D**-0.5)[:, None]}, False),
             ("sink logits in base 2: without their log2(e)", sink_of(lambda sink: sink / LOG2_E), False),
@@ -167,7 +226,10 @@ MERGE_AND_SINK = (
     ),
     Mistake("the first key as a sink token, which every row sees, without the sink logits", SINK, LOGIT,
             {"seen": lambda x: (x.inside & (x.age >= 0) & (x.age < x.window)) | (x.k_pos == 0) & (x.q_pos >= 0),
-             "sink_score": lambda x: torch.full_like(x.sink, -torch.inf)[:, None]},
+             "sink_score": lambda x: without(x.sink)[:, None]},
             lambda case: has_sinks(case) and windowed(case)),
-    Mistake("all zero", "is it computed, and is it stored?", MERGE, {"o": lambda x: torch.zeros_like(x.q)}),
+    Mistake("attention with a sink logit of 0 where none is given", NO_SINK, LOGIT,
+            {"sink": lambda x: torch.zeros_like(x.sink)},
+            lambda case: not has_sinks(case) and case.values == "normal"),
+    Mistake("all zero", BEGAN, MERGE, {"o": lambda x: torch.zeros_like(x.q)}),
 )  # fmt: skip

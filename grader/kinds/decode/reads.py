@@ -10,8 +10,8 @@ from msgspec import Struct
 from grader.diagnosis.cause import Measured
 from grader.diagnosis.compare import ranges
 from grader.diagnosis.locate import show
-from grader.kinds.attention.known_mistakes import TAILS
-from grader.kinds.decode.mistakes import MASK, MERGE, PAGES
+from grader.kinds.attention.known_mistakes import HEADS, TAILS
+from grader.kinds.decode.mistakes import EMPTY, GROUP, IN_PAGES, MASK, MERGE, PAGES
 from grader.kinds.moved_rows import POINTERS
 from grader.result import Waste
 
@@ -27,6 +27,9 @@ BEFORE = "which is the first key that a new token sees, and does the mask of thi
 WHOSE = "which entry of which row of block_table has the page of this token? Is it asked only for keys that are seen?"
 NOBODY_WROTE = "which pieces of this row does the merge load, and did a program of the first kernel store each of them?"
 GRID = "does the grid have a program for each tile of rows: query heads of a group times new tokens?"
+EITHER = "K and V each have strides of their own: by whose strides, and at which kv head, is this address made?"
+SEES_NONE = "a row that sees no key gives 0: which program stores that, and does it come as far as its store?"
+OLDEST = "which is the first key that a new token sees, and how long is the window where window_size is None?"
 LOST = "which pieces does a sequence have, where does each begin and end, and does the mask show all of it?"
 
 
@@ -62,13 +65,18 @@ def unwritten(case, trace, found):
     """[Measured] where an element holds what new memory is filled with: it was never stored, or made of such memory."""
     if not found.unwritten:
         return []
-    size = case.B * case.Hq * case.Nq * case.D * getattr(torch, case.dtype).itemsize
-    stored = [each for kernel in trace.kernels.values() for each in kernel.stored.values()] if trace else []
+    shape = [case.B, case.Hq, case.Nq, case.D]
+    size = math.prod(shape) * getattr(torch, case.dtype).itemsize
+    named = {each.argument for each in trace.addresses if each.kind == "store" and each.shape == shape} if trace else ()
+    kernels = trace.kernels.values() if trace else ()
+    stored = [count for kernel in kernels for name, count in kernel.stored.items() if not named or name in named]
     batch, head, token, _ = found.first
     row = f"o of query head {head}, sequence {batch}, new token {token}"
     if size in stored:
         said = f"Every element is stored, but {row} is made of memory that no program wrote."
         return [Measured("unwritten", said, NOBODY_WROTE, MERGE)]
+    if case.lengths[batch] - case.Nq + token < 0:
+        return [Measured("unwritten", f"No program stores {row}, which sees no key.", SEES_NONE, EMPTY)]
     return [Measured("unwritten", f"No program stores {row}.", GRID, POINTERS)]
 
 
@@ -92,20 +100,40 @@ def needless(case, lines):
 
 
 def missing(case, lines):
-    for name, what in NAMES.items():
-        read = np.zeros((case.B, case.Hkv, case.tokens), bool)
-        for sequence, head, first, last in (s for line in lines if line.input == name for s in line.stretches):
-            if sequence != NOBODY:
-                read[sequence, head, first : last + 1] = True
-        for b, length in enumerate(case.lengths):
-            first = case.first_key(length)
-            for head in range(case.Hkv):
-                lost = first + np.flatnonzero(~read[b, head, first:length])
-                if read.any() and len(lost):
-                    said = f"No program reads the {what} {show(ranges(lost.tolist()))} of sequence {b}"
-                    said += f", kv head {head}" * (case.Hkv > 1)
-                    return [Measured("lost", f"{said}; a new token sees keys {first} to {length - 1}.", LOST, MERGE)]
-    return []
+    """[Measured]: keys or values that are seen and that no program reads; the question is that of which they are."""
+    lost = {name: lost_of(case, lines, name) for name in NAMES}
+    found = next(filter(None, lost.values()), None)
+    if found is None:
+        return []
+    said, parts, whole_head, oldest = found
+    if None in lost.values():
+        return [Measured("lost", said, EITHER, POINTERS)]
+    if whole_head:
+        return [Measured("lost", said, GROUP, HEADS)]
+    if case.page is not None and parts > 1:
+        return [Measured("lost", said, IN_PAGES, PAGES)]
+    return [Measured("lost", said, OLDEST, MASK) if oldest else Measured("lost", said, LOST, MERGE)]
+
+
+def lost_of(case, lines, name):
+    """(sentence, in how many stretches the first that are lost lie, whether a kv head is lost whole, whether only its
+    oldest keys are), or None."""
+    read = np.zeros((case.B, case.Hkv, case.tokens), bool)
+    for sequence, head, first, last in (s for line in lines if line.input == name for s in line.stretches):
+        if sequence != NOBODY:
+            read[sequence, head, first : last + 1] = True
+    for b, length in enumerate(case.lengths):
+        first = case.first_key(length)
+        for head in range(case.Hkv):
+            lost = first + np.flatnonzero(~read[b, head, first:length])
+            if read.any() and len(lost):
+                parts = ranges(lost.tolist())
+                said = f"No program reads the {NAMES[name]} {show(parts)} of sequence {b}"
+                said += f", kv head {head}" * (case.Hkv > 1)
+                said = f"{said}; a new token sees keys {first} to {length - 1}."
+                whole = len(lost) == length - first
+                return said, len(parts), whole and read[b].any(), len(parts) == 1 and lost[0] == first and not whole
+    return None
 
 
 def doubled(case, lines):
@@ -167,8 +195,9 @@ def loads_too_much(case, loaded, lines):
     seen = f"In all heads together the kernels load {loaded:.0f} keys where the new tokens see {case.needed}"
     if before := next((fact for fact in needless(case, lines) if fact.question == BEFORE), None):
         return f"{seen}. {before.sentence}"
-    if case.group > 1:
-        return f"{seen}: the {case.group} query heads of a group see the same keys. Load a tile of them once for all."
+    rows = [(case.group, "query heads of a group"), (case.Nq, "new tokens")]
+    if several := " and ".join(f"the {count} {name}" for count, name in rows if count > 1):
+        return f"{seen}: {several} see the same keys. Load a tile of them once for all."
     return f"{seen}: load each key once."
 
 

@@ -18,7 +18,7 @@ CALLS = {
         lambda case: range(case.B),
     ),
     "pages": (
-        "in pages", lambda case: replace(case, page=12, room=None, layout="contiguous"), lambda case: range(case.B),
+        "in pages", lambda case: replace(case, page=16, room=None, layout="contiguous"), lambda case: range(case.B),
     ),
     "dense": ("in a dense cache", lambda case: replace(case, page=None, room=None), lambda case: range(case.B)),
 }  # fmt: skip

@@ -1,11 +1,13 @@
 """x4's kind: its right answer beside a loop over rows, its known mistakes, its cases, and what is said of reads."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from grader.kinds.decode import causes, contract, inputs, picture, reads, same_bits, steps
+from grader.core.protocol.observed import AddressTable, BlockAddress, Fault
+from grader.kinds.decode import addresses, causes, contract, inputs, mistakes, picture, reads, same_bits, steps
 from grader.kinds.decode.cases import CASES, LONG, PROBLEM, DecodeCase
 from grader.kinds.decode.kind import KIND
 from grader.render import drawing, strips
@@ -21,7 +23,8 @@ SHOWING = (
     DecodeCase("many pieces", lengths=(600,), Nq=2, Hq=2, Hkv=1, tiles=(16, 16)),
     DecodeCase("long tiles", lengths=(250,), tiles=(128, 64)),
     NAMES["new tokens across two pieces"], NAMES["lengths below the new tokens"], NAMES["pages of 16"],
-    NAMES["pages of one token"], NAMES["a window and new tokens"],
+    NAMES["pages of one token"], NAMES["a window and new tokens"], NAMES["softmax_scale of 0"],
+    NAMES["rows of very different size"], NAMES["scores that rise"],
 )  # fmt: skip
 
 
@@ -111,6 +114,13 @@ def test_a_page_belongs_to_one_sequence_and_unused_entries_lead_to_none():
     assert len(set(used.values())) == len(used) and len(rest) == 1 and not rest & set(used.values())
 
 
+def test_the_table_of_caches_in_a_larger_buffer_is_part_of_a_wider_one():
+    case = NAMES["pages in a slice of a larger buffer"]
+    placed = inputs.placed_beside(case)["block_table"]
+    assert torch.equal(placed.tensor, inputs.block_table(case)) and placed.strides[0] > placed.shape[1]
+    assert inputs.placed_beside(NAMES["pages of 16"])["block_table"].tensor.is_contiguous()
+
+
 def test_integers_and_logits_do_not_depend_on_the_seed_and_the_caches_do():
     case = NAMES["sink logits, window and new tokens"]
     assert torch.equal(inputs.sink_logits(case), inputs.sink_logits(replace(case, lengths=(5,), room=None)))
@@ -164,6 +174,36 @@ def test_a_case_that_passes_refutes_what_it_would_show():
     assert causes.would_show(none, expected_of(none)[0], kinds) == set()
 
 
+def test_a_row_that_is_the_right_one_times_a_number_is_told():
+    expected, _ = expected_of(NAMES["two new tokens"])
+    ((fact, *_), none) = causes.scaled_rows(2.5 * expected.o, expected), causes.scaled_rows(expected.o + 0.5, expected)
+    assert "the first times 2.5" in fact.sentence and none == []
+
+
+def fault(argument="K", kind="out-of-bounds load", first=0):
+    at = BlockAddress(first, [32, 16], [16, 1])
+    return Fault(kind, "kernel", argument, 7, 4, "k = tl.load(k_ptrs)", shape=[19, 16, 2, 16], at=at)
+
+
+@pytest.mark.parametrize(
+    ("of", "case", "words"),
+    [
+        (fault("PartO", "element written twice by one store"), "one piece", "two rows of the tile have the same place"),
+        (fault("PartO"), "one piece", "how many pieces of a row does the merge load"),
+        (fault(first=-48), "one piece", "the tile begins before the first key of K"),
+        (fault(), "pages of 16", "which page has key j, which row of the page is it"),
+        (fault(), "one piece", ""),
+        (fault("Q"), "pages of 16", ""),
+        (fault("PartO", "out-of-bounds store"), "one piece", ""),
+    ],
+)
+def test_the_addresses_of_a_fault_are_told_in_the_words_of_decode(of, case, words):
+    inputs_of = {"Q": "q", "K": "k_cache", "PartO": None}
+    tables = [AddressTable(name, of, "load", [], [], []) for name, of in inputs_of.items()]
+    said = addresses.explain(NAMES[case], SimpleNamespace(addresses=tables), of)
+    assert words in said if words else said == ""
+
+
 # Reads ----------------------------------------------------------------------------------------------------------------
 
 
@@ -193,6 +233,38 @@ def test_what_is_seen_and_never_read_is_told():
     assert fact.sentence == "No program reads the keys 59 of sequence 1; a new token sees keys 40 to 59."
     whole = [line([(0, 0, 10, 29), (1, 0, 40, 59)], name) for name in reads.NAMES]
     assert reads.facts(CASE, whole, nan=False) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "question"),
+    [
+        ([(0, 0, 10, 29), (1, 0, 40, 50)], [(0, 0, 10, 29), (1, 0, 40, 50)], reads.LOST),
+        ([(0, 0, 12, 29), (1, 0, 40, 59)], [(0, 0, 12, 29), (1, 0, 40, 59)], reads.OLDEST),
+        ([(0, 0, 10, 29), (1, 0, 40, 59)], [(0, 0, 10, 29)], reads.EITHER),
+    ],
+)
+def test_what_is_asked_of_lost_keys_depends_on_which_they_are(keys, values, question):
+    (fact,) = reads.missing(CASE, [line(keys, "k_cache"), line(values, "v_cache")])
+    assert fact.question == question
+
+
+def test_a_head_that_is_never_read_and_rows_of_pages_ask_their_own_questions():
+    two = replace(CASE, Hkv=2)
+    (head,) = reads.missing(two, [line([(0, 0, 10, 29), (1, 0, 40, 59), (1, 1, 40, 59)], name) for name in reads.NAMES])
+    assert "kv head 1" in head.sentence and head.question == mistakes.GROUP
+    paged = replace(CASE, page=8)
+    parts = [(0, 0, 12, 15), (0, 0, 20, 29), (1, 0, 40, 59)]
+    (page,) = reads.missing(paged, [line(parts, name) for name in reads.NAMES])
+    assert page.question == mistakes.IN_PAGES
+
+
+def test_a_row_of_a_sequence_without_tokens_is_told_as_such():
+    case = NAMES["lengths below the new tokens"]
+    found = SimpleNamespace(unwritten=1, first=(1, 0, 0, 0))
+    (fact,) = reads.unwritten(case, None, found)
+    assert fact.question == reads.SEES_NONE
+    (fact,) = reads.unwritten(case, None, SimpleNamespace(unwritten=1, first=(2, 0, 0, 0)))
+    assert fact.question == reads.GRID
 
 
 def test_the_picture_shows_the_strip_that_tells_most():
