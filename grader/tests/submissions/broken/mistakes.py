@@ -1,7 +1,7 @@
 """The mistakes as data: which words of which kernel, what stands there instead, and the right verdict.
 
-Those in our solutions are read from mistakes.txt, labs.txt and decode.txt, those in the honest kernels, which have
-other shapes, from on_honest.txt.
+Those in our solutions are read from mistakes.txt, labs.txt, decode.txt and decode_blind.txt, whose author had not seen
+the grader; those in the honest kernels, which have other shapes, from on_honest.txt.
 """
 
 import re
@@ -67,5 +67,7 @@ def parsed(lines):
 
 
 MISTAKES = read(Path(__file__).with_name("mistakes.txt"))
-LABS = (*read(Path(__file__).with_name("labs.txt")), *read(Path(__file__).with_name("decode.txt")))
+LABS = tuple(
+    mistake for name in ("labs", "decode", "decode_blind") for mistake in read(Path(__file__).with_name(f"{name}.txt"))
+)
 ON_HONEST = read(Path(__file__).with_name("on_honest.txt"))
