@@ -254,6 +254,8 @@ for name, weights in (("without", plain), ("with a sink logit", with_sink)):
 # 6. Now build it: `problems/x4_decode.py`, and `make grade P=x4`. Its six gaps can be tried in order. Then `make
 #    generate` has a small model write with your kernels.
 #
+# On an H200, X4's solution and a form for its GPU alone, beside cuDNN and a plain copy: [DECODE](../report/DECODE.md).
+#
 # **Next:** the problems themselves, `make grade P=1` first; and [the report](../report/REPORT.md) on all seven.
 #
 # ## References

@@ -65,11 +65,6 @@ def part(row):
     return "{:.0f} % ({:.0f} to {:.0f})".format(*ends) if ends else ""
 
 
-def of_copy(rows, shape, kernel):
-    """% of the copy's bandwidth, 0 where not measured."""
-    return 100 * float(cell(rows, (shape, kernel, PLAIN.name), lambda row: row["of_copy"]) or 0)
-
-
 def speeds(rows, shapes):
     """The table of all shapes: times, ratios to cuDNN's, parts of the copy's bandwidth."""
     head = [
@@ -84,7 +79,7 @@ def speeds(rows, shapes):
         return [
             shape, of(COPY, lambda row: number(float(row["mib"]))), of(COPY, lambda row: number(float(row["gb_s"]))),
             *(of(kernel, lambda row: number(float(row["us"]))) for kernel in NAMES),
-            *(of(kernel, lambda row: interval(row, "over_cudnn")) for kernel in OURS),
+            *(of(kernel, lambda row: interval(row, "over_cudnn", digits=3)) for kernel in OURS),
             *(of(kernel, part) for kernel in NAMES),
         ]  # fmt: skip
 
@@ -151,13 +146,13 @@ def hosts(rows, shapes):
 
 
 def drawn(rows):
-    """The SVG: which part of the copy's bandwidth each kernel has, at each shape."""
+    """The SVG: the bandwidth of the copy and of each kernel, at each shape."""
     from report.pages.decode_picture import picture
     from report.pages.drawing import svg
 
     shapes = list(dict.fromkeys(shape for shape, _, _ in rows))
-    parts = {
-        NAMES[kernel]: [of_copy(rows, shape, kernel) for shape in shapes]
-        for kernel in NAMES if kernel_rows(rows, kernel)
+    speeds = {
+        name: [float(cell(rows, (shape, kernel, PLAIN.name), lambda row: row["gb_s"]) or 0) / 1e3 for shape in shapes]
+        for kernel, name in {COPY: COPY, **NAMES}.items() if kernel_rows(rows, kernel)
     }  # fmt: skip
-    return svg(picture(shapes, parts))
+    return svg(picture(shapes, speeds))
