@@ -1,4 +1,4 @@
-"""The overview as a page, OVERVIEW.md: each pass beside its peers, of the rows of four other pages. No torch."""
+"""The overview as a page, OVERVIEW.md: each pass beside its peers, of the rows of five other pages. No torch."""
 
 import csv
 
@@ -32,7 +32,7 @@ def read(name):
 
 def files():
     """{path: text} of the page."""
-    lines = [*forward(), *backward(), *block_sparse(), *packed()]
+    lines = [*forward(), *backward(), *decode(), *block_sparse(), *packed()]
     ends = [[ends_of(cell) for cell in line[4:] if cell] for line in lines]
     lost = [any(high < 1 for _, high in each) for each in ends]
     even = [not slower and any(low <= 1 <= high for low, high in each) for each, slower in zip(ends, lost, strict=True)]
@@ -67,6 +67,13 @@ def backward():
     for shape, mask in BACKWARD:
         row = rows[shape, mask]
         yield ["backward", shape, mask, row["tflops"], interval(row, "over_cudnn"), "", interval(row, "over_flex")]
+
+
+def decode():
+    """One new token over a full cache. Its speed is the memory's: DECODE.md has bandwidths."""
+    for row in read("decode.csv"):
+        if (row["kernel"], row["form"]) == ("fast", ""):
+            yield ["decode", row["shape"], "one new token", "", interval(row, "over_cudnn", digits=3), "", ""]
 
 
 def block_sparse():

@@ -13,4 +13,4 @@ def test_lost_rows_are_counted_and_shown():
     lost = sum(any(high < 1 for _, high in each) for each in ends)
     even = sum(any(low <= 1 <= high for low, high in each) and all(high >= 1 for _, high in each) for each in ends)
     assert all(ends) and f"in {lost} of these {len(lines)} rows; in {even} more" in text
-    assert {line[0].strip("| ") for line in lines} == {"forward", "backward", "block-sparse", "packed"}
+    assert {line[0].strip("| ") for line in lines} == {"forward", "backward", "decode", "block-sparse", "packed"}
