@@ -237,7 +237,8 @@ def check_arguments(q, k_cache, v_cache, lengths, block_table, sink_logits, wind
 
 def check_beside(q, name, x, shape, dtype):
     """Raise ValueError unless x has this shape and dtype, and lies on the device of q with a last stride of 1."""
-    if (tuple(x.shape), x.dtype, x.device) != (shape, dtype, q.device) or x.stride(-1) != 1:
+    fits = (tuple(x.shape), x.dtype, x.device) == (shape, dtype, q.device)
+    if not fits or (x.shape[-1] > 1 and x.stride(-1) != 1):
         raise ValueError(f"{name} must be {shape}, {dtype}, on {q.device}, its last stride 1; got {tuple(x.shape)}, "
                          f"{x.dtype}, on {x.device}, strides {x.stride()}")  # fmt: skip
 

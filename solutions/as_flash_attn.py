@@ -47,13 +47,13 @@ def over_p6(forward):
     return lambda q, k, v, is_causal, window: forward(q, k, v, is_causal, window or k.shape[2])
 
 
-def decode_attention(q, *given):
+def decode_attention(q, *given, **named):
     """X4's, or where the GPU has it, its fast form."""
     if attention_op.takes_fast_form(q, (64, 128, 256)):
         from solutions import fast_decode  # needs Gluon, which older versions of Triton lack
 
-        return fast_decode.decode_attention(q, *given)
-    return x4_decode.decode_attention(q, *given)
+        return fast_decode.decode_attention(q, *given, **named)
+    return x4_decode.decode_attention(q, *given, **named)
 
 
 class FlashAttn:

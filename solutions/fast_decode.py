@@ -1,9 +1,9 @@
 """The fast form of X4: decode for Hopper GPUs, at the speed of the memory. No problem: read it last.
 
-A decode step reads each key and value once and computes little with it. It is as fast as the memory, if programs ask
-for keys without a pause, and if what stands around that is short: the last products, parts of results that are written
-and read again, a second launch for the merge. X4 has more of these than it needs, for the sake of its bits: each piece
-is a program, though a GPU that has many sequences would need no pieces at all.
+A decode step reads each key and value once and computes little, so that the memory limits it. Two things must hold:
+programs ask for keys without a pause, and the work before and after the reads is short. That work is the last products,
+parts of results that are written and read again, and a second launch for the merge. X4 has more of it than it needs,
+for the sake of its bits: each piece is a program, though a GPU that has many sequences needs no pieces.
 
 Here the order of a row's sum is fixed, and who computes which part of it is not:
 
@@ -13,15 +13,14 @@ Here the order of a row's sum is fixed, and who computes which part of it is not
 
     few sequences     a program has a piece. `merge_kernel` adds up the pieces of each run, and merges the runs
     more              a program has a run, and adds up its pieces itself
-    up to 8,192 keys  a program has all of a row: nothing is left to merge, there is one launch
+    one part a row    a program has all of a row, up to 8,192 keys: nothing is left to merge, there is one launch
 
-All three compute the same numbers in the same order, so that a sequence has the same bits alone and in any batch. That
-holds only where the compiler may not turn a product and a sum into one instruction in one kernel and not in the other:
-it is told so (`enable_fp_fusion`).
+All three do the same operations in the same order, so that a sequence has the same bits alone and in any batch. The
+compiler could still fuse a product and a sum in one kernel and not in the other; `enable_fp_fusion=False` forbids it.
 
     a producer   one warp asks for tiles of 64 keys and values, in whatever pages they lie, as in fast_attention.py
-    a consumer   keys stand first: scores = k q^T (64 keys, rows), o += v^T p (D, rows). The rows are the query heads of
-                 a group, times the new tokens: eight are enough. With the rows first it would be 64, most of them zero
+    a consumer   keys are the rows of the products: scores = k q^T (64 keys, queries), o += v^T p (D, queries). A tile
+                 then needs 8 queries at the least (heads of a group, times new tokens); the other way round it needs 64
     whole tiles  are what the copy engine reads: keys past a length or before a window too, where they share a tile with
                  others that are seen. They may be NaN: their scores are masked, their values set to 0
 
@@ -41,15 +40,15 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 from solutions import x4_decode as x4
 from solutions.hopper import FOR_PRODUCER, LOWEST, Ring, Scalar, aggregate, make_ring
-from solutions.hopper_launch import POINTER, Launch, Launches, aligned, describe, registers_for
+from solutions.hopper_launch import POINTER, Launch, Launches, describe, is_aligned, registers_for
 
 LOG2_E = 1.4426950408889634
-PIECE = 1024  # tokens; constants of the operator, this and the next: others give other bits
-RUN = 8  # pieces
+# PIECE (tokens), RUN (pieces), BLOCK_K and RUNS are constants of the operator: others give other bits.
+PIECE, RUN = 1024, 8
 # By head dim: (BLOCK_K, STAGES, programs of a multiprocessor), and the most rows: heads of a group x new tokens
 TILES = {64: (64, 6, 2), 128: (64, 3, 2), 256: (64, 3, 1)}
-MOST_ROWS = {64: 64, 128: 64, 256: 32}
-RUNS, COLUMNS = 4, 32  # of a step of merge_kernel, of one of its programs
+MOST_ROWS = {64: 32, 128: 32, 256: 16}
+RUNS, COLUMNS = 4, 32  # runs that merge_kernel adds up in one step; columns of o in one of its programs
 
 
 @aggregate
@@ -208,7 +207,7 @@ def consume(program, part_o, part_sums, o, sink_logits, slots, DIRECT: gl.conste
         run_pivot, run_total, run_acc = add(run_pivot, run_total, run_acc, pivot, gl.sum(sums, 0), acc)
     row, d = gl.arange(0, ROWS, layout=BY_ROW), gl.arange(0, D, layout=gl.SliceLayout(1, S))
     rows = program.group * program.new_tokens
-    of_all = (part.batch * program.heads + part.head).to(gl.int64) * rows + row  # rows of all kv heads
+    row_index = (part.batch * program.heads + part.head).to(gl.int64) * rows + row  # rows of all kv heads
     if DIRECT:
         total, weight = run_total, nothing + 1.0
         if sink_logits is not None:
@@ -218,13 +217,13 @@ def consume(program, part_o, part_sums, o, sink_logits, slots, DIRECT: gl.conste
             weight = gl.exp2(run_pivot - greatest)
             total = run_total * weight + gl.exp2(sink - greatest)
         result = run_acc * weight[None, :] / gl.where(total > 0.0, total, 1.0)[None, :]
-        at = of_all[None, :] * D + d[:, None]
+        at = row_index[None, :] * D + d[:, None]
         gl.store(o + at, result.to(program.k_desc.dtype), mask=(row < rows)[None, :] & (d >= 0)[:, None])
     else:
-        of_all = of_all * slots + part.slot
-        gl.store(part_sums + of_all * 2, run_pivot, mask=row < rows)
-        gl.store(part_sums + of_all * 2 + 1, run_total, mask=row < rows)
-        at = of_all[None, :] * D + d[:, None]
+        row_index = row_index * slots + part.slot
+        gl.store(part_sums + row_index * 2, run_pivot, mask=row < rows)
+        gl.store(part_sums + row_index * 2 + 1, run_total, mask=row < rows)
+        at = row_index[None, :] * D + d[:, None]
         gl.store(part_o + at, run_acc, mask=(row < rows)[None, :] & (d >= 0)[:, None])
 
 
@@ -236,7 +235,7 @@ def fast_decode_kernel(
     k_desc, v_desc, q, lengths, block_table, part_o, part_sums, o, sink_logits,
     stride_qb, stride_qh, stride_qn, stride_tb, group, new_tokens, window_size, qk_scale,
     ROWS: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, PAGE_SIZE: gl.constexpr, PIECE: gl.constexpr,
-    SPAN: gl.constexpr, RUN: gl.constexpr, DIRECT: gl.constexpr, REGISTERS: gl.constexpr,
+    SPAN: gl.constexpr, RUN: gl.constexpr, DIRECT: gl.constexpr,
 ):  # fmt: skip
     """One program: SPAN tokens of a sequence, for the rows of a kv head. Grid: (slots, Hkv, B).
 
@@ -289,7 +288,6 @@ def merge_kernel(
     PARTS: tl.constexpr = PIECE * RUN // SPAN  # of a run
     origin = first // (PIECE * RUN) * (PIECE * RUN)
     d = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    sink = LOWEST
     if SinkLogits is not None:
         sink = tl.load(SinkLogits + row // new_tokens % heads)
     pivot, total, acc = tl.full([], LOWEST, tl.float32), 0.0, tl.zeros([COLUMNS], tl.float32)
@@ -334,8 +332,8 @@ class Plan:
 
     pieces: Launch
     merge: Launch | None
-    of_o: tuple
-    of_sums: tuple
+    o_shape: tuple
+    sums_shape: tuple
 
 
 def serves(q, k_cache, block_table, softmax_scale):
@@ -346,14 +344,15 @@ def serves(q, k_cache, block_table, softmax_scale):
 
 
 def choose_span(B, Hkv, runs, multiprocessors):
-    """The tokens of a program: a run where runs keep 3 of 4 multiprocessors busy, else a piece. It changes no bit."""
+    """The tokens of a program: a run where there are enough for most multiprocessors, else a piece. No bit changes."""
     return PIECE * RUN if 4 * runs * Hkv * B >= 3 * multiprocessors else PIECE
 
 
 def prepare(q, k_cache, v_cache, lengths, block_table, sink_logits, window_size, softmax_scale):
     """The Plan for tensors of these shapes and layouts; None where X4 is to do it."""
     x4.check_arguments(q, k_cache, v_cache, lengths, block_table, sink_logits, window_size)
-    if torch.cuda.get_device_capability(q.device) != (9, 0) or not serves(q, k_cache, block_table, softmax_scale):
+    on_hopper = q.is_cuda and torch.cuda.get_device_capability(q.device) == (9, 0)
+    if not on_hopper or not serves(q, k_cache, block_table, softmax_scale):
         return None
     B, Hq, Nq, D = q.shape
     page_size, stride_tb, Nmax = 0, 0, k_cache.shape[2]
@@ -361,15 +360,16 @@ def prepare(q, k_cache, v_cache, lengths, block_table, sink_logits, window_size,
         k_cache, v_cache = k_cache.transpose(1, 2), v_cache.transpose(1, 2)
         page_size, stride_tb = k_cache.shape[2], block_table.stride(0)
         Nmax = block_table.shape[1] * page_size
-    if aligned(k_cache) is not k_cache or aligned(v_cache) is not v_cache:
+    if not is_aligned(k_cache) or not is_aligned(v_cache):
         return None
     Hkv, run = k_cache.shape[1], PIECE * RUN
     window_size, scale = min(window_size or Nmax, Nmax), softmax_scale or 1.0 / math.sqrt(D)
     BLOCK_K, STAGES, programs = TILES[D]
     runs = x4.count_slots(Nmax, Nq, window_size, run)
     span = choose_span(B, Hkv, runs, torch.cuda.get_device_properties(q.device).multi_processor_count)
-    slots, box = runs * run // span, min(page_size or BLOCK_K, BLOCK_K)
-    at_launch, registers = registers_for(1, programs)
+    slots = min(runs * run // span, triton.cdiv(Nmax, span))
+    box = min(page_size or BLOCK_K, BLOCK_K)
+    at_launch, _ = registers_for(1, programs)
     rows = max(8, triton.next_power_of_2(Hq // Hkv * Nq))
     direct, sink = slots == 1, None if sink_logits is None else POINTER
     parts = (None, None) if direct else (POINTER, POINTER)
@@ -378,8 +378,8 @@ def prepare(q, k_cache, v_cache, lengths, block_table, sink_logits, window_size,
         (describe(k_cache, 1, box), describe(v_cache, 1, box), POINTER, POINTER,
          POINTER if page_size else None, *parts, POINTER if direct else None, sink if direct else None),
         (*q.stride()[:3], stride_tb, Hq // Hkv, Nq, window_size, scale * LOG2_E,
-         rows, BLOCK_K, STAGES, page_size, PIECE, span, RUN, direct, registers),
-        {"num_warps": 4, "maxnreg": at_launch, "enable_fp_fusion": False},
+         rows, BLOCK_K, STAGES, page_size, PIECE, span, RUN, direct),
+        {"num_warps": 4, "maxnreg": min(255, at_launch), "enable_fp_fusion": False},
     )  # fmt: skip
     merge = None if direct else Launch(
         merge_kernel, (B * Hq * Nq, D // COLUMNS, 1), (POINTER, POINTER, sink, POINTER, POINTER),
@@ -398,7 +398,8 @@ def decode_attention(q, k_cache, v_cache, lengths, block_table=None, sink_logits
 
     What the kernel does not take goes to X4: float32, a head dim below 64, too many rows (MOST_ROWS), pages whose size
     is no power of two from 8 on, caches that the copy engine cannot read, a softmax_scale that is not positive.
-    A sequence's o has the same bits in any batch; they are not those of X4.
+    A sequence's o has the same bits in any batch; they are not those of X4. Shapes, layouts and addresses choose the
+    kernel: pages of 48 tokens, or a cache that is expanded over the batch, have X4's bits.
     Raises ValueError for arguments that do not fit.
     Method: as X4's, with the keys first; Hong et al., "FlashDecoding++", 2023, section 4, for so few rows.
     """
@@ -413,8 +414,8 @@ def decode_attention(q, k_cache, v_cache, lengths, block_table=None, sink_logits
     if plan.merge is None:
         plan.pieces(k_cache, v_cache, q, lengths, block_table, None, None, o, sink_logits)
         return o
-    part_o = torch.empty(plan.of_o, dtype=torch.float32, device=q.device)
-    part_sums = torch.empty(plan.of_sums, dtype=torch.float32, device=q.device)
+    part_o = torch.empty(plan.o_shape, dtype=torch.float32, device=q.device)
+    part_sums = torch.empty(plan.sums_shape, dtype=torch.float32, device=q.device)
     plan.pieces(k_cache, v_cache, q, lengths, block_table, part_o, part_sums, None, None)
     plan.merge(part_o, part_sums, sink_logits, lengths, o)
     return o

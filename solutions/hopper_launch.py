@@ -58,12 +58,16 @@ def describe(tensor, heads, rows, contiguous=False):
     return TensorDescriptor(tensor, list(tensor.shape), [*strides[:3], 1], block, layout)
 
 
-def aligned(tensor):
-    """The tensor, or a copy where the copy engine cannot read it: 16 bytes for its start and for every stride."""
+def is_aligned(tensor):
+    """Whether the copy engine can read it: 16 bytes for its start and for every stride."""
     size = tensor.element_size()
     strides = [stride for length, stride in zip(tensor.shape[:3], tensor.stride(), strict=False) if length > 1]
-    fits = tensor.data_ptr() % 16 == 0 and all(stride > 0 and stride * size % 16 == 0 for stride in strides)
-    return tensor if fits else tensor.clone(memory_format=torch.contiguous_format)
+    return tensor.data_ptr() % 16 == 0 and all(stride > 0 and stride * size % 16 == 0 for stride in strides)
+
+
+def aligned(tensor):
+    """The tensor, or a copy where the copy engine cannot read it."""
+    return tensor if is_aligned(tensor) else tensor.clone(memory_format=torch.contiguous_format)
 
 
 class Launch:

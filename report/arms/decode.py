@@ -36,9 +36,8 @@ from report.places import RESULTS, NotThere, Refused, load, load_anew
 from report.studies.decode import COLUMNS, COPY, CUDNN, FAST, OURS, PLAIN, SHAPES, TINY
 
 FEW = 4  # multiprocessors, where there are none
-SPREAD = (
-    3.0  # of the scores: few keys have most of the weight. The mean of very many values would be near 0, right or not
-)
+# Of the scores: few keys have most of the weight. The mean of very many values would be near 0, right or not.
+SPREAD = 3.0
 
 
 def arguments(shape, form, k, v, number):

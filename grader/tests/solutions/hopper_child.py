@@ -27,10 +27,11 @@ from solutions.cuda_driver import Direct
 TOKENS = 384
 # What the backward pass is asked: is_causal, window_size and head dim.
 BACKWARD = {f"backward, {D}": (True, 100, D) for D in fast_backward.TILES}
-# What decode is asked: head dim, tokens of a page (0: none) and sequences.
+# What decode is asked: head dim, tokens of a page (0: none), sequences and new tokens of four heads.
 DECODE = {
-    "decode, 64": (64, 0, 2), "decode, 128": (128, 0, 64), "decode, 128, pages": (128, 16, 2),
-    "decode, 256": (256, 0, 2),
+    "decode, 64": (64, 0, 2, 1), "decode, 128": (128, 0, 64, 1), "decode, 128, pages": (128, 16, 2, 1),
+    "decode, 256": (256, 0, 2, 1), "decode, 64, most rows": (64, 0, 2, 8), "decode, 128, most rows": (128, 0, 2, 8),
+    "decode, 256, most rows": (256, 0, 2, 4),
 }  # fmt: skip
 # What a ladder of masks asks of the one kernel: is_causal, window_size, sink_size, tokens and head dim.
 MASKS = {
@@ -67,8 +68,8 @@ def backward(is_causal, window_size, D):
     fast_backward.attention_backward(q, q, k, k, q, lse, is_causal, window_size)
 
 
-def decode(D, page, B):
-    q, lengths = torch.zeros(B, 8, 1, D, dtype=torch.bfloat16), torch.zeros(B, dtype=torch.int32)
+def decode(D, page, B, Nq):
+    q, lengths = torch.zeros(B, 8, Nq, D, dtype=torch.bfloat16), torch.zeros(B, dtype=torch.int32)
     cache, table = torch.zeros(B, 2, 4096, D, dtype=torch.bfloat16), None
     if page:
         cache, table = cache.view(-1, page, 2, D), torch.zeros(B, 4096 // page, dtype=torch.int32)

@@ -10,6 +10,7 @@ import sys
 from subprocess import PIPE
 
 import pytest
+import torch
 
 from grader.tests.support import ROOT, thorough
 
@@ -35,3 +36,13 @@ def test_a_sequence_has_the_same_bits_alone_in_any_batch_and_in_pages(module, de
         out, errors = child.communicate(timeout=600)
         assert child.returncode == 0, errors[-2000:]
         assert json.loads(out) == {}
+
+
+def test_the_one_length_of_one_sequence_may_have_any_stride():
+    """A number that is expanded has stride 0: so do servers make lengths."""
+    from solutions import x4_decode
+
+    one = torch.tensor(5, dtype=torch.int32)
+    x4_decode.check_beside(one, "lengths", one.expand(1), (1,), torch.int32)
+    with pytest.raises(ValueError, match="its last stride 1"):
+        x4_decode.check_beside(one, "lengths", one.expand(2), (2,), torch.int32)
