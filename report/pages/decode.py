@@ -36,13 +36,16 @@ def page(rows, facts):
     known = {words: plain(facts[name]) for name, words in FACTS.items() if facts.get(name) and name != "clocks"}
     shapes, ours = list(dict.fromkeys(shape for shape, _, _ in rows)), [k for k in OURS if kernel_rows(rows, k)]
     best, shares = ours[-1], {kernel: by_share(rows, kernel) for kernel in ours}
+    beside_cudnn = [row for row in kernel_rows(rows, best) if row["over_cudnn"]]
     return render(
         PAGE, rows=rows, machine="; ".join(f"{words} {value}" for words, value in known.items()), picture=PICTURE,
         rounds=facts["rounds"], best=NAMES[best],
         speeds=speeds(rows, shapes),
-        slower=", ".join(row["shape"] for row in kernel_rows(rows, best) if float(row["over_cudnn"] or 1) < 1),
+        slower=", ".join(row["shape"] for row in beside_cudnn if float(row["over_cudnn"]) < 1),
+        beside=len(beside_cudnn),
+        copies=sorted(float(row["gb_s"]) for row in kernel_rows(rows, COPY)),
         least=min((100 * float(row["of_copy"]), row["shape"]) for row in kernel_rows(rows, best)),
-        beside=beside(rows, ours), others=others(rows, ours),
+        same_bytes=same_bytes(rows, ours), others=others(rows, ours),
         shares=shares_table(rows, shares), cost=cost(rows, shares[best]), hosts=hosts(rows, shapes),
         faults=[f"{row['shape']}, {row['kernel']} {row['form']}: {row['fault']}"
                 for row in rows.values() if row["fault"]],
@@ -73,14 +76,15 @@ def speeds(rows, shapes):
     ]  # fmt: skip
 
     def line(shape):
-        def of(kernel, words):
+        def show(kernel, words):
             return cell(rows, (shape, kernel, PLAIN.name), words)
 
         return [
-            shape, of(COPY, lambda row: number(float(row["mib"]))), of(COPY, lambda row: number(float(row["gb_s"]))),
-            *(of(kernel, lambda row: number(float(row["us"]))) for kernel in NAMES),
-            *(of(kernel, lambda row: interval(row, "over_cudnn", digits=3)) for kernel in OURS),
-            *(of(kernel, part) for kernel in NAMES),
+            shape, show(COPY, lambda row: number(float(row["mib"]))),
+            show(COPY, lambda row: number(float(row["gb_s"]))),
+            *(show(kernel, lambda row: number(float(row["us"]))) for kernel in NAMES),
+            *(show(kernel, lambda row: interval(row, "over_cudnn", digits=3)) for kernel in OURS),
+            *(show(kernel, part) for kernel in NAMES),
         ]  # fmt: skip
 
     return table(head, [line(shape) for shape in shapes])
@@ -90,14 +94,14 @@ def over_plain(row):
     return interval(row, "over_plain", 3)
 
 
-def asked(rows, wanted):
+def list_forms(rows, wanted):
     """[(shape, form)] of the forms beside the plain one whose name is wanted, each once."""
     return list(dict.fromkeys((shape, form) for shape, _, form in rows if form and wanted(form)))
 
 
-def beside(rows, ours):
+def same_bytes(rows, ours):
     """The forms that read as much as the plain one: the time over the plain form's."""
-    keys = asked(rows, lambda form: form == SINK.name or form.startswith(PAGES))
+    keys = list_forms(rows, lambda form: form == SINK.name or form.startswith(PAGES))
     lines = [[*key, *(cell(rows, (key[0], kernel, key[1]), over_plain) for kernel in ours)] for key in keys]
     return table(["shape", "form", *(NAMES[kernel] for kernel in ours)], lines, left=2)
 
@@ -110,7 +114,7 @@ def others(rows, ours):
     }  # fmt: skip
     lines = [
         [shape, form, NAMES[kernel], *(cell(rows, (shape, kernel, form), each) for each in words.values())]
-        for shape, form in asked(rows, lambda form: form != SINK.name and not form.startswith((PAGES, PIECES)))
+        for shape, form in list_forms(rows, lambda form: form != SINK.name and not form.startswith((PAGES, PIECES)))
         for kernel in ours
     ]
     return table(["shape", "form", "kernel", *words], lines, left=3)
