@@ -6,12 +6,15 @@ it is first asked for. .venv/installed keeps the hash of each lock that is insta
 stopped, or a lock has changed since, the next one goes on from there.
 """
 
+import contextlib
 import hashlib
 import os
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,7 +40,6 @@ def set_up(extras):
     for lock in ("base", "torch", *extras):
         record, made_of = VENV / "installed" / lock, hashlib.sha256((LOCKS / f"{lock}.txt").read_bytes()).hexdigest()
         if not record.exists() or record.read_text().split()[:1] != [made_of]:
-            print(f"installing {lock}", flush=True)
             install(lock, python)
             record.write_text(made_of)
 
@@ -50,12 +52,30 @@ def install(lock, python):
             shutil.rmtree(folder)
     own = python.with_name("pip").exists()
     pip = [python, "-m", "pip"] if own else [sys.executable, "-m", "pip", "--python", python]
-    hashes = [] if lock == "torch" else ["--require-hashes", "--quiet"]  # torch's long download shows itself
+    hashes = [] if lock == "torch" else ["--require-hashes"]
     given = shlex.split(os.environ.get("PIP_ARGS", ""))
     options = ["--disable-pip-version-check", *given, *hashes, "-r", LOCKS / f"{lock}.txt"]
-    subprocess.run([*pip, "install", *options], check=True)
+    run_quietly(f"installing {lock}", [*pip, "install", *options])
     if lock not in ("base", "torch"):  # notebooks import grader/ from any folder
         (packages / "this_repository.pth").write_text(f"{ROOT}\n")
+
+
+def run_quietly(doing, command):
+    """Run a program while one line says what it does and for how long; if it fails, show its words and raise."""
+    live, started = sys.stdout.isatty(), time.monotonic()
+    print(doing, end="", flush=True)
+    with tempfile.TemporaryFile() as words:
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=subprocess.STDOUT) as process:
+            while process.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(1)
+                if live:
+                    print(f"\r{doing}: {time.monotonic() - started:.0f} s", end="", flush=True)
+        print("" if live else f": {time.monotonic() - started:.0f} s", flush=True)
+        if process.returncode:
+            words.seek(0)
+            print(words.read().decode(errors="replace"), end="", file=sys.stderr, flush=True)
+            raise subprocess.CalledProcessError(process.returncode, command)
 
 
 def main():

@@ -1,5 +1,6 @@
 """The set-up: what is broken or changed is noticed, what is whole is left alone, what fails is said in one sentence."""
 
+import re
 import subprocess
 import sys
 from collections import namedtuple
@@ -49,7 +50,7 @@ def asked(venv):
     return [line.removeprefix(common).replace(f"{venv.parent}/", "") for line in lines]
 
 
-HASHES = "--require-hashes --quiet"
+HASHES = "--require-hashes"
 
 
 def test_a_set_up_goes_on_where_it_was_stopped_and_then_does_nothing(venv, monkeypatch):
@@ -116,6 +117,14 @@ def test_a_failure_is_one_sentence_after_pips_own_words(venv, monkeypatch, capfd
             set_up(monkeypatch)
         assert "No space left on device" in capfd.readouterr().err
     assert len(asked(venv)) == 2
+
+
+def test_what_pip_says_of_a_set_up_that_works_is_one_line(venv, monkeypatch, capfd):
+    python = venv / "bin" / "python"
+    python.write_text(python.read_text() + "echo Collecting this; echo WARNING: and that >&2\n")
+    set_up(monkeypatch)
+    said = capfd.readouterr()
+    assert re.fullmatch(r"installing torch: \d+ s\n", said.out) and said.err == ""
 
 
 def test_a_python_without_venv_says_what_to_install(venv, monkeypatch):
