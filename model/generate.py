@@ -159,7 +159,7 @@ def main(argv):
         if options.tokens < 1:
             raise BadArguments(f"--tokens must be at least 1; got {options.tokens}")
         device = choose_device(options.device)
-        for warning in filter(None, (versions.warning(), bubblewrap.warning(device))):
+        for warning in filter(None, (versions.warning(), bubblewrap.new_warning(device))):
             print(warning, file=sys.stderr)
         model = weights.load(options.model, device)
         prompts = read_prompts(options, device)

@@ -93,7 +93,7 @@ def begin(request: Request, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadArguments(f"the folder {folder} for results.json cannot be made: {error.strerror}") from None
-    for warning in filter(None, (versions.warning(), bubblewrap.warning(request.device))):
+    for warning in filter(None, (versions.warning(), bubblewrap.new_warning(request.device))):
         print(warning, file=sys.stderr)
     failures.begin(folder)
 

@@ -15,5 +15,5 @@ A caller needs these things:
 Sandbox processes, which have imported torch, fork the confined children. `sandboxes` starts these processes early
 (`begin`), shares them with forks (`share`, `renew`) and ends them (`leave`, `close_all`). `confined.close_all()` ends
 everything, for Ctrl-C. Beside these: `handed_in` reads a submission's files, `files` writes whole files,
-`bubblewrap.warning` says what does not protect.
+`bubblewrap.new_warning` says once that there is no sandbox, and `turns` has one run wait for the machine's others.
 """

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,9 @@ ETC_FILES = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "local
 GPU_FILES = ("/proc/driver/nvidia", "/sys", "/etc/OpenCL", "/run/nvidia-persistenced")
 UIDS = range(61184, 65520)  # what systemd keeps for users that live as long as a service: nobody's files are theirs
 
+# Where a user's programs note what is no more than a convenience (XDG Base Directory Specification, "cache").
+NOTES = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "attention-grader"
+WARNING = "grader: no sandbox: make doctor says what that means"
 UNPROTECTED = (
     "submissions can read files, use the network and see other processes as you can; limits on time, memory, processes "
     "and file size hold"
@@ -108,10 +112,20 @@ TRY = (
 )
 
 
-def warning(device: str = "cpu") -> str | None:
-    """One line for the person who grades where submissions are not in a sandbox, else None."""
+def new_warning(device: str = "cpu") -> str | None:
+    """One line for the person who grades where submissions are not in a sandbox, said once a machine; else None.
+
+    `make doctor` says all of it. The line is said again for another reason, and where it cannot be noted.
+    """
     why = find_obstacle(device)
-    return f"grader: no sandbox ({why}); {UNPROTECTED}" if why else None
+    noted = NOTES / f"no-sandbox-{platform.node()}-{device}"
+    with contextlib.suppress(OSError):
+        if why is None or noted.read_text(encoding="utf-8") == why:
+            return None
+    with contextlib.suppress(OSError):
+        noted.parent.mkdir(parents=True, exist_ok=True)
+        noted.write_text(why or "", encoding="utf-8")
+    return WARNING
 
 
 def command(

@@ -4,6 +4,7 @@ Each attack is tried in both forms: inside bubblewrap, and with the plain limits
 """
 
 import os
+import platform
 import shutil
 import socket
 import subprocess
@@ -509,31 +510,54 @@ def test_new_runners_take_nothing_from_the_children_of_the_old_ones():
     assert not before.sandbox.alive() and after.sandbox.alive()
 
 
-def test_a_bubblewrap_that_is_not_there_is_one_line(monkeypatch):
+@pytest.fixture
+def notes(tmp_path, monkeypatch):
+    """A machine on which nothing was said yet."""
     monkeypatch.delenv(bubblewrap.SWITCH, raising=False)
+    monkeypatch.setattr(bubblewrap, "NOTES", tmp_path / "cache" / "notes")
+    return bubblewrap.NOTES
+
+
+def test_a_bubblewrap_that_is_not_there_is_said_once_a_machine_and_for_each_reason(notes, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    line = bubblewrap.warning()
-    assert "apt install bubblewrap" in line and "use the network" in line and "\n" not in line
+    assert "apt install bubblewrap" in bubblewrap.find_obstacle()
+    assert [bubblewrap.new_warning() for _ in range(2)] == [bubblewrap.WARNING, None]
+    monkeypatch.setattr(platform, "node", lambda: "another machine with the same home")
+    assert [bubblewrap.new_warning() for _ in range(2)] == [bubblewrap.WARNING, None]
+    monkeypatch.setenv(bubblewrap.SWITCH, "none")
+    assert [bubblewrap.new_warning() for _ in range(2)] == [bubblewrap.WARNING, None]
 
 
-def test_a_bubblewrap_that_is_forbidden_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.delenv(bubblewrap.SWITCH, raising=False)
+def test_where_it_cannot_be_noted_it_is_said_each_time(notes, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    notes.parent.write_text("a file where the folder would be")
+    assert [bubblewrap.new_warning() for _ in range(2)] == [bubblewrap.WARNING] * 2
+    assert "make doctor" in bubblewrap.WARNING and "\n" not in bubblewrap.WARNING
+
+
+def test_where_submissions_are_in_a_sandbox_nothing_is_said(notes, monkeypatch):
+    monkeypatch.setattr(bubblewrap, "find_obstacle", lambda device: None)
+    assert bubblewrap.new_warning() is None and not notes.exists()
+
+
+def test_a_bubblewrap_that_is_forbidden_is_an_obstacle(tmp_path, notes, monkeypatch):
     tool = tmp_path / "bwrap"
     tool.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
     tool.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda name: str(tool))
-    line = bubblewrap.warning()
-    assert "bubblewrap does not work here: bwrap: No permissions" in line and "\n" not in line
+    assert "bubblewrap does not work here: bwrap: No permissions" in bubblewrap.find_obstacle()
+    assert bubblewrap.new_warning() == bubblewrap.WARNING
 
 
 @pytest.mark.thorough
 def test_without_it_the_command_grades_and_warns_once(tmp_path):
     command = [sys.executable, "-m", "grader", "grade", "--submission", "solutions", "--problems", "1"]
     command += ["--out", str(tmp_path)]
-    environment = os.environ | {bubblewrap.SWITCH: "none"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0 and "10 of 10 points" in done.stdout
-    assert done.stderr.count("no sandbox") == 1 and len(done.stderr.splitlines()) == 1
+    environment = os.environ | {bubblewrap.SWITCH: "none", "XDG_CACHE_HOME": str(tmp_path)}
+    for warning in (f"{bubblewrap.WARNING}\n", ""):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0 and "10 of 10 points" in done.stdout
+        assert done.stderr == warning
 
 
 def test_a_folder_that_holds_the_repository_does_not_show_it():
