@@ -21,9 +21,10 @@ import msgspec
 
 from grader.classroom.data import Row, digest, read_record
 from grader.core.sandbox.sandbox_process import SLOWEST
+from grader.core.sandbox.turns import WAIT_SECONDS
 from grader.course import course
 from grader.course import problem as settings
-from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM, Problem
+from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM, TIMEOUTS_BEFORE_GIVING_UP, Problem
 from grader.kinds.registry import EVERY, NAME_OF
 
 ATTEMPTS = 3  # of a submission in which the machine failed, the first included
@@ -74,8 +75,10 @@ class Job(msgspec.Struct, frozen=True):
         cases = [c for c in (*problem.cases, *problem.memory_cases) if self.device == "cuda" or not c.gpu]
         slowness = SLOWEST if self.device == "cpu" else 1.0
         each, whole = SECONDS_PER_CASE[self.device] * slowness, SECONDS_PER_PROBLEM[self.device] * slowness
-        # One to load and two that are asked again; the last may begin just before the end. 2 s to judge each.
-        seconds = min((len(cases) + 3) * each, whole + 4 * each) + 2 * len(cases)
+        # One to load and two that are asked again; those that time out run twice, as a problem that takes long has its
+        # time twice; the last may begin just before the end. 2 s to judge each.
+        seconds = min((len(cases) + 3 + TIMEOUTS_BEFORE_GIVING_UP) * each, 2 * whole + 4 * each) + 2 * len(cases)
+        seconds += TIMEOUTS_BEFORE_GIVING_UP * WAIT_SECONDS
         seconds += COMPILE_SECONDS if self.targets and problem.uses_triton else 0
         return seconds + (SPEED_SECONDS if self.device == "cuda" and problem.speed_case else 0)
 

@@ -3,7 +3,7 @@
 import torch
 from msgspec import structs
 
-from grader.core.sandbox.child import CannotStart, ChildFailed
+from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
 from grader.core.sandbox.submission import Submission
 from grader.course.problem import COMPILES, SECONDS_PER_CASE
 from grader.diagnosis import failures, faults, unfinished
@@ -111,6 +111,8 @@ def judge_speed(request, problem, path, outcomes, host_time) -> Verdict:
         return Verdict(Outcome.NOT_RUN, "not run: for a GPU older than sm_80 Triton makes no matrix instructions")
     try:
         return speed.judge(problem, registry.kind_of(problem), path, request.seed, host_time.result())
+    except TimedOut as failure:
+        return Verdict(Outcome.NOT_RUN, f"not judged: {failure} while it was timed. This costs nothing")
     except ChildFailed as failure:
         return Verdict(Outcome.CRASHED, f"While it was timed, your code did not return: {failure}.")
     except Exception as error:

@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from grader.core.sandbox import sandboxes
+from grader.core.sandbox import sandboxes, turns
 from grader.core.sandbox.child import TimedOut
 from grader.core.sandbox.submission import Answer
 from grader.course.problem import SECONDS_PER_PROBLEM, TIMEOUTS_BEFORE_GIVING_UP
@@ -33,7 +33,8 @@ class CaseRuns:
     def __init__(self, request, submission):
         self.request, self.submission, self.problem = request, submission, submission.problem
         self.kind = registry.kind_of(self.problem)
-        self.timeouts, self.spent = 0, 0.0
+        self.timeouts, self.spent, self.spent_alone = 0, 0.0, 0.0
+        self.turn = turns.beside_others
         self.following, self.ahead, self.pool = {}, None, None
 
     def run(self, case):
@@ -42,21 +43,39 @@ class CaseRuns:
             sentence = f"Not run: {self.timeouts} cases of this problem timed out before."
             return CaseRun(verdict=Verdict(Outcome.NOT_RUN, sentence))
         whole = SECONDS_PER_PROBLEM[self.request.device]
-        if self.spent > whole and self.spent > (whole := whole * sandboxes.find_slowness(self.request.device)):
-            sentence = f"Not run: the cases before took {self.spent:.0f} s; all of a problem have {whole:g} s together."
+        late = self.spent > whole and self.spent > (whole := whole * sandboxes.find_slowness(self.request.device))
+        if late and self.spent_alone > whole:
+            sentence = f"Not run: the cases before took {self.spent:.0f} s; all of a problem have {whole:g} s together"
+            sentence += f", and as long again with the machine to themselves ({self.spent_alone:.0f} s were used)."
             return CaseRun(verdict=Verdict(Outcome.NOT_RUN, sentence))
         handler = self.kind.handler(case)
-        placed, started = handler.inputs(case, self.request.seed), time.monotonic()
-        try:
-            answer = self.with_outputs(handler.reply(self.submission, case, placed))
-        finally:
-            self.spent += time.monotonic() - started
+        placed = handler.inputs(case, self.request.seed)
+        with turns.alone() if late and self.turn is turns.beside_others else self.turn():
+            started = time.monotonic()
+            try:
+                answer = self.with_outputs(handler.reply(self.submission, case, placed))
+            finally:
+                seconds = time.monotonic() - started
+                self.spent, self.spent_alone = self.spent + seconds, self.spent_alone + (seconds if late else 0.0)
         return CaseRun(placed, answer, self.submission.take_printed())
+
+    @contextlib.contextmanager
+    def alone(self):
+        """While open, no other run of a grader goes on beside these on this machine, none of the next case either."""
+        self.drop_ahead()
+        following, self.following = self.following, {}
+        with turns.alone():
+            self.turn = contextlib.nullcontext
+            try:
+                yield
+            finally:
+                self.turn, self.following = turns.beside_others, following
 
     def run_program(self, call, program, files):
         """The Answer of a program that has run, on other inputs. Raises as `run` does."""
         self.wait_for_ahead()
-        return self.with_outputs(self.submission.rerun(call, program, files))
+        with self.turn():
+            return self.with_outputs(self.submission.rerun(call, program, files))
 
     def with_outputs(self, answer):
         """The Answer with the bytes that came back."""
@@ -112,7 +131,7 @@ class CaseRuns:
         self.spent += time.monotonic() - started
 
     def explain_failure(self, failure):
-        """The Verdict where the submission's process gave no reply."""
+        """The Verdict where the submission's process gave no reply, also to a second request alone."""
         timed_out = isinstance(failure, TimedOut)
         line = failure.line or (self.submission.running_line() if timed_out else None)
         printed = failure.printed or self.submission.take_printed()
@@ -121,7 +140,8 @@ class CaseRuns:
             self.timeouts += 1
             at = f" It was at {self.problem.module}:{line}." if line else ""
             hint = " Does every loop end, and does it step by a whole tile?"
-            return Verdict(Outcome.TIMED_OUT, f"Stopped: {failure}.{at}{hint}", printed=printed)
+            twice = ", twice, the second time with the machine to itself"
+            return Verdict(Outcome.TIMED_OUT, f"Stopped: {failure}{twice}.{at}{hint}", printed=printed)
         hint = " Does a pointer leave its tensor?" if "SIGSEGV" in str(failure) else ""
         sentence = f"Your code did not return: {failure}.{hint}"
         return Verdict(Outcome.CRASHED, sentence, printed=printed, doubt=sentence)

@@ -13,7 +13,7 @@ import torch
 
 from grader.core.protocol.messages import Raised, Returned
 from grader.core.sandbox import confined
-from grader.core.sandbox.child import CannotStart, ChildFailed
+from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
 from grader.core.sandbox.submission import Submission
 from grader.core.sandbox.texts import clean, shortened
 from grader.course import course
@@ -223,13 +223,22 @@ class ProblemGrader:
         """(the result of a case, why it may be our fault or None)."""
         try:
             try:
-                verdict = self.grade_case(case)
+                verdict = self.grade_in_time(case)
             except ChildFailed as failure:
                 verdict = self.runs.explain_failure(failure)
             return self.result(case, verdict), verdict.doubt
         except Exception as error:
             sentence = f"Your code could not be graded, and ours can: {faults.in_words(error)}"
             return self.result(case, Verdict(Outcome.CRASHED, sentence)), error
+
+    def grade_in_time(self, case):
+        """As `grade_case`, a second time alone where the first did not end: what was slow may be the machine."""
+        try:
+            return self.grade_case(case)
+        except TimedOut:
+            self.runs.close()
+        with self.runs.alone():
+            return self.grade_case(case)
 
     def grade_case(self, case):
         """The Verdict on a case. Raises ChildFailed where its processes gave no reply."""

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from grader.core.protocol.messages import Call, Compile, Compiled, Raised
-from grader.core.sandbox import sandboxes
+from grader.core.sandbox import sandboxes, turns
 from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
 from grader.core.sandbox.handed_in import quote_line
 from grader.core.sandbox.submission import Submission
@@ -50,13 +50,17 @@ CANARY_SUBJECT = Subject(
 
 @dataclass
 class Attempt:
-    """What came of one GPU. error: why the kernel is not for it; unknown: why nothing can be said; or neither."""
+    """What came of one GPU. error: why the kernel is not for it; unknown: why nothing can be said; or neither.
+
+    late: nothing can be said because the compiler did not finish.
+    """
 
     target: str
     kernels: list[CompileRow] = field(default_factory=list)
     outcome: Outcome = Outcome.PASSED
     error: str = ""
     unknown: str = ""
+    late: bool = False
     printed: str = ""
 
     @property
@@ -68,9 +72,9 @@ def judge(subject, path, targets, ran=True, all_targets=True):
     """The Verdict on the kernels of the module at `path`.
 
     ran: whether they are known to run in the interpreter. all_targets: False to stop at the first that they compile
-    for, which settles the outcome; the others would only add facts and advice. Not passed is what compiles for none of
-    the targets: crashed where it cannot, timed out where our limits ended it. If CANARY does not compile either, the
-    fault is not the student's: it is not run.
+    for, which settles the outcome; the others would only add facts and advice. Crashed is what compiles for none of the
+    targets. Where the compiler did not finish for one, or CANARY does not compile either, nothing is known: it is not
+    run.
     """
     try:
         sandboxes.serving("compile")  # its start is not the submission's time
@@ -88,27 +92,28 @@ def judge(subject, path, targets, ran=True, all_targets=True):
     if any(tried.compiled for tried in attempts):
         return Verdict(Outcome.PASSED, advice(attempts, subject.problem), facts, printed)
     failed = [tried for tried in attempts if tried.error]
-    if not failed:
-        return Verdict(Outcome.NOT_RUN, f"not compiled: {attempts[0].unknown}", facts, printed)
+    late = [tried for tried in attempts if tried.late]
+    if late or not failed:
+        why = f"not judged: {late[0].unknown}" if late else f"not compiled: {attempts[0].unknown}"
+        return Verdict(Outcome.NOT_RUN, why, facts, printed)
     ours = attempt(CANARY_SUBJECT, CANARY, GPUS[failed[0].target], CANARY_SECONDS)
     if not ours.compiled:
         why = f"not compiled: here, Triton compiles no kernel for {ours.target}: {ours.error or ours.unknown}"
         return Verdict(Outcome.NOT_RUN, why)
     if failed[0].outcome is Outcome.UNFINISHED:
         return Verdict(Outcome.UNFINISHED, failed[0].error, facts, printed)
-    late = any(tried.outcome is Outcome.TIMED_OUT for tried in failed)
-    outcome = Outcome.TIMED_OUT if late else Outcome.CRASHED
-    return Verdict(outcome, explain_failures(failed, ran), facts, printed)
+    return Verdict(Outcome.CRASHED, explain_failures(failed, ran), facts, printed)
 
 
 def attempt(subject, path, gpu, seconds):
     """Compile for one GPU, in a child of its own: the Attempt."""
     if seconds <= 0:
-        return Attempt(gpu.target, unknown="no time was left")
+        return Attempt(gpu.target, unknown="no time was left", late=True)
     problem = subject.problem
     submission = Submission(path, problem, "compile", seconds, gpu)
     try:
-        reply = submission.run(Compile(subject.call, gpu, MEMORY), beside=subject.beside).reply
+        with turns.beside_others():
+            reply = submission.run(Compile(subject.call, gpu, MEMORY), beside=subject.beside).reply
         printed = submission.take_printed()
     except ChildFailed as failure:
         return explain_lost_child(gpu, failure, seconds, at_work(submission))
@@ -127,8 +132,11 @@ def attempt(subject, path, gpu, seconds):
 def explain_lost_child(gpu, failure, seconds, program):
     """The Attempt where the child gave no reply: the compiler did not finish, or it ended the process."""
     if isinstance(failure, TimedOut):
-        error = f"{program or 'the compiler'} did not finish within {seconds:.2g} s: smaller tiles and fewer unrolled "
-        return lost(gpu, error + "loops need less", Outcome.TIMED_OUT)
+        unknown = (
+            f"{program or 'the compiler'} did not finish for {gpu.target} within {seconds:.2g} s. This costs nothing; "
+        )
+        unknown += "smaller tiles and fewer unrolled loops take it less time"
+        return Attempt(gpu.target, [CompileRow(gpu.target, None, unknown)], unknown=unknown, late=True)
     if any(name in str(failure) for name in ("SIGABRT", "SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE")):
         return lost(gpu, f"the compiler crashed: {failure}", Outcome.CRASHED)
     return Attempt(gpu.target, unknown=str(failure))

@@ -291,7 +291,8 @@ def ptxas(tmp_path, monkeypatch):
 def test_a_ptxas_that_does_not_finish_is_named_and_ended(tmp_path, ptxas):
     home = ptxas("for last; do :; done; echo $last > $HOME/reads; sleep 602.25")
     tried = attempt(tmp_path, solution("p3"), seconds=12)
-    assert tried.outcome is Outcome.TIMED_OUT and "ptxas, NVIDIA's assembler, did not finish within" in tried.error
+    assert tried.late and not tried.error
+    assert "ptxas, NVIDIA's assembler, did not finish for sm_80 within 12 s" in tried.unknown
     reads = Path(home.take("reads", 1000).decode().strip())
     assert reads.parent.name.startswith("case-")  # the child's folder, gone
     assert reads.parent.name not in os.listdir(home.scratch.descriptor)
@@ -307,14 +308,29 @@ def test_ptxas_has_a_limit_of_memory(tmp_path, ptxas):
 
 
 @pytest.mark.thorough
-def test_no_time_is_reported_and_costs_nothing(tmp_path, monkeypatch):
+def test_a_compiler_that_does_not_finish_judges_nobody(tmp_path, monkeypatch):
     monkeypatch.setattr(compiling, "SECONDS", 0.2)
-    case, *_, compiled, _ = graded(tmp_path, solution("p3"), names=None)
+    case, *_, compiled, _ = results = graded(tmp_path, solution("p3"), names=None)
     # Which of the compiler's steps the limit meets depends on the machine.
-    assert compiled.outcome is Outcome.TIMED_OUT
-    assert "does not compile for a GPU: " in compiled.sentence and "did not finish within 0.2 s" in compiled.sentence
+    assert compiled.outcome is Outcome.NOT_RUN
+    assert compiled.sentence.startswith("not judged: ") and "did not finish for sm_80 within 0.2 s" in compiled.sentence
+    assert "This costs nothing" in compiled.sentence
     assert compiled.facts.compiled[0].target == "sm_80"
-    assert score.earned([case, compiled]) == [15, 0] and not score.passed([case, compiled])
+    assert sum(score.earned(results)) == 15 and score.passed([case, compiled])
+
+
+@pytest.mark.parametrize(("late", "outcome"), [(("sm_80",), Outcome.NOT_RUN), ((), Outcome.CRASHED)])
+def test_what_fits_no_gpu_is_wrong_only_where_all_are_known(late, outcome, tmp_path, monkeypatch):
+    def attempt(subject, path, gpu, seconds):
+        if subject is compiling.CANARY_SUBJECT:
+            return compiling.Attempt(gpu.target)
+        if gpu.target in late:
+            return compiling.Attempt(gpu.target, unknown="the compiler did not finish", late=True)
+        return compiling.lost(gpu, "it fits no GPU", Outcome.CRASHED)
+
+    monkeypatch.setattr(compiling, "attempt", attempt)
+    judged = compiling.judge(ASKED, tmp_path, ("sm_80", "sm_90"))
+    assert judged.outcome is outcome
 
 
 # The result ---------------------------------------------------------------------------------------------------------
