@@ -14,6 +14,7 @@ import torch
 
 from grader.tests.solutions.for_hopper import compile_for_hopper
 from grader.tests.solutions.gluon_on_cpu import kernels
+from grader.tests.solutions.gluon_on_cpu.language import exp2
 from grader.tests.solutions.test_fast_backward import Plain
 from grader.tests.support import ROOT, thorough
 
@@ -40,7 +41,7 @@ def add_up(parts, acc):
     pivot, total = torch.tensor(LOWEST), torch.tensor(0.0)
     for new_pivot, new_total, new_acc in parts:
         greatest = torch.maximum(pivot, new_pivot)
-        old, new = torch.exp2(pivot - greatest), torch.exp2(new_pivot - greatest)
+        old, new = exp2(pivot - greatest), exp2(new_pivot - greatest)
         pivot, total, acc = greatest, total * old + new_total * new, acc * old + new_acc * new
     return pivot, total, acc
 
@@ -58,14 +59,14 @@ def merge(part_o, part_sums, sink_logits, lengths, o, Hq, Nq, window, slots, D, 
             add_up([parts[s] for s in there if s // per_run == r], torch.zeros(D)) for r in range(-(-slots // per_run))
         ]
         greatest = torch.stack([pivot for pivot, _, _ in runs]).max()
-        weights = [torch.exp2(pivot - greatest) for pivot, _, _ in runs]
+        weights = [exp2(pivot - greatest) for pivot, _, _ in runs]
         total = sum(total * weight for (_, total, _), weight in zip(runs, weights, strict=True))
         acc = sum(acc * weight for (_, _, acc), weight in zip(runs, weights, strict=True))
         if sink_logits is not None:
             sink = sink_logits[h] * 1.4426950408889634
             pivot, greatest = greatest, torch.maximum(greatest, sink)
-            old = torch.exp2(pivot - greatest)
-            total, acc = total * old + torch.exp2(sink - greatest), acc * old
+            old = exp2(pivot - greatest)
+            total, acc = total * old + exp2(sink - greatest), acc * old
         exact = acc / torch.where(total > 0.0, total, 1.0)
         MERGED.append(exact)
         o[b, h, t] = exact.to(o.dtype)

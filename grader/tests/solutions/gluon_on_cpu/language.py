@@ -131,6 +131,11 @@ def static_assert(true):
     assert true
 
 
+def exp2(x):
+    """2^x by float64: torch's float32 exponentials have other bits in other shapes, as the processor's vectors fall."""
+    return torch.exp2(x.double()).to(x.dtype)
+
+
 def blocks(function):
     return lambda *given, **named: function(*given, **named).as_subclass(Block)
 
@@ -149,7 +154,7 @@ gl = SimpleNamespace(
     zeros=blocks(lambda shape, dtype, layout=None: torch.zeros(shape, dtype=dtype)),
     convert_layout=lambda value, layout, assert_trivial=False: value,
     broadcast=lambda *given: tuple(torch.broadcast_tensors(*given)),
-    where=where, max=torch.amax, sum=torch.sum, exp2=torch.exp2, log=torch.log, log2=torch.log2, load=load, store=store,
+    where=where, max=torch.amax, sum=torch.sum, exp2=exp2, log=torch.log, log2=torch.log2, load=load, store=store,
     atomic_add=atomic_add, allocate_shared_memory=allocate_shared_memory, inline_asm_elementwise=inline_asm_elementwise,
     warp_specialize=warp_specialize,
 )  # fmt: skip

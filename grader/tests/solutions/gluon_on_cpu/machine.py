@@ -215,7 +215,8 @@ class Product:
         if a.dtype != b.dtype:
             raise TypeError(f"a product of {a.dtype} and {b.dtype}")
         acc = self.acc.value if isinstance(self.acc, Product) else self.acc
-        self.value = (acc + a.float() @ b.float()).as_subclass(Block)
+        # In float64 a tile's sum of products of halves is exact, or nearly: its bits depend on no shape and processor.
+        self.value = (acc + (a.double() @ b.double()).to(acc.dtype)).as_subclass(Block)
 
 
 def warpgroup_mma(a, b, acc, use_acc=True, is_async=False):
