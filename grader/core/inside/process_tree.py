@@ -5,6 +5,7 @@ import os
 import signal
 import time
 
+LOOKS = 3  # one look misses a process that forked after /proc was listed and ended before its own entry was read
 ROUNDS = 200  # of killing; a bomb is stopped by the limit on processes, so that each round leaves fewer
 
 
@@ -39,9 +40,11 @@ def find_programs(pid: int, children: set[int]) -> dict[int, str]:
 
 def end(pid: int, children: set[int]) -> bool:
     """Kill the child and all that came of it; True where nothing of it is left."""
+    clear = 0  # looks one after the other that found nothing
     for _ in range(ROUNDS):
         left = find_programs(pid, children)
-        if not left:
+        clear = 0 if left else clear + 1
+        if clear == LOOKS:
             return True
         for process in left:
             with contextlib.suppress(ProcessLookupError):
