@@ -1,16 +1,22 @@
 """What all tests of the repository share: which of them a machine can run, and what a run may leave out."""
 
+from collections import Counter
+
 import pytest
 
+SLOWEST = 20  # tests that `--timings` lists
 PASSED = "course/passed"  # in pytest's cache: the tests that passed in the last run
 
 
 def pytest_addoption(parser):
     parser.addoption("--none-left-out", action="store_true", help="fail where a test was skipped that needs no GPU")
     parser.addoption("--not-again", action="store_true", help="leave out the tests that passed in the last run")
+    parser.addoption("--timings", action="store_true", help="list the slowest tests, and what each package takes")
 
 
 def pytest_configure(config):
+    if config.option.timings and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Timings())
     if hasattr(config, "workerinput"):  # one of several processes side by side: a core each
         import torch
 
@@ -52,3 +58,27 @@ def pytest_sessionfinish(session):
         for report in left_out:
             reporter.write_line(f"  {report.nodeid}: {reason(report)}")
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+class Timings:
+    """Adds up what each test takes, and says it at the end."""
+
+    def __init__(self):
+        self.seconds = Counter()
+
+    def pytest_runtest_logreport(self, report):
+        self.seconds[report.nodeid] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter):
+        whole, packages = sum(self.seconds.values()), Counter()
+        for test, seconds in self.seconds.items():
+            folders = test.partition("::")[0].split("/")[:-1]
+            for depth in range(1, len(folders) + 1):
+                packages[tuple(folders[:depth])] += seconds
+        terminalreporter.section("seconds of all processes together, by package")
+        for folders, seconds in sorted(packages.items()):
+            indent = "  " * (len(folders) - 1)
+            terminalreporter.write_line(f"{seconds:8.1f} {seconds / max(whole, 1e-9):5.1%}  {indent}{folders[-1]}")
+        terminalreporter.section(f"the {SLOWEST} slowest tests")
+        for test, seconds in self.seconds.most_common(SLOWEST):
+            terminalreporter.write_line(f"{seconds:8.1f}  {test}")
