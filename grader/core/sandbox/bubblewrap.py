@@ -33,7 +33,7 @@ GPU_FILES = ("/proc/driver/nvidia", "/sys", "/etc/OpenCL", "/run/nvidia-persiste
 UIDS = range(61184, 65520)  # what systemd keeps for users that live as long as a service: nobody's files are theirs
 
 # Where a user's programs note what is no more than a convenience (XDG Base Directory Specification, "cache").
-NOTES = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "attention-grader"
+NOTES = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "sandbox-notes"
 WARNING = "grader: no sandbox: make doctor says what that means"
 UNPROTECTED = (
     "submissions can read files, use the network and see other processes as you can; limits on time, memory, processes "

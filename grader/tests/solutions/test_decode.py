@@ -12,7 +12,7 @@ from subprocess import PIPE
 import pytest
 import torch
 
-from grader.tests.support import ROOT, thorough
+from grader.tests.support import ROOT, in_interpreter
 
 pytest.importorskip("triton")
 CHILD = ROOT / "grader" / "tests" / "solutions" / "decode_child.py"
@@ -20,7 +20,8 @@ CHILD = ROOT / "grader" / "tests" / "solutions" / "decode_child.py"
 
 @pytest.mark.parametrize(
     ("module", "device", "batches"),
-    [("x4_decode", "cpu", 8), thorough("x4_decode", "cpu", 200),
+    [pytest.param("x4_decode", "cpu", 8, marks=in_interpreter),
+     pytest.param("x4_decode", "cpu", 200, marks=[in_interpreter, pytest.mark.thorough]),
      *(pytest.param(name, "cuda", 200, marks=pytest.mark.gpu) for name in ("x4_decode", "fast_decode"))],
 )  # fmt: skip
 def test_a_sequence_has_the_same_bits_alone_in_any_batch_and_in_pages(module, device, batches):

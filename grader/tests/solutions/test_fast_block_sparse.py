@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from grader.tests.solutions.for_hopper import compile_for_hopper
-from grader.tests.support import ROOT, thorough
+from grader.tests.support import ROOT, in_interpreter, thorough
 
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 SPILLS = {"(256, 64, 2, 2, 1)": 20}  # bytes of a thread at the most; of all other forms none
@@ -124,6 +124,7 @@ def test_neighbours_are_together_where_that_wastes_little_and_leaves_programs_en
         assert fast.choose_lists(prepared, 8, 128) == wanted
 
 
+@in_interpreter
 @pytest.mark.parametrize(
     ("head_dims", "masks"),
     [

@@ -16,7 +16,7 @@ from grader.tests.solutions.for_hopper import compile_for_hopper
 from grader.tests.solutions.gluon_on_cpu import kernels
 from grader.tests.solutions.gluon_on_cpu.language import exp2
 from grader.tests.solutions.test_fast_backward import Plain
-from grader.tests.support import ROOT, thorough
+from grader.tests.support import ROOT, in_interpreter, thorough
 
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 PIECE, RUN = 128, 2  # small ones, so that a few hundred tokens have several runs
@@ -190,6 +190,7 @@ def test_a_cache_that_the_copy_engine_cannot_read_goes_to_x4_and_is_not_copied(f
     assert kernels.run(fast.prepare, q, cache, cache, torch.ones(8, dtype=torch.int32), None, None, None, None) is None
 
 
+@in_interpreter
 def test_the_merge_in_the_interpreter():
     child = ROOT / "grader" / "tests" / "solutions" / "fast_decode_child.py"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1"}

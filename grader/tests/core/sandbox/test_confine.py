@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -39,7 +40,9 @@ BUBBLEWRAP, PLAIN = "bubblewrap", "plain"
 FORMS = thorough_but([PLAIN if bubblewrap.find_obstacle() else BUBBLEWRAP], [BUBBLEWRAP, PLAIN])
 in_bubblewrap = pytest.mark.parametrize("form", [BUBBLEWRAP], indirect=True)  # no plain limit protects this
 # Plain limits protect this where a child can be another user than the grader, who may then not read its Python.
-OTHER_USER = bubblewrap.may_be_another_user([sys.prefix, sys.base_prefix, sandbox_process.WORKER.parent], False)
+PLACE = Path(tempfile.gettempdir())  # of the submissions here: pytest's own folder in it is closed to other users
+READ = [PLACE, sys.prefix, sys.base_prefix, *sandbox_process.KINDS["recorder"].folders]
+OTHER_USER = bubblewrap.may_be_another_user(READ, False)
 between_users = pytest.mark.parametrize("form", FORMS if OTHER_USER else [BUBBLEWRAP], indirect=True)
 not_as_root = pytest.mark.parametrize("form", FORMS if OTHER_USER or os.geteuid() else [BUBBLEWRAP], indirect=True)
 BODY = "def naive_attention(q, k, v, is_causal=False):\n"
@@ -47,10 +50,10 @@ CASE = ["one token"]
 
 
 @pytest.fixture(scope="module")
-def rooms(tmp_path_factory):
+def rooms():
     """A folder for each form, all of whose submissions share a sandbox process with little memory."""
     before, usual = sandboxes.start, sandbox_process.KINDS["recorder"]
-    folders = {form: tmp_path_factory.mktemp(form) for form in (BUBBLEWRAP, PLAIN)}
+    folders = {form: Path(tempfile.mkdtemp(prefix=f"{form}-", dir=PLACE)) for form in (BUBBLEWRAP, PLAIN)}
     for folder in folders.values():
         folder.chmod(0o755)
     sandboxes.start = share_recorders(folders.values())
@@ -58,6 +61,8 @@ def rooms(tmp_path_factory):
     yield folders
     sandboxes.start = before
     sandbox_process.KINDS["recorder"] = usual
+    for folder in folders.values():
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(params=FORMS)
