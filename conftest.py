@@ -1,8 +1,13 @@
 """What all tests of the repository share: which of them a machine can run, and what a run may leave out."""
 
+import os
 from collections import Counter
 
 import pytest
+
+# What a terminal or CI sets for people, and what is printed would follow: tests compare plain lines of the usual width.
+for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
+    os.environ.pop(name, None)
 
 SLOWEST = 20  # tests that `--timings` lists
 PASSED = "course/passed"  # in pytest's cache: the tests that passed in the last run
@@ -49,7 +54,8 @@ def pytest_sessionfinish(session):
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None:  # one of several processes
         return
-    session.config.cache.set(PASSED, [report.nodeid for report in reporter.stats.get("passed", [])])
+    if hasattr(session.config, "cache"):  # not with -p no:cacheprovider
+        session.config.cache.set(PASSED, [report.nodeid for report in reporter.stats.get("passed", [])])
     if not session.config.option.none_left_out:
         return
     left_out = [report for report in reporter.stats.get("skipped", []) if "GPU" not in reason(report)]

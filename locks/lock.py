@@ -20,7 +20,9 @@ def main():
     blocks, locked = {}, "".join(path.read_text() for path in sorted(LOCKS.glob("*.txt")))
     with tempfile.TemporaryDirectory(prefix="locks-") as folder:
         every = Path(folder, "every.txt")
-        every.write_text(re.sub("^-.*\n", "", locked, flags=re.MULTILINE))  # without what one lock says of another
+        every.write_text(
+            re.sub("^-.*\n", "", locked, flags=re.MULTILINE), encoding="utf-8"
+        )  # without what one lock says of another
         subprocess.run([*UV.split(), "--all-extras", "--output-file", every], cwd=LOCKS.parent, check=True)
         for extra in (None, *EXTRAS):
             options = ["--constraint", every, *(["--extra", extra] if extra else [])]

@@ -31,7 +31,7 @@ EMPTY = "# A small model that writes Python\n\nNobody has trained it yet: `pytho
 def read(folder):
     """[facts of each variant that is trained]"""
     paths = [folder / f"{name}.json" for name in weights.VARIANTS]
-    return [json.loads(path.read_text()) for path in paths if path.is_file()]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
 
 
 def text(trained):
@@ -55,7 +55,7 @@ def text(trained):
 def main(argv):
     written = text(read(weights.FOLDER))
     if argv == ["--check"]:
-        same = CARD.is_file() and CARD.read_text() == written
+        same = CARD.is_file() and CARD.read_text(encoding="utf-8") == written
         print("model/README.md is what the facts give" if same else "model/README.md is old: python -m model.card")
         return 0 if same else 1
     CARD.write_text(written)

@@ -49,7 +49,7 @@ def parse(argv):
 
 def read_prompts(options, device):
     """The prompts as tokens, START before each: (N,) int64."""
-    texts = PROMPTS.read_text().splitlines() if options.prompts else [options.prompt]
+    texts = PROMPTS.read_text(encoding="utf-8").splitlines() if options.prompts else [options.prompt]
     if not all(texts):
         raise BadArguments("a prompt must have at least one letter")
     return [torch.tensor([START, *text.encode()], device=device) for text in texts]

@@ -162,7 +162,7 @@ def facts_of(run, name, attention, dtype, source):
 def write(folder, name, run, facts):
     """Weights, loss curve and facts of a training that has ended."""
     weights.save(folder / f"{name}.safetensors", run.model)
-    with open(folder / f"{name}.csv", "w", newline="") as file:
+    with open(folder / f"{name}.csv", "w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(["step", "loss", "held_out_loss"])
         lines.writerows([step, *(f"{loss:.5f}" for loss in losses)] for step, *losses in run.rows)

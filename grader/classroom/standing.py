@@ -15,6 +15,7 @@ GRADED, NOT_HANDED_IN, REVIEW, FAULT, NOT_YET = (
 )  # fmt: skip
 UNREAD, LATENESS = "not understood", "lateness to decide"
 OPEN = (UNREAD, NOT_YET, FAULT, REVIEW, LATENESS)  # states that leave points blank, the first that counts first
+ISO_OFFSETS = "%Y-%m-%d %H:%M:%S %z", "%Y-%m-%dT%H:%M:%S%z"  # what fromisoformat of Python 3.10 does not read
 MOODLE_DATES = ("%A, %d %B %Y, %I:%M %p", "%A, %B %d, %Y, %I:%M %p")
 
 
@@ -143,7 +144,7 @@ def moment(text: str) -> datetime.datetime | None:
         return datetime.datetime.fromisoformat(text)
     except ValueError:
         pass
-    for form in MOODLE_DATES:
+    for form in (*ISO_OFFSETS, *MOODLE_DATES):
         try:
             return datetime.datetime.strptime(text, form)
         except ValueError:

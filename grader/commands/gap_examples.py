@@ -91,7 +91,7 @@ def of_problem(problem):
     builtins.record_gap = functools.partial(record, runs)  # a partial has no name that a kernel may not call
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, problem.module)
-        path.write_text("\n".join(lines) + "\n")
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         with try_module.loaded(problem, path, "cpu") as function:
             function(
                 *(each.tensor for each in kind.inputs(case, 0)),

@@ -121,7 +121,7 @@ def collect(given: Course, problems: list[Problem], commit: Commit) -> dict[str,
     absent = {entry.notebook for entry in given.said.problem if entry.id not in {problem.id for problem in problems}}
     found = (path for path in sorted(given.notebooks.glob("*.ipynb")) if path.stem not in absent)
     notebooks = {f"notebooks/{path.name}": path for path in found}
-    texts = {name: path.read_text() for name, path in notebooks.items()}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in notebooks.items()}
     texts = {name: text for name, text in texts.items() if not handout_notebooks.starts_from_solutions(text)}
     opened = {name: handout_notebooks.without_solutions(text) for name, text in texts.items()}
     code = "\n".join(handout_notebooks.code_of(notebook) for notebook in opened.values())
@@ -131,7 +131,9 @@ def collect(given: Course, problems: list[Problem], commit: Commit) -> dict[str,
         "title": given.said.title, "problems": problems, "notebooks": list(opened), "commit": commit,
         "guide": "docs/students.md" in made,
     }  # fmt: skip
-    page = jinja2.Template(TEMPLATE.read_text(), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    page = jinja2.Template(
+        TEMPLATE.read_text(encoding="utf-8"), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
     made["README.md"] = page.render(about).encode()
     known = {*made, *opened}
     for name, notebook in opened.items():
@@ -163,7 +165,7 @@ def imported(root: Path, code: str) -> dict[str, Path]:
                 for file in (path.with_suffix(".py"), path / "__init__.py"):
                     if file.is_file() and (name := file.relative_to(root).as_posix()) not in found:
                         found[name] = file
-                        left.append(file.read_text())
+                        left.append(file.read_text(encoding="utf-8"))
     data = matching(root, "report/results/**") if any(name.startswith("report/") for name in found) else ()
     return found | dict(data)
 
@@ -197,7 +199,7 @@ def read_answers(given: Course) -> list[answers.Answer]:
 
 def shows_answers(problem: Problem, given: Course, every: list[answers.Answer]) -> bool:
     """Whether a problem's skeleton holds what fills a gap."""
-    return any(answers.find_answers((given.students / problem.module).read_text(), every))
+    return any(answers.find_answers((given.students / problem.module).read_text(encoding="utf-8"), every))
 
 
 def find_answers(files: dict[str, bytes], every: list[answers.Answer], problems: list[Problem]) -> str:

@@ -24,18 +24,18 @@ def digest(text: str) -> str:
 def generate() -> dict[str, str]:
     """{module: the text of its skeleton} for every problem and lab."""
     solutions = course.current().solutions
-    return {p.module: skeleton((solutions / p.module).read_text(), p.module) for p in EVERY.values()}
+    return {p.module: skeleton((solutions / p.module).read_text(encoding="utf-8"), p.module) for p in EVERY.values()}
 
 
 def write(texts: dict[str, str], folder: Path) -> list[str]:
     """Write what has not been edited since it was generated; returns the modules that were kept."""
     folder.mkdir(exist_ok=True)
     manifest = folder / MANIFEST
-    known = json.loads(manifest.read_text()) if manifest.exists() else {}
+    known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else {}
     kept = []
     for module, text in texts.items():
         path = folder / module
-        if path.exists() and digest(path.read_text()) not in (known.get(module), digest(text)):
+        if path.exists() and digest(path.read_text(encoding="utf-8")) not in (known.get(module), digest(text)):
             kept.append(module)
             continue
         path.write_text(text)
@@ -46,7 +46,9 @@ def write(texts: dict[str, str], folder: Path) -> list[str]:
 
 def check(texts: dict[str, str], folder: Path) -> list[str]:
     """The modules in `folder` that are not what the solutions give."""
-    return [m for m, text in texts.items() if not (folder / m).exists() or (folder / m).read_text() != text]
+    return [
+        m for m, text in texts.items() if not (folder / m).exists() or (folder / m).read_text(encoding="utf-8") != text
+    ]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

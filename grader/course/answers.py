@@ -50,7 +50,7 @@ def read_tokens(text: str) -> Tokens:
 
 def read_answers(solution: Path) -> list[Answer]:
     """The Answers of a solution."""
-    lines = solution.read_text().splitlines()
+    lines = solution.read_text(encoding="utf-8").splitlines()
     gaps = find_gaps(lines, solution.name)
     return [Answer(solution.name, gap.number, read_tokens("\n".join(lines[gap.start : gap.end]))) for gap in gaps]
 

@@ -93,7 +93,7 @@ def filled_but_failing(module, text):
     solution = course.current().solutions / module
     if not solution.is_file():
         return []
-    given = [code for _, code in code_lines(skeleton(solution.read_text(), module))]
+    given = [code for _, code in code_lines(skeleton(solution.read_text(encoding="utf-8"), module))]
     numbered = code_lines(text)
     matcher = difflib.SequenceMatcher(None, given, [code for _, code in numbered], autojunk=False)
     new = {at for tag, _, _, start, end in matcher.get_opcodes() if tag != "equal" for at in range(start, end)}

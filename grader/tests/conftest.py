@@ -12,6 +12,7 @@ from grader.tests.support import share_recorders
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # pytest in the background: what the tests start must hear Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+os.umask(0o022)  # a child is another user, who is to read what the tests write
 os.environ["GRADER_DEBUG"] = "1"  # what changes no verdict and fails is raised
 if bubblewrap.find_obstacle():  # the tests' own classes are graded all the same
     os.environ[bubblewrap.SWITCH] = "none"
@@ -21,6 +22,7 @@ if bubblewrap.find_obstacle():  # the tests' own classes are graded all the same
 def one_warm_process(tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     folder.chmod(0o755)
+    bubblewrap.NOTES = folder / "notes"  # none of this machine's
     sandboxes.start = share_recorders([folder])
     yield
     sandboxes.close_all()

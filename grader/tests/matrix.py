@@ -44,7 +44,7 @@ def run_tests(python, tests, results):
     """How these tests went: words like `40 passed, 1 skipped`, and the names of those that failed."""
     command = [python, "-m", "pytest", f"grader/tests/{tests}", "-q", "-n", "auto", "-m", "not thorough and not gpu",
                "-p", "no:cacheprovider", f"--junitxml={results}"]  # fmt: skip
-    with open(results.with_suffix(".log"), "w") as log:
+    with open(results.with_suffix(".log"), "w", encoding="utf-8") as log:
         subprocess.run(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
     suite = ElementTree.parse(results).getroot().find("testsuite")
     failed = [

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def share_recorders(folders):
 
 
 def solution(problem_id):
-    return (SOLUTIONS / EVERY[problem_id].module).read_text()
+    return (SOLUTIONS / EVERY[problem_id].module).read_text(encoding="utf-8")
 
 
 def thorough(*values):
@@ -73,11 +74,16 @@ in_interpreter = pytest.mark.skipif(
 )
 
 
+in_utf8 = pytest.mark.skipif(
+    sys.getfilesystemencoding().replace("-", "") != "utf8", reason="this locale has no such names of files"
+)
+
+
 def honest(name):
     """The source of an honest kernel; skips the test that asks for it where this triton lacks what it is made of."""
     if name == "p3_block_pointers" and triton_version() >= (3, 9):
         pytest.skip("triton 3.9 and later have no block pointers")
-    kernel = (SUBMISSIONS / "honest" / f"{name}.py").read_text()
+    kernel = (SUBMISSIONS / "honest" / f"{name}.py").read_text(encoding="utf-8")
     if name.startswith("x1"):  # the file has the kernel alone: the lists are the solution's
         return solution("x1").partition("# The kernel --")[0] + kernel
     return kernel
@@ -122,7 +128,7 @@ def below(pid):
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+            parents[int(path.parent.name)] = int(path.read_text(encoding="utf-8").rpartition(")")[2].split()[1])
     found = [pid]
     for each in found:
         found += sorted(child for child, parent in parents.items() if parent == each)

@@ -36,7 +36,7 @@ def write(folder, cells):
 
 
 def read(folder):
-    return json.loads((folder / "00_two.ipynb").read_text())
+    return json.loads((folder / "00_two.ipynb").read_text(encoding="utf-8"))
 
 
 def test_a_good_notebook_has_no_fault(folder):
@@ -125,7 +125,7 @@ def test_a_stale_output_is_told_from_one_that_only_varies(folder):
 @pytest.mark.parametrize("name", source.names())
 def test_the_cells_are_those_that_jupytext_reads(name):
     jupytext = pytest.importorskip("jupytext", reason="needs jupytext: make notebooks installs it")
-    text = (source.FOLDER / f"{name}.py").read_text()
+    text = (source.FOLDER / f"{name}.py").read_text(encoding="utf-8")
     cells = [(cell.cell_type, cell.source) for cell in jupytext.reads(text, fmt="py:percent").cells]
     assert source.cells(text) == cells
 

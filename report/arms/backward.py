@@ -167,7 +167,7 @@ def main(argv):
     name = "backward_ideas.csv" if options.ideas else "backward.csv"
     path = options.out or RESULTS / slug(torch.cuda.get_device_name()) / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="") as file, tempfile.TemporaryDirectory() as folder:
+    with open(path, "w", encoding="utf-8", newline="") as file, tempfile.TemporaryDirectory() as folder:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(IDEAS_HEAD if options.ideas else HEAD)
         for shape in IDEAS_SHAPES if options.ideas else SHAPES:

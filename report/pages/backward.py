@@ -16,7 +16,7 @@ LONG, SHORT = 2048, 1024  # tokens: of the rows that have a mean; below the seco
 
 def files(path=CSV):
     """{path: text} of the page."""
-    with open(path, newline="") as file:
+    with open(path, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     lines = [
         [row["shape"], row["mask"], number(float(row["fast_us"])), row["tflops"],
@@ -50,7 +50,7 @@ def told_apart(row):
 
 def ideas():
     """A table: a line for each shape, a column for each idea."""
-    with open(IDEAS, newline="") as file:
+    with open(IDEAS, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     names = list(dict.fromkeys(row["idea"] for row in rows))
     found = {(row["shape"], row["mask"], row["idea"]): told_apart(row) for row in rows}

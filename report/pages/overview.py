@@ -26,7 +26,7 @@ PACKED = (("local 128", 784), ("local with global 128", 577), ("random 0.5 128",
 
 
 def read(name):
-    with open(PUBLISHED / name, newline="") as file:
+    with open(PUBLISHED / name, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 

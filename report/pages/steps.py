@@ -66,7 +66,7 @@ def in_sweep(folder):
 
 def read(path):
     """A list of rows, each a dict of words."""
-    with open(path, newline="") as file:
+    with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 

@@ -58,7 +58,7 @@ def test_a_figure_keeps_its_words_and_a_widget_leaves_its_picture():
 
 
 def test_a_notebook_without_figures_stays_as_it_is(tmp_path):
-    text = (small(tmp_path) / "notebooks/00_two.ipynb").read_text()
+    text = (small(tmp_path) / "notebooks/00_two.ipynb").read_text(encoding="utf-8")
     assert json.loads(static_notebook.prepared(text)) == json.loads(text)
 
 
@@ -148,14 +148,16 @@ def test_a_warning_becomes_a_sentence(line, said):
 def test_a_small_site(tmp_path):
     needs_builder()
     assert build.build(tmp_path / "site", small(tmp_path / "small")) == []
-    home = (tmp_path / "site/README.html").read_text()
-    assert "README.html" in (tmp_path / "site/index.html").read_text()
+    home = (tmp_path / "site/README.html").read_text(encoding="utf-8")
+    assert "README.html" in (tmp_path / "site/index.html").read_text(encoding="utf-8")
     assert 'href="source/solve.py.html"' in home and "<math " in home and "<strong>Two.</strong>" in home
     assert home.index("notebooks/00_two.html") < home.index("report/REPORT.html")
-    assert "Copy from here" not in home and "<h2>Copy from here" in (tmp_path / "site/report/REPORT.html").read_text()
-    code = (tmp_path / "site/source/solve.py.html").read_text()
+    assert "Copy from here" not in home and "<h2>Copy from here" in (tmp_path / "site/report/REPORT.html").read_text(
+        encoding="utf-8"
+    )
+    code = (tmp_path / "site/source/solve.py.html").read_text(encoding="utf-8")
     assert "&lt;= 2" in code and '<span class="k">def</span>' in code
-    assert 'href="../source/solve.py.html"' in (tmp_path / "site/report/REPORT.html").read_text()
+    assert 'href="../source/solve.py.html"' in (tmp_path / "site/report/REPORT.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.thorough
@@ -164,11 +166,11 @@ def test_a_broken_link_fails_the_build_and_leaves_the_site(tmp_path):
     root, out = small(tmp_path / "small"), tmp_path / "site"
     out.mkdir()
     (out / "index.html").write_text("earlier")
-    with open(root / "report/REPORT.md", "a") as file:
+    with open(root / "report/REPORT.md", "a", encoding="utf-8") as file:
         file.write("\n[a](NOTHING.md) ![b](figures/none.svg) [c](../README.md#nowhere)\n")
     assert sorted(build.build(out, root)) == [
         "report/REPORT.md, line 11: a link leads to #nowhere, a place that README does not have",
         "report/REPORT.md, line 11: a link leads to NOTHING.md, which is not there",
         "report/REPORT.md, line 11: a picture, report/figures/none.svg, is not there",
     ]
-    assert (out / "index.html").read_text() == "earlier"
+    assert (out / "index.html").read_text(encoding="utf-8") == "earlier"

@@ -28,7 +28,7 @@ def apply(limits: Limits) -> None:
     most(resource.RLIMIT_FSIZE, limits.file_bytes)
     most(resource.RLIMIT_NOFILE, limits.files)
     most(resource.RLIMIT_CORE, 0)
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="utf-8") as file:
         file.write("1000")  # where memory runs out, the submission goes first
     if limits.uid is not None:
         os.setgroups([])
@@ -47,5 +47,5 @@ def most(kind: int, value: int) -> None:
 
 def mapped() -> int:
     """Bytes of this process's address space."""
-    with open("/proc/self/statm") as file:
+    with open("/proc/self/statm", encoding="utf-8") as file:
         return int(file.read().split()[0]) * resource.getpagesize()

@@ -15,7 +15,7 @@ def read_table() -> dict[int, tuple[int, int, str]]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                with open(f"/proc/{name}/stat", errors="replace") as file:
+                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
                     said, _, rest = file.read().rpartition(")")
             except OSError:
                 continue

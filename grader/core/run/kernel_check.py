@@ -65,7 +65,6 @@ def check(kernel: Kernel, fields: Iterable[str] = ()) -> ast.Module:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise Refused("a kernel's text is no function", kernel.line) from None
     if kernel.kind == "gluon":
-        import triton.experimental.gluon.language
         import triton.experimental.gluon.language.nvidia.hopper  # noqa: F401
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef) or tree.body[0].name != kernel.name:
         raise Refused("a kernel's text is no single function", kernel.line)

@@ -123,6 +123,8 @@ def new_warning(device: str = "cpu") -> str | None:
         if why is None or noted.read_text(encoding="utf-8") == why:
             return None
     with contextlib.suppress(OSError):
+        if not noted.is_absolute():  # a user without a home
+            return WARNING
         noted.parent.mkdir(parents=True, exist_ok=True)
         noted.write_text(why or "", encoding="utf-8")
     return WARNING

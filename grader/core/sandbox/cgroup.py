@@ -28,7 +28,7 @@ def own() -> dict[str, Path]:
     """{controller: folder of the grader's own group}; "" is the controller of v2."""
     found: dict[str, Path] = {}
     with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers:
                 found |= {name: MOUNT / name / path.strip("/") for name in controllers.split(",")}
@@ -121,7 +121,7 @@ class Group:
 
 def numbers(file: Path) -> dict[str, int]:
     """{name: number} of a file of the kernel's with one of each on a line."""
-    words = file.read_text().split()
+    words = file.read_text(encoding="utf-8").split()
     return {name: int(number) for name, number in zip(words[::2], words[1::2], strict=True)}
 
 

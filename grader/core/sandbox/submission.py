@@ -231,7 +231,7 @@ def recorder_setup(
 
 
 def read_code(path: Path | None) -> Code | None:
-    return Code(str(path), path.read_text()) if path else None
+    return Code(str(path), path.read_text(encoding="utf-8")) if path else None
 
 
 def count_bytes(outputs: list[messages.Output], device: str) -> int:

@@ -144,7 +144,7 @@ class OwnSlurm:
         for pid in self.left():
             with contextlib.suppress(OSError):
                 of_job = b"SLURM_JOB_ID=" in Path(f"/proc/{pid}/environ").read_bytes()
-                if of_job or Path(f"/proc/{pid}/comm").read_text().strip() == "slurmstepd":
+                if of_job or Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == "slurmstepd":
                     os.kill(pid, signal.SIGKILL)
         self.wait(lambda: "down" in self.ask("sinfo", "-h", "-o", "%T").stdout)
 

@@ -55,7 +55,7 @@ def results_of(id, data):
 def grade(files):
     job = msgspec.json.decode(Path(files[0]).read_bytes(), type=Job)
     if log := os.environ.get("QUICK_LOG"):
-        with open(log, "a") as file:
+        with open(log, "a", encoding="utf-8") as file:
             file.write(f"{job.row} {','.join(job.keys)}\n")
     faults = 0
     for id, key in job.keys.items():

@@ -8,6 +8,7 @@ import pytest
 from grader.classroom import handins, roster
 from grader.classroom.data import Class, Student, find_row
 from grader.kinds.registry import PROBLEMS
+from grader.tests.support import in_utf8
 
 P1, P2 = PROBLEMS["p1"], PROBLEMS["p2"]
 ADA = Student("s1", "Ada Lovelace", "ada@u.example", "ada", "4711")
@@ -186,6 +187,7 @@ def test_a_list_says_who_handed_in_what(tmp_path):
     )
 
 
+@in_utf8
 def test_a_platforms_archive_is_read_as_its_folder(tmp_path):
     (tmp_path / "in").parent.mkdir(exist_ok=True)
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
@@ -242,6 +244,7 @@ def test_a_name_of_feedback_stays_in_its_archive(tmp_path):
     assert take_in(tmp_path)["s1"].stem == ".._.._x_4711_assignsubmission_file_/"
 
 
+@in_utf8
 def test_without_a_roster_every_entry_stands_by_itself(tmp_path):
     for name in ("Ann Lee", "ann-lee", "x\N{FULLWIDTH SOLIDUS}y", "\u202eevil\n<b>"):
         put(tmp_path / "in", name)

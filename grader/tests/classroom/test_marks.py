@@ -39,7 +39,7 @@ def make_class(out, **reports):
 
 
 def test_the_rubric_of_this_course_is_read_whole():
-    questions = marks.read_rubric((ROOT / "report" / "rubric.md").read_text())
+    questions = marks.read_rubric((ROOT / "report" / "rubric.md").read_text(encoding="utf-8"))
     assert [question.id for question in questions] == [f"Q{number}" for number in range(1, 15)]
     assert sum(question.most for question in questions) == 60 and questions[2].title == "Count before you run"
     assert all(question.body.startswith("Look for") and "- **3**" in question.body for question in questions)
@@ -102,7 +102,7 @@ def test_the_page_has_all_answers_to_a_question_in_a_row(tmp_path):
     whole = make_class(tmp_path, ann=REPORT, ben="no <i>headings", cy=b"%PDF", di=None, eve="### Q1\n" + "y" * 30_000)
     (tmp_path / "marks.csv").write_text("student,Q1,Q2\nann,2,1?\n")
     marks.write_page(whole, tmp_path, QUESTIONS, marks.read_marks(whole, tmp_path, QUESTIONS))
-    page = (tmp_path / "marks.html").read_text()
+    page = (tmp_path / "marks.html").read_text(encoding="utf-8")
     head, _, first, second, rest = re.split('<h2 id="(?:head|Q1|Q2|undivided)">', page)
     assert "1 of 4 reports marked" in head and "=Ben" in head and "No report was handed in" in head and "=Di" in head
     assert "Alpha &lt;b&gt;and&lt;/b&gt;\ufffd[31m so on.\n# Q9 is no question" in first and "ln 2" not in first
@@ -113,14 +113,14 @@ def test_the_page_has_all_answers_to_a_question_in_a_row(tmp_path):
 
 
 def test_the_command_writes_both_and_says_what_is_missing(tmp_path, capsys, monkeypatch):
-    template = (ROOT / "report" / "template.md").read_text()
+    template = (ROOT / "report" / "template.md").read_text(encoding="utf-8")
     whole = make_class(tmp_path, **{f"s{i}": template for i in range(7)}, absent=None)
     assert marks.main([str(tmp_path)]) == 2 and "no class" in capsys.readouterr().err
     write_class(tmp_path, whole)
     assert marks.of_course(tmp_path, whole) == (None, []) and marks.main([str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "marks.csv" in said and "marks.html" in said and "marked: 0 of 7" in said and "and 2 more" in said
-    assert (tmp_path / "marks.html").read_text().count("Who counts key 4? (6 points)") == 7
+    assert (tmp_path / "marks.html").read_text(encoding="utf-8").count("Who counts key 4? (6 points)") == 7
     read, notes = marks.of_course(tmp_path, whole)
     assert read.most == 60 and len(read.missing["s0"]) == 14 and notes == []
     monkeypatch.setattr(course, "current", lambda: course.Course(tmp_path, course.Said("Mine", (), ())))

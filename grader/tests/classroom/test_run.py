@@ -21,7 +21,7 @@ from grader.core.sandbox import bubblewrap
 from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
 from grader.tests.classroom import quick_class
 from grader.tests.classroom.quick_one import MODULES
-from grader.tests.support import ROOT, thorough
+from grader.tests.support import ROOT, below, thorough
 
 
 def make_class(folder, texts):
@@ -102,8 +102,13 @@ def test_nothing_outlives_a_killed_run(tmp_path):
     process = start(make_class(tmp_path / "in", {"ann": "never"}), tmp_path / "out")
     job = tmp_path / "out" / "work" / "jobs"
     lane = quick_class.QUICK_LANE[1]
-    wait_for(lambda: list(job.glob("*.json")) and len(children(lane)) >= 2)  # the lane's process and its fork
-    mine = children(lane)
+    mine = []
+
+    def began():  # the lane's process and its fork, of this run: other tests have lanes of the same name
+        mine[:] = set(children(lane)) & set(below(process.pid))
+        return list(job.glob("*.json")) and len(mine) >= 2
+
+    wait_for(began)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     wait_for(lambda: not set(mine) & set(children(lane)))
@@ -331,7 +336,7 @@ def test_a_missing_gpu_is_the_machines_fault(tmp_path, monkeypatch):
 @pytest.mark.thorough
 def test_a_slow_submission_delays_no_other(tmp_path):
     """One lane waits, the other grades the rest; the GPU has a lane of its own."""
-    texts = {"slow": ("wait 3", "", ""), **{f"s{n}": "" for n in range(6)}}
+    texts = {"slow": ("wait 15", "", ""), **{f"s{n}": "" for n in range(6)}}
     folder, ended = make_class(tmp_path / "in", texts), []
     several = [
         Job(name, {"p1": f"{name} p1"}, str(folder / name), str(tmp_path / "out"), needs_gpu=name == "s5")

@@ -12,8 +12,8 @@ from grader.tests.support import ROOT
 
 # A Python of an environment that notes what its pip is asked; it fails with the words in the file `fails`.
 PYTHON = """#!/bin/sh
-echo "$@" >> {folder}/asked
-[ ! -e {folder}/fails ] || {{ cat {folder}/fails >&2; exit 1; }}
+echo "$@" >> "{folder}/asked"
+[ ! -e "{folder}/fails" ] || {{ cat "{folder}/fails" >&2; exit 1; }}
 """
 
 

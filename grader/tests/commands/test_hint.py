@@ -89,10 +89,10 @@ def test_a_map_without_news_is_no_hint(hinted, monkeypatch):
 def test_what_to_read_is_a_heading_that_exists():
     named = set()
     for path in (ROOT / "grader" / "kinds").rglob("*.py"):
-        named |= set(re.findall(r'"notebooks/(\w+)\.ipynb: ([^"]+)"', path.read_text()))
+        named |= set(re.findall(r'"notebooks/(\w+)\.ipynb: ([^"]+)"', path.read_text(encoding="utf-8")))
     assert len(named) > 8
     for notebook, heading in named:
-        source = (ROOT / "notebooks" / f"{notebook}.py").read_text()
+        source = (ROOT / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
         assert re.search(rf"^# ##+ {re.escape(heading)}$", source, re.M), (notebook, heading)
 
 
@@ -132,7 +132,9 @@ def test_a_damaged_file_tells_nothing_and_is_written_anew(text, tmp_path):
     (tmp_path / hint_record.NAME).write_text(text)
     assert hint_record.load(tmp_path) == {} and hint_record.remark(text) is None
     assert hint_record.next_step(tmp_path, "p6", "x") == hint_record.HintRecord("x", 1, 1)
-    assert json.loads((tmp_path / hint_record.NAME).read_text()) == {"p6": {"failure": "x", "step": 1, "total": 1}}
+    assert json.loads((tmp_path / hint_record.NAME).read_text(encoding="utf-8")) == {
+        "p6": {"failure": "x", "step": 1, "total": 1}
+    }
 
 
 def test_a_link_is_not_followed(tmp_path):
@@ -143,7 +145,7 @@ def test_a_link_is_not_followed(tmp_path):
     (folder / hint_record.NAME).symlink_to(outside)
     assert hint_record.load(folder) == {}
     hint_record.next_step(folder, "p3", "y")
-    assert "p3" not in outside.read_text() and hint_record.load(folder)["p3"].total == 1
+    assert "p3" not in outside.read_text(encoding="utf-8") and hint_record.load(folder)["p3"].total == 1
 
 
 @pytest.mark.parametrize("arguments", [[], ["--problems", "3,6"]])

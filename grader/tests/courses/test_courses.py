@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.core.sandbox.texts import quoted
 from grader.tests.support import ROOT, SOLUTIONS, thorough
 
 MATMUL = Path(__file__).with_name("matmul_rmsnorm")
@@ -80,7 +81,7 @@ def test_a_wrong_version_is_told_and_the_command_to_repeat_it_names_the_course(c
     asked = ["--problems", id, "--case", case, "--submission", course / "wrong", "--no-compile", "--device", "cpu"]
     _, printed = run(course, "grader", "grade", *asked)
     assert "): wrong" in printed and words in printed, printed
-    assert f'make grade P={id} CASE="{case}" COURSE={course} SUBMISSION=' in printed
+    assert f'make grade P={id} CASE="{case}" COURSE={quoted(course)} SUBMISSION=' in printed
 
 
 @pytest.mark.thorough

@@ -27,7 +27,7 @@ def measure(problem, source):
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         module = Path(folder, problem.module)
-        module.write_text(source)
+        module.write_text(source, encoding="utf-8")
         with contextlib.closing(Submission(module, problem, "cpu", 300.0)) as submission:
             answer = how.reply(submission, case, how.inputs(case, 0))
     if not answer.returned:

@@ -70,7 +70,7 @@ def grade(names, entries, checkout, more, keep):
     with tempfile.TemporaryDirectory(prefix="verdicts-") as folder:
         os.chmod(folder, 0o755)  # a child is another user where root grades
         for problem, name in left.items():
-            Path(folder, EVERY[problem].module).write_text(entries[name][1])
+            Path(folder, EVERY[problem].module).write_text(entries[name][1], encoding="utf-8")
         command = [sys.executable, "-c", PROGRAM, folder, ",".join(left), *more]
         process = subprocess.Popen(command, cwd=checkout, env=os.environ | {"PYTHONPATH": str(checkout)}, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")  # fmt: skip
@@ -79,7 +79,11 @@ def grade(names, entries, checkout, more, keep):
             problem = line.removeprefix("graded ").strip()
             results = Path(folder, f"out-{problem}", "results.json")
             if problem in left and results.is_file():
-                keep(left.pop(problem), time.monotonic() - started, cases_of(json.loads(results.read_text())))
+                keep(
+                    left.pop(problem),
+                    time.monotonic() - started,
+                    cases_of(json.loads(results.read_text(encoding="utf-8"))),
+                )
                 started = time.monotonic()
         status = process.wait()
     if left:

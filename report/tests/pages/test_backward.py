@@ -13,7 +13,7 @@ from report.places import Refused
 
 
 def test_the_committed_rows_and_what_the_page_says_of_them():
-    with open(backward.CSV, newline="") as file:
+    with open(backward.CSV, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == list(arms.HEAD) and len(rows) == len(arms.SHAPES)
     assert len({(row["gpu"], row["torch"], row["triton"], row["rounds"]) for row in rows}) == 1
@@ -22,7 +22,7 @@ def test_the_committed_rows_and_what_the_page_says_of_them():
     slower = [row["shape"] for row in rows if float(row["over_cudnn"] or 1) < 1 and tokens(row) >= backward.LONG]
     assert all(f"{shape} " in text.partition("Slower than cuDNN there: ")[2].partition(".\n")[0] for shape in slower)
     assert all(float(row["over_cudnn"] or 1) >= 1 for row in rows)
-    with open(backward.IDEAS, newline="") as file:
+    with open(backward.IDEAS, encoding="utf-8", newline="") as file:
         ideas = list(csv.DictReader(file))
     assert list(ideas[0]) == list(arms.IDEAS_HEAD) and {row["idea"] for row in ideas} == set(WITHOUT)
 

