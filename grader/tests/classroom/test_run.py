@@ -105,7 +105,7 @@ def test_nothing_outlives_a_killed_run(tmp_path):
     mine = []
 
     def began():  # the lane's process and its fork, of this run: other tests have lanes of the same name
-        mine[:] = set(children(lane)) & set(below(process.pid))
+        mine[:] = set(children(lane)) & set(map(str, below(process.pid)))
         return list(job.glob("*.json")) and len(mine) >= 2
 
     wait_for(began)
