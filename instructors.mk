@@ -1,7 +1,7 @@
 # The Makefile's other half: what instructors and maintainers use beside it.
-TESTS := grader/tests model/tests report/tests notebooks/tests web/tests
+TESTS := grader/tests kernels/tests classroom/tests model/tests report/tests notebooks/tests web/tests
 ROOM_TESTS = $(if $(ROOM),$(or $(wildcard grader/tests/$(ROOM) $(ROOM)/tests),$(error no room has tests by the name \
-             $(ROOM); they are $(notdir $(patsubst %/__init__.py,%,$(wildcard grader/tests/*/__init__.py))) model report notebooks web)),$(TESTS))
+             $(ROOM); they are $(notdir $(patsubst %/__init__.py,%,$(wildcard grader/tests/*/__init__.py))) kernels classroom model report notebooks web)),$(TESTS))
 
 
 .PHONY: compare skeletons handout class marks gradescope report sample notebooks site site-test test test-all test-matrix lint lock
@@ -15,11 +15,11 @@ compare: ## your code beside the reference solution, once a problem passes, and 
 skeletons: ## problems/ from solutions/; files you have edited are kept
 handout: ## what students get, as a repository without answers: make handout OUT=folder
 class: $(SETUP) ## grade a folder of submissions, and go on where that was stopped: make class SUBMISSIONS=folder
-	@$(ADD) class $(filter slurm,$(ENGINE)) || echo "going on without what could not be added"; $(PY) -m grader.classroom --from-make $(if $(SUBMISSIONS),-- "$$SUBMISSIONS")
+	@$(ADD) class $(filter slurm,$(ENGINE)) || echo "going on without what could not be added"; $(PY) -m classroom --from-make $(if $(SUBMISSIONS),-- "$$SUBMISSIONS")
 marks: $(SETUP) ## the written half: a sheet for levels, their sums, and a page to mark by: make marks OUT=class
-	@$(PY) -m grader.classroom.marks $(if $(OUT),"$$OUT",class)
+	@$(PY) -m classroom.marks $(if $(OUT),"$$OUT",class)
 gradescope: $(SETUP) ## autograder.zip, to upload as a Gradescope autograder
-	@$(PY) -m grader.classroom.bundle $(if $(OUT),"$$OUT/autograder.zip")
+	@$(PY) -m classroom.bundle $(if $(OUT),"$$OUT/autograder.zip")
 report: $(SETUP) ## measure every kernel at every shape, then tables and plots; without a GPU a quick one
 	@$(PY) -m report $$SWEEP
 sample: $(SETUP) ## block-sparse patterns with their right answers, as files: samples/, or OUT=folder

@@ -14,7 +14,7 @@ PICTURE = ROOT / "docs" / "rooms.svg"
 WIDE, HIGH, GAP, LEFT, TOP = 150, 44, 30, 60, 20
 APART = 84  # from floor to floor
 HOLDS = {
-    "classroom": "a whole class", "__main__": "the command", "test_assignment": "the same by pytest",
+    "__main__": "the command", "test_assignment": "the same by pytest",
     "conftest": "pytest's options", "commands": "show, doctor, ...", "engine": "one problem's cases",
     "render": "terminal, HTML, PNG", "kinds": "what is asked and right", "gpu": "compile, time, profile",
     "score": "points", "diagnosis": "why it is wrong", "course": "course, problem, gaps",

@@ -38,7 +38,7 @@ def text(trained):
     if not trained:
         return EMPTY
     facts = trained[0]
-    by = "by `solutions/attention_op.py`" if facts["attention"] == "ours" else "by PyTorch's SDPA"
+    by = "by `kernels/attention_op.py`" if facts["attention"] == "ours" else "by PyTorch's SDPA"
     about = {**facts, **facts["shape"], **facts["plan"], "by": by, "held_out": ", ".join(facts["held_out"])}
     lines = ["| variant | loss | held out | seconds | machine | torch, triton |", "|---|---:|---:|---:|---|---|"]
     for each in trained:

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 
 def attend(q, k, v, is_causal=True, window_size=None, sink_size=0, sink_logits=None):
-    """As solutions.attention_op.attention: q (B, Hq, N, D), k and v (B, Hkv, N, D). Returns o (B, Hq, N, D)."""
+    """As kernels.attention_op.attention: q (B, Hq, N, D), k and v (B, Hkv, N, D). Returns o (B, Hq, N, D)."""
     if is_causal and window_size is None and sink_logits is None:
         k, v = (spread(each, q) for each in (k, v))
         return functional.scaled_dot_product_attention(q, k, v, is_causal=True)

@@ -79,7 +79,7 @@ def attention_of(name):
         from model.sdpa import attend
 
         return attend
-    from solutions.attention_op import attention
+    from kernels.attention_op import attention
 
     return attention
 

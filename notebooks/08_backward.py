@@ -564,7 +564,7 @@ print("the same bits in a second run:", all(map(torch.equal, found, again)))
 # %% [markdown]
 # ## Does it train?
 #
-# `solutions/attention_op.py` puts X3's forward and backward behind autograd. With it a tiny transformer was trained on
+# `kernels/attention_op.py` puts X3's forward and backward behind autograd. With it a tiny transformer was trained on
 # a GPU, and twice more with two of PyTorch's own attentions, from the same weights and on the same batches. Its task is
 # to repeat 128 tokens that it has read; for 200 steps it guesses, then it finds out how. The right panel has the
 # differences of the losses ([the page](../report/TRAINING.md) counts them):

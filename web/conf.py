@@ -10,7 +10,17 @@ html_title = pages.NAME
 html_theme = "furo"
 root_doc = pages.SUFFIX.sub("", pages.HOME)
 extensions = ["myst_nb", "web.mathml", "web.sources"]
-exclude_patterns = [".*", "site", "grader", "problems", "solutions", "web", "report/results"]  # never looked into
+exclude_patterns = [
+    ".*",
+    "site",
+    "grader",
+    "classroom",
+    "problems",
+    "solutions",
+    "kernels",
+    "web",
+    "report/results",
+]  # never looked into
 
 nb_execution_mode = "off"  # what is committed is shown
 nb_merge_streams = True

@@ -30,7 +30,7 @@ ALONE = (
 )  # fmt: skip
 OF_COURSE = ("docs/students.md", "docs/hosted-notebooks.md", "report/template.md", "kinds/**")
 NOT_STUDENTS = (
-    "grader/tests/", "grader/classroom/", "model/tests/", "model/train.py", "model/corpus", "model/weights/learned",
+    "grader/tests/", "model/tests/", "model/train.py", "model/corpus", "model/weights/learned",
 )  # fmt: skip
 CODE = ("grader", "report", "notebooks")  # packages that a notebook's cells may import
 TEMPLATE = Path(__file__).with_name("handout.md.jinja")

@@ -17,6 +17,7 @@ from grader.kinds.registry import EVERY
 OWN_RECORDERS = sandboxes.start  # each submission has a recorder's sandbox process of its own
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = ROOT / "solutions"
+KERNELS = ROOT / "kernels"
 SUBMISSIONS = ROOT / "grader" / "tests" / "submissions"  # honest, broken and dishonest ones
 
 

@@ -1,4 +1,4 @@
-"""The ideas of the fast backward pass, each as the changes that take it out of the text of its files in solutions/.
+"""The ideas of the fast backward pass, each as the changes that take it out of the text of its files in kernels/.
 
 Measured in turns with and without it by `python -m report backward --ideas`; report/BACKWARD.md says what each is.
 """
@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from report.places import SOLUTIONS
+from report.places import KERNELS
 
 MODULES = ("backward_program", "fast_backward_wide", "fast_backward")
 AT_ONCE = """mbarrier.arrive(program.met.index(0), count=1)
@@ -75,8 +75,8 @@ HEAD_DIMS = {
 
 
 def module_without(idea, folder):
-    """solutions/fast_backward.py without an idea, as a module of its own whose text is put into `folder`."""
-    texts = {name: (SOLUTIONS / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}
+    """kernels/fast_backward.py without an idea, as a module of its own whose text is put into `folder`."""
+    texts = {name: (KERNELS / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}
     for old, new in WITHOUT[idea]:
         (name,) = (name for name, text in texts.items() if old in text)
         texts[name] = texts[name].replace(old, new)
@@ -84,7 +84,7 @@ def module_without(idea, folder):
     for name, text in texts.items():
         path = Path(folder) / f"{name}{slug}.py"
         for other in MODULES:
-            text = text.replace(f"from solutions.{other} import", f"from {other}{slug} import")
+            text = text.replace(f"from kernels.{other} import", f"from {other}{slug} import")
         path.write_text(text, encoding="utf-8")
         spec = importlib.util.spec_from_file_location(path.stem, path)
         sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)

@@ -12,11 +12,11 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import patterns, tile_map
+from kernels import block_sparse_steps as steps
 from report.arms.pytorch import FLEX_BLOCK, sdpa
 from report.measuring.arms import INTERPRETER, Built, NotRun
 from report.places import load, source
 from report.studies import block_sparse as names
-from solutions import block_sparse_steps as steps
 from solutions import x1_block_sparse as x1
 
 WINDOW = 1024
@@ -76,9 +76,9 @@ def step(name, scene):
 
 
 def for_hopper(module):
-    """The module of that name in solutions/, which runs on Hopper GPUs alone; raises NotThere."""
+    """The module of that name in kernels/, which runs on Hopper GPUs alone; raises NotThere."""
     source(f"{module}.py")
-    return import_module(f"solutions.{module}")
+    return import_module(f"kernels.{module}")
 
 
 def fast(scene):

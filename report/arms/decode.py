@@ -56,7 +56,7 @@ def arguments(shape, form, k, v, number):
 
 @cache
 def with_piece(name, piece):
-    """The module of that name in solutions/, with `piece` tokens in a piece, or as it is where `piece` is None."""
+    """A module of solutions/ or kernels/, with `piece` tokens in a piece, or as it is where `piece` is None."""
     if piece is None:
         return load(name)
     module = load_anew(name, f"{Path(name).stem}_{piece}")

@@ -125,7 +125,7 @@ class Expected:
 def tiles_computed(name, scene):
     """How many tiles of block x block a head computes."""
     if name == "row_pairs":
-        from solutions import block_sparse_steps as steps
+        from kernels import block_sparse_steps as steps
 
         union = steps.prepare(name, scene.tiles)
         return len(union.columns) * union.rows

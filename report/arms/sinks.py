@@ -32,7 +32,7 @@ def attention_on(device):
     """(attend(q, k, v, **options), the dtype that it computes in)."""
     if device == "cpu":
         return sdpa.attend, torch.float32
-    from solutions.attention_op import attention
+    from kernels.attention_op import attention
 
     return attention, torch.bfloat16
 

@@ -1,4 +1,4 @@
-"""The steps from P4 to the fast form: kernels of solutions/, and the fast kernel in forms that it is told to take."""
+"""The steps from P4 to the fast form: kernels of solutions/ and kernels/, and the fast kernel in several forms."""
 
 import os
 from dataclasses import replace

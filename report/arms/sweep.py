@@ -14,7 +14,7 @@ def p2(point, device):
 
 
 def ours(module, arguments, point, device):
-    """A kernel of solutions/; arguments: which of the mask's numbers its entry point takes."""
+    """A kernel of solutions/ or kernels/; arguments: which of the mask's numbers its entry point takes."""
     if device == "cpu":
         raise NotRun(INTERPRETER)
     forward = load(module).flash_attention_forward

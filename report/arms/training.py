@@ -87,7 +87,7 @@ class Transformer(nn.Module):
 def attention_of(arm):
     """attend(q, k, v, window) of an arm."""
     if arm == OURS:
-        from solutions.attention_op import attention
+        from kernels.attention_op import attention
 
         return lambda q, k, v, window: attention(q, k, v, window_size=window)
     from torch.nn.attention import SDPBackend, sdpa_kernel

@@ -27,6 +27,7 @@ USR_FOLDERS = (
     "bin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "local/bin", "local/lib", "local/include",
 )  # fmt: skip
 HIDDEN = {ROOT}  # folders of the grader's that nobody sees, whatever above them is shown
+REPOSITORY = ("solutions", "kernels", "grader", "classroom", "kinds")  # its folders that no submission sees
 HIDDEN_BYTES = 1 << 16  # of what stands in their place
 ETC_FILES = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 GPU_FILES = ("/proc/driver/nvidia", "/sys", "/etc/OpenCL", "/run/nvidia-persistenced")
@@ -190,7 +191,7 @@ def show_folders(folders: Iterable[str | Path]) -> list[str]:
         arguments += hide_folders(shown, hidden, above=place)
         arguments += [*make_parents(place), "--ro-bind", str(place), str(place)]
     arguments += hide_folders(shown, hidden)
-    for folder in (root / name for root in sorted(HIDDEN & places) for name in ("solutions", "grader", "kinds")):
+    for folder in (root / name for root in sorted(HIDDEN & places) for name in REPOSITORY):
         if folder.is_dir() and folder not in places:  # the repository itself was named
             arguments += ["--tmpfs", str(folder)]
     return arguments

@@ -128,7 +128,7 @@ def test_a_class_of_two(course):
     shutil.copytree(course / "solutions", course / "class" / "ada")
     shutil.copytree(course / "wrong", course / "class" / "bob")
     options = ["--device", "cpu", "--no-compile", "--lanes", "1", "--out", "graded"]
-    _, printed = run(course, "grader.classroom", *options, "--", "class")
+    _, printed = run(course, "classroom", *options, "--", "class")
     with (course / "graded" / "gradebook.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = {row["student"]: row for row in csv.DictReader(file)}
     assert rows.keys() == {"ada", "bob"}, printed
@@ -155,12 +155,12 @@ def test_a_saved_module_is_graded_again(course):
 @pytest.mark.thorough
 def test_its_bundle_for_gradescope_grades_a_submission(course):
     root = course / "autograder"
-    status, printed = run(course, "grader.classroom.bundle", root / "autograder.zip")
+    status, printed = run(course, "classroom.bundle", root / "autograder.zip")
     assert status == 0, printed
     shutil.unpack_archive(root / "autograder.zip", root / "source")
     shutil.copytree(course / "wrong", root / "submission")
     environment = {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", "GRADER_COURSE")}
-    command = [sys.executable, "-m", "grader.classroom.one_submission", root]
+    command = [sys.executable, "-m", "classroom.one_submission", root]
     subprocess.run(command, cwd=root / "source", env=environment, check=True, capture_output=True)
     results = json.loads((root / "results" / "results.json").read_text())
     assert results["score"] > 0 and any(WRONG[course.name][-1] in test["output"] for test in results["tests"])

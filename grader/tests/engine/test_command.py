@@ -8,9 +8,9 @@ import tempfile
 
 import pytest
 
+from classroom import __main__ as classroom
+from classroom import handins
 from grader.__main__ import main
-from grader.classroom import __main__ as classroom
-from grader.classroom import handins
 from grader.core.sandbox import scratch
 from grader.engine.request import Request
 from grader.kinds.registry import PROBLEMS

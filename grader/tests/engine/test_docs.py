@@ -9,7 +9,19 @@ import pytest
 from grader.kinds.registry import PROBLEMS, cases_of
 from grader.tests.support import ROOT, prose
 
-TREES = ("grader", "model", "report", "solutions", "problems", "notebooks", "web", "docs", "locks")
+TREES = (
+    "grader",
+    "model",
+    "report",
+    "solutions",
+    "kernels",
+    "classroom",
+    "problems",
+    "notebooks",
+    "web",
+    "docs",
+    "locks",
+)
 EXAMPLES = {
     "s1_softmax.py",
     "NN_name.py",

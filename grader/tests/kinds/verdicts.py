@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from grader.classroom.jobs import judge_version
+from classroom.jobs import judge_version
 from grader.kinds.registry import EVERY
 from grader.tests.submissions.corpus import BROKEN, cheating, source_of
 from grader.tests.support import grade_text, honest

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from grader.tests.solutions import test_fast_backward as fast
-from grader.tests.solutions.gluon_on_cpu import kernels
+from kernels.tests import test_fast_backward as fast
+from kernels.tests.gluon_on_cpu import kernels
 from report.arms.backward_ideas import HEAD_DIMS, WITHOUT, module_without
 
 

@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 
-from grader.tests.solutions.gluon_on_cpu import kernels
+from kernels.tests.gluon_on_cpu import kernels
 from report.arms import steps as arms
 from report.measuring.arms import NotRun
 from report.studies.steps import APART, FEW_SINKS, FORMS, MANY_SINKS, PACKED, TWO, WHOLE

@@ -25,9 +25,9 @@ def compiled(call, *tensors):
 if __name__ == "__main__":
     compiling.get_ready(os.getcwd())
     from grader.kinds.block_sparse import patterns
+    from kernels import block_sparse_steps as steps
     from report.arms.orders import forward
     from report.studies.orders import ORDERS
-    from solutions import block_sparse_steps as steps
     from solutions import x1_block_sparse as x1
 
     for block in (64, 128):
