@@ -4,7 +4,7 @@ ROOM_TESTS = $(if $(ROOM),$(or $(wildcard grader/tests/$(ROOM) $(ROOM)/tests),$(
              $(ROOM); they are $(notdir $(patsubst %/__init__.py,%,$(wildcard grader/tests/*/__init__.py))) kernels classroom model report notebooks web)),$(TESTS))
 
 
-.PHONY: compare skeletons handout class marks gradescope report sample notebooks site site-test test test-all test-matrix lint lock
+.PHONY: budgets compare skeletons handout class marks gradescope report sample notebooks site site-test test test-all test-matrix lint lock
 
 compare skeletons handout: $(SETUP)
 	@$(PY) -m grader $@ --from-make
@@ -36,6 +36,8 @@ test-matrix: $(SETUP) ## each version of Triton that a user may bring grades the
 	@$(PY) -m grader.tests.matrix
 test-all: ## every test; fails where one was skipped that needs no GPU; adds packages to .venv
 	@$(ADD) notebooks site site-test class slurm lint && $(PY) -m pytest $(TESTS) -q -n auto --none-left-out $(if $(REST),--not-again)
+budgets: $(SETUP) ## the lines of each package beside the most that budgets.toml lets it have
+	@$(PY) -m grader.tests.budgets
 lint: ## ruff and mypy, as the maintainers run them
 	@$(ADD) lint && $(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy
 lock: ## locks/ from pyproject.toml, for maintainers

@@ -290,7 +290,7 @@ def write_forms(options: Namespace, whole: Class) -> int:
     decided, notes = decisions.read(out, whole)
     records = {row.id: slim(data.records_of(out, row)) for row in whole.rows}
     records = {row: of for row, of in records.items() if of}
-    written, marked = marks.of_course(out, whole)
+    written, marked = marks.read_course_marks(out, whole)
     whole = structs.replace(whole, notes=(*whole.notes, *notes, *marked))
     known = standing.standings(whole, records, decided, rule)
     late = [each.row.id for each in known if each.status == standing.LATENESS]

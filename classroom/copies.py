@@ -28,7 +28,7 @@ from msgspec import Struct
 from classroom.data import Class, Record, Row, digest
 from grader.core.sandbox import files
 from grader.core.sandbox.child import ChildFailed
-from grader.core.sandbox.limited import Limited
+from grader.core.sandbox.limited_call import Limited
 from grader.course import course, gaps
 from grader.kinds.registry import EVERY
 from grader.render import html

@@ -24,7 +24,7 @@ from classroom.names import list_some, readable, shortened, slug
 from grader.commands.arguments import BadArguments
 from grader.core.sandbox import files
 from grader.core.sandbox.child import ChildFailed
-from grader.core.sandbox.limited import Limited
+from grader.core.sandbox.limited_call import Limited
 from grader.core.sandbox.texts import quoted
 from grader.course.problem import Problem
 

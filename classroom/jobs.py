@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from classroom.data import Row, digest, read_record
-from grader.core.sandbox.sandbox_process import SLOWEST
+from grader.core.sandbox.server import SLOWEST
 from grader.core.sandbox.turns import WAIT_SECONDS
 from grader.course import course
 from grader.course import problem as settings

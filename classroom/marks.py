@@ -50,7 +50,7 @@ class Marks(Struct):
         return 100 * ((1 - part) * code / most_code + part * marks / self.most)
 
 
-def of_course(out: Path, whole: Class) -> tuple[Marks | None, list[str]]:
+def read_course_marks(out: Path, whole: Class) -> tuple[Marks | None, list[str]]:
     """(Marks, their notes), or (None, []) where no marks.csv was made; raises BadArguments and OSError."""
     there = course.current().said.written and (out / SHEET).exists()
     marks = read_marks(whole, out, questions_of_course()) if there else None

@@ -17,12 +17,12 @@ import torch
 
 from classroom.data import Record, read_record, write_record
 from classroom.jobs import Job
-from grader.core.sandbox import bubblewrap, sandboxes, scratch
+from grader.core.sandbox import bubblewrap, pool, scratch
 from grader.core.sandbox.child import CannotStart
 from grader.core.sandbox.texts import clean
 from grader.course.problem import Problem
 from grader.diagnosis import failures
-from grader.engine.grade import grade
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.kinds.registry import EVERY, kind_of
 from grader.result import Outcome, Result
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         faults = [f"{error.strerror}{where}"]
-    sandboxes.close_all()
+    pool.close_all()
     for sentence in faults:
         print(clean(sentence), file=sys.stderr)
     return 1 if faults else 0
@@ -56,7 +56,7 @@ def get_ready(job_file: str) -> None:
     if job.device == "cpu":  # on a GPU they are worked out there, and no process that uses CUDA may fork
         work_out(tuple(job.keys), job.seed)
         with contextlib.suppress(CannotStart, OSError):  # where runners cannot start, each submission says so
-            sandboxes.share(("cpu", "compile") if job.targets else ("cpu",))
+            pool.share(("cpu", "compile") if job.targets else ("cpu",))
 
 
 @functools.cache

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COMMAND = (sys.executable, "-m", "classroom.one")
 CHUNK, AT_A_TIME = 500, 16  # submissions of one array (Slurm's own limit is 1001), and of those that run
 MARGIN_SECONDS = 300  # beyond a job's own limits: submitit's start, and its signal before Slurm's limit
-# GB: of a recorder and a runner, which live at the same time (sandbox_process.MEMORY), and 2 for the grader.
+# GB: of a recorder and a runner, which live at the same time (`KINDS` of server.py), and 2 for the grader.
 RESOURCES = {"cpu": {"cpus_per_task": 1, "mem": "18GB"}, "cuda": {"cpus_per_task": 2, "mem": "58GB"}}
 UNREACHED = 3  # jobs that could not even start, before the cluster is believed to be unfit
 SAY_SECONDS, ANSWER_SECONDS = 60.0, 60.0  # between lines about the queue; for an answer, since Slurm may be busy

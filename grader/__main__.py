@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from grader.commands.arguments import FROM_MAKE, BadArguments, Parser, choose_course
-from grader.core.sandbox import handed_in, sandboxes, scratch
+from grader.core.sandbox import handed_in, pool, scratch
 from grader.core.sandbox.texts import clean
 from grader.course import course
 from grader.course.course import BadCourse
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         argv = choose_course(argv)
         if argv[:1] and argv[0] in RUN_KERNELS and not os.path.exists("/dev/nvidiactl"):
-            prepare_sandboxes(find_folder(argv))
+            prepare_pool(find_folder(argv))
         if argv[:1] and argv[0] in COMMANDS:
             command, chosen = importlib.import_module(f"grader.commands.{COMMANDS[argv[0]][0]}"), parsers[argv[0]]
             command.add_arguments(chosen)
@@ -57,13 +57,13 @@ def main(argv: list[str] | None = None) -> int:
         return 2
 
 
-def prepare_sandboxes(folder: Path) -> None:
+def prepare_pool(folder: Path) -> None:
     """Have the processes that a case needs import PyTorch and Triton while this one does: that takes seconds."""
-    sandboxes.prepare("cpu")
+    pool.prepare("cpu")
     if folder.is_dir():
         with handed_in.readable(folder) as seen:
             if seen == folder:  # and no copy
-                sandboxes.prepare("record", folder)
+                pool.prepare("record", folder)
 
 
 def find_folder(argv: list[str]) -> Path:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from grader.course.problem import COMPILES, WORK
-from grader.engine.grade import grade
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.gpu import gpus
 from grader.kinds.registry import EVERY, cases_of, kind_of

@@ -52,7 +52,7 @@ class Corpus:
 
 def load():
     """The Corpus of this machine."""
-    texts, python = unpack(PACKED.read_bytes()) if PACKED.is_file() else (of_this_python(), version())
+    texts, python = unpack(PACKED.read_bytes()) if PACKED.is_file() else (read_standard_library(), version())
     listed = read_list()
     differing = sum(hash_of(texts.get(name, b"")) != digest for name, digest in listed.items())
     differing += len(texts.keys() - listed.keys())
@@ -67,7 +67,7 @@ def hash_of(text):
     return hashlib.sha256(text).hexdigest()
 
 
-def of_this_python():
+def read_standard_library():
     """{file: bytes} of the library that this Python has."""
     root = Path(sysconfig.get_paths()["stdlib"])
     found = {}
@@ -113,7 +113,7 @@ def main(argv):
     if argv not in (["list"], ["pack"]):
         print(__doc__)
         return 2
-    texts = of_this_python()
+    texts = read_standard_library()
     path = LIST if argv == ["list"] else PACKED
     path.write_bytes(write_list(texts).encode() if argv == ["list"] else pack(texts))
     print(f"{path}: {len(texts)} files of Python {version()}, {sum(map(len, texts.values())):,} bytes")

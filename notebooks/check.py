@@ -29,7 +29,7 @@ def faults(name, folder=FOLDER):
     found += pairing(cells(source.read_text(encoding="utf-8")), notebook["cells"])
     found += counts(notebook["cells"]) + headings(notebook["cells"])
     for number, cell in enumerate(notebook["cells"], 1):
-        found += [f"cell {number} {fault}" for fault in of_cell(cell)]
+        found += [f"cell {number} {fault}" for fault in check_cell(cell)]
     return [f"{executed.name}: {fault}" for fault in found]
 
 
@@ -58,7 +58,7 @@ def headings(have):
     return [f"heading {words!r} skips a level" for words in deep[:1]]
 
 
-def of_cell(cell):
+def check_cell(cell):
     """What is wrong with one cell and its outputs; each completes "cell 3 ..."."""
     source = joined(cell["source"])
     if PATH.search(source):

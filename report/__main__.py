@@ -24,7 +24,7 @@ from importlib import import_module
 from pathlib import Path
 
 from report.measuring import command, runner
-from report.measuring.study import of_name
+from report.measuring.study import find_study
 from report.places import PUBLISHED, REPORT, Refused
 
 STUDIES = ("sweep", "ladder", "steps", "block_sparse", "packed", "orders")
@@ -63,7 +63,7 @@ def sweep_and_page(argv, child):
     if not torch.cuda.is_available() and "--quick" not in argv:
         print("PyTorch sees no GPU here: a quick sweep on the CPU, to see the tables and plots work", file=sys.stderr)
         argv = [*argv, "--quick"]
-    folder = command.run(of_name("sweep"), argv, child)
+    folder = command.run(find_study("sweep"), argv, child)
     return pages(["sweep", "--of", str(folder)]) if folder else 0
 
 
@@ -120,7 +120,7 @@ def act(argv, child):
     if not name or name.startswith("-"):
         return sweep_and_page(argv, child)
     if name in STUDIES:
-        command.run(of_name(name), rest, child)
+        command.run(find_study(name), rest, child)
         return 0
     if name == "pages":
         return pages(rest)

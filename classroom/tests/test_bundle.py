@@ -62,10 +62,10 @@ def test_the_same_files_give_the_same_bytes_and_no_test_goes_along(tmp_path):
         "locks/base.txt",
         "locks/torch.txt",
         "locks/cuda.txt",
-        "grader/core/inside/worker.py",
+        "grader/core/worker/fork_server.py",
         "grader/kinds/attention/rows.csv",
-        "grader/core/record/role.py",
-        "grader/core/run/role.py",
+        "grader/core/record/recorder.py",
+        "grader/core/run/runner.py",
         "solutions/p1_naive_attention.py",
     }
     assert wanted | {"grader/commands/environment.py", "grader/render/templates/report.css"} <= names

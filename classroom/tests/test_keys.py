@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from classroom import data, jobs
-from grader.diagnosis import compare
+from grader.diagnosis import compare_values
 from grader.kinds.registry import EVERY, PROBLEMS
 from grader.result import Aspect, Facts, Outcome, Result
 from grader.tests.support import ROOT
@@ -104,7 +104,7 @@ def test_a_module_that_names_another_depends_on_it(tmp_path):
 def test_a_result_is_read_as_it_was_written(tmp_path):
     """NaN and infinity are no JSON, and a picture's keys may be numbers."""
     got = torch.tensor([[[[math.nan, math.inf, 1.0]]]])
-    found = compare.mismatch(got, torch.zeros(1, 1, 1, 3), torch.zeros(1, 1, 1, 3))
+    found = compare_values.mismatch(got, torch.zeros(1, 1, 1, 3), torch.zeros(1, 1, 1, 3))
     facts = Facts(mismatch=found, picture={"tiles": {3: [math.nan, (1, 2)]}})
     data.write_record(tmp_path, "k", data.Record("p1", [Result("p1", "a", Aspect.CORRECT, Outcome.WRONG, facts=facts)]))
     (read,) = data.read_record(tmp_path, "k").results

@@ -117,12 +117,12 @@ def test_the_command_writes_both_and_says_what_is_missing(tmp_path, capsys, monk
     whole = make_class(tmp_path, **{f"s{i}": template for i in range(7)}, absent=None)
     assert marks.main([str(tmp_path)]) == 2 and "no class" in capsys.readouterr().err
     write_class(tmp_path, whole)
-    assert marks.of_course(tmp_path, whole) == (None, []) and marks.main([str(tmp_path)]) == 0
+    assert marks.read_course_marks(tmp_path, whole) == (None, []) and marks.main([str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "marks.csv" in said and "marks.html" in said and "marked: 0 of 7" in said and "and 2 more" in said
     assert (tmp_path / "marks.html").read_text(encoding="utf-8").count("Who counts key 4? (6 points)") == 7
-    read, notes = marks.of_course(tmp_path, whole)
+    read, notes = marks.read_course_marks(tmp_path, whole)
     assert read.most == 60 and len(read.missing["s0"]) == 14 and notes == []
     monkeypatch.setattr(course, "current", lambda: course.Course(tmp_path, course.Said("Mine", (), ())))
     assert marks.main([str(tmp_path)]) == 2 and "no written half" in capsys.readouterr().err
-    assert marks.of_course(tmp_path, whole) == (None, [])
+    assert marks.read_course_marks(tmp_path, whole) == (None, [])

@@ -307,10 +307,10 @@ def test_a_lane_starts_once_and_again_where_it_is_lost(tmp_path):
 @pytest.mark.thorough
 def test_the_answers_are_worked_out_before_the_fork(tmp_path, monkeypatch):
     from classroom import one
-    from grader.kinds.attention import answers, inputs, oracle
+    from grader.kinds.attention import answer_cache, inputs, oracle
     from grader.kinds.registry import EVERY, PROBLEMS
 
-    monkeypatch.setattr(answers, "KEPT", {})  # other tests of this process keep answers too
+    monkeypatch.setattr(answer_cache, "KEPT", {})  # other tests of this process keep answers too
     one.work_out.cache_clear()
     job = Job("ann", {"p3": "k"}, str(tmp_path), str(tmp_path), seed=5)
     (tmp_path / "job").write_bytes(msgspec.json.encode(job))
@@ -318,9 +318,9 @@ def test_the_answers_are_worked_out_before_the_fork(tmp_path, monkeypatch):
     placed = inputs.make(case, 5)
     fresh = oracle.expect(*(each.tensor for each in placed), case.visibility, scale=case.scale)
     one.get_ready(str(tmp_path / "job"))
-    kept = answers.KEPT[answers.key_of(case, placed)]
-    assert answers.to(case, placed) is kept and kept.o.equal(fresh.o) and kept.allowed_o.equal(fresh.allowed_o)
-    assert answers.key_of(case, inputs.make(case, 6)) not in answers.KEPT
+    kept = answer_cache.KEPT[answer_cache.key_of(case, placed)]
+    assert answer_cache.to(case, placed) is kept and kept.o.equal(fresh.o) and kept.allowed_o.equal(fresh.allowed_o)
+    assert answer_cache.key_of(case, inputs.make(case, 6)) not in answer_cache.KEPT
     one.work_out(tuple(EVERY), 0)  # labs too: a lane that cannot get ready grades nobody
 
 

@@ -22,7 +22,7 @@ from classroom import data, slurm
 from classroom.jobs import ATTEMPTS, Job
 from classroom.tests.own_slurm import NoSlurm, OwnSlurm
 from grader.commands.arguments import BadArguments
-from grader.core.sandbox import sandbox_process
+from grader.core.sandbox import server
 from grader.kinds.registry import EVERY
 from grader.tests.support import ROOT, SOLUTIONS
 
@@ -202,5 +202,5 @@ def test_the_real_grader(own, tmp_path):
 
 def test_what_slurm_is_asked_for_covers_what_a_submission_may_take():
     for device, names in {"cpu": ("recorder", "runner"), "cuda": ("recorder", "gpu runner")}.items():
-        most = sum(sandbox_process.KINDS[name].memory_bytes for name in names) + (2 << 30)
+        most = sum(server.KINDS[name].memory_bytes for name in names) + (2 << 30)
         assert int(slurm.RESOURCES[device]["mem"].removesuffix("GB")) << 30 >= most

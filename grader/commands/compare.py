@@ -16,13 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.commands.arguments import BadArguments
-from grader.commands.request import add_arguments, begin, build_request
-from grader.core.protocol.observed import Costs
+from grader.commands.make_request import add_arguments, begin, build_request
+from grader.core.protocol.reports import Costs
 from grader.core.sandbox.submission import Submission
 from grader.core.sandbox.texts import clean
 from grader.course import course
 from grader.course.problem import SECONDS_PER_CASE, Problem
-from grader.engine.grade import grade
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.kinds import registry
 from grader.render import terminal

@@ -44,7 +44,7 @@ def lines():
     obstacle = bubblewrap.find_obstacle(device) or ""
     yield "sandbox", f"off; {bubblewrap.UNPROTECTED}" if obstacle else words("bwrap", "--version"), obstacle
     if not obstacle:
-        yield "inside it", *of_attempts(device)
+        yield "inside it", *try_attempts(device)
     group = Group(1 << 30, 64)
     held, todo = " and ".join(sorted(group.held)), "each process is limited by its address space; on a GPU no memory is"
     group.close()
@@ -55,7 +55,7 @@ def lines():
         yield name, shutil.which(name) or "none", "" if shutil.which(name) else todo
 
 
-def of_attempts(device):
+def try_attempts(device):
     """What must be refused inside, tried: namespaces, keys, mounts, other processes' memory, writing to / and /dev."""
     try:
         possible = bubblewrap.find_leaks(device)

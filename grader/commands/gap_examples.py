@@ -66,11 +66,11 @@ def written(examples: dict) -> bytes:
 def main() -> None:
     from grader.kinds.registry import EVERY
 
-    found = {problem.module: of_problem(problem) for problem in EVERY.values()}
+    found = {problem.module: make_examples(problem) for problem in EVERY.values()}
     sys.stdout.buffer.write(msgspec.json.encode(found))
 
 
-def of_problem(problem):
+def make_examples(problem):
     """{number of a gap: Example}."""
     from grader.commands import try_module
     from grader.kinds.registry import kind_of

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 from grader import score
-from grader.commands.request import add_arguments as add_request_arguments
-from grader.commands.request import begin, build_request
+from grader.commands.make_request import add_arguments as add_request_arguments
+from grader.commands.make_request import begin, build_request
 from grader.core.sandbox.texts import clean
 from grader.diagnosis import failures
-from grader.engine.grade import grade
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.render import gradescope, terminal
 from grader.result import Outcome, Result

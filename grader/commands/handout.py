@@ -1,7 +1,7 @@
 """The command behind `make handout`: a course as its students get it, a repository without answers.
 
 In it are the skeletons, the grader without its tests and its class, notebooks that run, and the page for students. No
-solution, rubric or report is; every text is searched for what fills a gap (grader/course/answers.py).
+solution, rubric or report is; every text is searched for what fills a gap (grader/course/gap_leaks.py).
 """
 
 import argparse
@@ -19,7 +19,7 @@ import jinja2
 
 from grader.commands import gap_examples, handout_notebooks
 from grader.commands.arguments import BadArguments, choose_problems
-from grader.course import answers, course
+from grader.course import course, gap_leaks
 from grader.course.course import THIS, Course
 from grader.course.problem import Problem
 from grader.kinds.registry import EVERY, LABS, PROBLEMS
@@ -191,26 +191,26 @@ def without_links(name: str, text: str, known: set[str]) -> str:
     return LINK.sub(link, text)
 
 
-def read_answers(given: Course) -> list[answers.Answer]:
+def read_answers(given: Course) -> list[gap_leaks.Answer]:
     """What fills the gaps of all solutions."""
     solutions = [given.solutions / problem.module for problem in EVERY.values()]
-    return [answer for path in solutions if path.is_file() for answer in answers.read_answers(path)]
+    return [answer for path in solutions if path.is_file() for answer in gap_leaks.read_answers(path)]
 
 
-def shows_answers(problem: Problem, given: Course, every: list[answers.Answer]) -> bool:
+def shows_answers(problem: Problem, given: Course, every: list[gap_leaks.Answer]) -> bool:
     """Whether a problem's skeleton holds what fills a gap."""
-    return any(answers.find_answers((given.students / problem.module).read_text(encoding="utf-8"), every))
+    return any(gap_leaks.find_answers((given.students / problem.module).read_text(encoding="utf-8"), every))
 
 
-def find_answers(files: dict[str, bytes], every: list[answers.Answer], problems: list[Problem]) -> str:
+def find_answers(files: dict[str, bytes], every: list[gap_leaks.Answer], problems: list[Problem]) -> str:
     """A sentence that names the first answer in a file, or an empty one.
 
     A lab that was named may show what another problem asks; its own gaps are open as everywhere.
     """
     named = {f"problems/{problem.module}" for problem in problems if problem.id in LABS}
     for name, data in sorted(files.items()):
-        text = answers.shown(name, data)
-        for answer, line in answers.find_answers(text, every):
+        text = gap_leaks.shown(name, data)
+        for answer, line in gap_leaks.find_answers(text, every):
             if name not in named or name == f"problems/{answer.module}":
                 return f"line {line} of {name} is what fills gap {answer.number} of {answer.module}"
     return ""

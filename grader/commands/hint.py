@@ -12,10 +12,10 @@ from pathlib import Path
 
 from grader.commands import gap_examples, hint_record, show
 from grader.commands.arguments import BadArguments
-from grader.commands.request import add_arguments, begin, build_request, say_failures
+from grader.commands.make_request import add_arguments, begin, build_request, say_failures
 from grader.core.sandbox.texts import clean
 from grader.course.problem import COMPILES
-from grader.engine.grade import grade
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.kinds import registry
 from grader.render import drawing, terminal, text_map
@@ -88,7 +88,7 @@ def in_words(result):
     facts = result.facts
     hints = [[f"measured: {said}"] for said in facts.measured if said not in result.sentence]
     hints += [[f"read {facts.section}"]] if facts.section else []
-    hints += of_gap(result)
+    hints += hint_at_gap(result)
     if result.outcome is Outcome.CRASHED and result.aspect.concerns_case and result.problem in registry.PROBLEMS:
         module, number = registry.EVERY[result.problem].module, result.problem.removeprefix("p")
         line = re.search(rf"{re.escape(module)}:(\d+)", result.sentence)
@@ -99,7 +99,7 @@ def in_words(result):
     return hints
 
 
-def of_gap(result):
+def hint_at_gap(result):
     """[lines of a hint] on the gap that is open: what the reference makes there, the shapes, what it calls."""
     gap = re.match(r"TODO (\d+): ", result.sentence)
     if result.outcome is not Outcome.UNFINISHED or not gap:

@@ -11,7 +11,7 @@ import msgspec
 import torch
 
 from grader.commands.arguments import BadArguments
-from grader.commands.request import add_arguments, begin, build_request, name_file, unknown_case
+from grader.commands.make_request import add_arguments, begin, build_request, name_file, unknown_case
 from grader.core.protocol.messages import Profile, Profiled, RunnerReply
 from grader.core.run.profiled import REPLY
 from grader.core.sandbox import bubblewrap

@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.console import Console
 
 from grader.commands.arguments import BadArguments
-from grader.commands.request import add_arguments, begin, build_request, name_file, say_failures
+from grader.commands.make_request import add_arguments, begin, build_request, name_file, say_failures
 from grader.core.sandbox.texts import clean
-from grader.engine.grade import grade
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.render import drawing, terminal
 from grader.result import Outcome, Result

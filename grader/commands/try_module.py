@@ -74,7 +74,7 @@ def loaded(problem, path, device):
     numpy.seterr(all="ignore")  # what overflows is a number as on a GPU, and no warning
     with contextlib.ExitStack() as stack:
         if device == "cpu":
-            from grader.core.inside import without_gpu
+            from grader.core.worker import without_gpu
 
             if problem.uses_triton:
                 from grader.core.interpret import blocks, semantics
@@ -139,7 +139,7 @@ def run(kind, problem, path, case, seed, device, tiles):
 
 def what_raised(error, problem, path):
     """The sentence of make grade on an exception of the student's code; raises one of ours."""
-    from grader.core.inside.replies import describe_error
+    from grader.core.worker.replies import describe_error
     from grader.diagnosis.unfinished import explain_exception
 
     raised = describe_error(error, str(path), path.read_text(encoding="utf-8"))

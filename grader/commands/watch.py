@@ -4,7 +4,7 @@ import argparse
 import time
 
 from grader.commands import grade
-from grader.commands.request import begin, build_request
+from grader.commands.make_request import begin, build_request
 from grader.engine.request import Request
 from grader.render import terminal
 

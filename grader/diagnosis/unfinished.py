@@ -2,11 +2,11 @@
 
 import re
 
-from grader.core.inside.replies import first_open_gap
 from grader.core.protocol import messages
 from grader.core.protocol.messages import Raised, Reply
 from grader.core.sandbox import handed_in
 from grader.core.sandbox.handed_in import quote_line
+from grader.core.worker.replies import first_open_gap
 from grader.course.gaps import filled_but_failing
 from grader.result import Facts, Outcome, Verdict
 

@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from grader.core.sandbox import sandboxes, turns
+from grader.core.sandbox import pool, turns
 from grader.core.sandbox.child import TimedOut
 from grader.core.sandbox.submission import Answer
 from grader.course.problem import SECONDS_PER_PROBLEM, TIMEOUTS_BEFORE_GIVING_UP
@@ -43,7 +43,7 @@ class CaseRuns:
             sentence = f"Not run: {self.timeouts} cases of this problem timed out before."
             return CaseRun(verdict=Verdict(Outcome.NOT_RUN, sentence))
         whole = SECONDS_PER_PROBLEM[self.request.device]
-        late = self.spent > whole and self.spent > (whole := whole * sandboxes.find_slowness(self.request.device))
+        late = self.spent > whole and self.spent > (whole := whole * pool.find_slowness(self.request.device))
         if late and self.spent_alone > whole:
             sentence = f"Not run: the cases before took {self.spent:.0f} s; all of a problem have {whole:g} s together"
             sentence += f", and as long again with the machine to themselves ({self.spent_alone:.0f} s were used)."

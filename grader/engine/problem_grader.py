@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from grader.core.protocol.messages import Raised, Returned
-from grader.core.sandbox import confined
+from grader.core.sandbox import sandboxed_child
 from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
 from grader.core.sandbox.submission import Submission
 from grader.core.sandbox.texts import clean, shortened
@@ -206,7 +206,7 @@ class ProblemGrader:
         else:
             ours_passes = canary.passes(self.request.device)
         if not ours_passes:  # perhaps the runner that all share is what fails
-            confined.renew()
+            sandboxed_child.renew()
         result, doubt = self.attempt(case)  # last: what failed us for a moment is over by now
         if doubt is None:
             return result

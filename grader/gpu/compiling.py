@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from grader.core.protocol.messages import Call, Compile, Compiled, Raised
-from grader.core.sandbox import sandboxes, turns
+from grader.core.sandbox import pool, turns
 from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
 from grader.core.sandbox.handed_in import quote_line
 from grader.core.sandbox.submission import Submission
@@ -77,7 +77,7 @@ def judge(subject, path, targets, ran=True, all_targets=True):
     run.
     """
     try:
-        sandboxes.serving("compile")  # its start is not the submission's time
+        pool.serving("compile")  # its start is not the submission's time
     except CannotStart as failure:
         return Verdict(Outcome.NOT_RUN, f"not compiled: {failure}")
     deadline = time.monotonic() + SECONDS

@@ -5,7 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
-from grader.core.sandbox import sandbox_process
+from grader.core.sandbox import server
 from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut, TrustedChild
 
 # Where the CUDA toolkit and NVIDIA's packages put it; often none of these is on PATH.
@@ -40,7 +40,7 @@ def look_into(tool: str, folder: Path, options: list[str], program: list[str]) -
         tool, "--clock-control", "none", "--cache-control", "all", "--target-processes", "application-only",
         "--profile-from-start", "off", "--launch-count", str(LAUNCHES), "--log-file", str(log), *options, *program,
     ]  # fmt: skip
-    environment = sandbox_process.environment("cuda") | {"LC_ALL": "C.UTF-8"}  # numbers with points
+    environment = server.environment("cuda") | {"LC_ALL": "C.UTF-8"}  # numbers with points
     try:
         with TrustedChild(command, environment=environment, replies=False) as child:  # with all that it starts
             child.wait(SECONDS)

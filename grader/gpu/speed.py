@@ -10,7 +10,7 @@ from msgspec import structs
 
 from grader.core.protocol.messages import Derived, HostTime, HostTimed, RunnerSetup, Time, Timed, TimeOurs
 from grader.core.sandbox.child import CannotStart, ChildFailed
-from grader.core.sandbox.confined import ConfinedChild
+from grader.core.sandbox.sandboxed_child import SandboxedChild
 from grader.core.sandbox.submission import Submission, recorder_setup
 from grader.course import course
 from grader.course.problem import SECONDS_PER_CASE, SPEED_BARS
@@ -91,7 +91,7 @@ class OurArm:
         request = TimeOurs(time_request(self.kind, self.case, seed, samples, warm_up), self.function, self.prepares)
         try:
             if self.child is None:
-                self.child = ConfinedChild(RunnerSetup(device=DEVICE), LIMIT)
+                self.child = SandboxedChild(RunnerSetup(device=DEVICE), LIMIT)
                 self.child.put({"ours.py": Path(self.module).read_bytes()} | files(self.kind))
             reply = self.child.call(request, LIMIT)
         except ChildFailed as failure:  # that of ours is noted, and ends no other
@@ -170,7 +170,7 @@ def host_time(problem, kind, path):
     case = timed_case(problem)
     setup = recorder_setup(path, problem, device="direct")
     try:
-        with ConfinedChild(setup, LIMIT, Path(path).parent) as child:
+        with SandboxedChild(setup, LIMIT, Path(path).parent) as child:
             reply = child.failure or child.call(HostTime(kind.unvalued_call(case), CALLS), LIMIT)
     except (ChildFailed, CannotStart):
         return None

@@ -3,7 +3,7 @@
 import torch
 
 from grader.diagnosis import failures
-from grader.diagnosis.compare import never_written, off_by
+from grader.diagnosis.compare_values import never_written, off_by
 
 MOST_CELLS = 64  # of an error map, along each side
 LEVELS = (1, 3, 10, 30, 100, 300, 1000)  # error / allowed: above the first an element is wrong

@@ -15,9 +15,9 @@ from msgspec import structs
 from grader.core.protocol.messages import Call, Run, plain_bytes
 from grader.course import tensors
 from grader.course.problem import Problem
-from grader.diagnosis import compare, cross_case, failures, locate
+from grader.diagnosis import compare_values, cross_case, failures, locate
 from grader.diagnosis.cause import Diagnosis
-from grader.kinds import careful, error_map, form, moved_rows, trying, values
+from grader.kinds import careful, error_map, moved_rows, output_checks, trying, values
 from grader.result import Cause, Facts, Outcome, Verdict, Waste, mistake_pattern
 
 
@@ -193,14 +193,14 @@ class Kind:
         starts = range(0, len(outputs), size)
         for case, start in zip(cases, starts, strict=True):
             came = outputs[start + given : start + size]
-            if wrong := form.wrong_form(problem, self.outputs(problem, case), came, len(came) != 1, device):
+            if wrong := output_checks.wrong_form(problem, self.outputs(problem, case), came, len(came) != 1, device):
                 return f"of a timed call another form came back: {wrong}"
         every = tensors.read_outputs(data, outputs)
         for case, start in zip(cases, starts, strict=True):
             placed = [tensors.place(each) for each in every[start : start + len(self.names)]]
             right = self.right(problem, case, placed, device)
             for got, each in zip(every[start + given : start + size], right, strict=True):
-                if found := compare.mismatch(*map(as_heads, (got, each.expected, each.allowed))):
+                if found := compare_values.mismatch(*map(as_heads, (got, each.expected, each.allowed))):
                     of = f"{found.wrong} of the {found.total} elements that were compared"
                     return f"{each.name} of a timed call is wrong: {of}."
         return ""
@@ -227,9 +227,11 @@ class Kind:
         What is unsafe explains what is wrong.
         """
         reply = answer.reply
-        if wrong := form.wrong_form(problem, self.outputs(problem, case), reply.outputs, reply.several, device):
+        if wrong := output_checks.wrong_form(
+            problem, self.outputs(problem, case), reply.outputs, reply.several, device
+        ):
             return Verdict(Outcome.WRONG, wrong)
-        if unsafe := form.overwritten(reply):
+        if unsafe := output_checks.overwritten(reply):
             return Verdict(Outcome.UNSAFE, unsafe)
         trace = reply.trace
         for text in trace.failed if trace else ():
@@ -240,13 +242,13 @@ class Kind:
             measured = ""
             with failures.harmless("the words on a fault's addresses"):
                 measured = self.explain_fault(case, trace, fault)
-            return Verdict(Outcome.UNSAFE, form.describe_fault(problem, fault, measured), drawn)
+            return Verdict(Outcome.UNSAFE, output_checks.describe_fault(problem, fault, measured), drawn)
         if problem.uses_triton and not reply.kernels:
             sentence = f"No Triton kernel was launched: {problem.id} is to be computed by a kernel of yours."
             return Verdict(Outcome.WRONG, sentence)
         right = self.right(problem, case, placed, device)
         for got, each in zip(tensors.read_outputs(answer.data, reply.outputs), right, strict=True):
-            if found := compare.mismatch(*map(as_heads, (got, each.expected, each.allowed))):
+            if found := compare_values.mismatch(*map(as_heads, (got, each.expected, each.allowed))):
                 first, worst = own_place(found.first, got), own_place(found.worst, got)
                 found = structs.replace(found, first=first, worst=worst)
                 return self.mismatch(problem, case, placed, reply, got, each, found)
@@ -260,7 +262,7 @@ class Kind:
         """The Verdict on an output that is not the right one; its sentence is its diagnosis's. found: the Mismatch."""
         facts = Facts(mismatch=found, picture=self.drawn(case, reply, got, right))
         if found.nan and reply.trace and reply.trace.undefined:
-            return Verdict(Outcome.UNSAFE, form.describe_undefined(problem, reply.trace.undefined[0]), facts)
+            return Verdict(Outcome.UNSAFE, output_checks.describe_undefined(problem, reply.trace.undefined[0]), facts)
         diagnosis = self.diagnose(problem, case, placed, reply, got, right, found)
         return Verdict(Outcome.WRONG, facts=facts, diagnosis=diagnosis)
 
@@ -309,7 +311,7 @@ class Kind:
 
     def own_work(self, problem, case, reply):
         """Sentences: the evidence that the output is not the work of the submission's own kernel; mostly none."""
-        found = form.foreign_data(problem, reply)
+        found = output_checks.foreign_data(problem, reply)
         if problem.uses_triton and reply.without_launch:
             names = [name for name, *_ in self.outputs(problem, case)]
             which = " and ".join(names[i] for i in reply.without_launch) if len(names) > 1 else "the output"

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from grader.diagnosis.compare import off_by
+from grader.diagnosis.compare_values import off_by
 
 ROWS, COLUMNS = 8, 10  # of a table, at most
 

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from grader.core.sandbox import bubblewrap, sandboxes
-from grader.kinds.attention import answers
+from grader.core.sandbox import bubblewrap, pool
+from grader.kinds.attention import answer_cache
 from grader.tests.support import share_recorders
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # pytest in the background: what the tests start must hear Ctrl-C
@@ -23,21 +23,21 @@ def one_warm_process(tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     folder.chmod(0o755)
     bubblewrap.NOTES = folder / "notes"  # none of this machine's
-    sandboxes.start = share_recorders([folder])
+    pool.start = share_recorders([folder])
     yield
-    sandboxes.close_all()
+    pool.close_all()
 
 
 @pytest.fixture(autouse=True, scope="session")
 def answers_are_kept():
     """The oracle answers a case once for all tests of a process: they ask the same cases of many submissions."""
-    work_out = answers.work_out
+    work_out = answer_cache.work_out
 
     def keep(case, placed):
-        return answers.KEPT.setdefault(answers.key_of(case, placed), work_out(case, placed))
+        return answer_cache.KEPT.setdefault(answer_cache.key_of(case, placed), work_out(case, placed))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answers, "work_out", keep)
+        patch.setattr(answer_cache, "work_out", keep)
         yield
 
 

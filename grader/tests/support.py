@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from grader.core.sandbox import sandboxes
-from grader.engine.grade import grade
+from grader.core.sandbox import pool
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.kinds.registry import EVERY
 
-OWN_RECORDERS = sandboxes.start  # each submission has a recorder's sandbox process of its own
+OWN_RECORDERS = pool.start  # each submission has a recorder's sandbox process of its own
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = ROOT / "solutions"
 KERNELS = ROOT / "kernels"
@@ -22,7 +22,7 @@ SUBMISSIONS = ROOT / "grader" / "tests" / "submissions"  # honest, broken and di
 
 
 def share_recorders(folders):
-    """What takes the place of sandboxes.start: all submissions in one of these folders share a sandbox process."""
+    """What takes the place of pool.start: all submissions in one of these folders share a sandbox process."""
 
     def start(device, submission):
         shared = (f for f in folders if submission and Path(os.path.abspath(submission)).is_relative_to(f))

@@ -16,8 +16,8 @@ import torch
 from msgspec.structs import asdict
 from triton.runtime.jit import JITFunction
 
-from grader.core.inside import without_gpu
 from grader.core.run import compiler
+from grader.core.worker import without_gpu
 from grader.gpu.gpus import GPUS
 from kernels import fast_attention, fast_backward, fast_decode, hopper_launch
 from kernels import fast_block_sparse as fast

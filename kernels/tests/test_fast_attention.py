@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 import torch
 
-from grader.diagnosis import compare
-from grader.engine.grade import grade
+from grader.diagnosis import compare_values
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.kinds.attention import inputs, oracle
 from grader.kinds.attention.masks import Visibility
@@ -87,7 +87,7 @@ def faults(attention, problem, device):
         q, k, v = (replace(each, base=each.base.to(device)).tensor for each in placed)
         o = attention(q, k, v, case.causal, case.window, case.sinks or 0)
         expected = oracle.expect(q, k, v, case.visibility)
-        if facts := compare.mismatch(o, expected.o, expected.allowed_o):
+        if facts := compare_values.mismatch(o, expected.o, expected.allowed_o):
             failed[case.name] = facts
     return failed
 
@@ -114,7 +114,7 @@ def test_many_tiles_for_a_program(D, form, N, causal, window, sinks, group, mult
     arguments = q, k, v, causal, window, sinks
     o = kernels.run(on_cpu.flash_attention_forward, *arguments, multiprocessors=multiprocessors)
     expected = oracle.expect(q, k, v, Visibility(causal, window, sinks))
-    assert compare.mismatch(o, expected.o, expected.allowed_o) is None
+    assert compare_values.mismatch(o, expected.o, expected.allowed_o) is None
 
 
 @pytest.mark.parametrize("logits", [None, (0.0, 3.0, -2.0, 40.0)])
@@ -142,7 +142,7 @@ def test_pivots_that_become_too_low_are_raised(D, sinks, on_cpu):
     window = 400 if sinks else None
     o = kernels.run(on_cpu.flash_attention_forward, q, k, v, True, window, sinks)
     expected = oracle.expect(q, k, v, Visibility(True, window, sinks))
-    assert compare.mismatch(o, expected.o, expected.allowed_o) is None
+    assert compare_values.mismatch(o, expected.o, expected.allowed_o) is None
 
 
 @pytest.mark.parametrize("where", "qk")
@@ -182,7 +182,7 @@ def test_what_is_kept_of_a_call_serves_other_tensors_streams_graphs_and_gpus(fas
 
     def fault(o, q, k, v):
         expected = oracle.expect(q, k, v, replace(PROBLEMS["p4"].cases[0], N=300, D=64, causal=True).visibility)
-        return compare.mismatch(o, expected.o, expected.allowed_o)
+        return compare_values.mismatch(o, expected.o, expected.allowed_o)
 
     given, other = draw(), draw()
     assert not fault(fast.flash_attention_forward(*given), *given)

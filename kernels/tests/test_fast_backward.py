@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 import torch
 
-from grader.diagnosis import compare
+from grader.diagnosis import compare_values
 from grader.kinds.backward import gradients, inputs
 from grader.kinds.backward.cases import CASES, OUTPUTS
 from grader.tests.support import ROOT, thorough, thorough_but
@@ -109,7 +109,7 @@ def wrong(function, case, seed=0):
     got = function(do, q, k, v, o, lse, case.causal, case.window, case.sinks or 0)
     right = gradients.expect(case, [do, q, k, v])
     pairs = zip(OUTPUTS, got, strict=True)
-    found = {name: compare.mismatch(each, right.values[name], right.allowed[name]) for name, each in pairs}
+    found = {name: compare_values.mismatch(each, right.values[name], right.allowed[name]) for name, each in pairs}
     return {name: facts for name, facts in found.items() if facts}
 
 

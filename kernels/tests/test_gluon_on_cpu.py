@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 
-from grader.diagnosis import compare
+from grader.diagnosis import compare_values
 from grader.kinds.attention import oracle
 from grader.kinds.attention.masks import Visibility
 from kernels.tests.gluon_on_cpu import kernels
@@ -72,7 +72,7 @@ def attend(D, changes=()):
     q, k, v = (torch.randn(1, 2, 600, D, dtype=torch.float16) for _ in range(3))
     o = kernels.run(fast.flash_attention_forward, q, k, v, False, multiprocessors=1)
     expected = oracle.expect(q, k, v, Visibility())
-    return compare.mismatch(o, expected.o, expected.allowed_o)
+    return compare_values.mismatch(o, expected.o, expected.allowed_o)
 
 
 @pytest.mark.parametrize("D", [128, 256])

@@ -53,7 +53,7 @@ def test_what_was_stopped_goes_on_to_the_same_weights(small, tmp_path, monkeypat
 
 
 def test_no_text_has_the_byte_that_begins_each_row():
-    assert not any(START in text for text in corpus.of_this_python().values())
+    assert not any(START in text for text in corpus.read_standard_library().values())
 
 
 def test_the_two_sides_of_the_corpus_share_no_file():

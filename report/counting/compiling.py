@@ -8,8 +8,8 @@ from functools import partial
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from grader.core.inside import without_gpu
 from grader.core.run import compiler
+from grader.core.worker import without_gpu
 
 get_ready = compiler.get_ready
 

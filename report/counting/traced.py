@@ -4,8 +4,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from grader.core.sandbox import sandboxes
-from grader.engine.grade import grade
+from grader.core.sandbox import pool
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.kinds.registry import EVERY
 from report import places
@@ -28,7 +28,7 @@ def run(problem, *cases, source=None):
             (submission / asked.module).write_text(source, encoding="utf-8")
         names = frozenset(case.name for case in cases)  # named, so that nothing is timed
         results = grade(Request(submission, (asked,), names, "cpu", 0), 1)
-        sandboxes.leave(folder)
+        pool.leave(folder)
     for result in results:
         if not result.facts.picture.get("visits"):
             raise RuntimeError(f"{problem} {result.case!r} was not traced: {result.outcome.value}: {result.sentence}")

@@ -16,7 +16,7 @@ import torch
 
 from grader.gpu import machine
 from report.measuring.bench import PROTOCOL, Bench, in_a_sentence
-from report.measuring.study import Point, of_name
+from report.measuring.study import Point, find_study
 
 SHARE = 0.97  # of the GPU's memory for tensors: the driver needs a little to load kernels
 
@@ -61,7 +61,7 @@ def main(name, device):
         if request["op"] == "machine":
             say(event="machine", machine=facts(device))
         else:
-            answer(request, of_name(name), arms, device, say)
+            answer(request, find_study(name), arms, device, say)
 
 
 def facts(device):

@@ -99,7 +99,7 @@ class Study:
         return [name for name in dict.fromkeys(firsts) if name is not None and name not in names]
 
 
-def of_name(name):
+def find_study(name):
     return import_module(f"report.studies.{name}").STUDY
 
 

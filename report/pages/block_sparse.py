@@ -51,9 +51,9 @@ def pages(rows, machine):
         **{kernel: step(means, before, kernel) for kernel, before in BEFORE.items()},
         pictures=[f"![{words}]({name})" for name, (words, *_) in planned(rows).items()],
         protocol=protocol_lines({"protocol": {name: told[name] for name in PROTOCOL if name in told}}, "FlexAttention"),
-        every=of_each(partial(pattern_table, rows)),
-        tflops=of_each(partial(each_kernel, rows, show=tflops)),
-        speed_ups=of_each(partial(each_kernel, rows, show=speed_up)),
+        every=tables_of_each(partial(pattern_table, rows)),
+        tflops=tables_of_each(partial(each_kernel, rows, show=tflops)),
+        speed_ups=tables_of_each(partial(each_kernel, rows, show=speed_up)),
         fillings=fillings(rows),
         full=full_table(rows),
         density=density_table(rows),
@@ -62,7 +62,7 @@ def pages(rows, machine):
     return {page: render(page, **facts) for page in PAGES}
 
 
-def of_each(table_of):
+def tables_of_each(table_of):
     """The tables of all patterns, one under the other."""
     return "\n\n".join(filter(None, map(table_of, names.PATTERNS + names.PUBLISHED))) or "Nothing yet."
 

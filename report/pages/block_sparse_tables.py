@@ -1,6 +1,6 @@
 """Markdown tables of the rows of block_sparse.csv: every pattern, the full map, by density, and building maps."""
 
-from report.pages.block_sparse_targets import of_linear
+from report.pages.block_sparse_targets import linear_share
 from report.pages.measured import length
 from report.pages.tables import median, note, number, table, times, with_notes
 from report.studies import block_sparse as names
@@ -81,7 +81,7 @@ def density_table(rows):
             line = [f"{length(n)}, block {block}, {density}"]
             for kernel in names.SCALED:
                 row = cells.get(f"{kernel} at {density}")
-                linear = f"{of_linear(row):.2f}" if row and row.over_dense is not None else ""
+                linear = f"{linear_share(row):.2f}" if row and row.over_dense is not None else ""
                 line += [cell(row, notes), linear]
             lines.append(line)
     head = ["N, block, density", *(f"{name}{words}" for name in names.SCALED for words in (", us", ", of linear"))]

@@ -70,12 +70,12 @@ def linear(density):
     def figure(row):
         if row.pattern != names.BY_DENSITY or row.kernel != f"fast at {density}" or row.over_dense is None:
             return None
-        return of_linear(row)
+        return linear_share(row)
 
     return figure
 
 
-def of_linear(row):
+def linear_share(row):
     return row.over_dense * row.density
 
 

@@ -30,7 +30,7 @@ def pages(rows, machine):
         patterns="\n".join(f"- *{name}*: {words}" for name, words in names.PATTERNS.items()),
         guides=[(of(shape), guide(rows, *shape)) for shape in shapes],
         pays=pays_table(rows, shapes), needed=needed_table(rows, shapes), dense=dense_table(rows, shapes),
-        host=host(rows), at_random=at_random(rows), of_192=of_192(rows),
+        host=host(rows), at_random=at_random(rows), rows_of_192=rows_of_192(rows),
         pictures=[f"![{words}]({name})" for name, (words, _) in FIGURES.items()],
         protocol=protocol_lines(machine, "cuDNN"),
         every=[(f"{batch} x {of(shape)}", every_table(rows, *shape, batch)) for shape in shapes
@@ -130,7 +130,7 @@ def dense_table(rows, shapes):
     return table(["tokens", *map(of, shapes)], lines) if rows else ""
 
 
-def of_192(rows):
+def rows_of_192(rows):
     """Of blocks of 192 at head dim 64, all visible, beside 128: {"most": times the time, "faster": where}, or None."""
     both = {}
     for row in rows:

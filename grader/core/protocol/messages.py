@@ -9,8 +9,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from grader.core.protocol.observed import TraceReport, WrapperCosts
 from grader.core.protocol.program import Line
+from grader.core.protocol.reports import TraceReport, WrapperCosts
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 PlainArgument = bool | int | float | str | None

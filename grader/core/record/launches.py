@@ -17,8 +17,18 @@ from triton.runtime import autotuner, interpreter, jit
 from triton.runtime.errors import OutOfResources
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from grader.core.protocol import program as form
 from grader.core.protocol.messages import FailedLaunch
+from grader.core.protocol.program import (
+    CONFIGS,
+    Branch,
+    Choice,
+    Constexpr,
+    Descriptor,
+    KernelNumber,
+    Launch,
+    TritonDtype,
+    Tuple,
+)
 from grader.core.record.record import CannotRecord, Recorder
 from grader.core.record.sources import Sources, described, is_kernel, names_used, signature
 
@@ -84,7 +94,7 @@ class Launches:
         grid = whole_numbers(grid if isinstance(grid, tuple | list | torch.Size) else (grid,))
         args, options = ({name: self.argument(x) for name, x in each.items()} for each in (named, options))
         sizes = (*grid, *[1] * (3 - len(grid)))
-        recorder.steps.append(form.Launch(self.sources.number(kernel), number, sizes, args, options, line))
+        recorder.steps.append(Launch(self.sources.number(kernel), number, sizes, args, options, line))
 
     @staticmethod
     def failure(failed: FailedLaunch) -> Exception:
@@ -99,23 +109,23 @@ class Launches:
     def argument(self, value: Any) -> Any:
         """One argument of a launch as the program has it."""
         if isinstance(value, tl.constexpr):
-            return form.Constexpr(self.argument(value.value))
+            return Constexpr(self.argument(value.value))
         if isinstance(value, tl.dtype) and not isinstance(value, tl.pointer_type | tl.block_type):
-            return form.TritonDtype(value.name)
+            return TritonDtype(value.name)
         if is_kernel(value):
-            return form.KernelNumber(self.sources.number(value))
+            return KernelNumber(self.sources.number(value))
         if isinstance(value, list):
             raise CannotRecord("a list as an argument of a launch: Triton takes tuples", self.recorder.line())
         if isinstance(value, tuple):
             fields = getattr(value, "_fields", None)
-            return form.Tuple([self.argument(inner) for inner in value], fields and list(fields))
+            return Tuple([self.argument(inner) for inner in value], fields and list(fields))
         gluon = type(value).__name__ == "TensorDescriptor" and "gluon" in type(value).__module__
         plain = self.recorder.plain
         if isinstance(value, TensorDescriptor) or gluon:
             layout = {name: plain(inner) for name, inner in vars(value.layout).items()} if gluon else None
             shape, strides, block = map(plain, (value.shape, value.strides, value.block_shape))
             base, padding = self.recorder.tensor(value.base), cast(Any, str(value.padding))
-            return form.Descriptor(base, shape, strides, block, padding, layout)
+            return Descriptor(base, shape, strides, block, padding, layout)
         return plain(value)
 
     def tune(self, tuner: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -123,21 +133,21 @@ class Launches:
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
         recorder, before, steps = self.recorder, self.recorder.steps, list[Any]()
-        branches, results = list[form.Branch](), list[Any]()
-        for config in configs[: form.CONFIGS]:
+        branches, results = list[Branch](), list[Any]()
+        for config in configs[:CONFIGS]:
             recorder.steps = steps = []
             try:
                 if config.pre_hook:
                     config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
                 results.append(tuner.fn.run(*args, **kwargs, **config.all_kwargs()))
-                branches.append(form.Branch(str(config), steps))
+                branches.append(Branch(str(config), steps))
             finally:
                 recorder.steps = before
         tuner.best_config, tuner.nargs = configs[0], None
         if len(branches) == 1:
             recorder.steps += branches[0].steps
         else:
-            recorder.steps.append(form.Choice(branches, recorder.line()))
+            recorder.steps.append(Choice(branches, recorder.line()))
         return results[0]
 
 

@@ -16,11 +16,34 @@ import torch
 from msgspec.structs import replace
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from grader.core.inside.dispatch import DispatchMode
-from grader.core.inside.frames import running_line
-from grader.core.protocol import program as form
 from grader.core.protocol.messages import FailedLaunch
-from grader.core.protocol.program import Free, KernelNumber, Launch, Operation, Tensor, parts, storages_in
+from grader.core.protocol.program import (
+    CONSTANT,
+    Constant,
+    Device,
+    Float,
+    Format,
+    Free,
+    Input,
+    Kernel,
+    KernelNumber,
+    Launch,
+    Made,
+    Old,
+    Operation,
+    Other,
+    Program,
+    Step,
+    Storage,
+    Tensor,
+    TorchDtype,
+    Unseen,
+    parts,
+    rebuilt,
+    storages_in,
+)
+from grader.core.worker.dispatch import DispatchMode
+from grader.core.worker.frames import running_line
 
 SIZE_ONLY = {
     "empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_zeros", "new_ones", "new_full",
@@ -48,9 +71,9 @@ class Recorder(DispatchMode):
     def __init__(self, module: str) -> None:
         super().__init__()
         self.module, self.failing = module, dict[int, FailedLaunch]()
-        self.storages, self.numbers = list[form.Storage](), dict[int, int]()
+        self.storages, self.numbers = list[Storage](), dict[int, int]()
         self.references, self.living = dict[int, tuple[StorageWeakRef, int]](), set[int]()
-        self.steps, self.kernels = list[form.Step](), list[form.Kernel]()
+        self.steps, self.kernels = list[Step](), list[Kernel]()
         self.reads, self.launches, self.before, self.begin = list[int | None](), 0, 0, 0
 
     # Tensors ---------------------------------------------------------------------------------------------------------
@@ -67,17 +90,17 @@ class Recorder(DispatchMode):
             self.storages.append(self.described(storage, made))
         return self.numbers[key]
 
-    def described(self, storage: torch.UntypedStorage, made: bool) -> form.Storage:
+    def described(self, storage: torch.UntypedStorage, made: bool) -> Storage:
         if made:
-            return form.Made(storage.nbytes())
-        if storage.nbytes() > form.CONSTANT:
-            return form.Unseen(storage.nbytes(), self.line())
-        return form.Constant(ctypes.string_at(storage.data_ptr(), storage.nbytes()))
+            return Made(storage.nbytes())
+        if storage.nbytes() > CONSTANT:
+            return Unseen(storage.nbytes(), self.line())
+        return Constant(ctypes.string_at(storage.data_ptr(), storage.nbytes()))
 
     def given(self, tensor: torch.Tensor, name: str) -> int:
         """Note an argument of the call by its name."""
         number = self.storage(tensor, made=True)
-        self.storages[number] = form.Input(self.storages[number].bytes, name)
+        self.storages[number] = Input(self.storages[number].bytes, name)
         return number
 
     def begin_call(self) -> None:
@@ -93,14 +116,14 @@ class Recorder(DispatchMode):
                 kept.append(step)
         self.steps = kept[::-1]
         for number in needed:
-            if isinstance(self.storages[number], form.Input):
-                self.storages[number] = form.Old(self.storages[number].bytes)
+            if isinstance(self.storages[number], Input):
+                self.storages[number] = Old(self.storages[number].bytes)
         self.reads, self.launches, self.before, self.begin = [], 0, len(self.storages), len(self.steps)
 
     def left_behind(self) -> bool:
         """True where a tensor that the call made is still there: the next call may use it."""
         return any(
-            number >= self.before and not isinstance(self.storages[number], form.Input) and not reference.expired()
+            number >= self.before and not isinstance(self.storages[number], Input) and not reference.expired()
             for number, (reference, _) in self.references.items()
         )
 
@@ -124,15 +147,15 @@ class Recorder(DispatchMode):
         if isinstance(value, list | tuple):
             return [self.plain(inner) for inner in value]
         if isinstance(value, float):
-            return form.Float(float(value).hex())
+            return Float(float(value).hex())
         if isinstance(value, torch.dtype):
-            return form.TorchDtype(bare_name(value))
+            return TorchDtype(bare_name(value))
         if isinstance(value, torch.device):
             if value.type != "cpu":
                 raise CannotRecord(f"a tensor on the device {value}: make it where your inputs are", self.line())
-            return form.Device()
+            return Device()
         if isinstance(value, torch.layout | torch.memory_format):
-            return form.Format(bare_name(value))
+            return Format(bare_name(value))
         if "numpy" in kind.__module__ and getattr(value, "shape", None) == ():
             return self.plain(value.item())
         raise CannotRecord(f"a value of the type {kind.__name__} in an operation or a launch", self.line())
@@ -179,7 +202,7 @@ class Recorder(DispatchMode):
 
     # The program -----------------------------------------------------------------------------------------------------
 
-    def program(self, returned: Sequence[Tensor | form.Other], several: bool) -> form.Program:
+    def program(self, returned: Sequence[Tensor | Other], several: bool) -> Program:
         """The last call, and the steps of earlier calls that it needs.
 
         Of an earlier call it takes only the steps that do not depend on that call's inputs. So a workspace that an
@@ -187,8 +210,8 @@ class Recorder(DispatchMode):
         """
         steps, early = self.steps[self.begin :], self.steps[: self.begin]
         before = {*storages_in(early), *range(self.before)}
-        early, stale = independent(early, {n for n in before if isinstance(self.storages[n], form.Old)})
-        live, setup = {*storages_in([steps, returned])}, list[form.Step]()
+        early, stale = independent(early, {n for n in before if isinstance(self.storages[n], Old)})
+        live, setup = {*storages_in([steps, returned])}, list[Step]()
         for step in reversed(early):
             if written(step) & live:
                 live |= storages_in(step).keys()
@@ -196,15 +219,15 @@ class Recorder(DispatchMode):
         made = {*storages_in([step.out for step in setup if isinstance(step, Operation)])}
         for number in (live & stale) - made:
             # An earlier call made it of its inputs: this call may use its size alone.
-            if number < self.before and not isinstance(self.storages[number], form.Constant):
-                self.storages[number] = form.Old(self.storages[number].bytes)
+            if number < self.before and not isinstance(self.storages[number], Constant):
+                self.storages[number] = Old(self.storages[number].bytes)
         left = sorted(live & stale & made)
         numbers = [*dict.fromkeys([*storages_in([*setup, *steps, *returned]), *left])]
         kernels = kernels_in([setup, steps])
         for number in range(len(self.kernels) - 1, -1, -1):  # a kernel comes after those that it uses
             if number in kernels:
                 kernels |= kernels_in(self.kernels[number].uses)
-        program = form.Program(
+        program = Program(
             2, [self.storages[number] for number in numbers], [self.kernels[number] for number in sorted(kernels)],
             setup, left, steps, list(returned), several,
         )  # fmt: skip
@@ -229,7 +252,7 @@ def custom_function(func: Any) -> Callable[..., Any] | None:
     return definition and definition._backend_fns.get("cuda", definition._init_fn)
 
 
-def renumbered(program: form.Program, storages: list[int], kernels: list[int]) -> form.Program:
+def renumbered(program: Program, storages: list[int], kernels: list[int]) -> Program:
     """The program in which a number is a place in these lists; it frees nothing that it does not name."""
     new, new_kernels = ({number: place for place, number in enumerate(numbers)} for numbers in (storages, kernels))
 
@@ -243,12 +266,12 @@ def renumbered(program: form.Program, storages: list[int], kernels: list[int]) -
                 return replace(part, kernel=new_kernels[part.kernel])
             case Free():
                 return Free(sorted(new[number] for number in part.storages if number in new))
-            case form.Program():
+            case Program():
                 stale, steps = [new[number] for number in part.stale], [step for step in part.steps if step != Free([])]
                 return replace(part, stale=stale, steps=steps)
         return part
 
-    return form.rebuilt(program, change)
+    return rebuilt(program, change)
 
 
 def kernels_in(value: Any) -> set[int]:
@@ -257,14 +280,14 @@ def kernels_in(value: Any) -> set[int]:
     return {part.kernel if isinstance(part, Launch) else part.number for part in found}
 
 
-def written(step: form.Step) -> set[int]:
+def written(step: Step) -> set[int]:
     """The storages that a step may write: an operation's outputs, all arguments of a launch."""
     return {*storages_in(step.out if isinstance(step, Operation) else step)}
 
 
-def independent(steps: list[form.Step], tainted: set[int]) -> tuple[list[form.Step], set[int]]:
+def independent(steps: list[Step], tainted: set[int]) -> tuple[list[Step], set[int]]:
     """(the steps that do not depend on the storages `tainted`, the storages that the other steps wrote)."""
-    kept, stale = list[form.Step](), set[int]()
+    kept, stale = list[Step](), set[int]()
     for step in steps:
         if isinstance(step, Free):
             continue

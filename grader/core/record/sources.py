@@ -13,12 +13,23 @@ from msgspec.structs import replace
 from triton.runtime import jit
 from triton.runtime.interpreter import InterpretedFunction
 
-from grader.core.protocol import program as form
+from grader.core.protocol.program import (
+    Constexpr,
+    Function,
+    Kernel,
+    KernelNumber,
+    Module,
+    NamedTuple,
+    Opaque,
+    TritonDtype,
+    Tuple,
+    Use,
+)
 from grader.core.record.record import CannotRecord, Recorder
 
 CONSTEXPR = tuple(vars(jit)[name] for name in ("ConstexprFunction",) if name in vars(jit))
 # What a kernel can name, and hold in no tuple.
-NO_VALUES = form.Opaque | form.Module | form.Function | form.NamedTuple
+NO_VALUES = Opaque | Module | Function | NamedTuple
 
 
 def is_kernel(value: object) -> bool:
@@ -56,42 +67,42 @@ class Sources:
             self.recorder.kernels.append(entry)
         return self.numbers[key]
 
-    def outside(self, value: Any, open_ones: dict[Any, bool]) -> form.Use:
+    def outside(self, value: Any, open_ones: dict[Any, bool]) -> Use:
         """What a name of the kernel's text means."""
-        opaque = form.Opaque(type(value).__name__)
+        opaque = Opaque(type(value).__name__)
         if is_kernel(value):
-            return form.KernelNumber(self.add(value, open_ones))
+            return KernelNumber(self.add(value, open_ones))
         if isinstance(value, types.ModuleType):
-            return form.Module(value.__name__)
+            return Module(value.__name__)
         if isinstance(value, tl.constexpr):
             inner = self.outside(value.value, open_ones)
-            return opaque if isinstance(inner, NO_VALUES) else form.Constexpr(inner)
+            return opaque if isinstance(inner, NO_VALUES) else Constexpr(inner)
         if isinstance(value, tl.dtype) and not isinstance(value, tl.pointer_type | tl.block_type):
-            return form.TritonDtype(value.name)
+            return TritonDtype(value.name)
         if isinstance(value, tuple | list):
             fields = getattr(value, "_fields", None)
             items: list[Any] = [self.outside(inner, open_ones) for inner in value]
             held = not any(isinstance(item, NO_VALUES) for item in items)
-            return form.Tuple(items, fields and list(fields)) if held else opaque
+            return Tuple(items, fields and list(fields)) if held else opaque
         if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
-            return form.NamedTuple(list(value._fields))
+            return NamedTuple(list(value._fields))
         module = getattr(value, "__module__", None) or ""
         if callable(value) and module.startswith(("triton.language", "triton.experimental.gluon.language")):
-            return form.Function(module, getattr(value, "__name__", ""))
+            return Function(module, getattr(value, "__name__", ""))
         if value is None or isinstance(value, bool | int | float | str):
             return self.recorder.plain(value)
         return opaque
 
 
 @functools.cache
-def described(function: Any) -> form.Kernel:
+def described(function: Any) -> Kernel:
     """The text from its `def` on, and its place; what it uses is still to come."""
     lines, start = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
     first = tree.lineno - 1  # the decorators stand above it
     constexprs = [p.name for p in signature(function).parameters.values() if "constexpr" in str(p.annotation)]
     file, text = os.path.basename(function.__code__.co_filename), textwrap.dedent("".join(lines[first:]))
-    return form.Kernel("kernel", function.__name__, file, start + first, text, constexprs, [], False, {})
+    return Kernel("kernel", function.__name__, file, start + first, text, constexprs, [], False, {})
 
 
 signature = functools.cache(inspect.signature)

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import triton.language as tl
 
-from grader.core.protocol.observed import Term
+from grader.core.protocol.reports import Term
 
 MOST = 6  # terms, lines and values in a report
 UNCHANGED = {"to", "expand_dims", "broadcast_to"}  # methods whose result has the numbers of what they are called on

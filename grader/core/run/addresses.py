@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from grader.core.protocol.observed import AddressTable, BlockAddress, FirstAccess, InsideRow, Place
-from grader.core.run.memory import Region
+from grader.core.protocol.reports import AddressTable, BlockAddress, FirstAccess, InsideRow, Place
 from grader.core.run.observe import Observer
+from grader.core.run.regions import Region
 
 PROGRAMS = 4096  # noted for each argument
 
@@ -54,7 +54,7 @@ class Addresses(Observer):
         if len(programs) < PROGRAMS:
             programs.append(FirstAccess(self.place, describe(region, pointers)))
 
-    def of_kinds(self, *kinds: str) -> list[AddressTable]:
+    def tables_of_kinds(self, *kinds: str) -> list[AddressTable]:
         return [table for (_, kind), table in self.tables.items() if kind in kinds]
 
 

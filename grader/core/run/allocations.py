@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from grader.core.inside.dispatch import DispatchMode
 from grader.core.run.operations import UNWRITTEN
+from grader.core.worker.dispatch import DispatchMode
 
 GUARD = 1 << 17  # bytes on each side: one tile of 128 rows of 256 float32
 POISON = 0xFF  # as bytes: NaN in every float dtype, and no NaN that arithmetic makes

@@ -17,8 +17,20 @@ import triton.language as tl
 from torch.utils._pytree import tree_iter
 from triton.runtime import interpreter
 
-from grader.core.protocol import program as form
-from grader.core.protocol.program import Kernel, NamedTuple, Program, Refused, Tuple, Use, parts
+from grader.core.protocol.program import (
+    Constexpr,
+    Function,
+    Kernel,
+    KernelNumber,
+    Module,
+    NamedTuple,
+    Opaque,
+    Program,
+    Refused,
+    Tuple,
+    Use,
+    parts,
+)
 from grader.core.run.kernel_check import GLUON, LANGUAGE, LIBDEVICE, MATH, REWRITTEN_USE, check, is_field
 from grader.core.run.replay import make_tuple, plain
 
@@ -117,19 +129,19 @@ class Kernels:
     def outside(self, used: Use) -> Any:
         """The value that a name of a kernel's text means."""
         match used:
-            case form.KernelNumber():
+            case KernelNumber():
                 return self[used.number]
-            case form.Module():
+            case Module():
                 return module_named(used.name)
-            case form.Function():
+            case Function():
                 return function_named(used.module, used.name)
-            case form.Constexpr():
+            case Constexpr():
                 return tl.constexpr(self.outside(used.value))
             case Tuple():
                 return make_tuple(used, map(self.outside, used.items))
             case NamedTuple():
                 return collections.namedtuple("Made", used.fields)
-            case form.Opaque():
+            case Opaque():
                 return Missing(f"a kernel can call @triton.jit functions and triton.language, not a Python {used.type}")
         return plain(used)
 
@@ -169,7 +181,7 @@ class Kernels:
     @staticmethod
     def rewritten(kernel: Kernel, tree: ast.Module) -> ast.Module:
         """A checked tree as Triton's interpreter rewrites kernels."""
-        used = {name: used.name for name, used in kernel.uses.items() if isinstance(used, form.Function)}
+        used = {name: used.name for name, used in kernel.uses.items() if isinstance(used, Function)}
         imported = {name: function for name, function in used.items() if function in LANGUAGE}
         tree = Patched(imported).visit(tree) if imported else tree
         return interpreter.FunctionRewriter.ast_transformer.visit(Fields().visit(tree))

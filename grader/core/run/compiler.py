@@ -17,11 +17,11 @@ from triton.compiler.errors import CompilationError
 from triton.runtime import cache
 from triton.runtime.errors import OutOfResources
 
-from grader.core.inside import without_gpu
 from grader.core.protocol.messages import Compile, Compiled, CompiledKernel, CompileError, Gpu
 from grader.core.protocol.program import Branch, Program, Refused
 from grader.core.run.allocations import INPUT_POISON
 from grader.core.run.replay import LaunchRaised, ProgramRunner, Replay, StepRaised, place_inputs
+from grader.core.worker import without_gpu
 
 TENSOR_MEMORY = 512  # columns of a multiprocessor, where the GPU has it
 PTXAS_LINES = re.compile(r"ptxas\S* info|bytes (stack frame|gmem)|^\s*$")  # lines of its log

@@ -14,9 +14,9 @@ import torch
 from triton.runtime.interpreter import TensorHandle
 
 from grader.core.interpret.patches import add
-from grader.core.protocol.observed import Costs, Dots, KernelCosts, Multiplied, Place
-from grader.core.run.memory import Region
+from grader.core.protocol.reports import Costs, Dots, KernelCosts, Multiplied, Place
 from grader.core.run.observe import Access, Observer, Patch
+from grader.core.run.regions import Region
 
 # Operations of the interpreter's builder by which a product of two blocks can be made, sums of logarithms among them.
 MULTIPLYING = (

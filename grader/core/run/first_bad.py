@@ -11,13 +11,13 @@ import numpy as np
 import torch
 import triton.language as tl
 
-from grader.core.inside.frames import running_line
 from grader.core.interpret.patches import Patches
 from grader.core.protocol.messages import Exponents, FirstBad, Held
 from grader.core.protocol.program import Operation
 from grader.core.run.hooks import BUILDER
 from grader.core.run.operations import UNWRITTEN
 from grader.core.run.replay import list_tensors
+from grader.core.worker.frames import running_line
 
 MOST_LINES = 64  # whose exponents are told
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from grader.core.run.memory import Region
+from grader.core.run.regions import Region
 
 Patch = tuple[object, str, Callable]  # an owner, a name, and what makes the replacement of what the owner has there
 

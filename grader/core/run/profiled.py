@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from grader.core.protocol.messages import Profile, Profiled
     from grader.core.protocol.program import Program
-    from grader.core.run.role import Runner
+    from grader.core.run.runner import Runner
 
 WARM_UP = 5  # calls: the first compiles, or tunes; then the clocks rise
 REPLY = "reply.json"
@@ -22,13 +22,13 @@ def main(folder: str) -> None:
     import msgspec
 
     from grader.core.protocol.messages import Profile
-    from grader.core.run import role
+    from grader.core.run import runner
 
     os.chdir(folder)
     request = msgspec.json.decode(Path("request.json").read_bytes(), type=Profile)
     sys.path[1:1] = request.setup.sys_path
-    role.get_ready("cuda")
-    reply = role.answering(profile)(role.begin(request.setup), request)
+    runner.get_ready("cuda")
+    reply = runner.answering(profile)(runner.begin(request.setup), request)
     Path(REPLY).write_bytes(msgspec.json.encode(reply))
 
 
@@ -39,7 +39,7 @@ def profile(runner: "Runner", request: "Profile", program: "Program") -> "Profil
     from grader.core.protocol.messages import Profiled
     from grader.core.run.allocations import INPUT_POISON
     from grader.core.run.replay import Replay, launch, place_inputs, tune
-    from grader.core.run.role import read_inputs
+    from grader.core.run.runner import read_inputs
 
     places, _, _ = place_inputs(request.call.inputs, read_inputs(), "cuda", INPUT_POISON)
     replay = Replay(program, runner.make_kernels(program), "cuda", launch, tune)

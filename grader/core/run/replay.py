@@ -12,11 +12,34 @@ from typing import Any, Protocol
 import torch
 from torch.utils._pytree import tree_iter
 
-from grader.core.inside import sparse
-from grader.core.protocol import program as form
 from grader.core.protocol.messages import FailedLaunch, Shortage, TensorSpec
-from grader.core.protocol.program import Malformed, Program, tensors_in
+from grader.core.protocol.program import (
+    Branch,
+    Choice,
+    Constant,
+    Constexpr,
+    Descriptor,
+    Device,
+    Float,
+    Format,
+    Free,
+    Input,
+    KernelNumber,
+    Launch,
+    Made,
+    Malformed,
+    Operation,
+    Program,
+    Step,
+    Storage,
+    Tensor,
+    TorchDtype,
+    TritonDtype,
+    Tuple,
+    tensors_in,
+)
 from grader.core.run.allocations import POISON, fenced
+from grader.core.worker import sparse
 
 
 class LaunchRaised(Exception):
@@ -82,7 +105,7 @@ class Replay:
     kernels: KernelTable
     device: str
     launch: Callable[..., None] | None
-    choose: Callable[[list[form.Branch], Callable[[int], Any]], int] | None = None
+    choose: Callable[[list[Branch], Callable[[int], Any]], int] | None = None
     observer: Callable[..., None] | None = None
 
     def __post_init__(self) -> None:
@@ -101,7 +124,7 @@ class Replay:
         """What was done before the call, on these inputs."""
         program, self.places = self.program, {}
         for number, storage in enumerate(program.storages):
-            if number in self.used and not isinstance(storage, form.Made):
+            if number in self.used and not isinstance(storage, Made):
                 self.places[number] = self.given(storage, inputs)
         for at, step in zip(count(), program.setup):
             self.step(at, step)
@@ -114,20 +137,20 @@ class Replay:
         kept = dict(self.places)
         for at, step in zip(count(len(program.setup)), program.steps):
             self.step(at, step)
-        returned = [self.tensor(each) if isinstance(each, form.Tensor) else each for each in program.returns]
+        returned = [self.tensor(each) if isinstance(each, Tensor) else each for each in program.returns]
         self.places = kept
         return returned
 
-    def given(self, storage: form.Storage, inputs: dict[str, StoragePlace]) -> StoragePlace:
+    def given(self, storage: Storage, inputs: dict[str, StoragePlace]) -> StoragePlace:
         """The place of a storage that no step makes."""
-        if isinstance(storage, form.Input):
+        if isinstance(storage, Input):
             if storage.name not in inputs:
                 raise Malformed(f"an input named {storage.name}")
             return inputs[storage.name]
         if storage.bytes > sparse.FAR_BYTES:  # of a call before: what nobody has written is zero
             return StoragePlace(sparse.empty(storage.bytes, torch.uint8).untyped_storage(), 0, storage.bytes)
         data = torch.full((storage.bytes,), POISON, dtype=torch.uint8, device=self.device)
-        if isinstance(storage, form.Constant) and storage.bytes:
+        if isinstance(storage, Constant) and storage.bytes:
             data.copy_(torch.frombuffer(bytearray(storage.data), dtype=torch.uint8))
         return StoragePlace(data.untyped_storage(), data.storage_offset(), storage.bytes)
 
@@ -139,19 +162,19 @@ class Replay:
             whole.set_(place.storage, place.start, (place.bytes,), (1,)).fill_(POISON)
 
     def dtypes(self) -> dict[int, torch.dtype]:
-        made = (step for step in self.program.setup if isinstance(step, form.Operation))
+        made = (step for step in self.program.setup if isinstance(step, Operation))
         return {tensor.storage: getattr(torch, tensor.dtype) for step in made for tensor in step.out}
 
     # Steps -----------------------------------------------------------------------------------------------------------
 
-    def step(self, at: int, step: form.Step) -> None:
-        if isinstance(step, form.Choice):
+    def step(self, at: int, step: Step) -> None:
+        if isinstance(step, Choice):
             for inner in step.branches[self.choice(at, step.branches)].steps:
                 self.simple(inner)
         else:
             self.simple(step)
 
-    def choice(self, at: int, branches: list[form.Branch]) -> int:
+    def choice(self, at: int, branches: list[Branch]) -> int:
         """The configuration of a launch that was tuned: the first, or the one that `choose` finds."""
         if at not in self.chosen:
             if self.choose is None:
@@ -166,11 +189,11 @@ class Replay:
                 raise ChoiceMade
         return self.chosen[at]
 
-    def simple(self, step: form.Operation | form.Launch | form.Free) -> None:
-        if isinstance(step, form.Free):
+    def simple(self, step: Operation | Launch | Free) -> None:
+        if isinstance(step, Free):
             for number in step.storages:
                 self.places.pop(number, None)
-        elif isinstance(step, form.Operation):
+        elif isinstance(step, Operation):
             self.operation(step)
         else:
             kernel = self.kernels[step.kernel]
@@ -183,7 +206,7 @@ class Replay:
             except Exception as error:
                 raise LaunchRaised(step.number, step.line) from error
 
-    def operation(self, step: form.Operation) -> None:
+    def operation(self, step: Operation) -> None:
         function = find_overload(step.op, step.overload)
         if function is None:
             raise Malformed("an operation that PyTorch has not")
@@ -201,7 +224,7 @@ class Replay:
         if self.observer:
             self.observer(step, args, named, made)
 
-    def made(self, step: form.Operation, described: form.Tensor, tensor: torch.Tensor) -> None:
+    def made(self, step: Operation, described: Tensor, tensor: torch.Tensor) -> None:
         """Note where an operation's output lies; raises Malformed where it is not what was recorded."""
         number = described.storage
         same = list(tensor.shape) == described.sizes and str(tensor.dtype)[6:] == described.dtype
@@ -226,21 +249,21 @@ class Replay:
         match value:
             case list():
                 return [self.value(inner) for inner in value]
-            case form.Tensor():
+            case Tensor():
                 return self.tensor(value)
-            case form.Tuple():
+            case Tuple():
                 return make_tuple(value, map(self.value, value.items))
-            case form.Device():
+            case Device():
                 return torch.device(self.device)
-            case form.KernelNumber():
+            case KernelNumber():
                 return self.kernels[value.number]
-            case form.Constexpr():
+            case Constexpr():
                 return sys.modules["triton"].language.constexpr(self.value(value.value))
-            case form.Descriptor():
+            case Descriptor():
                 return self.descriptor(value)
         return plain(value)
 
-    def descriptor(self, value: form.Descriptor) -> Any:
+    def descriptor(self, value: Descriptor) -> Any:
         parts = self.tensor(value.base), value.shape, value.strides, value.block
         if value.layout is None:
             from triton.tools.tensor_descriptor import TensorDescriptor
@@ -251,7 +274,7 @@ class Replay:
 
         return TensorDescriptor(*parts, gl.NVMMASharedLayout(**value.layout), value.padding)
 
-    def tensor(self, described: form.Tensor) -> torch.Tensor:
+    def tensor(self, described: Tensor) -> torch.Tensor:
         """A tensor of the program as a view of where its storage lies; never outside of that."""
         sizes, strides, offset = described.sizes, described.strides, described.offset
         place = self.places.get(described.storage)
@@ -332,7 +355,7 @@ def triton_dtype(name: str) -> Any:
     return found
 
 
-def make_tuple(described: form.Tuple, items: Iterable[Any]) -> tuple:
+def make_tuple(described: Tuple, items: Iterable[Any]) -> tuple:
     """A tuple, or a NamedTuple where its fields have names."""
     if described.fields is None:
         return tuple(items)
@@ -342,11 +365,11 @@ def make_tuple(described: form.Tuple, items: Iterable[Any]) -> tuple:
 def plain(value: Any) -> Any:
     """A value of a program that is a constant."""
     match value:
-        case form.Float():
+        case Float():
             return float.fromhex(value.hex)
-        case form.TorchDtype() | form.Format():
+        case TorchDtype() | Format():
             return getattr(torch, value.name)
-        case form.TritonDtype():
+        case TritonDtype():
             return triton_dtype(value.name)
         case None | bool() | int() | str():
             return value
@@ -363,7 +386,7 @@ def launch(kernel: Any, grid: tuple[int, ...], args: dict[str, Any], options: di
     kernel.run(*map(args.get, first), grid=grid, warmup=False, **rest, **({} if interpreted else options))
 
 
-def tune(choices: Sequence[form.Branch], run: Callable[[int], Any]) -> int:
+def tune(choices: Sequence[Branch], run: Callable[[int], Any]) -> int:
     """On a GPU: the configuration that is fastest, of those that run."""
     times: dict[int, float] = {}
     failure: Any = None  # there is one where no time is: no choice is empty

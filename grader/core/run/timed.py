@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from grader.core.inside import replies
 from grader.core.protocol.messages import Call, Derived, Range, Time, Timed, TimeOurs
 from grader.core.protocol.program import Program
 from grader.core.run.allocations import POISON, Allocations
 from grader.core.run.replay import ProgramRunner, Replay, StoragePlace, launch, tune
 from grader.core.run.stopwatch import Stopwatch
+from grader.core.worker import replies
 
 
 class TimedCalls:
@@ -95,7 +95,7 @@ class TimedCalls:
         timed.outputs, timed.broken_fences = replies.write_outputs(parts, self.device), allocations.broken_fences()
 
 
-def of_program(runner: ProgramRunner, request: Time, program: Program) -> TimedCalls:
+def time_program(runner: ProgramRunner, request: Time, program: Program) -> TimedCalls:
     """TimedCalls of a program that is checked."""
     replay = Replay(program, runner.make_kernels(program), runner.device, launch, tune)
     calls = TimedCalls(runner.device, request.call, request.derived, lambda inputs: begin_anew(replay, inputs))
@@ -104,7 +104,7 @@ def of_program(runner: ProgramRunner, request: Time, program: Program) -> TimedC
     return calls
 
 
-def of_module(runner: ProgramRunner, request: TimeOurs) -> TimedCalls:
+def time_module(runner: ProgramRunner, request: TimeOurs) -> TimedCalls:
     """TimedCalls of a function of ours.py."""
     function, arguments = load("ours.py", request.function), request.time.call.arguments
 

@@ -18,18 +18,18 @@ import numpy as np
 import torch
 import triton.runtime.interpreter as interpreter
 
-from grader.core.inside.frames import frames_of, running_line
 from grader.core.interpret.patches import Patches
-from grader.core.protocol import observed
+from grader.core.protocol import reports
 from grader.core.protocol.messages import plain_bytes
-from grader.core.protocol.observed import Fault, Place, Term, Undefined
+from grader.core.protocol.reports import Fault, Place, Term, Undefined
 from grader.core.run import address_terms, promises
 from grader.core.run.addresses import Addresses, describe
 from grader.core.run.allocations import GUARD, Allocations
 from grader.core.run.costs import CostMeter
 from grader.core.run.hooks import Overflows, list_hooks
-from grader.core.run.memory import NOBODY, SPAN, Region, tensors_of_argument
 from grader.core.run.observe import Access, Observer
+from grader.core.run.regions import NOBODY, SPAN, Region, tensors_of_argument
+from grader.core.worker.frames import frames_of, running_line
 
 MOST_SHAPES = 64  # of blocks, by which lanes are told apart
 ATOMIC, SEVERAL = -2, -3  # written by atomics, which any number of programs may; read by several
@@ -311,8 +311,8 @@ class Trace:
         """The line of the kernel itself that is running, even while a function that it called runs; or 0."""
         return next((frame.f_lineno for frame in reversed([*frames_of(self.module)])), 0)
 
-    def report(self) -> observed.TraceReport:
-        """The observed.TraceReport: faults and undefined lanes, most lanes first."""
+    def report(self) -> reports.TraceReport:
+        """The reports.TraceReport: faults and undefined lanes, most lanes first."""
 
         def entries(kind: Any, counter: Counter[Any], names: tuple[str, ...]) -> Iterator[Any]:
             for key, lanes in counter.most_common(20):
@@ -321,10 +321,10 @@ class Trace:
                 yield kind(lanes=lanes, source=source, **named, **self.first.get(key, {}))
 
         faults = list(entries(Fault, self.faults, ("kind", "kernel", "argument", "line", "where")))
-        return observed.TraceReport(
+        return reports.TraceReport(
             sorted(faults, key=lambda fault: fault.kind != "int32 overflow"),  # it causes others
             list(entries(Undefined, self.undefined, ("kernel", "argument", "line"))),
-            addresses=self.addresses.of_kinds("store", *(["load"] if self.faults else [])),
+            addresses=self.addresses.tables_of_kinds("store", *(["load"] if self.faults else [])),
             inside_rows=self.addresses.inside_rows, kernels=self.costs.kernels, costs=self.costs.report(),
             own=plain_bytes(self.own and self.own.report()), failed=self.failed,
         )  # fmt: skip

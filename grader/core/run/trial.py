@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from grader.core.protocol.observed import KernelCosts
+from grader.core.protocol.reports import KernelCosts
 from grader.core.run.allocations import Allocations
 from grader.core.run.trace import Trace
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from grader.core.protocol.observed import Most, WrapperCosts
 from grader.core.protocol.program import Operation
+from grader.core.protocol.reports import Most, WrapperCosts
 from grader.core.run.operations import PRODUCTS, UNWRITTEN
 from grader.core.run.replay import list_tensors
 

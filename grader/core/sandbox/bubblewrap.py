@@ -94,7 +94,7 @@ def open_filter() -> Iterator[tuple[list[str], list[int]]]:
 
 def find_leaks(device: str = "cpu") -> list[str]:
     """What is possible inside and should not be: [words]; each is tried. Raises OSError and TimeoutExpired."""
-    place = Path(__file__).parents[1] / "inside" / "attempts.py"
+    place = Path(__file__).parents[1] / "worker" / "attempts.py"
     if why := system_calls.missing():
         return [why]
     names = (*system_calls.REFUSED, "clone", "clone3")

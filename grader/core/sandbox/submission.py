@@ -16,9 +16,9 @@ import torch
 
 from grader.core.protocol import messages
 from grader.core.protocol.messages import Answered, Call, Code, FailedLaunch, Gpu, Raised, Reply, plain_bytes
-from grader.core.sandbox import handed_in, sandboxes
+from grader.core.sandbox import handed_in, pool
 from grader.core.sandbox.child import NO_REPLY, Died
-from grader.core.sandbox.confined import ConfinedChild
+from grader.core.sandbox.sandboxed_child import SandboxedChild
 
 T = TypeVar("T")
 PROGRAM_BYTES = 32 << 20  # the longest of ours has one
@@ -71,33 +71,33 @@ class Submission:
     def __init__(self, path: Path, problem: EntryPoint, device: str, seconds: float, gpu: Gpu | None = None):
         self.path, self.problem, self.device = Path(path).absolute(), problem, device
         self.gpu, self.seconds = gpu, seconds
-        self.recorder: ConfinedChild | None = None
-        self.runner: ConfinedChild | None = None
+        self.recorder: SandboxedChild | None = None
+        self.runner: SandboxedChild | None = None
 
     def begin(self) -> None:
         """Have both processes start side by side, before the first of them is asked anything."""
-        sandboxes.begin("record", self.path.parent)
-        sandboxes.begin(self.device)
+        pool.begin("record", self.path.parent)
+        pool.begin(self.device)
 
     def deadline(self, runner: bool = False) -> float:
         """When a case that begins now must have ended; the start of its processes is not its own time."""
-        seconds = self.seconds * (sandboxes.find_slowness(self.device) if runner else 1.0)
+        seconds = self.seconds * (pool.find_slowness(self.device) if runner else 1.0)
         self.start_recorder(seconds)
         if runner:
             self.start_runner()
         return time.monotonic() + seconds
 
-    def start_recorder(self, seconds: float | None = None) -> ConfinedChild:
+    def start_recorder(self, seconds: float | None = None) -> SandboxedChild:
         """The recorder. seconds: in which the module must be loaded."""
         if self.recorder is None:
             setup = recorder_setup(self.path, self.problem, self.gpu)
-            self.recorder = ConfinedChild(setup, seconds or self.seconds, self.path.parent)
+            self.recorder = SandboxedChild(setup, seconds or self.seconds, self.path.parent)
         return self.recorder
 
-    def start_runner(self) -> ConfinedChild:
+    def start_runner(self) -> SandboxedChild:
         """The runner. A kernel's text must stand in one of the files that it is given."""
         if self.runner is None:
-            self.runner = ConfinedChild(self.runner_setup(), self.seconds)
+            self.runner = SandboxedChild(self.runner_setup(), self.seconds)
             self.runner.put({"texts.json": msgspec.json.encode(self.read_texts())})
         return self.runner
 

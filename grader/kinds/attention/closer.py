@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from grader.core.protocol.messages import FindFirstBad, FirstBad
 from grader.diagnosis.cause import Measured
-from grader.kinds.attention import contrasts, drawn, inputs, tile_visits, weight_facts, weights
+from grader.kinds.attention import contrasts, inputs, seeded_cases, tile_visits, weight_facts, weights
 from grader.kinds.attention.known_mistakes import ONLINE
 
 SECONDS = 5.0  # for all of a problem's cases
@@ -90,7 +90,7 @@ def order(case):
     """Small cases first, of plain ones with several rows, in which another kv head than the right one can be told."""
     alone = case.shares_heads and case.kv_heads == 1
     size = case.N * case.num_keys * case.B * case.Hq * case.D
-    return case.N == 1, case.name.startswith((drawn.PREFIX, "pairs ")) or case.layout in inputs.FAR, alone, size
+    return case.N == 1, case.name.startswith((seeded_cases.PREFIX, "pairs ")) or case.layout in inputs.FAR, alone, size
 
 
 def measure_case(kind, problem, submission, case, seed):

@@ -17,17 +17,17 @@ from grader.kinds import moved_rows, trying
 from grader.kinds.attention import (
     addresses,
     advice,
-    answers,
+    answer_cache,
     catalogue,
     causes,
     closer,
     defaults,
-    drawn,
     inputs,
     kv_heads,
-    memory,
     naive,
+    p2_memory,
     picture,
+    seeded_cases,
     tables,
     tile_visits,
     work,
@@ -52,10 +52,10 @@ class Attention(Kind):
     # What is asked ---------------------------------------------------------------------------------------------------
 
     def cases(self, problem, seed):
-        return drawn.every(problem, seed)
+        return seeded_cases.every(problem, seed)
 
     def case_by_name(self, problem, name):
-        return drawn.from_name(name, problem)
+        return seeded_cases.from_name(name, problem)
 
     def inputs(self, case, seed):
         return inputs.make(case, seed)
@@ -87,7 +87,7 @@ class Attention(Kind):
     # What is right ---------------------------------------------------------------------------------------------------
 
     def right(self, problem, case, placed, device):
-        answer = answers.expect(problem, case, placed, device)
+        answer = answer_cache.expect(problem, case, placed, device)
         lse = [Right("lse", "float32", answer.lse, answer.allowed_lse)] if problem.returns_lse else []
         return [Right("o", case.dtype, answer.o, answer.allowed_o, answer), *lse]
 
@@ -97,7 +97,7 @@ class Attention(Kind):
 
     def warm(self, problem, seed):
         cases = [case for case in self.cases(problem, seed) if case.attends and not case.gpu]
-        answers.keep(cases, seed)
+        answer_cache.keep(cases, seed)
         for case in cases:
             picture.mask_outlines(case, case.seen_at(0, 0))
 
@@ -158,7 +158,7 @@ class Attention(Kind):
     def beyond_values(self, problem, case, answer):
         reply, drawn = answer.reply, Facts(picture=self.drawn(case, answer.reply))
         if not problem.uses_triton:
-            return replace(memory.judge(problem, case, answer), facts=drawn)
+            return replace(p2_memory.judge(problem, case, answer), facts=drawn)
         if by_torch := work.by_torch(problem, case, reply):
             return Verdict(Outcome.WASTEFUL, by_torch, drawn)
         waste = self.wasted(case, answer) if reply.trace else None
@@ -207,7 +207,7 @@ class Attention(Kind):
         nothing about another.
         """
         placed = inputs.make(case, seed)
-        right, spec = answers.to(case, placed), causes.spec_of(case, placed)
+        right, spec = answer_cache.to(case, placed), causes.spec_of(case, placed)
         guesses = [[(tile, tile)] for tile in tile_visits.GUESSED_TILES]
         for sizes in guesses if problem.tiled and not evidence["tiles"] else [evidence["tiles"]]:
             shows = defaultdict(bool)  # all variants of a kind

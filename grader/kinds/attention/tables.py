@@ -8,8 +8,8 @@ import math
 
 import torch
 
-from grader.diagnosis.compare import off_by
-from grader.kinds.attention import answers, inputs
+from grader.diagnosis.compare_values import off_by
+from grader.kinds.attention import answer_cache, inputs
 from grader.kinds.attention.weights import identities, masks
 from grader.kinds.trying import Table, compare, number
 
@@ -23,7 +23,7 @@ def measure(call, problem, case, placed, returned, device):
 
     call(q, k, v): the function. returned: its outputs for the case's own `placed`, on `device`.
     """
-    answer = answers.expect(problem, case, placed, device)
+    answer = answer_cache.expect(problem, case, placed, device)
     shown = [compare("output", answer.o, answer.allowed_o, returned[0], **OF_OUTPUT)]
     if problem.returns_lse:
         lse, allowed = answer.lse[..., None], answer.allowed_lse[..., None]
@@ -38,7 +38,7 @@ def weights_and_scores(call, problem, case, placed, device):
         given = (q, k, inputs.place(columns, case.layout, "v"))
         out = call(*(each.tensor.to(device) for each in given))
         got = out[0] if isinstance(out, tuple | list) else out
-        answer = answers.expect(problem, case, given, device)
+        answer = answer_cache.expect(problem, case, given, device)
         parts.append((answer.o, got.detach().cpu().double(), answer.allowed_o))
     right, got, allowed = (torch.cat(part, -1)[..., : case.num_keys] for part in zip(*parts, strict=True))
     group = case.Hq // case.kv_heads

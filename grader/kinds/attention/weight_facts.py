@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from grader.diagnosis.cause import Measured
-from grader.diagnosis.compare import ranges
+from grader.diagnosis.compare_values import ranges
 from grader.diagnosis.locate import show
 from grader.kinds.attention.case import Case
 from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, RESCALE, SCALE, SOFTMAX, TAILS

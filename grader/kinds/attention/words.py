@@ -2,7 +2,7 @@
 
 import torch
 
-from grader.diagnosis.compare import ranges
+from grader.diagnosis.compare_values import ranges
 from grader.diagnosis.locate import show
 
 EQUAL = "In a second run, on inputs that make all scores equal, "

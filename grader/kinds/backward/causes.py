@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from grader.diagnosis import compare, locate
+from grader.diagnosis import compare_values, locate
 from grader.diagnosis.cause import Diagnosis, Measured
 from grader.kinds.backward import mistakes
 from grader.result import Cause, mistake_pattern
@@ -44,7 +44,7 @@ def precision(got, wrong, expected):
 
 
 def mismatch(name, got, expected):
-    return compare.mismatch(got[name], expected.values[name], expected.allowed[name])
+    return compare_values.mismatch(got[name], expected.values[name], expected.allowed[name])
 
 
 def where(got, wrong):

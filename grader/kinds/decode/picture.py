@@ -2,7 +2,7 @@
 seen."""
 
 from grader.diagnosis import failures
-from grader.diagnosis.compare import ranges
+from grader.diagnosis.compare_values import ranges
 from grader.kinds.decode.reads import NOBODY
 
 MOST_PROGRAMS = 16

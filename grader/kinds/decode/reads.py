@@ -8,7 +8,7 @@ import torch
 from msgspec import Struct
 
 from grader.diagnosis.cause import Measured
-from grader.diagnosis.compare import ranges
+from grader.diagnosis.compare_values import ranges
 from grader.diagnosis.locate import show
 from grader.kinds.attention.known_mistakes import HEADS, TAILS
 from grader.kinds.decode.mistakes import EMPTY, GROUP, IN_PAGES, MASK, MERGE, PAGES

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from grader.course import answers
+from grader.course import gap_leaks
 from grader.kinds.registry import PROBLEMS
 from grader.tests.support import ROOT, SOLUTIONS, solution
 
-P3 = answers.read_answers(SOLUTIONS / PROBLEMS["p3"].module)
+P3 = gap_leaks.read_answers(SOLUTIONS / PROBLEMS["p3"].module)
 RENAMED = (
     ("row_sum", "total"), ("row_max", "m"), ("new_max", "m_new"), ("alpha", "c"), ("scores", "s"), ("acc", "out"),
     ("k_pos", "cols"), ("qk_scale", "sc"),
@@ -16,7 +16,7 @@ RENAMED = (
 
 
 def found(text):
-    return {(answer.module, answer.number) for answer, _ in answers.find_answers(text, P3)}
+    return {(answer.module, answer.number) for answer, _ in gap_leaks.find_answers(text, P3)}
 
 
 def test_a_solution_holds_its_answers_and_its_skeleton_none():
@@ -38,13 +38,13 @@ def test_other_code_is_no_answer(other):
 
 
 def test_a_short_gap_is_known_by_its_own_names():
-    gap = answers.read_answers(SOLUTIONS / PROBLEMS["p2"].module)[0]
-    assert len(gap.tokens.words) < answers.FEW
-    assert list(answers.find_answers("last_key = q_end if is_causal else Nk", [gap]))
-    assert not list(answers.find_answers("a = b if c else d", [gap]))
+    gap = gap_leaks.read_answers(SOLUTIONS / PROBLEMS["p2"].module)[0]
+    assert len(gap.tokens.words) < gap_leaks.FEW
+    assert list(gap_leaks.find_answers("last_key = q_end if is_causal else Nk", [gap]))
+    assert not list(gap_leaks.find_answers("a = b if c else d", [gap]))
 
 
 def test_a_notebook_is_read_in_its_cells_and_in_what_they_printed():
     cells = [{"source": ["x = 1"], "outputs": [{"text": solution("p3").splitlines(keepends=True)}]}]
-    shown = answers.shown("a.ipynb", json.dumps({"cells": cells}).encode())
-    assert len(found(shown)) == 3 and not found(answers.shown("a.png", b"\xff\xfe"))
+    shown = gap_leaks.shown("a.ipynb", json.dumps({"cells": cells}).encode())
+    assert len(found(shown)) == 3 and not found(gap_leaks.shown("a.png", b"\xff\xfe"))

@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-from grader.diagnosis import compare, locate
+from grader.diagnosis import compare_values, locate
 
 
 def mismatch_of(got, expected=None, allowed=1e-3):
     expected = torch.zeros(got.shape, dtype=torch.float64) if expected is None else expected
-    return compare.mismatch(got, expected, torch.full_like(expected, allowed))
+    return compare_values.mismatch(got, expected, torch.full_like(expected, allowed))
 
 
 def test_within_the_allowance_is_no_mismatch():
@@ -113,5 +113,5 @@ def test_scattered_rows_are_counted_not_listed():
 
 
 def test_ranges():
-    assert compare.ranges([]) == []
-    assert compare.ranges([3, 4, 5, 9]) == [(3, 5), (9, 9)]
+    assert compare_values.ranges([]) == []
+    assert compare_values.ranges([3, 4, 5, 9]) == [(3, 5), (9, 9)]

@@ -57,4 +57,4 @@ def test_no_exception_is_swallowed():
             silent |= {str(place)} if "suppress(Exception)" in text or "except Exception:" in text else set()
     reported = {"core/run/trace.py"}  # in what the trace says
     tried = {"core/run/refusals.py", "core/interpret/speedups.py"}  # another way is taken
-    assert silent == reported | tried | {"core/inside/worker.py"}  # the submission's own sys.stdout
+    assert silent == reported | tried | {"core/worker/fork_server.py"}  # the submission's own sys.stdout

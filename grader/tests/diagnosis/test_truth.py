@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grader.diagnosis import compare, cross_case
+from grader.diagnosis import compare_values, cross_case
 from grader.diagnosis.cause import Diagnosis
-from grader.engine.grade import grade
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.kinds import moved_rows
-from grader.kinds.attention import answers, causes, inputs, weight_facts
+from grader.kinds.attention import answer_cache, causes, inputs, weight_facts
 from grader.kinds.attention.cases import Case
 from grader.kinds.registry import EVERY, kind_of
 from grader.result import Aspect, Cause, Facts, Outcome, Result
@@ -24,7 +24,7 @@ CASE = Case("small", Hq=2, N=9, D=16, dtype="float32")
 def found(got):
     """The words of every cause that gives `got` (1, 2, 9, 16), the same for the two heads exchanged."""
     placed = inputs.make(CASE, 0)
-    right = answers.expect(P1, CASE, placed, "cpu")
+    right = answer_cache.expect(P1, CASE, placed, "cpu")
     return [cause.equals for cause in causes.find(P1, CASE, placed, got(right.o), right, kind_of(P1).known_mistakes)[0]]
 
 
@@ -47,7 +47,7 @@ def test_nothing_is_read_from_an_output_without_numbers(value):
 
 def test_rows_in_other_places_are_told():
     placed = inputs.make(CASE, 0)
-    right = answers.expect(P1, CASE, placed, "cpu")
+    right = answer_cache.expect(P1, CASE, placed, "cpu")
     (fact,) = moved_rows.find(right.o.roll(2, dims=2), right.o, right.allowed_o)
     assert fact.sentence.startswith("Row 0 of batch 0, head 0 of your output is the right row 7, and 8 more")
     assert moved_rows.find(right.o + 1.0, right.o, right.allowed_o) == []
@@ -76,7 +76,7 @@ def wrong(name, *equals, nan=0):
     diagnosis = Diagnosis("output", "Every row is wrong.", [Cause(words, "why?", "") for words in equals])
     got = torch.ones(1, 1, 4)
     got[..., :nan] = math.nan
-    facts = Facts(mismatch=compare.mismatch(got, torch.zeros(1, 1, 4), torch.zeros(1, 1, 4)))
+    facts = Facts(mismatch=compare_values.mismatch(got, torch.zeros(1, 1, 4), torch.zeros(1, 1, 4)))
     return Result("p1", name, Aspect.CORRECT, Outcome.WRONG, facts=facts, diagnosis=diagnosis)
 
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from grader import score
-from grader.core.sandbox import sandbox_process, sandboxes
+from grader.core.sandbox import pool, server
 from grader.core.sandbox.submission import Submission
 from grader.course import course
-from grader.diagnosis import compare, cross_case
+from grader.diagnosis import compare_values, cross_case
 from grader.diagnosis.cause import Diagnosis
 from grader.engine import canary
 from grader.engine.problem_grader import is_certain
-from grader.kinds.attention import answers, inputs, oracle, work
+from grader.kinds.attention import answer_cache, inputs, oracle, work
 from grader.kinds.kind import Kind
 from grader.result import Aspect, Cause, Outcome, Result
 from grader.tests.support import grade_text, solution, thorough_but
@@ -21,16 +21,16 @@ from grader.tests.support import grade_text, solution, thorough_but
 CASE = "fewer tokens than a tile"
 # Where a function of ours raises, in the grader's own process and in the two that it asks.
 HERE = (
-    (compare, "mismatch"), (Kind, "judge"), (answers, "to"), (inputs, "make"), (work, "by_torch"),
+    (compare_values, "mismatch"), (Kind, "judge"), (answer_cache, "to"), (inputs, "make"), (work, "by_torch"),
     (Kind, "handler"), (oracle, "attention"), (Submission, "take_outputs"),
 )  # fmt: skip
 INSIDE = (
-    ("record/role.py", "def one_call"), ("record/record.py", "    def program"),
-    ("record/record.py", "    def plain"), ("record/role.py", "def load_function"), ("run/role.py", "def run("),
+    ("record/recorder.py", "def one_call"), ("record/record.py", "    def program"),
+    ("record/record.py", "    def plain"), ("record/recorder.py", "def load_function"), ("run/runner.py", "def run("),
     ("protocol/program.py", "def check("), ("run/kernel_check.py", "def check("),
     ("run/replay.py", "    def tensor"), ("run/costs.py", "    def dot"),
     ("run/allocations.py", "    def fence("), ("run/trace.py", "    def access"),
-    ("run/hooks.py", "def list_hooks("), ("inside/replies.py", "def write_outputs"),
+    ("run/hooks.py", "def list_hooks("), ("worker/replies.py", "def write_outputs"),
 )  # fmt: skip
 NAMES = {f"{owner.__name__}.{name}": (owner, name) for owner, name in HERE}
 
@@ -52,7 +52,7 @@ def test_a_fault_in_the_grader_is_ours(place, tmp_path, monkeypatch):
         raise ValueError("seeded")
 
     monkeypatch.setattr(owner, name, fail)
-    monkeypatch.setattr(answers, "KEPT", {})  # what another test has kept would not be asked for
+    monkeypatch.setattr(answer_cache, "KEPT", {})  # what another test has kept would not be asked for
     assert is_ours(grade_text(tmp_path, "p3", solution("p3"), names=[CASE]))
 
 
@@ -64,7 +64,7 @@ QUICK = [INSIDE[7]]
 def test_a_fault_in_the_processes_that_it_asks_is_ours(place, tmp_path, monkeypatch):
     file, start = place
     copy = tmp_path / "copy"
-    shutil.copytree(sandbox_process.CORE, copy)
+    shutil.copytree(server.CORE, copy)
     handed_in = tmp_path / "handed in"
     handed_in.mkdir()
     text = (copy / file).read_text()
@@ -73,17 +73,17 @@ def test_a_fault_in_the_processes_that_it_asks_is_ours(place, tmp_path, monkeypa
     assert found and colon
     indent = " " * (4 + len(start) - len(start.lstrip()))
     (copy / file).write_text(f'{head}{found}{signature}{colon}{indent}raise ValueError("seeded")\n{body}')
-    monkeypatch.setattr(sandbox_process, "WORKER", copy / "inside" / "worker.py")
-    monkeypatch.setattr(sandbox_process, "CORE", copy)
-    monkeypatch.setattr(sandboxes, "_running", {})  # those that run have the whole core
+    monkeypatch.setattr(server, "FORK_SERVER", copy / "worker" / "fork_server.py")
+    monkeypatch.setattr(server, "CORE", copy)
+    monkeypatch.setattr(pool, "_running", {})  # those that run have the whole core
     try:
         assert is_ours(grade_text(handed_in, "p3", solution("p3"), names=[CASE]))
     finally:
-        sandboxes.close_all()
+        pool.close_all()
 
 
 def test_a_fault_that_does_not_come_again_costs_nothing(tmp_path, monkeypatch):
-    calls, right = [], compare.mismatch
+    calls, right = [], compare_values.mismatch
 
     def fail_once(*arguments):
         calls.append(arguments)
@@ -91,7 +91,7 @@ def test_a_fault_that_does_not_come_again_costs_nothing(tmp_path, monkeypatch):
             raise OSError("once")
         return right(*arguments)
 
-    monkeypatch.setattr(compare, "mismatch", fail_once)
+    monkeypatch.setattr(compare_values, "mismatch", fail_once)
     (result,) = grade_text(tmp_path, "p3", solution("p3"), names=[CASE])
     assert result.outcome is Outcome.PASSED
 

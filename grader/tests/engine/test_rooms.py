@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from grader.core.sandbox.sandbox_process import KINDS
+from grader.core.sandbox.server import KINDS
 from grader.tests.support import ROOT
 
 GRADER = ROOT / "grader"

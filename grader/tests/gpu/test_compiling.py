@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from grader import score
-from grader.core.sandbox import bubblewrap, sandbox_process, sandboxes
+from grader.core.sandbox import bubblewrap, pool, server
 from grader.core.sandbox.texts import quoted
 from grader.engine.aspects import subject_of
-from grader.engine.grade import grade
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.gpu import compile_errors, compiling
 from grader.gpu.gpus import GPUS
@@ -253,8 +253,8 @@ def test_a_triton_that_compiles_nothing_costs_nothing(tmp_path, monkeypatch):
 def test_a_compiler_that_does_not_start_costs_nothing(tmp_path, monkeypatch):
     broken = tmp_path / "worker.py"
     broken.write_text("raise RuntimeError('no backend')\n")
-    monkeypatch.setattr(sandbox_process, "WORKER", broken)
-    monkeypatch.setattr(sandboxes, "_running", {})  # those that run have a whole one
+    monkeypatch.setattr(server, "FORK_SERVER", broken)
+    monkeypatch.setattr(pool, "_running", {})  # those that run have a whole one
     verdict = judged(tmp_path, solution("p3"))
     outcome, sentence = verdict.outcome, verdict.sentence
     assert outcome is Outcome.NOT_RUN and "not compiled: " in sentence and "no backend" in sentence
@@ -264,25 +264,23 @@ def test_a_compiler_that_does_not_start_costs_nothing(tmp_path, monkeypatch):
 
 
 def close_runners():
-    for key in [key for key in sandboxes._running if key[0] == "runner"]:
-        sandboxes.close(key)
+    for key in [key for key in pool._running if key[0] == "runner"]:
+        pool.close(key)
 
 
 @pytest.fixture
 def ptxas(tmp_path, monkeypatch):
     """ptxas(script): the runners' process starts anew with a ptxas of our own; returns its home folder."""
-    tool, interpreter, environment = tmp_path / "ptxas", bubblewrap.python_folders, sandbox_process.environment
+    tool, interpreter, environment = tmp_path / "ptxas", bubblewrap.python_folders, server.environment
     monkeypatch.setattr(bubblewrap, "python_folders", lambda: [*interpreter(), tmp_path])
-    monkeypatch.setattr(
-        sandbox_process, "environment", lambda device: environment(device) | {"TRITON_PTXAS_PATH": str(tool)}
-    )
+    monkeypatch.setattr(server, "environment", lambda device: environment(device) | {"TRITON_PTXAS_PATH": str(tool)})
     version = "Cuda compilation tools, release 12.8, V12.8.93"
 
     def use(script):
         tool.write_text(f'#!/bin/sh\ncase "$1" in --version) echo "{version}";; *) {script};; esac\n')
         tool.chmod(0o755)
         close_runners()
-        return sandboxes.serving("compile").home
+        return pool.serving("compile").home
 
     yield use
     close_runners()

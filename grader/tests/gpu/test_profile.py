@@ -198,8 +198,8 @@ happened = []
 torch.cuda.synchronize = lambda: None
 torch.cuda.profiler.start = lambda: happened.append("start")
 torch.cuda.profiler.stop = lambda: happened.append("stop")
-from grader.core.run import profiled, replay, role
-role.get_ready("compile")
+from grader.core.run import profiled, replay, runner
+runner.get_ready("compile")
 real = replay.place_inputs
 replay.place_inputs = lambda described, data, device, poison: real(described, data, "cpu", poison)
 class Calls(replay.Replay):
@@ -209,12 +209,12 @@ class Calls(replay.Replay):
         happened.append("call")
         return super().call()
 replay.Replay = Calls
-from grader.core.protocol import program as form
+from grader.core.protocol.program import Program
 from grader.core.protocol.messages import Call, Profile, RunnerSetup
-program = form.Program(2, [], [], [], [], [], [], True)
+program = Program(2, [], [], [], [], [], [], True)
 open("inputs.bin", "wb").close()
 setup = RunnerSetup(device="cuda")
-reply = profiled.profile(role.Runner(setup), Profile(setup, Call([])), program)
+reply = profiled.profile(runner.Runner(setup), Profile(setup, Call([])), program)
 assert reply.kernels == []
 assert happened == ["call"] * profiled.WARM_UP + ["start", "call", "stop"], happened
 """

@@ -9,7 +9,7 @@ from grader.core.protocol.messages import Raised, Timed
 from grader.core.sandbox.child import ChildFailed, Died
 from grader.core.sandbox.submission import Answer
 from grader.course.problem import SPEED_BARS
-from grader.engine.grade import grade
+from grader.engine.grading import grade
 from grader.engine.problem_grader import ProblemGrader
 from grader.engine.request import Request
 from grader.gpu import speed, timing

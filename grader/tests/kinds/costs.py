@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from grader.core.sandbox import sandboxes
+from grader.core.sandbox import pool
 from grader.core.sandbox.submission import Submission
 from grader.course.problem import LONG_ROW
 from grader.kinds.attention import work
@@ -56,7 +56,7 @@ def main():
             for what, ratio in found.items() if isinstance(found, dict) else ():
                 most[what] = max(most.get(what, (0.0, "")), (ratio, name))
     print("\nmost of each:", *(f"  {what}: {ratio:.2f} ({name})" for what, (ratio, name) in most.items()), sep="\n")
-    sandboxes.close_all()
+    pool.close_all()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from grader.kinds.attention import drawn, inputs, work
+from grader.kinds.attention import inputs, seeded_cases, work
 from grader.kinds.attention.cases import SPEED_SHAPE
 from grader.kinds.registry import EVERY, PROBLEMS
 
@@ -93,7 +93,7 @@ def test_costs_are_judged_on_a_long_row_of_tiles_and_groups_that_show_them():
 
 @pytest.mark.parametrize("id", ["p3", "p7"])
 def test_the_long_row_of_a_class_has_a_dtype_a_width_and_a_window_of_its_own(id):
-    rows = [work.long_case(drawn.every(PROBLEMS[id], seed)) for seed in range(1, 20)]
+    rows = [work.long_case(seeded_cases.every(PROBLEMS[id], seed)) for seed in range(1, 20)]
     assert {row.dtype for row in rows} == {"float16", "bfloat16", "float32"} and {row.D for row in rows} == {
         32,
         64,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from grader.core.protocol.observed import AddressTable, BlockAddress, Fault
+from grader.core.protocol.reports import AddressTable, BlockAddress, Fault
 from grader.kinds.decode import addresses, causes, contract, inputs, mistakes, picture, reads, same_bits, steps
 from grader.kinds.decode.cases import CASES, LONG, PROBLEM, DecodeCase
 from grader.kinds.decode.kind import KIND

@@ -15,7 +15,7 @@ from rich.console import Console
 from grader import score
 from grader.commands.arguments import BadArguments, choose_problems
 from grader.course import gaps
-from grader.engine.grade import grade
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.kinds.attention.masks import Visibility
 from grader.kinds.attention.tile_visits import Visit

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from grader.diagnosis import compare
+from grader.diagnosis import compare_values
 from grader.kinds.attention import oracle
 from grader.kinds.attention.cases import Case
 from grader.kinds.attention.masks import Visibility
@@ -62,7 +62,7 @@ def test_a_replaced_maximum_is_rejected(id, tile):
     q, k, v = tensors(case)
     want = oracle.expect(q, k, v, case.visibility)
     got, _ = attend(q, k, v, case.visibility.mask, Form(tile, keeps_maximum=False))
-    assert compare.mismatch(got, want.o, want.allowed_o)
+    assert compare_values.mismatch(got, want.o, want.allowed_o)
 
 
 def test_rows_that_see_nothing_are_zero_and_minus_infinity():

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from grader.core.protocol.observed import Costs, TraceReport
+from grader.core.protocol.reports import Costs, TraceReport
 from grader.kinds import error_map
 from grader.kinds.attention import picture
 from grader.kinds.attention.cases import Case

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from msgspec import structs
 
-from grader.core.protocol.observed import Costs, Dots, Multiplied
+from grader.core.protocol.reports import Costs, Dots, Multiplied
 from grader.kinds.attention import work
 from grader.kinds.attention.cases import Case
 from grader.kinds.block_sparse.cases import SparseCase

@@ -13,7 +13,7 @@ import torch
 from msgspec.structs import replace
 
 from grader.commands import grade as command
-from grader.core.protocol.observed import Costs, KernelCosts, TraceReport
+from grader.core.protocol.reports import Costs, KernelCosts, TraceReport
 from grader.engine.request import Request
 from grader.kinds.attention import picture
 from grader.kinds.registry import PROBLEMS

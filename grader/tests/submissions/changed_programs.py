@@ -215,7 +215,7 @@ def outcomes(count, seed, chosen=(), seconds=10.0):
 
 
 def main():
-    from grader.core.sandbox import sandboxes
+    from grader.core.sandbox import pool
 
     count, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     found = {"random": collections.Counter(), "directed": collections.Counter()}
@@ -226,7 +226,7 @@ def main():
             counts["our fault"] += 1
             print(f"{id} {outcome.value} {str(what)[:200]}: {sentence[:300]}", flush=True)
     print({how: dict(counts) for how, counts in found.items()})
-    sandboxes.close_all()
+    pool.close_all()
 
 
 if __name__ == "__main__":

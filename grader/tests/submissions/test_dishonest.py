@@ -12,7 +12,7 @@ from rich.console import Console
 
 from grader import score
 from grader.course.problem import SECONDS_PER_CASE
-from grader.engine.grade import grade
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.kinds.registry import EVERY
 from grader.render import gradescope, terminal

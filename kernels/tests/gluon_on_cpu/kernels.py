@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import torch
 from msgspec.structs import replace
 
-from grader.core.inside import without_gpu
+from grader.core.worker import without_gpu
 from grader.tests.support import KERNELS
 from kernels.tests.gluon_on_cpu import machine
 from kernels.tests.gluon_on_cpu.language import Constant, Pointer, block, gl, nothing

@@ -51,7 +51,7 @@ def test_the_compiler_says_today_what_is_recorded():
 
 def refusal(kernel, target, dtype, D, tile):
     """What the wrapper says on a GPU that is pretended, before it launches anything; an empty string if nothing."""
-    from grader.core.inside import without_gpu
+    from grader.core.worker import without_gpu
 
     module = load(f"{shared_memory.MODULES[kernel]}.py")
     q = torch.zeros(8, 1, D, dtype=dtype)
@@ -82,7 +82,7 @@ def test_what_cannot_fit_is_refused_with_both_numbers(kernel):
 @pytest.mark.parametrize("kernel", ["x1", "packed"])
 def test_the_wrapper_asks_before_it_launches(kernel):
     pytest.importorskip("triton")
-    from grader.core.inside import without_gpu
+    from grader.core.worker import without_gpu
 
     module = load(f"{shared_memory.MODULES[kernel]}.py")
     cu_seqlens = torch.tensor([0, 128], dtype=torch.int32)

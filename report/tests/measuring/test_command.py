@@ -11,10 +11,10 @@ import pytest
 
 from report import __main__ as command_line
 from report.measuring import command, machine, rows, runner
-from report.measuring.study import of_name
+from report.measuring.study import find_study
 from report.places import ROOT
 
-SWEEP = of_name("sweep")
+SWEEP = find_study("sweep")
 ONE = ["--quick", "--tiers", "1x2x32", "--lengths", "128", "--no-windows"]
 MACHINE = {"gpu": "NVIDIA H200", "torch": "2.13.0", "triton": "3.7.1", "clocks": {"sm_mhz": 1980.0}}
 
@@ -80,7 +80,7 @@ def read(folder):
     ],
 )
 def test_arguments_that_cannot_be_used(tmp_path, capsys, study, arguments, words):
-    assert status(tmp_path, *arguments, study=of_name(study)) == 2
+    assert status(tmp_path, *arguments, study=find_study(study)) == 2
     said = capsys.readouterr().err
     assert words in said and said.startswith("report: ") and said.count("\n") == 1
     assert not list(tmp_path.iterdir())
@@ -109,7 +109,7 @@ def test_the_list_needs_neither_gpu_nor_torch(study, words):
 
 def test_what_is_chosen():
     def asked(*arguments, study="sweep"):
-        return command.plan(of_name(study), command.parse(of_name(study), arguments))
+        return command.plan(find_study(study), command.parse(find_study(study), arguments))
 
     only = asked("--tiers", "4x16x128", "--lengths", "4096,16k", "--dtypes", "float16", "--only", "P4,fast")
     windows = {point.window for point, _ in only}
@@ -241,7 +241,7 @@ def test_the_ratio_of_a_late_row_is_to_what_fitted(fake, tmp_path, monkeypatch):
     ],
 )
 def test_what_each_ratio_is_taken_to(study, pattern, name, companions):
-    study = of_name(study)
+    study = find_study(study)
     point = next(point for point in study.whole if point.pattern == pattern)
     done = {row.key: row for kernel in point.kernels for row in [study.blank(point, kernel)]}
     assert study.companions(point, [name], done) == companions

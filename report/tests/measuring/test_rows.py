@@ -7,7 +7,7 @@ import pytest
 
 from report.measuring import rows
 from report.measuring.rows import BadTable, Writer
-from report.measuring.study import of_name
+from report.measuring.study import find_study
 from report.places import PUBLISHED
 from report.studies.sweep import Row
 
@@ -35,7 +35,7 @@ def test_what_is_written_is_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["sweep", "ladder", "steps", "block_sparse", "packed", "orders"])
 def test_the_committed_rows_are_those_that_are_asked_and_written_as_they_are_read(name):
-    study = of_name(name)
+    study = find_study(name)
     found = rows.read(PUBLISHED / study.csv, study.row)
     assert {row.key for row in found} == {study.blank(p, kernel).key for p in study.whole for kernel in p.kernels}
     text = rows.header(study.row) + "\n" + "".join(map(rows.line, found))

@@ -8,11 +8,11 @@ import pytest
 
 from report import __main__ as command_line
 from report.measuring import rows, runner, serve
-from report.measuring.study import of_name
+from report.measuring.study import find_study
 from report.places import ROOT
 from report.tests import faulty
 
-SWEEP = of_name("sweep")
+SWEEP = find_study("sweep")
 ONE = ["--quick", "--tiers", "1x2x32", "--lengths", "128", "--no-windows", "--budget", "0.02"]
 
 
@@ -115,7 +115,7 @@ def test_rows_of_the_cpu_do_not_bear_the_name_of_a_gpu(monkeypatch):
 
 @pytest.mark.thorough
 def test_block_sparse_rows_of_every_kind(tmp_path):
-    study = of_name("block_sparse")
+    study = find_study("block_sparse")
     faults = {"simple": "wrong", "prefetch": "wrong lse", "tiles_of_predicate": "wrong map"}
     chosen = ["--quick", "--patterns", "random FP,by density,map of documents", "--budget", "0.02"]
     only = "simple,prefetch,longest_first,FlexAttention,longest_first at 1,longest_first at 0.5"
@@ -135,7 +135,7 @@ def test_block_sparse_rows_of_every_kind(tmp_path):
 @pytest.mark.thorough
 def test_the_ladders_rungs_are_compared_each_under_its_own_mask(tmp_path):
     faults = {"P7": "as P6"}  # it forgets its sinks
-    found = measured(tmp_path, faults, "P1,P3,P5,P6,P7,fast as P4", study=of_name("ladder"), chosen=["--quick"])
+    found = measured(tmp_path, faults, "P1,P3,P5,P6,P7,fast as P4", study=find_study("ladder"), chosen=["--quick"])
     assert found["P7"].status == "failed" and found["P7"].reason.startswith("wrong")
     assert found["fast as P4"].status == "not run" and found["fast as P4"].median_ms is None
     assert found["P6"].over_naive > 0 and found["P3"].over_full == 1
@@ -145,7 +145,11 @@ def test_the_ladders_rungs_are_compared_each_under_its_own_mask(tmp_path):
 @pytest.mark.thorough
 def test_an_order_that_leaves_tiles_out_is_wrong(tmp_path):
     found = measured(
-        tmp_path, {"reversed": "loses tiles"}, "plain,reversed,all heads", study=of_name("orders"), chosen=["--quick"]
+        tmp_path,
+        {"reversed": "loses tiles"},
+        "plain,reversed,all heads",
+        study=find_study("orders"),
+        chosen=["--quick"],
     )
     assert found["reversed"].status == "failed" and found["reversed"].reason.startswith("wrong")
     assert found["all heads"].status == "ok" and found["plain"].over_plain == 1 and found["plain"].l2_hits is None

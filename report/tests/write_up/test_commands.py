@@ -9,7 +9,7 @@ from grader.kinds.registry import EVERY
 from grader.tests.support import ROOT, prose
 from report.__main__ import OTHERS, PAGES, STUDIES
 from report.measuring.command import parse
-from report.measuring.study import of_name
+from report.measuring.study import find_study
 
 
 def commands(text):
@@ -45,7 +45,7 @@ def check_make(words, targets, options, where):
     cases = {case.name for id, problem in EVERY.items() if id.strip("p") == given.get("P") for case in problem.cases}
     assert given.get("P") is None or "CASE" not in given or given["CASE"] in cases | {COMPILES}, where
     if "SWEEP" in given:
-        parse(of_name("sweep"), shlex.split(given["SWEEP"]))
+        parse(find_study("sweep"), shlex.split(given["SWEEP"]))
 
 
 def check_module(words, where):

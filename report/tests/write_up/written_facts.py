@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import torch
 
-from grader.kinds.attention import drawn, inputs
+from grader.kinds.attention import inputs, seeded_cases
 from grader.kinds.attention.cases import Case
 from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import tile_map
@@ -166,7 +166,7 @@ def heads():
     agree = [h for h in range(Hq) if right[h] == wrong[h]]
     said = f"{', '.join(map(str, agree[:-1]))} and {agree[-1]}"
     yield f"{' '.join(map(str, right))}. `head % Hkv` gives {' '.join(map(str, wrong))}: heads {said} are right"
-    cases = [*laptop_cases("p5"), *drawn.cases(PROBLEMS["p5"], 0)]  # a grade without a seed
+    cases = [*laptop_cases("p5"), *seeded_cases.cases(PROBLEMS["p5"], 0)]  # a grade without a seed
     fail = {c.name for c in cases if any(h // (c.Hq // c.kv_heads) != h % c.kv_heads for h in range(c.Hq))}
     assert "groups of four" in fail and not fail & {"no sharing", "one kv head"}
     yield f"{len(cases) - len(fail)} of {len(cases)} cases passed"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from grader.core.inside import without_gpu
+from grader.core.worker import without_gpu
 from grader.result import Outcome
 from grader.tests.support import grade_text, solution
 

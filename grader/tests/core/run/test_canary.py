@@ -27,7 +27,7 @@ CHANGES = {
     "from grader.core.run import addresses; addresses.PROGRAMS = 1": "the first addresses",
     "interpreter.InterpreterBuilder.create_exp2 = lambda self, x: self.create_exp(x)": "the result",
     "from grader.core.run import costs; costs.CostMeter.dot = lambda *any: None": "the counts",
-    "from grader.core.run import memory as m; m.Region.legal = lambda s, at, n: at == at": "its trial kernel fails",
+    "from grader.core.run import regions as m; m.Region.legal = lambda s, at, n: at == at": "its trial kernel fails",
 }
 
 

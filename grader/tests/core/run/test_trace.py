@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from grader.core.run.memory import Region
+from grader.core.run.regions import Region
 from grader.kinds.attention.cases import Case
 from grader.result import Outcome
 from grader.tests.support import grade_text

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from grader.core.protocol.observed import KernelCosts
+from grader.core.protocol.reports import KernelCosts
 from grader.core.sandbox.submission import Submission
 from grader.course.problem import SECONDS_PER_CASE
 from grader.kinds.attention import inputs, tile_visits

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from grader.core.protocol.messages import Call, Record, RecorderSetup, RunnerSetup
-from grader.core.sandbox import bubblewrap, cgroup, confined, sandbox_process, sandboxes, scratch
+from grader.core.sandbox import bubblewrap, cgroup, pool, sandboxed_child, scratch, server
 from grader.core.sandbox.child import NO_REPLY, Died
 from grader.core.sandbox.scratch import Scratch
 from grader.course.problem import SECONDS_PER_CASE
@@ -41,7 +41,7 @@ FORMS = thorough_but([PLAIN if bubblewrap.find_obstacle() else BUBBLEWRAP], [BUB
 in_bubblewrap = pytest.mark.parametrize("form", [BUBBLEWRAP], indirect=True)  # no plain limit protects this
 # Plain limits protect this where a child can be another user than the grader, who may then not read its Python.
 PLACE = Path(tempfile.gettempdir())  # of the submissions here: pytest's own folder in it is closed to other users
-READ = [PLACE, sys.prefix, sys.base_prefix, *sandbox_process.KINDS["recorder"].folders]
+READ = [PLACE, sys.prefix, sys.base_prefix, *server.KINDS["recorder"].folders]
 OTHER_USER = bubblewrap.may_be_another_user(READ, False)
 between_users = pytest.mark.parametrize("form", FORMS if OTHER_USER else [BUBBLEWRAP], indirect=True)
 not_as_root = pytest.mark.parametrize("form", FORMS if OTHER_USER or os.geteuid() else [BUBBLEWRAP], indirect=True)
@@ -52,15 +52,15 @@ CASE = ["one token"]
 @pytest.fixture(scope="module")
 def rooms():
     """A folder for each form, all of whose submissions share a sandbox process with little memory."""
-    before, usual = sandboxes.start, sandbox_process.KINDS["recorder"]
+    before, usual = pool.start, server.KINDS["recorder"]
     folders = {form: Path(tempfile.mkdtemp(prefix=f"{form}-", dir=PLACE)) for form in (BUBBLEWRAP, PLAIN)}
     for folder in folders.values():
         folder.chmod(0o755)
-    sandboxes.start = share_recorders(folders.values())
-    sandbox_process.KINDS["recorder"] = replace(usual, memory_bytes=2 << 30, scratch_bytes=256 << 20)
+    pool.start = share_recorders(folders.values())
+    server.KINDS["recorder"] = replace(usual, memory_bytes=2 << 30, scratch_bytes=256 << 20)
     yield folders
-    sandboxes.start = before
-    sandbox_process.KINDS["recorder"] = usual
+    pool.start = before
+    server.KINDS["recorder"] = usual
     for folder in folders.values():
         shutil.rmtree(folder)
 
@@ -237,11 +237,11 @@ def test_no_process_is_left(how, ending, form, attempt, monkeypatch):
 
 
 def test_a_fork_bomb(form, attempt, monkeypatch):
-    limited = "pids" in sandboxes.serving("record", attempt.folder).group.held
+    limited = "pids" in pool.serving("record", attempt.folder).group.held
     if form == PLAIN and not limited and not OTHER_USER and os.geteuid() == 0:
         pytest.skip("root's processes are limited by a control group alone, and none can be made here")
     monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 2.0)
-    sandbox = sandboxes.serving("record", attempt.folder)
+    sandbox = pool.serving("record", attempt.folder)
     before = len(below(sandbox.process.pid))
     result = attempt("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass")
     assert result.outcome in (Outcome.TIMED_OUT, Outcome.CRASHED), result
@@ -265,7 +265,7 @@ def share_of_a_core(seconds=1.0):
 
 @pytest.mark.thorough
 def test_a_process_bomb_takes_the_cores_of_nobody(form, attempt, monkeypatch):
-    if "cpu" not in sandboxes.serving("record", attempt.folder).group.held:
+    if "cpu" not in pool.serving("record", attempt.folder).group.held:
         pytest.skip("no control group of the cores can be made here")
     monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 3.0)
     alone, bomb = share_of_a_core(0.3), "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
@@ -307,7 +307,7 @@ def test_many_files(form, attempt):
     lines = "import itertools, time\nfor n in itertools.count():\n    open(str(n), 'wb').write(bytes(1 << 24))"
     result = attempt(lines + "\n    time.sleep(0.02)")
     assert result.outcome is Outcome.CRASHED and "No space left on device" in result.sentence, result
-    left = os.listdir(sandboxes.serving("record", attempt.folder).scratch.descriptor)
+    left = os.listdir(pool.serving("record", attempt.folder).scratch.descriptor)
     assert not [name for name in left if name.startswith("case-")]
 
 
@@ -333,7 +333,7 @@ HIDING = {
 def test_a_folder_that_nobody_can_look_into_is_removed(how, form, attempt):
     result = attempt(f"import os, time\n{HIDING[how]}\ntime.sleep(1.2)")
     assert result.outcome is Outcome.PASSED, result
-    left = os.listdir(sandboxes.serving("record", attempt.folder).scratch.descriptor)
+    left = os.listdir(pool.serving("record", attempt.folder).scratch.descriptor)
     assert not [name for name in left if name.startswith("case-")]
 
 
@@ -418,7 +418,7 @@ def test_the_file_of_the_program_is_no_link(target, form, attempt):
 def test_a_file_that_was_exchanged_is_not_read(there, tmp_path):
     (tmp_path / "secret").write_text("four")
     scratch = Scratch(os.open(tmp_path, os.O_RDONLY), tmp_path, None)
-    child = object.__new__(confined.ConfinedChild)
+    child = object.__new__(sandboxed_child.SandboxedChild)
     child.folder = scratch.new_folder()
     path = Path(child.folder.path) / "outputs.bin"
     leave = {
@@ -453,7 +453,7 @@ def test_what_the_grader_writes_follows_no_link(form, rooms, tmp_path):
     )
     module, tensors = str(folder / "module.py"), ["q", "k", "v"]
     setup = RecorderSetup(device="record", module=module, entry_point="f", tensors=tensors, arguments=[])
-    with confined.ConfinedChild(setup, 30, folder) as child:
+    with sandboxed_child.SandboxedChild(setup, 30, folder) as child:
         assert child.failure is None and "lists.bin" in os.listdir(child.folder.descriptor)
         child.put({"lists.bin": b"of the grader"})
         child.call(Record(Call([])), 30)
@@ -467,8 +467,8 @@ def test_what_the_grader_writes_follows_no_link(form, rooms, tmp_path):
 @between_users
 def test_the_runner_is_out_of_reach(form, attempt):
     """What it computes is believed: its folders hold the inputs of all submissions."""
-    runner = sandboxes.serving("cpu")
-    with confined.ConfinedChild(RunnerSetup(device="cpu"), 30) as child:
+    runner = pool.serving("cpu")
+    with sandboxed_child.SandboxedChild(RunnerSetup(device="cpu"), 30) as child:
         child.put({"inputs.bin": b"of the grader"})
         folder = child.folder.path
         numbers = [runner.process.pid, *below(runner.process.pid)]
@@ -492,16 +492,16 @@ def test_the_runner_is_out_of_reach(form, attempt):
 
 
 def test_two_submissions_share_no_recorder(tmp_path, monkeypatch):
-    monkeypatch.setattr(sandboxes, "start", OWN_RECORDERS)
+    monkeypatch.setattr(pool, "start", OWN_RECORDERS)
     folders = [tmp_path / name for name in ("one", "other")]
     for folder in folders:
         folder.mkdir(mode=0o755)
     try:
-        one, other = (sandboxes.serving("record", folder) for folder in folders)
-        assert one is not other and sandboxes.serving("record", folders[0]) is one
+        one, other = (pool.serving("record", folder) for folder in folders)
+        assert one is not other and pool.serving("record", folders[0]) is one
     finally:
         for folder in folders:
-            sandboxes.leave(folder)
+            pool.leave(folder)
 
 
 # The sandbox itself ---------------------------------------------------------------------------------------------------
@@ -510,10 +510,10 @@ def test_two_submissions_share_no_recorder(tmp_path, monkeypatch):
 def test_new_runners_take_nothing_from_the_children_of_the_old_ones():
     """A fault in one problem must not end what another one, beside it, is at."""
     setup = RunnerSetup(device="cpu")
-    with confined.ConfinedChild(setup, 30) as before:
-        confined.renew()
+    with sandboxed_child.SandboxedChild(setup, 30) as before:
+        sandboxed_child.renew()
         assert before.sandbox.alive() and before.program_names()
-        with confined.ConfinedChild(RunnerSetup(device="cpu"), 30) as after:
+        with sandboxed_child.SandboxedChild(RunnerSetup(device="cpu"), 30) as after:
             assert after.sandbox is not before.sandbox
     assert not before.sandbox.alive() and after.sandbox.alive()
 
@@ -569,12 +569,11 @@ def test_without_it_the_command_grades_and_warns_once(tmp_path):
 
 
 def test_a_folder_that_holds_the_repository_does_not_show_it():
-    words = bubblewrap.show_folders([ROOT.parent, sandbox_process.WORKER.parent])
+    words = bubblewrap.show_folders([ROOT.parent, server.FORK_SERVER.parent])
     masked = words.index("--tmpfs")
-    assert words.index(str(ROOT.parent)) < masked < words.index(str(sandbox_process.WORKER.parent)) and words[
-        masked + 1
-    ] == str(ROOT)
-    assert "--tmpfs" not in bubblewrap.show_folders([ROOT / "solutions", sandbox_process.WORKER.parent])
+    assert words.index(str(ROOT.parent)) < masked < words.index(str(server.FORK_SERVER.parent))
+    assert words[masked + 1] == str(ROOT)
+    assert "--tmpfs" not in bubblewrap.show_folders([ROOT / "solutions", server.FORK_SERVER.parent])
 
 
 @pytest.mark.thorough
@@ -607,8 +606,8 @@ def test_a_grader_that_is_killed_leaves_nothing(tmp_path):
 
 def test_children_end_with_their_sandbox_process(form, monkeypatch):
     monkeypatch.setattr(cgroup.Group, "processes", lambda group: ())  # where no control group can be made
-    runner = sandboxes.serving("cpu")
-    with confined.ConfinedChild(RunnerSetup(device="cpu"), 30):
+    runner = pool.serving("cpu")
+    with sandboxed_child.SandboxedChild(RunnerSetup(device="cpu"), 30):
         inside = below(runner.process.pid)
         runner.close()
         for _ in range(100):

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from grader.core.sandbox import confined, handed_in
-from grader.engine.grade import grade
+from grader.core.sandbox import handed_in, sandboxed_child
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.kinds.registry import PROBLEMS
 from grader.result import Aspect, Facts, Outcome, Result
@@ -54,7 +54,7 @@ def test_a_linked_module_is_said(tmp_path):
 
 @pytest.mark.parametrize("bytes_left", [0, 100])
 def test_requests_that_nobody_reads_end_with_their_case(bytes_left):
-    child = object.__new__(confined.ConfinedChild)
+    child = object.__new__(sandboxed_child.SandboxedChild)
     reading, child.requests = os.pipe()
     os.set_blocking(child.requests, False)
     filled = 0

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from grader.core.inside import process_tree
+from grader.core.worker import process_tree
 
 
 def test_a_process_that_was_forked_between_two_looks_is_ended(monkeypatch):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.core.sandbox import child, sandbox_process, sandboxes, submission, turns
+from grader.core.sandbox import child, pool, server, submission, turns
 from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM
-from grader.engine.grade import grade
+from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.kinds.registry import EVERY, PROBLEMS
 from grader.result import Outcome
@@ -90,7 +90,7 @@ def test_torch_compile_is_not_imported(tmp_path):
 
 def test_a_hang_is_stopped_and_the_rest_given_up(tmp_path, monkeypatch):
     monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 0.5)
-    monkeypatch.setattr(sandboxes, "find_slowness", lambda device: 2.0)  # a slow machine has more time
+    monkeypatch.setattr(pool, "find_slowness", lambda device: 2.0)  # a slow machine has more time
     results = grade_text(tmp_path, "p1", BODY.format("while True: pass"))
     outcomes = [r.outcome for r in results]
     assert outcomes[:2] == [Outcome.TIMED_OUT] * 2
@@ -125,7 +125,7 @@ def test_what_did_not_end_in_time_is_tried_again_alone(tmp_path, monkeypatch):
 @pytest.mark.thorough
 def test_cases_that_drag_end_with_the_time_of_their_problem(tmp_path, monkeypatch):
     monkeypatch.setitem(SECONDS_PER_PROBLEM, "cpu", 2.0)
-    monkeypatch.setattr(sandboxes, "find_slowness", lambda device: 1.0)
+    monkeypatch.setattr(pool, "find_slowness", lambda device: 1.0)
     source = solution("p1").replace(
         "    check_arguments(q, k, v, is_causal)\n", "    import time\n    time.sleep(0.9)\n"
     )
@@ -206,8 +206,8 @@ def test_a_broken_worker_is_the_graders_fault(tmp_path, monkeypatch):
 
     broken = tmp_path / "worker.py"
     broken.write_text("raise RuntimeError('our own mistake')\n")
-    monkeypatch.setattr(sandbox_process, "WORKER", broken)
-    monkeypatch.setattr(sandboxes, "_running", {})  # those that run have a whole one
+    monkeypatch.setattr(server, "FORK_SERVER", broken)
+    monkeypatch.setattr(pool, "_running", {})  # those that run have a whole one
     results = grade_text(tmp_path, "p1", solution("p1"))
     assert {r.outcome for r in results} == {Outcome.GRADER_FAULT}
     assert "our own mistake" in results[0].sentence and "these points are open" in results[0].sentence
@@ -220,16 +220,16 @@ def test_a_broken_worker_is_the_graders_fault(tmp_path, monkeypatch):
 @pytest.fixture
 def alone(tmp_path, monkeypatch):
     """A folder whose submission has a sandbox process of its own."""
-    monkeypatch.setattr(sandboxes, "start", OWN_RECORDERS)
+    monkeypatch.setattr(pool, "start", OWN_RECORDERS)
     yield tmp_path
-    sandboxes.leave(tmp_path)
+    pool.leave(tmp_path)
 
 
 @pytest.mark.thorough
 def test_the_interpreter_and_the_compiler_share_a_process(alone):
-    runner = sandboxes.serving("cpu", alone)
-    assert sandboxes.serving("compile", alone) is runner and sandboxes.serving("cpu", alone) is runner
-    sandboxes.leave(alone)
+    runner = pool.serving("cpu", alone)
+    assert pool.serving("compile", alone) is runner and pool.serving("cpu", alone) is runner
+    pool.leave(alone)
     assert not runner.alive() and runner.scratch.descriptor is None
 
 
@@ -237,12 +237,12 @@ def test_the_interpreter_and_the_compiler_share_a_process(alone):
 @pytest.mark.parametrize("lost", [-1, -2])
 def test_a_sandbox_process_ends_with_any_of_its_fork_servers(alone, lost):
     """What runs in there could not be trusted to be alone any more."""
-    first = sandboxes.serving("cpu", alone)
+    first = pool.serving("cpu", alone)
     inside = below(first.process.pid)
     os.kill(inside[lost], 9)
     first.process.wait(60)
     assert not first.alive()
-    second = sandboxes.serving("cpu", alone)
+    second = pool.serving("cpu", alone)
     assert second is not first and second.alive()
     for _ in range(100):
         if not any(Path(f"/proc/{pid}/exe").exists() for pid in inside):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.core.sandbox import bubblewrap, sandbox_process, system_calls
+from grader.core.sandbox import bubblewrap, server, system_calls
 from grader.tests.support import ROOT
 
 pytestmark = pytest.mark.skipif(
@@ -27,7 +27,7 @@ def test_nothing_that_must_be_refused_is_possible():
 def test_without_the_filter_the_attempts_say_what_is_possible(monkeypatch):
     """The attempts are no test that cannot fail: unshare goes through where nothing refuses it."""
     names = [f"unshare={system_calls.number('unshare')}", f"keyctl={system_calls.number('keyctl')}"]
-    command = [sys.executable, "-I", "-B", sandbox_process.WORKER.parent / "attempts.py", *names]
+    command = [sys.executable, "-I", "-B", server.FORK_SERVER.parent / "attempts.py", *names]
     done = subprocess.run(command, capture_output=True, text=True)
     if '"the call keyctl": null' in done.stdout:
         pytest.skip("keys are refused to every process here")
@@ -75,5 +75,5 @@ def test_where_there_is_no_libseccomp_doctor_says_so(monkeypatch):
     from grader.commands import doctor
 
     monkeypatch.setattr(system_calls, "missing", lambda: "pyseccomp is not there")
-    found, todo = doctor.of_attempts("cpu")
+    found, todo = doctor.try_attempts("cpu")
     assert "pyseccomp is not there" in found and "pip install pyseccomp" in todo

@@ -1,6 +1,6 @@
 """Tensors of many gigabytes of which few pages hold elements, for offsets beyond int32: recorder and runner have them.
 
-All lie in one mapping that a fork server reserves before a child's memory is limited (limits.py adds the limit to what
+All lie in one mapping that a fork server reserves before a child's memory is limited (rlimits.py adds the limit to what
 is mapped already): a child may therefore have them, and no more memory than before. The kernel gives a page when it is
 first written; an untouched one costs nothing.
 """

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from grader.core.inside import sparse
+from grader.core.worker import sparse
 
 SPAN = 1 << 40  # bytes of a window; storages lie in the middle of theirs, so that overruns stay in it both ways
 MIDDLE = 1 << 39

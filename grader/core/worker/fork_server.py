@@ -1,9 +1,9 @@
 """Inside the sandbox: a fork server. It imports what its role needs, and forks a child for each module or program.
 
-Started as `python -I worker.py ROOM SCRATCH DEVICE=SOCKET ...` by sandbox_process.py; ROOM is a package of the core
-whose module `role` says what to import (`get_ready`), what a child begins with (`begin`), which requests it reads
-(`REQUESTS`) and how it answers each (`JOBS`). A child reads requests as JSON lines on one descriptor and replies with
-JSON lines on another; tensors and programs travel as files of its scratch folder, the current folder.
+Started as `python -I fork_server.py ROLE SCRATCH DEVICE=SOCKET ...` by server.py; ROLE is a module of the core,
+`record.recorder` or `run.runner`, which says what to import (`get_ready`), what a child begins with (`begin`), which
+requests it reads (`REQUESTS`) and how it answers each (`JOBS`). A child reads requests as JSON lines on one
+descriptor and replies with JSON lines on another; tensors and programs travel as files of its scratch folder.
 """
 
 import contextlib
@@ -32,16 +32,16 @@ def show_core() -> None:
 show_core()
 import msgspec  # noqa: E402
 
-from grader.core.inside import limits, process_tree  # noqa: E402
 from grader.core.protocol import control, messages  # noqa: E402
 from grader.core.protocol.messages import Envelope, Limits, Reply  # noqa: E402
+from grader.core.worker import process_tree, rlimits  # noqa: E402
 
 ChildSetup = messages.RecorderSetup | messages.RunnerSetup
 KEPT: dict[str, Any] = {}  # the role
 CONTROL, ENVELOPE = msgspec.json.Decoder(control.ServerRequest), msgspec.json.Decoder(Envelope)
 
 
-def sandbox_process(room: str, scratch: str, controls: dict[str, socket.socket]) -> None:
+def serve_devices(role: str, scratch: str, controls: dict[str, socket.socket]) -> None:
     """Import what every device needs, and serve it, or fork a server for each; all end when one of them does.
 
     scratch: a folder whose descriptor the grader needs, or "-". controls: {device: socket}.
@@ -54,7 +54,7 @@ def sandbox_process(room: str, scratch: str, controls: dict[str, socket.socket])
     try:
         import torch  # noqa: F401
 
-        KEPT["role"] = importlib.import_module(f"grader.core.{room}.role")
+        KEPT["role"] = importlib.import_module(f"grader.core.{role}")
     except Exception as error:
         for end in controls.values():
             answer(end, control.Started(f"{type(error).__name__}: {error}"))
@@ -70,7 +70,7 @@ def sandbox_process(room: str, scratch: str, controls: dict[str, socket.socket])
             os._exit(0)
     for end in controls.values():
         end.close()
-    limits.protect_server()
+    rlimits.protect_server()
     os.wait()
 
 
@@ -84,7 +84,7 @@ class ForkServer:
 
     def serve(self) -> None:
         """Answer what the grader asks, until it closes its end."""
-        limits.protect_server()
+        rlimits.protect_server()
         with contextlib.suppress(ConnectionError):
             while True:
                 message, descriptors, _, _ = socket.recv_fds(self.end, 1 << 16, 3)
@@ -161,7 +161,7 @@ def become_child(setup: ChildSetup, allowed: Limits, descriptors: list[int]) -> 
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
-        limits.apply(allowed)
+        rlimits.apply(allowed)
         os.chdir(setup.folder)
         # Python 3.14 adds the calls in C, whose addresses are nothing to a student.
         faulthandler.enable(**({"c_stack": False} if sys.version_info >= (3, 14) else {}))
@@ -213,4 +213,4 @@ def serve(setup: ChildSetup, requests: IO[bytes], channel: int) -> None:
 
 if __name__ == "__main__":
     given = (word.split("=") for word in sys.argv[3:])
-    sandbox_process(sys.argv[1], sys.argv[2], {device: socket.socket(fileno=int(number)) for device, number in given})
+    serve_devices(sys.argv[1], sys.argv[2], {device: socket.socket(fileno=int(number)) for device, number in given})

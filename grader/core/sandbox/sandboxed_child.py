@@ -1,6 +1,6 @@
-"""A confined child: it loads one submitted module, or runs programs, and can hurt nobody.
+"""A sandboxed child: it loads one submitted module, or runs programs, and can hurt nobody.
 
-Where it runs, and what it may see and take, is the matter of sandbox_process.py, bubblewrap.py and inside/limits.py.
+Where it runs, and what it may see and take, is the matter of server.py, bubblewrap.py and worker/rlimits.py.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ import msgspec
 
 from grader.core.protocol import messages
 from grader.core.protocol.messages import Envelope, Loaded, RecorderSetup, Reply, RunnerSetup, plain_bytes
-from grader.core.sandbox import sandboxes
+from grader.core.sandbox import pool
 from grader.core.sandbox.bubblewrap import outside_paths
 from grader.core.sandbox.child import NO_REPLY, CannotStart, Child, ChildFailed, Died, TimedOut
-from grader.core.sandbox.sandbox_process import CORE, KINDS, SandboxProcess
 from grader.core.sandbox.scratch import Folder
+from grader.core.sandbox.server import CORE, KINDS, SandboxServer
 from grader.core.sandbox.texts import cleaned
 
 TOO_MUCH = "it took more than {} GiB of memory"
@@ -32,19 +32,19 @@ REPLIES: dict[type, msgspec.json.Decoder[Any]] = {
     RecorderSetup: msgspec.json.Decoder(messages.RecorderReply),
     RunnerSetup: msgspec.json.Decoder(messages.RunnerReply),
 }
-LIVE: set["ConfinedChild"] = set()  # children that run now: what Ctrl-C must not leave behind
+LIVE: set["SandboxedChild"] = set()  # children that run now: what Ctrl-C must not leave behind
 
 
-class ConfinedChild(Child):
+class SandboxedChild(Child):
     """A process of a device, forked by its sandbox process; ask it with `call`, close it with the `with` statement.
 
-    setup: what it begins with; its device is one of sandbox_process.KINDS. submission: the folder that it sees.
+    setup: what it begins with; its device is one of server.KINDS. submission: the folder that it sees.
     folder: its current folder, where `put` leaves a file for the next request.
     `failure` is None where the module was loaded, else the Raised that says why it was not.
     Raises CannotStart where the grader's own part fails, TimedOut or Died where the module does while it loads.
     """
 
-    sandbox: SandboxProcess
+    sandbox: SandboxServer
     pid: int
     folder: Folder
 
@@ -79,7 +79,7 @@ class ConfinedChild(Child):
     def start(self, setup: RecorderSetup | RunnerSetup, descriptors: list[int]) -> None:
         """Have the child forked; where an earlier child of the submission broke the sandbox process, by a new one."""
         for attempt in range(2):
-            self.sandbox = sandboxes.serving(self.device, self.submission)
+            self.sandbox = pool.serving(self.device, self.submission)
             used = self.sandbox.forked
             try:
                 self.folder = self.sandbox.scratch.new_folder()
@@ -190,20 +190,20 @@ class ConfinedChild(Child):
         os.close(self.requests)
         os.close(self.channel)
         self.folder.remove()
-        sandboxes.end_retired({child.sandbox for child in list(LIVE)})
+        pool.end_retired({child.sandbox for child in list(LIVE)})
 
 
 def renew() -> None:
     """Have new runners serve new children; an old one ends with the last child that it has, another submission's."""
-    sandboxes.retire()
-    sandboxes.end_retired({child.sandbox for child in list(LIVE)})
+    pool.retire()
+    pool.end_retired({child.sandbox for child in list(LIVE)})
 
 
 def close_all() -> None:
-    """End every confined child, and every sandbox process with all that is inside."""
+    """End every sandboxed child, and every sandbox process with all that is inside."""
     for child in list(LIVE):
         child.close()
-    sandboxes.close_all()
+    pool.close_all()
 
 
 def leave_out_workers_calls(text: str) -> str:

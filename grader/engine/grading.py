@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from grader.core.sandbox import confined, handed_in
+from grader.core.sandbox import handed_in, sandboxed_child
 from grader.engine.problem_grader import ProblemGrader
 
 # Options of glibc's mallopt: M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, the latter two in bytes.
@@ -34,7 +34,7 @@ def grade(request, lanes, on_case=lambda problem, name: None, on_look=lambda pro
             return [result for grader in graders for result in grader.results]
         except BaseException:  # Ctrl-C: the threads wait for children, so the children go first
             pool.shutdown(wait=False, cancel_futures=True)
-            confined.close_all()
+            sandboxed_child.close_all()
             raise
         finally:
             pool.shutdown(wait=False)

@@ -10,8 +10,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from grader.core.inside import limits
 from grader.core.sandbox.child import ChildFailed, Died, TimedOut
+from grader.core.worker import rlimits
 
 MEMORY = 1 << 30  # bytes beyond what is there at the fork
 FILE_BYTES = 16 << 20  # of one file that it writes
@@ -63,9 +63,9 @@ class Limited:
         self.channel.close()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        limits.most(resource.RLIMIT_AS, limits.mapped() + self.memory)
-        limits.most(resource.RLIMIT_FSIZE, FILE_BYTES)
-        limits.most(resource.RLIMIT_CORE, 0)
+        rlimits.most(resource.RLIMIT_AS, rlimits.mapped() + self.memory)
+        rlimits.most(resource.RLIMIT_FSIZE, FILE_BYTES)
+        rlimits.most(resource.RLIMIT_CORE, 0)
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
                 channel.send(self.answer(channel.recv()))

@@ -29,8 +29,8 @@ from grader.core.sandbox.child import CannotStart
 from grader.core.sandbox.scratch import PLACE, Scratch
 
 CORE = Path(__file__).parents[1]
-WORKER = CORE / "inside" / "worker.py"
-SHARED = ("protocol",)  # rooms of the core that every sandbox process imports
+FORK_SERVER = CORE / "worker" / "fork_server.py"
+SHARED = ("protocol",)  # packages of the core that every sandbox process imports
 START_SECONDS = 60.0  # for a sandbox and a Python to be there
 IMPORT_SECONDS = 120.0  # to import torch and triton: slow only on a cold, busy disk
 SLOWEST = 3.0  # times: by no more are limits of time longer on a slow machine
@@ -49,16 +49,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SandboxKind:
-    """A kind of sandbox process. devices: those that share it. rooms: of the core, which it imports, its role's first.
-
-    The rest is what a submission may take.
+    """A kind of sandbox process. devices: those that share it. role: the module of the core that answers requests.
+    packages: of the core, which it imports. The rest is what a submission may take.
 
     memory_bytes: of all its processes where a control group can be made, else of each; on a GPU the address space says
     nothing of memory, since CUDA maps far more than there is. scratch_bytes: of the tmpfs to write in.
     """
 
     devices: tuple[str, ...]
-    rooms: tuple[str, ...]
+    role: str
+    packages: tuple[str, ...]
     gpu: bool
     memory_bytes: int
     scratch_bytes: int
@@ -67,20 +67,20 @@ class SandboxKind:
     @property
     def folders(self) -> list[Path]:
         """The folders of the grader that it sees."""
-        return [WORKER.parent, *(CORE / room for room in (*self.rooms, *SHARED))]
+        return [FORK_SERVER.parent, *(CORE / room for room in (*self.packages, *SHARED))]
 
 
 # "record": a submission's module is loaded; it sees no GPU. "cpu": the interpreter; "compile": kernels are compiled and
 # never run; "cuda": they run on a GPU. "direct": a submission's wrapper is called as it is, for its time on the host.
 KINDS = {
-    "recorder": SandboxKind(("record",), ("record",), False, 8 * GIB, 1 * GIB, 64),
-    "runner": SandboxKind(("cpu", "compile"), ("run", "interpret"), False, 8 * GIB, 2 * GIB, 256),
-    "gpu runner": SandboxKind(("cuda",), ("run", "interpret"), True, 48 * GIB, 8 * GIB, 256),
-    "gpu recorder": SandboxKind(("direct",), ("record",), True, 48 * GIB, 1 * GIB, 256),
+    "recorder": SandboxKind(("record",), "record.recorder", ("record",), False, 8 * GIB, 1 * GIB, 64),
+    "runner": SandboxKind(("cpu", "compile"), "run.runner", ("run", "interpret"), False, 8 * GIB, 2 * GIB, 256),
+    "gpu runner": SandboxKind(("cuda",), "run.runner", ("run", "interpret"), True, 48 * GIB, 8 * GIB, 256),
+    "gpu recorder": SandboxKind(("direct",), "record.recorder", ("record",), True, 48 * GIB, 1 * GIB, 256),
 }
 
 
-class SandboxProcess:
+class SandboxServer:
     """The sandbox process of the devices that share it. Its methods raise CannotStart where it does not answer.
 
     kind: of KINDS. sockets: {device: our end}. ready: the devices whose fork server has imported what it needs. forked:
@@ -132,7 +132,7 @@ class SandboxProcess:
         private = {name: f"{place}/home" for name in ("HOME", "TMPDIR")} | {"USER": "grade", "LOGNAME": "grade"}
         private |= {"TRITON_CACHE_DIR": f"{place}/home/triton"}
         self.said = tempfile.TemporaryFile()  # noqa: SIM115
-        begin = [sys.executable, "-I", "-B", "-u", str(WORKER), what.rooms[0]]
+        begin = [sys.executable, "-I", "-B", "-u", str(FORK_SERVER), what.role]
         program = [*begin, PLACE if self.confined else "-", *given]
         with bubblewrap.open_filter() as (arguments, descriptors):
             if self.confined:

@@ -16,16 +16,26 @@ import msgspec
 import numpy
 import torch
 
-from grader.core.inside import replies, sparse
 from grader.core.protocol import messages
-from grader.core.protocol import program as form
 from grader.core.protocol.messages import KernelLaunched, NotAllowed, Outputs, Raised, Returned, RunnerSetup
-from grader.core.protocol.program import Kernel, Program, launches_in, resolved
+from grader.core.protocol.program import (
+    Constant,
+    Kernel,
+    Malformed,
+    Operation,
+    Program,
+    Refused,
+    Unseen,
+    launches_in,
+    read,
+    resolved,
+)
 from grader.core.run import refusals
 from grader.core.run.allocations import INPUT_POISON, Allocations
 from grader.core.run.operations import forbidden, made_without_a_launch
 from grader.core.run.replay import LaunchRaised, Replay, StepRaised, launch, place_inputs, tune, used_storages
 from grader.core.run.wrapper_costs import WrapperMeter
+from grader.core.worker import replies, sparse
 
 if TYPE_CHECKING:  # what not every device needs is imported late
     from grader.core.run.build import Kernels
@@ -135,11 +145,11 @@ def answering(job: Callable[[Runner, Any, Program], messages.RunnerReply]) -> Ca
         with open("program.json", "rb") as file:
             data = file.read(GAVE_UP)
         try:
-            program = form.read(data)
+            program = read(data)
             return not_allowed(program, runner) or job(runner, request, program)
-        except form.Malformed as error:
+        except Malformed as error:
             return messages.NoProgram(str(error))
-        except form.Refused as error:
+        except Refused as error:
             return messages.KernelRefused(str(error), error.line)
         except LaunchRaised as error:
             found = describe_raised(error.__cause__, program, runner)
@@ -195,7 +205,7 @@ def run(runner: Runner, request: messages.Run, program: Program) -> Returned:
     trace = runner.watch(allocations, tensors, observed=True) if call.watched else None
     choose: Callable[..., int] = tune if device == "cuda" else lambda choices, run: call.choice % len(choices)
 
-    def observe(step: form.Operation, args: list[Any], named: dict[str, Any], made: list[torch.Tensor]) -> None:
+    def observe(step: Operation, args: list[Any], named: dict[str, Any], made: list[torch.Tensor]) -> None:
         wrapper.operation(step, args, named, made)
         if trace and (step.op.endswith("_") or "out" in named):
             trace.costs.overwritten(made)
@@ -271,8 +281,8 @@ def used_kernels(program: Program) -> list[str]:
 def unseen(program: Program) -> messages.UnseenBytes:
     """What is used and no operation made."""
     used = [program.storages[i] for i in used_storages(program)]
-    large = max((s for s in used if isinstance(s, form.Unseen)), key=lambda s: s.bytes, default=None)
-    constants = sum(s.bytes for s in used if isinstance(s, form.Constant))
+    large = max((s for s in used if isinstance(s, Unseen)), key=lambda s: s.bytes, default=None)
+    constants = sum(s.bytes for s in used if isinstance(s, Constant))
     return messages.UnseenBytes(large.bytes if large else 0, large.line if large else None, constants)
 
 
@@ -285,7 +295,7 @@ def compile_only(runner: Runner, request: messages.Compile, program: Program) ->
 def measure(runner: Runner, request: messages.Time, program: Program) -> messages.Timed:
     from grader.core.run import timed
 
-    runner.timed = runner.timed or timed.of_program(runner, request, program)
+    runner.timed = runner.timed or timed.time_program(runner, request, program)
     return runner.timed.measure(request)
 
 
@@ -294,7 +304,7 @@ def measure_ours(runner: Runner, request: messages.TimeOurs) -> messages.Timed |
     from grader.core.run import timed
 
     try:
-        runner.timed = runner.timed or timed.of_module(runner, request)
+        runner.timed = runner.timed or timed.time_module(runner, request)
         return runner.timed.measure(request.time)
     except Exception as error:
         return replies.describe_error(error, "ours.py", "")

@@ -20,11 +20,11 @@ import msgspec
 import numpy
 import torch
 
-from grader.core.inside import replies, sparse, without_gpu
 from grader.core.protocol import messages
-from grader.core.protocol import program as form
 from grader.core.protocol.messages import Call, Code, Raised, RecorderSetup, TensorSpec
+from grader.core.protocol.program import Constant, Other, Program, Tensor
 from grader.core.record.record import Recorder
+from grader.core.worker import replies, sparse, without_gpu
 
 if TYPE_CHECKING:
     from grader.core.record.launches import Launches
@@ -201,10 +201,10 @@ def record_once(loaded: LoadedModule, call: Call, seed: int, file_name: str) -> 
                 program = one_call(loaded, call, seed + 1)
     with replies.open_to_write(file_name) as file:
         file.write(msgspec.json.encode(program))
-    return any(isinstance(storage, form.Constant) for storage in recorder.storages[recorder.before :])
+    return any(isinstance(storage, Constant) for storage in recorder.storages[recorder.before :])
 
 
-def one_call(loaded: LoadedModule, call: Call, seed: int) -> form.Program:
+def one_call(loaded: LoadedModule, call: Call, seed: int) -> Program:
     """The program of one call."""
     recorder = loaded.recorder
     with torch._C._DisableTorchDispatch():
@@ -224,10 +224,10 @@ def one_call(loaded: LoadedModule, call: Call, seed: int) -> form.Program:
         return recorder.program(returned, several)
 
 
-def returned_value(recorder: Recorder, value: Any) -> form.Tensor | form.Other:
+def returned_value(recorder: Recorder, value: Any) -> Tensor | Other:
     if type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided:
         return recorder.tensor(value)
-    return form.Other(type(value).__name__[:200])
+    return Other(type(value).__name__[:200])
 
 
 def stand_in(spec: TensorSpec, seed: int) -> torch.Tensor:

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from grader.core.sandbox.child import CannotStart
-from grader.core.sandbox.sandbox_process import KINDS, SandboxProcess
+from grader.core.sandbox.server import KINDS, SandboxServer
 
 Key = tuple[str, Path | None]  # kind, the submission's folder
-_running: dict[Key, SandboxProcess] = {}
-_retired: list[SandboxProcess] = []
+_running: dict[Key, SandboxServer] = {}
+_retired: list[SandboxServer] = []
 _changing = threading.Lock()
 # bubblewrap ends with the thread that started it, so that nothing outlives a grader that was killed: this one stays.
 _starter: ThreadPoolExecutor
@@ -28,8 +28,8 @@ new_starter()
 os.register_at_fork(after_in_child=new_starter)  # a fork has no threads
 
 
-def serving(device: str, submission: Path | None = None) -> SandboxProcess:
-    """The SandboxProcess of this device, ready to fork. Raises CannotStart and OSError.
+def serving(device: str, submission: Path | None = None) -> SandboxServer:
+    """The SandboxServer of this device, ready to fork. Raises CannotStart and OSError.
 
     A recorder's serves the submission in that folder, a runner's all of them.
     """
@@ -77,7 +77,7 @@ def start(device: str, submission: Path | None) -> Key:
     if key in _running and not _running[key].alive():
         close(key)
     if key not in _running:
-        _running[key] = _starter.submit(SandboxProcess, *key).result()
+        _running[key] = _starter.submit(SandboxServer, *key).result()
     return key
 
 
@@ -98,7 +98,7 @@ def retire() -> None:
         _retired.extend(_running.pop(key) for key in [key for key in _running if key[1] is None])
 
 
-def end_retired(used: set[SandboxProcess]) -> None:
+def end_retired(used: set[SandboxServer]) -> None:
     """End the retired runners that are not used any more: their children may be other submissions'."""
     with _changing:
         for process in [process for process in _retired if process not in used]:

@@ -1,0 +1,1 @@
+"""What runs inside every sandbox: the fork server, and what recorder and runner share."""
