@@ -12,7 +12,7 @@ import msgspec
 from grader.core.protocol.messages import Call, Returned, Run
 from grader.core.sandbox.child import ChildFailed
 from grader.core.sandbox.submission import Submission
-from grader.course import tensors
+from grader.course import course, tensors
 from grader.course.problem import SECONDS_PER_CASE
 from grader.diagnosis.unfinished import explain_reply
 from grader.gpu import machine
@@ -44,6 +44,14 @@ class Entry:
     @property
     def keywords(self):
         return self.takes
+
+    @property
+    def gap_word(self):
+        return course.current().said.names.gap
+
+    @property
+    def tiles_variable(self):
+        return course.current().said.names.tiles
 
     @property
     def refused(self):

@@ -142,7 +142,7 @@ def what_raised(error, problem, path):
     from grader.core.worker.replies import describe_error
     from grader.diagnosis.unfinished import explain_exception
 
-    raised = describe_error(error, str(path), path.read_text(encoding="utf-8"))
+    raised = describe_error(error, str(path), path.read_text(encoding="utf-8"), problem.gap_word)
     if not (raised.line or raised.todo):
         raise error
     said = explain_exception(raised, problem, path).sentence

@@ -53,6 +53,16 @@ class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.4
 
 
+class Names(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Names in the modules of a course. gap: the word of an open gap, as in "TODO 2: ...".
+
+    tiles: the variable that has the sizes of a module's tiles in the interpreter.
+    """
+
+    gap: str = "TODO"
+    tiles: str = "TILES_INTERPRETER"
+
+
 class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What course.toml says. kinds: names of folders in its kinds/ or in grader/kinds. problem: in their order."""
 
@@ -61,6 +71,7 @@ class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     problem: tuple[Entry, ...]
     late: Late | None = None
     written: Written | None = None
+    names: Names = Names()
 
 
 @dataclass(frozen=True)
@@ -109,7 +120,9 @@ def write(given: Course, ids: list[str]) -> str:
     for entry in (entry for entry in given.said.problem if entry.id in ids):
         row = {name: value for name, value in msgspec.structs.asdict(entry).items() if value is not None}
         rows.append(f"    {{ {', '.join(f'{name} = {json.dumps(value)}' for name, value in row.items())} }},")
-    head = [f"title = {json.dumps(given.said.title)}", f"kinds = {json.dumps(given.said.kinds)}", "problem = ["]
+    head = [f"title = {json.dumps(given.said.title)}", f"kinds = {json.dumps(given.said.kinds)}"]
+    names = (f"{name} = {json.dumps(word)}" for name, word in msgspec.structs.asdict(given.said.names).items())
+    head += [f"names = {{ {', '.join(names)} }}", "problem = ["]
     return "\n".join([*head, *rows, "]", ""])
 
 

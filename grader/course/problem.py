@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grader.course import course
+
 # Shares and limits -------------------------------------------------------------------------------------------------
 
 SPEED_SHARE = 0.2  # of the points of a problem that is timed; kept in full where speed cannot be measured
@@ -61,6 +63,16 @@ class Problem:
     def keywords(self):
         """The names by which the entry point is called, beside its tensors."""
         return self.takes or tuple(argument for case in self.cases[:1] for argument in case.arguments)
+
+    @property
+    def gap_word(self):
+        """The word of an open gap in this course's modules."""
+        return course.current().said.names.gap
+
+    @property
+    def tiles_variable(self):
+        """The variable that has the sizes of a module's tiles in the interpreter."""
+        return course.current().said.names.tiles
 
     @property
     def compiled_case(self):

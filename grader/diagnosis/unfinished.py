@@ -62,7 +62,7 @@ def explain_exception(reply: Raised, problem, path) -> Verdict:
         return Verdict(Outcome.CRASHED, f"Triton's compiler would not take this kernel: {reply.text} ({where}).")
     if reply.unfinished:
         text = handed_in.read_texts(path.parent).get(path.name, "")
-        gap = reply.todo and (first_open_gap(text) or reply.todo)
+        gap = reply.todo and (first_open_gap(text, problem.gap_word) or reply.todo)
         return Verdict(Outcome.UNFINISHED, open_gaps(gap, problem, text) if gap else f"NotImplementedError at {at}")
     text = re.sub(r" \([^()]+\.py, line \d+\)$", "", reply.text.strip())  # a SyntaxError names its place twice
     first, *rest = text.splitlines() or [""]

@@ -163,7 +163,7 @@ def read_reply(problem, path, gpu, reply, printed):
         at = f" at {problem.module}:{error.line}" if error.line else ""
         said = f"{error.exception}{at}: {first_line(error.text)}"
         return lost(gpu, said, Outcome.CRASHED) if error.line else Attempt(gpu.target, kernels, unknown=said)
-    todo = re.search(r"TODO \d+: [^\"'\n]+", f"{error.text}\n{quote_line(path, error.line)}")
+    todo = re.search(rf"{re.escape(problem.gap_word)} \d+: [^\"'\n]+", f"{error.text}\n{quote_line(path, error.line)}")
     if todo:
         return Attempt(gpu.target, kernels, Outcome.UNFINISHED, todo.group(0).strip(), printed=printed)
     if "error code -9" in error.text:  # the machine ended ptxas, for want of memory

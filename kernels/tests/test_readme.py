@@ -10,7 +10,11 @@ TEXT = (KERNELS / "README.md").read_text(encoding="utf-8")
 
 
 def rows(text):
-    return [[cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    return [
+        [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")]
+        for line in text.splitlines()
+        if line[:1] == "|"
+    ]
 
 
 def test_its_speeds_are_those_of_the_overview():

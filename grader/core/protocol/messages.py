@@ -100,9 +100,15 @@ class Setup(Struct, kw_only=True):
 
 
 class RecorderSetup(Setup, tag="recorder", kw_only=True):
-    """module: the path of the submission's file. gpu: what it is recorded for, None for Triton's interpreter."""
+    """module: the path of the submission's file. gpu: what it is recorded for, None for Triton's interpreter.
+
+    gap: the word of an open gap. tiles: the module's variable that has the sizes of its tiles. Both "" where the course
+    has none.
+    """
 
     module: str
+    gap: str = ""
+    tiles: str = ""
     entry_point: str
     tensors: list[str]
     arguments: list[str]
@@ -112,9 +118,10 @@ class RecorderSetup(Setup, tag="recorder", kw_only=True):
 
 class RunnerSetup(Setup, tag="runner", kw_only=True):
     """module: the name of the submission's file. kernels: whether it may launch some. refused: operations of PyTorch
-    that it may not use. observer: the course's own observer of kernels."""
+    that it may not use. observer: the course's own observer of kernels. gap: the word of an open gap."""
 
     module: str = ""
+    gap: str = ""
     kernels: bool = True
     refused: list[str] = field(default_factory=list)
     observer: Code | None = None

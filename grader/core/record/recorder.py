@@ -40,11 +40,10 @@ class LoadedModule:
     function: Callable[..., Any]
     beside: types.ModuleType  # the course's own code, empty where it has none
     launches: "Launches | None"
-    tiles: tuple[int, ...] = ()  # the module's own TILES_INTERPRETER
+    tiles: tuple[int, ...] = ()  # the sizes in the module's own variable of tiles
 
 
 LAUNCHES = "grader.core.record.launches"  # there where Triton is
-TILES = "TILES_INTERPRETER"  # where a module has it: the sizes of its tiles, and more, in the interpreter
 
 
 def get_ready(device: str) -> None:
@@ -74,7 +73,7 @@ def begin(setup: RecorderSetup) -> LoadedModule:
     beside = run_code(setup.code)
     with recording(setup, recorder, launches):
         function = load_function(module, setup)
-    loaded = LoadedModule(setup, recorder, module, function, beside, launches, own_tiles(module))
+    loaded = LoadedModule(setup, recorder, module, function, beside, launches, own_tiles(module, setup.tiles))
     if launches:
         launches.know(module)
     return loaded
@@ -107,7 +106,7 @@ def recording(setup: RecorderSetup, recorder: Recorder, launches: "Launches | No
 def describe(error: BaseException, setup: RecorderSetup) -> Raised:
     """An exception of the submission's."""
     with open(setup.module, encoding="utf-8", errors="replace") as file:
-        return replies.describe_error(error, setup.module, file.read())
+        return replies.describe_error(error, setup.module, file.read(), setup.gap)
 
 
 class BadModule(Exception):
@@ -163,19 +162,19 @@ def record(loaded: LoadedModule, request: messages.Record) -> messages.Recorded 
     return messages.Recorded()
 
 
-def own_tiles(module: types.ModuleType) -> tuple[int, ...]:
-    """The module's TILES_INTERPRETER where it is a tuple of integers, else an empty one."""
+def own_tiles(module: types.ModuleType, variable: str) -> tuple[int, ...]:
+    """The module's variable of tiles where it is a tuple of integers, else an empty one."""
     with contextlib.suppress(Exception):  # whatever a module has made of its names
-        tiles = vars(module)[TILES]
+        tiles = vars(module)[variable]
         return tiles if type(tiles) is tuple and {*map(type, tiles)} == {int} else ()
     return ()
 
 
 def set_tiles(loaded: LoadedModule, sizes: list[int]) -> None:
-    """Have the module's TILES_INTERPRETER begin with these sizes; with none it is the module's own again."""
+    """Have the module's variable of tiles begin with these sizes; with none it is the module's own again."""
     if len(loaded.tiles) > len(sizes):
         with contextlib.suppress(Exception):
-            vars(loaded.module)[TILES] = (*sizes, *loaded.tiles[len(sizes) :])
+            vars(loaded.module)[loaded.setup.tiles] = (*sizes, *loaded.tiles[len(sizes) :])
 
 
 def has_more(call: Call) -> bool:

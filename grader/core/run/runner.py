@@ -190,7 +190,7 @@ def stands_there(kernel: Kernel, texts: dict[str, str]) -> bool:
 def describe_raised(error: Any, program: Program, runner: Runner) -> Raised:
     """What a step raised, with the line of the kernel where there is one."""
     code = "\n".join(kernel.source for kernel in program.kernels)
-    found = replies.describe_error(error, runner.setup.module, code)
+    found = replies.describe_error(error, runner.setup.module, code, runner.setup.gap)
     if program.kernels and (words := refusals.in_words(replies.find_causes(error)[-1], found.source)):
         found = msgspec.structs.replace(found, exception="DoesNotCompile", text=words)
     return found

@@ -29,7 +29,8 @@ class EntryPoint(Protocol):
     """What a submission needs to know of its problem.
 
     keywords: the arguments beside the tensors. uses_triton: False where no kernel may be launched. refused: operations
-    of PyTorch that would be the problem's work. beside, observer: the course's own code in the recorder and the runner.
+    of PyTorch that would be the problem's work. gap_word, tiles_variable: names in a module. beside,
+    observer: the course's own code in the recorder and the runner.
     """
 
     @property
@@ -46,6 +47,10 @@ class EntryPoint(Protocol):
     def observer(self) -> Path | None: ...
     @property
     def keywords(self) -> tuple[str, ...]: ...
+    @property
+    def gap_word(self) -> str: ...
+    @property
+    def tiles_variable(self) -> str: ...
 
 
 @dataclass
@@ -105,8 +110,8 @@ class Submission:
         """How its runner begins."""
         problem = self.problem
         return messages.RunnerSetup(
-            device=self.device, module=self.path.name, kernels=problem.uses_triton, refused=list(problem.refused),
-            observer=read_code(problem.observer),
+            device=self.device, module=self.path.name, gap=problem.gap_word, kernels=problem.uses_triton,
+            refused=list(problem.refused), observer=read_code(problem.observer),
         )  # fmt: skip
 
     def record(
@@ -226,7 +231,8 @@ def recorder_setup(
     """How a recorder of the module at `path` begins."""
     return messages.RecorderSetup(
         device=device, module=str(path), entry_point=problem.entry_point, tensors=list(problem.tensors),
-        arguments=list(problem.keywords), gpu=gpu, code=read_code(problem.beside),
+        arguments=list(problem.keywords), gap=problem.gap_word, tiles=problem.tiles_variable,
+        gpu=gpu, code=read_code(problem.beside),
     )  # fmt: skip
 
 

@@ -18,16 +18,17 @@ OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 # Exceptions -----------------------------------------------------------------------------------------------------------
 
 
-def describe_error(error: BaseException, module: str, code: str) -> Raised:
+def describe_error(error: BaseException, module: str, code: str, gap: str = "") -> Raised:
     """An exception: the root cause, the student's line where it arose, and a gap's name if it is one.
 
     module: the name of the student's file in tracebacks. code: its text, or that of its kernels.
+    gap: the word of an open gap, "" where there is none.
     """
     chain = find_causes(error)
     root = chain[-1]
     text = "\n".join(str(link) for link in reversed(chain))
-    named = re.search(r"TODO \d+: [^\"\n]+", text)
-    todo = first_open_gap(code) or named.group(0).strip() if named else None
+    named = re.search(rf"{re.escape(gap)} \d+: [^\"\n]+", text) if gap else None
+    todo = first_open_gap(code, gap) or named.group(0).strip() if named else None
     frames = [frame for link in chain for frame in traceback.extract_tb(link.__traceback__) if frame.filename == module]
     line = frames[-1].lineno if frames else getattr(root, "lineno", None) or getattr(root, "line", None)
     line = line if type(line) is int and 0 < line < MOST_LINES else None
@@ -51,10 +52,11 @@ def find_causes(error: BaseException) -> list[BaseException]:
     return chain
 
 
-def first_open_gap(code: str) -> str | None:
+def first_open_gap(code: str, gap: str) -> str | None:
     """The name of the open gap with the lowest number: which one runs first depends on the case."""
     lines = [line for line in code.splitlines() if not line.lstrip().startswith("#")]
-    found = re.findall(r"(?:static_assert\(False, |NotImplementedError\()\"(TODO (\d+): [^\"\n]+)\"", "\n".join(lines))
+    fails = rf"(?:static_assert\(False, |NotImplementedError\()\"({re.escape(gap)} (\d+): [^\"\n]+)\""
+    found = re.findall(fails, "\n".join(lines))
     return min(found, key=lambda gap: int(gap[1]))[0] if found else None
 
 

@@ -1,6 +1,6 @@
 """Masks past the ladder, for the lab of block-sparse attention: who sees whom, by token position or by block.
 
-Each is a predicate with the face of `visibility.Visibility`: `mask(q_pos, k_pos)` gives booleans for any positions, so
+Each is a predicate with the methods of `masks.Visibility`: `mask(q_pos, k_pos)` gives booleans for any positions, so
 that nobody needs the whole N x N at once. Positions may lie on any device; the booleans lie there too.
 """
 

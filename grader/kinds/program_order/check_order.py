@@ -1,7 +1,7 @@
 """What must hold of an order of programs: one sentence on the first thing that does not.
 
-The order is (head, tile) of each program, in a list or an array (programs, 2), as `program_orders` describes it. No
-property asks for one certain order: kv heads may be dealt to the dies in any way and run one by one or side by side.
+The order is (head, tile) of each program, in a list or an array (programs, 2), as the skeleton's `program_order` says.
+No property asks for one certain order: kv heads may be dealt to the dies in any way and run one by one or side by side.
 """
 
 import numpy as np
