@@ -9,7 +9,7 @@ import sys
 from classroom import __main__ as command
 from classroom.local import ROOT, Local
 
-QUICK = (sys.executable, str(ROOT / "grader" / "tests" / "classroom" / "quick_one.py"))
+QUICK = (sys.executable, str(ROOT / "classroom" / "tests" / "quick_one.py"))
 QUICK_LANE = (*QUICK, "--lane")
 
 

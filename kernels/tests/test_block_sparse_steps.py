@@ -72,6 +72,6 @@ def test_members_share_heads_only_where_they_share_the_map(steps, x1):
 def test_arguments_that_do_not_fit_are_refused(steps, x1):
     tiles = x1.tiles_of_mask(torch.ones(8, 8, dtype=torch.bool), 32, 32)
     q = torch.zeros(1, 1, 9, 16)
-    for kernel in steps.SOLUTIONS.values():
+    for kernel in steps.KERNELS.values():
         with pytest.raises(ValueError, match="8 queries and 8 keys; q has 9"):
             kernel(q, q, q, tiles)
