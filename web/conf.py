@@ -17,7 +17,7 @@ exclude_patterns = [
     "classroom",
     "problems",
     "solutions",
-    "kernels",
+    "kernels/tests",
     "web",
     "report/results",
 ]  # never looked into

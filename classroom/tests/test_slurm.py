@@ -65,7 +65,7 @@ own = pytest.fixture(a_slurm.__wrapped__, scope="module")
 
 
 def wait_for(what):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not what():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.05)

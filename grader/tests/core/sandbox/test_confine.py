@@ -100,7 +100,7 @@ def attempt(form, rooms, tmp_path, monkeypatch):
 HOME = Path(os.path.expanduser("~"))
 HIDDEN = {
     "the solutions": ROOT / "solutions" / "p1_naive_attention.py",
-    "the grader's sources": ROOT / "grader" / "engine" / "grade.py",
+    "the grader's sources": ROOT / "grader" / "engine" / "grading.py",
     "the runner's sources": ROOT / "grader" / "core" / "run" / "replay.py",
     "the home folder": next((place for place in HOME.glob(".*rc") if place.is_file()), HOME),
     "the passwords": Path("/etc/shadow"),
@@ -128,7 +128,7 @@ def test_results_are_not_there(form, attempt, tmp_path):
 def test_nothing_else_of_the_folder_above_is_there(form, attempt):
     folders = [str(ROOT / "grader"), str(ROOT / "grader" / "core")]
     result = attempt(f"import os\nraise ValueError([sorted(os.listdir(folder)) for folder in {folders}])")
-    assert "[['core'], ['inside', 'protocol', 'record']]" in result.sentence, result.sentence
+    assert "[['core'], ['protocol', 'record', 'worker']]" in result.sentence, result.sentence
 
 
 @between_users
