@@ -21,7 +21,7 @@ def chapters(root=ROOT):
     """
     notebooks = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     report = in_order(root / "report", REPORT)
-    inside = (root / "docs" / "architecture.md", root / "CONTRIBUTING.md", root / "kernels" / "README.md")
+    inside = (root / "docs" / "architecture.md", root / "kernels" / "README.md", root / "CONTRIBUTING.md")
     guides = [path for path in in_order(root / "docs", GUIDES) if path not in inside]
     maintainers = [path for path in inside if path.exists()]
     found = {"Guides": guides, "Notebooks": notebooks, "Report": report, "For maintainers": maintainers}
