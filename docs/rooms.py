@@ -24,7 +24,9 @@ HOLDS = {
 
 def read_floors():
     """[[room, ...], ...] from the top, as the contract in pyproject.toml has them."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
     layers = next(contract["layers"] for contract in contracts if contract.get("containers") == ["grader"])
     return [[room.strip() for room in layer.replace(":", "|").split("|")] for layer in layers]
 
@@ -81,8 +83,8 @@ def main(argv):
     floors = read_floors()
     text = draw(floors, read_imports({room for floor in floors for room in floor}))
     if argv == ["--check"]:
-        return int(PICTURE.read_text() != text)
-    PICTURE.write_text(text)
+        return int(PICTURE.read_text(encoding="utf-8") != text)
+    PICTURE.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -17,7 +17,7 @@ UV = "uv pip compile --universal --python-version=3.10 --generate-hashes -q --no
 
 
 def main():
-    blocks, locked = {}, "".join(path.read_text() for path in sorted(LOCKS.glob("*.txt")))
+    blocks, locked = {}, "".join(path.read_text(encoding="utf-8") for path in sorted(LOCKS.glob("*.txt")))
     with tempfile.TemporaryDirectory(prefix="locks-") as folder:
         every = Path(folder, "every.txt")
         every.write_text(
@@ -36,7 +36,9 @@ def main():
         more = [block for block in found if block not in base and not WITHOUT_HASHES.match(block)]
         locks[extra] = ["-r base.txt\n", *more]
     for name, lines in locks.items():
-        (LOCKS / f"{name}.txt").write_text("# Made by `make lock` from pyproject.toml.\n" + "".join(lines))
+        (LOCKS / f"{name}.txt").write_text(
+            "# Made by `make lock` from pyproject.toml.\n" + "".join(lines), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":
