@@ -42,7 +42,7 @@ def grade(submission: Path, problems: str, make_engine: Any) -> str:
         given, out = Path(folder) / "given", Path(folder) / "class"
         shutil.copytree(submission, given / "submission", symlinks=True, ignore=too_large)
         asked = ["--problems", problems] if problems else []
-        asked += ["--seed", SEED.read_text(encoding="utf-8").strip()] if SEED.exists() else []
+        asked += ["--seed", SEED.read_text("utf-8").strip()] if SEED.exists() else []
         status = command.main([str(given), "--out", str(out), "--lanes", "1", *asked], make_engine)
         written = list((out / "gradescope").glob("*.json"))
         if len(written) != 1:

@@ -161,10 +161,7 @@ class Slurm:
 
     def check_nodes(self) -> None:
         """A job is lost, and nobody says why: raises BadArguments where the nodes lack what the grader needs."""
-        logs, self.lost = (
-            [path.read_text(errors="replace", encoding="utf-8") for path in self.home.glob("*/*_log.out")],
-            self.lost + 1,
-        )
+        logs, self.lost = [path.read_text("utf-8", "replace") for path in self.home.glob("*/*_log.out")], self.lost + 1
         if any("submitit INFO" in log for log in logs) or (self.lost < UNREACHED and len(self.tasks) > 1):
             return
         see = f"see OUT={self.out}: it must lie on a disk that this machine and all nodes share"

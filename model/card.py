@@ -58,7 +58,7 @@ def main(argv):
         same = CARD.is_file() and CARD.read_text(encoding="utf-8") == written
         print("model/README.md is what the facts give" if same else "model/README.md is old: python -m model.card")
         return 0 if same else 1
-    CARD.write_text(written, encoding="utf-8")
+    CARD.write_text(written, "utf-8")
     print(f"written: {CARD}")
     return 0
 

@@ -80,7 +80,7 @@ def read_standard_library():
 
 def read_list():
     """{file: hash} of the committed list."""
-    return {row["file"]: row["sha256"] for row in csv.DictReader(LIST.read_text(encoding="utf-8").splitlines())}
+    return {row["file"]: row["sha256"] for row in csv.DictReader(LIST.read_text("utf-8").splitlines())}
 
 
 def write_list(texts):

@@ -166,7 +166,7 @@ def write(folder, name, run, facts):
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(["step", "loss", "held_out_loss"])
         lines.writerows([step, *(f"{loss:.5f}" for loss in losses)] for step, *losses in run.rows)
-    (folder / f"{name}.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    (folder / f"{name}.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
 
 
 def parse(argv):

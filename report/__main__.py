@@ -105,11 +105,7 @@ def differs(path, text):
 
 
 def remove_pictures_without_page(target):
-    linked = {
-        name
-        for page in target.glob("*.md")
-        for name in re.findall(r"\(figures/([^)]+)\)", page.read_text(encoding="utf-8"))
-    }
+    linked = set(re.findall(r"\(figures/([^)]+)\)", "".join(page.read_text("utf-8") for page in target.glob("*.md"))))
     for picture in target.glob("figures/*.svg"):
         if picture.name not in linked:
             picture.unlink()

@@ -127,8 +127,8 @@ def make(folder):
         place = Path(folder) / f"zz {name}"
         place.mkdir(parents=True, exist_ok=True)
         for id in ("p1", "p2", "p3"):
-            (place / PROBLEMS[id].module).write_text(module(id, attack), encoding="utf-8")
-        (place / PROBLEMS["p4"].module).write_text(solution("p4"), encoding="utf-8")
+            (place / PROBLEMS[id].module).write_text(module(id, attack), "utf-8")
+        (place / PROBLEMS["p4"].module).write_text(solution("p4"), "utf-8")
         names.append(place.name)
     for name, data in traps().items():
         (Path(folder) / name).write_bytes(data)

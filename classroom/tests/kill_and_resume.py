@@ -77,21 +77,18 @@ def main(argv=None):
     if not stamp.exists():
         started = time.monotonic()
         subprocess.run(command(folder, whole, options), cwd=ROOT, check=True)
-        stamp.write_text(f"{time.monotonic() - started}", encoding="utf-8")
+        stamp.write_text(f"{time.monotonic() - started}", "utf-8")
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         cores = (used.ru_utime + used.ru_stime) / max(1, options.size)
-        print(
-            f"undisturbed: {float(stamp.read_text(encoding='utf-8')):.0f} s, "
-            f"{cores:.1f} core-seconds for each submission",
-            flush=True,
-        )
+        seconds = float(stamp.read_text("utf-8"))
+        print(f"undisturbed: {seconds:.0f} s, {cores:.1f} core-seconds for each submission", flush=True)
     if options.hostile:
         given = folder.with_name(f"{folder.name}-and-ten")
         shutil.copytree(folder, given, dirs_exist_ok=True)
         shutil.copy(f"{folder}-roster.csv", f"{given}-roster.csv")
         hostile.make(given)
         folder = given
-    kills = disturbed(folder, killed, options, float(stamp.read_text(encoding="utf-8")))
+    kills = disturbed(folder, killed, options, float(stamp.read_text("utf-8")))
     known, found = rows(whole), rows(killed)
     same = known == {id: found.get(id) for id in known}
     print(f"killed {kills} times and resumed: {'the same gradebook' if same else 'NOT THE SAME'}")

@@ -114,8 +114,8 @@ class OwnSlurm:
         of = {"host": host, "ports": free_ports(2), "user": pwd.getpwuid(os.geteuid()).pw_name, "folder": self.folder}
         of |= {"patience": self.patience, "proctrack": plugins[0], "task": plugins[1]}
         self.conf = self.folder / "slurm.conf"
-        self.conf.write_text(CONF.format(**of), encoding="utf-8")
-        (self.folder / "cgroup.conf").write_text(CGROUP_CONF, encoding="utf-8")
+        self.conf.write_text(CONF.format(**of), "utf-8")
+        (self.folder / "cgroup.conf").write_text(CGROUP_CONF, "utf-8")
 
     def start(self, name, *arguments, before=()):
         log = (self.folder / f"{name}.log").open("ab")
@@ -157,10 +157,7 @@ class OwnSlurm:
         while not what():
             ended = [name for name, daemon in self.daemons.items() if daemon.poll() is not None]
             if ended or time.monotonic() > deadline:
-                said = {
-                    path.stem: path.read_text(errors="replace", encoding="utf-8")[-300:]
-                    for path in self.folder.glob("*.log")
-                }
+                said = {path.stem: path.read_text("utf-8", "replace")[-300:] for path in self.folder.glob("*.log")}
                 raise NoSlurm(f"{', '.join(ended) or 'Slurm'} did not start: {said}")
             time.sleep(0.05)
 

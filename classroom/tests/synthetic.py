@@ -71,7 +71,7 @@ def spoil(texts, problem, kind):
 
 def other_way(id, draw):
     ways = sorted(path for path in HONEST.glob(f"{id}_*.py") if path.stem != "p3_block_pointers")
-    return draw.choice(ways).read_text(encoding="utf-8") if ways else solution(id)
+    return draw.choice(ways).read_text("utf-8") if ways else solution(id)
 
 
 def with_mistake(id, draw):
@@ -104,9 +104,7 @@ def make(folder, size, seed=0):
         if number % 11 == 3:
             texts = {module: text.replace("\n", "\r\n") for module, text in texts.items()}
         made.append((put(folder, id, texts, number), kind))
-    folder.with_name(folder.name + "-roster.csv").write_text(
-        "\n".join([*roster, "s99999,Nobody,-"]) + "\n", encoding="utf-8"
-    )
+    folder.with_name(folder.name + "-roster.csv").write_text("\n".join([*roster, "s99999,Nobody,-"]) + "\n", "utf-8")
     return made
 
 

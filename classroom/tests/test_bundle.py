@@ -31,7 +31,7 @@ def run(tree, files, **environment):
     for name, text in files.items():
         path = submission / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, "utf-8")
     submission.mkdir(exist_ok=True)
     given = {"AUTOGRADER": str(tree), "AUTOGRADER_PYTHON": sys.executable, "PROBLEMS": "1", **environment}
     done = subprocess.run(
@@ -43,7 +43,7 @@ def run(tree, files, **environment):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads((tree / "results" / "results.json").read_text(encoding="utf-8"))
+    return json.loads((tree / "results" / "results.json").read_text("utf-8"))
 
 
 def test_the_same_files_give_the_same_bytes_and_no_test_goes_along(tmp_path):
@@ -78,12 +78,12 @@ def test_the_same_files_give_the_same_bytes_and_no_test_goes_along(tmp_path):
 def test_the_scripts_are_bash(name):
     script = bundle.AUTOGRADER / name
     subprocess.run(["bash", "-n", script], check=True)
-    assert os.access(script, os.X_OK) and script.read_text(encoding="utf-8").startswith("#!/usr/bin/env bash\n")
+    assert os.access(script, os.X_OK) and script.read_text("utf-8").startswith("#!/usr/bin/env bash\n")
 
 
 @pytest.mark.thorough
 def test_a_right_module_in_a_nested_folder_gets_its_points(tree):
-    text = (ROOT / "solutions" / "p1_naive_attention.py").read_text(encoding="utf-8")
+    text = (ROOT / "solutions" / "p1_naive_attention.py").read_text("utf-8")
     results = run(tree, {"my work/p1_naive_attention.py": text, "notes.txt": "x"})
     assert results["score"] == 10 and [test["status"] for test in results["tests"]] == ["passed"]
     assert results["tests"][0]["name"] == "p1 naive attention: cases" and "p1 10/10" in results["output"]

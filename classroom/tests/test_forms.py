@@ -29,8 +29,8 @@ def graded(tmp_path):
         tmp_path / "out",
     )
     (folder / "dan").mkdir()
-    (folder / "dan" / "work.ipynb").write_text("{}", encoding="utf-8")
-    (tmp_path / "roster.csv").write_text("id,name\nada,=Ada\nbob,Bob\neve,Eve\ncy,Cy\ndan,Dan\n", encoding="utf-8")
+    (folder / "dan" / "work.ipynb").write_text("{}", "utf-8")
+    (tmp_path / "roster.csv").write_text("id,name\nada,=Ada\nbob,Bob\neve,Eve\ncy,Cy\ndan,Dan\n", "utf-8")
 
     def again(*more):
         assert quick(folder, out, "--roster", str(tmp_path / "roster.csv"), *more) == 0
@@ -41,7 +41,7 @@ def graded(tmp_path):
 
 
 def decide(out, *lines):
-    (out / decisions.NAME).write_text("\n".join(["student,problem,points,reason", *lines]) + "\n", encoding="utf-8")
+    (out / decisions.NAME).write_text("\n".join(["student,problem,points,reason", *lines]) + "\n", "utf-8")
 
 
 def test_what_is_not_known_is_blank_and_never_0(graded):
@@ -58,26 +58,21 @@ def test_what_is_not_known_is_blank_and_never_0(graded):
 
 def test_a_decision_reaches_every_form_at_once(graded, capsys):
     out, again = graded
-    page = out / "pages" / "bob.html"
-    assert "points not known yet: needs review" in page.read_text(
-        encoding="utf-8"
-    ) and "not known (needs review)" in page.read_text(encoding="utf-8")
+    text = (out / "pages" / "bob.html").read_text("utf-8")
+    assert "points not known yet: needs review" in text and "not known (needs review)" in text
     (row,) = sheet.read_rows(out / decisions.NAME)
     assert (row["student"], row["problem"], row["points"]) == ("bob", "p2", "") and row["result"]
     table = list(csv.reader((out / decisions.NAME).read_text(encoding="utf-8-sig").splitlines()))
     table[1][2:4] = ["7,5", "copied two lines"]
-    (out / decisions.NAME).write_text(sheet.to_csv(table), encoding="utf-8")
+    (out / decisions.NAME).write_text(sheet.to_csv(table), "utf-8")
     rows = again()
-    assert (
-        rows["bob"]["p2"] == "7.5"
-        and rows["bob"]["status"] == "graded"
-        and "copied two lines" in rows["bob"]["remarks"]
-    )
-    total = rows["bob"]["total"]
-    assert f"{total} of 40 points" in page.read_text(encoding="utf-8") and "7.5/15" in page.read_text(encoding="utf-8")
-    document = json.loads((out / "gradescope" / "bob.json").read_text(encoding="utf-8"))
+    bob, total = rows["bob"], rows["bob"]["total"]
+    assert bob["p2"] == "7.5" and bob["status"] == "graded" and "copied two lines" in bob["remarks"]
+    text = (out / "pages" / "bob.html").read_text("utf-8")
+    assert f"{total} of 40 points" in text and "7.5/15" in text
+    document = json.loads((out / "gradescope" / "bob.json").read_text("utf-8"))
     assert sum(test.get("score", 0) for test in document["tests"]) == float(total)
-    assert "needs review</strong>" not in (out / "class.html").read_text(encoding="utf-8")
+    assert "needs review</strong>" not in (out / "class.html").read_text("utf-8")
     assert "to decide" not in capsys.readouterr().out.splitlines()[-1]
 
 
@@ -105,7 +100,7 @@ def test_a_decision_on_another_hand_in_does_not_count(graded, tmp_path, capsys):
     out, again = graded
     table = list(csv.reader((out / decisions.NAME).read_text(encoding="utf-8-sig").splitlines()))
     table[1][2] = "7"
-    (out / decisions.NAME).write_text(sheet.to_csv(table), encoding="utf-8")
+    (out / decisions.NAME).write_text(sheet.to_csv(table), "utf-8")
     make_class(tmp_path / "in", {"bob": ("", "review\nanother", "")})
     capsys.readouterr()
     assert again()["bob"]["p2"] == "" and "another hand-in of bob p2" in capsys.readouterr().out
@@ -116,7 +111,7 @@ def test_an_excused_problem_counts_like_the_rest(graded):
     out, again = graded
     decide(out, "bob,p2,excused,", "Cy,all,0,")
     rows = again()
-    row, text = rows["bob"], (out / "pages" / "bob.html").read_text(encoding="utf-8")
+    row, text = rows["bob"], (out / "pages" / "bob.html").read_text("utf-8")
     earned = float(row["p1"]) + float(row["p3"])
     assert row["status"] == "graded" and row["p2"] == "" and float(row["total"]) == round(earned * 40 / 25, 3)
     assert "of 40 points" in text and "of the 25 points that count" in text
@@ -125,7 +120,7 @@ def test_an_excused_problem_counts_like_the_rest(graded):
 
 def test_class_html_begins_with_what_to_look_at(graded):
     out, _ = graded
-    text = (out / "class.html").read_text(encoding="utf-8")
+    text = (out / "class.html").read_text("utf-8")
     look = text[text.index('id="look"') : text.index('id="problems"')]
     for what, who in (("not understood", "Dan"), ("needs review", "Bob"), ("timed out", "Eve")):
         assert what in look and who in look
@@ -134,7 +129,7 @@ def test_class_html_begins_with_what_to_look_at(graded):
 
 def test_gradescope_has_a_test_for_each_aspect_and_hides_no_other_points(graded):
     out, _ = graded
-    document = json.loads((out / "gradescope" / "bob.json").read_text(encoding="utf-8"))
+    document = json.loads((out / "gradescope" / "bob.json").read_text("utf-8"))
     assert "score" not in document and [test["name"][:2] for test in document["tests"]] == ["p1", "p2", "p3"]
     scores = ["score" in test for test in document["tests"]]
     assert scores == [True, False, True] and "before the instructor decides" in document["tests"][1]["output"]
@@ -221,7 +216,7 @@ def test_a_decision_is_of_the_hand_in_that_it_was_made_for(graded, tmp_path, cap
     rows = again()
     assert rows["dan"]["p1"] == "7.5" and rows["cy"]["total"] == "0" and "write 7.5" in capsys.readouterr().out
     assert (rows["ada"]["p1"], rows["ada"]["p2"], rows["ada"]["total"]) == ("5", "", "20"), "one problem before all"
-    document = json.loads((out / "gradescope" / "dan.json").read_text(encoding="utf-8"))
+    document = json.loads((out / "gradescope" / "dan.json").read_text("utf-8"))
     assert [test.get("score") for test in document["tests"]] == [7.5, None, None]
     make_class(tmp_path / "in", {"dan": ("", "", ""), "cy": ("", "", "")})
     rows = again()
@@ -233,7 +228,7 @@ def test_a_decision_is_of_the_hand_in_that_it_was_made_for(graded, tmp_path, cap
 def test_the_roster_and_the_column_are_those_of_last_time(graded, tmp_path):
     out, _ = graded
     assert quick(tmp_path / "in", out) == 0 and gradebook(out)["cy"]["status"] == "not handed in"
-    assert "The roster is last time" in (out / "class.html").read_text(encoding="utf-8")
+    assert "The roster is last time" in (out / "class.html").read_text("utf-8")
     (tmp_path / "roster.csv").rename(tmp_path / "another.csv")
     assert quick(tmp_path / "in", out) == 2 and "cy" in gradebook(out), "nothing is graded without it"
     assert quick(tmp_path / "in", out, "--roster", "-") == 0 and "cy" not in gradebook(out)
@@ -244,7 +239,7 @@ def test_a_late_row_that_was_asked_for_is_of_one_hand_in(tmp_path):
     whole = Class({"p1": 10}, (row,))
     decisions.ask(tmp_path, whole, {}, {}, ["ada"])
     path = tmp_path / decisions.NAME
-    path.write_text(path.read_text("utf-8-sig").replace("ada,late,,", "ada,late,0,"), encoding="utf-8")
+    path.write_text(path.read_text("utf-8-sig").replace("ada,late,,", "ada,late,0,"), "utf-8")
     assert decisions.read(tmp_path, whole)[0]["ada", "late"].points == 0
     another = Class({"p1": 10}, (structs.replace(row, entries=("a_late_1_3_x",)),))
     found, notes = decisions.read(tmp_path, another)
@@ -264,8 +259,8 @@ def canvas(folder, roster):
         late = "_late" if number == "4713" else ""
         for module in MODULES.values() if TEXTS[number] is not None else ():
             path = folder / f"{name.replace(' ', '').lower()}{late}_{number}_{number}9_{module}"
-            path.write_text(f"# {name} {module}\n{TEXTS[number]}\n", encoding="utf-8")
-    roster.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            path.write_text(f"# {name} {module}\n{TEXTS[number]}\n", "utf-8")
+    roster.write_text("\n".join(lines) + "\n", "utf-8")
     return ["--column", "Flash"], "canvas.csv", "ID", "Flash (77)"
 
 
@@ -275,7 +270,7 @@ def moodle(folder, roster):
         lines.append(f"Participant {number},{name},x{number}@y,,40,")
         if TEXTS[number] is not None:
             make_class(folder, {f"{name}_{number}_assignsubmission_file_": TEXTS[number]})
-    roster.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    roster.write_text("\n".join(lines) + "\n", "utf-8")
     return [], "moodle.csv", "Identifier", "Grade"
 
 
@@ -286,8 +281,8 @@ def gradescope(folder, roster):
         if TEXTS[number] is not None:
             make_class(folder, {f"submission_{number}": TEXTS[number]})
             metadata.append(f"submission_{number}:\n  :submitters:\n  - :name: {name}\n    :sid: s{number}\n")
-    (folder / "submission_metadata.yml").write_text("".join(metadata), encoding="utf-8")
-    roster.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "submission_metadata.yml").write_text("".join(metadata), "utf-8")
+    roster.write_text("\n".join(lines) + "\n", "utf-8")
     return [], None, None, None
 
 
@@ -316,10 +311,8 @@ def test_no_two_outputs_contradict_each_other(platform, tmp_path):
             if not page.exists():
                 assert total == ""
                 continue
-            text, document = (
-                page.read_text(encoding="utf-8"),
-                json.loads((out / "gradescope" / f"{row['student']}.json").read_text(encoding="utf-8")),
-            )
+            document = json.loads((out / "gradescope" / f"{row['student']}.json").read_text("utf-8"))
+            text = page.read_text("utf-8")
             assert (f"<strong>{total} of " in text) == bool(total) and ("not known yet" in text) == (not total)
             assert document.get("score") == (float(total) if total else None)
             assert bool(total) == any(

@@ -23,10 +23,10 @@ def put(folder, name, text="x = 1", module=P1.module):
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr(module, text)
     elif name.endswith(".py"):
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, "utf-8")
     else:
         path.mkdir()
-        (path / module).write_text(text, encoding="utf-8")
+        (path / module).write_text(text, "utf-8")
 
 
 def take_in(tmp_path, students=(ADA, BOB), problems=(P1, P2)):
@@ -35,7 +35,7 @@ def take_in(tmp_path, students=(ADA, BOB), problems=(P1, P2)):
 
 
 def module_of(tmp_path, row, module=P1.module):
-    return (tmp_path / "out" / row.folder / module).read_text(encoding="utf-8")
+    return (tmp_path / "out" / row.folder / module).read_text("utf-8")
 
 
 @pytest.mark.parametrize(("name", "stem"), [
@@ -64,11 +64,10 @@ def test_gradescope_says_who_is_who(tmp_path):
     put(tmp_path / "in", "submission_1")
     put(tmp_path / "in", "submission_2")
     put(tmp_path / "in", "submission_3")
-    (tmp_path / "in" / handins.METADATA).write_text(
-        "submission_1:\n  :submitters:\n  - :name: ada\n    :sid: s1\n  - :name: Bob\n    :email: bob@u.example\n"
-        "  :created_at: 2026-11-20 10:00:00.000000000 +01:00\n"
-        "submission_2:\n  :submitters:\n  - :name: |-\n      x\n      :sid: s1\n    :sid: s9\n",
-        encoding="utf-8",
+    (tmp_path / "in" / handins.METADATA).write_bytes(
+        b"submission_1:\n  :submitters:\n  - :name: ada\n    :sid: s1\n  - :name: Bob\n    :email: bob@u.example\n"
+        b"  :created_at: 2026-11-20 10:00:00.000000000 +01:00\n"
+        b"submission_2:\n  :submitters:\n  - :name: |-\n      x\n      :sid: s1\n    :sid: s9\n"
     )
     rows = take_in(tmp_path)
     assert module_of(tmp_path, rows["s1"]) and module_of(tmp_path, rows["s2"])
@@ -98,7 +97,7 @@ def test_a_list_keeps_when_a_file_came(tmp_path):
     put(tmp_path / "in", f"x_late_1_2_3_{P1.module}")
     put(tmp_path / "in", f"bob_late_4712_98_{P1.module}")
     (tmp_path / "in" / handins.LIST).write_text(
-        f"student,path\ns1,x_late_1_2_3_{P1.module}\ns2,bob_late_4712_98_{P1.module}\n", encoding="utf-8"
+        f"student,path\ns1,x_late_1_2_3_{P1.module}\ns2,bob_late_4712_98_{P1.module}\n", "utf-8"
     )
     rows = take_in(tmp_path)
     assert rows["s1"].late and rows["s2"].late and rows["s2"].stem == "bob_late_4712_98_"
@@ -118,9 +117,9 @@ def test_files_of_one_student_make_nobody_elses_odd(tmp_path):
     for number in range(3):
         put(tmp_path / "in", f"bob_4712_9{number}_Eve_{number}_assignsubmission_file_x.zip")
     assert not take_in(tmp_path)["s1"].why and take_in(tmp_path)["s1"].modules
-    (tmp_path / "in" / f"lovelaceada_4711_97_{P1.module}").write_text("x = 1", encoding="utf-8")
+    (tmp_path / "in" / f"lovelaceada_4711_97_{P1.module}").write_text("x = 1", "utf-8")
     for number in range(3):
-        (tmp_path / "in" / f"p1_4712_9{number}_{number}.py").write_text("", encoding="utf-8")
+        (tmp_path / "in" / f"p1_4712_9{number}_{number}.py").write_text("", "utf-8")
     assert not take_in(tmp_path)["s1"].why, "one student called p1 is no submission"
 
 
@@ -130,7 +129,7 @@ def test_no_name_of_gradescope_is_anything_but_a_text(tmp_path):
     (tmp_path / "in" / handins.METADATA).write_text("".join(
         f"submission_{number}:\n  :submitters:\n  - :name: {name}\n    :sid: {sid}\n    :email: {email}\n"
         for number, (name, sid, email) in enumerate((("2026-02-31", "s1", ""), ("!!x y", "", "z@y"), ("s2", "", "a@y")))
-    ), encoding="utf-8")  # fmt: skip
+    ), "utf-8")  # fmt: skip
     rows = take_in(tmp_path)
     assert not rows["s1"].why and rows["s1"].modules
     assert not rows["s2"].modules, "a display name counts for nothing where the roster has ids"
@@ -140,10 +139,10 @@ def test_no_name_of_gradescope_is_anything_but_a_text(tmp_path):
 
 def test_a_report_beside_the_modules_is_taken_and_lies_elsewhere(tmp_path):
     put(tmp_path / "in", f"lovelaceada_4711_99_{P1.module}")
-    (tmp_path / "in" / "lovelaceada_4711_98_report.md").write_text("my report", encoding="utf-8")
-    (tmp_path / "in" / "notes.md").write_text("the instructor's", encoding="utf-8")
+    (tmp_path / "in" / "lovelaceada_4711_98_report.md").write_text("my report", "utf-8")
+    (tmp_path / "in" / "notes.md").write_text("the instructor's", "utf-8")
     rows, notes = handins.take_in(tmp_path / "in", tmp_path / "out", (P1,), [ADA])
-    assert (tmp_path / "out" / rows[0].report).read_text(encoding="utf-8") == "my report" and "notes.md" in notes[-1]
+    assert (tmp_path / "out" / rows[0].report).read_text("utf-8") == "my report" and "notes.md" in notes[-1]
     assert [path.name for path in (tmp_path / "out" / rows[0].folder).iterdir()] == [P1.module]
 
 
@@ -153,7 +152,7 @@ def test_a_list_counts_before_what_names_say(tmp_path):
     put(tmp_path / "in", f"bob_4712_97_{P2.module}", "y = 2")
     put(tmp_path / "in", "late.zip", "x = 3")
     (tmp_path / "in" / handins.LIST).write_text(
-        f"student,path\nada,late.zip\nbob@u.example,bob_4712_98_{P1.module}\ns2,nothing\n", encoding="utf-8"
+        f"student,path\nada,late.zip\nbob@u.example,bob_4712_98_{P1.module}\ns2,nothing\n", "utf-8"
     )
     rows = take_in(tmp_path)
     assert module_of(tmp_path, rows["s1"]) == "x = 3" and "submissions.csv says what counts" in rows["s1"].remarks[0]
@@ -174,10 +173,9 @@ def test_a_list_says_who_handed_in_what(tmp_path):
     put(tmp_path / "in", "folder of the first")
     put(tmp_path / "in", "b.zip")
     (tmp_path / "secret").mkdir()
-    (tmp_path / "in" / handins.LIST).write_text(
-        "student,path,submitted\ns1,folder of the first,2026-11-20T10:00\nbob@u.example,b.zip,\n"
-        "nobody,b.zip,\ns1x,../secret,\n",
-        encoding="utf-8",
+    (tmp_path / "in" / handins.LIST).write_bytes(
+        b"student,path,submitted\ns1,folder of the first,2026-11-20T10:00\nbob@u.example,b.zip,\n"
+        b"nobody,b.zip,\ns1x,../secret,\n"
     )
     rows = take_in(tmp_path)
     assert rows["s1"].submitted == "2026-11-20T10:00" and not rows["s1"].why and not rows["s2"].why
@@ -199,7 +197,7 @@ def test_a_platforms_archive_is_read_as_its_folder(tmp_path):
     rows, notes = handins.take_in(tmp_path / "all.zip", tmp_path / "out", (P1,), [ADA, BOB])
     assert [module_of(tmp_path, row) for row in rows] == ["x = 1", "x = 2"]
     assert "could not be unpacked" in notes[0], "one file stops nobody else's"
-    (tmp_path / "no.zip").write_text("no archive", encoding="utf-8")
+    (tmp_path / "no.zip").write_text("no archive", "utf-8")
     with pytest.raises(handins.BadFolder, match="no zip that can be read"):
         handins.take_in(tmp_path / "no.zip", tmp_path / "out", (P1,), None)
 
@@ -233,10 +231,9 @@ def test_two_of_one_name_are_never_guessed(tmp_path):
 def test_nobody_changes_another_students_id(tmp_path):
     put(tmp_path / "in", "submission_1")
     put(tmp_path / "in", "submission_2")
-    (tmp_path / "in" / handins.METADATA).write_text(
-        "submission_1:\n  :submitters:\n  - :name: Ada\n    :sid: s1\n"
-        "submission_2:\n  :submitters:\n  - :name: s1\n    :sid: s9\n",
-        encoding="utf-8",
+    (tmp_path / "in" / handins.METADATA).write_bytes(
+        b"submission_1:\n  :submitters:\n  - :name: Ada\n    :sid: s1\n"
+        b"submission_2:\n  :submitters:\n  - :name: s1\n    :sid: s9\n"
     )
     rows = take_in(tmp_path)
     assert rows["s1"].name == "Ada Lovelace" and not rows["s1"].why and len(rows) == 3
@@ -320,12 +317,12 @@ def test_moodle_gets_its_worksheet_back(tmp_path):
 
 def test_a_roster_is_a_csv_with_known_columns(tmp_path):
     for text, key in (("id;name\ns1;Ada\ns1;Ada\n", "s1"), ("First Name,Last Name,SID\nAda,Lovelace,s1\n", "s1")):
-        (tmp_path / "roster.csv").write_text(text, encoding="utf-8")
+        (tmp_path / "roster.csv").write_text(text, "utf-8")
         (student,), platform, notes = roster.read(tmp_path / "roster.csv")
         assert student.key == key and student.name.startswith("Ada") and not platform and len(notes) == (";" in text)
-    (tmp_path / "roster.csv").write_text("id;name\ns1;Ada\ns1;Bob\n", encoding="utf-8")
+    (tmp_path / "roster.csv").write_text("id;name\ns1;Ada\ns1;Bob\n", "utf-8")
     with pytest.raises(roster.BadRoster, match="two lines that differ"):
         roster.read(tmp_path / "roster.csv")
-    (tmp_path / "roster.csv").write_text("colour\nred\n", encoding="utf-8")
+    (tmp_path / "roster.csv").write_text("colour\nred\n", "utf-8")
     with pytest.raises(roster.BadRoster, match="no column id, name, email or login"):
         roster.read(tmp_path / "roster.csv")

@@ -81,7 +81,7 @@ def test_the_environment_is_part_of_it(monkeypatch):
 def keys_of(folder, texts, problems=("p3", "p4"), seed=0):
     folder.mkdir()
     for id, text in texts.items():
-        (folder / PROBLEMS[id].module).write_text(text, encoding="utf-8")
+        (folder / PROBLEMS[id].module).write_text(text, "utf-8")
     return jobs.Keys([PROBLEMS[id] for id in problems], "cpu", "cpu", (), seed).of(folder)
 
 
@@ -130,19 +130,19 @@ def test_our_own_modules_stand_alone(folder):
 def test_a_module_that_may_reach_others_depends_on_them(line, tmp_path):
     module = f"import math\nimport os\n\nimport torch\nimport triton.language as tl\n\n{line}\n"
     assert not jobs.stands_alone(module.encode())
-    (tmp_path / P3.module).write_text(module, encoding="utf-8")
-    (tmp_path / "p1_naive_attention.py").write_text("x = 1", encoding="utf-8")
+    (tmp_path / P3.module).write_text(module, "utf-8")
+    (tmp_path / "p1_naive_attention.py").write_text("x = 1", "utf-8")
     keys = jobs.Keys((P3,), "cpu", "cpu", (), 0)
     before = keys.of(tmp_path)
-    (tmp_path / "p1_naive_attention.py").write_text("x = 2", encoding="utf-8")
+    (tmp_path / "p1_naive_attention.py").write_text("x = 2", "utf-8")
     assert keys.of(tmp_path) != before
 
 
 def test_a_module_that_stands_alone_depends_on_itself(tmp_path):
     (tmp_path / P3.module).write_text(
-        "import math\nimport torch\n# open, sys\nx = tl.load(p)\ny = os.environ\nz = 'exec'\n", encoding="utf-8"
+        "import math\nimport torch\n# open, sys\nx = tl.load(p)\ny = os.environ\nz = 'exec'\n", "utf-8"
     )
     keys = jobs.Keys((P3,), "cpu", "cpu", (), 0)
     before = keys.of(tmp_path)
-    (tmp_path / "p1_naive_attention.py").write_text("x = 2", encoding="utf-8")
+    (tmp_path / "p1_naive_attention.py").write_text("x = 2", "utf-8")
     assert keys.of(tmp_path) == before

@@ -61,9 +61,7 @@ def test_the_sheet_is_completed_and_what_stands_there_stays(tmp_path):
     header, ann, ben = sheet.read(path)
     assert header == ["student", "name", "report", "Q1", "Q2", "remark"] and ben[2] == "not handed in"
     assert ann == ["ann", "'=Ann", whole.rows[0].report, "", "", ""]
-    path.write_text(
-        "M;student;name;report;Q1;remark\nx;ann;A;mine;3;'-ok\n;ben;;\n;gone;;;1;;beyond\n", encoding="utf-8"
-    )
+    path.write_text("M;student;name;report;Q1;remark\nx;ann;A;mine;3;'-ok\n;ben;;\n;gone;;;1;;beyond\n", "utf-8")
     later = make_class(tmp_path, ann=REPORT, ben="late", cy=None)
     marks.write_sheet(later, tmp_path, QUESTIONS)
     os.utime(path, (1, 1))
@@ -73,7 +71,7 @@ def test_the_sheet_is_completed_and_what_stands_there_stays(tmp_path):
     assert ann == ["x", "ann", "A", "mine", "3", "'-ok", "", ""] and gone == ["", "gone", "", "", "1", "", "beyond", ""]
     assert ben[1:4] == ["ben", "", "work/ben-4/report.md"] and cy[1:4] == ["cy", "'=Cy", "not handed in"]
     for header in ("name,Q1,Q2", "student,Q1,q1"):
-        path.write_text(f"{header}\na,b,c\n", encoding="utf-8")
+        path.write_text(f"{header}\na,b,c\n", "utf-8")
         with pytest.raises(BadArguments, match=r"needs one column '(student|Q1)'"):
             marks.write_sheet(whole, tmp_path, QUESTIONS)
 
@@ -81,7 +79,7 @@ def test_the_sheet_is_completed_and_what_stands_there_stays(tmp_path):
 def test_levels_are_taken_and_nothing_else_is_guessed(tmp_path):
     whole = make_class(tmp_path, ann=REPORT, ben="b", cy="c", di=None, eve="e")
     lines = ["ann,work/old/report.md, 2 ,3?", "ben,,1,x", "cy,,2.5,-1", "zed,,1,1", "eve,,1,1", "eve,,1,1"]
-    (tmp_path / "marks.csv").write_text("\n".join(["student,report,Q1,Q2", *lines]), encoding="utf-8")
+    (tmp_path / "marks.csv").write_text("\n".join(["student,report,Q1,Q2", *lines]), "utf-8")
     read = marks.read_marks(whole, tmp_path, QUESTIONS)
     assert read.most == 9 and read.points == {"ann": 7, "ben": None, "cy": None, "di": None, "eve": None}
     assert read.levels["ann"] == {"Q1": 2, "Q2": 3} and read.doubts["ann"] == ["Q2"] and read.levels["ben"] == {"Q1": 1}
@@ -102,7 +100,7 @@ def test_both_halves_make_a_percent_without_floats(tmp_path):
 
 def test_the_page_has_all_answers_to_a_question_in_a_row(tmp_path):
     whole = make_class(tmp_path, ann=REPORT, ben="no <i>headings", cy=b"%PDF", di=None, eve="### Q1\n" + "y" * 30_000)
-    (tmp_path / "marks.csv").write_text("student,Q1,Q2\nann,2,1?\n", encoding="utf-8")
+    (tmp_path / "marks.csv").write_text("student,Q1,Q2\nann,2,1?\n", "utf-8")
     marks.write_page(whole, tmp_path, QUESTIONS, marks.read_marks(whole, tmp_path, QUESTIONS))
     page = (tmp_path / "marks.html").read_text(encoding="utf-8")
     head, _, first, second, rest = re.split('<h2 id="(?:head|Q1|Q2|undivided)">', page)

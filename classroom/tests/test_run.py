@@ -30,7 +30,7 @@ def make_class(folder, texts):
         each = text if isinstance(text, tuple) else (text,) * 3
         (folder / name).mkdir(parents=True, exist_ok=True)
         for (id, module), of in zip(MODULES.items(), each, strict=True):
-            (folder / name / module).write_text(f"# {name} {id}\n{of}\n", encoding="utf-8")
+            (folder / name / module).write_text(f"# {name} {id}\n{of}\n", "utf-8")
     return folder
 
 
@@ -70,7 +70,7 @@ def running(words):
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            found += [path.parent.name] if words in path.read_text(errors="replace", encoding="utf-8") else []
+            found += [path.parent.name] if words in path.read_text("utf-8", "replace") else []
     return found
 
 
@@ -92,14 +92,10 @@ def test_killed_at_random_moments_it_goes_on(tmp_path):
     last = start(folder, out, log)
     last.communicate()
     assert last.returncode == 0 and kills >= 4
-    assert (
-        quick(folder, tmp_path / "whole", "--seed", (out / SEED_FILE).read_text(encoding="utf-8")) == 0
-    )  # drawn once, and kept
+    assert quick(folder, tmp_path / "whole", "--seed", (out / SEED_FILE).read_text("utf-8")) == 0  # kept
     assert (out / "gradebook.csv").read_bytes() == (tmp_path / "whole" / "gradebook.csv").read_bytes()
     assert results(out) == results(tmp_path / "whole") and len(results(out)) == 60
-    assert len(log.read_text(encoding="utf-8").splitlines()) <= 20 + 2 * kills, (
-        "more was graded again than was in flight"
-    )
+    assert len(log.read_text("utf-8").splitlines()) <= 20 + 2 * kills, "more was graded again than was in flight"
 
 
 def test_nothing_outlives_a_killed_run(tmp_path):
@@ -136,10 +132,10 @@ def test_a_stop_is_clean_and_says_how_to_go_on(tmp_path, number):
 def test_a_second_run_does_no_work_and_a_class_has_one_run_at_a_time(tmp_path, monkeypatch, capsys):
     folder, log, out = make_class(tmp_path / "in", {"ann": "", "bob": ""}), tmp_path / "log", tmp_path / "out"
     assert quick(folder, out, monkeypatch=monkeypatch, log=log) == 0
-    before, first = (out / "gradebook.csv").read_bytes(), log.read_text(encoding="utf-8")
+    before, first = (out / "gradebook.csv").read_bytes(), log.read_text("utf-8")
     assert sorted(first.splitlines()) == ["ann p1,p2,p3", "bob p1,p2,p3"]
     assert quick(folder, out, monkeypatch=monkeypatch, log=log) == 0
-    assert log.read_text(encoding="utf-8") == first and (out / "gradebook.csv").read_bytes() == before
+    assert log.read_text("utf-8") == first and (out / "gradebook.csv").read_bytes() == before
     from classroom.__main__ import locked
 
     with locked(out):
@@ -150,21 +146,19 @@ def test_only_what_changed_is_graded_again(tmp_path, monkeypatch):
     folder, log, out = make_class(tmp_path / "in", {"ann": "", "bob": ""}), tmp_path / "log", tmp_path / "out"
 
     def graded(*more):
-        log.write_text("", encoding="utf-8")
+        log.write_text("", "utf-8")
         assert quick(folder, out, *more, monkeypatch=monkeypatch, log=log) == 0
-        return sorted(log.read_text(encoding="utf-8").splitlines())
+        return sorted(log.read_text("utf-8").splitlines())
 
     graded()
     before = gradebook(out)
-    (folder / "ann" / MODULES["p3"]).write_text("a kernel of hers", encoding="utf-8")
+    (folder / "ann" / MODULES["p3"]).write_text("a kernel of hers", "utf-8")
     assert graded() == ["ann p3"] and gradebook(out) != before
     real = jobs.hash_problem
     with monkeypatch.context() as patch:
         patch.setattr(jobs, "hash_problem", lambda of, *rest: real(of, *rest) + ("x" if of.id == "p2" else ""))
         assert graded() == ["ann p2", "bob p2"]
-    (folder / "ann" / MODULES["p3"]).write_text(
-        "# ann p3\n\n", encoding="utf-8"
-    )  # as it was at first: its result is there
+    (folder / "ann" / MODULES["p3"]).write_text("# ann p3\n\n", "utf-8")  # as it was at first: its result is there
     assert graded() == [] and gradebook(out) == before
     assert len(graded("--seed", "1")) == 2
     assert graded("--seed", "1", "--only", "bob") == ["bob p1,p2,p3"]
@@ -178,7 +172,7 @@ def test_one_result_answers_for_all_who_handed_in_the_same(tmp_path, monkeypatch
     for module in MODULES.values():
         (folder / "bob" / module).write_bytes((folder / "ann" / module).read_bytes())
     assert quick(folder, tmp_path / "out", monkeypatch=monkeypatch, log=log) == 0
-    assert log.read_text(encoding="utf-8") == "ann p1,p2,p3\n"
+    assert log.read_text("utf-8") == "ann p1,p2,p3\n"
     rows = gradebook(tmp_path / "out")
     assert rows["ann"]["total"] == rows["bob"]["total"] != ""
 
@@ -187,7 +181,7 @@ def test_a_fault_of_the_machine_is_tried_again(tmp_path, monkeypatch):
     folder, log = make_class(tmp_path / "in", {"ann": ("", "fault once", ""), "bob": "die once"}), tmp_path / "log"
     assert quick(folder, tmp_path / "out", monkeypatch=monkeypatch, log=log) == 0
     assert {row["status"] for row in gradebook(tmp_path / "out").values()} == {"graded"}
-    assert "ann p2" in log.read_text(encoding="utf-8").splitlines(), "only what failed is tried again"
+    assert "ann p2" in log.read_text("utf-8").splitlines(), "only what failed is tried again"
 
 
 def test_a_machine_that_keeps_failing_costs_no_points(tmp_path, monkeypatch, capsys):
@@ -199,14 +193,11 @@ def test_a_machine_that_keeps_failing_costs_no_points(tmp_path, monkeypatch, cap
     assert rows["ann"]["status"] == "machine fault" and "The disk was on fire." in rows["ann"]["remarks"]
     assert "SIGKILL" in rows["bob"]["remarks"] and rows["cy"]["status"] == "graded"
     assert "4 problems have no grade, because the machine failed" in capsys.readouterr().err
-    assert log.read_text(encoding="utf-8").count("ann p2\n") == jobs.ATTEMPTS - 1
+    assert log.read_text("utf-8").count("ann p2\n") == jobs.ATTEMPTS - 1
     make_class(folder, {"bob": ""})  # other bytes, other keys; ann is tried anew all the same
-    log.write_text("", encoding="utf-8")
+    log.write_text("", "utf-8")
     assert quick(folder, out, monkeypatch=monkeypatch, log=log) == 1
-    assert (
-        log.read_text(encoding="utf-8").count("ann p2") == jobs.ATTEMPTS
-        and log.read_text(encoding="utf-8").count("bob p1,p2,p3") == 1
-    )
+    assert log.read_text("utf-8").count("ann p2") == jobs.ATTEMPTS and log.read_text("utf-8").count("bob p1,p2,p3") == 1
 
 
 def test_a_damaged_result_is_no_result(tmp_path, monkeypatch):
@@ -214,9 +205,9 @@ def test_a_damaged_result_is_no_result(tmp_path, monkeypatch):
     assert quick(folder, out, monkeypatch=monkeypatch, log=log) == 0
     path = sorted((out / "results").iterdir())[0]
     path.write_bytes(path.read_bytes()[:-20])
-    log.write_text("", encoding="utf-8")
+    log.write_text("", "utf-8")
     assert quick(folder, out, monkeypatch=monkeypatch, log=log) == 0
-    assert len(log.read_text(encoding="utf-8").splitlines()) == 1 and gradebook(out)["ann"]["status"] == "graded"
+    assert len(log.read_text("utf-8").splitlines()) == 1 and gradebook(out)["ann"]["status"] == "graded"
 
 
 # Lanes ----------------------------------------------------------------------------------------------------------------
@@ -248,7 +239,7 @@ def test_the_limit_of_a_job_is_the_sum_of_its_parts(tmp_path):
 
 def test_a_full_disk_is_the_machines_fault(tmp_path):
     job = job_of(tmp_path)
-    (tmp_path / "out").write_text("no folder can be made here", encoding="utf-8")
+    (tmp_path / "out").write_text("no folder can be made here", "utf-8")
     assert "exists" in run_one(job) or "directory" in run_one(job)
 
 
@@ -309,7 +300,7 @@ def test_a_lane_starts_once_and_again_where_it_is_lost(tmp_path):
     os.environ["PYTHONPATH"] = str(ROOT)
     several = [job_of(tmp_path, row=name) for name in ("ann", "bob", "cy", "dan")]
     Local(1, command).run(several, lambda job, why: None, lambda job: None)
-    parents, own = zip(*(line.split() for line in forks.read_text(encoding="utf-8").splitlines()), strict=True)
+    parents, own = zip(*(line.split() for line in forks.read_text("utf-8").splitlines()), strict=True)
     assert parents[0] == parents[1] == parents[2] != parents[3] and len(set(own)) == 4
 
 
@@ -368,13 +359,11 @@ def test_a_real_submission_is_graded(tmp_path):
     texts = {"ann": right, "bob": wrong, "eve": right + "\n\nwhile True: pass\n"}
     for student, text in texts.items():
         (tmp_path / "in" / student).mkdir(parents=True)
-        (tmp_path / "in" / student / name).write_text(text, encoding="utf-8")
+        (tmp_path / "in" / student / name).write_text(text, "utf-8")
     out = tmp_path / "out"
     assert main([str(tmp_path / "in"), "--out", str(out), "--problems", "1", "--device", "cpu"]) == 0
     rows = gradebook(out)
     assert rows["ann"]["total"] == "10" and rows["eve"]["total"] == "0" and float(rows["bob"]["total"]) < 10
     record = data.records_of(out, next(row for row in data.read_class(out).rows if row.id == "ann"))["p1"]
-    assert record.points == 10 and "10 of 10 points" in (out / "pages" / "ann.html").read_text(encoding="utf-8")
-    assert "timed out" in (out / "pages" / "eve.html").read_text(encoding="utf-8") and "timed out" in (
-        out / "class.html"
-    ).read_text(encoding="utf-8")
+    assert record.points == 10 and "10 of 10 points" in (out / "pages" / "ann.html").read_text("utf-8")
+    assert all("timed out" in (out / page).read_text("utf-8") for page in ("pages/eve.html", "class.html"))

@@ -72,7 +72,7 @@ def wait_for(what):
 
 
 def ran(out):
-    return (out / "log").read_text(encoding="utf-8").split() if (out / "log").exists() else []
+    return (out / "log").read_text("utf-8").split() if (out / "log").exists() else []
 
 
 def grade(out, names, disturb=None, **how):

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     try:
-        status, sentence = judge(json.loads(arguments.results.read_text(encoding="utf-8"))["tests"])
+        status, sentence = judge(json.loads(arguments.results.read_text("utf-8"))["tests"])
     except (OSError, ValueError, KeyError) as error:
         status, sentence = 2, f"The grader gave no results: {error}."
     print(sentence)

@@ -26,7 +26,7 @@ PYTHONS = (3, 10), (3, 14)  # the oldest and the newest that the locked versions
 def set_up(extras):
     """Make what is not there; raises OSError, and CalledProcessError where venv or pip fails."""
     python, made_for, owner = VENV / "bin" / "python", VENV / "made-for", f"{sys.version}\n{VENV}\n"
-    if not (python.exists() and made_for.exists() and made_for.read_text(encoding="utf-8") == owner):
+    if not (python.exists() and made_for.exists() and made_for.read_text("utf-8") == owner):
         print("setting up .venv; this happens once, and PyTorch is large", flush=True)
         if sys.platform != "linux":
             print("Triton has no wheel for this system: see docs/students.md, 'Without Linux'")
@@ -36,12 +36,12 @@ def set_up(extras):
         without_pip = [] if find_spec("ensurepip") else ["--without-pip"]
         subprocess.run([sys.executable, "-m", "venv", *without_pip, VENV], check=True)
         (VENV / "installed").mkdir()
-        made_for.write_text(owner, encoding="utf-8")
+        made_for.write_text(owner, "utf-8")
     for lock in ("base", "torch", *extras):
         record, made_of = VENV / "installed" / lock, hashlib.sha256((LOCKS / f"{lock}.txt").read_bytes()).hexdigest()
-        if not record.exists() or record.read_text(encoding="utf-8").split()[:1] != [made_of]:
+        if not record.exists() or record.read_text("utf-8").split()[:1] != [made_of]:
             install(lock, python)
-            record.write_text(made_of, encoding="utf-8")
+            record.write_text(made_of, "utf-8")
 
 
 def install(lock, python):
@@ -57,7 +57,7 @@ def install(lock, python):
     options = ["--disable-pip-version-check", *given, *hashes, "-r", LOCKS / f"{lock}.txt"]
     run_quietly(f"installing {lock}", [*pip, "install", *options])
     if lock not in ("base", "torch"):  # notebooks import grader/ from any folder
-        (packages / "this_repository.pth").write_text(f"{ROOT}\n", encoding="utf-8")
+        (packages / "this_repository.pth").write_text(f"{ROOT}\n", "utf-8")
 
 
 def run_quietly(doing, command):

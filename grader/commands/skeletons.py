@@ -38,9 +38,9 @@ def write(texts: dict[str, str], folder: Path) -> list[str]:
         if path.exists() and digest(path.read_text(encoding="utf-8")) not in (known.get(module), digest(text)):
             kept.append(module)
             continue
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, "utf-8")
         known[module] = digest(text)
-    manifest.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    manifest.write_text(json.dumps(known, indent=1) + "\n", "utf-8")
     return kept
 
 

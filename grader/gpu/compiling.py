@@ -16,10 +16,10 @@ from grader.core.sandbox import pool, turns
 from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
 from grader.core.sandbox.handed_in import quote_line
 from grader.core.sandbox.submission import Submission
+from grader.core.worker.refusals import first_line, in_plain_words
 from grader.course.problem import Problem
 from grader.course.tensors import describe_dense
 from grader.diagnosis import unfinished
-from grader.gpu.compile_errors import first_line, in_plain_words
 from grader.gpu.gpus import GPUS
 from grader.result import CompileRow, Facts, Outcome, Verdict
 

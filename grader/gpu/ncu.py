@@ -48,7 +48,7 @@ def look_into(tool: str, folder: Path, options: list[str], program: list[str]) -
         raise Failed(str(error)) from None
     except TimedOut:
         raise Failed(f"stopped after {SECONDS:.0f} s", child.output.take()) from None
-    return log.read_text(errors="replace", encoding="utf-8") if log.exists() else "", child.output.take()
+    return log.read_text("utf-8", "replace") if log.exists() else "", child.output.take()
 
 
 def find_fault(said: str, printed: str) -> str:

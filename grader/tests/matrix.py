@@ -35,7 +35,7 @@ def make_environment(version):
         pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps"]
         subprocess.run([*pip, f"triton=={version}"], check=True)
         (packages,) = folder.glob("lib/python*/site-packages")
-        (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+        (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", "utf-8")
         (folder / "whole").touch()
     return python
 

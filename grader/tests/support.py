@@ -101,7 +101,7 @@ def grade_text(folder, problem_id, source, names=None, seed=0, cases=None, hints
     if cases is not None:
         problem = replace(problem, cases=tuple(cases), memory_cases=())
         names = [case.name for case in cases] if names is None else names  # and none that is drawn
-    (folder / problem.module).write_text(source, encoding="utf-8")
+    (folder / problem.module).write_text(source, "utf-8")
     names = None if names is None else frozenset(names)
     results = grade(Request(folder, (problem,), names, "cpu", seed, hints=hints), lanes=1)
     return [result for result in results if result.aspect.value != "speed"]

@@ -218,10 +218,9 @@ def test_it_does_not_hang(tmp_path):
         "from kernels.fast_attention import flash_attention_forward as fast\n"
         "for D in (64, 128):\n"
         "    q = torch.randn(1, 32, 4096, D, dtype=torch.bfloat16, device='cuda')\n"
-        "    for _ in range(500):\n"
-        "        fast(q, q[:, :8], q[:, 8:16], True, 128, 0)\n"
+        "    for _ in range(500):\n        fast(q, q[:, :8], q[:, 8:16], True, 128, 0)\n"
         "torch.cuda.synchronize()\n",
-        encoding="utf-8",
+        "utf-8",
     )
     assert subprocess.run([sys.executable, script], timeout=90).returncode == 0
 
@@ -229,13 +228,11 @@ def test_it_does_not_hang(tmp_path):
 @pytest.mark.parametrize("problem", thorough_but(["p4"], ["p3", "p4", "p5"]))
 def test_the_step_before_it_is_right(problem, tmp_path):
     """P4 with descriptors, in the interpreter: the cases of the ladder that its head dims and dtypes allow."""
-    path = KERNELS / "p4_with_descriptors.py"
-    known = PROBLEMS[problem]
+    path, known = KERNELS / "p4_with_descriptors.py", PROBLEMS[problem]
     cases = tuple(c for c in known.cases if c.D == 64 and c.dtype in DTYPES and c.layout == "contiguous" and not c.gpu)
     asked = replace(known, module=path.name, cases=cases, speed_case=None, counts_work=False)
-    (tmp_path / path.name).write_text(
-        path.read_text(encoding="utf-8").replace("is_causal=True):", f"is_causal={problem != 'p3'}):"), encoding="utf-8"
-    )
+    text = path.read_text("utf-8").replace("is_causal=True):", f"is_causal={problem != 'p3'}):")
+    (tmp_path / path.name).write_text(text, "utf-8")
     names = frozenset(case.name for case in cases)
     results = grade(Request(tmp_path, (asked,), names, "cpu", 0), lanes=1)
     assert cases and [(r.case, r.sentence) for r in results if r.outcome is not Outcome.PASSED] == []

@@ -13,7 +13,7 @@ def test_the_committed_card_is_what_is_written():
 def test_a_card_says_what_was_trained(small, tmp_path):  # noqa: F811
     assert card.text(card.read(tmp_path)) == card.EMPTY
     assert train.main(small) == 0
-    facts = json.loads((tmp_path / "full.json").read_text(encoding="utf-8"))
+    facts = json.loads((tmp_path / "full.json").read_text("utf-8"))
     said = card.text(card.read(tmp_path))
     assert f"{facts['parameters']:,} parameters" in said and f"| {facts['held_out_loss']:.3f} |" in said
     assert "seed 40, 20 steps of 4 x 32 bytes" in said and "argparse.py" in said

@@ -26,9 +26,9 @@ def model(tmp_path_factory):
 def submit(folder, change=("", ""), solved=("p5",), begun=()):
     """A submission: `solved` are solutions, of the first of which `change` is replaced; `begun` are skeletons."""
     for id in (*solved, *begun):
-        text = ((SOLUTIONS if id in solved else SKELETONS) / MODULES[id]).read_text(encoding="utf-8")
+        text = ((SOLUTIONS if id in solved else SKELETONS) / MODULES[id]).read_text("utf-8")
         assert change[0] in text or id != solved[0]
-        (folder / MODULES[id]).write_text(text.replace(*change) if id == solved[0] else text, encoding="utf-8")
+        (folder / MODULES[id]).write_text(text.replace(*change) if id == solved[0] else text, "utf-8")
     return folder
 
 
@@ -97,7 +97,7 @@ def test_where_nothing_is_solved_it_says_so(model, capsys):
 
 def test_several_prompts_side_by_side(tmp_path, model, capsys, monkeypatch):
     few = tmp_path / "few.txt"
-    few.write_text("def\nclass Node:\n", encoding="utf-8")
+    few.write_text("def\nclass Node:\n", "utf-8")
     monkeypatch.setattr(generate, "PROMPTS", few)
     monkeypatch.setattr(generate, "EVERY", 2)
     assert run(submit(tmp_path), model, "--prompts") == 0
@@ -106,7 +106,7 @@ def test_several_prompts_side_by_side(tmp_path, model, capsys, monkeypatch):
 
 
 def test_there_are_twenty_fixed_prompts():
-    prompts = generate.PROMPTS.read_text(encoding="utf-8").splitlines()
+    prompts = generate.PROMPTS.read_text("utf-8").splitlines()
     assert len(prompts) == len(set(prompts)) == 20 and all(prompt == prompt.rstrip() != "" for prompt in prompts)
 
 
@@ -126,9 +126,7 @@ WRONG = {form.name: form for form in mistakes.read(SUBMISSIONS / "broken" / "dec
 def submit_form(folder, form):
     """A solved P5 and a form of X4."""
     submit(folder)
-    (folder / MODULES["x4"]).write_text(
-        form.apply((SOLUTIONS / MODULES["x4"]).read_text(encoding="utf-8")), encoding="utf-8"
-    )
+    (folder / MODULES["x4"]).write_text(form.apply((SOLUTIONS / MODULES["x4"]).read_text("utf-8")), "utf-8")
     return folder
 
 

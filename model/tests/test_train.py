@@ -24,10 +24,10 @@ def small(monkeypatch, tmp_path):
 
 def test_it_learns_and_writes_all(small, tmp_path, capsys):
     assert train.main(small) == 0
-    rows = list(csv.DictReader((tmp_path / "full.csv").read_text(encoding="utf-8").splitlines()))
+    rows = list(csv.DictReader((tmp_path / "full.csv").read_text("utf-8").splitlines()))
     assert [int(row["step"]) for row in rows] == [5, 10, 15, 20]
     assert float(rows[-1]["loss"]) < float(rows[0]["loss"]) - 0.5
-    facts = json.loads((tmp_path / "full.json").read_text(encoding="utf-8"))
+    facts = json.loads((tmp_path / "full.json").read_text("utf-8"))
     assert facts["held_out_loss"] == pytest.approx(float(rows[-1]["held_out_loss"]), abs=1e-4)
     assert weights.load(tmp_path / "full.safetensors").shape == TINY
     assert "tokens/s" in capsys.readouterr().out
@@ -65,7 +65,7 @@ def test_the_two_sides_of_the_corpus_share_no_file():
 def test_a_packed_corpus_comes_back_with_its_version(monkeypatch, tmp_path):
     monkeypatch.setattr(corpus, "PACKED", tmp_path / "corpus.zip")
     monkeypatch.setattr(corpus, "LIST", tmp_path / "corpus.csv")
-    (tmp_path / "corpus.csv").write_text(corpus.write_list(TEXTS), encoding="utf-8")
+    (tmp_path / "corpus.csv").write_text(corpus.write_list(TEXTS), "utf-8")
     monkeypatch.setattr(corpus, "version", lambda: "3.9.1")
     (tmp_path / "corpus.zip").write_bytes(corpus.pack(TEXTS))
     assert corpus.load() == corpus.Corpus(TEXTS, "3.9.1", 0)

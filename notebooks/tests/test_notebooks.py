@@ -25,16 +25,14 @@ def stream(text, name="stdout"):
 @pytest.fixture
 def folder(tmp_path):
     """A folder with one notebook in which nothing is wrong."""
-    (tmp_path / "00_two.py").write_text(PROSE + TEXT, encoding="utf-8")
+    (tmp_path / "00_two.py").write_text(PROSE + TEXT, "utf-8")
     prose = {"cell_type": "markdown", "source": ["# Two\n", "\n", "What is 1 + 1?"], "metadata": {}}
     write(tmp_path, [prose, code("one = 1", 1), code("print(one + 1.0)", 2, stream("2.0\n"))])
     return tmp_path
 
 
 def write(folder, cells):
-    (folder / "00_two.ipynb").write_text(
-        json.dumps({"cells": cells, "metadata": {"matplotlib": "1"}}), encoding="utf-8"
-    )
+    (folder / "00_two.ipynb").write_text(json.dumps({"cells": cells, "metadata": {"matplotlib": "1"}}), "utf-8")
 
 
 def read(folder):
@@ -68,15 +66,15 @@ def test_each_fault_is_seen(folder, change, said):
 
 def test_long_cells_wide_lines_lost_cells_and_lone_files_are_seen(folder):
     long = "\n".join(["one = 1"] * (check.MOST_LINES + 1))
-    (folder / "00_two.py").write_text(PROSE + TEXT + f"\n\n# %%\n{long}\n", encoding="utf-8")
+    (folder / "00_two.py").write_text(PROSE + TEXT + f"\n\n# %%\n{long}\n", "utf-8")
     assert ["cell 4 is not the source's" in fault for fault in check.check(folder=folder)] == [True]
     write(folder, [*read(folder)["cells"], code(long, 3)])
     assert ["cell 4 has 16 lines" in fault for fault in check.check(folder=folder)] == [True]
     wide = f"one = {'1' * check.MOST_COLUMNS}"
-    (folder / "00_two.py").write_text(PROSE + TEXT + f"\n\n# %%\n{wide}\n", encoding="utf-8")
+    (folder / "00_two.py").write_text(PROSE + TEXT + f"\n\n# %%\n{wide}\n", "utf-8")
     write(folder, [*read(folder)["cells"][:3], code(wide, 3)])
     assert ["cell 4 has a line of more than" in fault for fault in check.check(folder=folder)] == [True]
-    (folder / "01_new.py").write_text(TEXT, encoding="utf-8")
+    (folder / "01_new.py").write_text(TEXT, "utf-8")
     (folder / "00_two.py").unlink()
     lone, new = check.check(folder=folder)
     assert "no source" in lone and "never executed" in new
@@ -136,14 +134,12 @@ def test_the_cells_are_those_that_jupytext_reads(name):
 def test_a_build_writes_what_is_stale_and_leaves_what_is_not(tmp_path):
     for module in build.LOADED:
         pytest.importorskip(module, reason="needs Jupyter: make notebooks installs it")
-    (tmp_path / "00_two.py").write_text(
-        PROSE + TEXT + "\n\n# %%\nfrom grader.kinds.attention import masks\n", encoding="utf-8"
-    )
+    (tmp_path / "00_two.py").write_text(PROSE + TEXT + "\n\n# %%\nfrom grader.kinds.attention import masks\n", "utf-8")
     assert build.build("00_two", tmp_path) == "it is new"
     assert check.check(folder=tmp_path) == []
     written = (tmp_path / "00_two.ipynb").read_bytes()
     assert build.build("00_two", tmp_path) is None
     assert (tmp_path / "00_two.ipynb").read_bytes() == written
-    (tmp_path / "00_two.ipynb").write_text(written.decode().replace("2.0", "3.0"), encoding="utf-8")
+    (tmp_path / "00_two.ipynb").write_text(written.decode().replace("2.0", "3.0"), "utf-8")
     assert build.build("00_two", tmp_path) == "cell 3 shows something else"
     assert (tmp_path / "00_two.ipynb").read_bytes() == written

@@ -115,10 +115,7 @@ def measure(options):
     losses, facts = {}, {"corpus": str(source), "sequences": len(rows), "tokens": options.tokens, "models": {}}
     for arm in ARMS:
         path = options.models / f"{arm.model}.safetensors"
-        model, trained = (
-            weights.load(path, options.device),
-            json.loads(path.with_suffix(".json").read_text(encoding="utf-8")),
-        )
+        model, trained = weights.load(path, options.device), json.loads(path.with_suffix(".json").read_text("utf-8"))
         tokens = trained["plan"]["tokens"]
         if arm.model not in facts["models"]:
             first, logit = shares_of(model, rows[:8], tokens)

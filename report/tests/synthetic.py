@@ -103,5 +103,5 @@ def write(folder, table_rows=None, **machine):
     """A folder as the sweep leaves it; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "sweep.csv", rows() if table_rows is None else table_rows, Row)
-    (folder / "machine.json").write_text(json.dumps(MACHINE | machine), encoding="utf-8")
+    (folder / "machine.json").write_text(json.dumps(MACHINE | machine), "utf-8")
     return folder

@@ -36,9 +36,9 @@ def small(folder):
     """README.md, a notebook, a page of the report and a file of code, in `folder`; nothing is wrong with them."""
     (folder / "notebooks").mkdir(parents=True)
     (folder / "report").mkdir()
-    (folder / "README.md").write_text(README, encoding="utf-8")
-    (folder / "solve.py").write_text("def two():\n    return 1 + 1  # <= 2\n", encoding="utf-8")
-    (folder / "report/REPORT.md").write_text(REPORT, encoding="utf-8")
+    (folder / "README.md").write_text(README, "utf-8")
+    (folder / "solve.py").write_text("def two():\n    return 1 + 1  # <= 2\n", "utf-8")
+    (folder / "report/REPORT.md").write_text(REPORT, "utf-8")
     prose = {"cell_type": "markdown", "source": "# Two\n\n[Home](../README.md)", "metadata": {}, "id": "a"}
     cell = {"cell_type": "code", "source": "two()", "execution_count": 1, "outputs": [], "metadata": {}, "id": "b"}
     book = {
@@ -47,7 +47,7 @@ def small(folder):
         "nbformat": 4,
         "nbformat_minor": 5,
     }
-    (folder / "notebooks/00_two.ipynb").write_text(json.dumps(book), encoding="utf-8")
+    (folder / "notebooks/00_two.ipynb").write_text(json.dumps(book), "utf-8")
     return folder
 
 

@@ -110,8 +110,8 @@ def test_limits_primes_and_signs():
 )  # fmt: skip
 def test_what_leads_nowhere_is_named(tmp_path, body, said):
     (tmp_path / "b").mkdir()
-    (tmp_path / "b/c.html").write_text('<p id="here"><a href="../a.html">', encoding="utf-8")
-    (tmp_path / "a.html").write_text(body, encoding="utf-8")
+    (tmp_path / "b/c.html").write_text('<p id="here"><a href="../a.html">', "utf-8")
+    (tmp_path / "a.html").write_text(body, "utf-8")
     found = links.faults(tmp_path)
     assert found == [] if said is None else said in found[0] and len(found) == 1
 
@@ -165,7 +165,7 @@ def test_a_broken_link_fails_the_build_and_leaves_the_site(tmp_path):
     needs_builder()
     root, out = small(tmp_path / "small"), tmp_path / "site"
     out.mkdir()
-    (out / "index.html").write_text("earlier", encoding="utf-8")
+    (out / "index.html").write_text("earlier", "utf-8")
     with open(root / "report/REPORT.md", "a", encoding="utf-8") as file:
         file.write("\n[a](NOTHING.md) ![b](figures/none.svg) [c](../README.md#nowhere)\n")
     assert sorted(build.build(out, root)) == [

@@ -103,7 +103,7 @@ class RecorderSetup(Setup, tag="recorder", kw_only=True):
     """module: the path of the submission's file. gpu: what it is recorded for, None for Triton's interpreter.
 
     gap: the word of an open gap. tiles: the module's variable that has the sizes of its tiles. Both "" where the course
-    has none.
+    has none. lowered: launches are recorded as Triton's IR.
     """
 
     module: str
@@ -114,6 +114,7 @@ class RecorderSetup(Setup, tag="recorder", kw_only=True):
     arguments: list[str]
     gpu: Gpu | None = None
     code: Code | None = None
+    lowered: bool = False
 
 
 class RunnerSetup(Setup, tag="runner", kw_only=True):

@@ -27,6 +27,7 @@ Line = Annotated[int, Meta(gt=0, lt=1 << 24)] | None
 Whole = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Short = Annotated[str, Meta(max_length=200)]  # a name that is shown, or a text that a kernel is given
 Long = Annotated[str, Meta(max_length=1 << 17)]  # a kernel's text
+IR = 1 << 22  # characters of a kernel's IR
 Name = Annotated[str, Meta(max_length=200, pattern=r"^[^\W\d]\w*\Z")]
 Dtype = Literal[
     "float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
@@ -197,6 +198,15 @@ class Kernel(Part, frozen=True):
     uses: Annotated[dict[Name, Use], Meta(max_length=1000)]
 
 
+class Lowered(Part, frozen=True):
+    """A kernel as Triton's IR for the types and constants of a launch. name: of the entry function in the text."""
+
+    name: Name
+    file: Annotated[str, Meta(max_length=200, pattern=r"^[^/\0]+\Z")]
+    line: Annotated[int, Meta(ge=1, le=1 << 20)]
+    text: Annotated[str, Meta(max_length=IR)]
+
+
 class Operation(Part, frozen=True, tag="operation"):  # an operation of PyTorch's, and the tensors that it returns
     namespace: Short
     op: Short
@@ -218,6 +228,24 @@ class Launch(Part, frozen=True, tag="launch"):
     line: Line
 
 
+class LoweredLaunch(Part, frozen=True, tag="lowered launch"):
+    """A launch of IR, the `number`-th of the call.
+
+    args: one for each parameter of the entry function. names: of the student's parameters; `pair.0` is a member of a
+    tuple, `desc.shape.0` a size of a descriptor. unspecialized: the places in `args` of which Triton must not know
+    whether 16 divides them. options: those that are not Triton's defaults.
+    """
+
+    kernel: Size
+    number: Size
+    grid: tuple[Annotated[int, Meta(ge=0, le=1 << 31)], ...]
+    args: Annotated[list[Tensor | Descriptor | bool | Whole | Float], Meta(max_length=1000)]
+    names: list[Short]
+    unspecialized: list[Size]
+    options: Annotated[dict[Name, bool | Whole | Short], Meta(max_length=100)]
+    line: Line
+
+
 NO_OPTIONS = {"ir_override", "extern_libs", "grid", "warmup"}  # the first two name files that Triton reads
 
 
@@ -227,7 +255,7 @@ class Free(Part, frozen=True, tag="free"):  # storages that Python let go of
 
 class Branch(Part, frozen=True):  # what one configuration of a tuned kernel does
     config: Long
-    steps: list[Operation | Launch | Free]
+    steps: list[Operation | Launch | LoweredLaunch | Free]
 
 
 class Choice(Part, frozen=True, tag="choice"):  # the configurations of a tuned kernel, of which the runner takes one
@@ -240,12 +268,12 @@ class Other(Part, frozen=True, tag="other"):  # what is returned and no tensor, 
 
 
 Storage = Input | Old | Made | Constant | Unseen
-Step = Operation | Launch | Free | Choice
+Step = Operation | Launch | LoweredLaunch | Free | Choice
 
 
 class Program(Part, frozen=True):
     """setup: steps before the call. stale: storages that an earlier call left something in. several: it returns a
-    tuple or a list."""
+    tuple or a list. kernels: what a Launch launches. lowered: what a LoweredLaunch launches."""
 
     version: Literal[2]
     storages: list[Storage]
@@ -255,6 +283,7 @@ class Program(Part, frozen=True):
     steps: list[Step]
     returns: Annotated[list[Tensor | Other], Meta(max_length=64)]
     several: bool
+    lowered: list[Lowered] = []  # msgspec makes a new one for each
 
 
 DECODER = msgspec.json.Decoder(Program)
@@ -292,9 +321,10 @@ def check(program: Program) -> None:
                 check_fields(part.fields or ())
             case Launch():
                 check_launch(part, program.kernels)
+            case LoweredLaunch():
+                check_lowered_launch(part, program.lowered)
             case Choice():
-                launching = (any(isinstance(step, Launch) for step in branch.steps) for branch in part.branches)
-                need(all(launching), "a choice without a launch")
+                need(all(launches_in(branch.steps) for branch in part.branches), "a choice without a launch")
     for place, kernel in enumerate(program.kernels):
         need(not any(name.startswith(RESERVED) for name in (kernel.name, *kernel.uses)), "a name for no kernel")
         need(not tensors_in(kernel.uses), "a kernel that uses a tensor from outside")
@@ -306,11 +336,21 @@ def check(program: Program) -> None:
     need(program.returns or program.several, "nothing is returned")
 
 
-def check_launch(launch: Launch, kernels: list[Kernel]) -> None:
+def check_any_launch(launch: Launch | LoweredLaunch, kernels: Sequence[Kernel | Lowered]) -> None:
     need(len(launch.grid) == 3, "a grid has three sizes")
     strange = NO_OPTIONS & launch.options.keys()
     need(not strange, f"a launch has no option {min(strange, default='')}")
     need(launch.kernel < len(kernels), "a kernel that is not there")
+
+
+def check_lowered_launch(launch: LoweredLaunch, kernels: list[Lowered]) -> None:
+    check_any_launch(launch, kernels)
+    need(len(launch.names) == len(launch.args), "an argument has one name")
+    need(all(place < len(launch.args) for place in launch.unspecialized), "an argument that is not there")
+
+
+def check_launch(launch: Launch, kernels: list[Kernel]) -> None:
+    check_any_launch(launch, kernels)
     kernel = kernels[launch.kernel]
     need(kernel.kind != "constexpr function", "a launch of what is no kernel")
     need(not tensors_in([launch.args.get(name) for name in kernel.constexprs]), "a tensor for a tl.constexpr")
@@ -368,7 +408,7 @@ def storages_in(value: Any) -> dict[int, None]:
     return dict.fromkeys(tensor.storage for tensor in tensors_in(value))
 
 
-def flat(steps: Iterable[Step]) -> Iterator[Operation | Launch]:
+def flat(steps: Iterable[Step]) -> Iterator[Operation | Launch | LoweredLaunch]:
     """The operations and launches among the steps; of a choice, those of all its branches."""
     for step in steps:
         branches = [branch.steps for branch in step.branches] if isinstance(step, Choice) else [[step]]
@@ -377,8 +417,8 @@ def flat(steps: Iterable[Step]) -> Iterator[Operation | Launch]:
                 yield inner
 
 
-def launches_in(steps: Iterable[Step]) -> list[Launch]:
-    return [step for step in flat(steps) if isinstance(step, Launch)]
+def launches_in(steps: Iterable[Step]) -> list[Launch | LoweredLaunch]:
+    return [step for step in flat(steps) if isinstance(step, Launch | LoweredLaunch)]
 
 
 def resolved(program: Program, chosen: dict[int, int]) -> Program:

@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import torch
 import triton.language as tl
+from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import autotuner, interpreter, jit
 from triton.runtime.errors import OutOfResources
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -41,22 +42,26 @@ class Launches:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        def run(kernel: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> LaunchHandle:
-            return self.run(kernel, args, kwargs, grid, warmup)
-
         def tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
             return self.tune(tuner, args, kwargs)
 
         compiled = lambda model=None, **_: model if model is not None else lambda function: function  # noqa: E731
         with contextlib.ExitStack() as stack:
             for owner, name, stub in (
-                (interpreter.InterpretedFunction, "run", run), (jit.JITFunction, "run", run),
-                (autotuner.Autotuner, "run", tune), (torch, "compile", compiled),
+                *self.stubs(), (autotuner.Autotuner, "run", tune), (torch, "compile", compiled),
                 (torch.library, "wrap_triton", lambda kernel: kernel),
                 (torch.library, "triton_op", torch.library.custom_op),  # the other looks for kernels with torch._dynamo
             ):  # fmt: skip
                 stack.enter_context(patch.object(owner, name, stub))
             yield
+
+    def stubs(self) -> Iterable[tuple[Any, str, Any]]:
+        """(owner, name, what takes its place) where Triton launches a kernel."""
+
+        def run(kernel: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> LaunchHandle:
+            return self.run(kernel, args, kwargs, grid, warmup)
+
+        return (interpreter.InterpretedFunction, "run", run), (jit.JITFunction, "run", run)
 
     def know(self, module: object) -> None:
         """Read the kernels of a module once, before a process is forked for each case."""
@@ -85,16 +90,20 @@ class Launches:
         return LaunchHandle(self, kernel, names, options)
 
     def launch(self, kernel: Any, named: dict[str, Any], options: dict[str, Any], grid: Any) -> None:
+        number, line = self.next_launch()
+        sizes = three_sizes(grid)
+        args, options = ({name: self.argument(x) for name, x in each.items()} for each in (named, options))
+        self.recorder.steps.append(Launch(self.sources.number(kernel), number, sizes, args, options, line))
+
+    def next_launch(self) -> tuple[int, int | None]:
+        """(number, line) of a launch; raises what the runner saw it raise."""
         recorder = self.recorder
         recorder.note_freed()
         number, line = recorder.launches, recorder.line()
         recorder.launches += 1
         if number in recorder.failing:
             raise self.failure(recorder.failing[number])
-        grid = whole_numbers(grid if isinstance(grid, tuple | list | torch.Size) else (grid,))
-        args, options = ({name: self.argument(x) for name, x in each.items()} for each in (named, options))
-        sizes = (*grid, *[1] * (3 - len(grid)))
-        recorder.steps.append(Launch(self.sources.number(kernel), number, sizes, args, options, line))
+        return number, line
 
     @staticmethod
     def failure(failed: FailedLaunch) -> Exception:
@@ -133,28 +142,33 @@ class Launches:
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
         recorder, before, steps = self.recorder, self.recorder.steps, list[Any]()
-        branches, results = list[Branch](), list[Any]()
+        branches, results, failure = list[Branch](), list[tuple[Any, Any]](), Exception()
         for config in configs[:CONFIGS]:
             recorder.steps = steps = []
             try:
                 if config.pre_hook:
                     config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
-                results.append(tuner.fn.run(*args, **kwargs, **config.all_kwargs()))
+                results.append((config, tuner.fn.run(*args, **kwargs, **config.all_kwargs())))
                 branches.append(Branch(str(config), steps))
+            except CompileTimeAssertionFailure as error:  # Triton then takes another configuration
+                failure = error
             finally:
                 recorder.steps = before
-        tuner.best_config, tuner.nargs = configs[0], None
+        if not results:
+            raise failure
+        (tuner.best_config, result), tuner.nargs = results[0], None
         if len(branches) == 1:
             recorder.steps += branches[0].steps
         else:
             recorder.steps.append(Choice(branches, recorder.line()))
-        return results[0]
+        return result
 
 
-def whole_numbers(grid: Iterable[Any]) -> list[int]:
-    """[int]; raises CannotRecord where a GPU would take no such grid."""
+def three_sizes(grid: Any) -> tuple[int, ...]:
+    """The grid's sizes, of which those that it lacks are 1; raises CannotRecord where a GPU would take no such grid."""
+    grid = grid if isinstance(grid, tuple | list | torch.Size) else (grid,)
     try:
-        return [index(size) for size in grid]
+        return (*map(index, grid), *[1] * (3 - len(grid)))
     except TypeError:
         raise CannotRecord(
             f"the grid {tuple(grid)} is not of whole numbers: triton.cdiv(a, b) divides and rounds up"

@@ -28,6 +28,8 @@ from grader.core.protocol.program import (
     Kernel,
     KernelNumber,
     Launch,
+    Lowered,
+    LoweredLaunch,
     Made,
     Old,
     Operation,
@@ -62,7 +64,7 @@ class CannotRecord(Exception):
 
 
 class Recorder(DispatchMode):
-    """While active, keeps the program's `steps`, `storages` and `kernels`.
+    """While active, keeps the program's `steps`, `storages`, `kernels` and `lowered`.
 
     module: path of the submission's file, whose lines the steps name. failing: the launches that must raise, because
     they raised in the runner, by their numbers in a call. reads: the lines at which Python read numbers.
@@ -73,7 +75,7 @@ class Recorder(DispatchMode):
         self.module, self.failing = module, dict[int, FailedLaunch]()
         self.storages, self.numbers = list[Storage](), dict[int, int]()
         self.references, self.living = dict[int, tuple[StorageWeakRef, int]](), set[int]()
-        self.steps, self.kernels = list[Step](), list[Kernel]()
+        self.steps, self.kernels, self.lowered = list[Step](), list[Kernel](), list[Lowered]()
         self.reads, self.launches, self.before, self.begin = list[int | None](), 0, 0, 0
 
     # Tensors ---------------------------------------------------------------------------------------------------------
@@ -227,11 +229,12 @@ class Recorder(DispatchMode):
         for number in range(len(self.kernels) - 1, -1, -1):  # a kernel comes after those that it uses
             if number in kernels:
                 kernels |= kernels_in(self.kernels[number].uses)
+        lowered = sorted({part.kernel for part in parts([setup, steps]) if isinstance(part, LoweredLaunch)})
         program = Program(
             2, [self.storages[number] for number in numbers], [self.kernels[number] for number in sorted(kernels)],
-            setup, left, steps, list(returned), several,
+            setup, left, steps, list(returned), several, [self.lowered[number] for number in lowered],
         )  # fmt: skip
-        return renumbered(program, numbers, sorted(kernels))
+        return renumbered(program, numbers, sorted(kernels), lowered)
 
 
 def bare_name(value: object) -> Any:
@@ -252,9 +255,11 @@ def custom_function(func: Any) -> Callable[..., Any] | None:
     return definition and definition._backend_fns.get("cuda", definition._init_fn)
 
 
-def renumbered(program: Program, storages: list[int], kernels: list[int]) -> Program:
+def renumbered(program: Program, storages: list[int], kernels: list[int], lowered: list[int]) -> Program:
     """The program in which a number is a place in these lists; it frees nothing that it does not name."""
-    new, new_kernels = ({number: place for place, number in enumerate(numbers)} for numbers in (storages, kernels))
+    new, new_kernels, new_lowered = (
+        {number: place for place, number in enumerate(numbers)} for numbers in (storages, kernels, lowered)
+    )
 
     def change(part: Any) -> Any:
         match part:
@@ -264,6 +269,8 @@ def renumbered(program: Program, storages: list[int], kernels: list[int]) -> Pro
                 return KernelNumber(new_kernels[part.number])
             case Launch():
                 return replace(part, kernel=new_kernels[part.kernel])
+            case LoweredLaunch():
+                return replace(part, kernel=new_lowered[part.kernel])
             case Free():
                 return Free(sorted(new[number] for number in part.storages if number in new))
             case Program():

@@ -24,7 +24,7 @@ from grader.core.protocol import messages
 from grader.core.protocol.messages import Call, Code, Raised, RecorderSetup, TensorSpec
 from grader.core.protocol.program import Constant, Other, Program, Tensor
 from grader.core.record.record import Recorder
-from grader.core.worker import replies, sparse, without_gpu
+from grader.core.worker import refusals, replies, sparse, without_gpu
 
 if TYPE_CHECKING:
     from grader.core.record.launches import Launches
@@ -43,7 +43,8 @@ class LoadedModule:
     tiles: tuple[int, ...] = ()  # the sizes in the module's own variable of tiles
 
 
-LAUNCHES = "grader.core.record.launches"  # there where Triton is
+# There where Triton is.
+LAUNCHES, LOWERED, FRONT_END = (f"grader.core.record.{name}" for name in ("launches", "lowered_launches", "front_end"))
 
 
 def get_ready(device: str) -> None:
@@ -54,22 +55,22 @@ def get_ready(device: str) -> None:
     with contextlib.suppress(ImportError):
         import triton.language  # noqa: F401
 
-        from grader.core.record import launches  # noqa: F401
+        from grader.core.record import launches, lowered_launches  # noqa: F401
 
 
 def begin(setup: RecorderSetup) -> LoadedModule:
     """Load the module of `setup` while the recorder looks on; raises what the module raises."""
     interpreted = setup.gpu is None and setup.device != "direct"
+    if "triton" in sys.modules:  # the knob, which writes the variable, comes first: modules ask the variable alone
+        sys.modules["triton"].knobs.runtime.interpret = interpreted and not setup.lowered
     os.environ["TRITON_INTERPRET"] = "1" if interpreted else "0"
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     sys.breakpointhook = no_breakpoint
-    if "triton" in sys.modules:
-        sys.modules["triton"].knobs.runtime.interpret = interpreted
     sys.path[:] = [*setup.sys_path, *([setup.submission] if setup.submission else [])]
     recorder, module = Recorder(setup.module), new_module(setup)
     if setup.device == "direct":
         return LoadedModule(setup, recorder, module, load_function(module, setup), types.ModuleType("beside"), None)
-    launches = sys.modules[LAUNCHES].Launches(recorder) if LAUNCHES in sys.modules else None
+    launches = begin_launches(setup, recorder)
     beside = run_code(setup.code)
     with recording(setup, recorder, launches):
         function = load_function(module, setup)
@@ -77,6 +78,12 @@ def begin(setup: RecorderSetup) -> LoadedModule:
     if launches:
         launches.know(module)
     return loaded
+
+
+def begin_launches(setup: RecorderSetup, recorder: Recorder) -> "Launches | None":
+    if LAUNCHES not in sys.modules:
+        return None
+    return sys.modules[LOWERED].LoweredLaunches(recorder) if setup.lowered else sys.modules[LAUNCHES].Launches(recorder)
 
 
 def no_breakpoint(*args: object, **kwargs: object) -> NoReturn:
@@ -105,8 +112,15 @@ def recording(setup: RecorderSetup, recorder: Recorder, launches: "Launches | No
 
 def describe(error: BaseException, setup: RecorderSetup) -> Raised:
     """An exception of the submission's."""
+    front_end = sys.modules.get(FRONT_END) if setup.lowered else None
+    refused = front_end.find_refusal(error, setup.module) if front_end else None
     with open(setup.module, encoding="utf-8", errors="replace") as file:
-        return replies.describe_error(error, setup.module, file.read(), setup.gap)
+        found = replies.describe_error(refused or error, setup.module, file.read(), setup.gap)
+    if refused is None:
+        return found
+    words = refusals.in_words(refused.cause, found.source) or (found.text and refusals.in_plain_words(found.text))
+    kind = refused.kind if words in found.text else "DoesNotCompile"
+    return msgspec.structs.replace(found, exception=kind, text=words, ours=False)
 
 
 class BadModule(Exception):

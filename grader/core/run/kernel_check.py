@@ -14,6 +14,7 @@ import triton.language as tl
 
 from grader.core.protocol.program import Kernel, Module, Refused
 from grader.core.run.operations import names
+from grader.core.worker.refusals import IN_TRITON, INSTEAD, WORDS
 
 SYNTAX = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For,
@@ -207,34 +208,6 @@ def is_field(node: ast.AST) -> bool:
 
 def known_module(name: str) -> bool:
     return name in MODULES or name.endswith(".libdevice") or (name.startswith(GLUON) and name in sys.modules)
-
-
-WORDS = {
-    ast.Lambda: "lambda", ast.FunctionDef: "def", ast.ClassDef: "class", ast.Try: "try", ast.With: "with",
-    ast.Import: "import", ast.ImportFrom: "import", ast.Global: "global", ast.Nonlocal: "nonlocal",
-    ast.NamedExpr: ":=", ast.Dict: "a dictionary", ast.Set: "a set", ast.Yield: "yield", ast.Await: "await",
-    ast.DictComp: "a comprehension", ast.SetComp: "a comprehension", ast.GeneratorExp: "a generator",
-    ast.Raise: "raise", ast.Delete: "del",
-}  # fmt: skip
-# What Triton has where PyTorch has an attribute or a function of this name.
-INSTEAD = {
-    "t": "tl.trans transposes", "transpose": "tl.trans transposes", "mT": "tl.trans transposes",
-    "float": ".to(tl.float32) casts", "half": ".to(tl.float16) casts", "bfloat16": ".to(tl.bfloat16) casts",
-    "type_as": ".to(other.dtype) casts", "masked_fill": "tl.where chooses element by element",
-    "unsqueeze": "[:, None] and [None, :] add an axis", "view": "tl.reshape does", "size": "it is `.shape`",
-    "amax": "tl.max(block, axis) does", "amin": "tl.min(block, axis) does", "exp": "tl.exp does",
-    "exp2": "tl.exp2 does", "log": "tl.log does", "maximum": "tl.maximum does", "matmul": "tl.dot does",
-    "stride": "pass the strides as arguments of the launch", "dim": "its axes are len(block.shape)",
-    "masked_fill_": "tl.where chooses element by element",
-}  # fmt: skip
-IN_TRITON = {
-    "inf": 'float("inf") is the number', "matmul": "tl.dot does", "bmm": "tl.dot does", "mm": "tl.dot does",
-    "amax": "tl.max(block, axis) does", "masked_fill": "tl.where does", "logsumexp": "put it together from tl.max, "
-    "tl.exp and tl.sum", "tensor": "tl.full makes a block", "ones": "tl.full makes a block", "empty": "tl.zeros does",
-    "transpose": "tl.trans does",
-}  # fmt: skip
-NO_BLOCK_POINTERS = "Triton has none since 3.9: use tl.make_tensor_descriptor, or pointers and masks"
-IN_TRITON |= dict.fromkeys(("make_block_ptr", "advance"), f"it is of block pointers; {NO_BLOCK_POINTERS}")
 
 
 def is_made(node: ast.AST) -> bool:

@@ -13,7 +13,17 @@ from typing import Any
 
 import torch
 
-from grader.core.protocol.program import Choice, Input, Launch, Operation, Program, Tensor, flat, tensors_in
+from grader.core.protocol.program import (
+    Choice,
+    Input,
+    Launch,
+    LoweredLaunch,
+    Operation,
+    Program,
+    Tensor,
+    flat,
+    tensors_in,
+)
 
 
 def names(text: str) -> set[str]:
@@ -77,7 +87,7 @@ def forbidden(program: Program, refused: Collection[str]) -> Operation | None:
     """The first operation that is not allowed, or one of those that this problem refuses; None where all are."""
     for step in program.setup + program.steps:
         for inner in flat([step]):
-            if isinstance(inner, Launch):
+            if not isinstance(inner, Operation):
                 continue
             allowed = inner.namespace == "aten" and is_allowed(inner.op) and inner.op not in refused
             if not allowed or (isinstance(step, Choice) and inner.op not in IN_A_CHOICE):
@@ -93,7 +103,9 @@ def made_without_a_launch(program: Program) -> list[int]:
     return [i for i, returned in tensors if not depends_on_a_launch(returned, steps, inputs)]
 
 
-def depends_on_a_launch(returned: Tensor, backwards: list[Operation | Launch], inputs: set[int]) -> bool:
+def depends_on_a_launch(
+    returned: Tensor, backwards: list[Operation | Launch | LoweredLaunch], inputs: set[int]
+) -> bool:
     """True where the tensor depends on what a launch may have written: never an input.
 
     backwards: the program's steps, the last first. inputs: their storages.
@@ -101,8 +113,9 @@ def depends_on_a_launch(returned: Tensor, backwards: list[Operation | Launch], i
     live = {returned.storage}
     for step in backwards:
         touched = {tensor.storage for tensor in tensors_in(step)} - inputs
-        if isinstance(step, Launch) and touched & live:
-            return True
-        if isinstance(step, Operation) and any(made.storage in live for made in step.out):
+        if not isinstance(step, Operation):
+            if touched & live:
+                return True
+        elif any(made.storage in live for made in step.out):
             live |= touched
     return False

@@ -26,10 +26,12 @@ from grader.core.protocol.program import (
     Input,
     KernelNumber,
     Launch,
+    LoweredLaunch,
     Made,
     Malformed,
     Operation,
     Program,
+    Refused,
     Step,
     Storage,
     Tensor,
@@ -107,6 +109,7 @@ class Replay:
     launch: Callable[..., None] | None
     choose: Callable[[list[Branch], Callable[[int], Any]], int] | None = None
     observer: Callable[..., None] | None = None
+    launch_lowered: Callable[[LoweredLaunch, list[Any]], None] | None = None  # run by the machine
 
     def __post_init__(self) -> None:
         self.chosen: dict[int, int] = {}
@@ -189,10 +192,19 @@ class Replay:
                 raise ChoiceMade
         return self.chosen[at]
 
-    def simple(self, step: Operation | Launch | Free) -> None:
+    def simple(self, step: Operation | Launch | LoweredLaunch | Free) -> None:
         if isinstance(step, Free):
             for number in step.storages:
                 self.places.pop(number, None)
+        elif isinstance(step, LoweredLaunch):
+            if self.launch_lowered is None:
+                raise Malformed("a launch of IR, which is the machine's")
+            try:
+                self.launch_lowered(step, [self.value(value) for value in step.args])
+            except (Malformed, Refused):
+                raise
+            except Exception as error:
+                raise LaunchRaised(step.number, step.line) from error
         elif isinstance(step, Operation):
             self.operation(step)
         else:
@@ -264,6 +276,8 @@ class Replay:
         return plain(value)
 
     def descriptor(self, value: Descriptor) -> Any:
+        if self.launch_lowered:
+            return sys.modules["grader.core.run.lowered"].described(value, self.tensor(value.base))
         parts = self.tensor(value.base), value.shape, value.strides, value.block
         if value.layout is None:
             from triton.tools.tensor_descriptor import TensorDescriptor

@@ -21,6 +21,8 @@ from grader.core.protocol.messages import KernelLaunched, NotAllowed, Outputs, R
 from grader.core.protocol.program import (
     Constant,
     Kernel,
+    Launch,
+    Lowered,
     Malformed,
     Operation,
     Program,
@@ -30,12 +32,11 @@ from grader.core.protocol.program import (
     read,
     resolved,
 )
-from grader.core.run import refusals
 from grader.core.run.allocations import INPUT_POISON, Allocations
 from grader.core.run.operations import forbidden, made_without_a_launch
 from grader.core.run.replay import LaunchRaised, Replay, StepRaised, launch, place_inputs, tune, used_storages
 from grader.core.run.wrapper_costs import WrapperMeter
-from grader.core.worker import replies, sparse
+from grader.core.worker import refusals, replies, sparse
 
 if TYPE_CHECKING:  # what not every device needs is imported late
     from grader.core.run.build import Kernels
@@ -99,8 +100,10 @@ def get_ready(device: str) -> float:
         os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
     numpy.seterr(all="ignore")  # a kernel's own NaN is judged; numpy's warnings about it are noise
     torch.set_num_threads(1)
-    if device == "cpu":
+    if device in ("cpu", "machine"):
         sparse.reserve()
+    if device == "machine":
+        return jobs_of_machine().get_ready()
     if not importlib.util.find_spec("triton"):
         return 0.0
     import triton
@@ -138,6 +141,11 @@ def describe(error: BaseException, setup: RunnerSetup) -> Raised:
 # Jobs ----------------------------------------------------------------------------------------------------------------
 
 
+def jobs_of_machine() -> Any:
+    """The same jobs where kernels are IR; they import this module."""
+    return importlib.import_module("grader.core.run.lowered_jobs")
+
+
 def answering(job: Callable[[Runner, Any, Program], messages.RunnerReply]) -> Callable[..., messages.RunnerReply]:
     """The job, with a reply instead of an exception where the program does something wrong."""
 
@@ -146,7 +154,8 @@ def answering(job: Callable[[Runner, Any, Program], messages.RunnerReply]) -> Ca
             data = file.read(GAVE_UP)
         try:
             program = read(data)
-            return not_allowed(program, runner) or job(runner, request, program)
+            here = getattr(jobs_of_machine(), job.__name__) if runner.setup.device == "machine" else job
+            return not_allowed(program, runner) or here(runner, request, program)
         except Malformed as error:
             return messages.NoProgram(str(error))
         except Refused as error:
@@ -162,8 +171,9 @@ def answering(job: Callable[[Runner, Any, Program], messages.RunnerReply]) -> Ca
 
 def not_allowed(program: Program, runner: Runner) -> messages.NotRun | None:
     """The reply that says why the program is not run, or None."""
-    if program.kernels and not runner.setup.kernels:  # none runs unwatched
-        return KernelLaunched(program.kernels[0].name, program.kernels[0].line)
+    kernels: list[Kernel | Lowered] = [*program.kernels, *program.lowered]
+    if kernels and not runner.setup.kernels:  # none runs unwatched
+        return KernelLaunched(kernels[0].name, kernels[0].line)
     for kernel in program.kernels:
         if not stands_there(kernel, runner.texts):
             return messages.OtherText(kernel.name, kernel.line)
@@ -189,6 +199,8 @@ def stands_there(kernel: Kernel, texts: dict[str, str]) -> bool:
 
 def describe_raised(error: Any, program: Program, runner: Runner) -> Raised:
     """What a step raised, with the line of the kernel where there is one."""
+    if hasattr(error, "as_reply"):  # the machine stopped it
+        return error.as_reply(runner.texts.get(runner.setup.module, ""))
     code = "\n".join(kernel.source for kernel in program.kernels)
     found = replies.describe_error(error, runner.setup.module, code, runner.setup.gap)
     if program.kernels and (words := refusals.in_words(replies.find_causes(error)[-1], found.source)):
@@ -274,7 +286,8 @@ def changed(bases: dict[str, torch.Tensor], data: bytearray) -> list[str]:
 
 def used_kernels(program: Program) -> list[str]:
     """Names and lines of the kernels that are launched."""
-    launched = [program.kernels[step.kernel] for step in launches_in(program.setup + program.steps)]
+    steps = launches_in(program.setup + program.steps)
+    launched = [(program.kernels if isinstance(step, Launch) else program.lowered)[step.kernel] for step in steps]
     return sorted({f"{kernel.name} (line {kernel.line})" for kernel in launched})
 
 

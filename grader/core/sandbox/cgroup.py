@@ -59,18 +59,18 @@ class Group:
             folder.mkdir(exist_ok=not made)
             if made:
                 self.folders.append(folder)
-            (folder / files[0]).write_text(str(value), encoding="utf-8")
+            (folder / files[0]).write_text(str(value), "utf-8")
         except OSError:
             if made:
                 self.remove(folder)
             return False
         for other in files[1:]:
             with contextlib.suppress(OSError):
-                (folder / other).write_text(str(value), encoding="utf-8")
+                (folder / other).write_text(str(value), "utf-8")
         swap = folder / "memory.swap.max"
         if "memory.max" in files and swap.exists():
             with contextlib.suppress(OSError):
-                swap.write_text("0", encoding="utf-8")
+                swap.write_text("0", "utf-8")
         return True
 
     def enter(self) -> list[str]:
@@ -85,7 +85,7 @@ class Group:
         found: set[int] = set()
         for folder in self.folders:
             with contextlib.suppress(OSError):
-                found |= set(map(int, (folder / "cgroup.procs").read_text(encoding="utf-8").split()))
+                found |= set(map(int, (folder / "cgroup.procs").read_text("utf-8").split()))
         return found
 
     def memory_kills(self) -> int:
@@ -94,8 +94,8 @@ class Group:
         Where the whole machine is short of memory, a process here may be ended too: that does not count.
         """
         with contextlib.suppress(OSError, KeyError, ValueError):
-            most = int((self.held["memory"] / "memory.max_usage_in_bytes").read_text(encoding="utf-8"))
-            full = most >= int((self.held["memory"] / "memory.limit_in_bytes").read_text(encoding="utf-8"))
+            most = int((self.held["memory"] / "memory.max_usage_in_bytes").read_text("utf-8"))
+            full = most >= int((self.held["memory"] / "memory.limit_in_bytes").read_text("utf-8"))
             return numbers(self.held["memory"] / "memory.oom_control")["oom_kill"] if full else 0
         with contextlib.suppress(OSError, KeyError, ValueError):
             events = numbers(self.held["memory"] / "memory.events")

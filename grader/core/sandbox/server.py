@@ -70,12 +70,14 @@ class SandboxKind:
         return [FORK_SERVER.parent, *(CORE / room for room in (*self.packages, *SHARED))]
 
 
-# "record": a submission's module is loaded; it sees no GPU. "cpu": the interpreter; "compile": kernels are compiled and
-# never run; "cuda": they run on a GPU. "direct": a submission's wrapper is called as it is, for its time on the host.
+# "record": a submission's module is loaded; it sees no GPU. "cpu": the interpreter; "machine": kernels run as IR;
+# "compile": kernels are compiled and never run; "cuda": they run on a GPU. "direct": a submission's wrapper is called
+# as it is, for its time on the host.
+RUNNERS = ("run", "interpret", "machine")  # packages of the core
 KINDS = {
     "recorder": SandboxKind(("record",), "record.recorder", ("record",), False, 8 * GIB, 1 * GIB, 64),
-    "runner": SandboxKind(("cpu", "compile"), "run.runner", ("run", "interpret"), False, 8 * GIB, 2 * GIB, 256),
-    "gpu runner": SandboxKind(("cuda",), "run.runner", ("run", "interpret"), True, 48 * GIB, 8 * GIB, 256),
+    "runner": SandboxKind(("cpu", "machine", "compile"), "run.runner", RUNNERS, False, 8 * GIB, 2 * GIB, 256),
+    "gpu runner": SandboxKind(("cuda",), "run.runner", RUNNERS, True, 48 * GIB, 8 * GIB, 256),
     "gpu recorder": SandboxKind(("direct",), "record.recorder", ("record",), True, 48 * GIB, 1 * GIB, 256),
 }
 

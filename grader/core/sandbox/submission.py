@@ -5,6 +5,7 @@ checks the program and runs it on the graded inputs.
 """
 
 import math
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from grader.core.sandbox.sandboxed_child import SandboxedChild
 
 T = TypeVar("T")
 PROGRAM_BYTES = 32 << 20  # the longest of ours has one
+MACHINE = "GRADER_MACHINE"  # 1 in the environment: kernels run as IR in the machine, in place of the interpreter
 RETRIES = 6  # launches that a wrapper may see fail before it finds tiles that fit
 
 
@@ -76,17 +78,18 @@ class Submission:
     def __init__(self, path: Path, problem: EntryPoint, device: str, seconds: float, gpu: Gpu | None = None):
         self.path, self.problem, self.device = Path(path).absolute(), problem, device
         self.gpu, self.seconds = gpu, seconds
+        self.runs_on = "machine" if device == "cpu" and os.environ.get(MACHINE) == "1" else device
         self.recorder: SandboxedChild | None = None
         self.runner: SandboxedChild | None = None
 
     def begin(self) -> None:
         """Have both processes start side by side, before the first of them is asked anything."""
         pool.begin("record", self.path.parent)
-        pool.begin(self.device)
+        pool.begin(self.runs_on)
 
     def deadline(self, runner: bool = False) -> float:
         """When a case that begins now must have ended; the start of its processes is not its own time."""
-        seconds = self.seconds * (pool.find_slowness(self.device) if runner else 1.0)
+        seconds = self.seconds * (pool.find_slowness(self.runs_on) if runner else 1.0)
         self.start_recorder(seconds)
         if runner:
             self.start_runner()
@@ -95,7 +98,7 @@ class Submission:
     def start_recorder(self, seconds: float | None = None) -> SandboxedChild:
         """The recorder. seconds: in which the module must be loaded."""
         if self.recorder is None:
-            setup = recorder_setup(self.path, self.problem, self.gpu)
+            setup = recorder_setup(self.path, self.problem, self.gpu, lowered=self.runs_on == "machine")
             self.recorder = SandboxedChild(setup, seconds or self.seconds, self.path.parent)
         return self.recorder
 
@@ -108,10 +111,12 @@ class Submission:
 
     def runner_setup(self) -> messages.RunnerSetup:
         """How its runner begins."""
-        problem = self.problem
+        problem, observer = self.problem, self.problem.observer
+        if observer and self.runs_on == "machine":
+            observer = observer.with_name(f"machine_{observer.name}")
         return messages.RunnerSetup(
-            device=self.device, module=self.path.name, gap=problem.gap_word, kernels=problem.uses_triton,
-            refused=list(problem.refused), observer=read_code(problem.observer),
+            device=self.runs_on, module=self.path.name, gap=problem.gap_word, kernels=problem.uses_triton,
+            refused=list(problem.refused), observer=read_code(observer),
         )  # fmt: skip
 
     def record(
@@ -226,13 +231,13 @@ class Submission:
 
 
 def recorder_setup(
-    path: Path, problem: EntryPoint, gpu: Gpu | None = None, device: str = "record"
+    path: Path, problem: EntryPoint, gpu: Gpu | None = None, device: str = "record", lowered: bool = False
 ) -> messages.RecorderSetup:
     """How a recorder of the module at `path` begins."""
     return messages.RecorderSetup(
         device=device, module=str(path), entry_point=problem.entry_point, tensors=list(problem.tensors),
         arguments=list(problem.keywords), gap=problem.gap_word, tiles=problem.tiles_variable,
-        gpu=gpu, code=read_code(problem.beside),
+        gpu=gpu, code=read_code(problem.beside), lowered=lowered,
     )  # fmt: skip
 
 

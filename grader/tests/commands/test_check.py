@@ -29,7 +29,7 @@ def results(**outcomes):
 )
 def test_what_is_unfinished_fails_nothing(outcomes, status, words, tmp_path, capsys):
     path = tmp_path / "results.json"
-    path.write_text(json.dumps({"tests": results(**outcomes)}), encoding="utf-8")
+    path.write_text(json.dumps({"tests": results(**outcomes)}), "utf-8")
     assert main(["check", str(path)]) == status and words in capsys.readouterr().out
 
 

@@ -10,7 +10,7 @@ from grader.tests.support import solution
 
 
 def run(tmp_path, text, capsys):
-    (tmp_path / "p3_flash_attention.py").write_text(text, encoding="utf-8")
+    (tmp_path / "p3_flash_attention.py").write_text(text, "utf-8")
     status = main(["compare", "--problems", "3", "--submission", str(tmp_path), "--out", str(tmp_path)])
     return status, capsys.readouterr().out
 
@@ -39,7 +39,7 @@ def test_a_case_that_did_not_run_has_not_passed(tmp_path, capsys, monkeypatch):
 
 def test_a_handout_has_no_reference_to_show(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(type(course.current()), "solutions", property(lambda self: tmp_path / "none"))
-    (tmp_path / "p3_flash_attention.py").write_text("", encoding="utf-8")
+    (tmp_path / "p3_flash_attention.py").write_text("", "utf-8")
     assert main(["compare", "--problems", "3", "--submission", str(tmp_path)]) == 2
     assert "a handout has none" in capsys.readouterr().err
 

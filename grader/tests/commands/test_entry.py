@@ -11,7 +11,7 @@ from grader.commands import grade
 from grader.commands.arguments import FROM_MAKE, OPTIONS, SWITCHES
 from grader.tests.support import ROOT, SOLUTIONS
 
-MAKEFILE = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", "instructors.mk"))
+MAKEFILE = "".join((ROOT / name).read_text("utf-8") for name in ("Makefile", "instructors.mk"))
 
 
 @pytest.fixture

@@ -24,14 +24,14 @@ def venv(tmp_path, monkeypatch):
     for place in (folder / "bin", folder / "installed", folder / "lib" / "python3" / "site-packages", locks):
         place.mkdir(parents=True)
     for name in ("base", "torch", "notebooks"):
-        (locks / f"{name}.txt").write_text(f"{name}==1\n", encoding="utf-8")
+        (locks / f"{name}.txt").write_text(f"{name}==1\n", "utf-8")
     monkeypatch.setattr(environment, "VENV", folder)
     monkeypatch.setattr(environment, "LOCKS", locks)
     monkeypatch.delenv("PIP_ARGS", raising=False)
-    (folder / "bin" / "python").write_text(PYTHON.format(folder=tmp_path), encoding="utf-8")
+    (folder / "bin" / "python").write_text(PYTHON.format(folder=tmp_path), "utf-8")
     (folder / "bin" / "python").chmod(0o755)
     (folder / "bin" / "pip").touch()
-    (folder / "made-for").write_text(f"{sys.version}\n{folder}\n", encoding="utf-8")
+    (folder / "made-for").write_text(f"{sys.version}\n{folder}\n", "utf-8")
     set_up(monkeypatch)
     (folder / "installed" / "torch").unlink()
     (tmp_path / "asked").unlink()
@@ -46,7 +46,7 @@ def set_up(monkeypatch, *extras):
 def asked(venv):
     """What pip was asked for, a line each, without what is always there."""
     path, common = venv.parent / "asked", "-m pip install --disable-pip-version-check "
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
     return [line.removeprefix(common).replace(f"{venv.parent}/", "") for line in lines]
 
 
@@ -60,7 +60,7 @@ def test_a_set_up_goes_on_where_it_was_stopped_and_then_does_nothing(venv, monke
 
 
 def test_a_lock_that_changed_is_installed_again_by_its_hashes(venv, monkeypatch):
-    (venv.parent / "locks" / "base.txt").write_text("base==2\n", encoding="utf-8")
+    (venv.parent / "locks" / "base.txt").write_text("base==2\n", "utf-8")
     monkeypatch.setenv("PIP_ARGS", "--extra-index-url 'an address'")
     set_up(monkeypatch)
     given = "--extra-index-url an address"
@@ -72,7 +72,7 @@ def test_what_pip_was_stopped_at_is_installed_again(venv, monkeypatch):
     for name, files in (("whole", ["RECORD", "INSTALLER"]), ("half", ["METADATA"]), ("linked", ["RECORD"])):
         (packages / f"{name}-1.dist-info").mkdir()
         for file in files:
-            (packages / f"{name}-1.dist-info" / file).write_text("", encoding="utf-8")
+            (packages / f"{name}-1.dist-info" / file).write_text("", "utf-8")
     set_up(monkeypatch)
     assert [path.name for path in packages.iterdir()] == ["whole-1.dist-info"]
 
@@ -82,9 +82,7 @@ def test_what_pip_was_stopped_at_is_installed_again(venv, monkeypatch):
 def test_what_was_made_for_another_python_or_folder_is_made_anew(file, missing, venv, monkeypatch):
     (venv / file).unlink()
     if not missing:
-        (venv / file).symlink_to("/nowhere") if file == "bin/python" else (venv / file).write_text(
-            "another", encoding="utf-8"
-        )
+        (venv / file).symlink_to("/nowhere") if file == "bin/python" else (venv / file).write_text("another", "utf-8")
     made, real = [], subprocess.run
 
     def run(command, **options):
@@ -93,7 +91,7 @@ def test_what_was_made_for_another_python_or_folder_is_made_anew(file, missing, 
             (venv / "bin").mkdir(parents=True)
             (venv / "bin" / "pip").touch()
             (venv / "lib" / "python3" / "site-packages").mkdir(parents=True)
-            (venv / "bin" / "python").write_text(PYTHON.format(folder=venv.parent), encoding="utf-8")
+            (venv / "bin" / "python").write_text(PYTHON.format(folder=venv.parent), "utf-8")
             return (venv / "bin" / "python").chmod(0o755)
         return real(command, **options)
 
@@ -109,13 +107,11 @@ def test_an_extra_is_added_once_and_finds_this_repository(venv, monkeypatch):
     set_up(monkeypatch, "notebooks")
     set_up(monkeypatch, "notebooks")
     assert asked(venv)[1:] == [f"{HASHES} -r locks/notebooks.txt"]
-    assert (venv / "lib" / "python3" / "site-packages" / "this_repository.pth").read_text(
-        encoding="utf-8"
-    ) == f"{ROOT}\n"
+    assert (venv / "lib" / "python3" / "site-packages" / "this_repository.pth").read_text("utf-8") == f"{ROOT}\n"
 
 
 def test_a_failure_is_one_sentence_after_pips_own_words(venv, monkeypatch, capfd):
-    (venv.parent / "fails").write_text("ERROR: No space left on device\n", encoding="utf-8")
+    (venv.parent / "fails").write_text("ERROR: No space left on device\n", "utf-8")
     for _ in range(2):
         with pytest.raises(SystemExit, match=r"set-up failed: the words above .*the same command goes on from here"):
             set_up(monkeypatch)
@@ -125,9 +121,7 @@ def test_a_failure_is_one_sentence_after_pips_own_words(venv, monkeypatch, capfd
 
 def test_what_pip_says_of_a_set_up_that_works_is_one_line(venv, monkeypatch, capfd):
     python = venv / "bin" / "python"
-    python.write_text(
-        python.read_text(encoding="utf-8") + "echo Collecting this; echo WARNING: and that >&2\n", encoding="utf-8"
-    )
+    python.write_text(python.read_text("utf-8") + "echo Collecting this; echo WARNING: and that >&2\n", "utf-8")
     set_up(monkeypatch)
     said = capfd.readouterr()
     assert re.fullmatch(r"installing torch: \d+ s\n", said.out) and said.err == ""

@@ -82,7 +82,7 @@ def test_no_link_leads_nowhere(made):
     names = names_in(made)
     for name in sorted(names):
         if name.endswith(".md"):
-            for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", (made / name).read_text(encoding="utf-8")):
+            for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", (made / name).read_text("utf-8")):
                 path = (made / name).parent / target
                 assert path.exists(), f"{name} links to {target}"
 
@@ -94,7 +94,7 @@ def test_the_problems_that_are_named(tmp_path):
     assert modules == {EVERY[id].module for id in ("p3", "p4", "x1")} | {gap_examples.FILE}
     examples = json.loads((tmp_path / "week" / "problems" / gap_examples.FILE).read_bytes())
     assert set(examples) == modules - {gap_examples.FILE}
-    assert '"p5"' not in (tmp_path / "week" / "course.toml").read_text(encoding="utf-8")
+    assert '"p5"' not in (tmp_path / "week" / "course.toml").read_text("utf-8")
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path, capsys):

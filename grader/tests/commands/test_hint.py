@@ -129,7 +129,7 @@ def test_where_all_is_right_no_hint_is_counted(hinted, tmp_path):
      '{"p6": {"step": 1, "total": 20000}}', '{"p6": {"step": 1, "total": 1, "failure": 3}}'],
 )  # fmt: skip
 def test_a_damaged_file_tells_nothing_and_is_written_anew(text, tmp_path):
-    (tmp_path / hint_record.NAME).write_text(text, encoding="utf-8")
+    (tmp_path / hint_record.NAME).write_text(text, "utf-8")
     assert hint_record.load(tmp_path) == {} and hint_record.remark(text) is None
     assert hint_record.next_step(tmp_path, "p6", "x") == hint_record.HintRecord("x", 1, 1)
     assert json.loads((tmp_path / hint_record.NAME).read_text(encoding="utf-8")) == {
@@ -139,7 +139,7 @@ def test_a_damaged_file_tells_nothing_and_is_written_anew(text, tmp_path):
 
 def test_a_link_is_not_followed(tmp_path):
     outside = tmp_path / "outside"
-    outside.write_text('{"p6": {"failure": "x", "step": 3, "total": 3}}', encoding="utf-8")
+    outside.write_text('{"p6": {"failure": "x", "step": 3, "total": 3}}', "utf-8")
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / hint_record.NAME).symlink_to(outside)

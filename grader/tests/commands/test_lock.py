@@ -12,7 +12,7 @@ from grader.tests.support import ROOT
 from locks import lock
 
 tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no reader of TOML; 3.11 says the same")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 PYTHONS = [f"3.{minor}" for minor in range(environment.PYTHONS[0][1], environment.PYTHONS[1][1] + 1)]
 
@@ -22,7 +22,7 @@ def locked(name, python, system="linux"):
     here = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": system,
             "platform_machine": "x86_64", "os_name": "posix"}  # fmt: skip
     found = {}
-    for line in (lock.LOCKS / f"{name}.txt").read_text(encoding="utf-8").splitlines():
+    for line in (lock.LOCKS / f"{name}.txt").read_text("utf-8").splitlines():
         if line.startswith("-"):
             found |= locked(line.split()[1].removesuffix(".txt"), python, system)
         elif line[:1].isalnum():
@@ -59,7 +59,7 @@ def test_what_is_locked_needs_nothing_that_is_not():
 
 def test_all_but_torch_and_what_it_brings_has_hashes_and_no_lock_names_an_index():
     for path in lock.LOCKS.glob("*.txt"):
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text("utf-8")
         assert not re.search(r"index|://", text), path.name
         blocks = re.findall(r"^[a-z].*\n(?: .*\n)*", text, re.MULTILINE)
         hashed = [block for block in blocks if re.search(r"--hash=sha256:[0-9a-f]{64}$", block, re.MULTILINE)]

@@ -64,7 +64,7 @@ def test_a_table_ends_at_the_row_that_differs_and_marks_it():
 
 
 def run(folder, source, id="p6", typed="", sizes=()):
-    (folder / EVERY[id].module).write_text(source, encoding="utf-8")
+    (folder / EVERY[id].module).write_text(source, "utf-8")
     command = [sys.executable, "-m", "grader", "try", "--problems", id.removeprefix("p"), "--submission", str(folder)]
     command += [f"--size={size}" for size in sizes]
     done = subprocess.run(
@@ -76,7 +76,7 @@ def run(folder, source, id="p6", typed="", sizes=()):
 
 
 def test_an_open_gap_is_one_line(tmp_path):
-    said = run(tmp_path, (ROOT / "problems" / PROBLEMS["p6"].module).read_text(encoding="utf-8"))
+    said = run(tmp_path, (ROOT / "problems" / PROBLEMS["p6"].module).read_text("utf-8"))
     assert said.splitlines()[1:] == ["TODO 1: who reads which head: this gap of p6_sliding_window.py is open"]
 
 

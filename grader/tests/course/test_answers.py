@@ -21,7 +21,7 @@ def found(text):
 
 def test_a_solution_holds_its_answers_and_its_skeleton_none():
     assert found(solution("p3")) == {(PROBLEMS["p3"].module, number) for number in (1, 2, 3)}
-    assert not found((ROOT / "problems" / PROBLEMS["p3"].module).read_text(encoding="utf-8"))
+    assert not found((ROOT / "problems" / PROBLEMS["p3"].module).read_text("utf-8"))
 
 
 def test_other_names_lines_and_comments_hide_nothing():

@@ -115,11 +115,9 @@ def test_gaps_that_are_not_well_formed(change, words):
 
 def test_an_edited_file_is_kept_and_an_untouched_one_renewed(tmp_path):
     assert skeletons.write({"a.py": "1\n", "b.py": "1\n"}, tmp_path) == []
-    (tmp_path / "a.py").write_text("my own work\n", encoding="utf-8")
+    (tmp_path / "a.py").write_text("my own work\n", "utf-8")
     assert skeletons.write({"a.py": "2\n", "b.py": "2\n"}, tmp_path) == ["a.py"]
-    assert (tmp_path / "a.py").read_text(encoding="utf-8") == "my own work\n" and (tmp_path / "b.py").read_text(
-        encoding="utf-8"
-    ) == "2\n"
+    assert (tmp_path / "a.py").read_text("utf-8") == "my own work\n" and (tmp_path / "b.py").read_text("utf-8") == "2\n"
     assert skeletons.check({"a.py": "2\n", "b.py": "2\n"}, tmp_path) == ["a.py"]
     (tmp_path / "a.py").unlink()
     assert skeletons.write({"a.py": "2\n", "b.py": "2\n"}, tmp_path) == []
@@ -127,7 +125,7 @@ def test_an_edited_file_is_kept_and_an_untouched_one_renewed(tmp_path):
 
 
 def test_a_file_without_a_manifest_is_somebodys_work(tmp_path):
-    (tmp_path / "a.py").write_text("copied from elsewhere\n", encoding="utf-8")
+    (tmp_path / "a.py").write_text("copied from elsewhere\n", "utf-8")
     assert skeletons.write({"a.py": "1\n"}, tmp_path) == ["a.py"]
 
 

@@ -36,18 +36,18 @@ def course(request, tmp_path_factory):
     course = tmp_path_factory.mktemp(request.param) / request.param
     if request.param == "warm_ups":
         (course / "solutions").mkdir(parents=True)
-        (course / "course.toml").write_text(WARM_UPS, encoding="utf-8")
+        (course / "course.toml").write_text(WARM_UPS, "utf-8")
         for path in SOLUTIONS.glob("w?_*.py"):
             shutil.copy(path, course / "solutions")
     else:
         shutil.copytree(MATMUL, course, ignore=shutil.ignore_patterns("__pycache__"))
-    (course / "README.md").write_text("# What is asked\n\nFill in `problems/`.\n", encoding="utf-8")
+    (course / "README.md").write_text("# What is asked\n\nFill in `problems/`.\n", "utf-8")
     course.chmod(0o755)
     (course / "wrong").mkdir()
     _, module, was, now, *_ = WRONG[request.param]
-    text = (course / "solutions" / module).read_text(encoding="utf-8")
+    text = (course / "solutions" / module).read_text("utf-8")
     assert was in text
-    (course / "wrong" / module).write_text(text.replace(was, now), encoding="utf-8")
+    (course / "wrong" / module).write_text(text.replace(was, now), "utf-8")
     status, printed = run(course, "grader", "skeletons")
     assert status == 0, printed
     return course
@@ -72,7 +72,7 @@ def grade(course, folder, *more):
     """({case: outcome}, what was printed) of the modules in a folder of the course."""
     options = ["--submission", course / folder, "--device", "cpu", "--out", course / "out", *more]
     _, printed = run(course, "grader", "grade", *options)
-    tests = json.loads((course / "out" / "results.json").read_text(encoding="utf-8"))["tests"]
+    tests = json.loads((course / "out" / "results.json").read_text("utf-8"))["tests"]
     return {test["name"]: test["extra_data"]["outcome"] for test in tests}, printed
 
 
@@ -104,9 +104,9 @@ def test_its_skeletons_are_unfinished(course):
     ("return out, rstd", "return out, (x.float().square().mean(1) + EPS).rsqrt()", "No kernel of yours computed rstd"),
 ])  # fmt: skip
 def test_a_sentence_names_the_output(course, tmp_path, was, now, words):
-    text = (course / "solutions" / "n1_rmsnorm.py").read_text(encoding="utf-8")
+    text = (course / "solutions" / "n1_rmsnorm.py").read_text("utf-8")
     assert was in text
-    (tmp_path / "n1_rmsnorm.py").write_text(text.replace(was, now), encoding="utf-8")
+    (tmp_path / "n1_rmsnorm.py").write_text(text.replace(was, now), "utf-8")
     asked = ["--problems", "n1", "--case", "ragged tail", "--submission", tmp_path, "--no-compile", "--device", "cpu"]
     _, printed = run(course, "grader", "grade", *asked)
     assert words in " ".join(printed.split()), printed
@@ -133,7 +133,7 @@ def test_a_class_of_two(course):
         rows = {row["student"]: row for row in csv.DictReader(file)}
     assert rows.keys() == {"ada", "bob"}, printed
     assert float(rows["ada"]["total"]) in (10, 100) and 0 < float(rows["bob"]["total"]) < float(rows["ada"]["total"])
-    page = (course / "graded" / "pages" / "bob.html").read_text(encoding="utf-8")
+    page = (course / "graded" / "pages" / "bob.html").read_text("utf-8")
     assert WRONG[course.name][-1] in page
 
 
@@ -162,7 +162,7 @@ def test_its_bundle_for_gradescope_grades_a_submission(course):
     environment = {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", "GRADER_COURSE")}
     command = [sys.executable, "-m", "classroom.one_submission", root]
     subprocess.run(command, cwd=root / "source", env=environment, check=True, capture_output=True)
-    results = json.loads((root / "results" / "results.json").read_text(encoding="utf-8"))
+    results = json.loads((root / "results" / "results.json").read_text("utf-8"))
     assert results["score"] > 0 and any(WRONG[course.name][-1] in test["output"] for test in results["tests"])
 
 
@@ -172,7 +172,7 @@ def test_its_site_begins_with_its_readme(course):
     title = "Warm-ups" if course.name == "warm_ups" else "Two kernels of a transformer"
     status, printed = run(course, "web.build")
     assert status == 0, printed
-    page = (course / "site" / "README.html").read_text(encoding="utf-8")
+    page = (course / "site" / "README.html").read_text("utf-8")
     assert "What is asked" in page and title in page
     (course / "README.md").rename(course / "no README.md")
     _, printed = run(course, "web.build")

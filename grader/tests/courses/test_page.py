@@ -9,7 +9,7 @@ import pytest
 
 from grader.tests.support import ROOT
 
-PAGE = (ROOT / "docs" / "a-kind-of-your-own.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "a-kind-of-your-own.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(?P<what>[^\n]*)\n(?P<text>.*?)^```$", PAGE, re.M | re.S)
 FIRST = "export COURSE=$HOME/rows\n"  # the test has a folder of its own
 
@@ -36,7 +36,7 @@ def follow(course):
             )
             done.append((text, ran.stdout + ran.stderr, ""))
         elif what:
-            (course / what.split(" ", 1)[1]).write_text(text, encoding="utf-8")
+            (course / what.split(" ", 1)[1]).write_text(text, "utf-8")
         else:
             done[-1] = (*done[-1][:2], text)
     return done

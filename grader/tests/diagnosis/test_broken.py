@@ -100,16 +100,15 @@ def test_the_quick_run_has_every_problem_and_outcome():
     "lines", ["- a\n+ b", "- a\nb\n? whole tiles", "a\n+ b\n? whole tiles: words", "- a\n+ b\n? (wrong): words"]
 )
 def test_a_mistake_that_cannot_be_read_is_named(lines, tmp_path):
-    (tmp_path / "mistakes.txt").write_text(f"# how\n\np1: a name\n{lines}\n", encoding="utf-8")
+    (tmp_path / "mistakes.txt").write_text(f"# how\n\np1: a name\n{lines}\n", "utf-8")
     with pytest.raises(ValueError, match="'p1: a name' is not followed by"):
         read(tmp_path / "mistakes.txt")
 
 
 def test_a_mistake_is_read_as_it_is_written(tmp_path):
     text = "p1: a name: with colons\n- one\n+ two\\n  three\n- four\n+\n? q, k and v (timed out): words: more\n"
-    (tmp_path / "mistakes.txt").write_text(
-        text + "\n# a heading\n\np3_natural_exp: b\n- x\n+ y\n? whole tiles\n", encoding="utf-8"
-    )
+    text += "\n# a heading\n\np3_natural_exp: b\n- x\n+ y\n? whole tiles\n"
+    (tmp_path / "mistakes.txt").write_text(text, "utf-8")
     first, second = read(tmp_path / "mistakes.txt")
     assert (first.problem, first.name, first.base) == ("p1", "a name: with colons", "")
     assert first.was == ("one", "four") and first.now == ("two\n  three", "")

@@ -35,7 +35,7 @@ def test_else_it_is_logged_and_counted_and_the_verdict_stands(broken, tmp_path, 
     monkeypatch.setenv(failures.DEBUG, "0")
     (result,) = grade_text(tmp_path, "p1", WRONG, ["ragged tail"])
     assert result.outcome is Outcome.WRONG and "elements" in result.sentence
-    log = (broken / failures.LOG).read_text()
+    log = (broken / failures.LOG).read_text(encoding="utf-8")
     assert failures.counted() == 1 and "LookupError: of a broken catalogue" in log and "in fail" in log
     said = failures.in_words(failures.counted(), broken)
     assert said.startswith("1 explanation failed, and no verdict changed: see ") and said.endswith("out/grader.log")
@@ -50,11 +50,11 @@ def test_no_exception_is_swallowed():
     """`except Exception` and suppress(Exception) tell what they catch: by a reply, a sentence, or the log."""
     silent = set()
     for path in (ROOT / "grader").rglob("*.py"):
-        text, place = path.read_text(), path.relative_to(ROOT / "grader")
+        text, place = path.read_text(encoding="utf-8"), path.relative_to(ROOT / "grader")
         if (
             place.parts[0] != "tests" and "record" not in place.parts
         ):  # a recorder's exceptions are the submission's own
             silent |= {str(place)} if "suppress(Exception)" in text or "except Exception:" in text else set()
-    reported = {"core/run/trace.py"}  # in what the trace says
-    tried = {"core/run/refusals.py", "core/interpret/speedups.py"}  # another way is taken
+    reported = {"core/run/trace.py", "core/machine/report.py"}  # in what the trace says
+    tried = {"core/worker/refusals.py", "core/interpret/speedups.py"}  # another way is taken
     assert silent == reported | tried | {"core/worker/fork_server.py"}  # the submission's own sys.stdout

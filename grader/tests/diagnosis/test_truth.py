@@ -133,7 +133,7 @@ def test_one_case_alone_says_what_it_says_among_all(tmp_path):
     source = solution("p1").replace("q.float() @ k.float()", "q.float() @ k.float().roll(1, 1)")
     assert source != solution("p1")
     problem = replace(P1, memory_cases=(), cases=tuple(case for case in P1.cases if case.N < 50 or case.Hq > 1))
-    (tmp_path / problem.module).write_text(source, encoding="utf-8")
+    (tmp_path / problem.module).write_text(source, "utf-8")
     whole = Request(tmp_path, (problem,), None, "cpu", 0, hints=False)
     among_all = {result.case: result.sentence for result in grade(whole, 1) if result.outcome is Outcome.WRONG}
     for name in ("whole tiles", "ragged tail"):
@@ -180,7 +180,7 @@ def test_a_case_with_other_tiles_refutes_nothing(tmp_path):
     """With tiles of 64 keys a row of 40 is never rescaled: that it passes says nothing of tiles of 32."""
     source = solution("p4")
     assert source.count("acc * alpha[:, None]") == 1
-    (tmp_path / EVERY["p4"].module).write_text(source.replace("acc * alpha[:, None]", "acc"), encoding="utf-8")
+    (tmp_path / EVERY["p4"].module).write_text(source.replace("acc * alpha[:, None]", "acc"), "utf-8")
     results = grade(Request(tmp_path, (EVERY["p4"],), None, "cpu", 0, hints=False), lanes=1)
     (whole,) = [result for result in results if result.case == "whole tiles"]
     assert "acc is not rescaled when the maximum changes" in whole.sentence

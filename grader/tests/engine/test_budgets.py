@@ -22,5 +22,5 @@ def test_each_file_of_code_is_counted_once():
     for table, tests in ((known.packages, False), (known.tests, True)):
         for path in (path for top in TOPS for path in ROOT.glob(f"{top}/**/*.py")):
             if ("tests" in path.relative_to(ROOT).parts) == tests:
-                places = [name for name, each in table.items() if any(path in ROOT.glob(p) for p in each.files)]
+                places = [name for name, each in table.items() if path in budgets.find(each)]
                 assert len(places) == 1, (path, places)

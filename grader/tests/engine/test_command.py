@@ -1,6 +1,7 @@
 """The command: bad input gets one sentence and exit status 2; verdicts get 0 or 1; nothing of ours is a traceback."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,8 +70,8 @@ def test_cuda_without_a_gpu_says_so(capsys, monkeypatch):
 
 
 def test_a_module_that_does_not_import_and_one_that_passes(tmp_path):
-    (tmp_path / PROBLEMS["p1"].module).write_text("import no_such_module\n", encoding="utf-8")
-    (tmp_path / PROBLEMS["p2"].module).write_text(solution("p2"), encoding="utf-8")
+    (tmp_path / PROBLEMS["p1"].module).write_text("import no_such_module\n", "utf-8")
+    (tmp_path / PROBLEMS["p2"].module).write_text(solution("p2"), "utf-8")
     done = run("grade", "--submission", tmp_path, "--problems", "1-2", "--out", tmp_path)
     assert done.returncode == 1
     assert "No module named 'no_such_module'" in done.stdout and "15 of 25 points" in done.stdout
@@ -86,7 +87,7 @@ def test_one_case_of_one_problem(tmp_path, capsys):
 
 def test_wrong_answer_names_the_window(tmp_path, capsys):
     source = solution("p6").replace("age < window_size", "age <= window_size")
-    (tmp_path / PROBLEMS["p6"].module).write_text(source, encoding="utf-8")
+    (tmp_path / PROBLEMS["p6"].module).write_text(source, "utf-8")
     given = [
         "grade",
         "--submission",
@@ -103,7 +104,7 @@ def test_wrong_answer_names_the_window(tmp_path, capsys):
     assert status_of(main, given) == 1
     said = capsys.readouterr().out
     assert said.endswith(f"pictures: {tmp_path / 'report.html'}\n")
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "report.html").read_text("utf-8")
     assert "only the case ragged tail: no points are counted" in page and "equals a window of 33" in page
     head = 'p6 "ragged tail" (B=2 Hq=2 Hkv=1 N=129 D=64 window=32, float16, seed 3): wrong'
     assert head in said
@@ -120,16 +121,14 @@ def run_pytest(*arguments):
 @pytest.mark.thorough
 @pytest.mark.parametrize("jobs", [[], ["-p", "no:xdist"]])
 def test_the_pytest_face(tmp_path, jobs):
-    (tmp_path / PROBLEMS["p4"].module).write_text(solution("p4"), encoding="utf-8")
+    (tmp_path / PROBLEMS["p4"].module).write_text(solution("p4"), "utf-8")
     done = run_pytest("--submission", tmp_path, "-k", "p4 and ragged and tail", "-q", *jobs)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
 
 
 @pytest.mark.thorough
 def test_the_pytest_face_fails_with_the_sentence(tmp_path):
-    (tmp_path / PROBLEMS["p4"].module).write_text(
-        (ROOT / "problems" / PROBLEMS["p4"].module).read_text(encoding="utf-8"), encoding="utf-8"
-    )
+    shutil.copy(ROOT / "problems" / PROBLEMS["p4"].module, tmp_path)
     done = run_pytest("--submission", tmp_path, "-k", "p4 and (ragged or speed)")
     assert done.returncode == 1 and "unfinished" in done.stdout and "TODO 1" in done.stdout, done.stdout
 
@@ -173,7 +172,7 @@ def test_a_printed_command_names_the_very_folder_and_runs_nothing_else(printed, 
     """Pasted into bash, with an interpreter that writes down its arguments in place of grading."""
     folder = tmp_path / name
     folder.mkdir()
-    (folder / PROBLEMS["p1"].module).write_text("x = 1", encoding="utf-8")
+    (folder / PROBLEMS["p1"].module).write_text("x = 1", "utf-8")
     if printed == "again":
         sentence = Request(folder, (PROBLEMS["p1"],), None, "cpu", 0, False).again(PROBLEMS["p1"], "ragged tail")
     else:
@@ -183,7 +182,7 @@ def test_a_printed_command_names_the_very_folder_and_runs_nothing_else(printed, 
     assert sentence.isprintable()
     command = sentence[sentence.index("make grade") :]
     python = tmp_path / "python"
-    python.write_text('#!/bin/sh\nprintf "%s\\0" "$*" "$SUBMISSION" > "$NOTED"\n', encoding="utf-8")
+    python.write_text('#!/bin/sh\nprintf "%s\\0" "$*" "$SUBMISSION" > "$NOTED"\n', "utf-8")
     python.chmod(0o755)
     given = os.environ | {"PYTHON": "./python", "NOTED": str(tmp_path / "noted")}
     (tmp_path / "Makefile").symlink_to(ROOT / "Makefile")
@@ -203,14 +202,14 @@ def test_no_command_says_a_path_that_a_terminal_obeys(command, name, capsys):
 
 def test_watch_grades_again_when_the_file_is_saved(tmp_path):
     module = tmp_path / PROBLEMS["p1"].module
-    module.write_text("import no_such_module\n", encoding="utf-8")
+    module.write_text("import no_such_module\n", "utf-8")
     command = [sys.executable, "-u", "-m", "grader", "watch", "--submission", tmp_path, "--problems", "1"]
     command += ["--case", "one token", "--out", tmp_path]
     with subprocess.Popen(list(map(str, command)), cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         first = "".join(iter_until(process.stdout, "Ctrl-C ends"))
         assert "No module named 'no_such_module'" in first and f"watching {module.name}" in first
         saved = tmp_path / "saved"  # as editors save: another file takes its place
-        saved.write_text(solution("p1"), encoding="utf-8")
+        saved.write_text(solution("p1"), "utf-8")
         saved.replace(module)
         second = "".join(iter_until(process.stdout, "Ctrl-C ends"))
         assert "saved" in second and "1/1" in second and "no_such_module" not in second

@@ -38,14 +38,14 @@ FILES = {path.name for tree in TREES for path in (ROOT / tree).rglob("*.*")} | {
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_files_that_a_page_names_exist(page):
-    named = re.findall(r"`(?:[\w./-]*/)?([\w.-]+\.py)(?:::?\w+)?`", page.read_text(encoding="utf-8"))
+    named = re.findall(r"`(?:[\w./-]*/)?([\w.-]+\.py)(?:::?\w+)?`", page.read_text("utf-8"))
     missing = set(named) - FILES - EXAMPLES
     assert not missing
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "instructors.md"], ids=lambda page: page.name)
 def test_the_tables_that_a_page_shows_have_as_many_cases_as_are_asked(page):
-    shown = re.findall(r"^\|(p\d) .*?\| +\d+/(\d+) \| +[\d.]+ s", page.read_text(encoding="utf-8"), re.M)
+    shown = re.findall(r"^\|(p\d) .*?\| +\d+/(\d+) \| +[\d.]+ s", page.read_text("utf-8"), re.M)
     asked = {id: sum(not case.gpu for case in cases_of(problem, 0)) for id, problem in PROBLEMS.items()}
     assert {id: int(count) for id, count in shown} == asked
 
@@ -69,7 +69,7 @@ def test_the_files_that_the_code_names_exist():
     found = {}
     for path in (ROOT / "grader").rglob("*.py"):
         if "tests" not in path.parts:
-            for name in re.findall(r"(?<![\w<>{}*])([a-z_]+\.py)\b", path.read_text(encoding="utf-8")):
+            for name in re.findall(r"(?<![\w<>{}*])([a-z_]+\.py)\b", path.read_text("utf-8")):
                 if name not in FILES | EXAMPLES:
                     found.setdefault(path.name, set()).add(name)
     assert not found

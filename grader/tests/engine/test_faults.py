@@ -67,14 +67,12 @@ def test_a_fault_in_the_processes_that_it_asks_is_ours(place, tmp_path, monkeypa
     shutil.copytree(server.CORE, copy)
     handed_in = tmp_path / "handed in"
     handed_in.mkdir()
-    text = (copy / file).read_text(encoding="utf-8")
+    text = (copy / file).read_text("utf-8")
     head, found, rest = text.partition(start)
     signature, colon, body = rest.partition(":\n")
     assert found and colon
     indent = " " * (4 + len(start) - len(start.lstrip()))
-    (copy / file).write_text(
-        f'{head}{found}{signature}{colon}{indent}raise ValueError("seeded")\n{body}', encoding="utf-8"
-    )
+    (copy / file).write_text(f'{head}{found}{signature}{colon}{indent}raise ValueError("seeded")\n{body}', "utf-8")
     monkeypatch.setattr(server, "FORK_SERVER", copy / "worker" / "fork_server.py")
     monkeypatch.setattr(server, "CORE", copy)
     monkeypatch.setattr(pool, "_running", {})  # those that run have the whole core
@@ -150,9 +148,7 @@ def test_in_a_handout_a_kernel_of_ours_is_tried_and_the_doubt_is_said(works, tmp
     elsewhere = replace(course.current(), folder=tmp_path)
     monkeypatch.setattr(course, "current", lambda: elsewhere)
     broken = tmp_path / "canary.py"
-    broken.write_text(
-        canary.CANARY.read_text(encoding="utf-8") if works else "raise ValueError('seeded')\n", encoding="utf-8"
-    )
+    broken.write_text(canary.CANARY.read_text("utf-8") if works else "raise ValueError('seeded')\n", "utf-8")
     monkeypatch.setattr(canary, "CANARY", broken)
     text = solution("p3").replace("    check_arguments(q, k, v)\n", f"    check_arguments(q, k, v)\n{DIES}", 1)
     (tmp_path / "in").mkdir()

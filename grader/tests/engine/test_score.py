@@ -79,7 +79,7 @@ def test_work_has_half_of_the_points_and_cases_share_the_rest():
 def test_gradescope_document(tmp_path):
     group = [result("p3", "a", Outcome.PASSED), result("p3", "b", Outcome.WRONG, sentence="off by one", printed="hi")]
     gradescope.write([*group, NO_GPU], tmp_path / "results.json")
-    document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    document = json.loads((tmp_path / "results.json").read_text("utf-8"))
     assert document["score"] == 7.5 == sum(test["score"] for test in document["tests"])
     assert [test["status"] for test in document["tests"]] == ["passed", "failed", "passed"]
     assert sum(test["max_score"] for test in document["tests"]) == 15

@@ -11,10 +11,11 @@ import pytest
 from grader import score
 from grader.core.sandbox import bubblewrap, pool, server
 from grader.core.sandbox.texts import quoted
+from grader.core.worker import refusals
 from grader.engine.aspects import subject_of
 from grader.engine.grading import grade
 from grader.engine.request import Request
-from grader.gpu import compile_errors, compiling
+from grader.gpu import compiling
 from grader.gpu.gpus import GPUS
 from grader.kinds.registry import EVERY, PROBLEMS
 from grader.render import gradescope
@@ -43,7 +44,7 @@ def attempt(folder, source, target="sm_80", problem="p3", seconds=60):
     """What came of the source as the module of a problem, compiled for one GPU."""
     problem = PROBLEMS[problem]
     path = folder / problem.module
-    path.write_text(source, encoding="utf-8")
+    path.write_text(source, "utf-8")
     return compiling.attempt(subject_of(problem), path, GPUS[target], seconds)
 
 
@@ -71,7 +72,7 @@ BROKEN = {
         "first is not defined here: give it a value before the loop", "last = first",
     ),
     "f-string": (inserted('print(f"k {k_start}")'), "an f-string inside a kernel shows only", "print(f"),
-    "break": (inserted("for j in range(0, N):", "    if j > 5:", "        break"), "`break` is not compiled", "break"),
+    "break": (inserted("for j in range(0, N):", "    if j > 5:", "        break"), "`break` does not exist", "break"),
     "return in a loop": (
         inserted("for j in range(0, N):", "    if j > 5:", "        return acc, row_max, row_sum"),
         "`return`", "if j > 5",
@@ -120,8 +121,8 @@ def test_the_error_is_said_with_its_line(name, tmp_path):
 
 
 def test_words_that_are_not_known_are_left_as_they_are():
-    assert compile_errors.in_plain_words("ValueError('a new thing went wrong')") == "a new thing went wrong"
-    assert compile_errors.in_plain_words("") == "no words"
+    assert refusals.in_plain_words("ValueError('a new thing went wrong')") == "a new thing went wrong"
+    assert refusals.in_plain_words("") == "no words"
 
 
 # What compiles ------------------------------------------------------------------------------------------------------
@@ -147,14 +148,14 @@ def test_the_solutions_compile_and_are_known(problem, target, tmp_path):
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["p3_written_for_cuda", "p4_autotune_many_configs", "p3_split_keys_merged"])
 def test_honest_kernels_compile(name, tmp_path):
-    source = (SUBMISSIONS / "honest" / f"{name}.py").read_text(encoding="utf-8")
+    source = (SUBMISSIONS / "honest" / f"{name}.py").read_text("utf-8")
     tried = attempt(tmp_path, source, "sm_90", name[:2])
     assert not tried.error and not tried.unknown, tried
     assert any(row.matrix_instructions.endswith("mma f16") for row in tried.kernels)
 
 
 def test_the_first_config_that_fits_is_taken(tmp_path):
-    source = (SUBMISSIONS / "honest" / "p4_autotune.py").read_text(encoding="utf-8")
+    source = (SUBMISSIONS / "honest" / "p4_autotune.py").read_text("utf-8")
     huge = 'CONFIGS = [\n    triton.Config({"BLOCK_Q": 128, "BLOCK_K": 128}, num_warps=8, num_stages=5),\n'
     tried = attempt(tmp_path, source.replace("CONFIGS = [\n", huge), problem="p4")
     (row,) = tried.kernels
@@ -170,7 +171,7 @@ def test_a_module_may_ask_for_the_interpreter_itself(tmp_path):
 
 
 def judged(folder, source, targets=("sm_80", "sm_90")):
-    (folder / "p3_flash_attention.py").write_text(source, encoding="utf-8")
+    (folder / "p3_flash_attention.py").write_text(source, "utf-8")
     return compiling.judge(ASKED, folder / "p3_flash_attention.py", targets)
 
 
@@ -199,7 +200,7 @@ def test_too_much_for_one_gpu_is_advice(tmp_path):
 @pytest.mark.parametrize(("targets", "tried"), [("sm_90 sm_86", "sm_90"), thorough("sm_86 sm_90", "sm_86 sm_90")])
 def test_a_class_stops_at_the_first_target_that_compiles(targets, tried, tmp_path):
     path = tmp_path / PROBLEMS["p3"].module
-    path.write_text(changed(GRID, "    return (128, 128, 8, 3)\n"), encoding="utf-8")  # fits no sm_86
+    path.write_text(changed(GRID, "    return (128, 128, 8, 3)\n"), "utf-8")  # fits no sm_86
     verdict = compiling.judge(ASKED, path, targets.split(), all_targets=False)
     outcome, facts = verdict.outcome, verdict.facts
     assert outcome is Outcome.PASSED and [row.target for row in facts.compiled] == tried.split()
@@ -221,7 +222,7 @@ def test_spills_that_the_reference_has_are_no_advice(bytes_spilled, said):
 
 @pytest.mark.thorough
 def test_missing_matrix_instructions_are_advice(tmp_path):
-    source = (SUBMISSIONS / "honest" / "p3_all_float32.py").read_text(encoding="utf-8")
+    source = (SUBMISSIONS / "honest" / "p3_all_float32.py").read_text("utf-8")
     verdict = judged(tmp_path, source, ("sm_80",))
     outcome, sentence = verdict.outcome, verdict.sentence
     assert outcome is Outcome.PASSED and "uses no matrix instructions on sm_80: does every product" in sentence
@@ -243,9 +244,7 @@ def test_a_wrapper_that_raises_for_a_gpu_has_no_kernel_to_compile(tmp_path):
 
 def test_a_triton_that_compiles_nothing_costs_nothing(tmp_path, monkeypatch):
     canary = tmp_path / "canary.py"
-    canary.write_text(
-        compiling.CANARY.read_text(encoding="utf-8").replace("product = ", "product = missing + "), encoding="utf-8"
-    )
+    canary.write_text(compiling.CANARY.read_text("utf-8").replace("product = ", "product = missing + "), "utf-8")
     monkeypatch.setattr(compiling, "CANARY", canary)
     verdict = judged(tmp_path, inserted("j = row_maxx"), ("sm_80",))
     outcome, sentence = verdict.outcome, verdict.sentence
@@ -254,7 +253,7 @@ def test_a_triton_that_compiles_nothing_costs_nothing(tmp_path, monkeypatch):
 
 def test_a_compiler_that_does_not_start_costs_nothing(tmp_path, monkeypatch):
     broken = tmp_path / "worker.py"
-    broken.write_text("raise RuntimeError('no backend')\n", encoding="utf-8")
+    broken.write_text("raise RuntimeError('no backend')\n", "utf-8")
     monkeypatch.setattr(server, "FORK_SERVER", broken)
     monkeypatch.setattr(pool, "_running", {})  # those that run have a whole one
     verdict = judged(tmp_path, solution("p3"))
@@ -279,7 +278,7 @@ def ptxas(tmp_path, monkeypatch):
     version = "Cuda compilation tools, release 12.8, V12.8.93"
 
     def use(script):
-        tool.write_text(f'#!/bin/sh\ncase "$1" in --version) echo "{version}";; *) {script};; esac\n', encoding="utf-8")
+        tool.write_text(f'#!/bin/sh\ncase "$1" in --version) echo "{version}";; *) {script};; esac\n', "utf-8")
         tool.chmod(0o755)
         close_runners()
         return pool.serving("compile").home
@@ -338,7 +337,7 @@ def test_what_fits_no_gpu_is_wrong_only_where_all_are_known(late, outcome, tmp_p
 
 
 def graded(folder, source, targets=("sm_80",), names=("one token", "compiles")):
-    (folder / "p3_flash_attention.py").write_text(source, encoding="utf-8")
+    (folder / "p3_flash_attention.py").write_text(source, "utf-8")
     problems = (replace(PROBLEMS["p3"], cases=tuple(c for c in PROBLEMS["p3"].cases if c.name == "one token")),)
     return grade(Request(folder, problems, names and frozenset(names), "cpu", 0, targets=targets), lanes=1)
 

@@ -63,19 +63,19 @@ def profiled(tmp_path, monkeypatch, capfd):
         for folder in (tools, submission, out):
             folder.mkdir(exist_ok=True)
         seen = tmp_path / "seen"
-        (tools / "ncu").write_text(FAKE.format(python=sys.executable, seen=str(seen), body=body), encoding="utf-8")
+        (tools / "ncu").write_text(FAKE.format(python=sys.executable, seen=str(seen), body=body), "utf-8")
         (tools / "ncu").chmod(0o755)
         monkeypatch.setenv("PATH", str(tools), prepend=":")
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=0: HERE)
         monkeypatch.setattr(command.machine, "first_gpu", lambda: gpus.GPUS["sm_90"])
-        (tmp_path / "program.py").write_text(program, encoding="utf-8")
+        (tmp_path / "program.py").write_text(program, "utf-8")
         monkeypatch.setattr(command, "PROGRAM", tmp_path / "program.py")
         problem = PROBLEMS["p4"]
-        (submission / problem.module).write_text(solution("p4") if source is None else source, encoding="utf-8")
+        (submission / problem.module).write_text(solution("p4") if source is None else source, "utf-8")
         given = ["--problems", "4", "--case", "one token", "--submission", str(submission), "--out", str(out)]
         status = command_line.main(["profile", *given])
-        calls = [json.loads(line) for line in seen.read_text(encoding="utf-8").splitlines()] if seen.exists() else []
+        calls = [json.loads(line) for line in seen.read_text("utf-8").splitlines()] if seen.exists() else []
         return status, capfd.readouterr().out, calls, out
 
     return profiling
@@ -93,11 +93,7 @@ def test_a_profile(profiled, monkeypatch):
     assert [b for a, b in itertools.pairwise(arguments) if a == "--section"] == list(command.SECTIONS)
     assert "TRITON_INTERPRET" not in call["environment"]
     (file,) = out.iterdir()
-    assert (
-        file.name == "profile-p4-one-token.ncu-rep"
-        and file.read_text(encoding="utf-8") == "all"
-        and f"report: {file}; " in said
-    )
+    assert file.name == "profile-p4-one-token.ncu-rep" and file.read_bytes() == b"all" and f"report: {file}; " in said
 
 
 def test_a_call_without_a_kernel_of_its_own_is_no_profile(profiled):
@@ -109,7 +105,7 @@ def test_a_call_without_a_kernel_of_its_own_is_no_profile(profiled):
 
 def test_a_report_of_before_is_none_of_this_profile(profiled, tmp_path):
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "profile-p4-one-token.ncu-rep").write_text("before", encoding="utf-8")
+    (tmp_path / "out" / "profile-p4-one-token.ncu-rep").write_text("before", "utf-8")
     status, said, _, _ = profiled(f'{RUNS}say("==ERROR== Failed to create report\\n")')
     assert status == 1 and "Nsight Compute measured nothing: Failed to create report" in said
 
@@ -187,7 +183,7 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(profiled, monkey
     status, said, _, _ = profiled(RUNS, program=hangs)
     assert status == 1 and "no profile: stopped after 12 s" in said
     for _ in range(50):
-        state = Path(f"/proc/{pid.read_text(encoding='utf-8')}/stat")
+        state = Path(f"/proc/{pid.read_text('utf-8')}/stat")
         if not state.exists() or state.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
             return
         time.sleep(0.1)

@@ -117,7 +117,7 @@ def run_fake_arms(monkeypatch, tmp_path, **modules):
     monkeypatch.setattr(speed.YourArm, "check_output", lambda self, cases, reply: "")
     arms, kind = {}, kind_of(PROBLEMS["p3"])
     for name, module in modules.items():
-        (tmp_path / module).write_text("", encoding="utf-8")
+        (tmp_path / module).write_text("", "utf-8")
         if name == "yours":
             arms[name] = speed.YourArm(PROBLEMS["p3"], kind, module, Case("x"))
         else:
@@ -194,9 +194,7 @@ def test_two_equal_arms_are_equally_fast(id):
 @pytest.mark.gpu
 def test_an_arm_that_does_not_fit_is_out_of_memory(tmp_path):
     module = tmp_path / "big.py"
-    module.write_text(
-        "import torch\ndef f(q, k, v, is_causal): return torch.empty(1 << 50, device='cuda')\n", encoding="utf-8"
-    )
+    module.write_text("import torch\ndef f(q, k, v, is_causal): return torch.empty(1 << 50, device='cuda')\n", "utf-8")
     arm = speed.OurArm(kind_of(PROBLEMS["p3"]), module, "f", Case("x"))
     with pytest.raises(ArmFailed) as failed:
         arm.warm_up(0)
@@ -263,10 +261,10 @@ def on_cpu(monkeypatch, tmp_path):
     monkeypatch.setattr(speed.random.SystemRandom, "random", lambda draw: 0.0)
     (tmp_path / "solutions").mkdir()
     for problem, text in ((X3, BACKWARD), (X4, DECODE)):
-        (tmp_path / "solutions" / problem.module).write_text(text, encoding="utf-8")
+        (tmp_path / "solutions" / problem.module).write_text(text, "utf-8")
 
     def judge(text, problem=X3):
-        (tmp_path / problem.module).write_text(text, encoding="utf-8")
+        (tmp_path / problem.module).write_text(text, "utf-8")
         return speed.judge(problem, kind_of(problem), tmp_path / problem.module, 0, None)
 
     return judge
@@ -313,7 +311,7 @@ def test_a_call_that_takes_long_where_none_was_before_it_is_wrong(on_cpu, monkey
 def test_what_an_arm_of_ours_prepares_is_not_timed(on_cpu, tmp_path):
     module = tmp_path / "slow.py"
     text = "import time\ndef f(q, k, v, **_):\n    time.sleep({})\n    return lambda: time.sleep({})\n"
-    module.write_text(text.format(0.1, 0.002), encoding="utf-8")
+    module.write_text(text.format(0.1, 0.002), "utf-8")
     arm = speed.OurArm(kind_of(PROBLEMS["p3"]), module, "f", Case("x"), prepares=True)
     took = arm.round(0, 2)
     arm.close()

@@ -41,8 +41,7 @@ def measure(problem, source):
 def main():
     paths = [Path(name) for name in sys.argv[1:]]
     entries = [
-        (path.name, path.read_text(encoding="utf-8"))
-        for path in paths or sorted((SUBMISSIONS / "honest").glob("[px][1-7]_*.py"))
+        (path.name, path.read_text("utf-8")) for path in paths or sorted(SUBMISSIONS.glob("honest/[px][1-7]_*.py"))
     ]
     entries += [] if paths else [(f"{id} solution", solution(id)) for id in EVERY]
     most = {}

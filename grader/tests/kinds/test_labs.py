@@ -105,11 +105,9 @@ def test_the_first_open_gap_is_named_in_every_case_that_needs_one(id, closed, tm
 
 @pytest.mark.thorough
 def test_an_open_gap_of_place_reads_the_same_where_it_is_compiled(tmp_path):
-    (tmp_path / LABS["x2"].module).write_text(
-        with_gaps("x2", 3).replace("if slot <", "if slot + 1 <"), encoding="utf-8"
-    )
+    (tmp_path / LABS["x2"].module).write_text(with_gaps("x2", 3).replace("if slot <", "if slot + 1 <"), "utf-8")
     text = with_gaps("x2", 1).replace(*gap_three())
-    (tmp_path / LABS["x2"].module).write_text(text, encoding="utf-8")
+    (tmp_path / LABS["x2"].module).write_text(text, "utf-8")
     cases = tuple(case for case in LABS["x2"].cases if case.name == "one head for each die")
     request = Request(tmp_path, (replace(LABS["x2"], cases=cases),), None, "cpu", 0, targets=("sm_90",))
     first, compiled = grade(request, 1)
@@ -306,14 +304,14 @@ def test_the_command_grades_a_problem_and_a_lab_apart(tmp_path):
     folder = tmp_path / "submission"
     folder.mkdir()
     for id in ("p1", "x2"):
-        (folder / EVERY[id].module).write_text(solution(id), encoding="utf-8")
+        (folder / EVERY[id].module).write_text(solution(id), "utf-8")
     command = [sys.executable, "-m", "grader", "grade", "--submission", folder, "--problems", "1,x2", "--no-compile"]
     done = subprocess.run([*command, "--out", tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "10 of 10 points" in done.stdout and re.search(r"x2 program order +\| passed +\| +- \| 30/30", done.stdout)
-    document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    document = json.loads((tmp_path / "results.json").read_text("utf-8"))
     assert document["score"] == 10 and {t["max_score"] for t in document["tests"] if t["name"][:2] == "x2"} == {0}
-    assert "A lab, for no points" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "A lab, for no points" in (tmp_path / "report.html").read_text("utf-8")
 
 
 def test_labs_alone_have_no_points_to_speak_of():

@@ -248,8 +248,4 @@ def test_the_kernel_gives_the_bits_of_the_plain_order():
 
 
 def test_the_lab_has_three_gaps():
-    assert [gap.number for gap in gaps.find_gaps(MODULE.read_text(encoding="utf-8").splitlines(), MODULE.name)] == [
-        1,
-        2,
-        3,
-    ]
+    assert [gap.number for gap in gaps.find_gaps(MODULE.read_text("utf-8").splitlines(), MODULE.name)] == [1, 2, 3]

@@ -86,7 +86,8 @@ def main():
         same = was and all(now[part] == was[part] for part in ("version", "text"))
         if same and changes(now, was):
             sys.exit(differs(name, now, was))
-    KEPT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    lines = (f" {json.dumps(name)}: {json.dumps(one)}" for name, one in found.items())
+    KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
     print(f"{KEPT}: {len(found)} submissions")
 
 

@@ -204,7 +204,7 @@ def test_a_submission_that_fails_everywhere_stays_under_two_megabytes(tmp_path):
 
 def test_gradescope_gets_no_pictures(tmp_path):
     gradescope.write(many_results(), tmp_path / "results.json")
-    document = (tmp_path / "results.json").read_text(encoding="utf-8")
+    document = (tmp_path / "results.json").read_text("utf-8")
     assert len(document) < 10_000 and "picture" not in document.replace("no picture", "") and json.loads(document)
 
 
@@ -241,7 +241,7 @@ def measured(text, tmp_path, width, *options):
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
-    (tmp_path / "measure.html").write_text(MEASURE.format(page=escape(text), width=width), encoding="utf-8")
+    (tmp_path / "measure.html").write_text(MEASURE.format(page=escape(text), width=width), "utf-8")
     quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-gpu")
     done = subprocess.run(
         [browser, "--headless", "--no-sandbox", *quiet, f"--user-data-dir={tmp_path / 'profile'}", *options,

@@ -108,7 +108,7 @@ def collect(options):
     commit = subprocess.run(describe, capture_output=True, text=True).stdout.strip() or "no commit"
     more = ["--device", "cpu"] + ([] if options.compile else ["--no-compile"])
     of = " ".join([commit, *more])
-    known = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {"of": of, "entries": {}}
+    known = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {"of": of, "entries": {}}
     if known["of"] != of:
         sys.exit(f"{options.out} is of {known['of']}, not of {of}: name another file")
     done = known["entries"]
@@ -119,7 +119,7 @@ def collect(options):
         with lock:
             done[name] = {"text": left.pop(name)[2], "seconds": round(seconds, 1), "cases": cases}
             part = options.out.with_name(options.out.name + ".part")
-            part.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+            part.write_text(json.dumps(known, indent=1) + "\n", "utf-8")
             part.replace(options.out)
             found = collections.Counter(case["outcome"] for case in cases.values())
             said = ", ".join(f"{number} {outcome}" for outcome, number in found.items())
@@ -136,7 +136,7 @@ def collect(options):
 
 def compare(options):
     """Print what differs; the exit status."""
-    before, after = (json.loads(path.read_text(encoding="utf-8")) for path in (options.before, options.after))
+    before, after = (json.loads(path.read_text("utf-8")) for path in (options.before, options.after))
     old, new, explained, same = before["entries"], after["entries"], read_explained(options.explained), 0
     found = {"explained": [], "different": []}
     for entry in [entry for entry in old if entry in new]:
@@ -160,11 +160,7 @@ def compare(options):
 
 def read_explained(path):
     """{`entry / case / outcome after`: reason} of its lines."""
-    lines = (
-        [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip() and line[0] != "#"]
-        if path
-        else []
-    )
+    lines = [line for line in path.read_text("utf-8").splitlines() if line.strip() and line[0] != "#"] if path else []
     explained = dict(line.partition(": ")[::2] for line in lines)
     for words, reason in explained.items():
         if words.count(" / ") != 2 or not reason:

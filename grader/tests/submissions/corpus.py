@@ -20,4 +20,4 @@ def cheating(name):
     """The source of a cheat: it follows the solution of its problem, whose entry point is then named real_forward."""
     problem = EVERY[name[:2]]
     real = solution(problem.id).replace(f"def {problem.entry_point}(", "def real_forward(")
-    return f"{real}\n\n{(SUBMISSIONS / 'dishonest' / f'{name}.py').read_text(encoding='utf-8')}"
+    return f"{real}\n\n{(SUBMISSIONS / 'dishonest' / f'{name}.py').read_text('utf-8')}"

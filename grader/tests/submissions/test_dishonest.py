@@ -244,7 +244,7 @@ def test_every_cheat_has_a_verdict():
 
 def test_the_quick_run_has_every_way_to_cheat_and_every_outcome():
     def found(names):
-        texts = [(SUBMISSIONS / "dishonest" / f"{name}.py").read_text(encoding="utf-8") for name in names]
+        texts = [(SUBMISSIONS / "dishonest" / f"{name}.py").read_text("utf-8") for name in names]
         ways = {way for text in texts for way in re.findall(r'^"""(Way \d+)', text)}
         return ways | {CHEATS[name][1] for name in names if name in CHEATS}
 
@@ -338,7 +338,7 @@ def flash_attention_forward(q, k, v, is_causal=False):
      ("", Outcome.PASSED)],
 )  # fmt: skip
 def test_on_a_gpu(name, outcome, tmp_path):
-    (tmp_path / "p3_flash_attention.py").write_text(cheating(name) if name else solution("p3"), encoding="utf-8")
+    (tmp_path / "p3_flash_attention.py").write_text(cheating(name) if name else solution("p3"), "utf-8")
     names = frozenset(["whole tiles", "ragged tail", "head dim 128", "long row"])
     results = grade(Request(tmp_path, (EVERY["p3"],), names, "cuda", 0), lanes=1)
     assert terminal.verdict(results)[0] is outcome, [result.sentence for result in results]

@@ -38,7 +38,7 @@ def test_every_case_meets_a_kernel(id):
 
 
 def test_block_pointers_run_or_are_told_to_be_gone(tmp_path):
-    source = (SUBMISSIONS / "honest" / "p3_block_pointers.py").read_text()
+    source = (SUBMISSIONS / "honest" / "p3_block_pointers.py").read_text(encoding="utf-8")
     (result,) = grade_text(tmp_path, "p3", source, names=["ragged tail"])
     if triton_version() < (3, 9):
         assert result.outcome is Outcome.PASSED, result.sentence

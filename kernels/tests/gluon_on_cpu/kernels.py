@@ -83,7 +83,7 @@ def import_on_cpu(*changes):
     """
     from triton import experimental
 
-    texts = {name: (KERNELS / f"{name}.py").read_text(encoding="utf-8") for name in OURS}
+    texts = {name: (KERNELS / f"{name}.py").read_text("utf-8") for name in OURS}
     for old, new in changes:
         assert sum(text.count(old) for text in texts.values()) == 1, old
         texts = {name: text.replace(old, new) for name, text in texts.items()}

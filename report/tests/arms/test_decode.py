@@ -187,7 +187,7 @@ def test_a_tiny_one_runs_in_the_interpreter(tmp_path):
     command = [sys.executable, "-m", "report", "decode", *options]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    rows = list(csv.DictReader((tmp_path / "decode.csv").read_text(encoding="utf-8").splitlines()))
+    rows = list(csv.DictReader((tmp_path / "decode.csv").read_text("utf-8").splitlines()))
     forms = ["", *(form.name for form in SMALL.forms), "pieces of 128"]
     assert [row["form"] for row in rows if row["kernel"] == X4] == forms
     assert not any(row["fault"] for row in rows) and all(float(row["us"]) > 0 for row in rows)

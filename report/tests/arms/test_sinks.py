@@ -89,7 +89,7 @@ def test_the_whole_study_tiny(monkeypatch, tmp_path):
         str(tmp_path),
     ]
     assert sinks.main(options) == 0
-    rows = list(csv.DictReader((tmp_path / "sinks.csv").read_text(encoding="utf-8").splitlines()))
+    rows = list(csv.DictReader((tmp_path / "sinks.csv").read_text("utf-8").splitlines()))
     assert len(rows) == len(ARMS) * len(bins(160))
     assert {float(row["less"]) for row in rows if row["arm"] == "window"} == {0.0}
     full, window = ([float(row["loss"]) for row in rows if row["arm"] == name] for name in ("full attention", "window"))

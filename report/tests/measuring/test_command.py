@@ -132,18 +132,18 @@ def test_without_a_gpu(tmp_path, capsys):
 
 
 def test_another_version_is_untouched(fake, tmp_path, capsys):
-    (tmp_path / "sweep.csv").write_text("kernel,tier\nP4,x\n", encoding="utf-8")
+    (tmp_path / "sweep.csv").write_text("kernel,tier\nP4,x\n", "utf-8")
     assert status(tmp_path, *ONE) == 2
     assert "another version" in capsys.readouterr().err
-    assert (tmp_path / "sweep.csv").read_text(encoding="utf-8") == "kernel,tier\nP4,x\n"
+    assert (tmp_path / "sweep.csv").read_text("utf-8") == "kernel,tier\nP4,x\n"
 
 
 def test_rows_of_another_machine_are_not_mixed(fake, tmp_path, capsys):
     assert status(tmp_path, *ONE) == 0
-    facts = json.loads((tmp_path / "machine.json").read_text(encoding="utf-8"))
+    facts = json.loads((tmp_path / "machine.json").read_text("utf-8"))
     assert facts["clocks"]["after"] == {"sm_mhz": 1980.0} and "protocol" in facts
     before = (tmp_path / "sweep.csv").read_bytes()
-    (tmp_path / "machine.json").write_text(json.dumps({**facts, "gpu": "NVIDIA A100"}), encoding="utf-8")
+    (tmp_path / "machine.json").write_text(json.dumps({**facts, "gpu": "NVIDIA A100"}), "utf-8")
     assert status(tmp_path, *ONE, "--again") == 2
     assert "measured with gpu NVIDIA A100, and here it is NVIDIA H200" in capsys.readouterr().err
     assert (tmp_path / "sweep.csv").read_bytes() == before
@@ -152,10 +152,10 @@ def test_rows_of_another_machine_are_not_mixed(fake, tmp_path, capsys):
 @pytest.mark.parametrize(("torn", "words"), [("[]", "does not name the machine"), ("{", "is no JSON")])
 def test_a_torn_machine_file(fake, tmp_path, capsys, torn, words):
     path = tmp_path / "machine.json"
-    path.write_text(torn, encoding="utf-8")
+    path.write_text(torn, "utf-8")
     assert status(tmp_path, *ONE) == 0
-    assert json.loads(path.read_text(encoding="utf-8"))["gpu"] == "NVIDIA H200"
-    path.write_text(torn, encoding="utf-8")
+    assert json.loads(path.read_text("utf-8"))["gpu"] == "NVIDIA H200"
+    path.write_text(torn, "utf-8")
     assert status(tmp_path, *ONE) == 2
     said = capsys.readouterr().err
     assert words in said and "delete it if the rows beside it are of this machine" in said
@@ -187,7 +187,7 @@ def test_the_folder_is_named_after_the_gpu():
 def test_commits_of_earlier_rows_are_kept(tmp_path):
     path = tmp_path / "machine.json"
     assert machine.earlier_commits(path, {"commit": "c"}) == []
-    path.write_text(json.dumps({"gpu": None, "commit": "b", "earlier_commits": ["a"]}), encoding="utf-8")
+    path.write_text(json.dumps({"gpu": None, "commit": "b", "earlier_commits": ["a"]}), "utf-8")
     assert machine.earlier_commits(path, {"commit": "c"}) == ["a", "b"]
     assert machine.earlier_commits(path, {"commit": "b"}) == ["a"]
 
@@ -206,20 +206,20 @@ def test_finished_rows_are_never_measured_twice(fake, tmp_path, monkeypatch):
     assert status(tmp_path, *ONE) == 0
     (point, names, companions), *more = fake.last.asked
     assert not more and point.causal and names == ("P4",) and companions == ("vectorised", "fast")
-    assert len((tmp_path / "sweep.csv").read_text(encoding="utf-8").splitlines()) == 23
+    assert len((tmp_path / "sweep.csv").read_text("utf-8").splitlines()) == 23
     assert status(tmp_path, *ONE, "--again") == 0
     assert sum(len(names) for _, names, _ in fake.last.asked) == 22
-    assert len((tmp_path / "sweep.csv").read_text(encoding="utf-8").splitlines()) == 23
+    assert len((tmp_path / "sweep.csv").read_text("utf-8").splitlines()) == 23
 
 
 def test_where_nothing_is_left_the_facts_of_the_rows_stay(fake, tmp_path, monkeypatch):
     monkeypatch.setattr(fake, "result", lambda self, name: {"median_ms": 1.0})
     monkeypatch.setitem(MACHINE, "commit", "a")
     assert status(tmp_path, *ONE) == 0
-    before = (tmp_path / "machine.json").read_text(encoding="utf-8")
+    before = (tmp_path / "machine.json").read_text("utf-8")
     monkeypatch.setitem(MACHINE, "commit", "b")
     assert status(tmp_path, *ONE) == 0
-    assert (tmp_path / "machine.json").read_text(encoding="utf-8") == before
+    assert (tmp_path / "machine.json").read_text("utf-8") == before
 
 
 def test_the_ratio_of_a_late_row_is_to_what_fitted(fake, tmp_path, monkeypatch):

@@ -30,7 +30,7 @@ def test_what_is_written_is_read(tmp_path):
     first, second = rows.read(path, Row)
     assert first == ROW
     assert second.reason == 'wrong: "off", by far' and second.sinks == 0 and second.median_ms is None
-    assert path.read_text(encoding="utf-8").count("\n") == 3
+    assert path.read_text("utf-8").count("\n") == 3
 
 
 @pytest.mark.parametrize("name", ["sweep", "ladder", "steps", "block_sparse", "packed", "orders"])
@@ -39,7 +39,7 @@ def test_the_committed_rows_are_those_that_are_asked_and_written_as_they_are_rea
     found = rows.read(PUBLISHED / study.csv, study.row)
     assert {row.key for row in found} == {study.blank(p, kernel).key for p in study.whole for kernel in p.kernels}
     text = rows.header(study.row) + "\n" + "".join(map(rows.line, found))
-    assert text == (PUBLISHED / study.csv).read_text(encoding="utf-8")
+    assert text == (PUBLISHED / study.csv).read_text("utf-8")
 
 
 def test_of_two_rows_with_one_key_the_later_counts(tmp_path):
@@ -47,7 +47,7 @@ def test_of_two_rows_with_one_key_the_later_counts(tmp_path):
     assert [row.status for row in rows.read(path, Row)] == ["failed", "oom"]
     writer = Writer(path, Row)
     writer.tidy()
-    assert len(path.read_text(encoding="utf-8").splitlines()) == 3 and rows.read(path, Row)[1].median_ms is None
+    assert len(path.read_text("utf-8").splitlines()) == 3 and rows.read(path, Row)[1].median_ms is None
 
 
 @pytest.mark.parametrize("tail", ["P4,B=1 H=12 D", "P4,\0\0\0\0", "\0\0\0"])
@@ -66,14 +66,14 @@ def test_a_torn_line_is_dropped_and_said(tmp_path, tail):
 @pytest.mark.parametrize("start", ["", "kernel,ti"])
 def test_a_file_whose_header_was_torn_starts_over(tmp_path, start):
     path = tmp_path / "sweep.csv"
-    path.write_text(start, encoding="utf-8")
+    path.write_text(start, "utf-8")
     Writer(path, Row).add(ROW)
     assert rows.read(path, Row) == [ROW]
 
 
 def test_another_header_is_refused_and_untouched(tmp_path):
     path = tmp_path / "sweep.csv"
-    path.write_text("kernel,tier,q_len\nP4,x,512\nP4,y", encoding="utf-8")
+    path.write_text("kernel,tier,q_len\nP4,x,512\nP4,y", "utf-8")
     before = path.read_bytes()
     for use in (Writer, rows.read):
         with pytest.raises(BadTable, match="another version"):

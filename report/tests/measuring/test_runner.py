@@ -81,13 +81,13 @@ def test_killed_in_the_middle_it_goes_on_and_nothing_outlives_it(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)  # returns when its children have closed standard error
     path = tmp_path / "sweep.csv"
-    kept = [line for line in path.read_text(encoding="utf-8").splitlines() if ",ok," in line]
+    kept = [line for line in path.read_text("utf-8").splitlines() if ",ok," in line]
     assert len(kept) >= 4
     with path.open("a") as file:
         file.write("P2,B=1")
     done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0 and "never finished" in done.stderr, done.stderr
-    assert set(kept) <= set(path.read_text(encoding="utf-8").splitlines()) and len(rows.read(path, SWEEP.row)) == 8
+    assert set(kept) <= set(path.read_text("utf-8").splitlines()) and len(rows.read(path, SWEEP.row)) == 8
 
 
 def test_stopped_in_the_middle_it_says_how_to_go_on(tmp_path, monkeypatch, capsys):

@@ -27,7 +27,7 @@ def test_a_page_of_nothing(tmp_path):
 
 def test_a_whole_page_and_its_pictures(tmp_path):
     write_whole(tmp_path / names.STUDY.csv, rows(), names.Row)
-    (tmp_path / names.STUDY.facts).write_text('{"gpu": "NVIDIA H200"}', encoding="utf-8")
+    (tmp_path / names.STUDY.facts).write_text('{"gpu": "NVIDIA H200"}', "utf-8")
     made = block_sparse.files(tmp_path)
     assert set(made) == {
         *block_sparse.PAGES,

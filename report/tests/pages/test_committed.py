@@ -19,9 +19,7 @@ def test_the_committed_page_is_what_is_written(name, capsys):
 
 def test_a_page_that_drifted_is_named_and_written_anew(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command_line, "REPORT", tmp_path)
-    (tmp_path / "STEPS.md").write_text(
-        (REPORT / "STEPS.md").read_text(encoding="utf-8").replace("1.09", "1.19"), encoding="utf-8"
-    )
+    (tmp_path / "STEPS.md").write_text((REPORT / "STEPS.md").read_text("utf-8").replace("1.09", "1.19"), "utf-8")
     assert command_line.main(["pages", "steps", "--check"]) == 1
     assert "STEPS.md is not what `python -m report pages` writes" in capsys.readouterr().out
     assert command_line.main(["pages", "steps"]) == 0 == command_line.main(["pages", "steps", "--check"])
@@ -38,7 +36,7 @@ def test_a_page_without_its_study_is_one_sentence(tmp_path):
 
 def test_a_picture_of_another_matplotlib_is_not_compared(tmp_path):
     drawn, other = (f"<!-- Matplotlib v3.{minor}.0, https -->" for minor in (10, 11))
-    (tmp_path / "a.svg").write_text(drawn + "<g/>", encoding="utf-8")
+    (tmp_path / "a.svg").write_text(drawn + "<g/>", "utf-8")
     assert command_line.differs(tmp_path / "a.svg", drawn) and not command_line.differs(tmp_path / "a.svg", other)
     assert command_line.differs(tmp_path / "none.svg", drawn)
 
@@ -55,7 +53,7 @@ def test_a_fault_of_a_template_is_one_sentence(tmp_path, monkeypatch, capsys, te
     folder = tmp_path / TEMPLATES.name
     folder.mkdir()
     if text is not None:
-        (folder / "STEPS.md.jinja").write_text(text, encoding="utf-8")
+        (folder / "STEPS.md.jinja").write_text(text, "utf-8")
     monkeypatch.setattr("report.pages.template.TEMPLATES", folder)
     assert command_line.main(["pages", "steps"]) == 2
     printed = capsys.readouterr().err

@@ -22,7 +22,7 @@ def line(shape, kernel, form="", us=100.0, over_cudnn="", of_copy="", over_plain
 def made(folder, *lines):
     with open(folder / "decode.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([COLUMNS, *lines])
-    (folder / "decode.json").write_text(json.dumps({"gpu": "a GPU", "rounds": 21}), encoding="utf-8")
+    (folder / "decode.json").write_text(json.dumps({"gpu": "a GPU", "rounds": 21}), "utf-8")
     return decode.files(folder)
 
 

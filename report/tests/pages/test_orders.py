@@ -59,7 +59,7 @@ def measured(folder, **changes):
     ]  # fmt: skip
     write_whole(folder / STUDY.csv, found, STUDY.row)
     facts = {"gpu": "NVIDIA H200", "torch": "2.11.0", "triton": "3.6.0", "driver": "580", "commit": "abc"}
-    (folder / STUDY.facts).write_text(json.dumps(facts), encoding="utf-8")
+    (folder / STUDY.facts).write_text(json.dumps(facts), "utf-8")
     return folder
 
 

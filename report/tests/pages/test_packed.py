@@ -57,7 +57,7 @@ def test_a_page_of_some_rows_and_one_that_failed(tmp_path):
     rows += [row(n, names.CUDNN, 1.0, 0.0) for n in (197, 577)]
     rows[0] = not_measured(rows[0], "failed", "wrong: off by 1")
     write_whole(tmp_path / names.STUDY.csv, rows, names.Row)
-    (tmp_path / names.STUDY.facts).write_text('{"gpu": "NVIDIA H200"}', encoding="utf-8")
+    (tmp_path / names.STUDY.facts).write_text('{"gpu": "NVIDIA H200"}', "utf-8")
     made = packed.files(tmp_path)
     text = "".join(made[page] for page in packed.PAGES)
     assert set(made) == {*packed.PAGES, *packed.FIGURES} and "failed: wrong: off by 1" in text

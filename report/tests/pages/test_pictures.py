@@ -32,7 +32,7 @@ def test_every_picture_is_there_small_and_linked(folder, drawn):
     others = {"speedups-float16", "speedups-bfloat16", "scaling", "memory", "windows"}
     assert names == {f"{name}.svg" for name in tiers | others}
     assert all(path.stat().st_size < LARGEST for path in drawn.iterdir())
-    page = (folder / "BENCHMARKS.md").read_text(encoding="utf-8")
+    page = (folder / "BENCHMARKS.md").read_text("utf-8")
     assert set(re.findall(r"\(figures/([^)]+)\)", page)) == names
 
 
@@ -51,8 +51,8 @@ def test_stale_pictures_go_and_those_of_other_pages_stay(tmp_path):
     folder = synthetic.write(tmp_path, few)
     (folder / "figures").mkdir()
     for name in ("b9-h9-d9", "orders"):
-        (folder / f"figures/{name}.svg").write_text("<svg/>", encoding="utf-8")
-    (folder / "ORDERS.md").write_text("![tiles](figures/orders.svg)", encoding="utf-8")
+        (folder / f"figures/{name}.svg").write_text("<svg/>", "utf-8")
+    (folder / "ORDERS.md").write_text("![tiles](figures/orders.svg)", "utf-8")
     assert command_line.main(["pages", "--of", str(folder)]) == 0
     assert (folder / "figures/orders.svg").exists() and (folder / "figures/scaling.svg").exists()
     assert not (folder / "figures/b9-h9-d9.svg").exists()
@@ -80,7 +80,7 @@ def test_names_at_the_ends_of_lines_do_not_overlap_or_leave_the_page(folder, nam
 
 
 def test_the_heat_map_prints_every_ratio(folder, drawn):
-    said, rows = (drawn / "speedups-float16.svg").read_text(encoding="utf-8"), measured.load(folder).rows
+    said, rows = (drawn / "speedups-float16.svg").read_text("utf-8"), measured.load(folder).rows
     for row in rows:
         if row.dtype == "float16" and row.ours and row.window is None and row.kernel not in ("fast",):
             number = f"{row.ours:.2f}" if row.ours < 9.995 else f"{row.ours:,.0f}"

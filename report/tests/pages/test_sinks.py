@@ -19,8 +19,8 @@ FACTS = {
 def write(folder, less, error=0.01):
     """Rows in which every arm is 2 nats, and as far under the window as it says."""
     lines = [f'"{arm.name}",{start},{end},2.0,0.1,{less},{error}' for arm in ARMS for start, end in bins(256)]
-    (folder / "sinks.csv").write_text("\n".join([",".join(COLUMNS), *lines]) + "\n", encoding="utf-8")
-    (folder / "sinks.json").write_text(json.dumps(FACTS), encoding="utf-8")
+    (folder / "sinks.csv").write_text("\n".join([",".join(COLUMNS), *lines]) + "\n", "utf-8")
+    (folder / "sinks.json").write_text(json.dumps(FACTS), "utf-8")
     return folder
 
 

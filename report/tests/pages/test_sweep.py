@@ -158,15 +158,15 @@ def broken(folder, kind):
         return folder / "nowhere"
     synthetic.write(folder, [] if kind == "no rows" else synthetic.rows(lengths=(512,), windowed=()))
     if kind == "empty file":
-        (folder / "sweep.csv").write_text("", encoding="utf-8")
+        (folder / "sweep.csv").write_text("", "utf-8")
     if kind == "another version":
-        (folder / "sweep.csv").write_text("kernel,tier,avg_ms\nP2,x,1\n", encoding="utf-8")
+        (folder / "sweep.csv").write_text("kernel,tier,avg_ms\nP2,x,1\n", "utf-8")
     if kind == "no machine":
         (folder / "machine.json").unlink()
     if kind == "torn machine":
-        (folder / "machine.json").write_text('{"gpu": ', encoding="utf-8")
+        (folder / "machine.json").write_text('{"gpu": ', "utf-8")
     if kind == "nameless machine":
-        (folder / "machine.json").write_text(json.dumps({"torch": "2.13.0"}), encoding="utf-8")
+        (folder / "machine.json").write_text(json.dumps({"torch": "2.13.0"}), "utf-8")
     return folder
 
 
@@ -192,7 +192,7 @@ def test_bad_input_is_one_sentence(kind, command, tmp_path, capsys):
 
 def test_a_folder_that_cannot_be_written_to(tmp_path, capsys):
     folder = synthetic.write(tmp_path, synthetic.rows(lengths=(512,), windowed=()))
-    (folder / "figures").write_text("in the way", encoding="utf-8")
+    (folder / "figures").write_text("in the way", "utf-8")
     assert command_line.main(["pages", "--of", str(folder)]) == 2
     assert "a file could not be read or written: " in capsys.readouterr().err
 

@@ -43,9 +43,9 @@ def test_without_nsight_compute_the_times_stand(tmp_path, monkeypatch, capsys, f
 
     monkeypatch.setattr(orders, "counted", counted)
     monkeypatch.setattr(ncu, "find", lambda: "ncu" if failing else None)
-    before = (measured(tmp_path) / "orders.csv").read_text(encoding="utf-8")
+    before = (measured(tmp_path) / "orders.csv").read_text("utf-8")
     profile(tmp_path)
-    assert (tmp_path / "orders.csv").read_text(encoding="utf-8") == before
+    assert (tmp_path / "orders.csv").read_text("utf-8") == before
     assert ("no counters" if failing else "is not here") in capsys.readouterr().err
 
 

@@ -21,7 +21,7 @@ def commands(text):
 
 
 def test_the_commands_that_are_named_exist():
-    makefile = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", "instructors.mk"))
+    makefile = "".join((ROOT / name).read_text("utf-8") for name in ("Makefile", "instructors.mk"))
     targets = set(" ".join(re.findall(r"^\.PHONY: (.*)$", makefile, re.M)).split())
     options = {"REST", *re.search(r"^SIZES := (.*)$", makefile, re.M)[1].split()}
     options |= set(re.search(r"^OPTIONS := ((?:.*\\\n)*.*)$", makefile, re.M)[1].replace("\\", "").split())

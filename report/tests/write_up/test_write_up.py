@@ -101,7 +101,7 @@ def test_a_rung_that_was_not_measured_stops_the_report(tmp_path, ladder):
     write_whole(tmp_path / "ladder.csv", rows, Row)
     with pytest.raises(BadTable, match="lacks P6 at 2048, P6 at 8192"):
         measured.load_ladder(tmp_path)
-    (tmp_path / "ladder.csv").write_text("", encoding="utf-8")
+    (tmp_path / "ladder.csv").write_text("", "utf-8")
     with pytest.raises(BadTable):
         measured.load_ladder(tmp_path)
 

@@ -36,7 +36,7 @@ ROWS = """
 
 def held(folder, body, keys):
     problem, case = EVERY["p2"], Case("x", N=64, Nk=keys, D=16, dtype="float32")
-    (folder / problem.module).write_text(HEAD + body)
+    (folder / problem.module).write_text(HEAD + body, encoding="utf-8")
     submission = Submission(folder / problem.module, problem, "cpu", 30.0)
     how = handler_of(problem, case)
     call, files = how.request(problem, case, how.inputs(case, 0), "cpu")

@@ -48,7 +48,7 @@ def verdict(tmp_path, body):
 def computed(tmp_path, body, head=HEAD):
     """The mean of what the kernel wrote."""
     path = tmp_path / PROBLEMS["p3"].module
-    path.write_text(head + textwrap.indent(textwrap.dedent(body), "    ") + WRAPPER)
+    path.write_text(head + textwrap.indent(textwrap.dedent(body), "    ") + WRAPPER, encoding="utf-8")
     submission = Submission(path, PROBLEMS["p3"], "cpu", 30)
     try:
         answer = handler_of(PROBLEMS["p3"], CASE).reply(submission, CASE, inputs.make(CASE, 0))

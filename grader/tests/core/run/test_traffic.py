@@ -69,7 +69,7 @@ def test_counts_equal_closed_formulas(problem_id, tiles, tmp_path):
     source = solution(problem_id)
     assert usual in source
     module = tmp_path / problem.module
-    module.write_text(source.replace(usual, f"TILES_INTERPRETER = ({tiles[0]}, {tiles[1]}, 4, 1)"))
+    module.write_text(source.replace(usual, f"TILES_INTERPRETER = ({tiles[0]}, {tiles[1]}, 4, 1)"), encoding="utf-8")
     submission = Submission(module, problem, "cpu", SECONDS_PER_CASE["cpu"])
     with contextlib.closing(submission):
         for case in cases_of(problem_id):

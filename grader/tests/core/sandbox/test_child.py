@@ -52,7 +52,7 @@ def test_a_child_may_end_what_it_has_begun(tmp_path):
     code = f"import sys, pathlib\nsys.stdin.read()\npathlib.Path({str(done)!r}).write_text('done')"
     orderly = child(code)
     orderly.close(grace=20)
-    assert done.read_text(encoding="utf-8") == "done"
+    assert done.read_text("utf-8") == "done"
 
 
 def test_of_a_flood_the_beginning_and_the_end_are_kept():

@@ -119,9 +119,9 @@ def test_what_is_hidden_is_not_there(form, attempt):
 @in_bubblewrap
 def test_results_are_not_there(form, attempt, tmp_path):
     results = tmp_path / "results.json"
-    results.write_text("{}", encoding="utf-8")
+    results.write_text("{}", "utf-8")
     result = attempt(f"open({str(results)!r}, 'w').write('100 points')")
-    assert "FileNotFoundError" in result.sentence and results.read_text(encoding="utf-8") == "{}"
+    assert "FileNotFoundError" in result.sentence and results.read_text("utf-8") == "{}"
 
 
 @in_bubblewrap
@@ -135,7 +135,7 @@ def test_nothing_else_of_the_folder_above_is_there(form, attempt):
 def test_the_submission_is_read_only(form, attempt):
     result = attempt("open(__file__, 'a').write('# more')")
     assert result.outcome is Outcome.CRASHED
-    assert not (attempt.folder / "p1_naive_attention.py").read_text(encoding="utf-8").endswith("# more")
+    assert not (attempt.folder / "p1_naive_attention.py").read_text("utf-8").endswith("# more")
     assert "Read-only" in result.sentence or "Permission denied" in result.sentence
 
 
@@ -406,17 +406,17 @@ def test_closing_all_descriptors(form, attempt):
 @pytest.mark.parametrize("target", [thorough("/dev/null"), "a file that is there", thorough("elsewhere")])
 def test_the_file_of_the_program_is_no_link(target, form, attempt):
     kept = attempt.folder / "kept"
-    kept.write_text("of somebody else", encoding="utf-8")
+    kept.write_text("of somebody else", "utf-8")
     kept.chmod(0o666)
     target = str(kept) if target == "a file that is there" else target
     result = attempt(f"import os\nos.path.islink('program.json') or os.symlink({target!r}, 'program.json')")
     assert result.outcome is Outcome.CRASHED and "program.json" in result.sentence, result
-    assert kept.read_text(encoding="utf-8") == "of somebody else"
+    assert kept.read_text("utf-8") == "of somebody else"
 
 
 @pytest.mark.parametrize("there", ["a link", "a folder", "a pipe", "nothing", "another size", "too much", "the file"])
 def test_a_file_that_was_exchanged_is_not_read(there, tmp_path):
-    (tmp_path / "secret").write_text("four", encoding="utf-8")
+    (tmp_path / "secret").write_text("four", "utf-8")
     scratch = Scratch(os.open(tmp_path, os.O_RDONLY), tmp_path, None)
     child = object.__new__(sandboxed_child.SandboxedChild)
     child.folder = scratch.new_folder()
@@ -426,9 +426,9 @@ def test_a_file_that_was_exchanged_is_not_read(there, tmp_path):
         "a folder": path.mkdir,
         "a pipe": lambda: os.mkfifo(path),
         "nothing": lambda: None,
-        "another size": lambda: path.write_text("six", encoding="utf-8"),
-        "too much": lambda: path.write_text("fives", encoding="utf-8"),
-        "the file": lambda: path.write_text("four", encoding="utf-8"),
+        "another size": lambda: path.write_text("six", "utf-8"),
+        "too much": lambda: path.write_text("fives", "utf-8"),
+        "the file": lambda: path.write_text("four", "utf-8"),
     }
     leave[there]()
     if there == "the file":
@@ -444,12 +444,12 @@ def test_a_file_that_was_exchanged_is_not_read(there, tmp_path):
 
 def test_what_the_grader_writes_follows_no_link(form, rooms, tmp_path):
     mine, folder = tmp_path / "mine", rooms[form] / tmp_path.name
-    mine.write_text("mine", encoding="utf-8")
+    mine.write_text("mine", "utf-8")
     tmp_path.chmod(0o777)
     mine.chmod(0o666)
     folder.mkdir(mode=0o755)
     (folder / "module.py").write_text(
-        f"import os\nos.symlink({str(mine)!r}, 'lists.bin')\ndef f(q, k, v, **more):\n    return q\n", encoding="utf-8"
+        f"import os\nos.symlink({str(mine)!r}, 'lists.bin')\ndef f(q, k, v, **more):\n    return q\n", "utf-8"
     )
     module, tensors = str(folder / "module.py"), ["q", "k", "v"]
     setup = RecorderSetup(device="record", module=module, entry_point="f", tensors=tensors, arguments=[])
@@ -458,7 +458,7 @@ def test_what_the_grader_writes_follows_no_link(form, rooms, tmp_path):
         child.put({"lists.bin": b"of the grader"})
         child.call(Record(Call([])), 30)
         assert child.take("lists.bin", 100) == b"of the grader"
-    assert mine.read_text(encoding="utf-8") == "mine"
+    assert mine.read_text("utf-8") == "mine"
 
 
 # The runner -----------------------------------------------------------------------------------------------------------
@@ -538,7 +538,7 @@ def test_a_bubblewrap_that_is_not_there_is_said_once_a_machine_and_for_each_reas
 
 def test_where_it_cannot_be_noted_it_is_said_each_time(notes, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    notes.parent.write_text("a file where the folder would be", encoding="utf-8")
+    notes.parent.write_text("a file where the folder would be", "utf-8")
     assert [bubblewrap.new_warning() for _ in range(2)] == [bubblewrap.WARNING] * 2
     assert "make doctor" in bubblewrap.WARNING and "\n" not in bubblewrap.WARNING
 
@@ -550,7 +550,7 @@ def test_where_submissions_are_in_a_sandbox_nothing_is_said(notes, monkeypatch):
 
 def test_a_bubblewrap_that_is_forbidden_is_an_obstacle(tmp_path, notes, monkeypatch):
     tool = tmp_path / "bwrap"
-    tool.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n", encoding="utf-8")
+    tool.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n", "utf-8")
     tool.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda name: str(tool))
     assert "bubblewrap does not work here: bwrap: No permissions" in bubblewrap.find_obstacle()
@@ -588,7 +588,7 @@ def test_the_folder_of_a_course_is_not_shown_where_a_command_was_started_in_it(t
 
 def test_a_grader_that_is_killed_leaves_nothing(tmp_path):
     (tmp_path / "p1_naive_attention.py").write_text(
-        BODY + "    import subprocess; subprocess.run(['sleep', '603.25'], start_new_session=True)\n", encoding="utf-8"
+        BODY + "    import subprocess; subprocess.run(['sleep', '603.25'], start_new_session=True)\n", "utf-8"
     )
     command = [sys.executable, "-m", "grader", "grade", "--submission", str(tmp_path), "--problems", "1"]
     command += ["--out", str(tmp_path)]

@@ -23,7 +23,7 @@ ODD = {
 @pytest.mark.parametrize("what", ODD)
 def test_what_is_no_plain_file_is_not_read(what, tmp_path):
     ODD[what](tmp_path / "odd.py")
-    (tmp_path / "p1.py").write_text("x = 1\n", encoding="utf-8")
+    (tmp_path / "p1.py").write_text("x = 1\n", "utf-8")
     assert handed_in.read_texts(tmp_path) == {"p1.py": "x = 1\n"}
 
 
@@ -31,7 +31,7 @@ def test_what_is_no_plain_file_is_not_read(what, tmp_path):
 @pytest.mark.parametrize("what", ["a link to nowhere", "a mode for its owner alone"])
 def test_no_file_of_a_submission_makes_its_child_root(what, tmp_path):
     tmp_path.chmod(0o755)
-    (tmp_path / "p1.py").write_text("x = 1\n", encoding="utf-8")
+    (tmp_path / "p1.py").write_text("x = 1\n", "utf-8")
     if what == "a link to nowhere":
         (tmp_path / "odd.py").symlink_to("nowhere")
     else:
@@ -44,7 +44,7 @@ def test_no_file_of_a_submission_makes_its_child_root(what, tmp_path):
 
 @AS_ROOT
 def test_a_linked_module_is_said(tmp_path):
-    (tmp_path / "elsewhere.py").write_text(solution("p1"), encoding="utf-8")
+    (tmp_path / "elsewhere.py").write_text(solution("p1"), "utf-8")
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "p1_naive_attention.py").symlink_to("../elsewhere.py")

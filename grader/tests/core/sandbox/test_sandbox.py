@@ -205,7 +205,7 @@ def test_a_broken_worker_is_the_graders_fault(tmp_path, monkeypatch):
     from grader import score
 
     broken = tmp_path / "worker.py"
-    broken.write_text("raise RuntimeError('our own mistake')\n", encoding="utf-8")
+    broken.write_text("raise RuntimeError('our own mistake')\n", "utf-8")
     monkeypatch.setattr(server, "FORK_SERVER", broken)
     monkeypatch.setattr(pool, "_running", {})  # those that run have a whole one
     results = grade_text(tmp_path, "p1", solution("p1"))
@@ -253,8 +253,8 @@ def test_a_sandbox_process_ends_with_any_of_its_fork_servers(alone, lost):
 
 
 def test_other_problems_are_graded_beside_a_bad_one(tmp_path):
-    (tmp_path / PROBLEMS["p1"].module).write_text("import os; os._exit(1)\n", encoding="utf-8")
-    (tmp_path / PROBLEMS["p2"].module).write_text(solution("p2"), encoding="utf-8")
+    (tmp_path / PROBLEMS["p1"].module).write_text("import os; os._exit(1)\n", "utf-8")
+    (tmp_path / PROBLEMS["p2"].module).write_text(solution("p2"), "utf-8")
     problems = (PROBLEMS["p1"], PROBLEMS["p2"], PROBLEMS["p3"])
     results = grade(Request(tmp_path, problems, frozenset(CASE), "cpu", 0), lanes=2)
     assert [r.outcome for r in results] == [Outcome.CRASHED, Outcome.PASSED, Outcome.NOT_RUN]
@@ -263,7 +263,7 @@ def test_other_problems_are_graded_beside_a_bad_one(tmp_path):
 
 @pytest.mark.thorough
 def test_ctrl_c_leaves_no_child_behind(tmp_path):
-    (tmp_path / PROBLEMS["p1"].module).write_text(BODY.format("while True: pass"), encoding="utf-8")
+    (tmp_path / PROBLEMS["p1"].module).write_text(BODY.format("while True: pass"), "utf-8")
     command = [sys.executable, "-m", "grader", "grade", "--submission", str(tmp_path), "--problems", "1"]
     command += ["--out", str(tmp_path)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -47,7 +47,7 @@ def test_only_what_python_and_the_compiler_need_is_there(place):
 def test_a_hidden_folder_under_one_that_is_shown_is_empty(name, tmp_path, monkeypatch):
     secret = tmp_path / "shown" / name
     secret.mkdir(parents=True)
-    (secret / "gradebook.csv").write_text("everyone\n", encoding="utf-8")
+    (secret / "gradebook.csv").write_text("everyone\n", "utf-8")
     (secret / "own").mkdir()
     monkeypatch.setattr(bubblewrap, "HIDDEN", {bubblewrap.ROOT})
     bubblewrap.hide(secret)

@@ -54,7 +54,7 @@ def test_a_line_is_quoted_harmlessly_and_not_at_length(tmp_path):
 def test_results_are_written_before_anything_is_shown(tmp_path, monkeypatch):
     from grader import __main__ as command
 
-    (tmp_path / PROBLEMS["p1"].module).write_text(solution("p1"), encoding="utf-8")
+    (tmp_path / PROBLEMS["p1"].module).write_text(solution("p1"), "utf-8")
 
     def fail(*_):
         raise OSError("the terminal is gone")

@@ -48,8 +48,8 @@ def mistake(problem, name, was, now, case, **rest):
 def read(path):
     """The mistakes of a text, in its order; its first lines say how they are written."""
     blocks = (
-        [line for line in block.splitlines() if line and line[0] != "#"]
-        for block in path.read_text(encoding="utf-8").split("\n\n")
+        [line for line in part.splitlines() if line and line[0] != "#"]
+        for part in path.read_text("utf-8").split("\n\n")
     )
     return tuple(parsed(lines) for lines in blocks if lines)
 

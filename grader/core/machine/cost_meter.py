@@ -1,0 +1,208 @@
+"""What the kernels of a run cost, counted.
+
+A kernel cannot hide a cost: it must multiply what it computes, load what it reads, and hold what it keeps. What one
+execution of an operation costs stands in the text; the meter counts how many programs execute it. The course compares
+the counts with what a case needs.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grader.core.machine import block_operations
+from grader.core.machine.batch import Frame
+from grader.core.machine.held import FREE, elements_of, most_held
+from grader.core.machine.observer import Access, Launch, Observer
+from grader.core.machine.operation_table import TABLE
+from grader.core.machine.text import Module, Operation, Region
+from grader.core.protocol.reports import Costs, Dots, KernelCosts, Multiplied
+
+# Operations by which a product of two blocks can be made, sums of logarithms among them.
+MULTIPLYING = {
+    "arith.mulf", "arith.muli", "math.fma", "arith.divf", "tt.precise_divf", "tt.approx_divf", "arith.remf",
+    "arith.divsi", "arith.divui", "tt.mulhiui", "math.exp", "math.exp2", "math.log", "math.log2", "math.sqrt",
+    "tt.precise_sqrt", "math.rsqrt", "math.sin", "math.cos", "math.tanh", "math.erf", "tt.extern_elementwise",
+}  # fmt: skip
+DOTS = {"tt.dot", "tt.dot_scaled"}
+BY_ELEMENT = {"tt.reduce", "tt.scan", "tt.map_elementwise"}  # their regions run once for each element
+PART = 0.05  # of all products: a kernel that makes less of them merges parts
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one operation in one program. made: elements of blocks. multiplied: elements of a block of this shape that
+    are multiplied one by one; products: those of floats, and those of a dot, whose rows, columns and depth are
+    `dot`."""
+
+    made: int
+    multiplied: int
+    shape: tuple[int, ...]
+    exponentials: int
+    products: int
+    dot: tuple[int, int, int] | None
+
+
+@lru_cache(maxsize=256)
+def find_costs(module: Module) -> dict[Operation, Cost]:
+    """Of all operations that cost anything."""
+    every = (each for function in module.functions.values() for each in with_shapes(function.body, None))
+    return {operation: cost_of(operation, shape) for operation, shape in every if operation.name in TABLE}
+
+
+def with_shapes(region: Region, shape: tuple[int, ...] | None) -> Iterator[tuple[Operation, tuple[int, ...] | None]]:
+    """(operation, the shape of the blocks whose elements it combines, or None: it works on blocks itself)."""
+    for block in region.blocks:
+        for operation in block.operations:
+            yield operation, shape
+            inner = operation.types[0].shape if operation.name in BY_ELEMENT else shape
+            for each in operation.regions:
+                yield from with_shapes(each, inner)
+
+
+def cost_of(operation: Operation, around: tuple[int, ...] | None) -> Cost:
+    name, kinds = operation.name, operation.made
+    made = 0 if name in FREE else sum(map(elements_of, kinds))
+    if name in DOTS:
+        a, c = operation.types[0].shape, operation.types[-1].shape
+        return Cost(made, 0, (), 0, math.prod(a) * c[-1], (c[-2], c[-1], a[-1]))
+    inner = block_operations.only_operation(operation.regions[0]) if name == "tt.reduce" else ""
+    alone = inner in block_operations.REDUCTIONS and len(operation.operands) == 1  # its region is not run
+    if alone and inner in MULTIPLYING:
+        name, kinds = inner, operation.types[:1]
+    if name not in MULTIPLYING:
+        return Cost(made, 0, (), 0, 0, None)
+    (kind,) = kinds
+    exponential = name in ("math.exp", "math.exp2") or "exp" in operation.attributes.get("symbol", "")
+    products = kind.elements if kind.dtype.is_floating_point else 0
+    shape = kind.shape if around is None else around
+    return Cost(made, kind.elements, shape, kind.elements if exponential else 0, products, None)
+
+
+class CostMeter(Observer):
+    """What kernels cost.
+
+    kernels: {name: KernelCosts}. executed: {operation: programs that executed it in this launch}. dots: {(rows,
+    columns, depth): multiply-adds}. multiplied: {shape of a block: elements that were multiplied one by one}. inputs:
+    {name: elements loaded of an input of the call}. moved: elements "loaded" and "stored" by live lanes. products:
+    multiplications by kernel. loaded_by: {kernel: {(a storage, bytes of an element): the storage, and at which bytes an
+    element began that was loaded}}.
+    """
+
+    operations = ("*",)
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, KernelCosts] = {}
+        self.current = KernelCosts()
+        self.executed: Counter[Operation] = Counter()
+        self.dots: Counter[tuple[int, int, int]] = Counter()
+        self.multiplied: Counter[tuple[int, ...]] = Counter()
+        self.inputs: Counter[str] = Counter()
+        self.moved: Counter[str] = Counter()
+        self.computed = self.held = 0
+        self.products: Counter[str] = Counter()
+        self.loaded_by: dict[str, dict[Any, tuple[torch.UntypedStorage, np.ndarray]]] = {}
+        self.known: dict[Any, tuple[torch.UntypedStorage, np.ndarray]] = {}
+
+    def begin_launch(self, launch: Launch) -> None:
+        self.current = self.kernels.setdefault(launch.kernel, KernelCosts())
+        self.current.launches += 1
+        self.current.programs += launch.programs
+        self.known = self.loaded_by.setdefault(launch.kernel, {})
+        self.held = max(self.held, most_held(launch.module, launch.kernel))
+
+    def after(self, operation: Operation, frame: Frame) -> None:
+        self.executed[operation] += frame.count
+
+    def end_launch(self, launch: Launch) -> None:
+        costs = find_costs(launch.module)
+        for operation, times in self.executed.items():
+            if cost := costs.get(operation):
+                self.computed += times * cost.made
+                self.products[launch.kernel] += times * cost.products
+                self.current.exponentials += times * cost.exponentials
+                if cost.dot:
+                    self.dots[cost.dot] += times * cost.products
+                    self.current.dot_flops += 2 * times * cost.products
+                elif cost.multiplied:
+                    self.multiplied[cost.shape] += times * cost.multiplied
+        self.executed.clear()
+
+    def accessed(self, access: Access) -> None:
+        """Count what is moved; several programs may load one number of a list."""
+        buffer, is_load, current = access.buffer, access.kind == "load", self.current
+        lanes = access.counts()
+        elements, programs = int(lanes.sum()), int(lanes.count_nonzero())
+        if not elements:
+            return
+        moved, count = (current.loaded, current.loads) if is_load else (current.stored, current.stores)
+        moved[buffer.name] = moved.get(buffer.name, 0) + elements * access.itemsize
+        count[buffer.name] = count.get(buffer.name, 0) + programs
+        if buffer.input and not buffer.tensor.dtype.is_floating_point:
+            elements = count_different(access)
+        self.moved["loaded" if is_load else "stored"] += elements
+        if is_load:
+            self.note_loaded(access)
+            if buffer.input:
+                self.inputs[buffer.input] += elements
+
+    def note_loaded(self, access: Access) -> None:
+        """Remember which elements were loaded, but of what lies far apart."""
+        buffer = access.buffer
+        if not buffer.far:
+            key = buffer.storage.data_ptr(), access.itemsize
+            if key not in self.known:
+                self.known[key] = buffer.storage, np.zeros(buffer.bytes, bool)  # kept: no other has its address
+            self.known[key][1][live_offsets(access).numpy()] = True
+
+    def overwritten(self, tensors: Iterable[Tensor]) -> None:
+        """Between launches PyTorch has written into these: what is loaded of them now are other elements."""
+        storages = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+        for known in self.loaded_by.values():
+            for key in [key for key in known if key[0] in storages]:
+                known[(None, len(known), key[1])] = known.pop(key)
+
+    def different(self) -> int:
+        """Bytes that kernels load which make a good part of all products, each of a storage counted once."""
+        whole = sum(self.products.values())
+        found: dict[Any, list[np.ndarray]] = {}
+        for kernel, known in self.loaded_by.items():
+            if self.products[kernel] > PART * whole:
+                for key, (_, loaded) in known.items():
+                    found.setdefault(key, []).append(loaded)
+        return sum(key[-1] * int(np.count_nonzero(np.logical_or.reduce(parts))) for key, parts in found.items())
+
+    def report(self) -> Costs:
+        dots = [Dots(*dims, count) for dims, count in self.dots.items()]
+        multiplied = [Multiplied(list(shape), count) for shape, count in self.multiplied.items()]
+        loaded, stored = self.moved["loaded"], self.moved["stored"]
+        return Costs(dots, multiplied, self.computed, loaded, stored, dict(self.inputs), self.held, self.different())
+
+
+def count_different(access: Access) -> int:
+    """How many elements an access moves, each once in each program."""
+    whole = access.frame.count, *access.shape
+    offsets = access.offsets.expand(whole)
+    if access.live is not None:
+        offsets = torch.where(access.live.expand(whole), offsets, -1)
+    ordered, _ = offsets.reshape(access.frame.count, -1).sort(1)
+    new = ordered[:, 1:] != ordered[:, :-1]
+    return int((ordered[:, 0] >= 0).sum() + (new & (ordered[:, 1:] >= 0)).sum())
+
+
+def live_offsets(access: Access) -> Tensor:
+    """The byte offsets of the live lanes, some of them more than once."""
+    offsets, live = access.offsets, access.live
+    if live is None:
+        return offsets
+    axes = [axis for axis, size in enumerate(live.shape) if size > 1]
+    rest = [axis for axis, size in enumerate(live.shape) if size == 1]
+    sizes = [live.shape[axis] if axis in axes else offsets.shape[axis] for axis in range(live.dim())]
+    rows = offsets.expand(sizes).permute(axes + rest).reshape(live.numel(), -1)
+    return rows[live.reshape(-1)]
