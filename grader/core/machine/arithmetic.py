@@ -195,7 +195,7 @@ def to_float(x: Tensor, dtype: torch.dtype, towards_zero: bool = False) -> Tenso
     if dtype in LARGEST_OF_8_BITS:
         most = LARGEST_OF_8_BITS[dtype]
         return x.to(torch.float32).clamp(-most, most).to(dtype)
-    made = x.to(dtype)
+    made = narrowed(x, dtype) if x.dtype == torch.float64 else x.to(dtype)
     if not towards_zero:
         return made
     back = made.to(x.dtype)
@@ -244,7 +244,18 @@ def fused(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     bits = total.view(torch.int64)
     even = (lost != 0) & ((bits & 1) == 0) & total.isfinite() & lost.isfinite()
     step = torch.where((lost > 0) == (total > 0), 1, -1)
-    return torch.where(even, bits + step, bits).view(torch.float64).to(a.dtype)
+    return narrowed(torch.where(even, bits + step, bits).view(torch.float64), a.dtype)
+
+
+def narrowed(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """float64 as a smaller dtype, rounded once: torch goes by float32, which here is rounded to odd."""
+    made = x.to(torch.float32)
+    if dtype.itemsize != 2:
+        return made.to(dtype)
+    back, bits = made.double(), made.view(torch.int32)
+    even = (back != x) & ((bits & 1) == 0) & made.isfinite()
+    step = torch.where((x > back) == (made > 0), 1, -1).to(torch.int32)
+    return torch.where(even, bits + step, bits).view(torch.float32).to(dtype)
 
 
 def without_subnormals(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
