@@ -216,8 +216,7 @@ def test_it_does_not_hang(tmp_path):
     script.write_text(
         f"import sys, torch\nsys.path.insert(0, {str(ROOT)!r})\n"
         "from kernels.fast_attention import flash_attention_forward as fast\n"
-        "for D in (64, 128):\n"
-        "    q = torch.randn(1, 32, 4096, D, dtype=torch.bfloat16, device='cuda')\n"
+        "for D in (64, 128):\n    q = torch.randn(1, 32, 4096, D, dtype=torch.bfloat16, device='cuda')\n"
         "    for _ in range(500):\n        fast(q, q[:, :8], q[:, 8:16], True, 128, 0)\n"
         "torch.cuda.synchronize()\n",
         "utf-8",

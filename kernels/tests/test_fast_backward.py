@@ -14,7 +14,7 @@ import torch
 from grader.diagnosis import compare_values
 from grader.kinds.backward import gradients, inputs
 from grader.kinds.backward.cases import CASES, OUTPUTS
-from grader.tests.support import ROOT, thorough, thorough_but
+from grader.tests.support import ROOT, in_interpreter, thorough, thorough_but
 from kernels.tests.for_hopper import compile_for_hopper
 from kernels.tests.gluon_on_cpu import kernels
 
@@ -86,6 +86,7 @@ def with_plain_kernels(module):
     return module
 
 
+@in_interpreter
 def test_the_plain_kernels_around_it_in_the_interpreter():
     child = ROOT / "kernels" / "tests" / "backward_parts_child.py"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1"}

@@ -101,7 +101,7 @@ class Addresses(Observer):
         return [
             AddressTable(name, table.buffer.input, kind, list(table.buffer.tensor.shape),
                          list(table.buffer.tensor.stride()), table.programs())
-            for (name, kind), table in self.tables.items() if kind in kinds
+            for (name, kind), table in self.tables.items() if kind in kinds and table.parts
         ]  # fmt: skip
 
 

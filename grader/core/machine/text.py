@@ -178,7 +178,7 @@ FORMS = {
     for name, form in {
         "constant": rf"(?: (?:dense<[^<>\s]*>|-?[\w.+\-]+))(?: : {TYPE})?",
         "none": rf" : {TYPE}",
-        "axis": rf" [xyz] : {TYPE}",
+        "axis": rf" [xyz]{ATTRIBUTES} : {TYPE}",
         "range": rf" \{{end = \d+ : i32, start = \d+ : i32(?:, [^{{}}]*)?\}} : {TYPE}",
         "same": rf" {VALUE}(?:, {VALUE})*{FLAGS}{ATTRIBUTES} : {TYPE}",
         "compare": rf" \w+, {VALUE}, {VALUE}{FLAGS}{ATTRIBUTES} : {TYPE}",

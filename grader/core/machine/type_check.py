@@ -2,6 +2,7 @@
 
 import re
 
+from grader.core.machine import hints
 from grader.core.machine.operation_table import TABLE, need
 from grader.core.machine.text import Function, Module, NotIR, Operation, Region, Type, at_place
 from grader.core.protocol.program import Refused
@@ -122,7 +123,7 @@ class Checker:
             for region in operation.regions:
                 left = self.region(region, scope, END_OF[name], None)
                 need(tuple(kind.text for kind in left) == tuple(kind.element for kind in operation.made), operation)
-            operation.execute = entry.make(operation)
+            operation.execute = hints.checking(entry.make(operation), operation)
             return operation.made
         return {"scf.for": self.loop, "scf.if": self.condition, "scf.while": self.repeat, "tt.call": self.call}[name](
             operation, given, scope
