@@ -244,7 +244,7 @@ def looped(X, O, n, N: tl.constexpr, KEEP: tl.constexpr):
 @pytest.mark.parametrize("kernel", ["kept", "looped"])
 def test_what_a_program_holds_is_what_it_still_needs(kernel, tmp_path):
     file = tmp_path / "held.py"
-    file.write_text("import triton\nimport triton.language as tl\n" + HELD)
+    file.write_text("import triton\nimport triton.language as tl\n" + HELD, "utf-8")
     made, x = getattr(load_file(str(file)), kernel), torch.zeros(64)
 
     def held(**constants):
