@@ -12,10 +12,9 @@ from torch import Tensor
 
 from grader.core.machine import arithmetic
 from grader.core.machine.batch import Frame, Value
-from grader.core.machine.block_operations import need
-from grader.core.machine.buffers import SPAN, Buffer
+from grader.core.machine.buffers import NOBODY, SPAN, Buffer
 from grader.core.machine.observer import Access
-from grader.core.machine.text import Operation, Type, parse_type
+from grader.core.machine.text import Operation, Type, need, parse_type
 
 Types = tuple[Type, ...]
 Execute = Callable[[Any, Operation, Frame], None]
@@ -333,9 +332,12 @@ def update(
             at = index[program][here].reshape(-1)
             new = values[program][here].reshape(at.shape[0], *value.shape[len(whole) :])
             old = update_program(flat, at, new, function)
+            if before[program].numel() > 1 and not buffer.far:
+                elements = at * dtype.itemsize // buffer.itemsize
+                by, number = buffer.table("changed by"), int(frame.numbers[program])
+                old = torch.where((by[elements] != NOBODY) & (by[elements] != number), unknown_number(dtype), old)
+                by[elements] = number
             before[program][here] = old.view(before[program][here].shape)
-    if shape and before.numel() > 1 and (unknown := machine.unknown_before(operation, frame)) is not None:
-        before = torch.where(unknown, unknown_number(dtype), before)
     return before
 
 

@@ -15,14 +15,9 @@ from torch import Tensor
 
 from grader.core.machine import arithmetic
 from grader.core.machine.batch import Frame, Value
-from grader.core.machine.text import NotIR, Operation, Region, Type
+from grader.core.machine.text import NotIR, Operation, Region, Type, need
 
 Types = tuple[Type, ...]
-
-
-def need(condition: object, operation: Operation) -> None:
-    if not condition:
-        raise NotIR(f"`{operation.name}` with operands or types that do not fit: `{operation.body.strip()[:100]}`")
 
 
 # Products ------------------------------------------------------------------------------------------------------------

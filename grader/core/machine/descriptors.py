@@ -11,8 +11,7 @@ from torch import Tensor
 
 from grader.core.machine import accesses
 from grader.core.machine.batch import Frame, Value, joined
-from grader.core.machine.block_operations import need
-from grader.core.machine.text import Operation, Type
+from grader.core.machine.text import Operation, Type, need
 
 Types = tuple[Type, ...]
 Execute = Callable[[Any, Operation, Frame], None]

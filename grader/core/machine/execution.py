@@ -104,7 +104,6 @@ class Machine:
         together = 1 if self.one_by_one else chunk or self.chunk()
         for start in range(0, programs, together):
             numbers = torch.arange(start, min(programs, start + together))
-            self.first = start
             self.places = [
                 (torch.arange(programs) % x).int(), (torch.arange(programs) // x % y).int(),
                 (torch.arange(programs) // (x * y)).int(),
@@ -339,19 +338,12 @@ class Machine:
         for observer in self.rounds:
             observer.begin_round(operation, frame, first)
 
-    def hear_barrier(self, frame: Frame) -> None:
-        self.hear("barrier", frame)
-
     def rank_of_asking(self, numbers: Tensor, asking: Tensor) -> Tensor:
         """(programs,): how many programs with undefined lanes come before, in the order of their numbers."""
         order = torch.argsort(numbers)
         rank = torch.empty_like(numbers)
         rank[order] = self.asked + torch.cumsum(asking[order].to(torch.int64), 0) - 1
         return rank
-
-    def unknown_before(self, operation: Operation, frame: Frame) -> Tensor | None:
-        """Which lanes of an atomic operation another program changed before: an observer knows."""
-        return None
 
     def broken_rule(self, operation: Operation, frame: Frame, what: str) -> None:
         raise Stopped(f"{what}: on a GPU nobody knows what comes of it", operation.where)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from grader.core.machine import accesses, arithmetic, block_operations, descriptors, overflow
 from grader.core.machine.batch import Frame, Value, spread
-from grader.core.machine.text import NotIR, Operation, Type, parse_type
+from grader.core.machine.text import NotIR, Operation, Type, need, parse_type
 from grader.core.protocol.program import Refused
 
 Types = tuple[Type, ...]
@@ -34,11 +34,6 @@ class Entry:
 
 
 # Rules ---------------------------------------------------------------------------------------------------------------
-
-
-def need(condition: object, operation: Operation) -> None:
-    if not condition:
-        raise NotIR(f"`{operation.name}` with operands or types that do not fit: `{operation.body.strip()[:100]}`")
 
 
 INTEGERS = {"i1", "i8", "i16", "i32", "i64"}
@@ -449,6 +444,7 @@ def cast_bits(operation: Operation) -> Execute:
     def execute(machine: Any, operation: Operation, frame: Frame) -> None:
         value = frame[operand]
         if kind.kind == "pointer":
+            machine.aligned = machine.aligned and keeps
             frame.values[result] = Value(value.data, value.buffer if keeps else None)
         else:
             frame.values[result] = Value(arithmetic.same_bits(value.data, kind.dtype))
@@ -460,6 +456,7 @@ def pointer_of_number(operation: Operation) -> Execute:
     (operand,), (result,) = operation.operands, operation.results
 
     def execute(machine: Any, operation: Operation, frame: Frame) -> None:
+        machine.aligned = False
         frame.values[result] = Value(frame[operand].data)
 
     return execute
@@ -532,7 +529,7 @@ def nothing(operation: Operation) -> Execute:
 
 def barrier(operation: Operation) -> Execute:
     def execute(machine: Any, operation: Operation, frame: Frame) -> None:
-        machine.hear_barrier(frame)
+        machine.hear("barrier", frame)
 
     return execute
 

@@ -119,6 +119,12 @@ class Operation:
     execute: object = None
 
 
+def need(condition: object, operation: Operation) -> None:
+    """Raise NotIR where the condition does not hold."""
+    if not condition:
+        raise NotIR(f"`{operation.name}` with operands or types that do not fit: `{operation.body.strip()[:100]}`")
+
+
 @dataclass(eq=False)
 class Block:
     """A label, the values that it is given, and operations, of which the last leaves it."""

@@ -3,8 +3,8 @@
 import re
 
 from grader.core.machine import hints
-from grader.core.machine.operation_table import TABLE, need
-from grader.core.machine.text import Function, Module, NotIR, Operation, Region, Type, at_place
+from grader.core.machine.operation_table import TABLE
+from grader.core.machine.text import Function, Module, NotIR, Operation, Region, Type, at_place, need
 from grader.core.protocol.program import Refused
 
 FORMS = {name: entry.form for name, entry in TABLE.items()} | {

@@ -131,6 +131,23 @@ def test_atomics_come_in_the_order_of_the_programs(chunk):
     assert x.tolist() == [12, *range(12)]
 
 
+ADD_BLOCK = """
+    %all = arith.constant dense<true> : tensor<8xi1>
+    %q = tt.addptr %b, %r : tensor<8x!tt.ptr<f32>>, tensor<8xi32>
+    %was = tt.atomic_rmw fadd, acq_rel, gpu, %q, %one, %all : (tensor<8x!tt.ptr<f32>>, tensor<8xf32>, tensor<8xi1>) -> tensor<8xf32>
+    %c8s = arith.constant dense<8> : tensor<8xi32>
+    %to = tt.addptr %p, %c8s : tensor<8x!tt.ptr<f32>>, tensor<8xi32>
+    tt.store %to, %was : tensor<8x!tt.ptr<f32>>
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("chunk", [None, 1])
+def test_a_block_does_not_learn_which_programs_came_before(chunk):
+    x = torch.zeros(32)
+    Machine(kernel(BLOCK + ADD_BLOCK, FLOATS), "k").launch((3, 1, 1), [x, 0], chunk)
+    assert x[:16].tolist() == [3.0] * 8 + [0.0] * 8 and x[16:].isnan().all()
+
+
 LOCK = """
     %z = scf.while (%a = %c1) : (i32) -> i32 {
       %t = arith.cmpi eq, %a, %c1 : i32
@@ -151,7 +168,8 @@ RELEASE = """
 """
 
 
-def test_a_lock_lets_one_after_the_other_in():
+def test_a_lock_lets_one_after_the_other_in(monkeypatch):
+    monkeypatch.setattr(execution, "STEPS", 5000)
     x = torch.zeros(2, dtype=torch.int32)
     Machine(kernel(HEAD + LOCK + RELEASE), "k").launch((7, 1, 1), [x, 0])
     assert x.tolist() == [0, 7]
@@ -159,7 +177,7 @@ def test_a_lock_lets_one_after_the_other_in():
 
 def test_a_lock_that_nobody_opens_ends_by_a_count(monkeypatch):
     monkeypatch.setattr(execution, "STEPS", 5000)
-    made = Machine(kernel(HEAD + LOCK).replace("scf.yield %o : i32", "scf.yield %o : i32"), "k")
+    made = Machine(kernel(HEAD + LOCK), "k")
     with pytest.raises(Endless, match="does not end"):
         made.launch((2, 1, 1), [torch.zeros(2, dtype=torch.int32), 0])
 
@@ -222,6 +240,20 @@ def test_an_input_may_be_read_where_its_elements_lie():
     assert {(kind, where): lanes for (kind, _, _, where), lanes in seen.faults.items()} == {
         ("out-of-bounds load", "end"): 12
     }
+
+
+def test_an_element_that_begins_between_two_is_not_legal():
+    body = (
+        BLOCK
+        + """
+    %c2 = arith.constant 2 : i32
+    %h = tt.bitcast %x : !tt.ptr<f32> -> !tt.ptr<i8>
+    %g = tt.addptr %h, %c2 : !tt.ptr<i8>, i32
+    %f = tt.bitcast %g : !tt.ptr<i8> -> !tt.ptr<f32>
+    %v = tt.load %f {isVolatile = true} : !tt.ptr<f32>
+"""
+    )
+    assert faults(body, [torch.zeros(24), 0], (1, 1, 1))[0] == {("out-of-bounds load", "whole"): 1}
 
 
 SAME_PLACE = BLOCK + "%q = tt.addptr %b, %r : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
