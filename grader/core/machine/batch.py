@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from grader.core.machine.text import Type
+from grader.core.machine.text import NotIR, Type
 
 
 class Value:
@@ -87,7 +87,8 @@ class Frame:
         value = self.values.get(name)
         if value is not None:
             return value
-        assert self.outer is not None, name  # type_check.py has seen that each name is there
+        if self.outer is None:  # type_check.py has seen that it is there, but not by which jumps
+            raise NotIR(f"a name that nothing has made: `{name}`")
         value = self.outer[name]
         if self.places is not None:
             value = value.rows(self.places)

@@ -374,8 +374,8 @@ class Parser:
             if line not in CLOSING_AGAIN.get(form, ()):
                 self.close(made, form, line)
                 break
-            if i + 1 == regions:
-                raise NotIR(f"`{name}` with more regions than it has")
+            need(i + 1 < regions, made)
+        need(form != "while" or len(made.regions) == regions, made)
         return made
 
     def close(self, made: Operation, form: str, line: str) -> None:

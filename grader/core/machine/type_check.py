@@ -95,13 +95,9 @@ class Checker:
         if name in ("cf.br", "cf.cond_br"):
             if end:
                 raise NotIR("a jump inside a loop or a condition")
+            places = dict(zip(operands_of(operation)[len(given) - len(said) :], said, strict=True))
             for label, names in targets_of(operation):
                 block = labels.get(label)
-                values = given[1:] if name == "cf.cond_br" else given
-                places = {
-                    n: t
-                    for n, t in zip(operands_of(operation)[1 if name == "cf.cond_br" else 0 :], values, strict=True)
-                }
                 if block is None or block.types != tuple(places[n] for n in names):
                     raise NotIR(f"a jump to {label} with other values than it takes")
             need(name == "cf.br" or given[0].text == "i1", operation)
