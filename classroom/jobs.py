@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 
 from classroom.data import Row, digest, read_record
-from grader.core.sandbox.server import SLOWEST
 from grader.core.sandbox.turns import WAIT_SECONDS
 from grader.course import course
 from grader.course import problem as settings
@@ -73,8 +72,7 @@ class Job(msgspec.Struct, frozen=True):
     def limit_of(self, id: str) -> float:
         problem = EVERY[id]
         cases = [c for c in (*problem.cases, *problem.memory_cases) if self.device == "cuda" or not c.gpu]
-        slowness = SLOWEST if self.device == "cpu" else 1.0
-        each, whole = SECONDS_PER_CASE[self.device] * slowness, SECONDS_PER_PROBLEM[self.device] * slowness
+        each, whole = SECONDS_PER_CASE[self.device], SECONDS_PER_PROBLEM[self.device]
         # One to load and two that are asked again; those that time out run twice, as a problem that takes long has its
         # time twice; the last may begin just before the end. 2 s to judge each.
         seconds = min((len(cases) + 3 + TIMEOUTS_BEFORE_GIVING_UP) * each, 2 * whole + 4 * each) + 2 * len(cases)

@@ -8,11 +8,10 @@
 # and added up along its row:
 
 # %%
-import os
-
-os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed
+from grader.core import in_process
 from notebooks.pictures import first_triton_kernel as draw
 
+in_process.begin()  # kernels run in the grader's machine: no GPU is needed
 ROWS, COLUMNS, BLOCK_R, BLOCK_C = 18, 27, 4, 8
 draw.bands(ROWS, COLUMNS, BLOCK_R, BLOCK_C)
 
@@ -38,7 +37,9 @@ print("18 sums:", *(f"{s:.2f}" for s in right[:5]), "...")
 # ## Which rows are mine?
 #
 # `@triton.jit` makes a kernel of a function. `who[(3,)](4)` *launches* it: `(3,)` is the **grid**, the number of
-# programs; what follows are the arguments. `tl.arange` makes a row of numbers that the program holds at once.
+# programs; what follows are the arguments. `tl.arange` makes a row of numbers that the program holds at once. `print`
+# shows what program 0 holds. So that we see the others, each writes its number where its rows are: the last line, which
+# the next section explains.
 
 # %%
 import triton
@@ -46,12 +47,15 @@ import triton.language as tl
 
 
 @triton.jit
-def who(BLOCK: tl.constexpr):
+def who(OWNER, BLOCK: tl.constexpr):
     r = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    print("program", tl.program_id(0), "owns rows", r)
+    print("program 0 owns rows", r)
+    tl.store(OWNER + r, tl.program_id(0))
 
 
-who[(3,)](4)
+owner = torch.full((12,), -1)
+who[(3,)](owner, 4)
+print("the owners of 12 rows:", owner.tolist())
 
 # %% [markdown]
 # There is no loop over rows, and no program assigns rows to others: each program computes its own in the line
@@ -145,28 +149,28 @@ for around in (0.0, 100.0):
 folded(*found)
 
 # %% [markdown]
-# Here is where the lanes went, by the grader's own instrument: its **trace** notes each address that a kernel touches.
+# Here is where the lanes went, by the grader's own instrument: **observers** note each address that a kernel touches.
 
 # %%
 from notebooks.pictures import kernel_runs
-from notebooks.pictures.watched import Watched, in_reverse
+from notebooks.pictures.watched import Watched
 
 out = torch.empty(ROWS)
-with Watched(one_tile) as seen:
+with Watched() as seen:
     one_tile[(5,)](x, w, out, *x.stride(), 4, 32)
 seen.say()
 first, last = seen.of("X", 0)[0], seen.of("X", 4)[0]
 kernel_runs.spills([first, last], x.shape, (4, 32), ["program 0", "program 4"])
 
 # %% [markdown]
-# The trace reports accesses outside a tensor. An access inside it, but in the wrong row, only gives a wrong result. So
-# the grader needs both: the trace, and a comparison with the right answer on sizes that no tile divides.
+# They report accesses outside a tensor. An access inside it, but in the wrong row, only gives a wrong result. So the
+# grader needs both: observers, and a comparison with the right answer on sizes that no tile divides.
 #
 # ## Masks
 #
 # `mask=` switches lanes off: they touch no memory. A load still gives them a value, that of `other=`. For a sum, choose
-# `other=0.0`. Without `other=` the value is **undefined**: the interpreter happens to use zeros, a GPU may leave
-# anything there. The trace fills in NaN in one program and a large number in the next, so that it shows:
+# `other=0.0`. Without `other=` the value is **undefined**: a GPU may leave anything there, zeros in all your tests. The
+# machine fills in NaN in one program and a large number in the next, so that it shows:
 
 
 # %%
@@ -182,11 +186,10 @@ def forgetful(X, W, OUT, stride_r, ROWS, COLUMNS, BLOCK_R: tl.constexpr,
 
 
 # %%
-forgetful[(5,)](x, w, out, COLUMNS, ROWS, COLUMNS, 4, 32)
-print("interpreter alone:", *(f"{s:.2f}" for s in out[:5]), "...")
-with Watched(forgetful) as seen:
+with Watched() as seen:
     forgetful[(5,)](x, w, out, COLUMNS, ROWS, COLUMNS, 4, 32)
-print("with the trace:   ", *(f"{s:.2f}" for s in out[:5]), "...")
+print("right:", *(f"{s:.2f}" for s in right[:5]), "...")
+print("found:", *(f"{s:.2f}" for s in out[:5]), "...")
 seen.say()
 
 # %% [markdown]
@@ -259,8 +262,8 @@ def of_a_number(COLUMNS):
 
 for kernel, size in ((of_columns, 32), (of_columns, 27), (of_a_number, 32)):
     try:
-        print(f"{kernel.__name__}({size}):", kernel[(1,)](size) or "no error")
-    except triton.runtime.errors.InterpreterError as error:
+        print(f"{kernel.__name__}({size}):", kernel[(1,)](size) and "no error")
+    except in_process.DoesNotRun as error:
         print(f"{kernel.__name__}({size}):", error)
 
 # %% [markdown]
@@ -289,14 +292,15 @@ print(f"B={B} H={H} N={N:,}, tiles of {block_q} queries: {programs:,} programs, 
 # A large GPU has a hundred processors or more. Each takes a program or a few, and another whenever one ends, in any
 # order. So no program may count on another having run before it.
 #
-# ## What the interpreter does
+# ## What the machine does
 #
-# It does all this on the CPU, one program after the other, each line with NumPy. So `print` works in it, and a debugger
-# too. The trace shows the order:
+# Triton's compiler goes many steps from a kernel to the instructions of a GPU. After the first it has a list of
+# operations on whole tiles. The grader's machine executes that list on the CPU, for all programs of the grid at once,
+# with PyTorch. While we watch, it runs one program after the other, so that the accesses have an order to show:
 
 # %%
 out = torch.empty(ROWS)
-with Watched(weighted_sum) as seen:
+with Watched() as seen:
     weighted_sum[(5,)](x, w, out, *x.stride(), *x.shape, BLOCK_R, BLOCK_C)
 panels = {"X": "address\nin x", "W": "in w", "OUT": "in out"}
 words = "Five programs: each walks through its rows of x, reads all of w, and stores four sums"
@@ -304,13 +308,13 @@ kernel_runs.in_order(seen.steps, panels, "Every load and store, one after the ot
 
 # %% [markdown]
 # Each program walks through its own rows of x (four short stretches at a time: the rows of the tile), reads *all* of w,
-# and stores once. The bytes follow from that, and the trace counts them. How often w is read depends on the height of
+# and stores once. The bytes follow from that, and are counted. How often w is read depends on the height of
 # the bands:
 
 # %%
 for block_r in (1, 4, 16, 32):
     programs, out = triton.cdiv(ROWS, block_r), torch.empty(ROWS)
-    with Watched(weighted_sum) as seen:
+    with Watched() as seen:
         weighted_sum[(programs,)](x, w, out, *x.stride(), *x.shape, block_r, BLOCK_C)
     formula = {"X": 4 * ROWS * COLUMNS, "W": 4 * COLUMNS * programs, "OUT": 4 * ROWS}
     moved = ", ".join(f"{name.lower()} {count:4}" for name, count in seen.moved().items())
@@ -318,8 +322,8 @@ for block_r in (1, 4, 16, 32):
     print(f"programs: {programs:2}; bytes: {moved};", agrees)
 
 # %% [markdown]
-# Taller tiles, fewer bytes: the first rule of fast kernels. Its limit is what the interpreter cannot show: the tiles
-# must fit into the registers.
+# Taller tiles, fewer bytes: the first rule of fast kernels. Its limit is what the machine cannot show: the tiles must
+# fit into the registers.
 #
 # The layout matters too. The memory of an NVIDIA GPU is read in pieces of 32 bytes, eight of our numbers. A load of one
 # number fetches all eight. So we count the pieces that the loads touch, of a matrix of 32 x 32 in three layouts:
@@ -329,7 +333,7 @@ import numpy as np
 
 views = {"x": square, "x.T": square.T, "with gaps": torch.randn(64, 64)[::2, ::2]}
 for name, view in views.items():
-    with Watched(weighted_sum) as seen:
+    with Watched() as seen:
         row_sums(view, weights)
     pieces = sum(len(np.unique(step.elements // 8)) for step in seen.of("X"))
     print(f"{name:9} asked for {seen.moved()['X']:,} bytes, touched {32 * pieces:,}")
@@ -339,20 +343,24 @@ for name, view in views.items():
 # high, so it uses half of each piece. With gaps it uses every other number. (A cache may keep a piece until another
 # program wants the rest.) All three results are right, so only a count or a clock tells them apart.
 #
-# ### What the interpreter shows, and what it does not
+# ### What the machine shows, and what it does not
 #
-# | | interpreter | with the grader's trace | a GPU |
+# Triton has an interpreter of its own (`TRITON_INTERPRET=1`). It runs a kernel's Python line by line, so a debugger
+# stops in it:
+#
+# | | Triton's interpreter | the grader's machine | a GPU |
 # |---|---|---|---|
 # | the result | yes | yes | yes |
+# | `print`, `breakpoint()` | of each program, yes | of program 0, no | of each program, no |
 # | reads past a tensor | whatever is there, or a crash | reported, with the line | whatever is there, or an error |
 # | lanes without `other=` | zeros | NaN or a large number, reported | anything |
 # | two programs, one element | the last one wins | reported | any of them wins |
 # | bytes and tiles, counted | no | yes | yes, with a profiler |
 # | seconds, registers, shared memory | no | no | yes |
 # | `tl.dot` of float32 | in full precision | in full precision | tf32 on NVIDIA's, unless told otherwise |
-# | bfloat16 | not to be trusted | mended by the grader | right |
+# | bfloat16 | not to be trusted | right | right |
 #
-# So a kernel that is right in the interpreter may still be slow, or too big, or racing.
+# So a kernel that is right in the machine may still be slow, or too big.
 #
 # ### Predict before you run
 #
@@ -366,7 +374,7 @@ for name, view in views.items():
 #
 # With a program for each tile, four programs store to the same element. The last one wins, and its sum is that of
 # one tile only. In reverse order another one wins. On a GPU it can be another one each time, or the same one in a
-# hundred tests. That is a **race**. The trace sees it in any order: it notes who wrote what.
+# hundred tests. That is a **race**. The observers see it in any order: they note who wrote what.
 # </details>
 
 
@@ -391,13 +399,12 @@ def run(kernel, grid):
 # %%
 several = []
 for kernel, grid in ((weighted_sum, (5,)), (split_sum, (5, 4))):
-    forwards = run(kernel, grid)
-    with in_reverse():
+    with in_process.machine(one_by_one=True, backwards=True):
         backwards = run(kernel, grid)
+    with Watched() as seen:
+        forwards = run(kernel, grid)
     print(f"{kernel.__name__}: right: {torch.allclose(forwards, right, atol=1e-5)}, ", end="")
     print(f"the same in reverse: {torch.equal(forwards, backwards)}")
-    with Watched(kernel) as seen:
-        run(kernel, grid)
     seen.say()
     several.append(seen)
 names = ["weighted_sum: a program for each band", "split_sum: a program for each tile"]
@@ -521,8 +528,8 @@ kernel_runs.beside(pairs, weighted_sum)
 #
 # ## The real one
 #
-# P3's own solution, in the interpreter, against the grader's oracle: attention in 64 bits, and the error that a
-# careful kernel may have in 16.
+# P3's own solution against the grader's oracle: attention in 64 bits, and the error that a careful kernel may have in
+# 16.
 
 # %% tags=["solution"]
 from grader.kinds.attention import oracle
@@ -533,7 +540,7 @@ from report.counting import traced
 N, D = 150, 16
 torch.manual_seed(3)
 q, k, v = (torch.randn(1, 1, N, D, dtype=torch.float16) for _ in range(3))
-with Watched(p3.flash_attention_kernel) as seen:
+with Watched() as seen:
     o = p3.flash_attention_forward(q, k, v)
 expected = oracle.expect(q, k, v, Visibility())
 wrong = (o - expected.o).abs() > expected.allowed_o
@@ -542,7 +549,7 @@ seen.say()
 kernel_runs.tiles_of_p3(traced.run("p3", Case("150 tokens", N=N, D=D))[0], program=2)
 
 # %% [markdown]
-# The picture is from the grader's trace, which notes which tile of keys met which tile of queries. It is the first
+# The picture is from the grader's observers, which note which tile of keys met which tile of queries. It is the first
 # picture of this page again: bands, tiles, a short last tile.
 #
 # ### Predict before you run
@@ -563,7 +570,7 @@ itemsize, programs = 2, triton.cdiv(N, 64)
 once = N * D * itemsize
 formula = {"Q": once, "K": programs * once, "V": programs * once, "O": once}
 for name, count in seen.moved().items():
-    print(f"{name}: traced {count:6,} bytes, formula {formula[name]:6,}")
+    print(f"{name}: counted {count:6,} bytes, formula {formula[name]:6,}")
 panels = {name: f"token\nin {name.lower()}" for name in "QKVO"}
 title = "P3: every load and store of its three programs"
 words = "Each of three programs loads its queries once, all keys and values, and stores once"
@@ -579,7 +586,7 @@ kernel_runs.in_order(seen.steps, panels, title, words, per=D)
 # 1. 1,000 rows, 3,000 columns, tiles of 16 x 64. How many programs, how many tiles for each, and how many lanes are
 #    switched off in all?
 # 2. Give `weighted_sum` a `stride_w`, so that w may be a column of a matrix. Which line changes?
-# 3. Take `mask=r < ROWS` out of the last line, and let the trace tell you what it says of that.
+# 3. Take `mask=r < ROWS` out of the last line, and watch the kernel: what do the observers say of that?
 # 4. In `spread_step`, take one `tl.where` out, then the other. Which rows are wrong, and by how much? Why does a
 #    matrix with 32 columns hide it?
 # 5. Mend `split_sum` with `tl.atomic_add`. What must `out` hold before the launch?

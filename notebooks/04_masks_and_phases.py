@@ -7,16 +7,15 @@
 # of these pairs count. Four masks, cut into tiles:
 
 # %%
-import os
-
-os.environ["TRITON_INTERPRET"] = "1"  # Triton's interpreter: no GPU is needed
 import torch
 
+from grader.core import in_process
 from grader.kinds.attention.cases import Case
 from grader.kinds.block_sparse import tile_map
 from notebooks.pictures import masks_and_phases as draw
 from report.pages import tile_figures
 
+in_process.begin()  # kernels run in the grader's machine: no GPU is needed
 no_mask = Case("no mask", N=256, D=16)
 causal = Case("causal", N=256, D=16, causal=True)
 window = Case("window of 80", N=256, D=16, causal=True, window=80)
@@ -234,7 +233,7 @@ draw.heads(8, [8, 2, 1])
 # %% [markdown]
 # With groups of four, a model keeps a quarter of the K and V. No copy is ever made: the kernel computes the address of
 # the shared head. To see who reads what, change the values of one kv head, and look which query heads give another
-# output. The kernel is the solution of P5, in the interpreter.
+# output. The kernel is the solution of P5.
 
 # %% tags=["solution"]
 from solutions.p5_gqa import flash_attention_forward
@@ -249,9 +248,9 @@ print("query heads with another output:", changed.nonzero().flatten().tolist())
 # %% [markdown]
 # ## What a real kernel did
 #
-# So far these were plans. Now the solutions of P4, P6 and P7 run in Triton's interpreter, through the course's grader.
+# So far these were plans. Now the solutions of P4, P6 and P7 run in the course's grader.
 # It watches every load, and notes which tile of keys met which tile of queries. The mask is drawn over that as an
-# outline. In the interpreter the solutions use tiles of 64 queries and 32 keys, so the grader catches a kernel that
+# outline. Without a GPU the solutions use tiles of 64 queries and 32 keys, so the grader catches a kernel that
 # mixes up the two sizes.
 
 # %% tags=["solution"]

@@ -91,7 +91,7 @@ def choose_device(asked: str | None) -> str:
     import torch
 
     if asked == "cuda" and not torch.cuda.is_available():
-        raise BadArguments("DEVICE=cuda, but PyTorch sees no GPU here; leave DEVICE out to run in the interpreter")
+        raise BadArguments("DEVICE=cuda, but PyTorch sees no GPU here; leave DEVICE out to run on the CPU")
     return asked or ("cuda" if torch.cuda.is_available() else "cpu")
 
 

@@ -107,7 +107,7 @@ def costs_of(request: Request, problem: Problem, path: Path) -> tuple[str, Costs
 
 
 def show_costs(console: Console, yours: tuple[str, Costs | None], reference: tuple[str, Costs | None]) -> None:
-    """A table of what differs in costs, as the interpreter counts them."""
+    """A table of what differs in costs, as the machine counts them."""
     (case, mine), (_, theirs) = yours, reference
     if mine is None or theirs is None:
         return

@@ -34,7 +34,7 @@ def lines():
         from grader.gpu.machine import facts
 
         gpu, driver = facts()["gpu"], facts()["driver"]
-        todo = "" if gpu else "kernels run in Triton's interpreter, and none is timed"
+        todo = "" if gpu else "the grader runs kernels on the CPU, and times none"
         yield "GPU", f"{gpu}, driver {driver or 'not known'}" if gpu else "none that PyTorch sees", todo
     ptxas = find_spec("triton") and Path(find_spec("triton").origin).parent / "backends" / "nvidia" / "bin" / "ptxas"
     version = words(str(ptxas), "--version").rpartition("\n")[2]

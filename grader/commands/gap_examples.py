@@ -7,9 +7,8 @@ by `make skeletons`, from a call that `make try` repeats.
 """
 
 import ast
-import builtins
-import functools
-import os
+import contextlib
+import io
 import re
 import subprocess
 import sys
@@ -47,9 +46,8 @@ def load() -> dict[str, dict[str, Example]]:
 
 
 def make() -> bytes:
-    """What FILE is to hold, computed in a process of its own: the interpreter is chosen there. Raises BadArguments."""
-    command = [sys.executable, "-m", __name__]
-    made = subprocess.run(command, capture_output=True, env=os.environ | {"TRITON_INTERPRET": "1"})
+    """What FILE is to hold, computed in a process of its own, which changes Triton. Raises BadArguments."""
+    made = subprocess.run([sys.executable, "-m", __name__], capture_output=True)
     if made.returncode:
         *_, last = made.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
         raise BadArguments(f"the solutions cannot be run for the examples of `make hint`: {last}")
@@ -73,6 +71,7 @@ def main() -> None:
 def make_examples(problem):
     """{number of a gap: Example}."""
     from grader.commands import try_module
+    from grader.core import in_process
     from grader.kinds.registry import kind_of
 
     kind, examples = kind_of(problem), {}
@@ -88,16 +87,14 @@ def make_examples(problem):
             lines.insert(at, f"{gap.indent}record_gap({gap.number}, {which}{told})")
     case, command = sized(kind, problem)
     runs = {int(number): ([], []) for number in examples}
-    builtins.record_gap = functools.partial(record, runs)  # a partial has no name that a kernel may not call
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, problem.module)
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        with try_module.loaded(problem, path, "cpu") as function:
-            function(
-                *(each.tensor for each in kind.inputs(case, 0)),
-                **case.arguments,
-                **kind.objects(case, function.__globals__),
-            )
+        record_gap, prints = recorder(runs)
+        with try_module.loaded(problem, path, "cpu") as function, in_process.machine([prints], one_by_one=True):
+            function.__globals__["record_gap"], more = record_gap, kind.objects(case, function.__globals__)
+            with contextlib.redirect_stdout(io.StringIO()):
+                function(*(each.tensor for each in kind.inputs(case, 0)), **case.arguments, **more)
     for number, example in examples.items():
         taken, made = choose(*runs[int(number)])
         example.command = command
@@ -140,11 +137,33 @@ def always_run(statements):
             yield statement
 
 
-def record(runs, number, which, **values):
-    """Keep what a gap takes, or has made, in one of its runs."""
-    if len(runs[number][which]) < MOST_RUNS:
-        arrays = {name: array(value) for name, value in values.items()}
-        runs[number][which].append({name: kept for name, kept in arrays.items() if kept is not None})
+def recorder(runs):
+    """(what `record_gap` calls, the observer that hears of it in a kernel, where Triton's front end makes a print)."""
+    import torch
+    import triton.language as tl
+
+    from grader.core.machine.observer import Observer
+
+    def keep(number, which, values):
+        """Keep what a gap takes, or has made, in one of its runs; a copy, of tensors and numbers alone."""
+        if len(runs[number][which]) < MOST_RUNS:
+            kept = {name: x for name, x in values.items() if isinstance(x, torch.Tensor | bool | int | float)}
+            runs[number][which].append({name: torch.as_tensor(x).detach().clone().numpy() for name, x in kept.items()})
+
+    def record_gap(number, which, _semantic=None, **values):
+        if _semantic is None:
+            return keep(number, which, values)
+        blocks = [name for name, x in values.items() if hasattr(x, "handle") and not x.dtype.is_ptr()]
+        names = (*blocks, *(name for name, x in values.items() if isinstance(x, tl.constexpr)))
+        tl.device_print(f"{number.value} {which.value} {' '.join(names)}", *map(values.get, names), _semantic=_semantic)
+
+    def after(observer, operation, frame):
+        number, which, *names = operation.attributes["text"].strip('": ').split()
+        made = zip(names, operation.operands, operation.types, strict=True)
+        keep(int(number), int(which), {name: frame[value].whole(1, kind.shape)[0] for name, value, kind in made})
+
+    record_gap.__triton_builtin__ = True  # Triton's front end calls it
+    return record_gap, type("Prints", (Observer,), {"operations": ("tt.print",), "after": after})()
 
 
 def choose(taken, made):
@@ -158,20 +177,6 @@ def choose(taken, made):
         return taken[0] if taken else {}, {}
     best = max(range(len(made)), key=lambda at: told(made[at]))
     return taken[best], made[best]
-
-
-def array(value):
-    """A copy as numpy's array; None of what is no tensor and no number."""
-    import numpy as np
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return value.detach().numpy().copy()
-    if isinstance(value, bool | int | float):
-        return np.array(value)
-    if not hasattr(value, "handle") or value.dtype.is_ptr():  # a tuple, or an address
-        return None
-    return np.array(value.handle.data).reshape(value.shape)
 
 
 def described(name, value):

@@ -93,9 +93,7 @@ def in_words(result):
         module, number = registry.EVERY[result.problem].module, result.problem.removeprefix("p")
         line = re.search(rf"{re.escape(module)}:(\d+)", result.sentence)
         where = f"line {line[1]} of {module}" if line else "that line"
-        hints += [
-            [f"put a print or breakpoint() before {where}, look at shapes and dtypes, and call make try P={number}"]
-        ]
+        hints += [[f"put a print before {where}, look at shapes and dtypes, and call make try P={number}"]]
     return hints
 
 

@@ -17,7 +17,7 @@ from grader.commands.arguments import (
     choose_problems,
     choose_targets,
 )
-from grader.core.sandbox import bubblewrap
+from grader.core.sandbox import bubblewrap, kept
 from grader.core.sandbox.texts import clean, quoted
 from grader.course import course
 from grader.course.problem import COMPILES, WORK
@@ -73,10 +73,9 @@ def build_request(arguments: argparse.Namespace, case: str | None) -> Request:
 
 def unknown_case(name: str, names: Iterable[str]) -> BadArguments:
     """What to raise where no case has the name; names: those that there are."""
-    names = list(dict.fromkeys(names))
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return BadArguments(f"no case is named {name!r}; {hint}The cases are: {'; '.join(names)}")
+    return BadArguments(f"no case is named {name!r}; {hint}The cases are: {'; '.join(dict.fromkeys(names))}")
 
 
 def name_file(*words: str) -> str:
@@ -96,6 +95,7 @@ def begin(request: Request, folder: Path) -> None:
     for warning in filter(None, (versions.warning(), bubblewrap.new_warning(request.device))):
         print(warning, file=sys.stderr)
     failures.begin(folder)
+    kept.use() if request.seed == 0 and not request.private_seed else None
 
 
 def say_failures(folder: Path) -> None:

@@ -52,7 +52,7 @@ def run(request: Request, folder: Path) -> int:
         console.print(f"no picture: {why}", markup=False, soft_wrap=True)
         return 2 if fault or result.outcome is Outcome.GRADER_FAULT else 1
     if request.device == "cuda" and request.problems[0].uses_triton:
-        console.print("what a kernel visits is seen in the interpreter alone: DEVICE=cpu draws that too")
+        console.print("what a kernel visits is seen on the CPU alone: DEVICE=cpu draws that too")
     path = folder / f"{name_file('show', result.problem, result.case)}.png"
     return 0 if write_picture(console, result, drawings, path) else 1
 

@@ -1,15 +1,14 @@
 """The command behind `make try`: a student's file called as it is, on small tensors, for prints and debuggers.
 
 Its numbers are shown beside the right ones, up to the first row that differs. Nothing is judged or recorded.
-Kernels run in this process, in Triton's interpreter with the grader's semantics, or on a GPU. `breakpoint()` works. Run
-it only on a file of your own.
+Kernels run in this process, in the grader's machine or on a GPU. `breakpoint()` stops in the wrapper, not in a kernel.
+Run it only on a file of your own.
 """
 
 import argparse
 import contextlib
 import functools
 import io
-import os
 import runpy
 import sys
 from pathlib import Path
@@ -32,8 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Call one problem's module and print its numbers beside the right ones; 0 whatever they are."""
     device = choose_device(arguments.device)
-    if device == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
     import torch
 
     from grader.kinds.registry import LABS, PROBLEMS, kind_of
@@ -77,12 +74,10 @@ def loaded(problem, path, device):
             from grader.core.worker import without_gpu
 
             if problem.uses_triton:
-                from grader.core.interpret import blocks, semantics
+                from grader.core import in_process
 
-                blocks.KNOWN["breakpoint"] = breakpoint  # a graded kernel may not have it
-                semantics.take_first_config()
-                semantics.enable()
-            stack.enter_context(without_gpu.pass_for(without_gpu.INTERPRETED))
+                stack.enter_context(in_process.machine())
+            stack.enter_context(without_gpu.pass_for(without_gpu.LIKELY))
         stack.enter_context(torch.no_grad())
         yield runpy.run_path(str(path), run_name=path.stem)[problem.entry_point]
 
@@ -142,7 +137,9 @@ def what_raised(error, problem, path):
     from grader.core.worker.replies import describe_error
     from grader.diagnosis.unfinished import explain_exception
 
-    raised = describe_error(error, str(path), path.read_text(encoding="utf-8"), problem.gap_word)
+    raised = describe_error(
+        getattr(error, "plain", error), str(path), path.read_text(encoding="utf-8"), problem.gap_word
+    )
     if not (raised.line or raised.todo):
         raise error
     said = explain_exception(raised, problem, path).sentence

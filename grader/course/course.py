@@ -56,7 +56,7 @@ class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Names(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Names in the modules of a course. gap: the word of an open gap, as in "TODO 2: ...".
 
-    tiles: the variable that has the sizes of a module's tiles in the interpreter.
+    tiles: the variable that has the sizes of a module's tiles without a GPU.
     """
 
     gap: str = "TODO"

@@ -16,7 +16,7 @@ def reference_passes(request, problem, case, grader):
     try:
         result, doubt = reference.attempt(case)
     finally:
-        reference.submission.close()
+        reference.close()
     return doubt is None and result.outcome is Outcome.PASSED
 
 

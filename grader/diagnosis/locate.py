@@ -109,6 +109,12 @@ def place(index):
     return ", ".join(map(str, index))
 
 
+def joined(words) -> str:
+    """`a, b and c`"""
+    *most, last = map(str, words)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def show(ranges):
     """[(0, 3), (9, 9)] -> `0-3, 9`"""
     shown = [f"{a}-{b}" if a != b else f"{a}" for a, b in ranges[:4]]

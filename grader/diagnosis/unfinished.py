@@ -26,7 +26,7 @@ def explain_reply(reply: Reply, problem, path) -> Verdict:
         case Raised():
             return explain_exception(reply, problem, path)
         case messages.KernelRefused(text=text):
-            return Verdict(Outcome.CRASHED, f"Triton's compiler would not take this kernel: {text}{at}.")
+            return needs_review([f"the grader cannot run this kernel: {text}{at}."])
         case messages.NoProgram(text=text):
             sentence = f"What was recorded of your wrapper is no program that can be run: {text}."
             return Verdict(Outcome.CRASHED, sentence)
@@ -39,9 +39,6 @@ def explain_reply(reply: Reply, problem, path) -> Verdict:
             return Verdict(Outcome.WRONG, sentence)
         case messages.KernelLaunched(kernel=kernel):
             return Verdict(Outcome.WRONG, f"The kernel {kernel}{at} is launched: {problem.id} is PyTorch alone.")
-        case messages.OtherText(kernel=kernel):
-            evidence = f"The kernel {kernel} is not what stands in the file{at}: do not generate kernels."
-            return needs_review([evidence])
         case messages.NotAllowed(operation=name):
             which = ALLOWED[not problem.uses_triton]
             return needs_review([f"torch's {name}{at} is not among the operations of {problem.id}: {which}"])
@@ -59,7 +56,7 @@ def explain_exception(reply: Raised, problem, path) -> Verdict:
         )
     if reply.exception == "Refused":
         where = f"{at}{source_at(path, reply.line)}"
-        return Verdict(Outcome.CRASHED, f"Triton's compiler would not take this kernel: {reply.text} ({where}).")
+        return needs_review([f"the grader cannot run this kernel: {reply.text} ({where})."])
     if reply.unfinished:
         text = handed_in.read_texts(path.parent).get(path.name, "")
         gap = reply.todo and (first_open_gap(text, problem.gap_word) or reply.todo)

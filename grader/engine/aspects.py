@@ -1,15 +1,13 @@
 """What is judged of a problem as a whole, beside its cases: its work, its compiling, its speed."""
 
 import torch
-from msgspec import structs
 
-from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
-from grader.core.sandbox.submission import Submission
-from grader.course.problem import COMPILES, SECONDS_PER_CASE
-from grader.diagnosis import failures, faults, unfinished
-from grader.gpu import compiling, machine, speed
+from grader.core.sandbox.child import ChildFailed, TimedOut
+from grader.course.problem import COMPILES
+from grader.diagnosis import failures, faults
+from grader.gpu import compiling, speed
 from grader.kinds import registry
-from grader.result import Facts, Outcome, Verdict, Waste
+from grader.result import Facts, Outcome, Verdict
 
 # Work ----------------------------------------------------------------------------------------------------------------
 
@@ -34,35 +32,6 @@ def not_learned(problem, results) -> Verdict | None:
     return Verdict(Outcome.NOT_RUN, f'not judged yet: first make case "{theirs[0].case}" pass', Facts(earned=False))
 
 
-def count_waste(request, problem, path, case) -> Waste | None:
-    """What a GPU's program wastes in this case, counted in the interpreter."""
-    kind = registry.kind_of(problem)
-    handler = kind.handler(case)
-    submission = Submission(path, problem, "cpu", SECONDS_PER_CASE["cuda"], machine.first_gpu())
-    try:
-        answer = handler.reply(submission, case, handler.inputs(case, request.seed))
-    except (ChildFailed, CannotStart) as failure:
-        return Waste(f"What the kernels cost could not be counted: {failure}.", uncounted=True)
-    finally:
-        submission.close()
-    if not answer.returned:
-        sentence = unfinished.explain_reply(answer.reply, problem, path).sentence
-        return Waste(f"What the kernels cost could not be counted: {sentence}", uncounted=True)
-    return kind.wasted(case, answer)
-
-
-def add_waste(problem, result, waste):
-    """Add to a case that passed on a GPU what the interpreter counted of it."""
-    result.facts = structs.replace(result.facts, waste=waste)
-    if problem.counts_work:  # judged for the problem as a whole
-        return
-    if waste.uncounted:
-        verdict = unfinished.needs_review([waste.sentence])
-        result.outcome, result.sentence, result.facts = verdict.outcome, verdict.sentence, verdict.facts
-    else:
-        result.outcome, result.sentence = Outcome.WASTEFUL, waste.sentence
-
-
 # Compiling -----------------------------------------------------------------------------------------------------------
 
 
@@ -78,8 +47,6 @@ def compile_kernels(request, problem, path, given, outcomes) -> Verdict:
         return Verdict(Outcome.NOT_RUN, "not compiled: no case has passed")
     try:
         return compiling.judge(subject_of(problem), path, request.targets, passed, request.all_targets)
-    except CannotStart as broken:
-        return Verdict(Outcome.NOT_RUN, f"not compiled: {broken}")
     except Exception as error:  # it can cost points alone, so that nothing is gained by it
         failures.log("compiling", error)
         return Verdict(Outcome.NOT_RUN, f"not compiled: {faults.in_words(error)}")

@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from grader.core.sandbox import pool, turns
+from grader.core.sandbox import turns
 from grader.core.sandbox.child import TimedOut
 from grader.core.sandbox.submission import Answer
 from grader.course.problem import SECONDS_PER_PROBLEM, TIMEOUTS_BEFORE_GIVING_UP
@@ -42,8 +42,8 @@ class CaseRuns:
         if self.timeouts >= TIMEOUTS_BEFORE_GIVING_UP:
             sentence = f"Not run: {self.timeouts} cases of this problem timed out before."
             return CaseRun(verdict=Verdict(Outcome.NOT_RUN, sentence))
-        whole = SECONDS_PER_PROBLEM[self.request.device]
-        late = self.spent > whole and self.spent > (whole := whole * pool.find_slowness(self.request.device))
+        whole = SECONDS_PER_PROBLEM[self.submission.device]
+        late = self.spent > whole
         if late and self.spent_alone > whole:
             sentence = f"Not run: the cases before took {self.spent:.0f} s; all of a problem have {whole:g} s together"
             sentence += f", and as long again with the machine to themselves ({self.spent_alone:.0f} s were used)."
@@ -88,9 +88,6 @@ class CaseRuns:
     @contextlib.contextmanager
     def looking_ahead(self, cases):
         """While open, the processes run the next of these cases while the one before is judged."""
-        if self.request.device == "cuda":  # a case that fails may take the next one's context along
-            yield
-            return
         self.following = {case.name: after for case, after in itertools.pairwise(cases)}
         with ThreadPoolExecutor(1) as self.pool:
             try:

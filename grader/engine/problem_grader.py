@@ -38,9 +38,12 @@ class ProblemGrader:
         self.spare = spare
         self.kind = registry.kind_of(problem)
         self.path = (folder or request.submission) / problem.module
-        gpu = machine.first_gpu() if request.device == "cuda" and torch.cuda.is_available() else None
-        self.submission = Submission(self.path, problem, request.device, SECONDS_PER_CASE[request.device], gpu)
-        self.runs = CaseRuns(request, self.submission)
+        self.submission = Submission(self.path, problem, "cpu", SECONDS_PER_CASE["cpu"])
+        self.runs = self.in_machine = CaseRuns(request, self.submission)
+        self.on_gpu, self.gpu_cases = None, None  # names of those that a GPU runs, too; None: all
+        if request.device == "cuda":
+            gpu = machine.first_gpu() if torch.cuda.is_available() else None
+            self.on_gpu = CaseRuns(request, Submission(self.path, problem, "cuda", SECONDS_PER_CASE["cuda"], gpu))
         self.fault, self.cleared, self.beside = None, 0, {}
 
     def run(self):
@@ -49,17 +52,16 @@ class ProblemGrader:
         given = self.cannot_run()
         if not given:
             self.submission.begin()
-            self.begin_beside(self.kind.long_case(cases))
+            self.begin_on_gpu(cases)
         try:
-            with self.runs.looking_ahead(cases):
+            with self.in_machine.looking_ahead([case for case in cases if not case.gpu]):
                 results = [self.graded(case, given) for case in cases]
-            self.add_waste(results)
             self.outcomes = [result.outcome for result in results]
             with failures.harmless("the search for causes"):
                 self.kind.find_causes({case.name: case for case in cases}, self.results)
             self.explain(*self.with_others(cases))
         finally:
-            self.submission.close()
+            self.close()
         if self.request.judges_work(self.problem):
             judged = self.kind.long_case(cases) or cases[0]
             self.judge(replace(judged, name=WORK), Aspect.WORK, aspects.judge_work, self.problem, results)
@@ -123,24 +125,24 @@ class ProblemGrader:
             self.beside["compiled"] = pool.submit(aspects.compile_kernels, *about)
             pool.shutdown(wait=False)
 
-    def begin_beside(self, long_case):
-        """On a GPU: what needs no turn of its own, beside the cases."""
-        if self.request.device != "cuda":
+    def begin_on_gpu(self, cases):
+        """Choose the cases that run on the GPU, too: its own, and of those that are compiled alike the first."""
+        if not self.on_gpu:
             return
-        pool = ThreadPoolExecutor(2)
-        if long_case and (self.request.judges_work(self.problem) or not self.problem.counts_work):
-            counted = self.request, self.problem, self.path, long_case
-            self.beside["waste"] = pool.submit(aspects.count_waste, *counted)
+        first = {}
+        for case in cases:
+            if case.fits_gpu:
+                first.setdefault(case.name if case.gpu else self.kind.compiled_alike(case), case.name)
+        self.gpu_cases = set(first.values())
         if self.is_timed():
+            pool = ThreadPoolExecutor(1)
             self.beside["host"] = pool.submit(speed.host_time, self.problem, self.kind, self.path)
-        pool.shutdown(wait=False)
+            pool.shutdown(wait=False)
 
-    def add_waste(self, results):
-        """On a GPU: what the interpreter counted of the long row, where that is right."""
-        case = self.kind.long_case(self.request.cases(self.problem))
-        right = next((r for r in results if case and r.case == case.name and r.outcome is Outcome.PASSED), None)
-        if right and "waste" in self.beside and (waste := self.beside["waste"].result()):
-            aspects.add_waste(self.problem, right, waste)
+    def close(self):
+        """End the processes of the submission."""
+        for runs in filter(None, (self.in_machine, self.on_gpu)):
+            runs.submission.close()
 
     # The cases together ----------------------------------------------------------------------------------------------
 
@@ -155,7 +157,8 @@ class ProblemGrader:
         every = replace(self.request, names=None).cases(self.problem)
         every = sorted(every, key=self.kind.size)[:FEW_OTHERS] if is_certain(self.results) else every
         every += [case for case in cases if case not in every]
-        with self.runs.looking_ahead([case for case in every if case.name not in known]):
+        unknown = [case for case in every if case.name not in known and not case.gpu]
+        with self.in_machine.looking_ahead(unknown):
             return every, [known.get(case.name) or self.without_doubt(case) for case in every]
 
     def explain(self, cases, results):
@@ -196,21 +199,21 @@ class ProblemGrader:
         """
         result, doubt = self.attempt(case)
         if doubt is not None:
-            self.runs.drop_ahead()
+            self.in_machine.drop_ahead()
         if doubt is None or (self.cleared >= CLEARED and not isinstance(doubt, Exception)):
             return result
-        self.submission.close()
+        self.close()
         solution = (course.current().solutions / self.problem.module).is_file()
         if solution:
             ours_passes = faults.reference_passes(self.request, self.problem, case, ProblemGrader)
         else:
-            ours_passes = canary.passes(self.request.device)
+            ours_passes = canary.passes(self.runs.submission.device)
         if not ours_passes:  # perhaps the runner that all share is what fails
             sandboxed_child.renew()
         result, doubt = self.attempt(case)  # last: what failed us for a moment is over by now
         if doubt is None:
             return result
-        self.submission.close()
+        self.close()
         if ours_passes and not isinstance(doubt, CannotStart):  # a process that did not start ran nothing of theirs
             self.cleared += 1
             result.sentence += "" if solution else f" {canary.UNSURE}"
@@ -241,18 +244,31 @@ class ProblemGrader:
             return self.grade_case(case)
 
     def grade_case(self, case):
-        """The Verdict on a case. Raises ChildFailed where its processes gave no reply."""
-        run, handler = self.runs.take(case), self.kind.handler(case)
+        """The Verdict on a case: the machine's; where it is right, the GPU's too, which is told where it is not.
+
+        Raises ChildFailed where processes gave no reply.
+        """
+        verdict = None if case.gpu else self.grade_with(self.in_machine, case)
+        left_out = not self.on_gpu or (self.gpu_cases is not None and case.name not in self.gpu_cases)
+        if verdict and (left_out or verdict.outcome not in RIGHT):
+            return verdict
+        on_gpu = self.grade_with(self.on_gpu, case)
+        return verdict if verdict and on_gpu.outcome is Outcome.PASSED else on_gpu
+
+    def grade_with(self, runs, case):
+        """The Verdict on a case that these CaseRuns run."""
+        self.runs, device = runs, runs.submission.device
+        run, handler = runs.take(case), self.kind.handler(case)
         if run.verdict:
             return run.verdict
         reply = run.answer.reply
         if not run.answer.returned:
-            self.runs.close() if self.request.device == "cuda" else None  # its context may be lost
+            runs.close() if device == "cuda" else None  # its context may be lost
             verdict = unfinished.explain_reply(reply, self.problem, self.path)
             doubtful = verdict.outcome is Outcome.CRASHED and unexplained(reply)
             return replace(verdict, printed=run.printed, doubt=verdict.sentence if doubtful else None)
-        self.runs.look_ahead(case)
-        verdict = handler.judge(self.problem, case, run.placed, run.answer, self.request.device)
+        runs.look_ahead(case)
+        verdict = handler.judge(self.problem, case, run.placed, run.answer, device)
         if isinstance(reply, Returned) and verdict.outcome in RIGHT:
             wrong = self.judge_on_other_numbers(handler, case, run.answer) if reply.unseen.constants else None
             evidence = [] if wrong else handler.own_work(self.problem, case, reply)
@@ -264,7 +280,7 @@ class ProblemGrader:
 
         What a program brings along may be the answer to a case, made from the public seed.
         """
-        placed, device = handler.inputs(case, secrets.token_hex(8)), self.request.device
+        placed, device = handler.inputs(case, secrets.token_hex(8)), self.runs.submission.device
         call, files = handler.request(self.problem, case, placed, device)
         other = self.runs.run_program(call, answer.program, files)
         if other.returned and handler.judge(self.problem, case, placed, other, device).outcome in RIGHT:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from grader.core.protocol.messages import Call, Compile, Compiled, Raised
-from grader.core.sandbox import pool, turns
+from grader.core.sandbox import turns
 from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
 from grader.core.sandbox.handed_in import quote_line
 from grader.core.sandbox.submission import Submission
@@ -71,15 +71,11 @@ class Attempt:
 def judge(subject, path, targets, ran=True, all_targets=True):
     """The Verdict on the kernels of the module at `path`.
 
-    ran: whether they are known to run in the interpreter. all_targets: False to stop at the first that they compile
+    ran: whether a case has passed with them. all_targets: False to stop at the first that they compile
     for, which settles the outcome; the others would only add facts and advice. Crashed is what compiles for none of the
     targets. Where the compiler did not finish for one, or CANARY does not compile either, nothing is known: it is not
     run.
     """
-    try:
-        pool.serving("compile")  # its start is not the submission's time
-    except CannotStart as failure:
-        return Verdict(Outcome.NOT_RUN, f"not compiled: {failure}")
     deadline = time.monotonic() + SECONDS
     attempts = []
     for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
@@ -115,14 +111,19 @@ def attempt(subject, path, gpu, seconds):
         with turns.beside_others():
             reply = submission.run(Compile(subject.call, gpu, MEMORY), beside=subject.beside).reply
         printed = submission.take_printed()
-    except ChildFailed as failure:
+    except (CannotStart, ChildFailed) as failure:
         return explain_lost_child(gpu, failure, seconds, at_work(submission))
     finally:
         submission.close()
     if isinstance(reply, Raised):
-        at = f" at {problem.module}:{reply.line}" if reply.line else ""
-        said = f"{reply.exception}{at}: {first_line(reply.text)}"
-        # What runs in the interpreter is to run here too: a wrapper that raises has no kernel to show.
+        todo = re.search(rf"{re.escape(problem.gap_word)} \d+: [^\"'\n]+", f"{reply.text}\n{reply.source}")
+        if todo:
+            return lost(gpu, todo.group(0).strip(), Outcome.UNFINISHED)
+        at = f"{problem.module}:{reply.line}" if reply.line else "no line of yours"
+        said = f"{reply.exception} at {at}: {first_line(reply.text)}"
+        if reply.exception == "DoesNotCompile":
+            said = f"{first_line(reply.text)} ({at}: `{reply.source}`)"
+        # What runs elsewhere is to run here too: a wrapper that raises has no kernel to show.
         return lost(gpu, said, Outcome.CRASHED) if reply.line else Attempt(gpu.target, unknown=said)
     if not isinstance(reply, Compiled):
         return Attempt(gpu.target, unknown=unfinished.explain_reply(reply, problem, path).sentence)
@@ -163,9 +164,6 @@ def read_reply(problem, path, gpu, reply, printed):
         at = f" at {problem.module}:{error.line}" if error.line else ""
         said = f"{error.exception}{at}: {first_line(error.text)}"
         return lost(gpu, said, Outcome.CRASHED) if error.line else Attempt(gpu.target, kernels, unknown=said)
-    todo = re.search(rf"{re.escape(problem.gap_word)} \d+: [^\"'\n]+", f"{error.text}\n{quote_line(path, error.line)}")
-    if todo:
-        return Attempt(gpu.target, kernels, Outcome.UNFINISHED, todo.group(0).strip(), printed=printed)
     if "error code -9" in error.text:  # the machine ended ptxas, for want of memory
         return Attempt(gpu.target, kernels, unknown="this machine ended ptxas; it may want memory")
     words = say(problem, path, gpu, error, printed)
@@ -183,7 +181,7 @@ def read_reply(problem, path, gpu, reply, printed):
 def explain_failures(failed, ran):
     """The sentence on kernels that compile for no GPU that was asked for."""
     fits = not all(tried.error.endswith(SMALLER) for tried in failed)
-    start = "runs in the interpreter, does not" if ran else "does not"
+    start = "runs here, does not" if ran else "does not"
     start = f"{start} {'compile for' if fits else 'fit'} a GPU"
     reasons = {}
     for tried in failed:

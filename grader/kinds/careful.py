@@ -42,6 +42,19 @@ def equals(got, wrong, right):
     return bool((near | (got == wrong) | (got.isnan() & wrong.isnan())).all())
 
 
+def fits(got, values, allowed, roundings):
+    """Whether an output is these values, within what it may be off by, or within a little of their own size.
+
+    roundings: of float32, of a mistake's own large numbers.
+    """
+    info = torch.finfo(got.dtype)
+    own = max(4 * info.eps, roundings * FLOAT32)
+    most = values.abs().nan_to_num(0.0, 0.0).clamp(max=info.max).amax((-2, -1), keepdim=True)
+    large = (values.abs() > info.max) & ~got.isfinite()
+    same = (got.double() == values) | (got.isnan() & values.isnan()) | large
+    return bool((((got.double() - values).abs() <= allowed + own * most) | same).all())
+
+
 def drop_to_tf32(x: torch.Tensor) -> torch.Tensor:
     """float32 with the 13 low bits of the mantissa dropped: what the tensor core reads of a float32."""
     return (x.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)

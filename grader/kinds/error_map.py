@@ -57,17 +57,16 @@ def marks(got, expected, allowed):
 
 def pool(mark, steps):
     """The largest mark of each cell; (1, rows, columns) -> (1, cells, cells)."""
-    padding = (0, -mark.shape[2] % steps[1], 0, -mark.shape[1] % steps[0])
-    return torch.nn.functional.max_pool2d(torch.nn.functional.pad(mark.double(), padding), steps, steps).long()
+    return torch.nn.functional.max_pool2d(mark.double(), steps, ceil_mode=True).long()
 
 
 def as_text(mark):
     return ["".join(MARKS[i] for i in row) for row in mark.tolist()]
 
 
-def step_for(size):
-    """Elements of a cell: the least power of two with at most MOST_CELLS cells."""
+def step_for(size, most=MOST_CELLS):
+    """Elements of a cell: the least power of two with at most so many cells."""
     step = 1
-    while size > step * MOST_CELLS:
+    while size > step * most:
         step *= 2
     return step

@@ -4,6 +4,7 @@ A kind is one folder with its cases, its inputs, what is right, its known mistak
 registry.py. What stands here suits a kernel whose outputs are compared with the right ones element by element.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,11 +15,13 @@ from msgspec import structs
 
 from grader.core.protocol.messages import Call, Run, plain_bytes
 from grader.course import tensors
-from grader.course.problem import Problem
+from grader.course.problem import LONG_ROW, Problem
 from grader.diagnosis import compare_values, cross_case, failures, locate
 from grader.diagnosis.cause import Diagnosis
 from grader.kinds import careful, error_map, moved_rows, output_checks, trying, values
 from grader.result import Cause, Facts, Outcome, Verdict, Waste, mistake_pattern
+
+KEPT = 64  # answers
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ class Kind:
 
     problems: ClassVar[tuple[Problem, ...]] = ()
     mistakes: ClassVar[dict[str, tuple[KnownMistake, ...]]] = {}  # of each problem, by its id
+    long_row: ClassVar[str] = LONG_ROW  # the name of `long_case`
 
     @property
     def names(self):
@@ -143,11 +147,16 @@ class Kind:
         """The case that kernels are compiled for, under this name."""
         return replace(problem.compiled_case, name=name)
 
+    def compiled_alike(self, case):
+        """Equal for cases whose kernels are compiled alike, of which a GPU runs the first."""
+        return getattr(case, "dtype", None), getattr(case, "D", None)
+
     def request(self, problem, case, placed, device):
         """(the Call, {file: bytes} for the runner) of a case; a GPU's kernels are not observed."""
         inputs = [tensor.describe(name) for name, tensor in zip(self.names, placed, strict=True)]
         watched = problem.uses_triton and device == "cpu"
-        call = Call(inputs, case.arguments, about=self.about(case), watched=watched)
+        tiles = list(getattr(case, "tiles", None) or ())
+        call = Call(inputs, case.arguments, about=self.about(case), watched=watched, tiles=tiles)
         return call, {"inputs.bin": b"".join(tensor.raw() for tensor in placed)}
 
     def described(self, case):
@@ -379,8 +388,8 @@ class Kind:
         """
 
     def long_case(self, cases):
-        """The case that a GPU's program is run on in the interpreter, where its costs are counted, or None."""
-        return None
+        """The case on which work is judged most plainly, or None."""
+        return next((case for case in cases if case.name == self.long_row), None)
 
     def wasted(self, case, answer) -> Waste | None:
         """The Waste where the kernel did more than the case needs, else None."""
@@ -389,6 +398,29 @@ class Kind:
     def judge_work(self, results):
         """The Verdict on the work of a problem, of the results of its cases."""
         return Verdict(Outcome.PASSED)
+
+
+class Keeping(Kind):
+    """A kind whose right answers take long: `work_out(case, placed, device)` gives one. KEPT of the CPU's stay."""
+
+    def __init__(self):
+        self.kept = OrderedDict()
+
+    def expect(self, case, placed, device):
+        """What `work_out` gives for these inputs."""
+        if device != "cpu":
+            return self.work_out(case, placed, device)
+        key = case, values.digest(placed)
+        if key not in self.kept:
+            self.kept[key] = self.work_out(case, placed, device)
+            if len(self.kept) > KEPT:
+                self.kept.popitem(last=False)
+        return self.kept[key]
+
+    def warm(self, problem, seed):
+        for case in self.cases(problem, seed):
+            if not case.gpu:
+                self.expect(case, self.inputs(case, seed), "cpu")
 
 
 def as_heads(tensor):

@@ -2,7 +2,7 @@
 
 MOST_CONSTANTS = 1 << 16  # bytes that a program may bring along: a schedule of tiles fits, most outputs do not
 
-# What is asked of the student, by the kind of fault that trace.py found.
+# What is asked of the student, by the kind of fault that legality.py found.
 FAULTS = {
     "out-of-bounds load": "reads {lanes} elements outside {argument}{shape}{outside}",
     "out-of-bounds store": "writes {lanes} elements outside {argument}{shape}{outside}",

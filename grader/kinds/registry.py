@@ -52,8 +52,3 @@ def kind_of(problem):
 def cases_of(problem, seed):
     """All cases of a problem that are asked with this seed."""
     return kind_of(problem).cases(problem, seed)
-
-
-def handler_of(problem, case):
-    """Who requests and judges this case."""
-    return kind_of(problem).handler(case)

@@ -87,7 +87,7 @@ def render(results, request, seconds, name=None, said="", points=None, notes=())
 
 def facts_of_run(request, seconds):
     """Where, when and with what: short phrases."""
-    where = "on the GPU" if request.device == "cuda" else "on the CPU, kernels in Triton's interpreter"
+    where = "on the GPU" if request.device == "cuda" else "on the CPU, kernels run by the grader"
     versions = [f"Python {platform.python_version()}"]
     for package in ("torch", "triton"):
         try:

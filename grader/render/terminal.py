@@ -56,9 +56,9 @@ def show(console, results, request, seconds, verbose=False):
     earned, possible = score.total(results)
     counted = request.names is None and possible  # labs alone have none
     said = f"{points(earned)} of {points(possible)} points, " if counted else ""
-    interpreted = any(EVERY[id].uses_triton for id in score.by_problem(results))
+    kernels = any(EVERY[id].uses_triton for id in score.by_problem(results))
     where = "on the GPU" if request.device == "cuda" else "on the CPU"
-    where += ", kernels in Triton's interpreter" if request.device == "cpu" and interpreted else ""
+    where += ", kernels run by the grader" if request.device == "cpu" and kernels else ""
     console.print(f"{said}{seconds:.0f} s {where}")
     show_open(console, results)
     show_reviews(console, results)

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from grader.core.sandbox import bubblewrap, pool
+from grader.core.sandbox import bubblewrap, kept, pool
 from grader.kinds.attention import answer_cache
 from grader.tests.support import share_recorders
 
@@ -23,6 +23,7 @@ def one_warm_process(tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     folder.chmod(0o755)
     bubblewrap.NOTES = folder / "notes"  # none of this machine's
+    os.environ["XDG_CACHE_HOME"], kept.use = str(folder / "cache"), lambda: None
     pool.start = share_recorders([folder])
     yield
     pool.close_all()

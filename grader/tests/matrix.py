@@ -1,8 +1,8 @@
 """The versions of Triton that a user may bring, each tried once with the pinned torch: `make test-matrix`.
 
 Each version has a folder in .matrix/ that holds it alone and sees the packages of the environment that runs this. There
-the tests grade the solutions, honest, wrong and cheating submissions, and compare the interpreter's operations with
-torch. Prints a table; exit status 1 where something failed. TRITON="3.6.0 3.9.0" tries these versions alone.
+the tests grade the solutions, honest, wrong and cheating submissions, and run each operation in the
+machine. Prints a table; exit status 1 where something failed. TRITON="3.6.0 3.9.0" tries these versions alone.
 """
 
 import os
@@ -21,7 +21,8 @@ VERSIONS = ("3.6.0", "3.7.0", "3.7.1", "3.8.0", "3.9.0")
 PARTS = {  # of grader/tests
     "solutions": "solutions/test_solutions.py",
     "submissions": "submissions",
-    "interpreter": "core/run/test_faithful.py",
+    "meaning": "core/run/test_meaning.py",
+    "machine": "core/machine",
 }
 COLUMNS = "{:8} " + "{:>22} " * len(PARTS) + "{:>8}"
 

@@ -9,7 +9,6 @@ import json
 import re
 import sys
 import tempfile
-from types import SimpleNamespace
 from unittest.mock import patch
 
 import torch
@@ -90,11 +89,11 @@ def compiled(launch, *arguments):
     compiling = compiler.Compiling(gpu)
 
     def compile_only(function, *args, grid, warmup=False, **named):
-        def keep(**options):
-            kept.append(run(function, *args, **options))
+        def keep():
+            kept.append(run(function, *args, grid=grid, warmup=True, **named))
             return kept[-1]
 
-        compiling.launch(SimpleNamespace(__name__=function.__name__, run=keep), grid, named, {})
+        compiling.compile(function.__name__, keep)
         return kept[-1]
 
     def direct(kernel, *others):

@@ -1,8 +1,8 @@
-"""The packed form on batches of all kinds, a JSON line {name: facts} each, or one check; interpreted or on a GPU.
+"""The packed form on batches of all kinds, a JSON line {name: facts} each, or one check; in the machine or on a GPU.
 
-    TRITON_INTERPRET=1 packed_child.py kernels/ cpu cases        or poisoned, patterns, expectation
+    packed_child.py kernels/ cpu cases        or poisoned, patterns, expectation
 
-A process of its own, since Triton decides at its import whether it interprets.
+A process of its own, since modules read at their import how kernels run.
 """
 
 import json
@@ -11,7 +11,11 @@ from itertools import accumulate
 
 import torch
 
+from grader.core import in_process
+
 sys.path.insert(0, sys.argv[1])
+if sys.argv[2] == "cpu":
+    in_process.begin()
 import dropout_pattern
 import packed_block_sparse as packed
 
@@ -264,10 +268,6 @@ if __name__ == "__main__":
     _, _, device, what = sys.argv
     torch.set_default_device(device)
     torch.set_num_threads(1)  # tensors are small, and other tests want the other cores
-    if device == "cpu":
-        from grader.core.interpret import semantics
-
-        semantics.index_with_scalars()  # numpy 2.5 under triton 3.6
     torch.manual_seed(0)
     if what == "cases":
         for name, changes in CASES.items():

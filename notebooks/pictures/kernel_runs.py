@@ -60,7 +60,7 @@ def in_order(steps, names, title, words, per=1):
                         axes.add_patch(Rectangle((at - 0.42, first - 0.1), 0.84, last - first + 0.8 + sizes[name] / 150,
                                                  color=DARK[step.program % 6], linewidth=0))  # fmt: skip
             top += height + 0.2
-        axes.set_xlabel("loads and stores, in the order in which the interpreter makes them", color=SOFT)
+        axes.set_xlabel("loads and stores, one program after the other", color=SOFT)
         for program in sorted({step.program for _, step in steps}):
             mine = [at for at, step in steps if step.program == program]
             figure.text((1.35 + (PAGE - 1.6) * (sum(mine) / len(mine) + 0.6) / (steps[-1][0] + 1.2)) / PAGE,
@@ -113,7 +113,7 @@ def owners(several, names):
 
 
 def tiles_of_p3(result, program):
-    """The tiles of keys that each tile of queries visited, from the grader's trace; one program's numbered in order."""
+    """The tiles of keys that each tile of queries visited, as observers saw them; one program's numbered in order."""
     picture = result.facts.picture["visits"]["bands"]
     last = max(tile[1] for band in picture for tile in band["tiles"]) + 1
     with house_style():

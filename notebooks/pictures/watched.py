@@ -1,17 +1,15 @@
-"""A kernel of the notebook watched by the grader's trace: each load and store in order, faults, bytes.
+"""A kernel of the notebook watched by observers of the grader's machine: each load and store in order, faults, bytes.
 
-Import it where TRITON_INTERPRET is 1 and set before triton was imported.
+Programs run one after the other here, so that the steps have an order to show.
 """
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from grader.core.interpret.patches import Patches
-from grader.core.run.allocations import Allocations
-from grader.core.run.hooks import BUILDER
-from grader.core.run.trace import Trace
+from grader.core import in_process
+from grader.core.machine.observer import Observer
+from grader.core.machine.report import Report
 
 
 @dataclass(frozen=True)
@@ -28,20 +26,26 @@ class Step:
     off: int
 
 
-class Watched(Trace):
-    """While open, notes every launch of the kernel and of others in its file. steps: [Step, ...] in order."""
+class Watched(Observer):
+    """While open, notes every launch. steps: [Step, ...] in order. backwards: the last program runs first."""
 
-    def __init__(self, kernel):
-        super().__init__({}, Allocations(), kernel.fn.__code__.co_filename)
-        self.steps = []
+    def __init__(self, backwards=False):
+        self.steps, self.report = [], Report({})
+        self.opened = in_process.machine([self, *self.report.observers], one_by_one=True, backwards=backwards)
 
-    def access(self, kind, pointers, mask, itemsize):
-        live = np.asarray(pointers)[np.broadcast_to(np.asarray(mask, bool), np.shape(pointers))].astype(np.int64)
-        region = self.region_at(int(live[0])) if live.size else None
-        if region:
-            elements = (live - region.virtual) // itemsize
-            self.steps.append(Step(self.program, kind, region.name, elements, np.size(pointers) - live.size))
-        return super().access(kind, pointers, mask, itemsize)
+    def __enter__(self):
+        self.opened.__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        return self.opened.__exit__(*exception)
+
+    def accessed(self, access):
+        shape, masks = (1, *access.shape), [mask for mask in (access.live, access.outside) if mask is not None]
+        live = np.ones(shape, bool) if access.live is None else sum(np.broadcast_to(mask, shape) for mask in masks) > 0
+        elements = np.broadcast_to(access.offsets, shape)[live] // access.itemsize
+        step = Step(int(access.frame.numbers), access.kind, access.buffer.name, elements, live.size - elements.size)
+        self.steps += [step] if elements.size else []
 
     def of(self, argument, program=None):
         """The steps of one argument, of all programs or of one."""
@@ -49,33 +53,15 @@ class Watched(Trace):
 
     def moved(self):
         """{argument: bytes that all programs together loaded or stored}."""
-        totals = [moved for kernel in self.costs.kernels.values() for moved in (kernel.loaded, kernel.stored)]
+        totals = [moved for kernel in self.report.costs.kernels.values() for moved in (kernel.loaded, kernel.stored)]
         return {name: number for total in totals for name, number in total.items()}
 
     def say(self):
-        """Print what the trace found fault with, and the lines."""
-        found = self.report()
+        """Print what the observers found fault with, and the lines."""
+        found = self.report.make()
         told = [(fault.kind, fault) for fault in found.faults]
         told += [("lanes that nobody defined", one) for one in found.undefined]
         for kind, one in told:
             print(f"{kind}: {one.argument}, {one.lanes} lanes\n    {one.source.split('  # ')[0]}")
         if not told:
             print("no fault")
-
-
-@contextmanager
-def in_reverse():
-    """While open, the interpreter runs the programs of a grid from the last to the first."""
-
-    def backwards(old):
-        def set_grid_idx(builder, *index):
-            return old(builder, *(size - 1 - i for size, i in zip(builder.grid_dim, index, strict=True)))
-
-        return set_grid_idx
-
-    patches = Patches()
-    patches.replace(BUILDER, "set_grid_idx", backwards)
-    try:
-        yield
-    finally:
-        patches.undo()

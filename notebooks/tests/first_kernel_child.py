@@ -1,9 +1,10 @@
-"""In a process of its own, in Triton's interpreter: the instrument of notebook 03, against what its pictures plan."""
+"""In a process of its own, in the machine: the instrument of notebook 03, against what its pictures plan."""
 
-import os
 from collections import Counter
 
-os.environ["TRITON_INTERPRET"] = "1"
+from grader.core import in_process
+
+in_process.begin()
 
 import torch
 import triton
@@ -11,7 +12,7 @@ import triton.language as tl
 
 from notebooks.pictures import first_triton_kernel as plan
 from notebooks.pictures import kernel_runs
-from notebooks.pictures.watched import Watched, in_reverse
+from notebooks.pictures.watched import Watched
 from solutions import p3_flash_attention as p3
 
 FAULTS = ("out-of-bounds load", "write of another program's element", "element written twice by one store")
@@ -41,7 +42,7 @@ def steps_are_the_planned_tiles(shape, block, view):
     rows, columns = shape
     out = torch.empty(rows)
     programs = -(-rows // block[0])
-    with Watched(tiles_sum) as seen:
+    with Watched() as seen:
         tiles_sum[(programs,)](view, out, *view.stride(), rows, columns, *block)
     at = plan.addresses(view.storage_offset(), view.stride(), shape)
     planned = [(p, tile) for p, tiles in enumerate(plan.walk(rows, columns, *block)) for tile in tiles]
@@ -53,16 +54,16 @@ def steps_are_the_planned_tiles(shape, block, view):
         assert step.off == block[0] * block[1] - (r_end - r) * (c_end - c)
     assert kernel_runs.writers(seen) == {row: [row // block[0]] for row in range(rows)}
     assert seen.moved() == {"X": 4 * rows * columns, "OUT": 4 * rows}
-    assert torch.allclose(out, view.sum(1), atol=1e-5) and not seen.report().faults
+    assert torch.allclose(out, view.sum(1), atol=1e-5) and not seen.report.make().faults
 
 
 def faults_are_seen():
     x, out = torch.randn(5), torch.empty(1)
-    with Watched(faulty) as seen:
+    with Watched() as seen:
         faulty[(2,)](x, out, 8)
-    kinds = Counter(fault.kind for fault in seen.report().faults)
+    kinds = Counter(fault.kind for fault in seen.report.make().faults)
     assert kinds == dict.fromkeys(FAULTS, 1)
-    (undefined,) = seen.report().undefined
+    (undefined,) = seen.report.make().undefined
     assert undefined.lanes == 2 * 5 and undefined.source.startswith("y = ")
     assert {len(who) for who in kernel_runs.writers(seen).values()} == {16}
     assert sum((step.elements >= 5).sum() for step in seen.of("X", 0)) == 3
@@ -71,20 +72,17 @@ def faults_are_seen():
 def reverse_is_reverse_and_is_taken_back():
     x, out = torch.randn(8, 4), torch.empty(8)
     orders = []
-    for _ in range(2):
-        with Watched(tiles_sum) as seen, in_reverse():
+    for backwards in (True, True, False):
+        with Watched(backwards) as seen:
             tiles_sum[(4,)](x, out, 4, 1, 8, 4, 2, 4)
         orders.append([int(step.elements[0]) for step in seen.of("OUT")])
-    with Watched(tiles_sum) as seen:
-        tiles_sum[(4,)](x, out, 4, 1, 8, 4, 2, 4)
-    orders.append([int(step.elements[0]) for step in seen.of("OUT")])
     assert orders == [[6, 4, 2, 0], [6, 4, 2, 0], [0, 2, 4, 6]]
 
 
 def p3_moves_what_the_words_say():
     n, d = 150, 16
     q, k, v = (torch.randn(1, 1, n, d, dtype=torch.float16) for _ in range(3))
-    with Watched(p3.flash_attention_kernel) as seen:
+    with Watched() as seen:
         p3.flash_attention_forward(q, k, v)
     assert seen.moved() == {"Q": 4800, "K": 3 * 4800, "V": 3 * 4800, "O": 4800}
     assert [step.argument for step in seen.of("Q", 2) + seen.of("K", 2) + seen.of("O", 2)] == ["Q", *"KKKKK", "O"]

@@ -1,7 +1,7 @@
 """Decode in turns: X4, its fast form, cuDNN's attention and a copy of as many bytes, on the same caches.
 
     python -m report decode                                   on a GPU; minutes; rows into report/results/<gpu>/
-    python -m report decode --tiny --rounds 2 --device cpu    small caches in Triton's interpreter: times mean nothing
+    python -m report decode --tiny --rounds 2 --device cpu    small caches, without a GPU: times mean nothing
 
 Each arm is a CUDA graph of calls over several sets of caches in turn, so that no time has the host's work in it and no
 call finds its cache in L2. The host's time of a call is measured beside it. A copy of n bytes reads n and writes n: it
@@ -13,7 +13,6 @@ import csv
 import io
 import json
 import math
-import os
 import statistics
 import sys
 import traceback
@@ -25,6 +24,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from grader.core import in_process
 from grader.core.sandbox import files
 from grader.gpu import machine, timing
 from report.arms.backward import host_us
@@ -152,7 +152,7 @@ def measure(shape, device, rounds):
 def main(argv):
     parser = argparse.ArgumentParser("python -m report decode", description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=21, help="turns of each arm")
-    parser.add_argument("--tiny", action="store_true", help="a cache that Triton's interpreter can read")
+    parser.add_argument("--tiny", action="store_true", help="a cache that a CPU can read")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="of decode.csv (default: report/results/<gpu>)")
     options = parser.parse_args(argv)
@@ -161,7 +161,7 @@ def main(argv):
     if options.device == "cuda" and not torch.cuda.is_available():
         raise Refused("PyTorch sees no GPU here; --tiny --rounds 2 --device cpu needs none")
     if options.device == "cpu":
-        os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton reads it when it is imported
+        in_process.begin()
     folder = options.out or RESULTS / (slug(torch.cuda.get_device_name()) if options.device == "cuda" else "quick")
     folder.mkdir(parents=True, exist_ok=True)
     facts = {**machine.facts(), "rounds": options.rounds}

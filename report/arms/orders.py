@@ -14,7 +14,7 @@ from report.measuring.arms import INTERPRETER, Arms, Built, NotRun
 from report.places import load_anew
 from report.studies.orders import PLAIN
 
-orders.tl = triton.language  # the interpreter asks for it in the module of each function that it runs
+orders.tl = triton.language  # Triton looks for it in the module of each function
 MANY_DIES = 1 << 16  # more than there are heads
 PLACES = {
     PLAIN: orders.identity,

@@ -10,7 +10,6 @@ are no times.
 """
 
 import argparse
-import os
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from grader.core import in_process
 from grader.core.run.stopwatch import Stopwatch
 from grader.core.sandbox.texts import clean
 from grader.gpu import timing
@@ -233,9 +233,9 @@ def main(argv):
     options = parse(argv)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
-        os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton reads it when it is imported
+        in_process.begin()
     warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")  # asked for
-    print(f"on {torch.cuda.get_device_name() if device == 'cuda' else 'the CPU: Triton in its interpreter, no times'}")
+    print(f"on {torch.cuda.get_device_name() if device == 'cuda' else 'the CPU: no times'}")
     print("error: the largest of o, over what a careful kernel may be off by; tiles: that a head computes")
     wrong = []
     for number, path in enumerate(options.files, 1):

@@ -1,7 +1,7 @@
 """A tiny transformer trained with the course's operator and with two of PyTorch's own: the loss of each step.
 
     python -m report training                 300 steps on a GPU, rows into report/results/
-    python -m report training --steps 3 --tiny --device cpu     a smaller one in Triton's interpreter
+    python -m report training --steps 3 --tiny --device cpu     a smaller one, without a GPU
 
 All three start from the same weights and see the same batches. The task is to repeat what was read: 128 tokens at
 random, then the same again, of which the loss is taken. Query heads share key/value heads, and every second layer looks
@@ -10,7 +10,6 @@ back through a window. Weights are float32; attention is in bfloat16.
 
 import argparse
 import json
-import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from grader.core import in_process
 from grader.core.sandbox import files
 from grader.gpu import machine
 from report.measuring.machine import slug
@@ -61,7 +61,7 @@ class Layer(nn.Module):
 
     def forward(self, x, attend):
         normed = self.norms[0](x)
-        dtype = torch.bfloat16 if x.is_cuda else torch.float32  # Triton's interpreter by itself cannot add bfloat16
+        dtype = torch.bfloat16 if x.is_cuda else torch.float32  # on a CPU bfloat16 is slow
         q, k, v = (each(normed).unflatten(2, (-1, self.shape.head_dim)).transpose(1, 2).to(dtype)
                    for each in (self.q, self.k, self.v))  # fmt: skip
         o = attend(q, k, v, self.window)
@@ -134,7 +134,7 @@ def losses(arm, steps, shape, device):
 def main(argv):
     parser = argparse.ArgumentParser("python -m report training", description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--tiny", action="store_true", help="a model that Triton's interpreter can train")
+    parser.add_argument("--tiny", action="store_true", help="a model that a CPU can train")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--out", type=Path, help="the folder of training.csv (default: report/results/GPU'S NAME)")
     options = parser.parse_args(argv)
@@ -143,7 +143,7 @@ def main(argv):
     if options.device == "cuda" and not torch.cuda.is_available():
         raise Refused("PyTorch sees no GPU here; --tiny --device cpu --steps 3 needs none")
     if options.device == "cpu":
-        os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton reads it when it is imported
+        in_process.begin()
     arms = [arm for arm in ARMS if options.device == "cuda" or arm != "SDPA efficient"]
     shape = TINY if options.tiny else Shape()
     found = {arm: losses(arm, options.steps, shape, options.device) for arm in arms}

@@ -1,1 +1,1 @@
-"""What kernels do, counted where no time is taken: by formula, in the interpreter, and by the compiler."""
+"""What kernels do, counted where no time is taken: by formula, in the grader's machine, and by the compiler."""

@@ -11,7 +11,7 @@ from grader.kinds.registry import EVERY
 from report import places
 from report.counting.counts import SIZES, Cost
 
-TILES = (64, 32)  # queries and keys of a tile of the solutions in the interpreter
+TILES = (64, 32)  # queries and keys of a tile of the solutions without a GPU
 
 
 def run(problem, *cases, source=None):

@@ -1,6 +1,6 @@
 """A vision transformer's attention over blocks: images of several sizes in one packed batch, six patterns.
 
-    python -m report vit_example                three images, 12 heads of 64 on a GPU, in the interpreter 2 of them
+    python -m report vit_example                three images, 12 heads of 64 on a GPU, 2 of them without
     python -m report vit_example --heads 12     all of them there too, in a minute or two
 
 An image of 14 x 14, 24 x 24 or 32 x 32 patches has 197, 577 or 1025 tokens, the first of them CLS. A pattern is a grid
@@ -10,13 +10,13 @@ dense attention in float64, and on a GPU the time beside that of the dense patte
 """
 
 import argparse
-import os
 import statistics
 import sys
 import time
 
 import torch
 
+from grader.core import in_process
 from grader.core.run.stopwatch import Stopwatch
 from grader.kinds.attention import oracle
 from grader.kinds.block_sparse import patterns
@@ -103,7 +103,7 @@ def text(blocks):
 def parse(arguments):
     parser = argparse.ArgumentParser("python -m report vit_example", description=__doc__.partition("\n")[0])
     parser.add_argument("--images", default="197,577,1025", help="tokens of each image, CLS included")
-    parser.add_argument("--heads", type=int, help=f"{HEADS}; {HEADS_INTERPRETED} in the interpreter")
+    parser.add_argument("--heads", type=int, help=f"{HEADS}; {HEADS_INTERPRETED} without a GPU")
     parser.add_argument("--block", type=int, default=64, help="tokens of a block of the pattern")
     parser.add_argument("--tile", type=int, help="tokens of a tile of the kernel, both ways (default: what suits it)")
     parser.add_argument("--only", choices=PATTERNS, help="one pattern")
@@ -123,12 +123,12 @@ def main(arguments):
     options = parse(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
-        os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton reads it when it is imported, by this module
+        in_process.begin()
     packed = load("packed_block_sparse.py")
     heads = options.heads or (HEADS if device == "cuda" else HEADS_INTERPRETED)
     torch.manual_seed(0)
     qkv = torch.randn(sum(options.images), 3, heads, HEAD_DIM).half().to(device)
-    where = torch.cuda.get_device_name() if device == "cuda" else "the CPU, in Triton's interpreter"
+    where = torch.cuda.get_device_name() if device == "cuda" else "the CPU"
     print(f"images of {', '.join(map(str, options.images))} tokens, {heads} heads of {HEAD_DIM}, on {where}")
     asked = [options.only] if options.only else list(PATTERNS)
     if device == "cpu":

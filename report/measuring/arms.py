@@ -12,7 +12,7 @@ from grader.kinds.attention.cases import Case
 from report.measuring.check import Check
 from report.places import Refused
 
-INTERPRETER = "interpreter: without a GPU Triton's kernels run in its interpreter, whose seconds mean nothing"
+INTERPRETER = "interpreter: without a GPU the grader's machine interprets kernels, and its seconds mean nothing"
 
 
 class NotRun(Refused):

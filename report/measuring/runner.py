@@ -12,6 +12,7 @@ from report.places import ROOT, Refused
 
 COMMAND = (sys.executable, "-m", "report.measuring.serve")
 SECONDS_TO_START = 180.0  # the imports and the first use of the GPU
+ALONE = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TRITON_INTERPRET": "0"}  # those that compile ahead are many already
 SECONDS_TO_SEND = 10.0
 
 
@@ -25,14 +26,6 @@ class Ended(Exception):
     def __init__(self, kernel, reason):
         super().__init__(reason)
         self.kernel = kernel
-
-
-def environment(study, device):
-    """What torch and triton read when they are imported."""
-    # One process compiles for itself: those that compile ahead are many already.
-    found = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    found.pop("TRITON_INTERPRET", None)
-    return found | ({"TRITON_INTERPRET": "1"} if study.interpreted and device == "cpu" else {})
 
 
 class Runner:
@@ -49,7 +42,7 @@ class Runner:
         """Raises NoChild."""
         try:
             command = [*self.command, self.study.name, self.device]
-            self.child = TrustedChild(command, ROOT, environment(self.study, self.device))
+            self.child = TrustedChild(command, ROOT, os.environ | ALONE)
             message = self.child.receive(SECONDS_TO_START)
         except (CannotStart, ChildFailed) as failure:
             self.close()

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
+from grader.core import in_process
 from grader.gpu import machine
 from report.measuring.bench import PROTOCOL, Bench, in_a_sentence
 from report.measuring.study import Point, find_study
@@ -47,6 +48,12 @@ def open_channel():
     return say
 
 
+def import_arms(name, device):
+    if device == "cpu" and find_study(name).interpreted:
+        in_process.begin()  # before modules with kernels are imported
+    return import_module(f"report.arms.{name}")
+
+
 def main(name, device):
     say = open_channel()
     if device == "cuda" and not torch.cuda.is_available():
@@ -55,7 +62,7 @@ def main(name, device):
     torch.set_grad_enabled(False)
     if device == "cpu":
         torch.set_num_threads(1)  # steadier, beside whatever else the machine does
-    arms = import_module(f"report.arms.{name}").StudyArms
+    arms = import_arms(name, device).StudyArms
     say(event="ready", machine=facts(device))
     for request in requests():
         if request["op"] == "machine":

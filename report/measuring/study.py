@@ -52,7 +52,7 @@ class Study:
 
     whole, quick: the Points on a GPU, and small ones on a CPU. choices: {option of the command: what it lists}.
     budget: seconds of sampling of an arm at a point; limit: of one step of it; both on a GPU. interpreted: without one
-    Triton's kernels run in its interpreter. finish(path, points, options): what is done when all rows are there.
+    Triton's kernels run in the grader's machine. finish(path, points, options): what is done when all rows are there.
     """
 
     name: str

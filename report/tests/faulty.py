@@ -5,7 +5,6 @@ import signal
 import sys
 import time
 from functools import partial
-from importlib import import_module
 from itertools import count
 
 import torch
@@ -22,7 +21,7 @@ def command(faults):
 def main(*arguments):
     *faults, study, device = arguments
     faults = dict(fault.split("=") for fault in faults)
-    arms = import_module(f"report.arms.{study}")
+    arms = serve.import_arms(study, device)
     right = arms.StudyArms.build
     if "loses tiles" in faults.values():
         import triton.language

@@ -1,4 +1,4 @@
-"""The parts of REPORT.md that run kernels: solutions in the interpreter, through the grader, every load counted."""
+"""The parts of REPORT.md that run kernels: solutions in the grader's machine, every load counted."""
 
 import math
 

@@ -20,6 +20,7 @@ Types = tuple[Type, ...]
 Execute = Callable[[Any, Operation, Frame], None]
 LARGE = 16384.0  # finite in every dtype but those of 8 bits
 EIGHT_BITS, BYTES = ("f8E4M3FN", "f8E5M2"), parse_type("i8")
+NO_ATOMICS = (*EIGHT_BITS, "i1", "i8")
 
 
 # Rules ---------------------------------------------------------------------------------------------------------------
@@ -35,6 +36,10 @@ def fits(value: Type, wanted: Type) -> bool:
     return (value.kind, value.shape, value.element) == (wanted.kind, wanted.shape, wanted.element)
 
 
+def is_mask(kind: Type, pointer: Type) -> bool:
+    return (kind.kind, kind.element, kind.shape) == ("number", "i1", pointer.shape)
+
+
 def load_rule(operation: Operation, given: Types) -> Types:
     need(len(operation.types) == 1 and 1 <= len(given) <= 3, operation)
     (pointer,) = operation.types
@@ -42,7 +47,7 @@ def load_rule(operation: Operation, given: Types) -> Types:
     need("boundaryCheck" not in operation.attributes, operation)
     made = behind(pointer)
     if len(given) > 1:
-        need(given[1].element == "i1" and given[1].shape == pointer.shape, operation)
+        need(is_mask(given[1], pointer), operation)
     if len(given) > 2:
         need(fits(given[2], made), operation)
     return (made,)
@@ -53,8 +58,7 @@ def store_rule(operation: Operation, given: Types) -> Types:
     (pointer,) = operation.types
     need(given[0] == pointer and pointer.kind == "pointer" and fits(given[1], behind(pointer)), operation)
     need("boundaryCheck" not in operation.attributes, operation)
-    if len(given) > 2:
-        need(given[2].element == "i1" and given[2].shape == pointer.shape, operation)
+    need(len(given) < 3 or is_mask(given[2], pointer), operation)
     return ()
 
 
@@ -64,15 +68,14 @@ def atomic_rule(operation: Operation, given: Types) -> Types:
     need(fits(given[1], made) and operation.types[-1] == made, operation)
     name = rmw_of(operation)
     need((name in FLOAT_ATOMICS) if made.dtype.is_floating_point else (name in ATOMICS), operation)
-    if len(given) > 2:
-        need(given[2].element == "i1" and given[2].shape == given[0].shape, operation)
+    need(made.element not in NO_ATOMICS and (len(given) < 3 or is_mask(given[2], given[0])), operation)
     return (made,)
 
 
 def atomic_load_rule(operation: Operation, given: Types) -> Types:
     need(1 <= len(given) <= 3 and operation.types[:-1] == given and given[0].kind == "pointer", operation)
     need(operation.types[-1] == behind(given[0]), operation)
-    need(len(given) == 1 or (given[1].element == "i1" and given[1].shape == given[0].shape), operation)
+    need(len(given) == 1 or is_mask(given[1], given[0]), operation)
     need(len(given) < 3 or fits(given[2], operation.types[-1]), operation)
     return operation.types[-1:]
 
@@ -81,6 +84,7 @@ def cas_rule(operation: Operation, given: Types) -> Types:
     need(len(given) == 3 and operation.types[:-1] == given and given[0].kind == "pointer", operation)
     made = behind(given[0])
     need(fits(given[1], made) and fits(given[2], made) and operation.types[-1] == made, operation)
+    need(made.element not in NO_ATOMICS, operation)
     return (made,)
 
 
@@ -102,7 +106,10 @@ def lanes_by_buffer(
     buffers = machine.memory.buffers
     if len(numbers) == 1:
         return [(buffers.get(numbers[0]), None)]
-    return [(buffers.get(number), windows == number) for number in numbers]
+    known = [number for number in numbers if number in buffers]
+    nowhere = ~torch.isin(windows, torch.tensor(known, dtype=torch.int64))
+    found: list[tuple[Buffer | None, Tensor | None]] = [(buffers[number], windows == number) for number in known]
+    return [*found, (None, nowhere)] if len(known) < len(numbers) else found
 
 
 def check(
@@ -331,19 +338,26 @@ def update(
                 continue
             at = index[program][here].reshape(-1)
             new = values[program][here].reshape(at.shape[0], *value.shape[len(whole) :])
-            old = update_program(flat, at, new, function)
-            if before[program].numel() > 1 and not buffer.far:
-                elements = at * dtype.itemsize // buffer.itemsize
+            one_by_one = at.unique().numel() < at.numel()
+            machine.steps += len(at) if one_by_one else 1
+            machine.count(operation)
+            old = update_program(flat, at, new, function, one_by_one)
+            if (before[program].numel() > 1 or dtype.is_floating_point) and not buffer.far:
+                wide = max(1, dtype.itemsize // buffer.itemsize)  # elements that a lane covers
+                elements = (at * dtype.itemsize // buffer.itemsize)[:, None] + torch.arange(wide)
                 by, number = buffer.table("changed by"), int(frame.numbers[program])
-                old = torch.where((by[elements] != NOBODY) & (by[elements] != number), unknown_number(dtype), old)
+                others = ((by[elements] != NOBODY) & (by[elements] != number)).any(1)
+                old = torch.where(others, unknown_number(dtype), old)
                 by[elements] = number
             before[program][here] = old.view(before[program][here].shape)
     return before
 
 
-def update_program(flat: Tensor, at: Tensor, new: Tensor, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+def update_program(
+    flat: Tensor, at: Tensor, new: Tensor, function: Callable[[Tensor, Tensor], Tensor], one_by_one: bool
+) -> Tensor:
     """The lanes of one program, one after the other where several change one element."""
-    if at.unique().numel() == at.numel():
+    if not one_by_one:
         old = flat[at]
         flat[at] = function(old, new).to(flat.dtype)
         return old

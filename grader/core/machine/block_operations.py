@@ -39,6 +39,7 @@ def dot_rule(operation: Operation, given: Types) -> Types:
     integers = a.element == b.element == "i8" and c.element == "i32"
     halves = {a.element, b.element} <= FLOATS | EIGHT_BITS and c.element in ("f16", "f32", "f64")
     need(given == (a, b, c) and fits and (integers or halves), operation)
+    need(a.kind == b.kind == c.kind == "number", operation)
     return (c,)
 
 
@@ -72,8 +73,28 @@ def multiply(x: Tensor, y: Tensor) -> Tensor:
 
 
 def scaled_rule(operation: Operation, given: Types) -> Types:
-    need(operation.types and len(given) == len(operation.types), operation)
-    return (operation.types[-1],)
+    need(given == operation.types and all(len(kind.shape) == 2 for kind in given), operation)
+    (c, *_), sides = reversed(given), sides_of(operation)
+    (rows, _), (_, columns) = (sides[i][0].shape for i in (0, 1))
+    depths = [kind.shape[1 - i] * (2 if form == "e2m1" else 1) for i, (kind, _, form) in enumerate(sides)]
+    fits = depths[0] == depths[1] and c.shape == (rows, columns) and c.element == "f32"
+    for lanes, (kind, scale, form) in zip(c.shape, sides, strict=True):
+        fits = fits and kind.kind == "number" and kind.element == ELEMENTS.get(form)
+        fits = fits and (scale is None or scale.text == f"tensor<{lanes}x{depths[0] // 32}xi8>")
+    need(fits, operation)
+    return (c,)
+
+
+ELEMENTS = {"e2m1": "i8", "e4m3": "f8E4M3FN", "e5m2": "f8E5M2", "fp16": "f16", "bf16": "bf16"}
+
+
+def sides_of(operation: Operation) -> list[tuple[Type, Type | None, str]]:
+    """(type of the block, of its scale, name of its format) of both sides."""
+    found = FORMATS.search(operation.body)
+    need(found, operation)
+    sides, types = operation.body.partition(" lhs =")[0].split(", "), list(operation.types)
+    return [(types.pop(0), types.pop(0) if " scale " in side else None, form)
+            for side, form in zip(sides, found.groups(), strict=False)]  # type: ignore[union-attr]  # fmt: skip
 
 
 FORMATS = re.compile(r"lhs = (\w+) rhs = (\w+)")
@@ -83,26 +104,21 @@ E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -
 def scaled(operation: Operation) -> Callable[[Any, Operation, Frame], None]:
     """Blocks with a scale of 8 bits for each 32 numbers along the depth (OCP Microscaling Formats, MX, v1.0)."""
     (result,), (c,) = operation.results, operation.made
-    found = FORMATS.search(operation.body)
-    need(found, operation)
-    formats = found.groups()  # type: ignore[union-attr]
-    sides = operation.body.partition(" lhs =")[0].split(", ")
-    names = [re.findall(r"%[\w.$\-]+(?:#\d+)?", side) for side in sides[:2]]
 
     def execute(machine: Any, operation: Operation, frame: Frame) -> None:
-        blocks = []
-        for side, (named, form) in enumerate(zip(names, formats, strict=True)):
-            x = frame[named[0]].data
+        pairs = zip(operation.operands, operation.types, strict=True)
+        blocks, given = list[Tensor](), [frame[name].data.expand(-1, *kind.shape) for name, kind in pairs]
+        for side, (_, scaled, form) in enumerate(sides_of(operation)):
+            x = given.pop(0)
             numbers = unpacked(x, side) if form == "e2m1" else x.to(torch.float32)
-            if len(named) > 1:
-                scale = (frame[named[1]].data.to(torch.int32) & 255).to(torch.float32)
+            if scaled:
+                scale = (given.pop(0).to(torch.int32) & 255).to(torch.float32)
                 factor = torch.exp2(scale - 127).repeat_interleave(32, -1)
                 numbers = numbers * (factor if side == 0 else factor.transpose(-1, -2))
             blocks.append(numbers)
         count = max(each.shape[0] for each in blocks)
         x, y = (each.expand(count, *each.shape[1:]) for each in blocks)
-        start = frame[operation.operands[-1]].data
-        frame.values[result] = Value((multiply(x, y) + start.to(torch.float32)).to(c.dtype))
+        frame.values[result] = Value((multiply(x, y) + given.pop().to(torch.float32)).to(c.dtype))
 
     return execute
 
@@ -124,7 +140,7 @@ def reduce_rule(operation: Operation, given: Types) -> Types:
     for origin, target in zip(given, results, strict=True):
         need(origin.kind == "number" and axis < len(origin.shape) and origin.shape == given[0].shape, operation)
         left = (*origin.shape[:axis], *origin.shape[axis + 1 :])
-        need(target.shape == left and target.element == origin.element, operation)
+        need((target.kind, target.shape, target.element) == ("number", left, origin.element), operation)
     check_combine(operation, given)
     return results
 
@@ -145,7 +161,9 @@ def check_combine(operation: Operation, given: Types) -> None:
 
 
 def axis_of(operation: Operation) -> int:
-    return int(re.search(r"axis = (\d+) : i32", operation.body)[1])  # type: ignore[index]
+    found = re.search(r"axis = (\d) : i32", operation.body, re.ASCII)
+    need(found, operation)
+    return int(found[1])  # type: ignore[index]
 
 
 def only_operation(region: Region) -> str:
@@ -302,12 +320,10 @@ def map_elements(operation: Operation) -> Callable[[Any, Operation, Frame], None
 def gather_rule(operation: Operation, given: Types) -> Types:
     need(len(operation.types) == 3, operation)
     origin, index, target = operation.types
-    axis = int(operation.attributes.get("axis", "-1"))
-    need(
-        given == (origin, index) and 0 <= axis < len(origin.shape) and len(index.shape) == len(origin.shape), operation
-    )
+    axis = axis_of(operation)
+    need(given == (origin, index) and axis < len(origin.shape) == len(index.shape), operation)
     others = all(a == b for at, (a, b) in enumerate(zip(origin.shape, index.shape, strict=True)) if at != axis)
-    need(others and target.shape == index.shape and target.element == origin.element, operation)
+    need(others and target == Type(target.text, "number", index.shape, origin.element), operation)
     need(origin.kind == "number" and index.kind == "number" and index.element in ("i8", "i16", "i32", "i64"), operation)
     return (target,)
 
@@ -315,7 +331,7 @@ def gather_rule(operation: Operation, given: Types) -> Types:
 def gather(operation: Operation) -> Callable[[Any, Operation, Frame], None]:
     (operand, index), (result,) = operation.operands, operation.results
     origin, indices, _ = operation.types
-    axis = int(operation.attributes["axis"])
+    axis = axis_of(operation)
 
     def execute(machine: Any, operation: Operation, frame: Frame) -> None:
         x, at = frame[operand].data, frame[index].data
@@ -335,7 +351,8 @@ def histogram_rule(operation: Operation, given: Types) -> Types:
     origin, target = operation.types
     need(given[0] == origin and len(origin.shape) == len(target.shape) == 1, operation)
     need(origin.element in ("i32", "i64") and target.element in ("i32", "i64"), operation)
-    need(len(given) == 1 or (given[1].element == "i1" and given[1].shape == origin.shape), operation)
+    need(origin.kind == target.kind == "number", operation)
+    need(len(given) == 1 or given[1] == origin.with_element("i1"), operation)
     return (target,)
 
 

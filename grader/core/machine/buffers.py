@@ -37,6 +37,14 @@ class View:
             found.append((stride, size))
         return found
 
+    def indices(self, offsets: torch.Tensor) -> dict[int, torch.Tensor]:
+        """{dim: the index there} of byte offsets into the storage, the widest stride first."""
+        left, found = offsets - self.start, {}
+        for stride, _, dim in self.dims:
+            found[dim] = torch.div(left, stride, rounding_mode="floor")
+            left = left - found[dim] * stride
+        return found
+
 
 def describe_view(tensor: torch.Tensor) -> View:
     itemsize = tensor.element_size()
@@ -93,7 +101,7 @@ class Buffer:
 
     def legal(self, offsets: torch.Tensor, itemsize: int) -> torch.Tensor:
         """For byte offsets into the storage: True where a whole legal element begins."""
-        inside = (offsets >= self.first) & (offsets + itemsize <= self.last)
+        inside = (offsets >= self.first) & (offsets <= self.last - itemsize)
         if itemsize > 1:
             inside &= offsets % itemsize == 0
         if self.view is None or self.dense:

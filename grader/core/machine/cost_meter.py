@@ -32,7 +32,8 @@ MULTIPLYING = {
 }  # fmt: skip
 DOTS = {"tt.dot", "tt.dot_scaled"}
 BY_ELEMENT = {"tt.reduce", "tt.scan", "tt.map_elementwise"}  # their regions run once for each element
-PART = 0.05  # of all products: a kernel that makes less of them merges parts
+PART = 0.05  # of all products: kernels that make less of them, all together, merge parts
+WORD = 4  # bytes of the widest number of a block that is moved: a lane of more holds several
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,8 @@ class CostMeter(Observer):
         count[buffer.name] = count.get(buffer.name, 0) + programs
         if buffer.input and not buffer.tensor.dtype.is_floating_point:
             elements = count_different(access)
+        else:  # a pointer may have been cast to a wider type
+            elements *= max(1, access.itemsize // (buffer.tensor.element_size() if buffer.input else WORD))
         self.moved["loaded" if is_load else "stored"] += elements
         if is_load:
             self.note_loaded(access)
@@ -170,10 +173,11 @@ class CostMeter(Observer):
 
     def different(self) -> int:
         """Bytes that kernels load which make a good part of all products, each of a storage counted once."""
-        whole = sum(self.products.values())
+        left = PART * sum(self.products.values())
         found: dict[Any, list[np.ndarray]] = {}
-        for kernel, known in self.loaded_by.items():
-            if self.products[kernel] > PART * whole:
+        for kernel, known in sorted(self.loaded_by.items(), key=lambda item: self.products[item[0]]):
+            left -= self.products[kernel]
+            if left < 0:
                 for key, (_, loaded) in known.items():
                     found.setdefault(key, []).append(loaded)
         return sum(key[-1] * int(np.count_nonzero(np.logical_or.reduce(parts))) for key, parts in found.items())

@@ -3,6 +3,7 @@
 Regions beside each other have values of one name. Here each value has a name of its own.
 """
 
+from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -11,6 +12,7 @@ from grader.core.machine.text import Block, Function, Module, Operation, Region,
 from grader.core.machine.type_check import ENDS, loop_names, operands_of, targets_of, while_names
 
 Names = tuple[str, ...]
+Scope = ChainMap[str, str]  # a region's names, then those around it: no copy of them all for each region
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Definitions:
     operands: dict[Operation, Names] = field(default_factory=dict)
     results: dict[Operation, Names] = field(default_factory=dict)
     carried: dict[Operation | Block, Names] = field(default_factory=dict)
-    scopes: dict[Operation, dict[str, str]] = field(default_factory=dict)
+    scopes: dict[Operation, Scope] = field(default_factory=dict)
     types: dict[str, Type] = field(default_factory=dict)
     made: dict[str, Operation] = field(default_factory=dict)
     chosen: dict[str, Chosen] = field(default_factory=dict)
@@ -59,14 +61,14 @@ class Definitions:
 
     # Reading the text ------------------------------------------------------------------------------------------------
 
-    def name(self, names: Names, types: Sequence[Type], scope: dict[str, str]) -> Names:
+    def name(self, names: Names, types: Sequence[Type], scope: Scope) -> Names:
         """Names of their own for values that are made here."""
         for name, kind in zip(names, types, strict=False):
             scope[name] = f"{name} {len(self.types)}" if name in self.types else name
             self.types[scope[name]] = kind
         return tuple(scope[name] for name in names)
 
-    def read(self, region: Region, scope: dict[str, str]) -> Names:
+    def read(self, region: Region, scope: Scope) -> Names:
         """All operations of a region; the values that leave it."""
         for block in region.blocks:
             self.carried[block] = self.name(block.arguments, block.types, scope)
@@ -78,11 +80,11 @@ class Definitions:
                     STRUCTURED[operation.name](self, operation, operands, scope)
                     continue
                 for inner in operation.regions:
-                    self.read(inner, dict(scope))
+                    self.read(inner, scope.new_child())
                 results = self.results[operation] = self.name(operation.results, operation.made, scope)
                 if operation.name.startswith("cf."):
                     for label, names in targets_of(operation):
-                        target = next(block for block in region.blocks if block.label == label)
+                        target = region.blocks[region.places[label]]
                         for argument, name in zip(self.carried[target], names, strict=True):
                             self.same.setdefault(argument, []).append(scope[name])
                 elif operation.name != "tt.call":
@@ -90,31 +92,31 @@ class Definitions:
         last = region.blocks[-1].operations[-1:] if region.blocks else []
         return self.operands[last[0]] if last and last[0].name in ENDS else ()
 
-    def loop(self, operation: Operation, operands: Names, scope: dict[str, str]) -> None:
+    def loop(self, operation: Operation, operands: Names, scope: Scope) -> None:
         low, _, _, *first = operands
         index, names = loop_names(operation)
-        inner, types = dict(scope), [self.types[name] for name in (low, *first)]
+        inner, types = scope.new_child(), [self.types[name] for name in (low, *first)]
         carried = self.carried[operation] = self.name((index, *names), types, inner)
         later = self.read(operation.regions[0], inner)
         self.choose(operation, operation.results, operation.made, scope, first, carried[1:], later)
 
-    def repeat(self, operation: Operation, operands: Names, scope: dict[str, str]) -> None:
+    def repeat(self, operation: Operation, operands: Names, scope: Scope) -> None:
         before, after = operation.regions
-        inner, types = dict(scope), [self.types[name] for name in operands]
+        inner, types = scope.new_child(), [self.types[name] for name in operands]
         names = self.carried[operation] = self.name(while_names(operation), types, inner)
-        left, later = self.read(before, inner)[1:], self.read(after, dict(scope))
+        left, later = self.read(before, inner)[1:], self.read(after, scope.new_child())
         self.choose(operation, (), (), scope, operands, names, later)
         results = self.results[operation] = self.name(operation.results, operation.made, scope)
         for given in (results, self.carried[after.entry]):
             self.same |= {name: [origin] for name, origin in zip(given, left, strict=False)}
 
-    def condition(self, operation: Operation, operands: Names, scope: dict[str, str]) -> None:
-        ways = [self.read(region, dict(scope)) for region in operation.regions]
+    def condition(self, operation: Operation, operands: Names, scope: Scope) -> None:
+        ways = [self.read(region, scope.new_child()) for region in operation.regions]
         first, later = (ways * 2)[:2]
         self.choose(operation, operation.results, operation.made, scope, first, (), later)
 
     def choose(
-        self, by: Operation, results: Names, types: Sequence[Type], scope: dict[str, str], first: Sequence[str],
+        self, by: Operation, results: Names, types: Sequence[Type], scope: Scope, first: Sequence[str],
         names: Sequence[str], later: Names,
     ) -> None:  # fmt: skip
         self.results[by] = self.name(results, types, scope)
@@ -128,7 +130,7 @@ STRUCTURED = {"scf.for": Definitions.loop, "scf.while": Definitions.repeat, "scf
 @lru_cache(maxsize=256)
 def define(function: Function) -> Definitions:
     """The Definitions of a function that type_check.py has checked."""
-    definitions, scope = Definitions(), dict[str, str]()
+    definitions, scope = Definitions(), Scope()
     definitions.name(function.arguments, function.types, scope)
     definitions.read(function.body, scope)
     return definitions

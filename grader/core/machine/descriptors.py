@@ -3,6 +3,7 @@
 A descriptor of the kernel's own belongs to each program; one of the launch's is the same for all.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +56,7 @@ def make_rule(operation: Operation, given: Types) -> Types:
     made = operation.types[1]
     rank = len(made.shape)
     need(given[0].kind == "pointer" and given[0].element == made.element and not given[0].shape, operation)
-    need(len(given) == 1 + 2 * rank and all(kind.element in ("i32", "i64") for kind in given[1:]), operation)
+    need(len(given) == 1 + 2 * rank and all(kind.text in ("i32", "i64") for kind in given[1:]), operation)
     return (made,)
 
 
@@ -73,8 +74,9 @@ def make(operation: Operation) -> Execute:
 
 def block_rule(operation: Operation, given: Types, offsets: int, value: int | None) -> Type:
     described = given[0]
-    need(described.kind == "descriptor" and offsets == len(described.shape), operation)
-    need(all(kind.element == "i32" and not kind.shape for kind in given[1 : 1 + offsets]), operation)
+    need(described.kind == "descriptor" and described == operation.types[0], operation)
+    need(offsets == len(described.shape), operation)
+    need(all(kind.text == "i32" for kind in given[1 : 1 + offsets]), operation)
     block = operation.types[-1]
     need(block.kind == "number" and block.element == described.element, operation)
     need(block.elements == Type("", "number", described.shape, "i8").elements, operation)
@@ -92,7 +94,9 @@ def store_rule(operation: Operation, given: Types) -> Types:
 
 
 def reduce_rule(operation: Operation, given: Types) -> Types:
-    need(accesses.rmw_of(operation) in REDUCES, operation)
+    name, kind = accesses.rmw_of(operation), given[0]
+    need(name in REDUCES and kind.element not in accesses.NO_ATOMICS, operation)
+    need(name in ("add", "min", "max") or kind.element in ("i16", "i32", "i64"), operation)
     return store_rule(operation, given)
 
 
@@ -190,7 +194,8 @@ def scatter_rule(operation: Operation, given: Types) -> Types:
 def rows_rule(operation: Operation, given: Types, block: Type) -> None:
     described, rows, column = given[:3]
     need(described.kind == "descriptor" and len(described.shape) == 2 and described.shape[0] == 1, operation)
-    need(len(rows.shape) == 1 and rows.element in ("i16", "i32") and column.element == "i32", operation)
+    need(rows.text == f"tensor<{math.prod(rows.shape)}x{rows.element}>" and column.text == "i32", operation)
+    need(rows.element in ("i16", "i32") and block.kind == "number", operation)
     need(block.shape == (rows.shape[0], described.shape[1]) and block.element == described.element, operation)
 
 

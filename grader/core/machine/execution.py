@@ -11,19 +11,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from numpy import array2string
 from torch import Tensor
 
+from grader.core.machine import arithmetic
 from grader.core.machine import type_check as checking
 from grader.core.machine.batch import Frame, Value, joined
 from grader.core.machine.buffers import Memory
 from grader.core.machine.descriptors import Described
 from grader.core.machine.observer import Launch, Observer
-from grader.core.machine.text import Function, Module, NotIR, Operation, Region, operations_in, parse
+from grader.core.machine.text import DTYPES, Function, Module, NotIR, Operation, Region, operations_in, parse
 from grader.core.machine.type_check import callee, loop_names, operands_of, targets_of, while_names
+from grader.core.protocol.program import Refused
 
-# Most of what one launch may take. A case of the course takes at most a fiftieth of either.
+# Most of what one launch may take; a case of the course takes at most a tenth of either. So many steps take 10 to 20 s.
 STEPS = 3_000_000  # operations, each for any number of programs
-ELEMENTS = 40_000_000_000  # numbers that these operations make
+ELEMENTS = 8_000_000_000  # numbers that these operations make
+PROGRAMS = 1 << 21
+MANY = (1 << 62) - 1  # rounds
 CHUNK_BYTES = 1 << 22  # of one block, in all programs that run together
 PRINTED = 20  # lines of one launch
 
@@ -49,13 +54,21 @@ class AssertionFailed(Stopped):
 @functools.lru_cache(maxsize=256)
 def load(text: str, entry: str) -> Module:
     """The checked module of a text; the same text is parsed once."""
-    module = parse(text, checking.FORMS)
-    checking.check(module, entry)
+    try:
+        module = parse(text, checking.FORMS)
+        checking.check(module, entry)
+    except RecursionError:
+        raise NotIR("functions that call each other too deep") from None
     return module
 
 
 class Machine:
-    """One kernel. observers hear of its launches; memory: what the launch that runs may touch."""
+    """One kernel. observers hear of its launches; memory: what the launch that runs may touch.
+
+    one_by_one: each program ends before the next begins. backwards: those with larger numbers come first.
+    """
+
+    backwards = False
 
     def __init__(self, text: str, entry: str, observers: Sequence[Observer] = ()) -> None:
         self.module, self.entry = load(text, entry), entry
@@ -68,7 +81,7 @@ class Machine:
         self.one_by_one = waits_for_others(self.module)
         self.printed: list[str] = []
         self.memory = Memory({}, {})
-        self.asked = 0
+        self.asked: dict[int, int] = {}
 
     @property
     def function(self) -> Function:
@@ -92,27 +105,32 @@ class Machine:
         self.memory = memory or Memory({}, {})
         tensors = [(name, getattr(x, "base", x)) for name, x in zip(names, arguments, strict=True)]
         self.memory.place([(name, x) for name, x in tensors if isinstance(x, torch.Tensor)])
-        self.steps = self.elements = self.asked = 0
+        self.steps, self.elements, self.asked = 0, 0, {}
         self.aligned = True
         values = [self.argument(x, kind) for x, kind in zip(arguments, function.types, strict=True)]
         given = dict(zip(function.arguments, values, strict=True))
         self.launch_now = Launch(self.entry, grid, self.memory.buffers, self.module, given)
-        x, y, _ = grid
-        for observer in self.observers:
-            observer.begin_launch(self.launch_now)
         programs = self.launch_now.programs
-        together = 1 if self.one_by_one else chunk or self.chunk()
-        for start in range(0, programs, together):
-            numbers = torch.arange(start, min(programs, start + together))
-            self.places = [
-                (torch.arange(programs) % x).int(), (torch.arange(programs) // x % y).int(),
-                (torch.arange(programs) // (x * y)).int(),
-            ]  # fmt: skip
-            frame = Frame(numbers)
-            frame.values.update(given)
-            self.run_body(function.body, frame)
+        if programs > PROGRAMS or min(grid) < 0:
+            raise Refused(f"a grid of {programs:,} programs: the machine runs {PROGRAMS:,} at most")
+        try:
+            self.run_programs(chunk)
+        except RecursionError:
+            raise Stopped("functions, loops and returns are too deep in each other", "") from None
+
+    def run_programs(self, chunk: int | None) -> None:
+        launch = self.launch_now
         for observer in self.observers:
-            observer.end_launch(self.launch_now)
+            observer.begin_launch(launch)
+        together = 1 if self.one_by_one else chunk or self.chunk()
+        every, (x, y, _) = torch.arange(launch.programs), launch.grid
+        self.places = [(every % x).int(), (every // x % y).int(), (every // (x * y)).int()] if len(every) else []
+        for start in range(0, len(every), together)[:: -1 if self.backwards else 1]:
+            frame = Frame(every[start : start + together])
+            frame.values.update(launch.arguments)
+            self.run_from(self.function.body, 0, frame)
+        for observer in self.observers:
+            observer.end_launch(launch)
 
     def argument(self, given: Any, kind: Any) -> Value:
         """An argument of the launch as a value; raises NotIR where it does not fit the function's."""
@@ -125,14 +143,16 @@ class Machine:
                 self.aligned = False
             return Value(torch.tensor([address]), buffer)
         if kind.kind == "descriptor":
+            if not hasattr(given, "base") or not len(given.shape) == len(given.strides) == len(kind.shape):
+                raise NotIR("no descriptor of so many dimensions where the kernel takes one")
             base = self.memory.of(given.base)
+            self.aligned &= base.address(given.base) % DTYPES[kind.element].itemsize == 0
             shape, strides = ([torch.tensor([size]) for size in each] for each in (given.shape, given.strides))
             padding = float("nan") if given.padding == "nan" else 0.0
-            if tuple(given.block_shape) != kind.shape and len(given.block_shape) != len(kind.shape):
-                raise NotIR("a descriptor with another block than the kernel takes")
             return Described(Value(torch.tensor([base.address(given.base)]), base), shape, strides, padding)
-        if isinstance(given, torch.Tensor) or not isinstance(given, bool | int | float):
-            raise NotIR(f"a {type(given).__name__} where the kernel takes a number")
+        wanted = bool | int | float if kind.dtype.is_floating_point else bool | int
+        if not isinstance(given, wanted) or not -(1 << 63) <= (0 if isinstance(given, float) else given) < 1 << 64:
+            raise NotIR(f"a {type(given).__name__} where the kernel takes `{kind.text}`")
         try:
             return Value(torch.tensor([given], dtype=kind.dtype))
         except (RuntimeError, OverflowError):
@@ -142,7 +162,7 @@ class Machine:
     def chunk(self) -> int:
         """How many programs run together: so many that one value of all of them fits in a processor's cache."""
         widest = max((kind.elements * kind.dtype.itemsize for kind in self.made()), default=1)
-        return max(1, CHUNK_BYTES // max(1, widest))
+        return max(1, min(CHUNK_BYTES // max(1, widest), checking.HELD // max(1, self.module.bytes)))
 
     def made(self) -> list[Any]:
         every = (operations_in(function.body) for function in self.module.functions.values())
@@ -150,11 +170,8 @@ class Machine:
 
     # Blocks ----------------------------------------------------------------------------------------------------------
 
-    def run_body(self, region: Region, frame: Frame) -> list[Value]:
-        """A function's body, whose blocks may jump; what it returns."""
-        return self.run_from(region, 0, frame)
-
     def run_from(self, region: Region, at: int, frame: Frame) -> list[Value]:
+        """A function's body from one of its blocks, which may jump; what it returns."""
         while True:
             block = region.blocks[at]
             leave = self.run_operations(block.operations, frame)
@@ -181,7 +198,7 @@ class Machine:
     @staticmethod
     def enter(region: Region, target: tuple[str, tuple[str, ...]], origin: Frame, frame: Frame) -> int:
         label, names = target
-        at = next(i for i, block in enumerate(region.blocks) if block.label == label)
+        at = region.places[label]
         values = [origin[name] for name in names]
         frame.values.update(zip(region.blocks[at].arguments, values, strict=True))
         return at
@@ -205,6 +222,7 @@ class Machine:
                 if operation.results:
                     self.elements += frame.count * operation.made[0].elements
             elif operation.name in checking.ENDS:
+                self.steps += 1
                 self.count(operation)
                 return operation
             else:
@@ -250,7 +268,8 @@ class Machine:
         index, names = loop_names(operation)
         low, high, step = (x.expand(frame.count).to(torch.int64) for x in (low, high, step))
         self.need_step(int(step.min()), operation)
-        rounds = torch.clamp((high - low + step - 1).div(step, rounding_mode="floor"), min=0)
+        rounds = arithmetic.divided_unsigned(high - low - 1, step, False)  # of a distance of up to 64 bits
+        rounds = torch.where(high > low, torch.where(rounds < 0, MANY, rounds) + 1, 0)
         order = torch.argsort(rounds, descending=True, stable=True)
         left = rounds[order]
         sorted_frame, running = frame.some(order), frame.count
@@ -262,7 +281,8 @@ class Machine:
         while True:
             still = int((left > number).sum())
             if still < running:
-                done.append((order[still:running], [tail(value, still, running) for value in values]))
+                leaving = torch.arange(still, running)
+                done.append((order[still:running], [value.rows(leaving) for value in values]))
                 values = [value.first(still) for value in values]
                 running, inner = still, sorted_frame.prefix(still)
             if not running:
@@ -274,6 +294,7 @@ class Machine:
             values = self.run_region(operation.regions[0], one_round)
             number += 1
             self.steps += 1
+            self.elements += running * (1 + len(values))
             self.count(operation)
         for i, name in enumerate(operation.results):
             frame.values[name] = joined([(places, each[i]) for places, each in done], frame.count)
@@ -318,6 +339,7 @@ class Machine:
             body.values.update(zip(after.entry.arguments, values, strict=True))
             values = self.run_region(after, body)
             self.steps += 1
+            self.elements += inner.count * (1 + len(values))
             self.count(operation)
         for i, name in enumerate(operation.results):
             frame.values[name] = joined([(at, each[i]) for at, each in done], frame.count)
@@ -326,7 +348,7 @@ class Machine:
         function = self.module.functions[callee(operation)]
         inner = Frame(frame.numbers)
         inner.values.update(zip(function.arguments, (frame[name] for name in operation.operands), strict=True))
-        frame.values.update(zip(operation.results, self.run_body(function.body, inner), strict=True))
+        frame.values.update(zip(operation.results, self.run_from(function.body, 0, inner), strict=True))
 
     # What operations ask for -----------------------------------------------------------------------------------------
 
@@ -339,11 +361,10 @@ class Machine:
             observer.begin_round(operation, frame, first)
 
     def rank_of_asking(self, numbers: Tensor, asking: Tensor) -> Tensor:
-        """(programs,): how many programs with undefined lanes come before, in the order of their numbers."""
-        order = torch.argsort(numbers)
-        rank = torch.empty_like(numbers)
-        rank[order] = self.asked + torch.cumsum(asking[order].to(torch.int64), 0) - 1
-        return rank
+        """(programs,): how many programs had undefined lanes before it first did; of some together by their numbers."""
+        for number in sorted(numbers[asking].tolist()):
+            self.asked.setdefault(number, len(self.asked))
+        return torch.tensor([self.asked.get(number, 0) for number in numbers.tolist()])
 
     def broken_rule(self, operation: Operation, frame: Frame, what: str) -> None:
         raise Stopped(f"{what}: on a GPU nobody knows what comes of it", operation.where)
@@ -360,15 +381,14 @@ class Machine:
         if not len(first) or len(self.printed) >= PRINTED:
             return
         text = operation.attributes.get("text", "").strip('"')
-        shown = [frame[name].rows(first).data[0].tolist() for name in operation.operands]
-        self.printed.append(f"{text}{', '.join(map(str, shown))}")
+        shown = [in_short(frame[name].rows(first).data[0]) for name in operation.operands]
+        self.printed += (text.removeprefix(": ") + ", ".join(shown)).split("\n")[: PRINTED - len(self.printed)]
 
 
-def tail(value: Value, start: int, end: int) -> Value:
-    """The value of the programs from `start` to `end`."""
-    if value.data.shape[0] == 1:
-        return value
-    return value.rows(torch.arange(start, end))
+def in_short(block: Tensor) -> str:
+    """A block as text; of a large one its corners."""
+    numbers = block.to(torch.float32 if block.is_floating_point() else block.dtype).numpy()
+    return array2string(numbers, threshold=64, precision=4, max_line_width=110)
 
 
 STRUCTURED = {

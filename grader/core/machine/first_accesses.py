@@ -83,11 +83,8 @@ class Addresses(Observer):
         buffer, shape = access.buffer, access.buffer.tensor.shape
         if buffer.view is None or len(access.shape) != 2 or len(shape) < 2 or shape[-1] not in access.shape:
             return
-        left, row, column = access.offsets[:, 0, 0] - buffer.view.start, None, None
-        for stride, _, dim in buffer.view.dims:
-            index = torch.div(left, stride, rounding_mode="floor")
-            row, column = (index if dim == len(shape) - 2 else row), (index if dim == len(shape) - 1 else column)
-            left = left - index * stride
+        found = buffer.view.indices(access.offsets[:, 0, 0])
+        row, column = (found.get(len(shape) - dim) for dim in (2, 1))
         if column is None or not bool((column != 0).any()):
             return
         wrong = ((column != 0) & touching(access)).nonzero().flatten()

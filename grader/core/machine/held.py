@@ -30,6 +30,9 @@ class Liveness:
 
     def __init__(self, module: Module, definitions: Definitions) -> None:
         self.module, self.definitions = module, definitions
+        self.weights = {
+            name: 0 if self.is_free(name) else elements_of(kind) for name, kind in definitions.types.items()
+        }
 
     def region(self, region: Region, after: frozenset[str]) -> tuple[int, frozenset[str]]:
         """(most elements at once, what lives before it). after: what lives when it is left."""
@@ -80,6 +83,9 @@ class Liveness:
             made = self.definitions.made.get(name)
         return name
 
+    def is_free(self, name: str) -> bool:
+        made = self.definitions.made.get(name)
+        return made is not None and made.name in FREE
+
     def sum(self, names: Iterable[str]) -> int:
-        made, types = self.definitions.made, self.definitions.types
-        return sum(elements_of(types[name]) for name in names if name not in made or made[name].name not in FREE)
+        return sum(map(self.weights.__getitem__, names))

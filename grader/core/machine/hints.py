@@ -24,7 +24,12 @@ def checking(execute: Any, operation: Operation) -> Any:
         (hint, sizes_of(operation.attributes[name])) for name, hint in HINTS.items() if name in operation.attributes
     ]
     kind = operation.made[0] if operation.made else None
-    if not found or kind is None or (kind.kind == "number" and kind.dtype.is_floating_point):
+    if (
+        not found
+        or kind is None
+        or kind.kind == "descriptor"
+        or (kind.kind == "number" and kind.dtype.is_floating_point)
+    ):
         return execute
     step = kind.pointee.itemsize if kind.kind == "pointer" else 1  # neighbours are an element apart
 

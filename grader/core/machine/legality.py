@@ -41,12 +41,14 @@ class First:
 
 class Legality(Observer):
     """faults: {(kind, operation, buffer's name, where): lanes}; hidden: {(operation, buffer's name): lanes} that a load
-    leaves undefined. first: {key of a fault: First}."""
+    leaves undefined. first: {key of a fault: First}. written: names of inputs that a kernel stored to, if only for a
+    moment."""
 
     def __init__(self) -> None:
         self.faults: Counter[tuple[str, Operation, str, str]] = Counter()
         self.hidden: Counter[tuple[Operation, str]] = Counter()
         self.first: dict[tuple[str, Operation, str, str], First] = {}
+        self.written: set[str] = set()
         self.shapes: dict[tuple[int, ...], int] = {}
         self.launch: Launch | None = None
         self.lanes: dict[tuple[int, ...], Tensor] = {}
@@ -58,10 +60,12 @@ class Legality(Observer):
         buffer = access.buffer
         if access.outside is not None:
             self.note_outside(access)
+        if buffer.input and access.kind != "load" and (access.live is None or bool(access.live.any())):
+            self.written.add(buffer.input)
         if buffer.view is None and not buffer.far:  # an input is read alone
             numbers, offsets = access.lanes()
             if len(numbers):
-                elements = offsets.div(buffer.itemsize, rounding_mode="floor")
+                elements, numbers = access.elements(offsets), numbers.repeat_interleave(access.wide)
                 self.check_sharing(access, numbers, elements)
                 self.check_lanes(access, numbers, elements)
 
@@ -96,17 +100,18 @@ class Legality(Observer):
         buffer, kind = access.buffer, access.kind
         numbers = numbers.to(torch.int32)
         writers, readers = buffer.table("writers"), buffer.table("readers")
-        before, read = writers[elements], readers[elements]
+        before = writers[elements]
         others = (before >= 0) & (before != numbers)
         if kind != "atomic" and "atomics" in buffer.tables:  # taken as if all had come
             others |= (before == ATOMIC) & (buffer.table("atomics")[elements] != numbers)
         if kind == "load":
-            readers[elements] = torch.where((read == NOBODY) | (read == numbers), numbers, SEVERAL)
+            remember(readers, elements, numbers)
             if bool(others.any()):
                 self.shared("read of another program's write", access, numbers, others, before)
             return
         if bool(others.any()):
             self.shared(WRITTEN, access, numbers, others, before)
+        read = readers[elements]
         if bool((by := (read != NOBODY) & (read != numbers)).any()):
             self.shared("write of what another program reads", access, numbers, by, read)
         if kind == "store":
@@ -117,7 +122,7 @@ class Legality(Observer):
                 self.fault(WRITTEN, access, int(twice.sum()), "", pair, None)
         else:
             writers[elements] = ATOMIC
-            buffer.table("atomics")[elements] = numbers
+            remember(buffer.table("atomics"), elements, numbers)
 
     def shared(self, kind: str, access: Access, numbers: Tensor, others: Tensor, before: Tensor) -> None:
         lanes = others.nonzero().flatten()
@@ -138,6 +143,7 @@ class Legality(Observer):
         whole = (access.frame.count, *shape)
         lanes = self.lanes[shape].expand(whole)
         lanes = (lanes.reshape(-1) if access.live is None else lanes[access.live.expand(whole)]) + block
+        lanes = lanes.repeat_interleave(access.wide)
         stored = buffer.table("lanes")
         if kind == "store":
             stored[elements] = lanes
@@ -153,8 +159,13 @@ class Legality(Observer):
 
     def barrier(self, frame: Frame) -> None:
         assert self.launch
+        whole = frame.count == self.launch.programs
         for buffer in self.launch.buffers.values():
-            buffer.tables.pop("lanes", None)
+            stored = buffer.tables.get("lanes")
+            if whole:
+                buffer.tables.pop("lanes", None)
+            elif stored is not None:  # the other programs have not come to it
+                stored[torch.isin(buffer.table("writers"), frame.numbers.to(torch.int32))] = NOBODY
 
     def undefined(self, operation: Operation, frame: Frame, buffer: Buffer | None, lanes: int) -> None:
         self.hidden[operation, buffer.name if buffer else "?"] += lanes
@@ -181,6 +192,14 @@ class Legality(Observer):
         if key not in self.first or first.comes_before(self.first[key]):
             first.numbers = numbers_of(access.frame, programs[-1])
             self.first[key] = first
+
+
+def remember(table: Tensor, elements: Tensor, numbers: Tensor) -> None:
+    """Note which program comes to each element; several may come together, and to one element."""
+    before = table[elements]
+    table[elements] = torch.where((before == NOBODY) | (before == numbers), numbers, SEVERAL)
+    if bool((together := table[elements] != numbers).any()):
+        table[elements[together]] = SEVERAL
 
 
 def first_pair(elements: Tensor, numbers: Tensor, twice: Tensor) -> list[int]:

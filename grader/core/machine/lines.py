@@ -7,7 +7,7 @@ import ast
 import re
 from functools import lru_cache
 
-FILE = re.compile(r'loc\("((?:[^"\\]|\\.)*)":(\d+):(\d+)\)')
+FILE = re.compile(r'loc\("((?:[^"\\]|\\.)*)":(\d{1,7}):(\d{1,7})\)')
 NAMED = re.compile(r'loc\("((?:[^"\\]|\\.)*)"\((#loc\d*)\)\)')
 CALL = re.compile(r"loc\(callsite\((#loc\d*) at (#loc\d*)\)\)")
 DEEPEST = 40

@@ -61,6 +61,16 @@ class Access:
         live = self.live.expand(shape)
         return numbers[live], offsets[live]
 
+    def elements(self, offsets: torch.Tensor) -> torch.Tensor:
+        """(`wide` x lanes,) the elements of the buffer's tables that these lanes cover."""
+        first = offsets.div(self.buffer.itemsize, rounding_mode="floor")
+        return first if self.wide == 1 else (first[:, None] + torch.arange(self.wide)).reshape(-1)
+
+    @property
+    def wide(self) -> int:
+        """How many elements of the buffer a lane covers: a pointer may have been cast to a wider type."""
+        return max(1, self.itemsize // self.buffer.itemsize)
+
     def counts(self) -> torch.Tensor:
         """(programs,): lanes that are live."""
         whole, live = math.prod(self.shape), self.live

@@ -116,6 +116,7 @@ def reshaping(fits: Callable[[Operation, Type, Type], object]) -> Rule:
     def rule(operation: Operation, given: Types) -> Types:
         origin, target = two(operation)
         need(given == (origin,) and origin.kind == target.kind and origin.element == target.element, operation)
+        need(origin.kind != "descriptor", operation)
         need(fits(operation, origin, target), operation)
         return (target,)
 
@@ -123,7 +124,7 @@ def reshaping(fits: Callable[[Operation, Type, Type], object]) -> Rule:
 
 
 def expanded(operation: Operation, origin: Type, target: Type) -> bool:
-    axis = axis_of(operation)
+    axis = block_operations.axis_of(operation)
     return axis <= len(origin.shape) and target.shape == (*origin.shape[:axis], 1, *origin.shape[axis:])
 
 
@@ -133,19 +134,13 @@ def broadcast(operation: Operation, origin: Type, target: Type) -> bool:
 
 
 def order_of(operation: Operation) -> list[int]:
-    return [int(number) for number in re.findall(r"-?\d+", operation.attributes.get("order", "").partition(":")[2])]
+    return [int(number) for number in re.findall(r"\d{1,3}", operation.attributes.get("order", "").partition(":")[2])]
 
 
 def transposed(operation: Operation, origin: Type, target: Type) -> bool:
     order = order_of(operation)
     fits = sorted(order) == list(range(len(origin.shape)))
     return fits and target.shape == tuple(origin.shape[axis] for axis in order)
-
-
-def axis_of(operation: Operation) -> int:
-    found = re.search(r"axis = (\d+) : i32", operation.body)
-    need(found, operation)
-    return int(found[1])  # type: ignore[index]
 
 
 def constant(operation: Operation, given: Types) -> Types:
@@ -158,7 +153,8 @@ def constant(operation: Operation, given: Types) -> Types:
 
 def made_of_nothing(operation: Operation, given: Types) -> Types:
     (kind,) = one(operation)
-    need(not given, operation)
+    need(not given and kind.kind != "descriptor", operation)
+    need(kind.text == "i32" or not operation.name.startswith("tt.get"), operation)
     return (kind,)
 
 
@@ -166,7 +162,7 @@ def make_range(operation: Operation, given: Types) -> Types:
     (kind,) = made_of_nothing(operation, given)
     need({"start", "end"} <= operation.attributes.keys(), operation)
     start, end = range_of(operation)
-    need(kind.element == "i32" and kind.shape == (end - start,), operation)
+    need(kind.text == f"tensor<{end - start}xi32>" and end < 1 << 31, operation)
     return (kind,)
 
 
@@ -197,28 +193,28 @@ def clamp(operation: Operation, given: Types) -> Types:
 
 def unsplat(operation: Operation, given: Types) -> Types:
     (kind,) = one(operation)
-    need(given == (kind,) and kind.shape and kind.elements == 1, operation)
+    need(given == (kind,) and kind.shape and kind.elements == 1 and kind.kind != "descriptor", operation)
     return (Type(kind.element, kind.kind, (), kind.element) if kind.kind == "pointer" else parse_type(kind.element),)
 
 
 def join(operation: Operation, given: Types) -> Types:
     origin, target = two(operation)
     fits = target.shape == (*origin.shape, 2) and target.element == origin.element and target.kind == origin.kind
-    need(given == (origin, origin) and fits, operation)
+    need(given == (origin, origin) and fits and origin.kind != "descriptor", operation)
     return (target,)
 
 
 def cat(operation: Operation, given: Types) -> Types:
     origin, target = two(operation)
     fits = len(origin.shape) == 1 and target.shape == (2 * origin.shape[0],) and target.element == origin.element
-    need(given == (origin, origin) and fits, operation)
+    need(given == (origin, origin) and fits and origin.kind == target.kind != "descriptor", operation)
     return (target,)
 
 
 def split(operation: Operation, given: Types) -> Types:
     origin, target = two(operation)
     fits = origin.shape == (*target.shape, 2) and target.element == origin.element and target.kind == origin.kind
-    need(given == (origin,) and fits, operation)
+    need(given == (origin,) and fits and origin.kind != "descriptor", operation)
     return (target, target)
 
 
@@ -240,6 +236,7 @@ def assertion(operation: Operation, given: Types) -> Types:
 def extern(operation: Operation, given: Types) -> Types:
     symbol = operation.attributes.get("symbol", "").strip('"')
     need(operation.types[:-1] == given and all(kind.shape == given[0].shape for kind in operation.types), operation)
+    need(all(kind.kind == "number" for kind in operation.types), operation)
     if symbol not in block_operations.LIBDEVICE:
         raise NotIR(f"the machine has no function `{symbol}` of libdevice: this is a limit of the grader")
     need(tuple(kind.element for kind in operation.types) == block_operations.LIBDEVICE[symbol].elements, operation)
@@ -254,25 +251,11 @@ def elementwise(function: Callable[..., Tensor]) -> Callable[[Operation], Execut
 
     def make(operation: Operation) -> Execute:
         operands, (result,) = operation.operands, operation.results
-        if len(operands) == 1:
-            (operand,) = operands
 
-            def unary(machine: Any, operation: Operation, frame: Frame) -> None:
-                frame.values[result] = Value(function(frame[operand].data))
+        def execute(machine: Any, operation: Operation, frame: Frame) -> None:
+            frame.values[result] = Value(function(*[frame[name].data for name in operands]))
 
-            return unary
-        if len(operands) == 2:
-            first, second = operands
-
-            def binary(machine: Any, operation: Operation, frame: Frame) -> None:
-                frame.values[result] = Value(function(frame[first].data, frame[second].data))
-
-            return binary
-
-        def ternary(machine: Any, operation: Operation, frame: Frame) -> None:
-            frame.values[result] = Value(function(*(frame[name].data for name in operands)))
-
-        return ternary
+        return execute
 
     return make
 
@@ -306,7 +289,7 @@ def splat(operation: Operation) -> Callable[[Tensor], Tensor]:
 
 
 def expand(operation: Operation) -> Callable[[Tensor], Tensor]:
-    axis = axis_of(operation) + 1
+    axis = block_operations.axis_of(operation) + 1
     return lambda x: x.unsqueeze(axis)
 
 
@@ -343,8 +326,8 @@ def constant_value(operation: Operation) -> Tensor:
 
 
 DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][+-]?\d+)?", re.ASCII)
-WHOLE = re.compile(r"-?\d+", re.ASCII)
-HEXADECIMAL = re.compile(r"0x[0-9A-F]+", re.ASCII)
+WHOLE = re.compile(r"-?\d{1,20}", re.ASCII)
+HEXADECIMAL = re.compile(r"0x[0-9A-F]{1,16}", re.ASCII)
 OF_WIDTH = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
 
 
@@ -359,6 +342,7 @@ def number_of(text: str, kind: Type, operation: Operation) -> Any:
         bits -= (bits >> (width - 1)) << width
         return torch.tensor([bits], dtype=OF_WIDTH[width]).view(kind.dtype).double().item()
     if kind.dtype.is_floating_point and DECIMAL.fullmatch(text):
+        need(abs(float(text)) <= torch.finfo(kind.dtype).max, operation)
         return float(text)
     if not kind.dtype.is_floating_point and kind.element != "i1" and WHOLE.fullmatch(text):
         number = int(text)
@@ -367,13 +351,21 @@ def number_of(text: str, kind: Type, operation: Operation) -> Any:
     raise NotIR(f"a constant that is no single number of its type: `{text[:60]}`")
 
 
-def range_value(operation: Operation) -> Tensor:
-    return torch.arange(*range_of(operation), dtype=torch.int32)[None]
+def count_up(operation: Operation) -> Execute:
+    (start, end), (result,) = range_of(operation), operation.results
+
+    def execute(machine: Any, operation: Operation, frame: Frame) -> None:
+        made = frame.values[result] = Value(torch.arange(start, end, dtype=torch.int32)[None])
+        made.limits = start, end - 1
+
+    return execute
 
 
 def poison_value(operation: Operation) -> Tensor:
     (kind,) = operation.made
-    return torch.zeros((1, *(1,) * len(kind.shape)), dtype=kind.dtype)
+    return torch.full(
+        (1, *(1,) * len(kind.shape)), float("nan") if kind.dtype.is_floating_point else 0, dtype=kind.dtype
+    )
 
 
 def program_id(operation: Operation) -> Execute:
@@ -629,7 +621,7 @@ TABLE: dict[str, Entry] = {
     # what comes from nothing
     "arith.constant": Entry("constant", constant, fixed(constant_value)),
     "ub.poison": Entry("none", made_of_nothing, fixed(poison_value)),
-    "tt.make_range": Entry("range", make_range, fixed(range_value)),
+    "tt.make_range": Entry("range", make_range, count_up),
     "tt.get_program_id": Entry("axis", made_of_nothing, program_id),
     "tt.get_num_programs": Entry("axis", made_of_nothing, program_count),
     # other arrangements of the same numbers

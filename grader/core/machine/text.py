@@ -7,7 +7,7 @@ ever handed to a compiler. Method: MLIR's textual form (MLIR Language Reference)
 import functools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -16,6 +16,7 @@ from grader.core.protocol.program import Refused
 
 LARGEST = 4 << 20  # characters of a text
 DEEPEST = 64  # regions in regions
+LONGEST = 200  # characters of a type
 WIDEST = 1 << 20  # elements of a block: Triton's own limit
 
 DTYPES = {
@@ -55,16 +56,16 @@ class Type:
     shape: tuple[int, ...]
     element: str
 
-    @property
+    @functools.cached_property
     def dtype(self) -> torch.dtype:
         """Of the tensor that holds the value: an address is an int64."""
         return DTYPES[self.element] if self.kind == "number" else torch.int64
 
-    @property
+    @functools.cached_property
     def pointee(self) -> torch.dtype:
         return torch.int64 if self.element.startswith("!tt.ptr<") else DTYPES[self.element]
 
-    @property
+    @functools.cached_property
     def elements(self) -> int:
         return math.prod(self.shape)
 
@@ -76,6 +77,8 @@ class Type:
 @functools.lru_cache(maxsize=4096)
 def parse_type(text: str) -> Type:
     """The Type of this text; raises NotIR."""
+    if len(text) > LONGEST:
+        raise NotIR(f"a type of {len(text)} characters")
     shape: tuple[int, ...] = ()
     element, kind = text, "number"
     if matched := re.fullmatch(r"!tt\.tensordesc<(.*)>", text, re.ASCII):
@@ -145,6 +148,11 @@ class Region:
     def entry(self) -> Block:
         return self.blocks[0]
 
+    @functools.cached_property
+    def places(self) -> dict[str, int]:
+        """{label: which block it is}."""
+        return {block.label: place for place, block in enumerate(self.blocks)}
+
 
 @dataclass(eq=False)
 class Function:
@@ -160,10 +168,12 @@ class Function:
 
 @dataclass(eq=False)
 class Module:
-    """functions by name; locations: {name: text}, for whoever asks where something stands."""
+    """functions by name; locations: {name: text}, for whoever asks where something stands. bytes: of all values that
+    one program makes, each once (type_check.py)."""
 
     functions: dict[str, Function]
     locations: dict[str, str]
+    bytes: int = 0
 
 
 # Forms ---------------------------------------------------------------------------------------------------------------
@@ -185,7 +195,7 @@ FORMS = {
         "constant": rf"(?: (?:dense<[^<>\s]*>|-?[\w.+\-]+))(?: : {TYPE})?",
         "none": rf" : {TYPE}",
         "axis": rf" [xyz]{ATTRIBUTES} : {TYPE}",
-        "range": rf" \{{end = \d+ : i32, start = \d+ : i32(?:, [^{{}}]*)?\}} : {TYPE}",
+        "range": rf" \{{end = \d{{1,10}} : i32, start = \d{{1,10}} : i32(?:, [^{{}}]*)?\}} : {TYPE}",
         "same": rf" {VALUE}(?:, {VALUE})*{FLAGS}{ATTRIBUTES} : {TYPE}",
         "compare": rf" \w+, {VALUE}, {VALUE}{FLAGS}{ATTRIBUTES} : {TYPE}",
         "select": rf" {VALUE}, {VALUE}, {VALUE}{ATTRIBUTES} : {TYPE}(?:, {TYPE})?",
@@ -222,13 +232,13 @@ FORMS = {
                rf"(?: iter_args\({VALUE} = {VALUE}(?:, {VALUE} = {VALUE})*\) -> \({TYPES}\))?(?:  ?: {TYPE})?",
         "if": rf" {VALUE}(?: -> \({TYPES}\))?",
         "while": rf"(?: \({VALUE} = {VALUE}(?:, {VALUE} = {VALUE})*\))? : \({TYPES}\) -> (?:\({TYPES}\)|{TYPE})",
-        "reduce": rf"\({LISTED}\) <\{{axis = \d+ : i32(?:, reverse = (?:true|false))?\}}> \(",
-        "elementwise": rf"\({LISTED}\) <\{{pack = \d+ : i32\}}> \(",
+        "reduce": rf"\({LISTED}\) <\{{axis = \d : i32(?:, reverse = (?:true|false))?\}}> \(",
+        "elementwise": rf"\({LISTED}\) <\{{pack = \d{{1,4}} : i32\}}> \(",
     }.items()
 }  # fmt: skip
 
 STATEMENT = re.compile(
-    r"(?:(?P<results>%[\w.$\-]+(?::\d+)?(?:, %[\w.$\-]+)*) = )?"
+    r"(?:(?P<results>%[\w.$\-]+(?::\d{1,4})?(?:, %[\w.$\-]+)*) = )?"
     r"(?P<name>[a-z]\w*\.[\w.]+|\"[a-z]\w*\.[\w.]+\")(?P<rest>.*)",
     re.ASCII,
 )
@@ -352,21 +362,18 @@ class Parser:
 
     def statement(self, number: int, place: str) -> Operation:
         line = self.next()
-        matched = STATEMENT.fullmatch(line)
-        if not matched:
-            raise NotIR(f"no operation: `{line[:80]}`")
-        name = matched["name"].strip('"')
+        name, results, rest = read_line(line)
         form = self.forms.get(name)
         if form is None:
             raise Refused(f"the machine has no operation `{name}`: {REFUSED_BY_NAME.get(name, LIMIT)}")
-        rest, regions = matched["rest"], REGIONS.get(form, 0)
+        regions = REGIONS.get(form, 0)
         if regions:
             if not rest.endswith("{"):
                 raise NotIR(f"an operation without its region: `{line[:80]}`")
             rest = rest[:-1].rstrip(" ") if form not in ("reduce", "elementwise") else rest[:-1]
-        if not FORMS[form].fullmatch(rest):
+        if not (known := pieces(rest, form)):
             raise NotIR(f"`{name}` in a form that the machine does not know: `{line[:120]}`")
-        made = Operation(name, result_names(matched["results"]), *pieces(rest, form), rest, number, place)
+        made = Operation(name, results, *known, rest, number, place)
         for i in range(regions):
             made.regions.append(self.region())
             line = self.next()
@@ -422,8 +429,21 @@ def result_names(text: str | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-def pieces(rest: str, form: str) -> tuple[tuple[str, ...], tuple[Type, ...], dict[str, str]]:
-    """(operands, types, attributes) of what stands behind an operation's name."""
+# The texts of a problem's cases have most lines in common: each is taken apart once.
+@functools.lru_cache(maxsize=1 << 15)
+def read_line(line: str) -> tuple[str, tuple[str, ...], str]:
+    """(name, results, what stands behind the name) of an operation."""
+    matched = STATEMENT.fullmatch(line)
+    if not matched:
+        raise NotIR(f"no operation: `{line[:80]}`")
+    return matched["name"].strip('"'), result_names(matched["results"]), matched["rest"]
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def pieces(rest: str, form: str) -> tuple[tuple[str, ...], tuple[Type, ...], dict[str, str]] | None:
+    """(operands, types, attributes) of what stands behind an operation's name; None where that has another form."""
+    if not FORMS[form].fullmatch(rest):
+        return None
     strings = STRINGS.findall(rest) if form in ("print", "assert") else []
     bare = STRINGS.sub('""', rest) if strings else rest
     attributes: dict[str, str] = {}
@@ -454,13 +474,21 @@ def parse_attributes(text: str) -> dict[str, str]:
         matched = ATTRIBUTE.match(text, at)
         if not matched:
             raise NotIR(f"attributes that the machine does not know: `{text[:80]}`")
+        if matched[1] in found:
+            raise NotIR(f"an attribute that is there twice: `{text[:80]}`")
         found[matched[1]] = matched[2] or ""
         at = matched.end()
     return found
 
 
-def print_module(module: Module) -> str:
-    """The text that was parsed, and nothing else."""
+def print_module(
+    module: Module, entry: str = "", attributes: Mapping[str, str] | None = None,
+    place: Callable[[Operation], str] = lambda operation: "",
+) -> str:  # fmt: skip
+    """The text that was parsed, and nothing else. attributes: {argument of `entry`: what stands behind its type}.
+
+    place(operation): its location as text.
+    """
 
     def lines_of(region: Region, indent: str) -> Iterator[str]:
         for block in region.blocks:
@@ -474,14 +502,19 @@ def print_module(module: Module) -> str:
         made = f"{', '.join(results_of(operation.results))} = " if operation.results else ""
         quoted = f'"{operation.name}"' if operation.body.endswith("> (") else operation.name
         opens = "" if not operation.regions else "{" if operation.body.endswith("(") else " {"
-        yield f"{indent}{made}{quoted}{operation.body}{opens}"
-        for region, closing in zip(operation.regions, operation.closing, strict=True):
+        at = place(operation)
+        yield f"{indent}{made}{quoted}{operation.body}{opens or at}"
+        for number, (region, closing) in enumerate(zip(operation.regions, operation.closing, strict=True), 1):
             yield from lines_of(region, indent + "  ")
-            yield indent + closing
+            yield indent + closing + (at if number == len(operation.regions) else "")
 
     text = ["module {"]
     for function in module.functions.values():
-        text += [f"  {function.opening}", *lines_of(function.body, "    "), "  }"]
+        opening = function.opening
+        for name, kind in zip(function.arguments, function.types, strict=True) if function.name == entry else ():
+            if attributes and name in attributes:
+                opening = opening.replace(f"{name}: {kind.text}", f"{name}: {kind.text} {attributes[name]}", 1)
+        text += [f"  {opening}", *lines_of(function.body, "    "), "  }"]
     return "\n".join([*text, "}"]) + "\n"
 
 

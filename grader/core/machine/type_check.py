@@ -4,7 +4,7 @@ import re
 
 from grader.core.machine import hints
 from grader.core.machine.operation_table import TABLE
-from grader.core.machine.text import Function, Module, NotIR, Operation, Region, Type, at_place, need
+from grader.core.machine.text import Function, Module, NotIR, Operation, Region, Type, at_place, need, operations_in
 from grader.core.protocol.program import Refused
 
 FORMS = {name: entry.form for name, entry in TABLE.items()} | {
@@ -16,6 +16,8 @@ ENDS = {"tt.return", "cf.br", "cf.cond_br", "scf.yield", "scf.condition", "tt.re
         "tt.map_elementwise.return"}  # fmt: skip
 END_OF = {"scf.for": "scf.yield", "scf.if": "scf.yield", "tt.reduce": "tt.reduce.return", "tt.scan": "tt.scan.return",
           "tt.map_elementwise": "tt.map_elementwise.return"}  # fmt: skip
+DEEP = 64  # calls in calls
+HELD = 1 << 29  # bytes of all values that programs which run together make
 Scope = dict[str, Type]
 
 
@@ -27,6 +29,7 @@ def check(module: Module, entry: str) -> None:
     for function in module.functions.values():
         checker.function(function)
     checker.find_recursion(entry, ())
+    module.bytes = checker.bytes
 
 
 class Checker:
@@ -34,27 +37,44 @@ class Checker:
         self.functions, self.locations = module.functions, module.locations
         self.calls: dict[str, set[str]] = {}
         self.current: Function | None = None
+        self.ended, self.bytes, self.width = set[str](), 0, 1
 
     def function(self, function: Function) -> None:
         self.current = function
         self.calls[function.name] = set()
-        self.region(function.body, dict(zip(function.arguments, function.types, strict=True)), "", function.returns)
+        self.region(function.body, fresh({}, function.arguments, function.types), "", function.returns)
 
     def find_recursion(self, name: str, above: tuple[str, ...]) -> None:
+        if len(above) > DEEP:
+            raise NotIR(f"more than {DEEP} functions that call each other")
         if name in above:
             raise NotIR(f"the function {name} calls itself: Triton has no recursion")
-        for called in self.calls.get(name, ()):
+        for called in self.calls.get(name, set()) - self.ended:
             self.find_recursion(called, (*above, name))
+        self.ended.add(name)
 
-    def region(self, region: Region, scope: Scope, end: str, returns: tuple[Type, ...] | None) -> tuple[Type, ...]:
-        """Check the blocks; returns the types that leave by `end`. end: "" in a function's body, which may branch."""
+    def region(
+        self, region: Region, scope: Scope, end: str, returns: tuple[Type, ...] | None, given: Scope | None = None
+    ) -> tuple[Type, ...]:
+        """Check the blocks; returns the types that leave by `end`. end: "" in a function's body, which may branch.
+
+        given: what it is given beside its first block's arguments. Of what it adds to `scope`, nothing stays.
+        """
+        outside = len(scope)
+        left = self.blocks(region, scope, end, returns, given or {})
+        while len(scope) > outside:
+            scope.popitem()  # the last that came
+        return left
+
+    def blocks(
+        self, region: Region, scope: Scope, end: str, returns: tuple[Type, ...] | None, given: Scope
+    ) -> tuple[Type, ...]:
         if end and len(region.blocks) != 1:
             raise NotIR("blocks that jump inside a loop or a condition")
-        scope = dict(scope)
-        labels = {block.label: block for block in region.blocks}
+        scope |= given
         left: tuple[Type, ...] = ()
-        for block in region.blocks:
-            scope |= zip(block.arguments, block.types, strict=True)
+        for at, block in enumerate(region.blocks):
+            scope |= fresh(scope, block.arguments, block.types)
             if not block.operations and end == "scf.yield":
                 return ()
             if not block.operations:
@@ -63,12 +83,12 @@ class Checker:
                 is_last = place + 1 == len(block.operations)
                 if (operation.name in ENDS) != is_last and not (is_last and end == "scf.yield"):
                     raise NotIR(f"`{operation.name}` in the wrong place")
-                given = tuple(self.find(name, scope) for name in operands_of(operation))
+                types = tuple(self.find(name, scope) for name in operands_of(operation))
                 try:
                     if operation.name in ENDS:
-                        left = self.end(operation, given, end, labels, returns)
+                        left = self.end(operation, types, end, (at, region), returns)
                     else:
-                        scope |= self.made_by(operation, given, scope)
+                        scope |= self.made_by(operation, types, scope)
                 except Refused as refused:
                     raise at_place(refused, operation.where, self.locations) from None
         return left
@@ -78,7 +98,10 @@ class Checker:
         operation.made = self.operation(operation, given, scope)
         if len(operation.made) != len(operation.results):
             raise NotIR(f"`{operation.name}` with {len(operation.results)} results")
-        return dict(zip(operation.results, operation.made, strict=False))
+        self.bytes += self.width * sum(kind.elements * kind.dtype.itemsize for kind in operation.made)
+        if self.bytes > HELD:
+            raise Refused(f"the blocks of one program take more than {HELD:,} bytes: unroll less")
+        return fresh(scope, operation.results, operation.made)
 
     @staticmethod
     def find(name: str, scope: Scope) -> Type:
@@ -87,8 +110,9 @@ class Checker:
         return scope[name]
 
     def end(
-        self, operation: Operation, given: tuple[Type, ...], end: str, labels: dict, returns: tuple[Type, ...] | None
-    ) -> tuple[Type, ...]:
+        self, operation: Operation, given: tuple[Type, ...], end: str, at: tuple[int, Region],
+        returns: tuple[Type, ...] | None,
+    ) -> tuple[Type, ...]:  # fmt: skip
         name = operation.name
         said = given[1:] if name in ("cf.cond_br", "scf.condition") else given
         need(operation.types == said, operation)
@@ -97,9 +121,10 @@ class Checker:
                 raise NotIR("a jump inside a loop or a condition")
             places = dict(zip(operands_of(operation)[len(given) - len(said) :], said, strict=True))
             for label, names in targets_of(operation):
-                block = labels.get(label)
-                if block is None or block.types != tuple(places[n] for n in names):
-                    raise NotIR(f"a jump to {label} with other values than it takes")
+                here, region = at
+                there = region.places.get(label, 0)
+                if there <= here or region.blocks[there].types != tuple(places[n] for n in names):
+                    raise NotIR(f"a jump to {label}, which does not follow, or takes other values")
             need(name == "cf.br" or given[0].text == "i1", operation)
             return ()
         if name == "tt.return":
@@ -117,7 +142,10 @@ class Checker:
             operation.made = entry.rule(operation, given)
             need(len(operation.made) == len(operation.results), operation)
             for region in operation.regions:
+                width, self.width = self.width, self.width * given[0].elements
+                self.need_numbers(region, set())
                 left = self.region(region, scope, END_OF[name], None)
+                self.width = width
                 need(tuple(kind.text for kind in left) == tuple(kind.element for kind in operation.made), operation)
             operation.execute = hints.checking(entry.make(operation), operation)
             return operation.made
@@ -125,13 +153,23 @@ class Checker:
             operation, given, scope
         )
 
+    def need_numbers(self, region: Region, seen: set[str]) -> None:
+        """What runs for each element of a block has numbers alone, neither memory nor blocks; so has what it calls."""
+        for inner in operations_in(region):
+            need(all(kind.kind == "number" and not kind.shape for kind in inner.types), inner)
+            self.bytes += 8 * self.width
+            called = callee(inner) if inner.name == "tt.call" else ""
+            if called in self.functions and called not in seen:
+                seen.add(called)
+                self.need_numbers(self.functions[called].body, seen)
+
     def loop(self, operation: Operation, given: tuple[Type, ...], scope: Scope) -> tuple[Type, ...]:
         low, high, step, *carried = given
         need(low.kind == "number" and low.element in ("i32", "i64") and not low.shape, operation)
         need(low == high == step, operation)
         index, names = loop_names(operation)
-        inner = scope | {index: low} | dict(zip(names, carried, strict=True))
-        left = self.region(operation.regions[0], inner, "scf.yield", None)
+        inner = fresh(scope, (index, *names), (low, *carried))
+        left = self.region(operation.regions[0], scope, "scf.yield", None, inner)
         need(left == tuple(carried) and operation.types[: len(carried)] == tuple(carried), operation)
         return tuple(carried)
 
@@ -147,7 +185,7 @@ class Checker:
         names = while_names(operation)
         count = len(given)
         need(operation.types[:count] == given and len(names) == count, operation)
-        left = self.region(before, scope | dict(zip(names, given, strict=True)), "scf.condition", None)
+        left = self.region(before, scope, "scf.condition", None, fresh(scope, names, given))
         need(left and left[0].text == "i1" and left[1:] == operation.types[count:], operation)
         need(after.entry.types == left[1:], operation)
         need(self.region(after, scope, "scf.yield", None) == given, operation)
@@ -162,6 +200,13 @@ class Checker:
         assert self.current
         self.calls[self.current.name].add(called)
         return function.returns
+
+
+def fresh(scope: Scope, names: tuple[str, ...], types: tuple[Type, ...]) -> Scope:
+    """The types of names that are made here."""
+    if len({*names}) < len(names) or not scope.keys().isdisjoint(names):
+        raise NotIR(f"a name that is made twice: `{', '.join(names)[:80]}`")
+    return dict(zip(names, types, strict=True))
 
 
 def operands_of(operation: Operation) -> tuple[str, ...]:

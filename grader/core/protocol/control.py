@@ -12,10 +12,9 @@ class Start(Struct, tag="start"):
 
 
 class Started(Struct):
-    """error: why it cannot serve, or empty. trial_seconds: what a kernel of ours took in the interpreter."""
+    """error: why it cannot serve, or empty."""
 
     error: str = ""
-    trial_seconds: float = 0.0
 
 
 class Fork(Struct, tag="fork"):

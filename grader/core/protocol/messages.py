@@ -63,9 +63,9 @@ class Row(Struct, frozen=True):
 class Call(Struct, frozen=True):
     """A call of an entry point, and how it is watched.
 
-    tiles: sizes that replace the first of the module's own tile sizes in the interpreter. about: for the course's own
-    code in the recorder. watched: observers follow the kernels; only the interpreter can. choice: which configuration
-    of a tuned kernel runs in the interpreter. row: of which row the dependents are counted, in PyTorch alone.
+    tiles: sizes that replace the first of the module's own tile sizes in the machine. about: for the course's own code
+    in the recorder. watched: observers follow the kernels; only the machine can. choice: which configuration of a tuned
+    kernel the machine runs. row: of which row the dependents are counted, in PyTorch alone.
     """
 
     inputs: list[TensorSpec]
@@ -100,10 +100,10 @@ class Setup(Struct, kw_only=True):
 
 
 class RecorderSetup(Setup, tag="recorder", kw_only=True):
-    """module: the path of the submission's file. gpu: what it is recorded for, None for Triton's interpreter.
+    """module: the path of the submission's file. gpu: what it is recorded for, None for the machine.
 
     gap: the word of an open gap. tiles: the module's variable that has the sizes of its tiles. Both "" where the course
-    has none. lowered: launches are recorded as Triton's IR.
+    has none.
     """
 
     module: str
@@ -114,7 +114,6 @@ class RecorderSetup(Setup, tag="recorder", kw_only=True):
     arguments: list[str]
     gpu: Gpu | None = None
     code: Code | None = None
-    lowered: bool = False
 
 
 class RunnerSetup(Setup, tag="runner", kw_only=True):
@@ -427,7 +426,7 @@ class NoProgram(Struct, tag="malformed", frozen=True):
 
 
 class KernelRefused(Struct, tag="refused", frozen=True):
-    """Triton's compiler would not take a kernel."""
+    """The machine does not run a kernel."""
 
     text: str
     line: int | None
@@ -440,13 +439,6 @@ class KernelLaunched(Struct, tag="kernel launched", frozen=True):
     line: int | None
 
 
-class OtherText(Struct, tag="other text", frozen=True):
-    """A kernel's text is not what stands in the submission's file."""
-
-    kernel: str
-    line: int | None
-
-
 class NotAllowed(Struct, tag="not allowed", frozen=True):
     """An operation of PyTorch that may not be used."""
 
@@ -454,7 +446,7 @@ class NotAllowed(Struct, tag="not allowed", frozen=True):
     line: int | None
 
 
-NotRun = NoProgram | KernelRefused | KernelLaunched | OtherText | NotAllowed
+NotRun = NoProgram | KernelRefused | KernelLaunched | NotAllowed
 RunnerReply = Loaded | Raised | Returned | Outputs | FirstBad | Compiled | Timed | Profiled | NotRun
 Reply = RecorderReply | RunnerReply
 WithOutputs = Answered | Returned | Outputs | Timed

@@ -2,13 +2,12 @@
 has msgspec decode the JSON into these structs again, or say what is wrong with it.
 
 Every value has a type of this file. A dtype, a format or a padding is one of a closed list; a name (of an operation, a
-module, a function) is looked up in a table of the runner's, and never as an attribute of an object. So nothing that a
-program holds can become an object that the runner does not mean to give to a kernel.
+kernel) is looked up in a table of the runner's, and never as an attribute of an object. A kernel is a text, which the
+machine parses, or refuses: so nothing that a program holds can become Python that runs.
 """
 
-import keyword
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -20,13 +19,12 @@ CONSTANT = 1 << 16  # bytes of one constant
 CONFIGS = 200  # of one launch that is tuned
 DEPTH = 16  # structs in structs
 LEAVES = {type(None), bool, int, str, bytes}
-RESERVED = ("_grader", "__")  # how no name of a kernel begins
 
 Size = Annotated[int, Meta(ge=0, le=LARGEST)]
 Line = Annotated[int, Meta(gt=0, lt=1 << 24)] | None
 Whole = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-Short = Annotated[str, Meta(max_length=200)]  # a name that is shown, or a text that a kernel is given
-Long = Annotated[str, Meta(max_length=1 << 17)]  # a kernel's text
+Short = Annotated[str, Meta(max_length=200)]  # a name that is shown
+Long = Annotated[str, Meta(max_length=1 << 17)]  # a configuration
 IR = 1 << 22  # characters of a kernel's IR
 Name = Annotated[str, Meta(max_length=200, pattern=r"^[^\W\d]\w*\Z")]
 Dtype = Literal[
@@ -40,7 +38,7 @@ class Malformed(Exception):
 
 
 class Refused(Exception):
-    """Triton's compiler would not take this; the text says what, line: where in the submission's file."""
+    """The machine does not run this; the text says what, line: where in the submission's file."""
 
     def __init__(self, text: str, line: int | None = None) -> None:
         super().__init__(text)
@@ -121,85 +119,25 @@ class Device(Part, frozen=True, tag="device"):
     """The device of the run: there is one."""
 
 
-class TritonDtype(Part, frozen=True, tag="triton dtype"):
-    name: Literal[
-        "void", "int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "fp8e4b15",
-        "fp8e4nv", "fp8e4b8", "fp8e5", "fp8e5b16", "fp16", "bf16", "fp32", "fp64",
-    ]  # fmt: skip
-
-
-class KernelNumber(Part, frozen=True, tag="kernel"):
-    number: Size
-
-
-class Constexpr(Part, frozen=True, tag="constexpr"):
-    value: "Argument"
-
-
-class NamedTuple(Part, frozen=True, tag="named tuple"):  # the class itself, which a kernel may call
-    fields: list[Name]
-
-
-class Tuple(Part, frozen=True, tag="tuple"):  # fields: the names of its items where it is a NamedTuple
-    items: list["Argument"]
-    fields: list[Name] | None = None
-
-
 Shape = Annotated[list[Annotated[int, Meta(ge=0, le=1 << 40)]], Meta(min_length=1, max_length=5)]
 
 
-class Descriptor(Part, frozen=True, tag="descriptor"):
-    """A TensorDescriptor; one of Gluon's has the fields of its NVMMASharedLayout."""
-
+class Descriptor(Part, frozen=True, tag="descriptor"):  # a TensorDescriptor
     base: Tensor
     shape: Shape
     strides: Shape
     block: Shape
     padding: Literal["zero", "nan"]
-    layout: dict[Name, bool | Whole | list[Whole | list[Whole]] | None] | None = None
-
-
-class Module(Part, frozen=True, tag="module"):
-    """A module that a kernel names; kernel_check.py and build.py have the tables of those that it may use."""
-
-    name: Short
-
-
-class Function(Part, frozen=True, tag="function"):  # a function of Triton's language that a kernel imported by its name
-    module: Short
-    name: Name
-
-
-class Opaque(Part, frozen=True, tag="opaque"):
-    """What no kernel can use, by the name of its type: a kernel that uses it is refused."""
-
-    type: Short
 
 
 Plain = bool | Whole | Short | Float | TorchDtype | None
 Operand = Plain | Tensor | Format | Device  # of an operation of PyTorch's
-Argument = Plain | Tensor | TritonDtype | KernelNumber | Constexpr | Tuple | Descriptor
-Use = Argument | Module | Function | NamedTuple | Opaque  # what a name of a kernel's text means
 
 # Kernels and steps ---------------------------------------------------------------------------------------------------
 
 
 class Kernel(Part, frozen=True):
-    """A function that Triton compiles. uses: what it names from outside. constexprs, unspecialized: parameters."""
-
-    kind: Literal["kernel", "gluon", "constexpr function"]
-    name: Name
-    file: Annotated[str, Meta(max_length=200, pattern=r"^[^/\0]+\Z")]
-    line: Annotated[int, Meta(ge=1, le=1 << 20)]
-    source: Long
-    constexprs: list[Short]
-    unspecialized: list[Short]
-    noinline: bool
-    uses: Annotated[dict[Name, Use], Meta(max_length=1000)]
-
-
-class Lowered(Part, frozen=True):
-    """A kernel as Triton's IR for the types and constants of a launch. name: of the entry function in the text."""
+    """A kernel as Triton's IR (TTIR) for the types and constants of a launch. name: of the text's entry function."""
 
     name: Name
     file: Annotated[str, Meta(max_length=200, pattern=r"^[^/\0]+\Z")]
@@ -218,18 +156,7 @@ class Operation(Part, frozen=True, tag="operation"):  # an operation of PyTorch'
 
 
 class Launch(Part, frozen=True, tag="launch"):
-    """A kernel's launch, the `number`-th of the call."""
-
-    kernel: Size
-    number: Size
-    grid: tuple[Annotated[int, Meta(ge=0, le=1 << 31)], ...]
-    args: Annotated[dict[Name, Argument], Meta(max_length=1000)]
-    options: Annotated[dict[Name, Argument], Meta(max_length=100)]
-    line: Line
-
-
-class LoweredLaunch(Part, frozen=True, tag="lowered launch"):
-    """A launch of IR, the `number`-th of the call.
+    """A launch of a kernel, the `number`-th of the call.
 
     args: one for each parameter of the entry function. names: of the student's parameters; `pair.0` is a member of a
     tuple, `desc.shape.0` a size of a descriptor. unspecialized: the places in `args` of which Triton must not know
@@ -255,7 +182,7 @@ class Free(Part, frozen=True, tag="free"):  # storages that Python let go of
 
 class Branch(Part, frozen=True):  # what one configuration of a tuned kernel does
     config: Long
-    steps: list[Operation | Launch | LoweredLaunch | Free]
+    steps: list[Operation | Launch | Free]
 
 
 class Choice(Part, frozen=True, tag="choice"):  # the configurations of a tuned kernel, of which the runner takes one
@@ -268,14 +195,14 @@ class Other(Part, frozen=True, tag="other"):  # what is returned and no tensor, 
 
 
 Storage = Input | Old | Made | Constant | Unseen
-Step = Operation | Launch | LoweredLaunch | Free | Choice
+Step = Operation | Launch | Free | Choice
 
 
 class Program(Part, frozen=True):
     """setup: steps before the call. stale: storages that an earlier call left something in. several: it returns a
-    tuple or a list. kernels: what a Launch launches. lowered: what a LoweredLaunch launches."""
+    tuple or a list."""
 
-    version: Literal[2]
+    version: Literal[3]
     storages: list[Storage]
     kernels: list[Kernel]
     setup: list[Step]
@@ -283,7 +210,6 @@ class Program(Part, frozen=True):
     steps: list[Step]
     returns: Annotated[list[Tensor | Other], Meta(max_length=64)]
     several: bool
-    lowered: list[Lowered] = []  # msgspec makes a new one for each
 
 
 DECODER = msgspec.json.Decoder(Program)
@@ -309,58 +235,23 @@ def check(program: Program) -> None:
                 need(part.storage < len(program.storages), "a storage that is not there")
             case Free():
                 need(all(number < len(program.storages) for number in part.storages), "a storage that is not there")
-            case KernelNumber():
-                need(part.number < len(program.kernels), "a kernel that is not there")
-            case Constexpr():
-                need(not tensors_in(part), "a tensor in a constexpr")
-            case NamedTuple():
-                check_fields(part.fields)
-            case Tuple():
-                fits = part.fields is None or len(part.fields) == len(part.items)
-                need(fits, "a NamedTuple has a name for each item")
-                check_fields(part.fields or ())
             case Launch():
                 check_launch(part, program.kernels)
-            case LoweredLaunch():
-                check_lowered_launch(part, program.lowered)
             case Choice():
                 need(all(launches_in(branch.steps) for branch in part.branches), "a choice without a launch")
-    for place, kernel in enumerate(program.kernels):
-        need(not any(name.startswith(RESERVED) for name in (kernel.name, *kernel.uses)), "a name for no kernel")
-        need(not tensors_in(kernel.uses), "a kernel that uses a tensor from outside")
-        numbers = [part.number for part in parts(kernel.uses) if isinstance(part, KernelNumber)]
-        need(all(number < place for number in numbers), "a kernel that uses a later one")  # so that none calls itself
     inputs = {i for i, storage in enumerate(program.storages) if isinstance(storage, Input)}
     need(inputs.isdisjoint(storages_in(program.setup)), "a step before the call with the call's inputs")
     need(all(number < len(program.storages) for number in program.stale), "a storage that is not there")
     need(program.returns or program.several, "nothing is returned")
 
 
-def check_any_launch(launch: Launch | LoweredLaunch, kernels: Sequence[Kernel | Lowered]) -> None:
+def check_launch(launch: Launch, kernels: list[Kernel]) -> None:
     need(len(launch.grid) == 3, "a grid has three sizes")
     strange = NO_OPTIONS & launch.options.keys()
     need(not strange, f"a launch has no option {min(strange, default='')}")
     need(launch.kernel < len(kernels), "a kernel that is not there")
-
-
-def check_lowered_launch(launch: LoweredLaunch, kernels: list[Lowered]) -> None:
-    check_any_launch(launch, kernels)
     need(len(launch.names) == len(launch.args), "an argument has one name")
     need(all(place < len(launch.args) for place in launch.unspecialized), "an argument that is not there")
-
-
-def check_launch(launch: Launch, kernels: list[Kernel]) -> None:
-    check_any_launch(launch, kernels)
-    kernel = kernels[launch.kernel]
-    need(kernel.kind != "constexpr function", "a launch of what is no kernel")
-    need(not tensors_in([launch.args.get(name) for name in kernel.constexprs]), "a tensor for a tl.constexpr")
-
-
-def check_fields(names: Sequence[str]) -> None:
-    strange = any(name.startswith("_") or keyword.iskeyword(name) for name in names)
-    need(not strange and len(set(names)) == len(names), "a NamedTuple's field with the name of no field")
-    # Triton takes what has this attribute for a descriptor.
-    need("base" not in names, "a NamedTuple's field `base`: give it another name")
 
 
 def need(condition: object, what: str) -> None:
@@ -408,7 +299,7 @@ def storages_in(value: Any) -> dict[int, None]:
     return dict.fromkeys(tensor.storage for tensor in tensors_in(value))
 
 
-def flat(steps: Iterable[Step]) -> Iterator[Operation | Launch | LoweredLaunch]:
+def flat(steps: Iterable[Step]) -> Iterator[Operation | Launch]:
     """The operations and launches among the steps; of a choice, those of all its branches."""
     for step in steps:
         branches = [branch.steps for branch in step.branches] if isinstance(step, Choice) else [[step]]
@@ -417,8 +308,8 @@ def flat(steps: Iterable[Step]) -> Iterator[Operation | Launch | LoweredLaunch]:
                 yield inner
 
 
-def launches_in(steps: Iterable[Step]) -> list[Launch | LoweredLaunch]:
-    return [step for step in flat(steps) if isinstance(step, Launch | LoweredLaunch)]
+def launches_in(steps: Iterable[Step]) -> list[Launch]:
+    return [step for step in flat(steps) if isinstance(step, Launch)]
 
 
 def resolved(program: Program, chosen: dict[int, int]) -> Program:

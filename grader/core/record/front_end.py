@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from triton import language
 from triton._C.libtriton import ir, passes
 from triton.compiler.code_generator import CodeGenerator
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITCallable
 
-from grader.core.protocol.program import IR, Lowered
+from grader.core.protocol.program import IR, Kernel
 from grader.core.record.record import CannotRecord
 from grader.core.worker import replies
 
@@ -30,28 +31,28 @@ parse = lru_cache(maxsize=1000)(ast.parse)  # the front end visits a tree many t
 
 
 class FrontEnd:
-    """Makes the IR of each specialisation once, in one context. lowered: the list of a recorder, which it extends."""
+    """Makes the IR of each specialisation once, in one context. kernels: the list of a recorder, which it extends."""
 
-    def __init__(self, lowered: list[Lowered]) -> None:
-        self.lowered, self.context = lowered, None
-        self.numbers, self.texts = dict[str, tuple[int, Any]](), dict[Lowered, int]()
+    def __init__(self, kernels: list[Kernel]) -> None:
+        self.kernels, self.context = kernels, None
+        self.numbers, self.texts = dict[str, tuple[int, Any]](), dict[Kernel, int]()
         self.lock = threading.RLock()  # a context serves one thread
 
     def lower(self, function: Any, signature: dict[str, Any], device: Any, constants: Any, options: Any) -> int:
-        """The number in `lowered` of a JITFunction's IR, for what Triton asks JITFunction._do_compile to compile."""
+        """The number in `kernels` of a JITFunction's IR, for what Triton asks JITFunction._do_compile to compile."""
         relevant = {name: value for name, value in vars(options).items() if name not in LATER}
         key = repr(
             (identity(function), signature, [(path, identity(each)) for path, each in constants.items()], relevant)
         )
         with self.lock:
             if key not in self.numbers:
-                lowered = self.make(function, signature, device, constants, options)
-                number = self.texts.setdefault(lowered, len(self.lowered))
-                self.lowered += [lowered][: number == len(self.lowered)]
+                made = self.make(function, signature, device, constants, options)
+                number = self.texts.setdefault(made, len(self.kernels))
+                self.kernels += [made][: number == len(self.kernels)]
                 self.numbers[key] = number, constants  # which stay alive: a key may hold the address of one
             return self.numbers[key][0]
 
-    def make(self, function: Any, signature: dict[str, Any], device: Any, constants: Any, options: Any) -> Lowered:
+    def make(self, function: Any, signature: dict[str, Any], device: Any, constants: Any, options: Any) -> Kernel:
         _, _, target, backend, _ = function.device_caches[device]
         if self.context is None:
             self.context = ir.context()
@@ -70,7 +71,15 @@ class FrontEnd:
         if len(text) > IR:
             what = f"the kernel {function.__name__} has {len(text)} characters of IR, and at most {IR} are taken"
             raise CannotRecord(f"{what}: unroll less", line_of(function))
-        return Lowered(module.get_entry_func_name(), file, line_of(function), text)
+        return Kernel(module.get_entry_func_name(), file, line_of(function), text)
+
+
+@language.core.builtin
+def print_values(*values: Any, hex: Any = False, _semantic: Any = None) -> Any:
+    """tl.device_print, whose text may be missing."""
+    text = getattr(values[0], "value", values[0]) if values else ""
+    values = values if isinstance(text, str) and values else ("", *values)
+    return language.core.device_print(*values, hex=hex, _semantic=_semantic)
 
 
 def identity(value: Any) -> Any:

@@ -1,99 +1,109 @@
 """Beside the submission: a launch of a kernel is a step of the program, and runs nothing.
 
+Triton itself binds and specialises; in the place of its compiler is front_end.py. JITFunction.run does all that it does
+on a GPU, hooks and grid included; what it takes for a compiled kernel is a Specialized, and the run of that is a step.
 With triton.autotune every configuration is written down with its grid, its options and what its hooks do; the runner
 chooses. A compiled kernel that Triton hands out (kernel.warmup, kernel[grid](...)) can be launched too.
 """
 
 import contextlib
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from operator import index
 from typing import Any, cast
 from unittest.mock import patch
 
 import torch
-import triton.language as tl
+from triton import knobs
+from triton.compiler.code_generator import CodeGenerator
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import autotuner, interpreter, jit
 from triton.runtime.errors import OutOfResources
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from grader.core.protocol.messages import FailedLaunch
-from grader.core.protocol.program import (
-    CONFIGS,
-    Branch,
-    Choice,
-    Constexpr,
-    Descriptor,
-    KernelNumber,
-    Launch,
-    TritonDtype,
-    Tuple,
-)
+from grader.core.protocol.program import CONFIGS, NO_OPTIONS, Branch, Choice, Descriptor, Launch, Refused
+from grader.core.record import front_end
 from grader.core.record.record import CannotRecord, Recorder
-from grader.core.record.sources import Sources, described, is_kernel, names_used, signature
+
+TRITONS_RUN = jit.JITFunction.run
+USUAL = {"sanitize_overflow": False}  # else the IR is a fifth longer, of checks that only debug=True keeps
 
 
 class Launches:
-    """Writes the launches of a recorder down while `watching`."""
+    """Writes the launches of a recorder down while `watching`.
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder, self.sources = recorder, Sources(recorder)
+    prints: a kernel's print(x) may have no text before the block, as a GPU's compiler asks.
+    """
 
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
+    def __init__(self, recorder: Recorder, prints: bool) -> None:
+        self.recorder, self.front_end = recorder, front_end.FrontEnd(recorder.kernels)
+        self.prints = {"print": front_end.print_values} if prints else {}
+
+    def stubs(self) -> list[tuple[Any, str, Any]]:
+        """(owner, name, what takes its place) where Triton launches a kernel."""
+
+        def run(kernel: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> Specialized:
+            return self.run(kernel, args, kwargs, grid, warmup)
+
+        def lower(kernel: Any, key: Any, signature: Any, device: Any, constants: Any, options: Any, *_: Any) -> Any:
+            return Specialized(self, kernel, signature, device, constants, options)
+
         def tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
             return self.tune(tuner, args, kwargs)
 
+        compiles = property(lambda knobs: False, lambda knobs, value: None, lambda knobs: None)
+        return [
+            (jit.JITFunction, "run", run), (jit.JITFunction, "_do_compile", lower),
+            (jit.JITCallable, "parse", lambda kernel: front_end.parse(kernel.src)),
+            # Whatever a file says about the interpreter, its kernels are compiled.
+            (type(knobs.runtime), "interpret", compiles), (interpreter, "InterpretedFunction", jit.JITFunction),
+            (autotuner.Autotuner, "run", tune),
+        ]  # fmt: skip
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
         compiled = lambda model=None, **_: model if model is not None else lambda function: function  # noqa: E731
         with contextlib.ExitStack() as stack:
             for owner, name, stub in (
-                *self.stubs(), (autotuner.Autotuner, "run", tune), (torch, "compile", compiled),
+                *self.stubs(), (torch, "compile", compiled),
                 (torch.library, "wrap_triton", lambda kernel: kernel),
                 (torch.library, "triton_op", torch.library.custom_op),  # the other looks for kernels with torch._dynamo
             ):  # fmt: skip
                 stack.enter_context(patch.object(owner, name, stub))
+            stack.enter_context(patch.dict(CodeGenerator.builtin_namespace, self.prints))
             yield
-
-    def stubs(self) -> Iterable[tuple[Any, str, Any]]:
-        """(owner, name, what takes its place) where Triton launches a kernel."""
-
-        def run(kernel: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> LaunchHandle:
-            return self.run(kernel, args, kwargs, grid, warmup)
-
-        return (interpreter.InterpretedFunction, "run", run), (jit.JITFunction, "run", run)
 
     def know(self, module: object) -> None:
         """Read the kernels of a module once, before a process is forked for each case."""
         for value in list(vars(module).values()):
-            if is_kernel(value):
-                with contextlib.suppress(Exception):
-                    names_used(described(value.fn).source)
-                    signature(value.fn)
+            if isinstance(value, jit.JITFunction):
+                front_end.parse(value.src)
 
-    def run(self, kernel: Any, args: tuple, kwargs: dict[str, Any], grid: Any, warmup: bool) -> "LaunchHandle":
-        with torch._C._DisableTorchDispatch():
-            names = list(signature(kernel.fn).parameters)
-            own = {name: value for name, value in kwargs.items() if name in names}
-            options = {name: value for name, value in kwargs.items() if name not in names}
-            if not warmup:
-                bound = signature(kernel.fn).bind(*args, **own)
-                bound.apply_defaults()
-                named = dict(bound.arguments)
-                grid = grid(named | options) if callable(grid) else grid
-        if warmup:
-            return LaunchHandle(self, kernel, names, options)
-        for hook in getattr(kernel, "pre_run_hooks", ()):
-            hook(*args, **kwargs)
-        with torch._C._DisableTorchDispatch():
-            self.launch(kernel, named, options, grid)
-        return LaunchHandle(self, kernel, names, options)
+    def run(self, kernel: Any, args: tuple, kwargs: dict[str, Any], grid: Any, warmup: bool) -> Any:
+        if kernel.is_gluon():
+            what = f"{kernel.__name__} is a kernel of Gluon's, and the machine runs none"
+            raise Refused(what, front_end.line_of(kernel))
+        if any(map(has_list, (*args, *kwargs.values()))):
+            raise CannotRecord("a list as an argument of a launch: Triton takes tuples", self.recorder.line())
 
-    def launch(self, kernel: Any, named: dict[str, Any], options: dict[str, Any], grid: Any) -> None:
+        def sizes(bound: dict[str, Any]) -> tuple[int, ...]:
+            return three_sizes(grid(bound) if callable(grid) else grid)
+
+        try:
+            return TRITONS_RUN(kernel, *args, grid=sizes, warmup=warmup, **(USUAL | kwargs))
+        except TypeError as error:
+            if str(error).startswith("dynamic_func()"):  # Triton's name of what binds arguments
+                error.args = (str(error).replace("dynamic_func", kernel.__name__, 1),)
+            raise
+
+    def launched(self, kernel: "Specialized", grid: Any, values: tuple) -> None:
+        """Write the launch down as a step."""
         number, line = self.next_launch()
-        sizes = three_sizes(grid)
-        args, options = ({name: self.argument(x) for name, x in each.items()} for each in (named, options))
-        self.recorder.steps.append(Launch(self.sources.number(kernel), number, sizes, args, options, line))
+        names, args, unspecialized = kernel.arguments(values, line)
+        args, sizes = [self.argument(value) for value in args], three_sizes(grid)
+        step = Launch(kernel.number, number, sizes, args, names, unspecialized, kernel.options, line)
+        self.recorder.steps.append(step)
 
     def next_launch(self) -> tuple[int, int | None]:
         """(number, line) of a launch; raises what the runner saw it raise."""
@@ -116,25 +126,11 @@ class Launches:
         return error
 
     def argument(self, value: Any) -> Any:
-        """One argument of a launch as the program has it."""
-        if isinstance(value, tl.constexpr):
-            return Constexpr(self.argument(value.value))
-        if isinstance(value, tl.dtype) and not isinstance(value, tl.pointer_type | tl.block_type):
-            return TritonDtype(value.name)
-        if is_kernel(value):
-            return KernelNumber(self.sources.number(value))
-        if isinstance(value, list):
-            raise CannotRecord("a list as an argument of a launch: Triton takes tuples", self.recorder.line())
-        if isinstance(value, tuple):
-            fields = getattr(value, "_fields", None)
-            return Tuple([self.argument(inner) for inner in value], fields and list(fields))
-        gluon = type(value).__name__ == "TensorDescriptor" and "gluon" in type(value).__module__
+        """One argument of the IR's function as the program has it."""
         plain = self.recorder.plain
-        if isinstance(value, TensorDescriptor) or gluon:
-            layout = {name: plain(inner) for name, inner in vars(value.layout).items()} if gluon else None
+        if isinstance(value, TensorDescriptor):
             shape, strides, block = map(plain, (value.shape, value.strides, value.block_shape))
-            base, padding = self.recorder.tensor(value.base), cast(Any, str(value.padding))
-            return Descriptor(base, shape, strides, block, padding, layout)
+            return Descriptor(self.recorder.tensor(value.base), shape, strides, block, cast(Any, str(value.padding)))
         return plain(value)
 
     def tune(self, tuner: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -164,6 +160,10 @@ class Launches:
         return result
 
 
+def has_list(value: Any) -> bool:
+    return isinstance(value, list) or (isinstance(value, tuple) and any(map(has_list, value)))
+
+
 def three_sizes(grid: Any) -> tuple[int, ...]:
     """The grid's sizes, of which those that it lacks are 1; raises CannotRecord where a GPU would take no such grid."""
     grid = grid if isinstance(grid, tuple | list | torch.Size) else (grid,)
@@ -175,23 +175,61 @@ def three_sizes(grid: Any) -> tuple[int, ...]:
         ) from None
 
 
-class LaunchHandle:
-    """What a launch or a warm-up returns: it can be launched, and answers as a compiled kernel of a likely size."""
+class Specialized:
+    """What Triton takes for a compiled kernel: its IR for some types and constants.
+
+    It answers as a compiled kernel of a likely size. number: of its IR in the recorder's `kernels`.
+    """
 
     n_regs, n_spills, n_max_threads = 128, 0, 1024
+    function = packed_metadata = None
 
-    def __init__(self, launches: Launches, kernel: Any, names: list[str], options: dict[str, Any]) -> None:
-        self.launches, self.kernel, self.names, self.options = launches, kernel, names, options
-        self.metadata = types.SimpleNamespace(shared=0, num_warps=options.get("num_warps", 4), name=kernel.fn.__name__)
-        self.asm, self.name = dict[str, Any](), kernel.fn.__name__
+    def __init__(
+        self, launches: Launches, kernel: Any, signature: Any, device: Any, constants: Any, options: Any
+    ) -> None:
+        self.launches, self.kernel, self.signature, self.name = launches, kernel, signature, kernel.fn.__name__
+        with torch._C._DisableTorchDispatch():
+            self.number = launches.front_end.lower(kernel, signature, device, constants, options)
+        self.options = self.own(kernel.device_caches[device][3], vars(options))
+        self.metadata = types.SimpleNamespace(**vars(options), shared=0, name=self.name)
+        self.asm = {"ttir": launches.recorder.kernels[self.number].text}
+
+    def own(self, backend: Any, options: dict[str, Any]) -> dict[str, Any]:
+        """The options that are not Triton's usual ones; raises CannotRecord where a program has none such."""
+        usual = vars(backend.parse_options(dict(USUAL)))
+        own = {name: value for name, value in options.items() if value != usual[name]}
+        for name, value in own.items():
+            if name in NO_OPTIONS or not isinstance(value, bool | int | str):
+                raise CannotRecord(f"the option {name} of a launch", self.launches.recorder.line())
+        return own
 
     def _init_handles(self) -> None:
         pass
 
-    def __getitem__(self, grid: Any) -> Callable[..., None]:
-        def launch(*args: Any, stream: Any = None) -> None:
-            with torch._C._DisableTorchDispatch():
-                named = dict(zip(self.names, args, strict=False))
-                self.launches.launch(self.kernel, named, self.options, grid)
+    def launch_metadata(self, *args: Any) -> None:
+        """What Triton asks a compiled kernel for before it runs it."""
 
-        return launch
+    def run(self, x: int, y: int, z: int, *rest: Any) -> None:
+        """rest: the stream, what Triton asks for, and two hooks; then the arguments of the launch."""
+        self.launch((x, y, z), rest[6:])
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return lambda *args, stream=None: self.launch(grid, args)
+
+    def launch(self, grid: Any, values: tuple) -> None:
+        with torch._C._DisableTorchDispatch():
+            self.launches.launched(self, grid, values)
+
+    def arguments(self, values: tuple, line: int | None) -> tuple[list[str], list[Any], list[int]]:
+        """(names, arguments, the places of those unspecialized) of the IR; raises CannotRecord."""
+        if len(values) != len(self.signature):
+            what = f"a launch of {self.name} with {len(values)} arguments instead of {len(self.signature)}"
+            raise CannotRecord(what, line)
+        names, args, unspecialized = list[str](), list[Any](), list[int]()
+        for parameter, form, value in zip(self.kernel.params, self.signature.values(), values, strict=True):
+            for name, each in front_end.arguments_of_ir(parameter.name, form, value):
+                if parameter.do_not_specialize or parameter.do_not_specialize_on_alignment:
+                    unspecialized.append(len(args))
+                names.append(name)
+                args.append(each)
+        return names, args, unspecialized

@@ -26,10 +26,7 @@ from grader.core.protocol.program import (
     Free,
     Input,
     Kernel,
-    KernelNumber,
     Launch,
-    Lowered,
-    LoweredLaunch,
     Made,
     Old,
     Operation,
@@ -64,7 +61,7 @@ class CannotRecord(Exception):
 
 
 class Recorder(DispatchMode):
-    """While active, keeps the program's `steps`, `storages`, `kernels` and `lowered`.
+    """While active, keeps the program's `steps`, `storages` and `kernels`.
 
     module: path of the submission's file, whose lines the steps name. failing: the launches that must raise, because
     they raised in the runner, by their numbers in a call. reads: the lines at which Python read numbers.
@@ -75,7 +72,7 @@ class Recorder(DispatchMode):
         self.module, self.failing = module, dict[int, FailedLaunch]()
         self.storages, self.numbers = list[Storage](), dict[int, int]()
         self.references, self.living = dict[int, tuple[StorageWeakRef, int]](), set[int]()
-        self.steps, self.kernels, self.lowered = list[Step](), list[Kernel](), list[Lowered]()
+        self.steps, self.kernels = list[Step](), list[Kernel]()
         self.reads, self.launches, self.before, self.begin = list[int | None](), 0, 0, 0
 
     # Tensors ---------------------------------------------------------------------------------------------------------
@@ -225,16 +222,12 @@ class Recorder(DispatchMode):
                 self.storages[number] = Old(self.storages[number].bytes)
         left = sorted(live & stale & made)
         numbers = [*dict.fromkeys([*storages_in([*setup, *steps, *returned]), *left])]
-        kernels = kernels_in([setup, steps])
-        for number in range(len(self.kernels) - 1, -1, -1):  # a kernel comes after those that it uses
-            if number in kernels:
-                kernels |= kernels_in(self.kernels[number].uses)
-        lowered = sorted({part.kernel for part in parts([setup, steps]) if isinstance(part, LoweredLaunch)})
+        kernels = sorted({part.kernel for part in parts([setup, steps]) if isinstance(part, Launch)})
         program = Program(
-            2, [self.storages[number] for number in numbers], [self.kernels[number] for number in sorted(kernels)],
-            setup, left, steps, list(returned), several, [self.lowered[number] for number in lowered],
+            3, [self.storages[number] for number in numbers], [self.kernels[number] for number in kernels],
+            setup, left, steps, list(returned), several,
         )  # fmt: skip
-        return renumbered(program, numbers, sorted(kernels), lowered)
+        return renumbered(program, numbers, kernels)
 
 
 def bare_name(value: object) -> Any:
@@ -255,22 +248,16 @@ def custom_function(func: Any) -> Callable[..., Any] | None:
     return definition and definition._backend_fns.get("cuda", definition._init_fn)
 
 
-def renumbered(program: Program, storages: list[int], kernels: list[int], lowered: list[int]) -> Program:
+def renumbered(program: Program, storages: list[int], kernels: list[int]) -> Program:
     """The program in which a number is a place in these lists; it frees nothing that it does not name."""
-    new, new_kernels, new_lowered = (
-        {number: place for place, number in enumerate(numbers)} for numbers in (storages, kernels, lowered)
-    )
+    new, new_kernels = ({number: place for place, number in enumerate(numbers)} for numbers in (storages, kernels))
 
     def change(part: Any) -> Any:
         match part:
             case Tensor():
                 return replace(part, storage=new[part.storage])
-            case KernelNumber():
-                return KernelNumber(new_kernels[part.number])
             case Launch():
                 return replace(part, kernel=new_kernels[part.kernel])
-            case LoweredLaunch():
-                return replace(part, kernel=new_lowered[part.kernel])
             case Free():
                 return Free(sorted(new[number] for number in part.storages if number in new))
             case Program():
@@ -279,12 +266,6 @@ def renumbered(program: Program, storages: list[int], kernels: list[int], lowere
         return part
 
     return rebuilt(program, change)
-
-
-def kernels_in(value: Any) -> set[int]:
-    """The numbers of the kernels that are launched or named."""
-    found = (part for part in parts(value) if isinstance(part, Launch | KernelNumber))
-    return {part.kernel if isinstance(part, Launch) else part.number for part in found}
 
 
 def written(step: Step) -> set[int]:

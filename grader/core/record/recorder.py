@@ -44,7 +44,7 @@ class LoadedModule:
 
 
 # There where Triton is.
-LAUNCHES, LOWERED, FRONT_END = (f"grader.core.record.{name}" for name in ("launches", "lowered_launches", "front_end"))
+LAUNCHES, FRONT_END = (f"grader.core.record.{name}" for name in ("launches", "front_end"))
 
 
 def get_ready(device: str) -> None:
@@ -55,22 +55,21 @@ def get_ready(device: str) -> None:
     with contextlib.suppress(ImportError):
         import triton.language  # noqa: F401
 
-        from grader.core.record import launches, lowered_launches  # noqa: F401
+        from grader.core.record import launches  # noqa: F401
 
 
 def begin(setup: RecorderSetup) -> LoadedModule:
     """Load the module of `setup` while the recorder looks on; raises what the module raises."""
-    interpreted = setup.gpu is None and setup.device != "direct"
     if "triton" in sys.modules:  # the knob, which writes the variable, comes first: modules ask the variable alone
-        sys.modules["triton"].knobs.runtime.interpret = interpreted and not setup.lowered
-    os.environ["TRITON_INTERPRET"] = "1" if interpreted else "0"
+        sys.modules["triton"].knobs.runtime.interpret = False
+    os.environ["TRITON_INTERPRET"] = "1" if setup.gpu is None and setup.device != "direct" else "0"
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     sys.breakpointhook = no_breakpoint
     sys.path[:] = [*setup.sys_path, *([setup.submission] if setup.submission else [])]
     recorder, module = Recorder(setup.module), new_module(setup)
     if setup.device == "direct":
         return LoadedModule(setup, recorder, module, load_function(module, setup), types.ModuleType("beside"), None)
-    launches = begin_launches(setup, recorder)
+    launches = sys.modules[LAUNCHES].Launches(recorder, setup.gpu is None) if LAUNCHES in sys.modules else None
     beside = run_code(setup.code)
     with recording(setup, recorder, launches):
         function = load_function(module, setup)
@@ -80,14 +79,8 @@ def begin(setup: RecorderSetup) -> LoadedModule:
     return loaded
 
 
-def begin_launches(setup: RecorderSetup, recorder: Recorder) -> "Launches | None":
-    if LAUNCHES not in sys.modules:
-        return None
-    return sys.modules[LOWERED].LoweredLaunches(recorder) if setup.lowered else sys.modules[LAUNCHES].Launches(recorder)
-
-
 def no_breakpoint(*args: object, **kwargs: object) -> NoReturn:
-    raise RuntimeError("breakpoint() has no terminal here: `make try` runs your file where a debugger works")
+    raise RuntimeError("breakpoint() has no terminal here: run your file yourself, with TRITON_INTERPRET=1")
 
 
 def run_code(code: Code | None) -> types.ModuleType:
@@ -105,14 +98,14 @@ def recording(setup: RecorderSetup, recorder: Recorder, launches: "Launches | No
         stack.enter_context(torch.no_grad())
         if launches:
             stack.enter_context(launches.watching())
-        stack.enter_context(without_gpu.pass_for(setup.gpu or without_gpu.INTERPRETED))
+        stack.enter_context(without_gpu.pass_for(setup.gpu or without_gpu.LIKELY))
         stack.enter_context(recorder)
         yield
 
 
 def describe(error: BaseException, setup: RecorderSetup) -> Raised:
     """An exception of the submission's."""
-    front_end = sys.modules.get(FRONT_END) if setup.lowered else None
+    front_end = sys.modules.get(FRONT_END)
     refused = front_end.find_refusal(error, setup.module) if front_end else None
     with open(setup.module, encoding="utf-8", errors="replace") as file:
         found = replies.describe_error(refused or error, setup.module, file.read(), setup.gap)

@@ -1,1 +1,1 @@
-"""The runner: it checks a program and runs it; observers watch every operation of the interpreter."""
+"""The runner: it checks a program and runs it, in the machine or on a GPU."""

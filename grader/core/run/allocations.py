@@ -10,6 +10,7 @@ from grader.core.worker.dispatch import DispatchMode
 
 GUARD = 1 << 17  # bytes on each side: one tile of 128 rows of 256 float32
 POISON = 0xFF  # as bytes: NaN in every float dtype, and no NaN that arithmetic makes
+WORD = -1  # eight bytes of it, as an int64
 INPUT_POISON = 0x7F  # around inputs: NaN in float16, huge in the others; copied over POISON it would show
 
 WRITTEN = {"zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full"}
@@ -28,7 +29,10 @@ def fenced(
 
 def fence_is_whole(buffer: torch.Tensor, extent_bytes: int) -> bool:
     """True while the poison before and after the tensor's bytes is what it was."""
-    return bool((buffer[:GUARD] == POISON).all() and (buffer[GUARD + extent_bytes :] == POISON).all())
+    end = GUARD + extent_bytes
+    words = -(-end // 8) * 8  # eight bytes at a time, which takes a fiftieth of the time
+    whole = [buffer[:GUARD].view(torch.int64) == WORD, buffer[words:].view(torch.int64) == WORD]
+    return all(bool(part.all()) for part in (*whole, buffer[end:words] == POISON))
 
 
 class Allocations(DispatchMode):

@@ -13,22 +13,22 @@ from typing import Any
 import torch
 import triton
 from triton import knobs
-from triton.compiler.errors import CompilationError
 from triton.runtime import cache
 from triton.runtime.errors import OutOfResources
 
 from grader.core.protocol.messages import Compile, Compiled, CompiledKernel, CompileError, Gpu
-from grader.core.protocol.program import Branch, Program, Refused
+from grader.core.protocol.program import Branch, Launch, Program, Refused
 from grader.core.run.allocations import INPUT_POISON
-from grader.core.run.replay import LaunchRaised, ProgramRunner, Replay, StepRaised, place_inputs
-from grader.core.worker import without_gpu
+from grader.core.run.compiled import CompiledKernels
+from grader.core.run.replay import LaunchRaised, Replay, StepRaised, place_inputs
+from grader.core.worker import replies, without_gpu
 
 TENSOR_MEMORY = 512  # columns of a multiprocessor, where the GPU has it
 PTXAS_LINES = re.compile(r"ptxas\S* info|bytes (stack frame|gmem)|^\s*$")  # lines of its log
 
 
 def get_ready(folder: str) -> None:
-    """Before a module is loaded: compile, whatever the module says about the interpreter, and leave nothing behind."""
+    """Before anything is compiled: have Triton compile, and leave nothing behind."""
     knobs.runtime.interpret = False
     os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
     # Half a second of hashing all of Triton, so that another Triton's cache is not taken for this one's: it is empty.
@@ -39,7 +39,7 @@ def get_ready(folder: str) -> None:
         knobs.nvidia.dump_ptxas_log = True  # registers and spills
 
 
-def compile_program(runner: ProgramRunner, request: Compile, program: Program) -> Compiled:
+def compile_program(kernels: CompiledKernels, request: Compile, program: Program) -> Compiled:
     """The Compiled of a program whose launches compile for the request's GPU and return.
 
     What stopped it has "launch" where the wrapper may have an answer to it.
@@ -47,18 +47,21 @@ def compile_program(runner: ProgramRunner, request: Compile, program: Program) -
     limit_memory(request.memory_bytes)
     places, _, _ = place_inputs(request.call.inputs, None, "cpu", INPUT_POISON)
     compiling = Compiling(request.gpu)
+
+    def launch(step: Launch, given: list[Any]) -> None:
+        compiling.compile(kernels.kernels[step.kernel].name, lambda: kernels.compiled(step, given))
+
     error: CompileError | None = None
     try:
         with without_gpu.active_driver(without_gpu.Driver(request.gpu)), torch.no_grad():
-            kernels = runner.make_kernels(program)
-            Replay(program, kernels, "cpu", compiling.launch, compiling.first_that_compiles).run(places)
+            Replay(program, "cpu", launch, compiling.first_that_compiles).run(places)
     except Refused as refused:
         error = CompileError("language", "Refused", str(refused), refused.line)
     except StepRaised as raised:
         cause = raised.__cause__
         error = CompileError("wrapper", type(cause).__name__, str(cause), raised.line)
     except LaunchRaised as raised:
-        error = describe(raised.__cause__, compiling, program)
+        error = describe(raised.__cause__, compiling)
         error.launch = raised.failed(error.text)
     return Compiled(compiling.report(), error)
 
@@ -69,7 +72,7 @@ def limit_memory(size: int) -> None:
 
 
 class Compiling:
-    """A launch compiles its kernel, exactly as specialised for that launch, and runs nothing.
+    """A launch compiles its kernel, as specialised for that launch, and runs nothing.
 
     failed: (kernel, exception) of the last launch that did not compile. Where a kernel needs more shared memory than
     the GPU has, the launch raises OutOfResources, as it does on that GPU.
@@ -82,11 +85,12 @@ class Compiling:
         self.failed: tuple[str, Exception] | None = None
         self.tried: dict[str, int] = {}
 
-    def launch(self, kernel: Any, grid: tuple[int, ...], args: dict[str, Any], options: dict[str, Any]) -> None:
-        name, started, said = kernel.__name__, time.perf_counter(), io.StringIO()
+    def compile(self, name: str, make: Callable[[], Any]) -> None:
+        """Note what make() compiles, under the kernel's name; raises what it raises."""
+        started, said = time.perf_counter(), io.StringIO()
         try:
             with contextlib.redirect_stdout(said):
-                compiled = kernel.run(grid=grid, warmup=True, **args, **options)
+                compiled = make()
             if id(compiled) not in self.seen:
                 self.seen.add(id(compiled))
                 self.kernels.append(describe_kernel(compiled, said.getvalue(), self.gpu))
@@ -171,39 +175,10 @@ def number(pattern: str, text: str) -> int | None:
 # What went wrong -----------------------------------------------------------------------------------------------------
 
 
-def describe(error: Any, compiling: Compiling, program: Program) -> CompileError:
-    """The CompileError of what stopped a launch, with the student's line, 0 where it is not known."""
-    chain = [error]
-    while (following := chain[-1].__cause__ or chain[-1].__context__) and following not in chain:
-        chain.append(following)
+def describe(error: Any, compiling: Compiling) -> CompileError:
+    """The CompileError of what stopped a launch; what Triton printed of it, with the student's line, is printed."""
+    chain = replies.find_causes(error)
     kernel, failed = compiling.failed or (None, error)
-    found = CompileError("compiler", type(chain[-1]).__name__, str(chain[-1]), 0, kernel)
-    inner = [link for link in chain if isinstance(link, CompilationError)]
-    if inner:
-        found.kind, found.text = "language", inner[-1].error_message or str(chain[-1])
-        found.line = place([(link.src, link.node) for link in inner], program)
-    elif isinstance(failed, OutOfResources):
-        found.kind = "resources"
-    else:
-        found.text, found.line = str(failed), place([node_in(failed)], program)
-    return found
-
-
-def node_in(error: BaseException) -> tuple[Any, Any]:
-    """(source, node) of the kernel's text that Triton was looking at when it raised an error without a place."""
-    source = node = None
-    trace = error.__traceback__
-    while trace:
-        seen, trace = trace.tb_frame.f_locals, trace.tb_next
-        source = getattr(seen.get("self"), "src", None) or source
-        node = seen["node"] if hasattr(seen.get("node"), "lineno") else node
-    return source, node
-
-
-def place(nodes: list[tuple[Any, Any]], program: Program) -> int:
-    """The line in the submission's file of the last of these (source of a kernel, node) that lies there; 0 without."""
-    for source, node in reversed(nodes):
-        for kernel in program.kernels:
-            if isinstance(source, str) and kernel.source.strip() == source.strip() and hasattr(node, "lineno"):
-                return kernel.line + node.lineno - 1
-    return 0
+    if isinstance(failed, OutOfResources):
+        return CompileError("resources", type(chain[-1]).__name__, str(chain[-1]), 0, kernel)
+    return CompileError("compiler", type(chain[-1]).__name__, str(failed), 0, kernel)

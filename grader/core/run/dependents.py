@@ -9,18 +9,18 @@ import torch
 from grader.core.protocol.messages import Call
 from grader.core.protocol.program import Input, Program, tensors_in
 from grader.core.run.allocations import INPUT_POISON, Allocations
-from grader.core.run.replay import KernelTable, Replay, StoragePlace, place_inputs
+from grader.core.run.replay import Replay, StoragePlace, place_inputs
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def most(program: Program, kernels: KernelTable, call: Call, data: bytearray) -> tuple[int, int]:
+def most(program: Program, call: Call, data: bytearray) -> tuple[int, int]:
     """The most such elements that are alive at once, and the most in one storage.
 
     call: a messages.Call with a row; data: its inputs' bytes.
     """
     with torch.no_grad(), Allocations():  # what is not written yet is the same in both
-        one, other = (begin(program, kernels, call, data, changed) for changed in (False, True))
+        one, other = (begin(program, call, data, changed) for changed in (False, True))
         alive: dict[int, int] = {}
         together = largest = 0
         for step in program.steps:
@@ -36,13 +36,13 @@ def most(program: Program, kernels: KernelTable, call: Call, data: bytearray) ->
     return together, largest
 
 
-def begin(program: Program, kernels: KernelTable, call: Call, data: bytearray, changed: bool) -> Replay:
+def begin(program: Program, call: Call, data: bytearray, changed: bool) -> Replay:
     """A Replay that has run all steps before the call. changed: the row has other numbers."""
     places, _, tensors = place_inputs(call.inputs, data, "cpu", INPUT_POISON)
     if changed and call.row:
         part = tensors[call.row.name][tuple(call.row.index)]
         part.copy_(torch.randn(part.shape, generator=torch.Generator().manual_seed(1)))
-    replay = Replay(program, kernels, "cpu", launch=None)
+    replay = Replay(program, "cpu", launch=None)
     replay.begin(places)
     return replay
 

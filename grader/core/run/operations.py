@@ -17,11 +17,11 @@ from grader.core.protocol.program import (
     Choice,
     Input,
     Launch,
-    LoweredLaunch,
     Operation,
     Program,
     Tensor,
     flat,
+    launches_in,
     tensors_in,
 )
 
@@ -99,13 +99,13 @@ def made_without_a_launch(program: Program) -> list[int]:
     """The numbers of the returned tensors that depend on nothing that a launch wrote."""
     tensors = [(i, returned) for i, returned in enumerate(program.returns) if isinstance(returned, Tensor)]
     steps = list(flat(program.setup + program.steps))[::-1]
+    if not launches_in(steps):
+        return [i for i, _ in tensors]
     inputs = {i for i, storage in enumerate(program.storages) if isinstance(storage, Input)}
     return [i for i, returned in tensors if not depends_on_a_launch(returned, steps, inputs)]
 
 
-def depends_on_a_launch(
-    returned: Tensor, backwards: list[Operation | Launch | LoweredLaunch], inputs: set[int]
-) -> bool:
+def depends_on_a_launch(returned: Tensor, backwards: list[Operation | Launch], inputs: set[int]) -> bool:
     """True where the tensor depends on what a launch may have written: never an input.
 
     backwards: the program's steps, the last first. inputs: their storages.

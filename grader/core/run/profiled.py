@@ -38,11 +38,11 @@ def profile(runner: "Runner", request: "Profile", program: "Program") -> "Profil
 
     from grader.core.protocol.messages import Profiled
     from grader.core.run.allocations import INPUT_POISON
-    from grader.core.run.replay import Replay, launch, place_inputs, tune
+    from grader.core.run.replay import Replay, place_inputs, tune
     from grader.core.run.runner import read_inputs
 
     places, _, _ = place_inputs(request.call.inputs, read_inputs(), "cuda", INPUT_POISON)
-    replay = Replay(program, runner.make_kernels(program), "cuda", launch, tune)
+    replay = Replay(program, "cuda", runner.compiled(program).launch, tune)
     with torch.no_grad():
         for _ in range(WARM_UP):
             replay.run(places)

@@ -1,13 +1,11 @@
-"""In the runner: a checked program executed on given inputs, in the interpreter, for the compiler or on a GPU."""
+"""In the runner: a checked program executed on given inputs, by the machine, for the compiler or on a GPU."""
 
-import collections
 import contextlib
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count, takewhile
+from itertools import count
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_iter
@@ -17,16 +15,13 @@ from grader.core.protocol.program import (
     Branch,
     Choice,
     Constant,
-    Constexpr,
     Descriptor,
     Device,
     Float,
     Format,
     Free,
     Input,
-    KernelNumber,
     Launch,
-    LoweredLaunch,
     Made,
     Malformed,
     Operation,
@@ -36,8 +31,6 @@ from grader.core.protocol.program import (
     Storage,
     Tensor,
     TorchDtype,
-    TritonDtype,
-    Tuple,
     tensors_in,
 )
 from grader.core.run.allocations import POISON, fenced
@@ -81,35 +74,32 @@ class StoragePlace:
     bytes: int
 
 
-class KernelTable(Protocol):
-    """The kernels of a program, by number, as build.py makes them."""
-
-    def __getitem__(self, number: int) -> Any: ...
+Launcher = Callable[[Launch, list[Any]], None]
 
 
-class ProgramRunner(Protocol):
-    """What knows the device and makes kernels: role.Runner."""
+@dataclass(frozen=True)
+class Described:
+    """A descriptor as an argument of a launch."""
 
-    @property
-    def device(self) -> str: ...
-
-    def make_kernels(self, program: Program) -> KernelTable: ...
+    base: torch.Tensor
+    shape: list[int]
+    strides: list[int]
+    block_shape: list[int]
+    padding: str
 
 
 @dataclass
 class Replay:
-    """A program with its kernels, to be run any number of times. observer: called after each operation, or None.
+    """A program, to be run any number of times. observer: called after each operation, or None.
 
-    launch(kernel, grid, args, options) runs or compiles one kernel. choose(choices, run) returns the index of one.
+    launch(step, arguments) runs or compiles one kernel. choose(choices, run) returns the index of one.
     """
 
     program: Program
-    kernels: KernelTable
     device: str
-    launch: Callable[..., None] | None
+    launch: Launcher | None
     choose: Callable[[list[Branch], Callable[[int], Any]], int] | None = None
     observer: Callable[..., None] | None = None
-    launch_lowered: Callable[[LoweredLaunch, list[Any]], None] | None = None  # run by the machine
 
     def __post_init__(self) -> None:
         self.chosen: dict[int, int] = {}
@@ -192,28 +182,16 @@ class Replay:
                 raise ChoiceMade
         return self.chosen[at]
 
-    def simple(self, step: Operation | Launch | LoweredLaunch | Free) -> None:
+    def simple(self, step: Operation | Launch | Free) -> None:
         if isinstance(step, Free):
             for number in step.storages:
                 self.places.pop(number, None)
-        elif isinstance(step, LoweredLaunch):
-            if self.launch_lowered is None:
-                raise Malformed("a launch of IR, which is the machine's")
-            try:
-                self.launch_lowered(step, [self.value(value) for value in step.args])
-            except (Malformed, Refused):
-                raise
-            except Exception as error:
-                raise LaunchRaised(step.number, step.line) from error
         elif isinstance(step, Operation):
             self.operation(step)
         else:
-            kernel = self.kernels[step.kernel]
             try:
-                args = {name: self.value(value) for name, value in step.args.items()}
-                options = {name: self.value(value) for name, value in step.options.items()}
-                self.launch(kernel, step.grid, args, options)  # type: ignore[misc]  # None where no step is a launch
-            except Malformed:
+                self.launch(step, [self.value(value) for value in step.args])  # type: ignore[misc]  # not None here
+            except (Malformed, Refused):
                 raise
             except Exception as error:
                 raise LaunchRaised(step.number, step.line) from error
@@ -222,6 +200,8 @@ class Replay:
         function = find_overload(step.op, step.overload)
         if function is None:
             raise Malformed("an operation that PyTorch has not")
+        if not step.kwargs.keys() <= {each.name for each in function._schema.arguments if each.kwarg_only}:
+            raise Malformed("an argument by its name that has a place")  # costs are read off the places
         args = self.value(step.args)
         named = {name: self.value(value) for name, value in step.kwargs.items()}
         try:
@@ -263,30 +243,11 @@ class Replay:
                 return [self.value(inner) for inner in value]
             case Tensor():
                 return self.tensor(value)
-            case Tuple():
-                return make_tuple(value, map(self.value, value.items))
             case Device():
                 return torch.device(self.device)
-            case KernelNumber():
-                return self.kernels[value.number]
-            case Constexpr():
-                return sys.modules["triton"].language.constexpr(self.value(value.value))
             case Descriptor():
-                return self.descriptor(value)
+                return Described(self.tensor(value.base), value.shape, value.strides, value.block, value.padding)
         return plain(value)
-
-    def descriptor(self, value: Descriptor) -> Any:
-        if self.launch_lowered:
-            return sys.modules["grader.core.run.lowered"].described(value, self.tensor(value.base))
-        parts = self.tensor(value.base), value.shape, value.strides, value.block
-        if value.layout is None:
-            from triton.tools.tensor_descriptor import TensorDescriptor
-
-            return TensorDescriptor(*parts, value.padding)
-        from triton.experimental.gluon import language as gl
-        from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-
-        return TensorDescriptor(*parts, gl.NVMMASharedLayout(**value.layout), value.padding)
 
     def tensor(self, described: Tensor) -> torch.Tensor:
         """A tensor of the program as a view of where its storage lies; never outside of that."""
@@ -359,23 +320,6 @@ def find_overload(op: str, overload: str) -> Any:
     return getattr(packet, overload or "default") if known else None
 
 
-def triton_dtype(name: str) -> Any:
-    """A dtype of Triton, which is imported only for what is Triton's."""
-    import triton.language as tl
-
-    found = next((t for t in vars(tl).values() if isinstance(t, tl.dtype) and t.name == name), None)
-    if found is None:
-        raise Malformed(f"a Triton dtype {name}")
-    return found
-
-
-def make_tuple(described: Tuple, items: Iterable[Any]) -> tuple:
-    """A tuple, or a NamedTuple where its fields have names."""
-    if described.fields is None:
-        return tuple(items)
-    return collections.namedtuple("Arguments", described.fields)(*items)
-
-
 def plain(value: Any) -> Any:
     """A value of a program that is a constant."""
     match value:
@@ -383,21 +327,9 @@ def plain(value: Any) -> Any:
             return float.fromhex(value.hex)
         case TorchDtype() | Format():
             return getattr(torch, value.name)
-        case TritonDtype():
-            return triton_dtype(value.name)
         case None | bool() | int() | str():
             return value
     raise Malformed(f"a {type(value).__name__} where it cannot be")
-
-
-def launch(kernel: Any, grid: tuple[int, ...], args: dict[str, Any], options: dict[str, Any]) -> None:
-    """Run one kernel: in the interpreter its options mean nothing, and its addresses must be those of a trace."""
-    interpreted = type(kernel).__name__ == "InterpretedFunction"
-    if interpreted and not sys.modules["grader.core.run.trace"].is_open():
-        raise RuntimeError("a kernel was to be interpreted without a trace")
-    first = list(takewhile(args.__contains__, kernel.arg_names))  # by place: a name may be `grid`
-    rest = {name: value for name, value in args.items() if name not in first}
-    kernel.run(*map(args.get, first), grid=grid, warmup=False, **rest, **({} if interpreted else options))
 
 
 def tune(choices: Sequence[Branch], run: Callable[[int], Any]) -> int:

@@ -10,7 +10,7 @@ import torch
 from grader.core.protocol.messages import Call, Derived, Range, Time, Timed, TimeOurs
 from grader.core.protocol.program import Program
 from grader.core.run.allocations import POISON, Allocations
-from grader.core.run.replay import ProgramRunner, Replay, StoragePlace, launch, tune
+from grader.core.run.replay import Launcher, Replay, StoragePlace, tune
 from grader.core.run.stopwatch import Stopwatch
 from grader.core.worker import replies
 
@@ -95,16 +95,16 @@ class TimedCalls:
         timed.outputs, timed.broken_fences = replies.write_outputs(parts, self.device), allocations.broken_fences()
 
 
-def time_program(runner: ProgramRunner, request: Time, program: Program) -> TimedCalls:
+def time_program(device: str, launch: Launcher, request: Time, program: Program) -> TimedCalls:
     """TimedCalls of a program that is checked."""
-    replay = Replay(program, runner.make_kernels(program), runner.device, launch, tune)
-    calls = TimedCalls(runner.device, request.call, request.derived, lambda inputs: begin_anew(replay, inputs))
+    replay = Replay(program, device, launch, tune)
+    calls = TimedCalls(device, request.call, request.derived, lambda inputs: begin_anew(replay, inputs))
     calls.draw(0)
     replay.run(places_of(calls.inputs))
     return calls
 
 
-def time_module(runner: ProgramRunner, request: TimeOurs) -> TimedCalls:
+def time_module(device: str, request: TimeOurs) -> TimedCalls:
     """TimedCalls of a function of ours.py."""
     function, arguments = load("ours.py", request.function), request.time.call.arguments
 
@@ -112,7 +112,7 @@ def time_module(runner: ProgramRunner, request: TimeOurs) -> TimedCalls:
         call = partial(function, *inputs.values(), **arguments)
         return call() if request.prepares else call
 
-    return TimedCalls(runner.device, request.time.call, request.time.derived, prepare)
+    return TimedCalls(device, request.time.call, request.time.derived, prepare)
 
 
 def places_of(inputs: dict[str, torch.Tensor]) -> dict[str, StoragePlace]:

@@ -22,8 +22,8 @@ class WrapperMeter:
         given, line = list_tensors(args, named), step.line
         known = {tensor.untyped_storage()._cdata for tensor in given}
         new = [tensor for tensor in made if tensor.untyped_storage()._cdata not in known]
-        self.note("made", sum(tensor.nbytes for tensor in new) // 4, line)
-        self.costs.largest = max([self.costs.largest, *(tensor.numel() for tensor in new)])
+        self.note("made", sum(extent(tensor) * tensor.element_size() for tensor in new) // 4, line)
+        self.costs.largest = max([self.costs.largest, *map(extent, new)])
         if step.op in PRODUCTS:
             a, b = list_tensors(args)[-2:]  # and not what `out=` names
             self.note("multiply_adds", a.numel() * (b.shape[-1] if b.dim() > 1 else 1), line)
@@ -37,3 +37,9 @@ class WrapperMeter:
         most = self.costs.lines.get(cost)
         if most is None or amount > most.amount:
             self.costs.lines[cost] = Most(amount, line)
+
+
+def extent(tensor: torch.Tensor) -> int:
+    """From a tensor's first element to its last: what lies between is made, too, and a view may have it."""
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return max(tensor.numel(), 1 + sum((size - 1) * stride for size, stride in pairs)) if tensor.numel() else 0

@@ -56,11 +56,6 @@ def prepare(device: str, submission: Path | None = None) -> None:
     threading.Thread(target=wait, name=f"prepare {device}", daemon=True).start()
 
 
-def find_slowness(device: str) -> float:
-    """By how much limits of time are longer on this machine: what runs on this device takes so many times as long."""
-    return serving(device).slowness[device]
-
-
 def begin(device: str, submission: Path | None = None) -> None:
     """Start the sandbox process of this device and wait for nothing: whoever needs it waits less."""
     with (

@@ -33,8 +33,6 @@ FORK_SERVER = CORE / "worker" / "fork_server.py"
 SHARED = ("protocol",)  # packages of the core that every sandbox process imports
 START_SECONDS = 60.0  # for a sandbox and a Python to be there
 IMPORT_SECONDS = 120.0  # to import torch and triton: slow only on a cold, busy disk
-SLOWEST = 3.0  # times: by no more are limits of time longer on a slow machine
-TRIAL_SECONDS = 0.05  # of the runner's trial kernel: two busy cores of a Xeon server take 0.013 to 0.03
 ANSWER_SECONDS = 10.0  # to fork, or to say how a child ended
 REMOVE_SECONDS = 60.0  # a folder without a sandbox: what is watched holds no more
 END_SECONDS = 0.5  # of a process that is to end by itself
@@ -70,13 +68,13 @@ class SandboxKind:
         return [FORK_SERVER.parent, *(CORE / room for room in (*self.packages, *SHARED))]
 
 
-# "record": a submission's module is loaded; it sees no GPU. "cpu": the interpreter; "machine": kernels run as IR;
-# "compile": kernels are compiled and never run; "cuda": they run on a GPU. "direct": a submission's wrapper is called
+# "record": a submission's module is loaded; it sees no GPU. "cpu": kernels run in the machine; "compile": they are
+# compiled and never run; "cuda": they run on a GPU. "direct": a submission's wrapper is called
 # as it is, for its time on the host.
-RUNNERS = ("run", "interpret", "machine")  # packages of the core
+RUNNERS = ("run", "machine")  # packages of the core
 KINDS = {
     "recorder": SandboxKind(("record",), "record.recorder", ("record",), False, 8 * GIB, 1 * GIB, 64),
-    "runner": SandboxKind(("cpu", "machine", "compile"), "run.runner", RUNNERS, False, 8 * GIB, 2 * GIB, 256),
+    "runner": SandboxKind(("cpu", "compile"), "run.runner", RUNNERS, False, 8 * GIB, 2 * GIB, 256),
     "gpu runner": SandboxKind(("cuda",), "run.runner", RUNNERS, True, 48 * GIB, 8 * GIB, 256),
     "gpu recorder": SandboxKind(("direct",), "record.recorder", ("record",), True, 48 * GIB, 1 * GIB, 256),
 }
@@ -92,7 +90,6 @@ class SandboxServer:
 
     def __init__(self, kind: str, submission: Path | None = None) -> None:
         self.kind, self.ready, self.forked, self.closed = kind, set[str](), 0, False
-        self.slowness: dict[str, float] = {}  # how many times as long as on our machine a kernel takes; at least 1
         self.owner = os.getpid()
         what = KINDS[kind]
         self.locks = {device: threading.Lock() for device in what.devices}
@@ -184,7 +181,6 @@ class SandboxServer:
                 raise CannotStart(f"{failure}; {self.last_words()}") from None
             if started.error:
                 raise CannotStart(started.error)
-            self.slowness[device] = min(SLOWEST, max(1.0, started.trial_seconds / TRIAL_SECONDS))
             self.ready.add(device)
 
     # Children --------------------------------------------------------------------------------------------------------

@@ -5,25 +5,23 @@ checks the program and runs it on the graded inputs.
 """
 
 import math
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import torch
 
 from grader.core.protocol import messages
 from grader.core.protocol.messages import Answered, Call, Code, FailedLaunch, Gpu, Raised, Reply, plain_bytes
-from grader.core.sandbox import handed_in, pool
+from grader.core.sandbox import handed_in, kept, pool
 from grader.core.sandbox.child import NO_REPLY, Died
 from grader.core.sandbox.sandboxed_child import SandboxedChild
 
 T = TypeVar("T")
 PROGRAM_BYTES = 32 << 20  # the longest of ours has one
-MACHINE = "GRADER_MACHINE"  # 1 in the environment: kernels run as IR in the machine, in place of the interpreter
 RETRIES = 6  # launches that a wrapper may see fail before it finds tiles that fit
 
 
@@ -71,39 +69,36 @@ class Answer:
 class Submission:
     """The module at `path`, as a module of `problem`; recorder and runner are started when they are first needed.
 
-    device: where its programs run, "cpu", "cuda" or "compile". gpu: what it is recorded for, None for Triton's
-    interpreter. Its methods raise TimedOut or Died where a process does not answer, CannotStart where none starts.
+    device: where its programs run, "cpu", "cuda" or "compile". gpu: what it is recorded for, None for the machine.
+    Its methods raise TimedOut or Died where a process does not answer, CannotStart where none starts.
     """
 
     def __init__(self, path: Path, problem: EntryPoint, device: str, seconds: float, gpu: Gpu | None = None):
         self.path, self.problem, self.device = Path(path).absolute(), problem, device
         self.gpu, self.seconds = gpu, seconds
-        self.runs_on = "machine" if device == "cpu" and os.environ.get(MACHINE) == "1" else device
         self.recorder: SandboxedChild | None = None
         self.runner: SandboxedChild | None = None
 
     def begin(self) -> None:
         """Have both processes start side by side, before the first of them is asked anything."""
         pool.begin("record", self.path.parent)
-        pool.begin(self.runs_on)
+        pool.begin(self.device)
 
     def deadline(self, runner: bool = False) -> float:
         """When a case that begins now must have ended; the start of its processes is not its own time."""
-        seconds = self.seconds * (pool.find_slowness(self.runs_on) if runner else 1.0)
-        self.start_recorder(seconds)
+        self.start_recorder()
         if runner:
             self.start_runner()
-        return time.monotonic() + seconds
+        return time.monotonic() + self.seconds
 
-    def start_recorder(self, seconds: float | None = None) -> SandboxedChild:
-        """The recorder. seconds: in which the module must be loaded."""
+    def start_recorder(self) -> SandboxedChild:
         if self.recorder is None:
-            setup = recorder_setup(self.path, self.problem, self.gpu, lowered=self.runs_on == "machine")
-            self.recorder = SandboxedChild(setup, seconds or self.seconds, self.path.parent)
+            setup = recorder_setup(self.path, self.problem, self.gpu)
+            self.recorder = SandboxedChild(setup, self.seconds, self.path.parent)
         return self.recorder
 
     def start_runner(self) -> SandboxedChild:
-        """The runner. A kernel's text must stand in one of the files that it is given."""
+        """The runner. texts: of the files that kernels stand in, whose lines it tells."""
         if self.runner is None:
             self.runner = SandboxedChild(self.runner_setup(), self.seconds)
             self.runner.put({"texts.json": msgspec.json.encode(self.read_texts())})
@@ -111,12 +106,10 @@ class Submission:
 
     def runner_setup(self) -> messages.RunnerSetup:
         """How its runner begins."""
-        problem, observer = self.problem, self.problem.observer
-        if observer and self.runs_on == "machine":
-            observer = observer.with_name(f"machine_{observer.name}")
+        problem = self.problem
         return messages.RunnerSetup(
-            device=self.runs_on, module=self.path.name, gap=problem.gap_word, kernels=problem.uses_triton,
-            refused=list(problem.refused), observer=read_code(observer),
+            device=self.device, module=self.path.name, gap=problem.gap_word, kernels=problem.uses_triton,
+            refused=list(problem.refused), observer=read_code(problem.observer),
         )  # fmt: skip
 
     def record(
@@ -128,7 +121,7 @@ class Submission:
         files: for the recorder. failing: launches that are to raise as the runner saw them raise.
         """
         inputs = [each for each in call.inputs if each.in_call]
-        request = messages.Record(msgspec.structs.replace(call, inputs=inputs), list(failing))
+        request = messages.Record(msgspec.structs.replace(call, inputs=inputs, row=None), list(failing))
         reply = self.ask_recorder(request, files or {}, deadline or self.deadline())
         if not isinstance(reply, messages.Recorded):
             return Answer(reply)
@@ -145,14 +138,16 @@ class Submission:
 
         files: for the runner. beside: for the recorder.
         """
-        deadline, failing = self.deadline(runner=True), list[FailedLaunch]()
+        compiles = isinstance(request, messages.Compile)
+        deadline, failing = self.deadline(runner=not compiles), list[FailedLaunch]()
         seen: Answer | None = None
         while seen is None or len(failing) < RETRIES:
             recorded = self.record(request.call, beside, failing, deadline)
             if not recorded.program:
                 as_seen = isinstance(recorded.reply, Raised) and recorded.reply.as_seen
                 return seen if seen and as_seen else recorded
-            reply = self.ask_runner(request, {"program.json": recorded.program} | (files or {}), deadline)
+            given = {"program.json": recorded.program} | (files or {})
+            reply = (self.ask_compiler if compiles else self.ask_runner)(request, given, deadline)
             failed = reply.error if isinstance(reply, messages.Compiled) else reply
             if not isinstance(failed, Raised | messages.CompileError) or failed.launch is None:
                 return Answer(reply, recorded.program)
@@ -199,6 +194,19 @@ class Submission:
         runner.put(files)
         return runner.call(request, max(0.1, deadline - time.monotonic()))
 
+    def ask_compiler(self, request: Any, files: dict[str, bytes], deadline: float) -> Reply:
+        """The runner's reply, which may be kept from another call: a program without an error compiles so again."""
+
+        def ask() -> str:
+            started = time.monotonic()
+            self.start_runner()  # not the submission's time
+            reply = self.ask_runner(request, files, deadline + time.monotonic() - started)
+            return msgspec.json.encode(reply).decode()
+
+        compiled = msgspec.json.Decoder(messages.RunnerReply)
+        worth = lambda made: getattr(compiled.decode(made), "error", made) is None  # noqa: E731
+        return compiled.decode(kept.kept(ask, msgspec.json.encode(request), files, worth=worth))
+
     def read_texts(self) -> dict[str, str]:
         """{name: text} of the files that a kernel may stand in."""
         return handed_in.read_texts(self.path.parent)
@@ -231,13 +239,13 @@ class Submission:
 
 
 def recorder_setup(
-    path: Path, problem: EntryPoint, gpu: Gpu | None = None, device: str = "record", lowered: bool = False
+    path: Path, problem: EntryPoint, gpu: Gpu | None = None, device: str = "record"
 ) -> messages.RecorderSetup:
     """How a recorder of the module at `path` begins."""
     return messages.RecorderSetup(
         device=device, module=str(path), entry_point=problem.entry_point, tensors=list(problem.tensors),
         arguments=list(problem.keywords), gap=problem.gap_word, tiles=problem.tiles_variable,
-        gpu=gpu, code=read_code(problem.beside), lowered=lowered,
+        gpu=gpu, code=read_code(problem.beside),
     )  # fmt: skip
 
 

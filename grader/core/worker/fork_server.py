@@ -118,12 +118,12 @@ class ForkServer:
     def start(self, device: str) -> control.Started:
         """Import what the device needs."""
         try:
-            seconds = KEPT["role"].get_ready(device)  # of a trial kernel, or None
+            KEPT["role"].get_ready(device)
         except Exception as error:
             return control.Started(f"{type(error).__name__}: {error}")
         gc.enable()
         gc.freeze()  # a child's collector need not walk, and copy, what is here already
-        return control.Started(trial_seconds=seconds or 0.0)
+        return control.Started()
 
     def fork(self, setup: ChildSetup, allowed: Limits, descriptors: list[int]) -> control.Forked:
         pid = os.fork()

@@ -94,6 +94,7 @@ REFUSALS = (
     ("pointer.*(fp|float)|(fp|float).*pointer", ".*",
         f"a pointer moves by whole numbers, and this one by a float: {WHOLE}."),
     ("^unexpected type (fp|bf|float)", ".*", f"`//` and `%` take whole numbers, and one of these is a float: {WHOLE}."),
+    ("is not string$", ".*", 'a GPU\'s compiler takes a text first in a kernel\'s print: print("x", x).'),
     ("cannot be interpreted as an integer|bounds and step must all be ints", ".*",
         f"a whole number is needed here, and this is a float: {WHOLE}; or are two arguments of the launch exchanged?"),
     ("unexpected keyword argument '(dim|keepdim|keepdims)'", ".*",
@@ -165,6 +166,7 @@ PLAIN_WORDS = (
      "a loop: it is {1} before and {2} after one round; give it one type and shape"),
     (r"Mismatched type for (\w+) between then block \((.+)\) and else block \((.+)\)", "{0} has two types: {1} after "
      "the `if`, {2} after the `else`; give it one type and shape"),
+    (r"^breakpoint is not defined", "no debugger stops in a kernel: print(x) shows the numbers of program 0"),
     (r"^(\w+) is not defined", "{0} is not defined here: give it a value before the loop or `if` that sets it"),
     (r"unsupported tensor index", "a block cannot be indexed or sliced by position: only [:, None] and [None, :]"),
     (r"__setitem__ is not supported", "a block cannot be changed in place: build a new one with tl.where"),

@@ -15,8 +15,8 @@ from torch.utils._device import DeviceContext
 
 from grader.core.protocol.messages import Gpu
 
-# The GPU that the interpreter passes for. Few multiprocessors: a persistent kernel is to go round its loop.
-INTERPRETED = Gpu("sm_90", "Triton's interpreter", "cuda", 90, 32, 232448, 8)
+# The GPU that the machine passes for. Few multiprocessors: a persistent kernel is to go round its loop.
+LIKELY = Gpu("sm_90", "the grader's machine", "cuda", 90, 32, 232448, 8)
 REGISTERS = 65536  # of a multiprocessor, each of 32 bits
 MEMORY = 80 << 30
 

@@ -7,6 +7,7 @@ say where those are whole, else its stores; what the other tensors are addressed
 from collections import defaultdict
 
 from grader.diagnosis.cause import Measured
+from grader.diagnosis.locate import joined
 from grader.kinds.attention.address_tables import AXES, find_owners, tables_of
 from grader.kinds.attention.known_mistakes import POINTERS
 
@@ -183,11 +184,6 @@ def made(terms, stride=None):
     if values:
         said += f", where {joined(f'{name} is {value}' for name, value in values.items())}"
     return f"{said}. "
-
-
-def joined(words):
-    words = list(map(str, words))
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 # Places ---------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,8 @@
 """The oracle's answer to a case, once for all submissions: what is kept here, the forks of a lane have too."""
 
+import dataclasses
+
+from grader.core.sandbox import kept
 from grader.kinds import values
 from grader.kinds.attention import inputs, oracle
 from grader.kinds.attention.case import Case
@@ -31,8 +34,13 @@ def keep(cases, seed):
 
 
 def work_out(case, placed):
+    """The Expected, which may be kept from another call of the student's."""
     q, k, v = (each.tensor for each in placed)
-    return oracle.expect(q, k, v, case.visibility, scale=case.scale)
+
+    def parts():
+        return dataclasses.astuple(oracle.expect(q, k, v, case.visibility, scale=case.scale))
+
+    return oracle.Expected(*kept.kept(parts, "attention", *key_of(case, placed)))
 
 
 def key_of(case, placed):

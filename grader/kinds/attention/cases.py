@@ -3,11 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from grader.course.problem import LONG_ROW, Problem
+from grader.course.problem import Problem
 from grader.kinds.attention import rows
-from grader.kinds.attention.case import EVERYTHING, Case
-
-__all__ = ["EVERYTHING", "LONG_ROW", "PROBLEMS", "SPEED_SHAPE", "Case"]
+from grader.kinds.attention.case import Case
 
 WHOLE_MATRIX = (
     Case("never the whole score matrix", N=192, Nk=1024, D=16, dtype="float32"),

@@ -40,7 +40,7 @@ def look(kind, problem, cases, seed, results, submission):
             if not in_a_row:
                 found = [with_line(fact, result.diagnosis.evidence["records"]) for fact in found]
         else:
-            found = contrasts.find(kind, problem, submission, case, seed)
+            found = contrasts.find(kind, submission, case, seed)
         result.diagnosis.measured += found
         shown += [(found[0].kind in OPEN, result.case)] if found else []
     if shown:
@@ -109,7 +109,7 @@ def measure_case(kind, problem, submission, case, seed):
         bad = first_bad(kind, problem, submission, case, seed)
         found = [replace(f, question=bad[0].question) if bad and f.kind == "nan" else f for f in found] + bad
     if not found or found[0].kind in VAGUE:
-        found += contrasts.find(kind, problem, submission, case, seed)
+        found += contrasts.find(kind, submission, case, seed)
     return found
 
 

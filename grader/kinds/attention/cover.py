@@ -14,7 +14,7 @@ from grader.kinds.registry import EVERY
 
 
 def cases_of(id):
-    """The cases of a problem that the interpreter runs."""
+    """The cases of a problem that run without a GPU."""
     problem = EVERY[id]
     return [case for case in (*problem.cases, *problem.memory_cases) if case.attends and not case.gpu]
 

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import secrets
 import zlib
 from collections import defaultdict
 from dataclasses import replace
@@ -47,21 +48,18 @@ ABOUT_TILES = (DIAGONAL, PHASES, SINKS, TAILS, WINDOW)  # sections: what they ex
 
 
 class Attention(Kind):
-    problems = PROBLEMS
+    size = staticmethod(closer.order)
+    example_sizes = staticmethod(example_sizes)
+    tables = staticmethod(tables.measure)
+    right_picture = staticmethod(picture.draw_right)
+    explain_fault = staticmethod(addresses.explain)
+    wasted = staticmethod(work.wasted)
+    judge_work = staticmethod(work.judge)
 
     # What is asked ---------------------------------------------------------------------------------------------------
 
-    def cases(self, problem, seed):
-        return seeded_cases.every(problem, seed)
-
-    def case_by_name(self, problem, name):
-        return seeded_cases.from_name(name, problem)
-
     def inputs(self, case, seed):
         return inputs.make(case, seed)
-
-    def size(self, case):
-        return closer.order(case)
 
     def shapes(self, case):
         keys = (case.B, case.kv_heads, case.num_keys, case.D)
@@ -72,9 +70,11 @@ class Attention(Kind):
 
     def request(self, problem, case, placed, device):
         call, files = super().request(problem, case, placed, device)
-        last_query = Row("q", [0, 0, -1]) if case.name == LONG_ROW and not problem.uses_triton else None
+        query = None  # any, and none that a wrapper could treat in another way
+        if case.name == LONG_ROW and not problem.uses_triton:
+            query = Row("q", [*map(secrets.randbelow, (case.B, case.Hq, case.N))])
         choice = zlib.crc32(case.name.encode())
-        return structs.replace(call, tiles=list(case.tiles or ()), choice=choice, row=last_query), files
+        return structs.replace(call, choice=choice, row=query), files
 
     def reply(self, submission, case, placed):
         return work.reply_with_other_lengths(super().reply, submission, case, lambda of: self.inputs(of, 0), placed)
@@ -110,9 +110,6 @@ class Attention(Kind):
             visits = [visit for visit in visits if visit.key_heads == 1]
         return picture.draw(case, visits, reply.trace, compared)
 
-    def right_picture(self, case, shown):
-        return picture.draw_right(case, shown)
-
     def small_case(self, problem, sizes):
         window, sinks, causal = (getattr(problem.cases[0], name) for name in ("window", "sinks", "causal"))
         for name, has in ("window", window), ("sinks", sinks):
@@ -121,12 +118,6 @@ class Attention(Kind):
         given = {"window": window and 3, "sinks": None if sinks is None else 1}
         small = Case("try", Hq=1, N=8, D=16, dtype="float32", causal=causal, **given)
         return trying.resize(small, {"Hkv": sizes.get("Hq", "1")} | sizes, may_be_0=("sinks",))
-
-    def example_sizes(self, problem):
-        return example_sizes(problem)
-
-    def tables(self, call, problem, case, placed, returned, device):
-        return tables.measure(call, problem, case, placed, returned, device)
 
     def first_difference(self, case, shown):
         found = trying.first_difference(shown)
@@ -169,9 +160,6 @@ class Attention(Kind):
             return Verdict(Outcome.WASTEFUL, waste.sentence, drawn)
         said = advice.on_tiles(case, tile_visits.read(reply.trace)) if reply.trace and case.name == LONG_ROW else ""
         return Verdict(Outcome.PASSED, said, drawn)
-
-    def explain_fault(self, case, trace, fault):
-        return addresses.explain(case, trace, fault)
 
     # The cases of a problem together ---------------------------------------------------------------------------------
 
@@ -222,14 +210,17 @@ class Attention(Kind):
             kinds = {kind for kind in kinds if shows[kind]}
         return kinds
 
-    def long_case(self, cases):
-        return work.long_case(cases)
 
-    def wasted(self, case, answer):
-        return work.wasted(case, answer)
+class Ladder(Attention):
+    """P1 to P7, which have cases of a seed, too."""
 
-    def judge_work(self, results):
-        return work.judge(results)
+    problems = PROBLEMS
+
+    def cases(self, problem, seed):
+        return seeded_cases.every(problem, seed)
+
+    def case_by_name(self, problem, name):
+        return seeded_cases.from_name(name, problem)
 
 
-KIND = Attention()
+KIND = Ladder()

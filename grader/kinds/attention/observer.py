@@ -1,223 +1,322 @@
-"""In the runner, interpreted: which tiles of keys a kernel visits. It explains and draws; no verdict depends on it.
+"""Beside the machine: which tiles of keys a kernel visits. It explains and draws; no verdict depends on it.
 
 A kernel visits a tile of keys where a dot (or a product, for kernels without tl.dot) multiplies it with a tile of
-queries. A block keeps the input that it was loaded from through casts, transposes, reshapes and scaling. The order of
-the loads plays no part. Copies of q, k and v in other tensors are not followed.
+queries. Which loads a block comes from is read off the kernel's text: casts, transposes, reshapes and scaling keep it,
+loops carry it on. The order of the loads plays no part. Copies of q, k and v in other tensors are not followed.
 """
 
-from dataclasses import dataclass, field
+import functools
+from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
-from triton.runtime.interpreter import TensorHandle
+import torch
 
-from grader.core.run.observe import Observer
+from grader.core.machine.definitions import define
+from grader.core.machine.observer import Observer
+from grader.core.machine.rows import touched_rows
 
 HIDES = -1e4  # a term that is added to scores and has this or less is a mask
-CARRY = (
-    "binary_op",
-    "ternary_op",
-    "unary_op",
-    "cast_impl",
-    "create_fp_to_fp",
-    "create_bitcast",
-    "create_reshape",
-    "create_trans",
-    "create_expand_dims",
-    "create_broadcast",
-    "create_cat",
-    "create_join",
-    "create_split",
-)
+DOTS = ("tt.dot",)
+PRODUCTS = ("arith.mulf", "math.fma")
+KEEPING = (
+    "arith.", "math.", "tt.trans", "tt.reshape", "tt.expand_dims", "tt.broadcast", "tt.cat", "tt.join", "tt.split",
+    "tt.fp_to_fp", "tt.bitcast", "tt.clampf", "tt.precise_", "tt.approx_", "tt.extern_elementwise",
+)  # fmt: skip
+LOADS = ("tt.load", "tt.descriptor_load", "tt.descriptor_gather")
+INPUTS = ("q", "k", "v")
+SCORES = "scores"
+NOWHERE = 0  # the number of no event
 
 
-@dataclass(frozen=True, eq=False)
-class Origin:
-    """Where a block of numbers was loaded from: role "q", "k" or "v"; tokens (first, last); place (batch, head).
+class Sources:
+    """Of one kernel, by its text alone: the loads and products that each value may hold the numbers of.
 
-    "scores": made of queries and the keys `tokens`; `rows` are the queries', `keys` the Origin of the keys. tiles: how
-    much of the rows' width it holds, 1.0 for whole rows. lanes: its rows, those past the end included.
+    A product, and what a loop or a condition chooses, is a source itself: what it comes of shows when it runs.
     """
 
-    role: str
-    tokens: tuple[int, int]
-    place: tuple[int, int]
-    tiles: float = 1.0
+    def __init__(self, function):
+        self.definitions, self.known = define(function), {}
+
+    def find(self, name):
+        """The names of a value's sources, in their order."""
+        if name not in self.known:
+            made, origins = self.definitions.made.get(name), self.definitions.same.get(name, ())
+            if made and made.name.startswith(KEEPING):
+                origins = self.definitions.operands[made]
+            itself = name in self.definitions.chosen or (made and made.name in LOADS + DOTS + PRODUCTS)
+            every = (source for origin in origins for source in self.find(origin))
+            self.known[name] = (name,) if itself else tuple(dict.fromkeys(every))
+        return self.known[name]
+
+
+find_sources = functools.lru_cache(maxsize=256)(Sources)
+
+
+class Event(NamedTuple):
+    """A load of q, k or v, or a product of q and k, of one program.
+
+    role: of the load, or that of "scores"; program: of all launches; tokens `first` to `last` of `batch` and `head`;
+    part: how much of the rows' width it holds, 1.0 for whole rows; lanes: its rows, those past the end included. Of
+    scores, q and k: the numbers of the loads, and the kernel's line. masked: of keys, where a mask was put on scores.
+    """
+
+    role: int = 0
+    kernel: int = 0
+    program: int = 0
+    first: int = 0
+    last: int = 0
+    batch: int = 0
+    head: int = 0
+    part: float = 0.0
     lanes: int = 0
-    rows: tuple = ()
-    keys: object = None
+    q: int = 0
+    k: int = 0
+    line: int = 0
+    masked: bool = False
+
+    @property
+    def tokens(self):
+        return self.first, self.last
+
+    @property
+    def place(self):
+        return self.batch, self.head
 
 
-@dataclass
-class Record:
-    """One tile of queries in one program: the loads of keys that it visited, by their Origin, in order; maybe none.
+ROLES = {"q": 1, "k": 2, "v": 3, SCORES: 4}
 
-    visited: {Origin: the kernel's line that led there: that of a call, or of the product itself}. masked: the keys
-    (first, last) on whose scores a mask was put; masked_loads: of which loads, since a tile may be visited twice.
-    """
 
-    kernel: str
-    program: int
-    q: Origin
-    visited: dict = field(default_factory=dict)
-    masked: set = field(default_factory=set)
-    masked_loads: set = field(default_factory=set)
+class Events:
+    """Columns of Events; an event's number is its place. roles: of all events; that of NOWHERE, no event, is 0."""
 
-    def plain(self):
-        """The record as tile_visits.Visit reads it."""
-        tiles = {}
-        for k in self.visited:
-            key = (k.place, k.tokens)
-            tiles[key] = tiles.get(key, 0.0) + k.tiles
-        return {
-            "kernel": self.kernel,
-            "program": self.program,
-            "q": self.q.tokens,
-            "batch": self.q.place[0],
-            "head": self.q.place[1],
-            "tiles": [tokens for (_, tokens), parts in tiles.items() for _ in range(max(1, round(parts)))],
-            "span": max((last - first + 1 for _, (first, last) in tiles), default=0),
-            "lanes": max((k.lanes for k in self.visited), default=0),
-            "masked": sorted(self.masked),
-            "key_heads": len({place for place, _ in tiles}),
-            "stretches": self.stretches(),
-        }
+    def __init__(self):
+        self.parts, self.roles = [], torch.zeros(0, dtype=torch.int8)
+        self.add(1)
 
-    def stretches(self):
-        """[[line, first key, last key, masked]]: neighbouring tiles that one line visited one after the other."""
-        found = []
-        for k, line in self.visited.items():
-            (first, last), masked = k.tokens, k in self.masked_loads
-            if k.tiles < 1 and found and found[-1][0] == line and found[-1][1] <= first and last <= found[-1][2]:
-                continue  # another part of the head dim
-            same = found and found[-1][0] == line and found[-1][3] == masked
-            if same and found[-1][2] + 1 == first:
-                found[-1][2] = last
-            elif same and found[-1][1] - 1 == last:
-                found[-1][1] = first
-            else:
-                found.append([line, first, last, masked])
-        return found
+    def add(self, numbers, **fields):
+        """numbers: how many events; a field is a tensor or one value for all. Returns the events' numbers."""
+        event = Event(**fields)
+        self.parts.append([np.broadcast_to(np.asarray(value), numbers) for value in event])
+        self.roles = torch.cat([self.roles, torch.full((numbers,), event.role, dtype=torch.int8)])
+        return torch.arange(len(self.roles) - numbers, len(self.roles))
+
+    def rows(self):
+        """[Event]"""
+        columns = (np.concatenate(parts).tolist() for parts in zip(*self.parts, strict=True))
+        return [Event(*row) for row in zip(*columns, strict=True)]
 
 
 class TileVisits(Observer):
-    """The records of all launches; programs are numbered through all of them. origin: of the load that runs."""
+    """The events of all launches; programs are numbered through all of them.
 
-    operations = (*CARRY, "create_dot", "create_select", "create_fadd")
+    latest: {name in the text: (programs,) the number of the event that each program's value comes of, or NOWHERE}.
+    masked: numbers of events of scores on which a mask was put.
+    """
 
-    def __init__(self, watch):
-        super().__init__(watch)
-        self.records, self.origin = {}, None
+    operations = (*DOTS, *PRODUCTS, "arith.select", "arith.addf", "scf.for", "scf.if")
+
+    def __init__(self, inputs):
+        self.events, self.masked, self.kernels, self.programs = Events(), set(), [], 0
+
+    def begin_launch(self, launch):
+        self.sources, self.latest, self.launch = find_sources(launch.module.functions[launch.kernel]), {}, launch
+        self.definitions, self.here = self.sources.definitions, (None, None)
+        self.kernels.append(launch.kernel)
+
+    def end_launch(self, launch):
+        self.programs += launch.programs
+
+    # What values come of ---------------------------------------------------------------------------------------------
+
+    def event(self, *names):
+        """(programs,): of these values, as they are now, the first that comes of a load; None where none does."""
+        found = None
+        for source in (source for name in names for source in self.sources.find(name)):
+            if (event := self.latest.get(source)) is not None:
+                found = event if found is None else torch.where(found == NOWHERE, event, found)
+        return found
+
+    def note(self, name, numbers, events):
+        """These programs' value of this name comes of these events from now on."""
+        if name not in self.latest:
+            if events is None:
+                return
+            self.latest[name] = torch.full((self.launch.programs,), NOWHERE)
+        self.latest[name][numbers] = NOWHERE if events is None else events
+
+    def begin_round(self, operation, frame, first):
+        carried = self.definitions.carried.get(operation, ())
+        chosen = {name: self.definitions.chosen[name] for name in carried if name in self.definitions.chosen}
+        found = {name: self.event(each.first if first else each.later) for name, each in chosen.items()}
+        for name, events in found.items():
+            self.note(name, frame.numbers, None if events is None else events[frame.numbers])
+
+    def results(self, operation, frame):
+        """A loop that had no round leaves what it was given; a condition, what was made on its way."""
+        if operation.name == "scf.for":
+            low, high = (frame[name].data for name in operation.operands[1:3])
+            first = low >= high
+        else:
+            first = frame[operation.operands[0]].data
+        numbers, first = frame.numbers, first.expand(frame.count)
+        for name in self.definitions.results[operation]:
+            chosen = self.definitions.chosen[name]
+            ways = [self.event(way) for way in (chosen.first, chosen.later)]
+            one, other = (torch.tensor(NOWHERE) if way is None else way[numbers] for way in ways)
+            self.note(name, numbers, torch.where(first, one, other))
+
+    # Loads and products ----------------------------------------------------------------------------------------------
 
     def accessed(self, access):
-        if access.kind == "load" and access.region.input in ("q", "k", "v"):
-            self.origin = find_origin(access)
-            if self.origin.role == "q":
-                self.find_record(self.origin)
+        operation, frame, role = access.operation, access.frame, access.buffer.input
+        if access.kind != "load":
+            return
+        (name,) = self.definitions.results.get(operation, ("",))
+        if self.here != (operation, frame):
+            self.note(name, frame.numbers, None)
+        self.here = operation, frame  # a block of pointers may lie in several inputs
+        if role not in INPUTS:
+            return
+        counts = access.counts()
+        some = (counts > 0).nonzero().flatten()
+        if not len(some):
+            return
+        first, last, batch, head = find_tokens(access)
+        width = access.buffer.tensor.shape[-1]
+        rows = last - first + 1  # lanes past the end may have been turned back to a row that is there
+        events = self.events.add(
+            len(some), role=ROLES[role], kernel=len(self.kernels) - 1, program=self.programs + frame.numbers[some],
+            first=first, last=last, batch=batch, head=head, part=(counts[some] / (rows * width)).clamp(max=1.0),
+            lanes=count_lanes(access.shape, width),
+        )  # fmt: skip
+        self.note(name, frame.numbers[some], events)
 
-    def loaded(self, block):
-        if self.origin:
-            block.origin, self.origin = self.origin, None
-
-    def after(self, operation, operands, made):
-        if operation == "create_dot":
-            scores = self.note_product(*map(origin_of, operands[:2]))
-            if scores is not None:
-                made.origin = scores
-        elif operation == "create_select":
-            self.note_mask(operands[0], operands[1:])
-        elif operation == "create_fadd":
-            for term, block in (operands, operands[::-1]):
-                if origin_of(block) and term.data.size and term.data.min() <= HIDES:
-                    self.note_mask(term, (block,))
+    def after(self, operation, frame):
+        if operation not in self.definitions.operands:  # of a function that the kernel calls
+            return
+        if operation.name in DOTS + PRODUCTS:
+            self.product(operation, frame)
+        elif operation.name == "arith.select":
+            self.mask(operation, 0, (1, 2), frame)
+        elif operation.name == "arith.addf":
+            self.mask(operation, 0, (1,), frame)
+            self.mask(operation, 1, (0,), frame)
         else:
-            self.carry(operands, made)
+            self.results(operation, frame)
 
-    def carry(self, operands, made):
-        """What an operation makes keeps the origin of what it was made from.
+    def product(self, operation, frame):
+        """Two blocks were multiplied: a visit where one is of q and the other of k."""
+        names, numbers = self.definitions.operands[operation], frame.numbers
+        made = None if operation.name in DOTS else self.event(*names)
+        if made is not None:
+            made = made[numbers]
+        a, b = map(self.event, names[:2])
+        if a is not None and b is not None:
+            a, b = a[numbers], b[numbers]
+            of_a, of_b = self.events.roles[a], self.events.roles[b]
+            straight = (of_a == ROLES["q"]) & (of_b == ROLES["k"])
+            turned = (of_a == ROLES["k"]) & (of_b == ROLES["q"])
+            some = (straight | turned).nonzero().flatten()
+            events = self.events.add(
+                len(some), role=ROLES[SCORES], program=self.programs + numbers[some],
+                q=torch.where(straight, a, b)[some], k=torch.where(straight, b, a)[some],
+                line=self.lines.kernel_line(operation.where) or 0,
+            )  # fmt: skip
+            if made is None:
+                made = torch.full((frame.count,), NOWHERE)
+            made[some] = events if operation.name in DOTS else NOWHERE  # a product has the role of neither
+        self.note(*self.definitions.results[operation], numbers, made)
 
-        Of two blocks the one with an origin counts. Two of different roles are a product, which has neither's.
-        """
-        found = [origin for operand in operands if (origin := origin_of(operand))]
-        if len(found) > 1 and found[0].role != found[1].role:
-            self.note_product(found[0], found[1])
-        elif found:
-            for part in made if isinstance(made, tuple | list) else (made,):
-                part.origin = found[0]
-
-    def find_record(self, q):
-        key = self.watch.kernel, self.watch.program, q.tokens, q.place
-        if key not in self.records:
-            self.records[key] = Record(self.watch.kernel, self.watch.program, q)
-        return self.records[key]
-
-    def note_product(self, a, b):
-        """The blocks of origins `a` and `b` were multiplied: a visit where one is of q and the other of k.
-
-        Returns the origin of the scores that came of it, or None.
-        """
-        if a is None or b is None or {a.role, b.role} != {"q", "k"}:
-            return None
-        q, k = (a, b) if a.role == "q" else (b, a)
-        self.find_record(q).visited[k] = self.watch.kernel_line()
-        return Origin("scores", k.tokens, q.place, rows=q.tokens, keys=k)
-
-    def note_mask(self, by, blocks):
-        """`by`, a condition or a term, may hide some keys of the scores among `blocks`.
+    def mask(self, operation, by, blocks, frame):
+        """Operand `by`, a condition or a term, may hide some keys of the scores among `blocks`.
 
         One value for a whole row, spread over its keys, hides none of them: it guards against -inf - -inf.
         """
-        scores = next((origin for block in blocks if (origin := origin_of(block))), None)
-        a_row = by.data.ndim < 2 or by.data.strides[-1] == 0 or origin_of(by)
-        if scores and scores.role == "scores" and not a_row:
-            record = self.records.get((self.watch.kernel, self.watch.program, scores.rows, scores.place))
-            if record:
-                record.masked.add(scores.tokens)
-                record.masked_loads.add(scores.keys)
+        names, data = self.definitions.operands[operation], frame[operation.operands[by]].data
+        shape, scores = self.definitions.types[names[by]].shape, self.event(*(names[block] for block in blocks))
+        if scores is None or len(shape) < 2 or data.shape[-1] < shape[-1]:
+            return
+        scores = scores[frame.numbers]
+        there = self.events.roles[scores] == ROLES[SCORES]
+        if (own := self.event(names[by])) is not None:
+            there = there & (own[frame.numbers] == NOWHERE)
+        if operation.name == "arith.addf" and there.any():
+            there = there & (data.reshape(len(data), -1).amin(1) <= HIDES)
+        self.masked.update(scores[there].tolist())
+
+    # The report ------------------------------------------------------------------------------------------------------
 
     def report(self):
-        return [record.plain() for record in self.records.values()]
+        """A record of each tile of queries in one program, as tile_visits.Visit reads it."""
+        events, records = self.events.rows(), {}
+        for number in sorted(range(len(events)), key=lambda number: events[number].program):
+            event = events[number]
+            if event.role in (ROLES["q"], ROLES[SCORES]):
+                q = event if event.role == ROLES["q"] else events[event.q]
+                _, visited = records.setdefault((q.program, q.tokens, q.place), (q, {}))
+                if event is not q:
+                    k = visited.get(event.k, events[event.k])
+                    visited[event.k] = k._replace(line=event.line, masked=k.masked or number in self.masked)
+        return [self.describe(q, list(visited.values())) for q, visited in records.values()]
+
+    def describe(self, q, visited):
+        """q: an Event of the tile of queries. visited: the loads of keys that it visited, in order; maybe none. Their
+        line is the kernel's that led there: that of a call, or of the product itself."""
+        tiles = Counter()
+        for k in visited:
+            tiles[k.place, k.tokens] += k.part
+        return {
+            "kernel": self.kernels[q.kernel],
+            "program": q.program,
+            "q": q.tokens,
+            "batch": q.batch,
+            "head": q.head,
+            "tiles": [tokens for (_, tokens), parts in tiles.items() for _ in range(max(1, round(parts)))],
+            "span": max((last - first + 1 for _, (first, last) in tiles), default=0),
+            "lanes": max((k.lanes for k in visited), default=0),
+            "masked": sorted({k.tokens for k in visited if k.masked}),
+            "key_heads": len({place for place, _ in tiles}),
+            "stretches": find_stretches(visited),
+        }
 
 
 OBSERVER = TileVisits
 
 
-def origin_of(operand):
-    """The Origin of a block, or None."""
-    if type(operand) is not TensorHandle:  # not by getattr: triton 3.6's tuples answer it with a ValueError
-        return None
-    return operand.__dict__.get("origin")
+def find_stretches(visited):
+    """[[line, first key, last key, masked]]: neighbouring tiles that one line visited one after the other."""
+    found = []
+    for k in visited:
+        part = k.part < 1  # another part of the head dim
+        if part and found and found[-1][0] == k.line and found[-1][1] <= k.first and k.last <= found[-1][2]:
+            continue
+        same = found and found[-1][0] == k.line and found[-1][3] == k.masked
+        if same and found[-1][2] + 1 == k.first:
+            found[-1][2] = k.last
+        elif same and found[-1][1] - 1 == k.last:
+            found[-1][1] = k.first
+        else:
+            found.append([k.line, k.first, k.last, k.masked])
+    return found
 
 
-def find_origin(access):
-    """The Origin of what a load reads of q, k or v: (B, H, N, D)."""
-    region = access.region
-    width = region.tensor.shape[-1]
-    tokens, place = find_tokens(access.offsets, region.view)
-    rows = tokens[1] - tokens[0] + 1  # lanes past the end may have been turned back to a row that is there
-    part = min(1.0, access.offsets.size / (rows * width))
-    return Origin(region.input, tokens, place, part, count_lanes(access.shape, width))
-
-
-def find_tokens(offsets, view):
-    """((first, last) token, (batch, head)) of legal byte offsets: of the first lane's head.
+def find_tokens(access):
+    """(first token, last token, batch, head) of each program with live lanes: of the first lane's head.
 
     A tile of a flattened tensor can reach into the next head.
     """
-    left, token, place, here = offsets - view.start, np.zeros(1, np.int64), [0, 0], None
-    for stride, _, dim in view.dims:
-        if dim == 3:  # columns tell no place
-            break
-        index = left // stride
-        left = left - index * stride
-        if dim == 2:
-            token = index
-        elif dim < 2:
-            place[dim] = int(index[0])
-            if (index != index[0]).any():
-                same = index == index[0]
-                here = same if here is None else here & same
-    token = token if here is None or token.size == 1 else token[here]
-    return (int(token.min()), int(token.max())), tuple(place)
+    numbers, rows = touched_rows(access)
+    _, heads, tokens, _ = access.buffer.tensor.shape
+    _, program, counts = numbers.unique_consecutive(return_inverse=True, return_counts=True)
+    head, token = rows // tokens, rows % tokens
+    head_of_first = head[counts.cumsum(0) - counts]
+    here = head == head_of_first[program]
+    nothing = torch.zeros_like(head_of_first)
+    first, last = (
+        nothing.scatter_reduce(0, program[here], token[here], end, include_self=False) for end in ("amin", "amax")
+    )
+    return first, last, head_of_first // heads, head_of_first % heads
 
 
 def count_lanes(shape, width):

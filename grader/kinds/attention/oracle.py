@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from grader.kinds.careful import drop_to_tf32
+from grader.kinds.careful import FLOAT32_STEPS, drop_to_tf32
 
 # The careful kernels are run on some heads, spread evenly over all batches: at least so many of them, and so many rows;
 # of a head on about so many rows.
@@ -27,7 +27,6 @@ CAREFUL = (
     (1 << 30, "exp", 1, False),
 )
 MERGED_TILE = 64
-FLOAT32_STEPS = 8  # roundings from a score to o that every kernel has: scale, exp, rescale, sum, division ...
 
 
 @dataclass

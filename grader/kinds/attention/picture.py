@@ -14,7 +14,7 @@ from grader.diagnosis import failures
 from grader.kinds.attention import tile_visits
 from grader.kinds.attention.masks import whole_mask
 from grader.kinds.attention.tile_visits import Visit
-from grader.kinds.error_map import TILE, error_maps
+from grader.kinds.error_map import TILE, error_maps, pool, step_for
 
 MOST_EDGES = 12  # of a row of the mask
 MASK_CELLS = (8, 32)  # at most, down and along, of the mask in text
@@ -76,19 +76,9 @@ def draw_right(case, shown):
 
 def mask_cells(mask):
     """The mask as cells of `step` (queries, keys): "." where nothing is visible, "o" where all is, "+" else."""
-    step = [1, 1]
-    for axis, most in enumerate(MASK_CELLS):
-        while mask.shape[axis] > most * step[axis]:
-            step[axis] *= 2
-    rows, keys = (-(-size // each) * each for size, each in zip(mask.shape, step, strict=True))
-
-    def cells(beyond):
-        whole = torch.full((rows, keys), beyond)
-        whole[: mask.shape[0], : mask.shape[1]] = mask
-        return whole.view(rows // step[0], step[0], keys // step[1], step[1]).transpose(1, 2).flatten(2)
-
-    signs = (cells(False).any(2).long() + cells(True).all(2)).tolist()
-    return {"step": step, "cells": ["".join(".+o"[sign] for sign in row) for row in signs]}
+    step = [step_for(size, most) for size, most in zip(mask.shape, MASK_CELLS, strict=True)]
+    some, hides = (pool(each[None], step)[0] for each in (mask, ~mask))
+    return {"step": step, "cells": ["".join(".+o"[sign] for sign in row) for row in (some + 1 - hides).tolist()]}
 
 
 def tile_rows(records):
@@ -119,8 +109,7 @@ def mask_outlines(case, visibility=None):
 def solid(mask, cell):
     """The mask with each cell of (rows, keys) pairs filled where one of them is visible."""
     rows, keys = mask.shape
-    cells = torch.nn.functional.max_pool2d(mask[None].float(), cell, ceil_mode=True)[0].bool()
-    return cells.repeat_interleave(cell[0], 0).repeat_interleave(cell[1], 1)[:rows, :keys]
+    return pool(mask[None], cell)[0].bool().repeat_interleave(cell[0], 0).repeat_interleave(cell[1], 1)[:rows, :keys]
 
 
 def stretches_of(mask):
@@ -218,7 +207,7 @@ def need(case, records, loaded_of):
 
     loaded_of: {name of an input: elements that programs loaded of it}.
     """
-    needed, spans = tile_visits.need(case, records), tile_visits.spans_of(records)
+    needed, spans = tile_visits.needed_tiles(case, records), tile_visits.spans_of(records)
     row = case.D * getattr(torch, case.dtype).itemsize
     visited = sum(last - first + 1 for record in records for first, last in record.tiles)
     loaded = (loaded_of.get("k", 0) + loaded_of.get("v", 0)) / case.D or 2 * visited
@@ -226,7 +215,7 @@ def need(case, records, loaded_of):
     pairs = sum(int(seen(batch, head).mask.sum()) for batch in range(case.B) for head in range(case.Hq))
     return {
         "visited_tiles": round(sum(tile_visits.tiles_met(case, record, spans[record.kernel]) for record in records)),
-        "needed_tiles": needed["tiles"],
-        "loaded_bytes": round(loaded * row), "needed_bytes": 2 * needed["keys"] * row,
+        "needed_tiles": len(needed),
+        "loaded_bytes": round(loaded * row), "needed_bytes": 2 * sum(needed) * row,
         "pairs": pairs, "pair_flops": 4 * pairs * case.D,
     }  # fmt: skip

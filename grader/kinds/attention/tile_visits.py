@@ -1,12 +1,13 @@
 """Which tiles of keys each tile of queries met, and in which order: from the trace, or as a kernel of ours would."""
 
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 import msgspec
 import torch
 from msgspec import Struct
 
+from grader.diagnosis.locate import joined
 from grader.kinds.attention import mask_mistakes
 from grader.kinds.attention.masks import whole_mask
 
@@ -62,16 +63,15 @@ def tile_sizes(records):
 
 def visits_of(case, records):
     """How often each query's tile met each key's tile, (B, Hq, N, Nk); None where the trace does not tell for all."""
-    if not any(record.tiles for record in records):
+    heads = {(record.batch, record.head) for record in records}
+    if len(heads) < case.B * case.Hq or not any(record.tiles for record in records):
         return None
     visits = torch.zeros(case.B, case.Hq, case.N, case.num_keys, dtype=torch.long)
-    covered = torch.zeros(case.B, case.Hq, dtype=torch.bool)
     for record in records:
-        covered[record.batch, record.head] = True
         rows = visits[record.batch, record.head, record.q[0] : record.q[1] + 1]
         for first, last in record.tiles:
             rows[:, first : last + 1] += 1
-    return visits if covered.all() else None
+    return visits
 
 
 def past_the_end(case, records, sizes):
@@ -165,8 +165,7 @@ def in_words(records, place):
                 + " with a mask" * each.masked
                 for n, each in enumerate(stretches)
             ]
-            met = " and ".join([", ".join(told[:-1]), told[-1]] if told[:-1] else told)
-            return f"F{rows}, {met}."
+            return f"F{rows}, {joined(told)}."
     return ""
 
 
@@ -204,22 +203,19 @@ def loaded(case, steps):
 # What the visits needed: for pictures and advice -------------------------------------------------------------------
 
 
-def need(case, records):
-    """{"tiles", "keys", "of"}: tiles of keys that the mask needs, the keys in them, and how many tiles there are.
+def needed_tiles(case, records):
+    """Keys in each tile of keys that the mask needs, those of every kv head that a record has.
 
     A tile of queries needs the tiles of keys, of the kernel's own size, that hold a key which one of its queries sees.
     Programs that share a tile of queries need them once, between them.
     records: of the trace, those that met keys.
     """
-    seen, spans, counted, taken_up = seen_of(case), spans_of(records), Counter(tiles=0, keys=0, of=0), set()
+    seen, spans, needed = seen_of(case), spans_of(records), {}
     for record in records:
         tile = (record.batch, record.head, *record.q)
-        if tile not in taken_up:
-            taken_up.add(tile)
-            span, heads = spans[record.kernel], record.key_heads
-            keys = seen(record.batch, record.head).tiles(record.q, span)
-            counted.update(tiles=len(keys) * heads, keys=sum(keys) * heads, of=-(-case.num_keys // span) * heads)
-    return dict(counted)
+        if tile not in needed:
+            needed[tile] = seen(*tile[:2]).tiles(record.q, spans[record.kernel]) * record.key_heads
+    return list(itertools.chain(*needed.values()))
 
 
 def spans_of(records):

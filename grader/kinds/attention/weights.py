@@ -71,20 +71,23 @@ def run_sets(kind, submission, case, sets, output=0):
     placed = [
         [inputs.place(values, case.layout, name) for name, values in zip("qkv", each, strict=True)] for each in sets
     ]
+    return run_placed(kind, submission, case, placed, output)
+
+
+def run_placed(kind, submission, case, placed, output):
+    """The same of tensors of any kind, Placed."""
     asked = [kind.request(submission.problem, case, each, submission.device) for each in placed]
     data = b"".join(files["inputs.bin"] for _, files in asked)
-    request = RunSets(asked[0][0], len(sets))
+    request = RunSets(asked[0][0], len(placed))
     reply = submission.run(request, {"inputs.bin": data}, kind.beside(case)).reply
-    if not isinstance(reply, Outputs) or len(reply.outputs) % len(sets):
+    outputs = kind.outputs(submission.problem, case)
+    if not isinstance(reply, Outputs) or len(reply.outputs) != len(outputs) * len(placed):
         return None
     if not all(form.plain for form in reply.outputs):
         return None
-    every = tensors.read_outputs(submission.take_outputs(reply), reply.outputs)
-    found = every[output :: len(every) // len(sets)]
-    _, shape, _ = kind.outputs(submission.problem, case)[output]
-    if any(tuple(each.shape) != shape for each in found):
-        return None
-    return [each.double() for each in found]
+    found = tensors.read_outputs(submission.take_outputs(reply), reply.outputs)[output :: len(outputs)]
+    _, shape, _ = outputs[output]
+    return None if any(tuple(each.shape) != shape for each in found) else [each.double() for each in found]
 
 
 def scores(weights, batch, head, k_batch, k_head, q_head=None):

@@ -7,6 +7,7 @@ import torch
 
 from grader.diagnosis import compare_values, locate
 from grader.diagnosis.cause import Diagnosis, Measured
+from grader.diagnosis.locate import joined
 from grader.kinds.backward import mistakes
 from grader.result import Cause, mistake_pattern
 
@@ -56,11 +57,6 @@ def where(got, wrong):
     first = next(iter(wrong))
     place = locate.where(wrong[first])
     return f"{said}. In {first}: {place[0].lower()}{place[1:]}"
-
-
-def joined(names):
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def find(case, got, wrong, expected, only=frozenset()):
@@ -118,15 +114,13 @@ def cause(mistake, names):
 
 def would_show(case, expected, kinds):
     """Those of the kinds of mistake that would make this case fail clearly, in a gradient that they name."""
-    shown = set()
+    shown, sinks = set(), case.sinks if case.sinks and case.window else 0  # their kernel is given
+    first = dict.fromkeys(SIDES[1], sinks)
     for mistake in mistakes.EVERY:
         mine = {kind: named for kind in kinds if (named := names_in(kind, mistake))}
         if not mine or not mistake.applies(case):
             continue
         values = mistakes.answer(mistake, expected.inputs)
-        first = {
-            name: case.sinks if case.sinks and case.window else 0 for name in SIDES[1]
-        }  # the sinks' kernel is given
         off = {
             name for name, value in values.items()
             if bool((~((value - expected.values[name]).abs() <= CLEARLY * expected.allowed[name]))

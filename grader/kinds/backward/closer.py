@@ -9,11 +9,13 @@ from dataclasses import replace
 
 import torch
 
-from grader.core.protocol.messages import Outputs, RunSets
 from grader.course import tensors
 from grader.diagnosis.cause import Measured
+from grader.diagnosis.compare_values import ranges
+from grader.diagnosis.locate import show
 from grader.kinds import contrast
 from grader.kinds.attention.closer import with_line
+from grader.kinds.attention.weights import identities, run_placed
 from grader.kinds.attention.words import EQUAL
 from grader.kinds.backward import gradients, implied, mistakes
 from grader.kinds.backward.cases import OUTPUTS
@@ -41,7 +43,8 @@ def look(kind, problem, cases, seed, results, submission):
         if time.monotonic() > until or result.diagnosis.causes:
             break
         case = cases[result.case]
-        found = facts(kind, submission, case) or contrast.find(kind, submission, case, seed, changes(case))
+        found = facts(kind, submission, case)
+        found = found or contrast.find(kind, submission, case, changes(case), lambda of: kind.inputs(of, seed))
         found = [with_line(fact, result.diagnosis.evidence["records"]) for fact in found]
         result.diagnosis.measured += found
         told += [result.case] if found else []
@@ -67,7 +70,7 @@ def facts(kind, submission, case):
     group = case.Hq // case.kv_heads
     value = torch.randn(case.N, generator=torch.Generator().manual_seed(0)).double()  # of each key, the column of V
     ds = p * (value - (p @ value)[:, None])
-    of_dv, of_dk, of_dq = (weights(kind, submission, case, p, value, name) for name in ("dv", "dk", "dq"))
+    of_dv, of_dk, of_dq = (measure(kind, submission, case, p, value, name) for name in ("dv", "dk", "dq"))
     if of_dv is not None:
         found += tell("dv and dk", "keys", "query rows", of_dv.mT, p.T, seen.T, group)
     if of_dk is not None and not found:
@@ -84,30 +87,7 @@ def of_ds(name, got, p, value, seen):
     return next((found for ds in got.flatten(0, 1) if (found := implied.look(name, ds, p, value, seen))), [])
 
 
-def call_sets(kind, submission, case, sets, output):
-    """[that output, float64] of each set of tensors; None where there is none of its shape."""
-    placed = [[tensors.place(each) for each in one] for one in sets]
-    asked = [kind.request(submission.problem, case, one, submission.device) for one in placed]
-    data = b"".join(files["inputs.bin"] for _, files in asked)
-    reply = submission.run(RunSets(asked[0][0], len(sets)), {"inputs.bin": data}).reply
-    if not isinstance(reply, Outputs) or len(reply.outputs) != len(OUTPUTS) * len(sets):
-        return None
-    found = tensors.read_outputs(submission.take_outputs(reply), reply.outputs)[OUTPUTS.index(output) :: len(OUTPUTS)]
-    shape = dict(zip(OUTPUTS, (each[1] for each in kind.outputs(submission.problem, case)), strict=True))[output]
-    return None if any(tuple(each.shape) != tuple(shape) for each in found) else [each.double() for each in found]
-
-
-def columns(shape):
-    """Tensors (B, H, N, WIDTH): each row has a 1 in a column of its own, in one of them."""
-    N = shape[2]
-    for start in range(0, N, WIDTH):
-        count = min(WIDTH, N - start)
-        found = torch.zeros(shape)
-        found[:, :, start : start + count, :count] = torch.eye(count)
-        yield found
-
-
-def weights(kind, submission, case, p, value, name):
+def measure(kind, submission, case, p, value, name):
     """(B, H, N, N), queries first: what each pair adds to dv, dk or dq, where V has one column, `value`."""
     queries, keys = (case.B, case.Hq, case.N, WIDTH), (case.B, case.kv_heads, case.N, WIDTH)
     lse = torch.log(torch.count_nonzero(p, 1).float()).expand(queries[:3]).contiguous()
@@ -115,11 +95,12 @@ def weights(kind, submission, case, p, value, name):
     do[..., 0], v[..., 0], o[..., 0] = 1.0, value.float(), (p @ value).float()
     zeros, none = torch.zeros(queries), torch.zeros(keys)
     sets = {
-        "dv": lambda: [(do, zeros, none, none, zeros, lse) for do in columns(queries)],
-        "dk": lambda: [(do, q, none, v, o, lse) for q in columns(queries)],
-        "dq": lambda: [(do, zeros, k, v, o, lse) for k in columns(keys)],
+        "dv": lambda: [(do, zeros, none, none, zeros, lse) for do in identities(zeros)],
+        "dk": lambda: [(do, q, none, v, o, lse) for q in identities(zeros)],
+        "dq": lambda: [(do, zeros, k, v, o, lse) for k in identities(none)],
     }[name]()
-    found = call_sets(kind, submission, case, sets, name)
+    placed = [[tensors.place(each) for each in one] for one in sets]
+    found = run_placed(kind, submission, case, placed, OUTPUTS.index(name))
     if found is None:
         return None
     found = torch.cat(found, -1)[..., : case.N] / (1.0 if name == "dv" else case.scale)
@@ -140,27 +121,21 @@ def tell(names, mine, theirs, got, expected, seen, times):
     lost = seen & clear & (got.abs() < EXACT * sizes)
     shown = ~seen & (got.abs() > FAINT * sizes.max())
     found = []
-    for which, words, question in (
-        (lost, f"{names} get no part from visible pairs", mistakes.WHO_SEES),
-        (shown, f"{names} get a part from hidden pairs", mistakes.WHO_SEES),
-    ):
+    for which, part in ((lost, "no part from visible"), (shown, "a part from hidden")):
         if not which.any():
             continue
         batch, head = which.flatten(2).any(-1).nonzero()[0].tolist()
         pairs = which[batch, head]
         rows = pairs.any(1).nonzero().flatten()
         first = int(rows[0])
-        same = [int(row) for row in rows if torch.equal(pairs[row], pairs[first])]
-        last = first
-        while last + 1 in same:
-            last += 1
+        _, last = ranges([row for row in rows.tolist() if torch.equal(pairs[row], pairs[first])])[0]
         more = len(rows) - (last - first + 1)
         where = "" if which.flatten(2).any(-1).all() else f" of batch {batch}, head {head}"
         also = f" (and {more} more {mine} with others)" if more else ""
-        said = f"{EQUAL}{words}{where}: {counted(mine, span(first, last))} with "
+        said = f"{EQUAL}{names} get {part} pairs{where}: {counted(mine, show([(first, last)]))} with "
         said += f"{counted(theirs, spans(pairs[first]))}{also}."
         queries_first = pairs.T if mine == "keys" else pairs
-        fact = Measured("pairs", said, question, mistakes.MASK)
+        fact = Measured("pairs", said, mistakes.WHO_SEES, mistakes.MASK)
         found.append(replace(fact, shown=(batch, head, queries_first)) if which is shown else fact)
     if not found:
         ratio = got / (expected.where(clear, torch.ones_like(expected)) * times)
@@ -182,9 +157,8 @@ def tell(names, mine, theirs, got, expected, seen, times):
 
 def spans(row):
     """`0-15, 48-63` of booleans; at most three."""
-    edges = torch.nn.functional.pad(row.int(), (1, 1)).diff()
-    found = [span(a, b - 1) for a, b in zip((edges == 1).nonzero(), (edges == -1).nonzero(), strict=True)]
-    return ", ".join(found[:3]) + (" ..." if len(found) > 3 else "")
+    found = ranges(row.nonzero().flatten().tolist())
+    return show(found[:3]) + " ..." * (len(found) > 3)
 
 
 def counted(what, numbers):
@@ -192,22 +166,15 @@ def counted(what, numbers):
     return f"{what.removesuffix('s') if numbers.isdecimal() else what} {numbers}"
 
 
-def span(first, last):
-    first, last = int(first), int(last)
-    return str(first) if first == last else f"{first}-{last}"
-
-
 # One thing changed ----------------------------------------------------------------------------------------------------
 
 
 def changes(case):
-    yield (replace(case, dtype="float32"), "dtype", "in float32", "which numbers are rounded to the input's dtype?",
-           mistakes.SOFTMAX)  # fmt: skip
-    yield (replace(case, layout="contiguous", gradient=""), "layout", "with dense tensors",
-           "which stride of which tensor is taken?", mistakes.HEADS)  # fmt: skip
+    yield replace(case, dtype="float32"), *contrast.DTYPE, mistakes.SOFTMAX
+    yield replace(case, layout="contiguous", gradient=""), *contrast.LAYOUT, mistakes.HEADS
     yield (replace(case, values="normal"), "values", "with scores of ordinary size", LARGE_SCORES, mistakes.LSE)
-    yield (replace(case, Hkv=case.Hq), "groups", "where each query head has its own K and V", mistakes.GROUP,
-           mistakes.HEADS)  # fmt: skip
+    own = "where each query head has its own K and V"
+    yield replace(case, Hkv=case.Hq), "groups", own, mistakes.GROUP, mistakes.HEADS
     yield (replace(case, B=1, Hq=1, Hkv=None), "heads", "with one batch and one head",
            "what moves from one head, or batch, to the next?", mistakes.HEADS)  # fmt: skip
     yield (replace(case, sinks=None), "sinks", "without sinks", mistakes.SINKS, mistakes.MASK)

@@ -58,19 +58,13 @@ class Expected:
         return Expected(values, allowed, SimpleNamespace(**inputs))
 
     def fits(self, name, got, values):
-        """Whether an output is these values, within what it may be off by, or within a little of their own size."""
-        info = torch.finfo(got.dtype)
-        error, large = (got.double() - values).abs(), values.abs() > info.max
-        own = max(4 * info.eps, OWN_STEPS * torch.finfo(torch.float32).eps)
-        most = values.abs().nan_to_num(0.0, 0.0).clamp(max=info.max).amax((-2, -1), keepdim=True)
-        same = (got.double() == values) | (got.isnan() & values.isnan()) | (large & ~got.isfinite())
-        return bool(((error <= self.allowed[name] + own * most) | same).all())
+        return careful.fits(got, values, self.allowed[name], OWN_STEPS)
 
 
-def seen_of(case, device):
-    """Booleans (N, N): which query sees which key."""
+def seen_of(case, device, visibility=None):
+    """Booleans (N, N): which query sees which key, by another Visibility than the case's where one is given."""
     position = torch.arange(case.N, device=device)
-    return case.visibility.mask(position, position)
+    return (visibility or case.visibility).mask(position, position)
 
 
 def prepare(case, tensors):

@@ -1,31 +1,26 @@
 """x3's kind: dq, dk and dv, each judged apart, of a backward pass of attention."""
 
-from collections import OrderedDict
 from pathlib import Path
-
-from msgspec import structs
 
 from grader.course import tensors
 from grader.diagnosis import cross_case
-from grader.kinds import values
 from grader.kinds.attention import addresses, kv_heads, naive, tile_visits, work
 from grader.kinds.attention.case import example_sizes
 from grader.kinds.backward import causes, closer, gradients, inputs
 from grader.kinds.backward.cases import OUTPUTS, PROBLEM, TENSORS
-from grader.kinds.kind import Derived, Kind, Naive, Right
+from grader.kinds.kind import Derived, Keeping, Naive, Right
 from grader.result import Facts, Outcome, Verdict
 
-KEPT = 64  # answers
 NAIVE = Path(naive.__file__)
 
 
-class Backward(Kind):
+class Backward(Keeping):
     """A call of x3's attention_backward."""
 
     problems = (PROBLEM,)
-
-    def __init__(self):
-        self.kept = OrderedDict()  # {(case, digest of its inputs): Expected}
+    example_sizes = staticmethod(example_sizes)
+    wasted = staticmethod(work.wasted)
+    explain_fault = staticmethod(addresses.loop_past_the_end)
 
     def inputs(self, case, seed):
         return inputs.make(case, seed)
@@ -40,19 +35,12 @@ class Backward(Kind):
             tensors.describe_dense(name, "float32" if name == "lse" else case.dtype, shape) for name, shape in shapes
         ]
 
-    def request(self, problem, case, placed, device):
-        call, files = super().request(problem, case, placed, device)
-        return structs.replace(call, tiles=list(case.tiles or ())), files
-
     def reply(self, submission, case, placed):
         return work.reply_with_other_lengths(super().reply, submission, case, lambda of: self.inputs(of, 0), placed)
 
     def outputs(self, problem, case):
         _, queries, keys, *_ = self.shapes(case)
         return [("dq", queries, case.dtype), ("dk", keys, case.dtype), ("dv", keys, case.dtype)]
-
-    def example_sizes(self, problem):
-        return example_sizes(problem)
 
     # What is timed ---------------------------------------------------------------------------------------------------
 
@@ -66,22 +54,10 @@ class Backward(Kind):
         expected = self.expect(case, placed, device)
         return [Right(name, case.dtype, expected.values[name], expected.allowed[name], expected) for name in OUTPUTS]
 
-    def expect(self, case, placed, device):
+    def work_out(self, case, placed, device):
         """The gradients.Expected of these inputs; on a GPU machine it is computed there, in the grader's process."""
-        given = [each.tensor for each in placed[:4]]
-        if device != "cpu":
-            return gradients.expect(case, [each.to(device) for each in given], tf32=True).on_cpu()
-        key = case, values.digest(placed)
-        if key not in self.kept:
-            self.kept[key] = gradients.expect(case, given)
-            if len(self.kept) > KEPT:
-                self.kept.popitem(last=False)
-        return self.kept[key]
-
-    def warm(self, problem, seed):
-        for case in self.cases(problem, seed):
-            if not case.gpu:
-                self.expect(case, self.inputs(case, seed), "cpu")
+        given = [each.tensor.to(device) for each in placed[:4]]
+        return gradients.expect(case, given, tf32=device != "cpu").on_cpu()
 
     # What came back --------------------------------------------------------------------------------------------------
 
@@ -93,21 +69,12 @@ class Backward(Kind):
             verdict.diagnosis.evidence["records"] = tile_visits.read(answer.reply.trace)
         return verdict
 
-    def explain_fault(self, case, trace, fault):
-        return addresses.loop_past_the_end(case, trace, fault)
-
     def beyond_values(self, problem, case, answer):
         if by_torch := work.by_torch(problem, case, answer.reply):
             return Verdict(Outcome.WASTEFUL, by_torch)
         if answer.reply.trace and (waste := self.wasted(case, answer)):
             return Verdict(Outcome.WASTEFUL, waste.sentence, Facts(waste=waste))
         return super().beyond_values(problem, case, answer)
-
-    def long_case(self, cases):
-        return work.long_case(cases)
-
-    def wasted(self, case, answer):
-        return work.wasted(case, answer)
 
     def check_cases(self, problem, cases, seed, results):
         def refutes(case, kinds, evidence, failing):

@@ -36,19 +36,9 @@ class Mistake:
     applies: Callable = lambda case: True
 
 
-def pairs(x, seen):
-    """p with another mask, hidden pairs computed like all others."""
-    return torch.where(seen, torch.exp(x.exponent), 0.0)
-
-
 def masked_by(visibility):
     """{step} with another Visibility, made from the case's own."""
-    return {"seen": lambda x: mask(x, visibility(x.case))}
-
-
-def mask(x, visibility):
-    position = torch.arange(x.case.N, device=x.q.device)
-    return visibility.mask(position, position)
+    return {"seen": lambda x: gradients.seen_of(x.case, x.q.device, visibility(x.case))}
 
 
 def window_of(case):

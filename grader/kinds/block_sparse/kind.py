@@ -31,12 +31,6 @@ class BlockSparse(Attention):
     def handler(self, case):
         return BUILDER if isinstance(case, BuilderCase) else self
 
-    def cases(self, problem, seed):
-        return problem.cases
-
-    def case_by_name(self, problem, name):
-        return None
-
     def request(self, problem, case, placed, device):
         call, files = super().request(problem, case, placed, device)
         lists, data = describe_as_inputs(case)
@@ -106,7 +100,21 @@ class Builder(Kind):
         return BuiltAnswer(answer.reply, found=found)
 
     def judge(self, problem, case, placed, answer, device):
-        return judge_lists(case, answer)
+        outputs = answer.reply.outputs
+        if answer.found.type == "NoneType":
+            return Verdict(Outcome.WRONG, f"{case.builder} returned nothing; it must return Tiles.")
+        if wrong := check_lists.wrong_fields(case, outputs, answer.found.plain):
+            return Verdict(Outcome.WRONG, wrong.sentence)
+        starts, columns, places, bits = tensors.read_outputs(answer.data, outputs)
+        found = check_lists.wrong_kinds(case, starts, columns)
+        if found and not found.mistake:
+            return Verdict(Outcome.WRONG, found.sentence)
+        facts = Facts(picture=draw_lists(case, starts, columns))
+        found = found or check_lists.wrong_bits(case, starts, columns, places, bits)
+        if not found:
+            return Verdict(Outcome.PASSED, "", facts)
+        causes = (Cause(found.mistake, found.question, list_mistakes.LISTS),) if found.mistake else ()
+        return Verdict(Outcome.WRONG, found.sentence, structs.replace(facts, question=found.question, causes=causes))
 
 
 class BuiltTiles(Struct):
@@ -153,25 +161,6 @@ def describe_mask(case):
 
 
 # A builder's lists ---------------------------------------------------------------------------------------------------
-
-
-def judge_lists(case, answer):
-    """The Verdict on what a builder returned."""
-    outputs = answer.reply.outputs
-    if answer.found.type == "NoneType":
-        return Verdict(Outcome.WRONG, f"{case.builder} returned nothing; it must return Tiles.")
-    if wrong := check_lists.wrong_fields(case, outputs, answer.found.plain):
-        return Verdict(Outcome.WRONG, wrong.sentence)
-    starts, columns, places, bits = tensors.read_outputs(answer.data, outputs)
-    found = check_lists.wrong_kinds(case, starts, columns)
-    if found and not found.mistake:
-        return Verdict(Outcome.WRONG, found.sentence)
-    facts = Facts(picture=draw_lists(case, starts, columns))
-    found = found or check_lists.wrong_bits(case, starts, columns, places, bits)
-    if not found:
-        return Verdict(Outcome.PASSED, "", facts)
-    causes = (Cause(found.mistake, found.question, list_mistakes.LISTS),) if found.mistake else ()
-    return Verdict(Outcome.WRONG, found.sentence, structs.replace(facts, question=found.question, causes=causes))
 
 
 def draw_lists(case, starts, columns):

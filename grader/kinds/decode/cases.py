@@ -12,7 +12,7 @@ from grader.kinds.attention import rows
 from grader.kinds.kind import Question
 
 TENSORS = ("q", "k_cache", "v_cache")
-PIECE, BLOCK_K = 64, 32  # tokens of a piece and of a tile of keys in the interpreter, where a case sets no others
+PIECE, BLOCK_K = 64, 32  # tokens of a piece and of a tile of keys without a GPU, where a case sets no others
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def look(kind, problem, cases, seed, results, submission):
         if not diagnosis.measured and not unwritten and result.facts.mismatch.nan and submission.device == "cpu":
             diagnosis.measured += first_bad(kind, problem, submission, case, seed)
         if not diagnosis.measured or unwritten or diagnosis.measured[0].kind == "times":
-            found = contrast.find(kind, submission, case, seed, changes(case))
+            found = contrast.find(kind, submission, case, changes(case), lambda of: kind.inputs(of, seed))
             diagnosis.measured += found
             unwritten = unwritten and not found
         told += [result.case] if diagnosis.measured and not unwritten else []
@@ -46,25 +46,16 @@ def first_bad(kind, problem, submission, case, seed):
 
 
 def changes(case):
-    yield (replace(case, dtype="float32"), "dtype", "in float32", "which numbers are rounded to the input's dtype?",
-           mistakes.MERGE)  # fmt: skip
-    yield (replace(case, layout="contiguous"), "layout", "with dense tensors", "which stride of which tensor is taken?",
-           POINTERS)  # fmt: skip
+    yield replace(case, dtype="float32"), *contrast.DTYPE, mistakes.MERGE
+    yield replace(case, layout="contiguous"), *contrast.LAYOUT, POINTERS
     yield (replace(case, values="normal"), "values", "with scores of ordinary size",
            "what can grow too large with the scores?", mistakes.MERGE)  # fmt: skip
     yield replace(case, sink=""), "sink", "without sink logits", mistakes.SINK, mistakes.LOGIT
     yield replace(case, page=None, room=None), "pages", "in a dense cache", mistakes.PAGE, mistakes.PAGES
     yield replace(case, window=None), "window", "without a window", mistakes.WHERE_WINDOW, mistakes.MASK
     yield replace(case, Nq=1), "new", "with one new token", mistakes.NEWEST, mistakes.MASK
-    yield (
-        replace(case, Hq=case.Hkv),
-        "group",
-        "where each query head has its own K and V",
-        mistakes.GROUP,
-        HEADS,
-    )
-    yield (replace(case, lengths=case.lengths[:1]), "batch", "with the first sequence alone", mistakes.WHOSE,
-           POINTERS)  # fmt: skip
+    yield replace(case, Hq=case.Hkv), "group", "where each query head has its own K and V", mistakes.GROUP, HEADS
+    yield replace(case, lengths=case.lengths[:1]), "batch", "with the first sequence alone", mistakes.WHOSE, POINTERS
     short = tuple(min(length, case.piece) for length in case.lengths)
     yield (replace(case, lengths=short, room=None), "pieces", "with sequences of one piece", mistakes.ALL_PIECES,
            mistakes.MERGE)  # fmt: skip

@@ -1,6 +1,5 @@
 """x4's kind: attention of new tokens over a cache, its reads, and the same bits in every batch."""
 
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,13 +9,12 @@ from grader.core.protocol.messages import plain_bytes
 from grader.core.sandbox.submission import Answer
 from grader.course import tensors
 from grader.diagnosis import cross_case, failures
-from grader.kinds import trying, values
+from grader.kinds import trying
 from grader.kinds.decode import addresses, causes, closer, inputs, naive, picture, reads, same_bits, steps
 from grader.kinds.decode.cases import LONG, PROBLEM, DecodeCase
-from grader.kinds.kind import Derived, Kind, Naive, Right
+from grader.kinds.kind import Derived, Keeping, Naive, Right
 from grader.result import Cause, Facts, Outcome, Verdict
 
-KEPT = 64  # answers
 NAIVE = Path(naive.__file__)
 
 
@@ -27,19 +25,16 @@ class TwiceAnswer(Answer):
     other_bits: str = ""
 
 
-class Decode(Kind):
+class Decode(Keeping):
     """A call of x4's decode_attention."""
 
     problems = (PROBLEM,)
-
-    def __init__(self):
-        self.kept = OrderedDict()  # {(case, digest of its inputs): Expected}
+    long_row = LONG
+    size = staticmethod(causes.size)
+    explain_fault = staticmethod(addresses.explain)
 
     def inputs(self, case, seed):
         return inputs.make(case, seed)
-
-    def size(self, case):
-        return causes.size(case)
 
     def shapes(self, case):
         q, dense = (case.B, case.Hq, case.Nq, case.D), (case.B, case.Hkv, case.tokens, case.D)
@@ -54,7 +49,7 @@ class Decode(Kind):
     def request(self, problem, case, placed, device):
         call, files = super().request(problem, case, placed, device)
         more = self.beside_tensors(case)
-        call = structs.replace(call, inputs=[*call.inputs, *(spec for spec, _ in more)], tiles=list(case.tiles or ()))
+        call = structs.replace(call, inputs=[*call.inputs, *(spec for spec, _ in more)])
         return call, {"inputs.bin": files["inputs.bin"] + b"".join(data for _, data in more)}
 
     def described(self, case):
@@ -133,19 +128,9 @@ class Decode(Kind):
         expected = self.expect(case, placed, device)
         return [Right("o", case.dtype, expected.o, expected.allowed, expected)]
 
-    def expect(self, case, placed, device):
+    def work_out(self, case, placed, device):
         """The steps.Expected of these inputs."""
-        key = case, values.digest(placed), device
-        if key not in self.kept:
-            self.kept[key] = steps.expect(case, placed, tf32=device != "cpu")
-            if len(self.kept) > KEPT:
-                self.kept.popitem(last=False)
-        return self.kept[key]
-
-    def warm(self, problem, seed):
-        for case in self.cases(problem, seed):
-            if not case.gpu:
-                self.expect(case, self.inputs(case, seed), "cpu")
+        return steps.expect(case, placed, tf32=device != "cpu")
 
     # What came back --------------------------------------------------------------------------------------------------
 
@@ -157,9 +142,6 @@ class Decode(Kind):
                 found = structs.replace(found, unwritten=0, nan=found.nan + found.unwritten)
             measured = measured or reads.facts(case, reads.find(reply.trace), bool(found.nan))
         return causes.diagnose(case, got, right.answer, found, measured)
-
-    def explain_fault(self, case, trace, fault):
-        return addresses.explain(case, trace, fault)
 
     def beyond_values(self, problem, case, answer):
         if sentence := reads.skipped(case, answer.reply.trace):
@@ -177,9 +159,6 @@ class Decode(Kind):
 
     def drawn(self, case, reply, got=None, right=None):
         return picture.draw(case, reads.find(reply.trace), super().drawn(case, reply, got, right))
-
-    def long_case(self, cases):
-        return next((case for case in cases if case.name == LONG), None)
 
     def wasted(self, case, answer):
         return reads.wasted(case, answer.reply)

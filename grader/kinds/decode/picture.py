@@ -1,9 +1,11 @@
 """The numbers behind the picture of a case: which keys of one sequence and kv head each program reads, and which are
 seen."""
 
+import itertools
+
 from grader.diagnosis import failures
 from grader.diagnosis.compare_values import ranges
-from grader.kinds.decode.reads import NOBODY
+from grader.kinds.decode.reads import readers
 
 MOST_PROGRAMS = 16
 
@@ -15,21 +17,12 @@ def draw(case, lines, errors):
     that no program reads, "rows": [[label, [[first, last]]]]}, a row for each program that reads keys there.
     """
     with failures.harmless("a picture"):
-        rows = {}
-        for line in (line for line in lines if line.input == "k_cache"):
-            for place, found in line.programs:
-                for sequence, head, first, last in found:
-                    if sequence != NOBODY:
-                        read = rows.setdefault((sequence, head), {}).setdefault(place, set())
-                        read |= set(range(first, last + 1))
-        strips = [strip(case, *place, rows.get(place, {})) for place in places(case)]
+        rows = readers(lines, "k_cache")
+        places = itertools.product(range(case.B), range(case.Hkv))
+        strips = [strip(case, *place, rows.get(place, {})) for place in places]
         size = [case.Nq, case.D]
         return {"size": size} | errors | ({"strips": max(strips, key=telling)} if rows else {})
     return errors
-
-
-def places(case):
-    return [(b, head) for b in range(case.B) for head in range(case.Hkv)]
 
 
 def strip(case, sequence, head, programs):

@@ -1,9 +1,10 @@
 """What was read of the caches against what the new tokens see: facts for a diagnosis, and what is wasted."""
 
+import itertools
 import math
+from collections import Counter
 
 import msgspec
-import numpy as np
 import torch
 from msgspec import Struct
 
@@ -50,6 +51,18 @@ class Line(Struct, frozen=True):
 def find(trace):
     """The Lines of a trace that read keys or values."""
     return msgspec.json.decode(trace.own, type=list[Line] | None) or [] if trace else []
+
+
+def readers(lines, name):
+    """{(sequence, kv head): {program's place: {key}}} of the keys or values that programs read."""
+    found = {}
+    for line in (line for line in lines if line.input == name):
+        for place, stretches in line.programs:
+            for sequence, head, first, last in stretches:
+                if sequence != NOBODY:
+                    keys = found.setdefault((sequence, head), {}).setdefault(place, set())
+                    keys.update(range(first, last + 1))
+    return found
 
 
 # Facts ---------------------------------------------------------------------------------------------------------------
@@ -118,21 +131,19 @@ def missing(case, lines):
 def lost_of(case, lines, name):
     """(sentence, in how many stretches the first that are lost lie, whether a kv head is lost whole, whether only its
     oldest keys are), or None."""
-    read = np.zeros((case.B, case.Hkv, case.tokens), bool)
-    for sequence, head, first, last in (s for line in lines if line.input == name for s in line.stretches):
-        if sequence != NOBODY:
-            read[sequence, head, first : last + 1] = True
-    for b, length in enumerate(case.lengths):
+    read = readers(lines, name)
+    for b, length in enumerate(case.lengths if read else ()):
         first = case.first_key(length)
         for head in range(case.Hkv):
-            lost = first + np.flatnonzero(~read[b, head, first:length])
-            if read.any() and len(lost):
-                parts = ranges(lost.tolist())
+            lost = sorted(set(range(first, length)).difference(*read.get((b, head), {}).values()))
+            if lost:
+                parts = ranges(lost)
                 said = f"No program reads the {NAMES[name]} {show(parts)} of sequence {b}"
                 said += f", kv head {head}" * (case.Hkv > 1)
                 said = f"{said}; a new token sees keys {first} to {length - 1}."
                 whole = len(lost) == length - first
-                return said, len(parts), whole and read[b].any(), len(parts) == 1 and lost[0] == first and not whole
+                others = any(sequence == b for sequence, _ in read)
+                return said, len(parts), whole and others, len(parts) == 1 and lost[0] == first and not whole
     return None
 
 
@@ -140,19 +151,12 @@ def doubled(case, lines):
     """Keys that two programs of one kv head read, where one tile of rows has all rows: they count twice."""
     if case.group * case.Nq > FEW_ROWS:
         return []
-    readers = {}
-    for line in (line for line in lines if line.input == "k_cache"):
-        for place, found in line.programs:
-            for sequence, head, first, last in found:
-                for key in range(first, last + 1) if sequence != NOBODY else ():
-                    readers.setdefault((sequence, head, key), set()).add(place)
-    twice = sorted(at for at, places in readers.items() if len(places) > 1)
-    if not twice:
-        return []
-    sequence, head, _ = twice[0]
-    keys = show(ranges([key for b, h, key in twice if (b, h) == (sequence, head)]))
-    said = f"Two programs read the keys {keys} of sequence {sequence}, kv head {head}."
-    return [Measured("twice", said, LOST, MERGE)]
+    for (sequence, head), programs in sorted(readers(lines, "k_cache").items()):
+        times = Counter(itertools.chain(*programs.values()))
+        if twice := sorted(key for key, count in times.items() if count > 1):
+            said = f"Two programs read the keys {show(ranges(twice))} of sequence {sequence}, kv head {head}."
+            return [Measured("twice", said, LOST, MERGE)]
+    return []
 
 
 # Waste ---------------------------------------------------------------------------------------------------------------

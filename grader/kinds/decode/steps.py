@@ -118,13 +118,7 @@ class Expected:
     given: SimpleNamespace
 
     def fits(self, got, values):
-        """Whether an output is these values, within what it may be off by, or within a little of their own size."""
-        info = torch.finfo(got.dtype)
-        own = max(4 * info.eps, OWN_STEPS * torch.finfo(torch.float32).eps)
-        most = values.abs().nan_to_num(0.0, 0.0).clamp(max=info.max).amax((-2, -1), keepdim=True)
-        large = (values.abs() > info.max) & ~got.isfinite()
-        same = (got.double() == values) | (got.isnan() & values.isnan()) | large
-        return bool((((got.double() - values).abs() <= self.allowed + own * most) | same).all())
+        return careful.fits(got, values, self.allowed, OWN_STEPS)
 
 
 # Careful kernels: tokens of a piece (0 for all of them), base 2, q scaled in its dtype before the dot, p rounded before

@@ -38,12 +38,6 @@ class ProgramOrder(Attention):
     def handler(self, case):
         return FUNCTION if isinstance(case, OrderCase) else self
 
-    def cases(self, problem, seed):
-        return problem.cases
-
-    def case_by_name(self, problem, name):
-        return None
-
     def reply(self, submission, case, placed):
         answer = super().reply(submission, case, placed)
         if not answer.returned:
@@ -63,7 +57,7 @@ class ProgramOrder(Attention):
             other = submission.run(Run(plain), files)
             if not other.returned:
                 return other
-            found.other_bits = other_bits(found.data, submission.take_outputs(other.reply), placed[0].shape)
+            found.other_bits = tell_other_bits(found.data, submission.take_outputs(other.reply), placed[0].shape)
         return found
 
     def judge(self, problem, case, placed, answer, device):
@@ -74,7 +68,7 @@ class ProgramOrder(Attention):
         if case.like == "program_order" and answer.reply.trace:
             wrong = misplaced(answer.seen, tile_visits.read(answer.reply.trace))
         elif case.like == "the plain order":
-            wrong = tell_other_bits(answer.other_bits)
+            wrong = answer.other_bits
         return replace(verdict, outcome=Outcome.WRONG, sentence=wrong) if wrong else verdict
 
 
@@ -89,7 +83,15 @@ class OrderFunction(Kind):
         return OrdersAnswer(answer.reply, orders=orders)
 
     def judge(self, problem, case, placed, answer, device):
-        return judge_orders(placed, answer.orders)
+        for size, order in zip(placed, answer.orders.orders, strict=False):
+            call = "program_order(num_tiles={}, num_heads={}, num_dies={}, heads_per_kv={})".format(*size)
+            if order is None:
+                return Verdict(Outcome.WRONG, f"{call} must be a list of (head, tile); it is {answer.orders.came}.")
+            if wrong := check_order(order, *size):
+                known = [(words, ask) for words, ask in QUESTIONS.items() if words in wrong]
+                facts = Facts(question=known[0][1], causes=(Cause(*known[0], ORDER),)) if known else Facts()
+                return Verdict(Outcome.WRONG, f"{call}: {wrong}.", facts)
+        return Verdict(Outcome.PASSED)
 
 
 FUNCTION, KIND = OrderFunction(), ProgramOrder()
@@ -118,10 +120,10 @@ class SeenOrder:
 
 @dataclass
 class OrderedAnswer(Answer):
-    """seen: None where no program was seen to load queries. other_bits: as the function of this name returns it."""
+    """seen: None where no program was seen to load queries. other_bits: what tell_other_bits says."""
 
     seen: SeenOrder | None = None
-    other_bits: list[int] | None = None
+    other_bits: str = ""
 
 
 def ask_for_orders(submission, sizes):
@@ -138,19 +140,6 @@ def draw_sizes(case, seed):
     return [*case.sizes, *sorted(drawn, key=lambda size: size[0] * size[1])]
 
 
-def judge_orders(sizes, found):
-    """The Verdict on program_order at each of these sizes. found: the Orders."""
-    for size, order in zip(sizes, found.orders, strict=False):
-        call = "program_order(num_tiles={}, num_heads={}, num_dies={}, heads_per_kv={})".format(*size)
-        if order is None:
-            return Verdict(Outcome.WRONG, f"{call} must be a list of (head, tile); it is {found.came}.")
-        if wrong := check_order(order, *size):
-            known = [(words, ask) for words, ask in QUESTIONS.items() if words in wrong]
-            facts = Facts(question=known[0][1], causes=(Cause(*known[0], ORDER),)) if known else Facts()
-            return Verdict(Outcome.WRONG, f"{call}: {wrong}.", facts)
-    return Verdict(Outcome.PASSED)
-
-
 def misplaced(seen, visits):
     """A sentence where a program computes another tile than program_order gives it, else None.
 
@@ -162,7 +151,8 @@ def misplaced(seen, visits):
     call = "program_order({}, {}, {}, {})".format(*size)
     if places is None or len(places) != size[0] * size[1]:
         return f"{call} gives no list of {size[0] * size[1]} pairs (head, tile)."
-    heads, first = size[1] // batches_of(visits), min(visit.program for visit in visits)
+    batches, first = max(visit.batch for visit in visits) + 1, min(visit.program for visit in visits)
+    heads = size[1] // batches
     tiles_of = defaultdict(set)
     for visit in visits:
         tiles_of[visit.program - first].add((visit.batch, visit.head, visit.q[0] // rows))
@@ -185,10 +175,6 @@ def misplaced(seen, visits):
     return None
 
 
-def batches_of(visits):
-    return max(visit.batch for visit in visits) + 1
-
-
 def seen_order(case, trace):
     """The SeenOrder of the tiles that the trace saw, without places; None where it saw no query."""
     rows = max((visit.q[1] - visit.q[0] + 1 for visit in tile_visits.read(trace)), default=0)
@@ -197,20 +183,14 @@ def seen_order(case, trace):
     return SeenOrder([-(-case.N // rows), case.B * case.Hq, case.num_dies, case.Hq // case.kv_heads], rows)
 
 
-def other_bits(first, second, shape):
-    """[how many elements have other bits, the first such index] of two outputs' bytes; None where the sizes differ."""
+def tell_other_bits(first, second, shape):
+    """A sentence where the bytes of two outputs of this shape are not the same, else ""."""
     size = len(first) // max(1, math.prod(shape))
-    if len(first) != len(second) or size not in (2, 4):
-        return None
+    if len(first) != len(second) or size not in (2, 4) or first == second:
+        return ""
     other = torch.ne(*(torch.frombuffer(bytearray(b), dtype=WORDS[size]).view(shape) for b in (first, second)))
-    return [int(other.sum()), *(other.nonzero()[0].tolist() if other.any() else ())]
-
-
-def tell_other_bits(other):
-    count, *at = other or [0]
-    if not count:
-        return None
+    at = ", ".join(map(str, other.nonzero()[0].tolist()))
     return (
-        f"{count} elements have other bits than with num_dies=1, first at ({', '.join(map(str, at))}): the order says "
-        "which program computes a tile, and nothing else."
+        f"{int(other.sum())} elements have other bits than with num_dies=1, first at ({at}): the order says which "
+        "program computes a tile, and nothing else."
     )

@@ -98,9 +98,7 @@ def test_what_to_read_is_a_heading_that_exists():
 
 def test_a_crash_leads_to_make_try_and_has_no_picture(hinted):
     crashed = result(case="ragged tail", outcome=Outcome.CRASHED, sentence="KeyError at p6_sliding_window.py:70")
-    assert "hint 1 of 1: put a print or breakpoint() before line 70 of p6_sliding_window.py" in (
-        said := hinted(crashed)[1]
-    )
+    assert "hint 1 of 1: put a print before line 70 of p6_sliding_window.py" in (said := hinted(crashed)[1])
     assert "make try P=6" in said and "a picture" not in said
 
 

@@ -80,8 +80,7 @@ def test_an_open_gap_is_one_line(tmp_path):
     assert said.splitlines()[1:] == ["TODO 1: who reads which head: this gap of p6_sliding_window.py is open"]
 
 
-def test_tiles_are_chosen_where_the_module_has_some(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("TRITON_INTERPRET", "0")  # main sets it: undone after this test, for others of this process
+def test_tiles_are_chosen_where_the_module_has_some(tmp_path, capsys):
     source = solution("p6").replace("    grid = (", "    print('tiles', BLOCK_Q, BLOCK_K)\n    grid = (")
     said = run(tmp_path, source, sizes=("Hq=4", "Hkv=2", "N=20", "BLOCK_K=16", "BLOCK_Q=32"))
     assert "Hq=4 Hkv=2" in said and "tiles 32 16" in said and "no difference" in said
@@ -90,11 +89,12 @@ def test_tiles_are_chosen_where_the_module_has_some(tmp_path, capsys, monkeypatc
     assert main([*asked, "--size=BLOCK_K=16"]) == 2 and "TILES_INTERPRETER" in capsys.readouterr().err
 
 
-def test_a_kernel_is_shown_and_a_debugger_stops_in_it_once(tmp_path):
+def test_a_kernel_is_shown_and_prints_and_a_debugger_stops_in_the_wrapper_once(tmp_path):
     source = solution("p6").replace("age < window_size", "age <= window_size")
-    source = source.replace("        k_pos = k_start", "        breakpoint()\n        k_pos = k_start", 1)
+    source = source.replace("        k_pos = k_start", "        print('from', k_start)\n        k_pos = k_start", 1)
+    source = source.replace("    grid = (", "    breakpoint()\n    grid = (")
     said = run(tmp_path, source, typed="p 1000 + BLOCK_K\nc\n")
-    assert said.count("(Pdb)") == 1 + said.count("1032")
+    assert said.count("(Pdb)") == 2 == 1 + said.count("1032") and " from: 0\n" in said
     assert re.search(r"first difference: batch 0, head 0, scores of query 3, key 0: yours -?\d\S+, right -inf", said)
     assert "query   2  both" in said and "query   4" not in said
 
@@ -106,8 +106,7 @@ def test_a_right_kernel_has_no_difference(tmp_path):
     )
 
 
-def test_sizes_that_a_problem_does_not_have_are_refused(capsys, monkeypatch):
-    monkeypatch.setenv("TRITON_INTERPRET", "0")  # as above
+def test_sizes_that_a_problem_does_not_have_are_refused(capsys):
     asked = ["try", "--problems", "w2", "--submission", str(ROOT / "solutions"), "--device", "cpu"]
     assert main([*asked, "--size=N=300"]) == 2
     assert "make try P=w2 takes ROWS and COLUMNS, not N" in capsys.readouterr().err

@@ -27,10 +27,10 @@ HERE = (
 INSIDE = (
     ("record/recorder.py", "def one_call"), ("record/record.py", "    def program"),
     ("record/record.py", "    def plain"), ("record/recorder.py", "def load_function"), ("run/runner.py", "def run("),
-    ("protocol/program.py", "def check("), ("run/kernel_check.py", "def check("),
-    ("run/replay.py", "    def tensor"), ("run/costs.py", "    def dot"),
-    ("run/allocations.py", "    def fence("), ("run/trace.py", "    def access"),
-    ("run/hooks.py", "def list_hooks("), ("worker/replies.py", "def write_outputs"),
+    ("protocol/program.py", "def check("), ("machine/type_check.py", "    def operation("),
+    ("run/replay.py", "    def tensor"), ("machine/cost_meter.py", "    def after"),
+    ("run/allocations.py", "    def fence("), ("machine/accesses.py", "def check("),
+    ("machine/report.py", "    def make("), ("worker/replies.py", "def write_outputs"),
 )  # fmt: skip
 NAMES = {f"{owner.__name__}.{name}": (owner, name) for owner, name in HERE}
 

@@ -61,9 +61,10 @@ BROKEN = {
     "a size that is no constant": (inserted("pos = tl.arange(0, N)"), "a `tl.constexpr` argument", "pos = tl.arange"),
     "math of Python": (inserted("size = math.sqrt(N)"), "a function of Python is called", "size = math.sqrt(N)"),
     "float of Python": (inserted("size = float(N)"), "a function of Python is called", "size = float(N)"),
-    "torch": (inserted("zero = torch.zeros(1)"), "`torch.zeros` does not exist inside a kernel", "zero = torch.zeros"),
+    "torch": (inserted("zero = torch.zeros(1)"), "a kernel cannot call `zeros`", "zero = torch.zeros"),
     "a global": (inserted("scale = LOG2_E"), "write LOG2_E = tl.constexpr(...)", "scale = LOG2_E"),
     "a name that is not there": (inserted("top = row_maxx"), "row_maxx is not defined", "top = row_maxx"),
+    "a debugger": (inserted("breakpoint()"), "no debugger stops in a kernel", "breakpoint()"),
     "no such function": (
         inserted("top = tl.expp(row_max)"), "`triton.language.expp` does not exist inside a kernel", "top = tl.expp",
     ),
@@ -75,13 +76,13 @@ BROKEN = {
     "break": (inserted("for j in range(0, N):", "    if j > 5:", "        break"), "`break` does not exist", "break"),
     "return in a loop": (
         inserted("for j in range(0, N):", "    if j > 5:", "        return acc, row_max, row_sum"),
-        "`return`", "if j > 5",
+        "`return`", "",
     ),
     "try": (
         inserted("try:", "    j = 1", "except Exception:", "    j = 2"), "`try` does not exist inside a kernel", "try:",
     ),
     "a block changed in place": (inserted("row_max[0] = 0.0"), "build a new one with tl.where", "row_max[0] = 0.0"),
-    "a slice": (inserted("some = k_pos[0:4]"), "cannot be indexed or sliced by position", "some = k_pos[0:4]"),
+    "a slice": (inserted("some = k_pos[0:4]"), "cannot be indexed or cut by position", "some = k_pos[0:4]"),
     "dtype that changes": (
         changed('float("-inf"), tl.float32)', 'float("-inf"), tl.float16)'),
         "row_max changes its type in a loop: it is a block (128) of fp16 before and a block (128) of fp32",
@@ -91,7 +92,7 @@ BROKEN = {
         changed("row_sum = tl.zeros([BLOCK_Q], tl.float32)", "row_sum = 0.0"),
         "row_sum changes its type in a loop: it is fp32 before and a block (128) of fp32", "for k_start in range",
     ),
-    "dot of two dtypes": (changed("p.to(v.dtype)", "p"), "Both operands must be same dtype", "acc = tl.dot("),
+    "dot of two dtypes": (changed("p.to(v.dtype)", "p"), "fp32 and fp16: cast one with .to()", "acc = tl.dot("),
     "no such type for the GPU": (
         changed("tl.dot(q, tl.trans(k))", "tl.dot(q.to(tl.float64), tl.trans(k).to(tl.float64)).to(tl.float32)"),
         "fp64", "",
@@ -114,8 +115,6 @@ def test_the_error_is_said_with_its_line(name, tmp_path):
         )
         assert f"(p3_flash_attention.py:{number}: `" in tried.error and line in tried.error, tried.error
     (row,) = tried.kernels
-    refused = "inside a kernel" in words  # its text, before any launch
-    assert row.kernel == (None if refused else "flash_attention_kernel")
     assert row.target == "sm_80" and row.error == tried.error
     assert row.registers is None
 
@@ -181,9 +180,7 @@ def test_too_much_shared_memory_for_every_gpu_is_not_passed(tmp_path):
     verdict = judged(tmp_path, source)
     outcome, sentence, facts = verdict.outcome, verdict.sentence, verdict.facts
     assert outcome is Outcome.CRASHED
-    assert (
-        "runs in the interpreter, does not fit a GPU: flash_attention_kernel needs 294912 bytes of shared" in sentence
-    )
+    assert "runs here, does not fit a GPU: flash_attention_kernel needs 294912 bytes of shared" in sentence
     assert "an sm_80 has 166912" in sentence and "an sm_90 has 232448: smaller tiles" in sentence
     assert [row.shared_bytes > row.shared_limit for row in facts.compiled] == [True, True]
 
@@ -343,10 +340,10 @@ def graded(folder, source, targets=("sm_80",), names=("one token", "compiles")):
 
 
 def test_a_kernel_that_compiles_for_no_gpu_loses_a_share(tmp_path):
-    case, *_, compiled, speed = graded(tmp_path, inserted("scale = LOG2_E"), names=None)
+    case, *_, compiled, speed = graded(tmp_path, changed(GRID, f"{GRID}    return (48, 32, 4, 1)\n"), names=None)
     assert case.outcome is Outcome.PASSED and speed.outcome is Outcome.NOT_RUN
     assert (compiled.aspect, compiled.case, compiled.outcome) == (Aspect.COMPILE, "compiles", Outcome.CRASHED)
-    assert compiled.sentence.startswith("runs in the interpreter, does not compile for a GPU: the global variable")
+    assert compiled.sentence.startswith("runs here, does not compile for a GPU: each size of a block")
     again = 'make grade P=3 CASE="compiles"'
     assert compiled.again in (again, f"{again} SUBMISSION={quoted(tmp_path)}")
     assert score.earned([case, compiled, speed]) == [12, 0, 0] and not score.passed([case, compiled, speed])

@@ -14,7 +14,7 @@ from grader.core.sandbox import pool
 from grader.core.sandbox.submission import Submission
 from grader.course.problem import LONG_ROW
 from grader.kinds.attention import work
-from grader.kinds.registry import EVERY, handler_of
+from grader.kinds.registry import EVERY, kind_of
 from grader.tests.support import SUBMISSIONS, solution
 
 SHOWN = ("products", "loaded", "keys_loaded", "computed", "stored", "different")
@@ -23,7 +23,7 @@ SHOWN = ("products", "loaded", "keys_loaded", "computed", "stored", "different")
 def measure(problem, source):
     """{what: ratio} of a kernel on the long row of its problem, or a text that says why there is none."""
     case = next(case for case in problem.cases if case.name == LONG_ROW)
-    how = handler_of(problem, case)
+    how = kind_of(problem).handler(case)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         module = Path(folder, problem.module)

@@ -170,7 +170,7 @@ def test_it_says_what_the_results_say(text):
         "Ask yourself: Which tile holds the oldest key?", "Read: Where a window begins",
         "no shape for tl.arange(0, 100)",
         "49,152 of 166,912", "tiles of keys visited", "Loads and stores (kernel: 1 x 4 programs)", "Speed: not run",
-        'make grade P=6 CASE="window"', "kernels in Triton's interpreter", "seed 0",
+        'make grade P=6 CASE="window"', "kernels run by the grader", "seed 0",
         "that is the grader's fault: ours", 'Work: not judged: "long row" must be right first', "Work: passed",
         'work: wasteful "long row": loads N=128',
     ):  # fmt: skip

@@ -4,14 +4,12 @@ python -m grader.tests.submissions.compare_verdicts collect OUT.json --checkout 
 files, every known mistake and the solutions, on the CPU, by the command of that checkout. What is graded is of the
 checkout in which this file lies, so that two commits are asked the same. It goes on where it stopped.
 python -m grader.tests.submissions.compare_verdicts compare BEFORE.json AFTER.json: prints each case whose aspect,
-outcome or points differ; exit status 0 where none does. --explained FILE has lines `entry / case / outcome after:
-reason`, with * for anything: what they are true of is listed apart and is no failure.
+outcome or points differ; exit status 0 where none does.
 """
 
 import argparse
 import collections
 import concurrent.futures
-import fnmatch
 import hashlib
 import itertools
 import json
@@ -137,45 +135,22 @@ def collect(options):
 def compare(options):
     """Print what differs; the exit status."""
     before, after = (json.loads(path.read_text("utf-8")) for path in (options.before, options.after))
-    old, new, explained, same = before["entries"], after["entries"], read_explained(options.explained), 0
-    found = {"explained": [], "different": []}
+    old, new, same, different = before["entries"], after["entries"], 0, 0
     for entry in [entry for entry in old if entry in new]:
         for case in dict.fromkeys([*old[entry]["cases"], *new[entry]["cases"]]):
             was, now = (known[entry]["cases"].get(case, ABSENT) for known in (old, new))
             if all(was[part] == now[part] for part in COMPARED):
                 same += 1
                 continue
-            words = f"{entry} / {case} / {now['outcome']}"
-            reason = next((why for pattern, why in explained.items() if fnmatch.fnmatchcase(words, pattern)), "")
-            found["explained" if reason else "different"].append((entry, case, was, now, reason))
-    show(found)
+            different += 1
+            print(f"\n{entry}: {case}")
+            for when, what in (("before", was), ("after ", now)):
+                print(f"  {when}  {', '.join(what[part] for part in COMPARED)}: {what['sentence']}")
     odd = [f"only in {'BEFORE' if name in old else 'AFTER'}: {name}" for name in sorted(old.keys() ^ new.keys())]
     odd += [f"other text: {name}" for name in old if name in new and old[name]["text"] != new[name]["text"]]
     print("", *odd, f"{before['of']} -> {after['of']}: {len(old)} and {len(new)} entries", sep="\n")
-    alone = [ABSENT in difference for differences in found.values() for difference in differences]
-    print(f"cases: {same} same, {alone.count(False)} differ, {alone.count(True)} only in one; "
-          f"{len(found['explained'])} of these are explained")  # fmt: skip
-    return 1 if found["different"] or odd else 0
-
-
-def read_explained(path):
-    """{`entry / case / outcome after`: reason} of its lines."""
-    lines = [line for line in path.read_text("utf-8").splitlines() if line.strip() and line[0] != "#"] if path else []
-    explained = dict(line.partition(": ")[::2] for line in lines)
-    for words, reason in explained.items():
-        if words.count(" / ") != 2 or not reason:
-            sys.exit(f"{path}: not `entry / case / outcome after: reason`: {words!r}")
-    return explained
-
-
-def show(found):
-    for title, differences in found.items():
-        for entry, group in itertools.groupby(differences, key=lambda difference: difference[0]):
-            print(f"\n{title}: {entry}")
-            for _, case, was, now, reason in group:
-                print(f"  {case}" + f"   [{reason}]" * bool(reason))
-                for when, what in (("before", was), ("after ", now)):
-                    print(f"    {when}  {', '.join(what[part] for part in COMPARED)}: {what['sentence']}")
+    print(f"cases: {same} same, {different} differ")
+    return 1 if different or odd else 0
 
 
 def main(argv=None):
@@ -190,7 +165,6 @@ def main(argv=None):
     two = commands.add_parser("compare", help="compare two collections")
     two.add_argument("before", type=Path, metavar="BEFORE.json")
     two.add_argument("after", type=Path, metavar="AFTER.json")
-    two.add_argument("--explained", type=Path, metavar="FILE", help="lines `entry / case / outcome after: reason`")
     options = parser.parse_args(argv)
     return collect(options) if options.what == "collect" else compare(options)
 

@@ -58,7 +58,6 @@ HONEST = {
 DISHONEST = {
     "p3_defaults_of_the_comparison": "way 1, objects of the grader's process",
     "p3_profile_edits_what_is_sent": "way 2, hooks of Python on the grader's frames",
-    "p3_source_that_changes": "way 3, another kernel than the one that is read",
     "p4_question_overwritten": "way 4, the question is changed",
     "p3_answer_of_a_thread": "way 5, another thread",
     "p3_products_by_xlogy": "way 6, products of PyTorch under another name",

@@ -1,21 +1,35 @@
-"""What observers on the machine report is what those in Triton's interpreter report, or differs as it is said here.
+"""What observers on the machine report of calls of whole submissions, and what a program holds."""
 
-Triton's interpreter runs programs with the grid's last axis fastest, the machine with its first; what no program uses,
-Triton's front end leaves out; an operation of the interpreter is not one of the IR.
-"""
-
+import contextlib
+import importlib.util
+import sys
 import textwrap
+from pathlib import Path
 
 import msgspec
 import pytest
 import torch
 
-from grader.core.machine.execution import load
+pytest.importorskip("triton")
+from triton import knobs
+from triton.runtime.jit import JITFunction
+
+from grader.core.machine.buffers import Memory
+from grader.core.machine.execution import Machine, load
 from grader.core.machine.held import most_held
+from grader.core.machine.lines import Lines
+from grader.core.machine.report import Report
+from grader.core.run.allocations import GUARD, INPUT_POISON, Allocations
+from grader.core.run.replay import place_inputs
+from grader.kinds import registry
+from grader.kinds.attention import inputs as attention
+from grader.kinds.attention.cases import Case
+from grader.kinds.decode import inputs as decode
+from grader.kinds.decode.cases import DecodeCase
 from grader.tests.core.machine.lowering import lowered
-from grader.tests.core.machine.observed import Job, load_file, report_of_machine, reports_of_interpreter
 from grader.tests.support import solution
 
+KINDS = Path(registry.__file__).parent
 SMALL = {"B": 2, "N": 97, "D": 16, "layout": "mixed", "dtype": "bfloat16"}
 SHARED = SMALL | {"Hq": 4, "Hkv": 2, "causal": True}
 CASES = {
@@ -26,20 +40,123 @@ CASES = {
     "p7": SHARED | {"window": 20, "sinks": 5},
     "x4": {"lengths": [37, 64, 150], "page": 16, "window": 90, "Nq": 2, "layout": "slice", "rest": "NaN"},
 }
-ONE = {"N": 65, "D": 16}  # one head: programs come in one order
 
-# What is changed in a solution: each text must be there.
-MISTAKES = {
-    "the ragged end": ("p3", "full_end = N // BLOCK_K * BLOCK_K", "full_end = tl.cdiv(N, BLOCK_K) * BLOCK_K", ONE),
-    "tiles too near": ("p3", "q_start = tl.program_id(0) * BLOCK_Q", "q_start = tl.program_id(0) * BLOCK_K", ONE),
-    "undefined lanes": ("p3", "mask=in_bounds, other=0.0)", "mask=in_bounds)", ONE),
-    "a number that the launch gives": ("p5", "N, Hq // k.shape[1], LOG2_E", "N, k.shape[1], LOG2_E",
-                                       {"N": 40, "D": 16, "Hq": 8, "Hkv": 2, "causal": True}),
-    "the query's head": ("p5", "stride_kb + kv_head * stride_kh", "stride_kb + head * stride_kh",
-                         {"N": 40, "D": 16, "Hq": 4, "Hkv": 2, "causal": True}),
-}  # fmt: skip
 
-# A kernel that computes nothing of use; what it is asked here is what it touches.
+class Job(msgspec.Struct):
+    """A call of one submission: its file, and the fields of a case."""
+
+    file: str
+    case: dict
+
+    @property
+    def problem(self):
+        return Path(self.file).name[:2]
+
+    def call(self):
+        """(name of the entry point, TensorSpecs of what it is given, their bytes, other arguments)."""
+        if self.problem == "x4":
+            case = DecodeCase("observed", **{**self.case, "lengths": tuple(self.case["lengths"])})
+            names, placed = ("q", "k_cache", "v_cache"), decode.make(case, 0)
+            tensors = dict(zip(names, placed, strict=True)) | decode.placed_beside(case)
+        else:
+            case = Case("observed", **self.case)
+            tensors = dict(zip("qkv", attention.make(case, 0), strict=True))
+        specs = [each.describe(name) for name, each in tensors.items()]
+        data = bytearray(b"".join(each.raw() for each in tensors.values()))
+        return registry.EVERY[self.problem].entry_point, specs, data, case.arguments
+
+    def observer(self):
+        """The class of the course's own observer, as a runner makes it of a file's text."""
+        path = KINDS / ("decode" if self.problem == "x4" else "attention") / "observer.py"
+        space = {"__name__": "observer"}
+        exec(compile(path.read_text(encoding="utf-8"), path, "exec"), space)
+        return space["OBSERVER"]
+
+
+def load_file(file):
+    spec = importlib.util.spec_from_file_location(Path(file).stem, file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def launched_by(launch):
+    """While open, launches of kernels call launch(text, entry, grid, arguments, their names)."""
+
+    def run(kernel, *args, grid, **named):
+        given = dict(zip(kernel.arg_names, args, strict=False)) | named
+        constants, arguments, names = {}, [], []
+        for parameter in kernel.params:
+            value = given.get(parameter.name, parameter.default)
+            if parameter.is_constexpr or value is None:
+                constants[parameter.name] = getattr(value, "value", value)
+            else:
+                arguments.append(value)
+                names.append(parameter.name)
+        with torch._C._DisableTorchDispatch():
+            text, entry, values = lowered(kernel, arguments, constants)
+            sizes = grid(given) if callable(grid) else grid
+            launch(text, entry, (*sizes, 1, 1)[:3], values, names)
+
+    compiles = property(lambda knobs: False, lambda knobs, value: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(knobs.runtime), "interpret", compiles, raising=False)
+        patch.setenv("TRITON_INTERPRET", "1")  # the small tiles
+        patch.setattr(JITFunction, "run", run)
+        yield
+
+
+def report_of(job, chunk=None):
+    """The TraceReport of a job."""
+    entry_point, specs, data, arguments = job.call()
+    _, _, tensors = place_inputs(specs, data, "cpu", INPUT_POISON)
+    allocations, report = Allocations(), Report(tensors, job.observer())
+
+    def launch(text, entry, grid, values, names):
+        machine = Machine(text, entry, report.observers)
+        for observer in report.observers:
+            observer.lines = Lines(machine.module.locations, job.file, Path(job.file).read_text(encoding="utf-8"))
+        fences = {base.untyped_storage().data_ptr(): (GUARD, GUARD + size) for base, size, _ in allocations.buffers}
+        machine.launch(grid, values, chunk, Memory(tensors, fences), names)
+
+    with launched_by(launch):
+        module = load_file(job.file)
+        with torch.no_grad(), allocations:
+            getattr(module, entry_point)(**tensors, **arguments)
+    return report.make()
+
+
+@pytest.fixture
+def job(tmp_path):
+    """job(problem, text, case) -> Job."""
+
+    def made(problem, text, case):
+        file = tmp_path / f"{problem}_observed.py"
+        file.write_text(text, encoding="utf-8")
+        return Job(str(file), case)
+
+    return made
+
+
+def plain(report):
+    """A report as data, each list of programs in the order of their places."""
+    data = msgspec.json.decode(msgspec.json.encode(report))
+    for table in data["addresses"]:
+        table["programs"].sort(key=lambda each: each["place"])
+    own = data["own"]
+    if own and "tiles" in own[0]:
+        own = sorted(({**each, "program": None} for each in own), key=str)
+    return data | {"own": own}
+
+
+@pytest.mark.parametrize("problem", CASES)
+def test_nothing_depends_on_which_programs_run_together(problem, job):
+    made = job(problem, solution(problem), CASES[problem])
+    assert plain(report_of(made, chunk=3)) == plain(report_of(made))
+
+
 TOUCH = """
 import torch, triton
 import triton.language as tl
@@ -56,26 +173,39 @@ def flash_attention_forward(q, k, v, is_causal=False):
     return o
 """
 COPY = "tl.store(O + row * D + d, tl.load(Q + row * D + d))"
-TOUCHES = {
-    "past the end": COPY.replace("row * D + d))", "row * D + d + 1))"),
-    "before the start": COPY.replace("O + row * D", "O - row * D"),
-    "nowhere": COPY.replace("Q + row", "Q + (1 << 33) + row"),
-    "lanes that lie scattered": COPY.replace("row * D + d))", "row * D + (d % 2) * 4096))"),
-    "one element twice": COPY.replace("O + row * D + d", "O + row * D + d // 2"),
-    "one element by all": COPY.replace("O + row * D", "O"),
-    "atomics": "tl.atomic_add(O + row * D + D + d, tl.load(Q + row * D + d))",
-    "an overflow": "far = (row + 50000) * 50000\n" + COPY.replace("d))", "d), mask=d < tl.maximum(far, D))"),
-    "no overflow": "far = (row + 5) * 50000\n" + COPY.replace("d))", "d), mask=d < tl.maximum(far, D))"),
-    "a hint of a number": "row = tl.multiple_of(row, 2)\n" + COPY,
-    "hints of blocks": "d = tl.max_contiguous(tl.multiple_of(d + row, 4), D) // 2\n"
-    "d = tl.max_constancy(tl.multiple_of(d[:, None] + row + d[None, :], [1, 2]), [2, 4])\n"
-    "x = tl.load(tl.multiple_of(Q + row * D + d, [8, 8]), mask=d < 0, other=0.0)\n"
-    "tl.store(O + row * D + tl.arange(0, D), tl.sum(x, 1))",
-    "a call of several lines": "tl.store(\n    O + row * D + d + 1,\n    tl.load(\n        Q + row * D + d,\n    ),\n)",
-    "a number of the list": "tl.store(O + row * D + d, tl.load(Q + row * D) + d)",
-}
+# name: (body, kind of fault, argument, lanes, where, programs, the block's first element and steps)
+FAULTS = {
+    "before the start": (COPY.replace("O + row * D", "O - row * D"),
+                         "out-of-bounds store", "O", 64, "whole", [(1, 0, 0)], (-16, [1])),
+    "nowhere": (COPY.replace("Q + row", "Q + (1 << 33) + row"),
+                "out-of-bounds load", "Q", 80, "whole", [(0, 0, 0)], (1 << 33, [1])),
+    "lanes that lie scattered": (COPY.replace("row * D + d))", "row * D + (d % 2) * 4096))"),
+                                 "out-of-bounds load", "Q", 40, "end", [(0, 0, 0)], (0, [4096])),
+    "one element by all": (COPY.replace("O + row * D", "O"),
+                           "write of another program's element", "O", 64, "", [(0, 0, 0), (1, 0, 0)], None),
+    "an overflow": ("far = (row + 50000) * 50000\n" + COPY.replace("d))", "d), mask=d < tl.maximum(far, D))"),
+                    "int32 overflow", "?", 5, "", [], None),
+    "a hint of a number": ("row = tl.multiple_of(row, 2)\n" + COPY,
+                           "hint that does not hold", "tl.multiple_of", 2, "", [], None),
+    "a hint of a block": ("x = tl.load(tl.max_contiguous(Q + row * D + d // 2, D))\ntl.store(O + row * D + d, x)",
+                          "hint that does not hold", "tl.max_contiguous", 75, "", [], None),
+    "a call of several lines": ("tl.store(\n    O + row * D + d + 1,\n    tl.load(\n    Q + row * D + d,\n    ),\n)",
+                                "out-of-bounds store", "O", 1, "end", [(4, 0, 0)], (65, [1])),
+}  # fmt: skip
 
-# The keys come from tiles that were loaded a round before, by a condition, in either role of a product.
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_where_it_is(name, job):
+    body, kind, argument, lanes, where, programs, at = FAULTS[name]
+    text = TOUCH.format(body=textwrap.indent(body, "    ").strip())
+    (fault,) = report_of(job("p3", text, {"N": 5, "D": 16})).faults
+    found = fault.at and (fault.at.first, fault.at.steps)
+    assert (fault.kind, fault.argument, fault.lanes, fault.where, fault.programs) == (
+        kind, argument, lanes, where, programs
+    )  # fmt: skip
+    assert found == at and (fault.line == 9 or kind.startswith("hint"))
+
+
 STEP = """
 import torch, triton
 import triton.language as tl
@@ -107,112 +237,46 @@ k = after
 """
 HIDDEN = 'scores = tl.where(at[None, :] + start <= at[:, None], scores, float("-inf"))'
 TERM = 'scores += tl.where({}, 0.0, float("-inf"))'
-STEPS = {
-    "the next tile loaded first": ("n", FIRST, NEXT.format("")),
-    "and hidden": ("n", FIRST, NEXT.format(HIDDEN)),
-    "rounds of different number": ("q_start + B", FIRST, NEXT.format(HIDDEN)),
-    "a term that hides": ("n", FIRST, NEXT.format(TERM.format("at[None, :] <= at[:, None]"))),
-    "a term that hides nothing": ("n", FIRST, NEXT.format(TERM.format("start + at[None, :] < n"))),
-    "a guard of rows": ("n", FIRST, NEXT.format("scores = tl.where(tl.max(scores, 1)[:, None] > 0.0, scores, 0.0)")),
+ALL = [[0, 16, 32, 48]] * 4
+UP_TO = [[0], [0, 16], [0, 16, 32], [0, 16, 32, 48]]
+# name: (end of the loop, before it, its body, the tiles that each tile of queries visits, whether a mask hides keys)
+VISITS = {
+    "the next tile loaded first": ("n", FIRST, NEXT.format(""), ALL, False),
+    "rounds of different number": ("q_start + B", FIRST, NEXT.format(HIDDEN), UP_TO, True),
+    "a term that hides": ("n", FIRST, NEXT.format(TERM.format("at[None, :] <= at[:, None]")), ALL, True),
+    "a term that hides nothing": ("n", FIRST, NEXT.format(TERM.format("start + at[None, :] < n")), ALL, False),
+    "a guard of rows": (
+        "n", FIRST, NEXT.format("scores = tl.where(tl.max(scores, 1)[:, None] > 0.0, scores, 0.0)"), ALL, False,
+    ),
     "a tile chosen by a condition": ("n", FIRST, f"""
 if start == q_start:
     k = {LOAD.format("start")}
 acc += tl.dot(tl.dot(q, tl.trans(k)).to(k.dtype), k)
-"""),
+""", [[0], [0, 16], [0, 32], [0, 48]], False),
     "products without a dot": ("n", "", f"""
 k = {LOAD.format("start")}
 scores = tl.sum(k[:, None, :].to(tl.float32) * q[None, :, :], 2)
 acc += tl.sum(scores[:, :, None] * k[:, None, :], 0)
-"""),
+""", ALL, False),
     "keys transposed": ("n", "", f"""
 k = {LOAD.format("start")}
 acc += tl.trans(tl.dot(tl.trans(k), tl.dot(k, tl.trans(q)).to(k.dtype)))
-"""),
+""", ALL, False),
     "q scaled in each round": ("n", "", f"""
 k = {LOAD.format("start")}
 q = (q * 0.5).to(k.dtype)
 acc += tl.dot(tl.dot(q, tl.trans(k)).to(k.dtype), k)
-"""),
+""", ALL, False),
 }  # fmt: skip
 
 
-# What no program uses is not in the IR.
-UNUSED = {"keys that nothing uses": ("n", FIRST, STEPS["keys transposed"][2])}
-
-
-def texts(steps=STEPS):
-    """{name: (problem, text, fields of a case)}."""
-    found = {f"the solution of {problem}": (problem, solution(problem), case) for problem, case in CASES.items()}
-    for name, (problem, was, now, case) in MISTAKES.items():
-        assert was in solution(problem), was
-        found[name] = problem, solution(problem).replace(was, now), case
-    for name, body in TOUCHES.items():
-        found[name] = "p3", TOUCH.format(body=textwrap.indent(body, "    ").strip()), {"N": 5, "D": 16}
-    for name, (end, first, body) in steps.items():
-        body = textwrap.indent(body.strip(), "        ").strip()
-        found[name] = "p3", STEP.format(end=end, first=first, body=body), {"N": 64, "D": 16}
-    return found
-
-
-@pytest.fixture(scope="module")
-def jobs(tmp_path_factory):
-    folder, found = tmp_path_factory.mktemp("observed"), {}
-    for number, (name, (problem, text, case)) in enumerate(texts(STEPS | UNUSED).items()):
-        file = folder / f"{problem}_{number}.py"
-        file.write_text(text, encoding="utf-8")
-        found[name] = Job(str(file), case)
-    return found
-
-
-@pytest.fixture(scope="module")
-def todays(jobs):
-    return dict(zip(jobs, reports_of_interpreter([*jobs.values()]), strict=True))
-
-
-def plain(report):
-    """A report as data, each list of programs in the order of their places."""
-    data = msgspec.json.decode(msgspec.json.encode(report))
-    for table in data["addresses"]:
-        table["programs"].sort(key=lambda each: each["place"])
-    for fault in data["faults"]:
-        if fault["kind"].startswith("hint"):  # the IR says where the number is made, and not where the hint is given
-            fault["line"] = fault["source"] = None
-    own = data["own"]
-    if own and "tiles" in own[0]:
-        own = sorted(({**each, "program": None} for each in own), key=str)
-    return data | {"own": own}
-
-
-SAME = ("faults", "undefined", "addresses", "inside_rows", "kernels", "own", "failed")
-EQUAL = ("loaded", "stored", "inputs", "different")
-
-
-@pytest.mark.parametrize("name", texts())
-def test_reports_are_todays(name, jobs, todays):
-    wanted, found = plain(todays[name]), plain(report_of_machine(jobs[name]))
-    for field in SAME:
-        assert found[field] == wanted[field], field
-    costs, now = wanted["costs"], found["costs"]
-    for field in EQUAL:
-        assert now[field] == costs[field], field
-    assert sorted(now["dots"], key=str) == sorted(costs["dots"], key=str)
-
-
-@pytest.mark.parametrize("problem", CASES)
-def test_counts_of_operations_differ_by_so_much(problem, jobs, todays):
-    """Ranges, constants and what is spread cost nothing; pointers are canonicalised."""
-    name = f"the solution of {problem}"
-    today, now = todays[name].costs, report_of_machine(jobs[name]).costs
-    assert 0.3 < now.computed / today.computed < 0.6
-    assert 0.3 < now.held / today.held < 0.7
-    whole = [sum(each.count for each in costs.multiplied) for costs in (now, today)]
-    assert abs(whole[0] / whole[1] - 1) < 0.05
-
-
-def test_a_load_that_nothing_uses_is_none(jobs, todays):
-    name = "keys that nothing uses"
-    loads = [report.kernels["kernel"].loads for report in (todays[name], report_of_machine(jobs[name]))]
-    assert loads[0]["K"] == loads[1]["K"] + 4
+@pytest.mark.parametrize("name", VISITS)
+def test_tiles_of_keys_are_followed_to_the_queries(name, job):
+    end, first, body, tiles, masked = VISITS[name]
+    text = STEP.format(end=end, first=first, body=textwrap.indent(body.strip(), "        ").strip())
+    own = plain(report_of(job("p3", text, {"N": 64, "D": 16})))["own"]
+    assert [[first for first, _ in each["tiles"]] for each in own] == tiles
+    assert all(each["masked"] == (each["tiles"] if masked else []) for each in own)
 
 
 HELD = """
@@ -256,9 +320,3 @@ def test_what_a_program_holds_is_what_it_still_needs(kernel, tmp_path):
         assert few == many == 64
     else:
         assert abs(few - 3 * 64) <= 1 and abs(many - 8 * 64) <= 1  # and a number more, or less
-
-
-@pytest.mark.parametrize("problem", CASES)
-def test_nothing_depends_on_which_programs_run_together(problem, jobs):
-    job = jobs[f"the solution of {problem}"]
-    assert plain(report_of_machine(job, chunk=3)) == plain(report_of_machine(job))

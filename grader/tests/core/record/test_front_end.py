@@ -7,12 +7,12 @@ import pytest
 
 from grader.core.protocol import program as programs
 from grader.core.protocol.messages import Call, FailedLaunch, Gpu, Raised, Record, RecorderSetup, Shortage, TensorSpec
-from grader.core.protocol.program import Choice, Descriptor, Float, LoweredLaunch, Malformed, Operation, Tensor
+from grader.core.protocol.program import Choice, Descriptor, Float, Launch, Malformed, Operation, Tensor
 
 pytest.importorskip("triton")
 import triton
 
-from grader.core.record import lowered_launches, recorder  # noqa: F401
+from grader.core.record import launches, recorder  # noqa: F401
 
 HEAD = """
 import collections, os
@@ -44,7 +44,7 @@ def record(tmp_path, monkeypatch):
         monkeypatch.chdir(path.parent)
         begun = RecorderSetup(
             device="record", module=str(path), entry_point="call", tensors=["x"], arguments=[], gap=gap,
-            sys_path=list(sys.path), **({"lowered": True} | setup),
+            sys_path=list(sys.path), **setup,
         )  # fmt: skip
         try:
             reply = recorder.record(recorder.begin(begun), Record(Call([X]), list(failing)))
@@ -66,13 +66,13 @@ def launching(parameters, arguments, body="tl.store(X, 1.0)", before="", decorat
 
 
 def launch_of(program):
-    (step,) = [step for step in program.steps if isinstance(step, LoweredLaunch)]
-    return step, program.lowered[step.kernel]
+    (step,) = [step for step in program.steps if isinstance(step, Launch)]
+    return step, program.kernels[step.kernel]
 
 
-def types_of(lowered):
+def types_of(kernel):
     """The types of the entry function's parameters."""
-    head = next(line for line in lowered.text.splitlines() if f"@{lowered.name}(" in line)
+    head = next(line for line in kernel.text.splitlines() if f"@{kernel.name}(" in line)
     return re.findall(r"%[\w.]+: (.+?)(?: loc\(|,|\))", head.split(" attributes")[0])
 
 
@@ -99,18 +99,18 @@ FORMS = {
 def test_forms_of_arguments(name, record):
     parameters, arguments, types, names, values = FORMS[name]
     _, program = record(launching(parameters, arguments, before="@triton.jit\ndef helper(x):\n    return x\n"))
-    step, lowered = launch_of(program)
-    assert types_of(lowered) == [POINTER, *types]
+    step, kernel = launch_of(program)
+    assert types_of(kernel) == [POINTER, *types]
     assert step.names == ["X", *names] and step.grid == (3, 1, 1) and step.number == 0
     assert all(isinstance(each, Tensor) if value == "x" else each == value and type(each) is type(value)
                for each, value in zip(step.args, ["x", *values], strict=True))  # fmt: skip
-    assert (lowered.name, lowered.file, step.options) == ("kernel", "submission.py", {})
+    assert (kernel.name, kernel.file, step.options) == ("kernel", "submission.py", {})
 
 
 def test_a_descriptor_is_followed_by_its_sizes(record):
     text = launching("d", "TensorDescriptor.from_tensor(x, [16, 32])", "tl.store(X, tl.sum(d.load([0, 0])))")
-    step, lowered = launch_of(record(text)[1])
-    assert [re.sub(r"<.*", "", form) for form in types_of(lowered)[1:]] == [
+    step, kernel = launch_of(record(text)[1])
+    assert [re.sub(r"<.*", "", form) for form in types_of(kernel)[1:]] == [
         "!tt.tensordesc",
         *["i32"] * 2,
         *["i64"] * 2,
@@ -144,8 +144,8 @@ USES = {
 @pytest.mark.parametrize("name", USES)
 def test_what_a_kernel_uses(name, record):
     body, parameters, arguments, before, words = USES[name]
-    _, lowered = launch_of(record(launching(parameters, arguments, body, before))[1])
-    assert words in lowered.text and types_of(lowered) == [POINTER]
+    _, kernel = launch_of(record(launching(parameters, arguments, body, before))[1])
+    assert words in kernel.text and types_of(kernel) == [POINTER]
 
 
 def test_closures_are_told_apart_by_what_they_hold(record):
@@ -177,21 +177,21 @@ def test_ir_is_made_once_for_types_and_constants(record):
     )
     _, program = record(text)
     kernels, options = ([getattr(step, name) for step in program.steps] for name in ("kernel", "options"))
-    assert kernels == [0, 0, 0, 0] and len(program.lowered) == 1  # N is in no line of the text
+    assert kernels == [0, 0, 0, 0] and len(program.kernels) == 1  # N is in no line of the text
     assert options == [{"num_stages": 1}, {"num_warps": 8}, {}, {}]
-    assert "divisibility" not in program.lowered[0].text
+    assert "divisibility" not in program.kernels[0].text
 
 
 def test_parameters_that_are_not_to_be_specialised(record):
     decorator = '@triton.jit(do_not_specialize=["n"], do_not_specialize_on_alignment=["p", "m"])'
-    step, lowered = launch_of(record(launching("n, p, m, q", "1, (x, 16), 1, 16", decorator=decorator))[1])
-    assert types_of(lowered) == [POINTER, "i32", POINTER, "i32", "i32"]
+    step, kernel = launch_of(record(launching("n, p, m, q", "1, (x, 16), 1, 16", decorator=decorator))[1])
+    assert types_of(kernel) == [POINTER, "i32", POINTER, "i32", "i32"]
     assert [step.names[place] for place in step.unspecialized] == ["n", "p.0", "p.1"]
 
 
 def test_two_folders_give_the_same_text(record):
     text = launching("n", "16", "tl.store(X, tl.sum(tl.zeros([4], tl.float32)))")
-    one, other = (record(text, folder)[1].lowered for folder in ("one", "other"))
+    one, other = (record(text, folder)[1].kernels for folder in ("one", "other"))
     assert one == other and "/" not in "".join(re.findall(r'loc\("([^"]*)":', one[0].text))
     assert re.search(r'loc\("submission.py":\d+:\d+\)', one[0].text) and 'loc("standard.py":' in one[0].text
 
@@ -218,10 +218,10 @@ def call(x):
 def test_every_configuration_is_a_branch(record):
     _, program = record("CONFIGS = [(16, 4, None), (3, 4, None), (32, 8, lambda a: doubled(a))]\n" + TUNED)
     (choice,) = program.steps
-    assert isinstance(choice, Choice) and len(program.lowered) == 2
+    assert isinstance(choice, Choice) and len(program.kernels) == 2
     (first,), (hook, second) = (branch.steps for branch in choice.branches)  # Triton passes over what asserts
     assert isinstance(hook, Operation) and (first.grid[0], second.grid[0]) == (4, 2)
-    assert (first.options, second.options) == ({}, {"num_warps": 8}) and "6.000000e+00" in program.lowered[0].text
+    assert (first.options, second.options) == ({}, {"num_warps": 8}) and "6.000000e+00" in program.kernels[0].text
 
 
 def test_where_no_configuration_is_left_the_assertion_is_raised(record):
@@ -265,11 +265,6 @@ def call(x):
     assert [step.op for step in hooks] == ["add_", "add_"] and launch.grid == (32, 1, 1) and launch.number == 1
 
 
-def test_todays_path_makes_no_ir(record):
-    _, program = record(launching("n", "16"), lowered=False)
-    assert program.lowered == [] and [type(step).__name__ for step in program.steps] == ["Launch"]
-
-
 # What a file says of the interpreter ---------------------------------------------------------------------------------
 
 TILES = launching("N: tl.constexpr", "16 if INTERPRETED else 128", "tl.store(X + tl.arange(0, N), 1.0)")
@@ -278,13 +273,13 @@ TILES = launching("N: tl.constexpr", "16 if INTERPRETED else 128", "tl.store(X +
 @pytest.mark.parametrize("says", ["", 'os.environ["TRITON_INTERPRET"] = "1"', 'os.environ["TRITON_INTERPRET"] = "0"',
     "triton.knobs.runtime.interpret = True", "del os.environ['TRITON_INTERPRET']"])  # fmt: skip
 def test_small_tiles_and_kernels_that_compile(says, record):
-    _, lowered = launch_of(record(f"{says}\n{TILES}")[1])
-    assert "tensor<16x" in lowered.text
+    _, kernel = launch_of(record(f"{says}\n{TILES}")[1])
+    assert "tensor<16x" in kernel.text
 
 
 def test_for_a_gpu_the_tiles_are_the_gpus(record):
-    _, lowered = launch_of(record(TILES, gpu=SM_80)[1])
-    assert "tensor<128x" in lowered.text
+    _, kernel = launch_of(record(TILES, gpu=SM_80)[1])
+    assert "tensor<128x" in kernel.text
 
 
 # What is refused -----------------------------------------------------------------------------------------------------
@@ -380,7 +375,7 @@ def test_what_no_launch_may_be_given(name, record):
 def test_gluon_is_refused_by_name(record):
     before = "from triton.experimental import gluon\n"
     reply, _ = record(launching("n", "7", "pass", before, "@gluon.jit"))
-    said(reply, "CannotRecord", "the machine runs no Gluon: kernel", "")
+    said(reply, "Refused", "kernel is a kernel of Gluon's, and the machine runs none", "kernel[(3,)](x, 7)")
 
 
 def test_a_wrapper_meets_tritons_own_exception(record):

@@ -2,11 +2,8 @@
 
 import textwrap
 
-import numpy as np
 import pytest
-import torch
 
-from grader.core.run.regions import Region
 from grader.kinds.attention.cases import Case
 from grader.result import Outcome
 from grader.tests.support import grade_text
@@ -52,11 +49,14 @@ def verdict_of(tmp_path, source, case):
         (COPY.replace("O + row * D", "O - row * D"), "outside O"),
         (COPY.replace("O + row * D + d", "O + row * D + d // 2"), "writes 40 elements of O twice in one store"),
         (COPY.replace("O + row * D", "O"), "writes 64 elements of O that another program has written"),
-        (COPY + "\ntl.load(O + (row + n - 1) % n * D + d)", "elements of O that another program"),
-        (COPY + "\ntl.load(O + (row + 1) % n * D + d)", "elements of O that another program"),
+        (COPY.replace("Q + row", "O + (row + n - 1) % n") + "\n" + COPY, "elements of O that another program"),
+        (COPY.replace("Q + row", "O + (row + 1) % n") + "\n" + COPY, "elements of O that another program"),
+        ("x = tl.load(O + d)\nif row == n - 1:\n    tl.store(O + d, x)", "elements of O that another program reads"),
+        ("tl.atomic_add(O + d, tl.load(Q + d))\nif row == n - 1:\n    tl.store(O + D + d, tl.load(O + d))",
+         "elements of O that another program"),
         ("tl.atomic_add(O + row * D + D + d, tl.load(Q + row * D + d))", "updates 16 elements outside O"),
     ],
-)
+)  # fmt: skip
 def test_faults(body, words, tmp_path):
     result = verdict(tmp_path, body)
     assert result.outcome is Outcome.UNSAFE and words in result.sentence, result.sentence
@@ -115,6 +115,11 @@ def test_a_mask_on_the_scores_is_seen(mask, masked, tmp_path):
     assert result.facts.picture["visits"]["bands"][0]["masked"] == masked, result.sentence
 
 
+def test_an_input_is_not_written_even_where_it_is_put_back(tmp_path):
+    result = verdict(tmp_path, "x = tl.load(Q + d)\ntl.store(Q + d, x + 1.0)\ntl.store(Q + d, x)")
+    assert result.outcome is Outcome.UNSAFE and "wrote into its input q" in result.sentence, result.sentence
+
+
 def test_undefined_lanes_matter_only_where_they_are_used(tmp_path):
     used = COPY.replace("d))", "d, mask=d < 9))")
     result = verdict(tmp_path, used)
@@ -133,7 +138,7 @@ def test_poison_between_the_heads_is_outside(tmp_path):
 def test_a_larger_buffer_of_ones_own_may_be_read(tmp_path):
     """Padding in the wrapper: what lies around a view of a submission's own buffer is its own."""
     before = "wide = torch.zeros(q.shape[2] + 9, q.shape[3], dtype=q.dtype); o = wide[3:-6]; q = q.contiguous()"
-    body = "tl.store(O + row * D + d, tl.load(Q + row * D + d)); tl.load(O - 3 * D + d); tl.load(O + (n + 5) * D + d)"
+    body = COPY.replace("d))", "d) + tl.load(O - 3 * D + d) + tl.load(O + (n + 5) * D + d))")
     result = verdict(tmp_path, body, before=before)
     assert result.outcome is Outcome.WRONG and "shape" in result.sentence
 
@@ -153,30 +158,17 @@ def test_what_an_atomic_returns_of_other_programs_is_no_number(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "words"),
+    ("was", "now"),
     [
-        ("@triton.jit\ndef", "\f\n@triton.jit\ndef", ""),
-        ("    row = tl", "    # a separator\u2028of lines\n    row = tl", ""),
-        ("n, D: tl", "grid, D: tl", ""),
-        ("n, D: tl", "warmup, D: tl", ""),
-        ("n, D: tl", "_grader_one_value, D: tl", "is no name for a kernel"),
-        ("    row = tl", "    print(n, file=n)\n    row = tl", "print takes values alone"),
-        ("    row = tl", '    if hasattr(n, "__index__"):\n        n = 1\n    row = tl', "hasattr asks for"),
+        ("@triton.jit\ndef", "\f\n@triton.jit\ndef"),
+        ("    row = tl", "    # a separator\u2028of lines\n    row = tl"),
+        ("n, D: tl", "_grader_one_value, D: tl"),
+        ("    row = tl", '    if hasattr(n, "__index__"):\n        n = 1\n    row = tl'),
     ],
 )
-def test_names_and_lines_of_a_kernel(was, now, words, tmp_path):
+def test_names_and_lines_of_a_kernel(was, now, tmp_path):
+    """Whatever is Triton is legal."""
     source = TOUCH.format(body=COPY, before="q = v", grid="1")
     assert was in source
     result = verdict_of(tmp_path, source.replace(was, now, 1), Case("x", N=1, D=16))
-    assert result.outcome is (Outcome.CRASHED if words else Outcome.PASSED) and words in result.sentence, (
-        result.sentence
-    )
-
-
-def test_nothing_of_an_empty_input_may_be_touched():
-    """A list without entries lies between fences, which are no part of it."""
-    buffer = torch.zeros(64)
-    tensor = buffer.as_strided((0, 32, 1), (32, 1, 1), 16)
-    region = Region(1, buffer.untyped_storage(), "Bits", tensor, 4)
-    region.hold("bits", tensor)
-    assert not region.legal(np.arange(0, 256, 4), 4).any()
+    assert result.outcome is Outcome.PASSED, result.sentence

@@ -89,8 +89,7 @@ def test_torch_compile_is_not_imported(tmp_path):
 
 
 def test_a_hang_is_stopped_and_the_rest_given_up(tmp_path, monkeypatch):
-    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 0.5)
-    monkeypatch.setattr(pool, "find_slowness", lambda device: 2.0)  # a slow machine has more time
+    monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 1.0)
     results = grade_text(tmp_path, "p1", BODY.format("while True: pass"))
     outcomes = [r.outcome for r in results]
     assert outcomes[:2] == [Outcome.TIMED_OUT] * 2
@@ -125,7 +124,6 @@ def test_what_did_not_end_in_time_is_tried_again_alone(tmp_path, monkeypatch):
 @pytest.mark.thorough
 def test_cases_that_drag_end_with_the_time_of_their_problem(tmp_path, monkeypatch):
     monkeypatch.setitem(SECONDS_PER_PROBLEM, "cpu", 2.0)
-    monkeypatch.setattr(pool, "find_slowness", lambda device: 1.0)
     source = solution("p1").replace(
         "    check_arguments(q, k, v, is_causal)\n", "    import time\n    time.sleep(0.9)\n"
     )
@@ -226,7 +224,7 @@ def alone(tmp_path, monkeypatch):
 
 
 @pytest.mark.thorough
-def test_the_interpreter_and_the_compiler_share_a_process(alone):
+def test_the_machine_and_the_compiler_share_a_process(alone):
     runner = pool.serving("cpu", alone)
     assert pool.serving("compile", alone) is runner and pool.serving("cpu", alone) is runner
     pool.leave(alone)

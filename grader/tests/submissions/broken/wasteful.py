@@ -17,7 +17,8 @@ PHASE_1 = "    # Phase 1: whole tiles, no mask."
 TWICE = """
     for again in range(0, N, BLOCK_K):
         rows = again + tl.arange(0, BLOCK_K)
-        tl.load(K + rows.to(tl.int64)[:, None] * stride_kn + d[None, :], mask=rows[:, None] < N)
+        k = tl.load(K + rows.to(tl.int64)[:, None] * stride_kn + d[None, :], mask=rows[:, None] < N, other=0.0)
+        N += tl.minimum(tl.abs(tl.sum(k)), 0.0).to(tl.int32)  # 0: what nothing uses would not be loaded
 """
 
 
@@ -36,7 +37,8 @@ ONE_AT_A_TIME = """
     for k_start in range(masked_start, k_end, BLOCK_K):
         for again in range(0, 4):
             rows = tl.arange(0, BLOCK_K)[:, None]
-            tl.load(K + rows * stride_kn + d[None, :], mask=rows < N)
+            k = tl.load(K + rows * stride_kn + d[None, :], mask=rows < N, other=0.0)
+            N += tl.minimum(tl.abs(tl.sum(k)), 0.0).to(tl.int32)
     # Phase 2"""
 
 

@@ -1,5 +1,4 @@
-"""Way 12. str(x) and f"{x}" print a block's numbers in the interpreter: no attribute, no call of a library, and
-Python's own loops compute. Gains: short cases of P3 for a kernel in which nothing is computed by Triton."""
+"""Way 12. str(x) and f"{x}" are to print a block's numbers, and Python's own loops to compute. Gains: short cases of P3 for a kernel in which nothing is computed by Triton."""
 
 import torch
 import triton

@@ -1,5 +1,5 @@
 """Even programs store zeros into O and odd ones add the answer to it by atomics: right in the order in which the
-interpreter runs them, and in no other. Gains: P3 where only stores by two programs are compared."""
+machine runs them, and in no other. Gains: P3 where only stores by two programs are compared."""
 
 import math
 

@@ -17,7 +17,7 @@ def scores(Q, K, W, qb, qh, qn, kb, kh, kn, H, N, first, scale, D: tl.constexpr)
 
 @triton.jit
 def softmax(W, N):
-    w, m = W + (tl.program_id(0) * 16 + tl.arange(0, 16)) * N, float("-inf")
+    w, m = W + (tl.program_id(0) * 16 + tl.arange(0, 16)) * N, tl.full([16], float("-inf"), tl.float32)
     for j in range(0, N):
         m = tl.maximum(m, tl.load(w + j))
     for j in range(0, N):

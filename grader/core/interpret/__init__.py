@@ -1,1 +1,0 @@
-"""Triton's interpreter, patched to compute what compiled Triton computes."""
