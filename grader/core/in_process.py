@@ -104,12 +104,8 @@ class InProcess(Launches):
 
     def tune(self, tuner: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """The first configuration that is left is the best one."""
-        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
-        config = (tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs)[0]
-        if config.pre_hook:
-            config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
-        tuner.best_config, tuner.nargs = config, None
-        return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+        tuner.best_config, *_ = self.begin_tuning(tuner, args, kwargs)
+        return self.run_config(tuner, tuner.best_config, args, kwargs)
 
     def run(self, kernel: Any, args: tuple, kwargs: dict[str, Any], grid: Any, warmup: bool) -> Any:
         file = kernel.fn.__code__.co_filename

@@ -15,7 +15,7 @@ SPEED_BARS = {
     "naive PyTorch": 2.0,
     "reference": 0.5,
 }  # times as fast at SPEED_SHAPE, in the same run: half a share each
-# Limits of time, of what the machine's count of operations does not stop: a case takes it a hundredth of these.
+# Limits of time, for what the machine's count of operations does not stop. A case takes about a hundredth of them.
 SECONDS_PER_CASE = {"cpu": 60.0, "cuda": 90.0}  # on a GPU the first case of a shape also compiles
 SECONDS_PER_PROBLEM = {"cpu": 360.0, "cuda": 900.0}  # of all its cases together; the reference needs 3, and 25
 LONG_ROW = "long row"  # the case on which work is judged most plainly

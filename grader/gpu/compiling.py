@@ -119,9 +119,9 @@ def attempt(subject, path, gpu, seconds):
         todo = re.search(rf"{re.escape(problem.gap_word)} \d+: [^\"'\n]+", f"{reply.text}\n{reply.source}")
         if todo:
             return lost(gpu, todo.group(0).strip(), Outcome.UNFINISHED)
-        at = f"{problem.module}:{reply.line}" if reply.line else "no line of yours"
-        said = f"{reply.exception} at {at}: {first_line(reply.text)}"
-        if reply.exception == "DoesNotCompile":
+        at = f"{problem.module}:{reply.line}"
+        said = f"{reply.exception}{f' at {at}' if reply.line else ''}: {first_line(reply.text)}"
+        if reply.exception == "DoesNotCompile" and reply.line:
             said = f"{first_line(reply.text)} ({at}: `{reply.source}`)"
         # What runs elsewhere is to run here too: a wrapper that raises has no kernel to show.
         return lost(gpu, said, Outcome.CRASHED) if reply.line else Attempt(gpu.target, unknown=said)

@@ -133,18 +133,27 @@ class Launches:
             return Descriptor(self.recorder.tensor(value.base), shape, strides, block, cast(Any, str(value.padding)))
         return plain(value)
 
+    @staticmethod
+    def begin_tuning(tuner: Any, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+        """The configurations that are left to choose from."""
+        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+        return tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
+
+    @staticmethod
+    def run_config(tuner: Any, config: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if config.pre_hook:
+            config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
+        return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+
     def tune(self, tuner: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Every configuration as a choice of the runner's; the wrapper goes on as with the first."""
-        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
-        configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
+        configs = self.begin_tuning(tuner, args, kwargs)
         recorder, before, steps = self.recorder, self.recorder.steps, list[Any]()
         branches, results, failure = list[Branch](), list[tuple[Any, Any]](), Exception()
         for config in configs[:CONFIGS]:
             recorder.steps = steps = []
             try:
-                if config.pre_hook:
-                    config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
-                results.append((config, tuner.fn.run(*args, **kwargs, **config.all_kwargs())))
+                results.append((config, self.run_config(tuner, config, args, kwargs)))
                 branches.append(Branch(str(config), steps))
             except CompileTimeAssertionFailure as error:  # Triton then takes another configuration
                 failure = error

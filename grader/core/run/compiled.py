@@ -20,7 +20,7 @@ from grader.core.machine.execution import load
 from grader.core.machine.lines import Lines
 from grader.core.machine.text import Function, NotIR, Operation, Type, print_module
 from grader.core.protocol.program import Kernel, Launch
-from grader.core.run.replay import Described
+from grader.core.run.replay import DescriptorArgument
 
 FILE = "kernel.ttir"  # in the child's own folder: Triton reads IR from files alone
 TYPES = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "f8E4M3FN": "fp8e4nv", "f8E5M2": "fp8e5"}  # Triton's own names
@@ -31,11 +31,9 @@ class Source(ASTSource):
     """What triton.compile takes for a function: a text of IR. signature: {parameter: type}, in Triton's names."""
 
     def __init__(self, name: str, text: str, signature: dict[str, str]) -> None:
-        key = hashlib.sha256(text.encode()).hexdigest()
-        names = list(signature)
-        super().__init__(
-            types.SimpleNamespace(__name__=name, arg_names=names, cache_key=key, launch_metadata=None), signature
-        )
+        key, names = hashlib.sha256(text.encode()).hexdigest(), list(signature)
+        function = types.SimpleNamespace(__name__=name, arg_names=names, cache_key=key, launch_metadata=None)
+        super().__init__(function, signature)
         self.text = text
 
     def make_ir(self, *given: Any) -> Any:
@@ -50,12 +48,11 @@ class Source(ASTSource):
 class CompiledKernels:
     """The kernels of one program for the GPU of Triton's driver; each is compiled once for arguments that are alike.
 
-    texts: of the submission's files, by name.
+    texts: of the submission's files, by name. made: what was compiled, by all that it depends on.
     """
 
-    def __init__(self, kernels: Sequence[Kernel], texts: dict[str, str]) -> None:
-        self.kernels, self.texts = kernels, texts
-        self.made: dict[tuple[Any, ...], Any] = {}
+    def __init__(self, kernels: Sequence[Kernel], texts: dict[str, str], made: dict[tuple[Any, ...], Any]) -> None:
+        self.kernels, self.texts, self.made = kernels, texts, made
 
     def launch(self, step: Launch, given: list[Any]) -> None:
         """Run it on the GPU."""
@@ -71,11 +68,10 @@ class CompiledKernels:
         function = self.function(step)
         if len(given) != len(function.types) or not all(map(fits, given, function.types)):
             raise NotIR("a launch with other arguments than the kernel takes")
-        places = [place for place in range(len(given)) if place not in step.unspecialized]
-        aligned = tuple(place for place in places if is_aligned(given[place]))
-        key = step.kernel, aligned, tuple(sorted(step.options.items()))
+        aligned = tuple(i for i, value in enumerate(given) if i not in step.unspecialized and is_aligned(value))
+        target = driver.active.get_current_target()
+        key = self.kernels[step.kernel], aligned, tuple(sorted(step.options.items())), target
         if key not in self.made:
-            target = driver.active.get_current_target()
             self.made[key] = triton.compile(self.source(step, aligned), target=target, options=dict(step.options))
         return self.made[key]
 
@@ -97,7 +93,7 @@ class CompiledKernels:
 def fits(given: Any, kind: Type) -> bool:
     if kind.kind == "number":
         return isinstance(given, bool | int | float)
-    return isinstance(given, torch.Tensor if kind.kind == "pointer" else Described)
+    return isinstance(given, torch.Tensor if kind.kind == "pointer" else DescriptorArgument)
 
 
 def is_aligned(given: Any) -> bool:
@@ -124,10 +120,6 @@ def arguments(function: Function, given: Sequence[Any]) -> list[Any]:
         if left:
             left -= 1
             continue
-        found.append(as_descriptor(value) if isinstance(value, Described) else value)
+        found.append(TensorDescriptor(**vars(value)) if isinstance(value, DescriptorArgument) else value)
         left = 2 * len(kind.shape) if kind.kind == "descriptor" else 0
     return found
-
-
-def as_descriptor(value: Described) -> TensorDescriptor:
-    return TensorDescriptor(value.base, value.shape, value.strides, value.block_shape, value.padding)

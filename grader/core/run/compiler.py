@@ -179,6 +179,5 @@ def describe(error: Any, compiling: Compiling) -> CompileError:
     """The CompileError of what stopped a launch; what Triton printed of it, with the student's line, is printed."""
     chain = replies.find_causes(error)
     kernel, failed = compiling.failed or (None, error)
-    if isinstance(failed, OutOfResources):
-        return CompileError("resources", type(chain[-1]).__name__, str(chain[-1]), 0, kernel)
-    return CompileError("compiler", type(chain[-1]).__name__, str(failed), 0, kernel)
+    kind = "resources" if isinstance(failed, OutOfResources) else "compiler"
+    return CompileError(kind, type(chain[-1]).__name__, str(failed), 0, kernel)

@@ -78,8 +78,8 @@ Launcher = Callable[[Launch, list[Any]], None]
 
 
 @dataclass(frozen=True)
-class Described:
-    """A descriptor as an argument of a launch."""
+class DescriptorArgument:
+    """A tensor descriptor that a launch is given."""
 
     base: torch.Tensor
     shape: list[int]
@@ -246,7 +246,9 @@ class Replay:
             case Device():
                 return torch.device(self.device)
             case Descriptor():
-                return Described(self.tensor(value.base), value.shape, value.strides, value.block, value.padding)
+                return DescriptorArgument(
+                    self.tensor(value.base), value.shape, value.strides, value.block, value.padding
+                )
         return plain(value)
 
     def tensor(self, described: Tensor) -> torch.Tensor:

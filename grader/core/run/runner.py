@@ -7,7 +7,7 @@ import functools
 import importlib.util
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -57,15 +57,16 @@ if TYPE_CHECKING:  # what not every device needs is imported late
     from grader.core.run.timed import TimedCalls
 
 GAVE_UP = 1 << 28  # bytes of a program
-USUAL = 128  # different numbers in a program: sizes, strides, tiles
+NUMBERS = 128  # different ones in a program, as sizes and strides: the honest entries and solutions have up to 31
 CONSTANTS = re.compile(r"arith\.constant ([^:\n]*)")
 
 
 @dataclass
 class Runner:
-    """What one child keeps between requests."""
+    """What one child keeps between requests. kernels: compiled for a GPU, since cases of a problem share them."""
 
     setup: RunnerSetup
+    kernels: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     timed: "TimedCalls | None" = None
 
     @property
@@ -91,7 +92,7 @@ class Runner:
         """The program's kernels as Triton's compiler makes them for a GPU."""
         from grader.core.run.compiled import CompiledKernels
 
-        return CompiledKernels(program.kernels, self.texts)
+        return CompiledKernels(program.kernels, self.texts, self.kernels)
 
 
 def get_ready(device: str) -> None:
@@ -276,7 +277,7 @@ def bytes_of_numbers(program: Program) -> int:
     }
     for text in {program.kernels[step.kernel].text for step in steps if isinstance(step, Launch)}:
         found.update(CONSTANTS.findall(text))
-    return 8 * len(found) if len(found) > USUAL else 0
+    return 8 * len(found) if len(found) > NUMBERS else 0
 
 
 def compile_only(runner: Runner, request: messages.Compile, program: Program) -> messages.Compiled:

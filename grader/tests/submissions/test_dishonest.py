@@ -156,7 +156,6 @@ CHEATS = {
     "p4_flat_transposed_keys": ("long row", "wasteful", "hold a visible pair"),
     "p4_keys_of_an_earlier_call": ("whole tiles", "wrong", "NaN"),
     "p4_launched_in_a_thread": ("long row", "wasteful", "hold a visible pair"),
-    "p4_loads_wide_words": ("long row", "wasteful", "what one pass over the tiles"),
     "p4_no_skip_in_tiles_of_256": ("long row", "wasteful", "hold a visible pair"),
     "p4_packed_and_reversed": ("long row", "wasteful", "hold a visible pair"),
     "p4_pre_hook_computes": ("one token", "needs review", "is not among the operations"),

@@ -321,6 +321,11 @@ def test_lanes_that_nobody_defined_are_nan_in_one_program_and_large_in_the_next(
     assert x.isnan().sum() == 15 and (x == 16384).sum() == 8
 
 
+def test_what_the_text_leaves_open_is_no_number():
+    faults("%v = ub.poison : f32\n    tt.store %x, %v : !tt.ptr<f32>", [x := torch.zeros(24), 1], (1, 1, 1))
+    assert x.isnan().tolist() == [True] + 23 * [False]
+
+
 @pytest.mark.parametrize(
     ("used", "said"), [("%j = tt.addptr %x, %w : !tt.ptr<f32>, i32", 1), ("%j = arith.xori %w, %n : i32", 0)]
 )

@@ -151,8 +151,9 @@ def test_atomics_without_a_mask_add_to_every_element(added, tmp_path):
     assert verdict_of(tmp_path, source, Case("x", N=1, D=16, dtype="float32")).outcome is Outcome.PASSED
 
 
-def test_what_an_atomic_returns_of_other_programs_is_no_number(tmp_path):
-    result = verdict(tmp_path, "tl.store(O + row * D + d, tl.atomic_add(Q + d, tl.zeros([D], tl.float32)))",
+@pytest.mark.parametrize("asked", ["tl.atomic_add(Q + d, tl.zeros([D], tl.float32))", "tl.atomic_add(Q, 0.0) + d"])
+def test_what_an_atomic_returns_of_other_programs_is_no_number(asked, tmp_path):
+    result = verdict(tmp_path, f"tl.store(O + row * D + d, {asked})",
                      before="q = q.float() * 0", case=Case("x", N=5, D=16, dtype="float32"))  # fmt: skip
     assert "NaN" in result.sentence, result.sentence
 

@@ -20,6 +20,16 @@ TWICE = """
         k = tl.load(K + rows.to(tl.int64)[:, None] * stride_kn + d[None, :], mask=rows[:, None] < N, other=0.0)
         N += tl.minimum(tl.abs(tl.sum(k)), 0.0).to(tl.int32)  # 0: what nothing uses would not be loaded
 """
+LAST = "    state = attend(state, queries, keys, masked_start, k_end, BLOCK_K, IS_CAUSAL, MASKED=True)\n"
+WORDS = """
+    wide: tl.constexpr = D * K.dtype.element_ty.primitive_bitwidth // 64
+    zero = q_start * 0
+    for above in range(k_end, N if N > 1000 else 0, BLOCK_K):  # several numbers at a time
+        rows = above + tl.arange(0, BLOCK_K)[:, None]
+        words = (K + rows.to(tl.int64) * stride_kn).to(tl.pointer_type(tl.int64)) + tl.arange(0, wide)[None, :]
+        zero += tl.minimum(tl.abs(tl.sum(tl.load(words, mask=rows < N, other=0))), 0).to(tl.int32)
+    N += zero
+"""
 
 
 SEEN_BY_SOME = (
@@ -48,6 +58,7 @@ def wasteful(problem, name, was, now, case=CASE, because="hold a visible pair", 
 
 WASTEFUL = (
     wasteful("p3", "every key loaded twice", PHASE_1, TWICE, because=ONE_PASS),
+    wasteful("p4", "tiles above the diagonal as wide words", LAST, LAST + WORDS, because=ONE_PASS),
     wasteful("p4", "no causal skip", END, "k_end = N"),
     wasteful("p4", "all tiles masked", (MASKED, END), ("masked_start = 0", "k_end = N")),
     wasteful("p4", "diagonal tiles loaded five times", "    # Phase 2", ONE_AT_A_TIME, because=ONE_PASS),
