@@ -2,7 +2,7 @@
 # Values go by the environment: no shell reads a folder's name, and make does not expand what stands in it.
 SIZES := N D HQ HKV NQ BLOCK_Q BLOCK_K CAUSAL WINDOW SINKS MASK DTYPE ROWS COLUMNS LENGTHS PAGE SINK
 OPTIONS := P SUBMISSION CASE DEVICE SEED OUT TARGETS COMPILE SWEEP NB SUBMISSIONS ROSTER COLUMN ONLY \
-           LANES ENGINE PARTITION GPUS ARRAY ROOM HINTS SANDBOX VERBOSE PIP_ARGS PYTHON COURSE PROMPT TOKENS $(SIZES)
+           LANES ENGINE SHOW PROGRAM PARTITION GPUS ARRAY ROOM HINTS SANDBOX VERBOSE PIP_ARGS PYTHON COURSE PROMPT TOKENS $(SIZES)
 $(foreach name,$(OPTIONS),$(eval override $(name) := $$(value $(name))))
 export SIZES $(OPTIONS)
 ifneq ($(COURSE),)
@@ -55,7 +55,9 @@ doctor: ## what this machine offers: sandbox, GPU, compiler, versions; and what 
 ##   COURSE=folder           another course than this one: a folder with a course.toml (docs/a-kind-of-your-own.md)
 ##   OUT=folder              where results.json, report.html, pictures and profiles go
 ## Options of make try: P, SUBMISSION, DEVICE, SEED as above; N=8 D=16 HQ=4 HKV=2 BLOCK_Q=16 BLOCK_K=16 WINDOW=3 SINKS=1
-##                         DTYPE=float16 CAUSAL=yes; for x4 LENGTHS="9 5" NQ=2 PAGE=4 SINK=normal; for w2 and w3 ROWS=3 COLUMNS=300; for x1 also MASK="documents 3 5", "causal", "causal 4 1" (window, sinks)
+##                         DTYPE=float16 CAUSAL=yes; SHOW=scores,row_max PROGRAM=0 (the kernel's variables, tile by tile)
+##                         for x4 LENGTHS="9 5" NQ=2 PAGE=4 SINK=normal; for w2 and w3 ROWS=3 COLUMNS=300
+##                         for x1 also MASK="documents 3 5", "causal", "causal 4 1" (window, sinks)
 ## Options of make generate: SUBMISSION, DEVICE, PROMPT="def ", TOKENS=20, P=5 (the prompt goes through P5, P6 or P7)
 ## Options of every target:
 ##   PYTHON=python3          use this interpreter as it is, install nothing

@@ -30,11 +30,11 @@ site: ## notebooks, report and README as pages with search, in site/; open site/
 	@$(ADD) site && $(PY) -m web.build
 site-test: ## the site's own tests, every page looked at in Chromium
 	@$(ADD) site site-test && $(PY) -m pytest web/tests -q
-test: $(SETUP) ## the repository's own tests: the grader graded; of one room alone: make test ROOM=diagnosis
+test: $(SETUP) ## the repository's own tests: the grader graded; of one room alone: make test ROOM=engine
 	@$(PY) -m pytest $(ROOM_TESTS) -q -n auto -m "not thorough"
 test-matrix: $(SETUP) ## each version of Triton that a user may bring grades the solutions and others; a table
 	@$(PY) -m grader.tests.matrix
-test-all: ## every test; fails where one was skipped that needs no GPU; adds packages to .venv
+test-all: ## every test; fails where one was skipped that this machine could run; adds packages to .venv
 	@$(ADD) notebooks site site-test class slurm lint && $(PY) -m pytest $(TESTS) -q -n auto --none-left-out $(if $(REST),--not-again)
 budgets: $(SETUP) ## the lines of each package beside the most that budgets.toml lets it have
 	@$(PY) -m grader.tests.budgets

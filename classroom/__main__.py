@@ -23,6 +23,7 @@ from classroom import data, decisions, handins, jobs, marks, progress, roster, s
 from classroom.data import Class, Record, Row
 from classroom.jobs import Job
 from classroom.local import Local
+from grader import failures
 from grader.commands import versions
 from grader.commands.arguments import (
     BadArguments,
@@ -36,8 +37,7 @@ from grader.core.sandbox import bubblewrap, files, scratch
 from grader.core.sandbox.texts import clean
 from grader.course import course
 from grader.course.problem import Problem
-from grader.diagnosis import failures
-from grader.kinds.registry import LABS, PROBLEMS
+from grader.registry import LABS, PROBLEMS
 from grader.result import NO_FACTS
 
 KEPT = "what is graded is kept, and the same command goes on from there"

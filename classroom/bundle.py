@@ -13,7 +13,7 @@ from pathlib import Path
 from grader.commands.arguments import BadArguments, choose_problems
 from grader.core.sandbox import files
 from grader.course import course
-from grader.kinds.registry import LABS, PROBLEMS
+from grader.registry import LABS, PROBLEMS
 
 ROOT = Path(__file__).resolve().parents[1]
 AUTOGRADER = Path(__file__).parent / "autograder"

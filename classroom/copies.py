@@ -30,7 +30,7 @@ from grader.core.sandbox import files
 from grader.core.sandbox.child import ChildFailed
 from grader.core.sandbox.limited_call import Limited
 from grader.course import course, gaps
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 from grader.render import html
 from grader.render.drawing import KINDS
 from grader.result import Aspect, Outcome, Result

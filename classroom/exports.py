@@ -24,7 +24,7 @@ from grader import score
 from grader.core.sandbox import files
 from grader.core.sandbox.texts import clean
 from grader.course import course
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 from grader.result import Outcome, Result
 
 HERE = re.compile(

@@ -24,7 +24,7 @@ from grader.core.sandbox.turns import WAIT_SECONDS
 from grader.course import course
 from grader.course import problem as settings
 from grader.course.problem import SECONDS_PER_CASE, SECONDS_PER_PROBLEM, TIMEOUTS_BEFORE_GIVING_UP, Problem
-from grader.kinds.registry import EVERY, NAME_OF
+from grader.registry import EVERY, NAME_OF
 
 ATTEMPTS = 3  # of a submission in which the machine failed, the first included
 START_SECONDS = 240.0  # of a job, beside its cases: Python, torch and triton on a busy disk
@@ -137,7 +137,7 @@ def stands_alone(module: bytes) -> bool:
 def hash_problem(problem: Problem, device: str = "cpu", targets: Iterable[str] = ()) -> str:
     """A hash of what is asked and who judges it: cases and limits as data, points, the judge's version."""
     limits = {name: getattr(settings, name) for name in LIMITS}
-    asked = [replace(problem, points=0), problem.points, limits]
+    asked = [replace(problem, points=0, kind=None), problem.points, limits]
     parts: list[str | bytes] = [json.dumps(asked, default=as_data, sort_keys=True), str(judge_version(problem))]
     parts += [device, *targets]
     if device == "cuda" and problem.speed_case:  # the kernel that a submission's speed is compared with

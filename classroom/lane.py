@@ -54,17 +54,17 @@ def end_with_the_lane() -> None:
     """Wait for the end of standard input, where nothing more is asked before the fork has ended; then end it."""
     while os.read(0, 1 << 10):
         pass
-    if sandboxed_child := sys.modules.get("grader.core.sandbox.sandboxed_child"):
-        sandboxed_child.close_all()
+    if pool := sys.modules.get("grader.core.sandbox.pool"):
+        pool.close_all()
     os._exit(3)
 
 
 def main() -> None:
     from classroom import one
-    from grader.core.sandbox import sandboxed_child
+    from grader.core.sandbox import pool
 
     # What was lost may have left its runner in the middle of something.
-    serve(one.main, one.get_ready, sandboxed_child.renew)
+    serve(one.main, one.get_ready, pool.renew)
 
 
 if __name__ == "__main__":

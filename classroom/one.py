@@ -17,14 +17,14 @@ import torch
 
 from classroom.data import Record, read_record, write_record
 from classroom.jobs import Job
+from grader import failures
 from grader.core.sandbox import bubblewrap, pool, scratch
 from grader.core.sandbox.child import CannotStart
 from grader.core.sandbox.texts import clean
 from grader.course.problem import Problem
-from grader.diagnosis import failures
 from grader.engine.grading import grade
 from grader.engine.request import Request
-from grader.kinds.registry import EVERY, kind_of
+from grader.registry import EVERY
 from grader.result import Outcome, Result
 
 Grade = Callable[[Problem, Job], list[Result]]
@@ -56,7 +56,7 @@ def get_ready(job_file: str) -> None:
     if job.device == "cpu":  # on a GPU they are worked out there, and no process that uses CUDA may fork
         work_out(tuple(job.keys), job.seed)
         with contextlib.suppress(CannotStart, OSError):  # where runners cannot start, each submission says so
-            pool.share(("cpu", "compile") if job.targets else ("cpu",))
+            pool.serving("cpu")
 
 
 @functools.cache
@@ -64,7 +64,7 @@ def work_out(problems: tuple[str, ...], seed: int) -> None:
     """What the cases have in common for all submissions: the right answers, and the outlines of their masks."""
     torch.set_num_threads(1)  # a fork has no threads of another's pool
     for problem in (EVERY[id] for id in problems):
-        kind_of(problem).warm(problem, seed)
+        problem.kind.warm(problem, seed)
 
 
 def run(job: Job, grade: Grade | None = None) -> list[str]:

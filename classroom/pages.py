@@ -14,7 +14,7 @@ from classroom.exports import Graded, in_words, percent
 from classroom.standing import EXCUSED, GRADED, LATENESS, NOT_HANDED_IN, OPEN, REVIEW, UNREAD, Standing
 from grader.core.sandbox import files
 from grader.engine.request import Request
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 from grader.render import html
 from grader.render.drawing import KINDS
 from grader.result import Outcome, Result

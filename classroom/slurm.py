@@ -190,7 +190,7 @@ def attend(job: bytes, command: Sequence[str]) -> None:
     file.write_bytes(job)
     with TrustedChild([*command, str(file)], ROOT, replies=False) as child:
         if child.wait() not in (0, -signal.SIGTERM):  # with SIGTERM Slurm ends the whole job, and says itself why
-            file.with_suffix(".why").write_bytes(f"the process that graded this {child.describe_end()}".encode())
+            file.with_suffix(".why").write_bytes(f"the process that graded this {child.how_it_ended()}".encode())
 
 
 def ask(*command: str) -> str:

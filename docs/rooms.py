@@ -15,9 +15,10 @@ WIDE, HIGH, GAP, LEFT, TOP = 150, 44, 30, 60, 20
 APART = 84  # from floor to floor
 HOLDS = {
     "__main__": "the command", "test_assignment": "the same by pytest",
-    "conftest": "pytest's options", "commands": "show, doctor, ...", "engine": "one problem's cases",
+    "conftest": "pytest's options", "commands": "show, doctor, ...", "engine": "what all kinds share",
     "render": "terminal, HTML, PNG", "kinds": "what is asked and right", "gpu": "compile, time, profile",
-    "score": "points", "diagnosis": "why it is wrong", "course": "course, problem, gaps",
+    "score": "points", "unfinished": "replies without a result", "failures": "failures of our own",
+    "registry": "kinds and problems by name", "course": "course, problem, gaps",
     "result": "the one result model", "core": "record, run, watch",
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from grader.commands.arguments import FROM_MAKE, BadArguments, Parser, choose_course
+from grader.commands.arguments import FROM_MAKE, BadArguments, Parser
 from grader.core.sandbox import handed_in, pool, scratch
 from grader.core.sandbox.texts import clean
 from grader.course import course
@@ -23,7 +23,6 @@ COMMANDS = {  # each command: its module in grader/commands, and what it does
     "show": ("show", "draw one case of one problem"),
     "compare": ("compare", "show code that passes beside the reference solution, and what both cost"),
     "profile": ("profile", "look inside the kernels of one problem with Nsight Compute"),
-    "check": ("check", "say from a results.json whether every problem that was begun passes"),
     "doctor": ("doctor", "say what this machine offers, and what to install"),
     "skeletons": ("skeletons", "write problems/ from solutions/"),
     "handout": ("handout", "write what students get: a repository without answers"),
@@ -42,7 +41,6 @@ def main(argv: list[str] | None = None) -> int:
     parsers = {name: commands.add_parser(name, help=does, description=does, allow_abbrev=False)
                for name, (_, does) in COMMANDS.items()}  # fmt: skip
     try:
-        argv = choose_course(argv)
         if argv[:1] and argv[0] in RUN_KERNELS:
             prepare_pool(find_folder(argv))
         if argv[:1] and argv[0] in COMMANDS:
@@ -59,11 +57,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def prepare_pool(folder: Path) -> None:
     """Have the processes that a case needs import PyTorch and Triton while this one does: that takes seconds."""
-    pool.prepare("cpu")
+    pool.begin("cpu")
     if folder.is_dir():
         with handed_in.readable(folder) as seen:
             if seen == folder:  # and no copy
-                pool.prepare("record", folder)
+                pool.begin("record", folder)
 
 
 def find_folder(argv: list[str]) -> Path:

@@ -35,7 +35,7 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_collection_modifyitems(config, items):
     """Labs are graded where they are named, as by the command."""
-    from grader.kinds.registry import LABS
+    from grader.registry import LABS
 
     said = " ".join((config.option.keyword, *config.args))
     unnamed = [id for id in LABS if id not in said]

@@ -12,11 +12,7 @@ from grader.core.sandbox.texts import SENTENCE, clean, shortened
 
 PRINTED = 20_000
 # What the same mistake says otherwise in another case, beside its numbers.
-VARIES = (
-    r" \((in )?tiles of \d+[^)]*\)",
-    r", (\d+ )?zeros past the end too",
-    ", inside the tiles that are loaded",
-)
+VARIES = r" \((in )?tiles of \d+[^)]*\)", r", (\d+ )?zeros past the end too", ", inside the tiles that are loaded"
 
 
 class Outcome(str, Enum):
@@ -52,13 +48,14 @@ class Aspect(str, Enum):
 class Cause(Struct, frozen=True):
     """What the output equals, the question that leads to the fix, and the notebook section to read.
 
-    general: said only where nothing more specific is known.
+    general: said only where nothing more specific is known. of: the outputs that show it, where there are several.
     """
 
     equals: str
     question: str
     section: str
     general: bool = False
+    of: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:

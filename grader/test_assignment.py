@@ -12,20 +12,20 @@ from grader.course.problem import COMPILES, WORK
 from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.gpu import gpus
-from grader.kinds.registry import EVERY, cases_of, kind_of
+from grader.registry import EVERY
 from grader.result import Aspect, Outcome
 
 
 def every_test(seed):
     on_gpu = torch.cuda.is_available()
     for problem in EVERY.values():
-        for case in cases_of(problem, seed):
+        for case in problem.kind.cases(problem, seed):
             if on_gpu or not case.gpu:
                 yield problem, case, Aspect.CORRECT
         if problem.counts_work:
             yield problem, replace(problem.cases[0], name=WORK), Aspect.WORK
         if problem.compiled_case and not on_gpu:
-            yield problem, kind_of(problem).compiled_case(problem, COMPILES), Aspect.COMPILE
+            yield problem, problem.kind.compiled_case(problem, COMPILES), Aspect.COMPILE
         if problem.speed_case:
             yield problem, problem.speed_case, Aspect.SPEED
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from grader.commands import versions
-from grader.commands.arguments import FROM_MAKE, BadArguments, Parser, check_sandbox, choose_device
+from grader.commands.arguments import BadArguments, Parser, check_sandbox, choose_device
 from grader.core.sandbox import bubblewrap, handed_in, scratch
 from grader.core.sandbox.child import CannotStart
 from grader.core.sandbox.texts import clean
@@ -40,11 +40,7 @@ def parse(argv):
     parser.add_argument("--prompts", action="store_true", help=f"the prompts of {PROMPTS.name}, side by side")
     parser.add_argument("--tokens", type=int, default=TOKENS, help="that are written; a token is a byte")
     parser.add_argument("--model", default="full", help="a name, or a file of weights")
-    if FROM_MAKE in argv[:1]:
-        named = {"PROMPT": "--prompt", "TOKENS": "--tokens"}
-        given = [f"{option}={os.environ[name]}" for name, option in named.items() if os.environ.get(name)]
-        argv = [*parser.take_from_make(argv), *given]
-    return parser.parse_args(argv)
+    return parser.parse_args(parser.take_from_make(argv))
 
 
 def read_prompts(options, device):

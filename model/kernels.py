@@ -14,10 +14,10 @@ from grader.core.sandbox.child import ChildFailed
 from grader.core.sandbox.submission import Submission
 from grader.course import course, tensors
 from grader.course.problem import SECONDS_PER_CASE
-from grader.diagnosis.unfinished import explain_reply
 from grader.gpu import machine
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 from grader.result import Outcome
+from grader.unfinished import explain_reply
 
 
 class KernelFailed(Exception):

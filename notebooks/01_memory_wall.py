@@ -10,7 +10,7 @@
 # %%
 from notebooks.pictures import memory_wall as draw
 from notebooks.pictures.operations import count
-from notebooks.pictures.png import png
+from notebooks.pictures.png import folded, png
 from report.pages import measured
 
 sweep = measured.load(measured.PUBLISHED)  # committed times of a GPU; no GPU is needed here
@@ -76,8 +76,6 @@ print(f"{wrong.sum().item()} of {o.numel()} numbers are further off than float16
 # </details>
 
 # %%
-from notebooks.pictures.folded import folded
-
 S, Q = B * H * N * N * 4 / 2**30, B * H * N * D * 2 / 2**30
 memory = f"GPU:  {sweep.machine['memory_gib']:6.2f} GiB, an {sweep.device}"
 folded(f"S:    {S:6.2f} GiB", f"Q:    {Q:6.2f} GiB, in 16 bits", memory)

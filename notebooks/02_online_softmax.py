@@ -139,7 +139,7 @@ for t, (row_max, row_sum, acc) in enumerate(accumulate(parts, merge)):
 # </details>
 
 # %%
-from notebooks.pictures.folded import folded
+from notebooks.pictures.png import folded
 
 nothing = torch.tensor(-torch.inf)
 hidden, with_0 = torch.exp(nothing - nothing), torch.exp(nothing - 0)

@@ -138,7 +138,7 @@ def launch_in(memory):
 
 
 # %%
-from notebooks.pictures.folded import folded
+from notebooks.pictures.png import folded
 
 found = []
 for around in (0.0, 100.0):
@@ -532,9 +532,8 @@ kernel_runs.beside(pairs, weighted_sum)
 # 16.
 
 # %% tags=["solution"]
-from grader.kinds.attention import oracle
-from grader.kinds.attention.cases import Case
-from grader.kinds.attention.masks import Visibility
+from grader.core.machine.variables import Variables
+from grader.kinds.attention import cases, masks, oracle
 from report.counting import traced
 
 N, D = 150, 16
@@ -542,16 +541,23 @@ torch.manual_seed(3)
 q, k, v = (torch.randn(1, 1, N, D, dtype=torch.float16) for _ in range(3))
 with Watched() as seen:
     o = p3.flash_attention_forward(q, k, v)
-expected = oracle.expect(q, k, v, Visibility())
+expected = oracle.expect(q, k, v, masks.Visibility())
 wrong = (o - expected.o).abs() > expected.allowed_o
 print(f"{wrong.sum()} of {o.numel()} numbers too far from the truth")
 seen.say()
-kernel_runs.tiles_of_p3(traced.run("p3", Case("150 tokens", N=N, D=D))[0], program=2)
+kernel_runs.tiles_of_p3(traced.run("p3", cases.Case("150 tokens", N=N, D=D))[0], program=2)
 
 # %% [markdown]
-# The picture is from the grader's observers, which note which tile of keys met which tile of queries. It is the first
-# picture of this page again: bands, tiles, a short last tile.
-#
+# The grader's observers drew it, the first picture of this page again: bands, tiles, a short last tile. They follow a
+# variable by its name, too, of your kernel by `make try P=3 SHOW=row_max`. The running maximum of program 2 moves:
+
+# %% tags=["solution"]
+with in_process.machine([followed := Variables(program=2)]):
+    p3.flash_attention_forward(q, k, v)
+for tile in (tile for tile in followed.tiles if tile.loop):
+    print(f"k_start {tile.start:3}:", *(f"{x:6.2f}" for x in tile.values["row_max"][:8]))
+
+# %% [markdown]
 # ### Predict before you run
 #
 # 150 tokens of 16 numbers in 16 bits: Q, K, V and O have 4,800 bytes each. How many bytes of each does the whole grid

@@ -61,7 +61,7 @@ for case in (no_mask, causal, window, sinks):
 # </details>
 
 # %%
-from notebooks.pictures.folded import folded
+from notebooks.pictures.png import folded
 
 found = []
 for n in (256, 512, 1024, 2048):

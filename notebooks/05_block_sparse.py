@@ -63,7 +63,7 @@ for case in cases:
 # </details>
 
 # %%
-from notebooks.pictures.folded import folded
+from notebooks.pictures.png import folded
 
 found = ["border  FULL PARTIAL  density  visible pairs"]
 for border in (256, 257, 288, 320):

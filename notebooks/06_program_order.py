@@ -137,7 +137,7 @@ for order, name in orders.NAMES.items():
 # </details>
 
 # %%
-from notebooks.pictures.folded import folded
+from notebooks.pictures.png import folded
 
 found = []
 for launch in (plain, blocks, whole):

@@ -8,8 +8,7 @@
 
 # %%
 from notebooks.pictures import reading_a_benchmark as draw
-from notebooks.pictures.folded import folded
-from notebooks.pictures.png import png
+from notebooks.pictures.png import folded, png
 from report.pages import measured
 from report.pages.measured import times_over
 

@@ -133,7 +133,7 @@ for i in range(N):
 # </details>
 
 # %%
-from notebooks.pictures.folded import folded
+from notebooks.pictures.png import folded
 
 with torch.no_grad():
     rows, columns = ds.sum(1).round(decimals=3) + 0.0, ds.sum(0)

@@ -11,8 +11,7 @@
 from grader.gpu.peaks import peak
 from notebooks.pictures import decode as draw
 from notebooks.pictures import memory_wall
-from notebooks.pictures.folded import folded
-from notebooks.pictures.png import png
+from notebooks.pictures.png import folded, png
 
 Hq, Hkv, D = 32, 8, 128
 for N in (4096, 16384, 131072):

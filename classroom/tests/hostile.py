@@ -12,7 +12,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.tests.support import solution
 
 ATTACKS = {

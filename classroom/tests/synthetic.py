@@ -11,7 +11,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.tests.submissions.broken.mistakes import MISTAKES
 from grader.tests.support import ROOT, SUBMISSIONS, solution
 

@@ -10,7 +10,7 @@ import pytest
 from classroom import copies
 from classroom.data import Class, Record, Row
 from grader.course import gaps
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.result import Aspect, Cause, Facts, Mismatch, Outcome, Result
 from grader.tests.support import SUBMISSIONS
 

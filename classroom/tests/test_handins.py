@@ -7,7 +7,7 @@ import pytest
 
 from classroom import handins, roster
 from classroom.data import Class, Student, find_row
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.tests.support import in_utf8
 
 P1, P2 = PROBLEMS["p1"], PROBLEMS["p2"]

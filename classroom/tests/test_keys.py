@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from classroom import data, jobs
-from grader.diagnosis import compare_values
-from grader.kinds.registry import EVERY, PROBLEMS
+from grader.engine import compare_values
+from grader.registry import EVERY, PROBLEMS
 from grader.result import Aspect, Facts, Outcome, Result
 from grader.tests.support import ROOT
 

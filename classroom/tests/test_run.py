@@ -308,7 +308,7 @@ def test_a_lane_starts_once_and_again_where_it_is_lost(tmp_path):
 def test_the_answers_are_worked_out_before_the_fork(tmp_path, monkeypatch):
     from classroom import one
     from grader.kinds.attention import answer_cache, inputs, oracle
-    from grader.kinds.registry import EVERY, PROBLEMS
+    from grader.registry import EVERY, PROBLEMS
 
     monkeypatch.setattr(answer_cache, "KEPT", {})  # other tests of this process keep answers too
     one.work_out.cache_clear()

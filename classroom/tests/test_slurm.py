@@ -23,7 +23,7 @@ from classroom.jobs import ATTEMPTS, Job
 from classroom.tests.own_slurm import NoSlurm, OwnSlurm
 from grader.commands.arguments import BadArguments
 from grader.core.sandbox import server
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 from grader.tests.support import ROOT, SOLUTIONS
 
 pytestmark = pytest.mark.thorough

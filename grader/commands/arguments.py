@@ -2,23 +2,18 @@
 
 import argparse
 import os
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NoReturn
 
-from grader.course import course
 from grader.course.problem import Problem
 
-RANGE = re.compile(r"(?P<letters>[a-z]*)(?P<low>\d+)(?:-[a-z]*(?P<high>\d+))?")  # 3, 5-7, p5-p7, x1-3
 FROM_MAKE = "--from-make"  # the Makefile writes it; nobody else's variables P or N change what a command does
-# Make hands its variables on in the environment: neither a shell nor make expands anything in them.
-OPTIONS = {
-    "P": "--problems", "SUBMISSION": "--submission", "CASE": "--case", "DEVICE": "--device", "SEED": "--seed",
-    "OUT": "--out", "TARGETS": "--targets", "ROSTER": "--roster", "COLUMN": "--column", "ONLY": "--only",
-    "LANES": "--lanes", "ENGINE": "--engine",
-    "PARTITION": "--partition", "GPUS": "--gpus", "ARRAY": "--array",
-}  # fmt: skip
+# Make hands its variables on in the environment: neither a shell nor make expands anything in them. P is --problems,
+# DEVICE is --device, and so on.
+OPTIONS = (
+    "P", "SUBMISSION", "CASE", "DEVICE", "SEED", "OUT", "TARGETS", "PROMPT", "TOKENS", "ROSTER", "COLUMN", "ONLY",
+    "LANES", "ENGINE", "PARTITION", "GPUS", "ARRAY", "SHOW", "PROGRAM",
+)  # fmt: skip
 # Other names are in small letters.
 SIZES = {"HQ": "Hq", "HKV": "Hkv", "NQ": "Nq", "BLOCK_Q": "BLOCK_Q", "BLOCK_K": "BLOCK_K"}
 # The variable, its one word that counts ("" any word), and the option.
@@ -37,7 +32,8 @@ class Parser(argparse.ArgumentParser):
         """argv with make's variables, as far as this parser has such options, in place of --from-make."""
         if FROM_MAKE not in argv[:1]:
             return list(argv)
-        given = [(option, f"{option}={environment[name]}") for name, option in OPTIONS.items() if environment.get(name)]
+        named = [(name, "--problems" if name == "P" else f"--{name.lower()}") for name in OPTIONS]
+        given = [(option, f"{option}={environment[name]}") for name, option in named if environment.get(name)]
         for name in environment.get("SIZES", "").split():  # N=8 as --size=N=8, ROWS=3 as --size=rows=3
             if value := environment.get(name):
                 size = SIZES.get(name) or (name if len(name) == 1 else name.lower())
@@ -48,37 +44,21 @@ class Parser(argparse.ArgumentParser):
         return [*(text for option, text in given if option in self._option_string_actions), *argv[1:]]
 
 
-def choose_course(argv: Sequence[str]) -> list[str]:
-    """argv without --course FOLDER, which is the course of this process and of those that it starts."""
-    parser = Parser(prog="python -m grader", add_help=False, allow_abbrev=False)
-    parser.add_argument("--course")
-    given, rest = parser.parse_known_args(argv)
-    if given.course:
-        os.environ[course.VARIABLE] = str(Path(given.course).resolve())
-    return rest
-
-
 def choose_problems(text: str, problems: Mapping[str, Problem], labs: Mapping[str, Problem]) -> tuple[Problem, ...]:
     """`3,5-7,x1` -> the Problems p3, p5, p6, p7 and x1; a number alone is one of p's. Raises BadArguments."""
     every = {**problems, **labs}
-    known = f"the problems are {', '.join(p.number for p in problems.values())}"
-    known += f", the labs {', '.join(labs)}" if labs else ""
-    chosen = []
+    ids, chosen = list(every), []
     for part in text.lower().replace(",", " ").split() or [text]:
-        if part in every:
-            chosen.append(every[part])
-            continue
-        named = RANGE.fullmatch(part)
-        if not named:
-            raise BadArguments(f"{part!r} is no problem or range of problems; {known}, as in P=3 or P=3,5-7")
-        letters, low, high = named["letters"] or "p", int(named["low"]), int(named["high"] or named["low"])
-        if high < low:
-            raise BadArguments(f"{part!r} runs backwards; write P={named['letters']}{high}-{low}")
-        for number in range(low, high + 1):
-            if f"{letters}{number}" not in every:
-                raise BadArguments(f"there is no problem {named['letters']}{number}; {known}")
-            chosen.append(every[f"{letters}{number}"])
-    return tuple(dict.fromkeys(chosen))
+        low, _, high = part.partition("-")
+        letters = low.rstrip("0123456789") or "p"
+        low, high = (end if end in every else letters + end for end in (low, high or low))
+        found = ids[ids.index(low) : ids.index(high) + 1] if low in every and high in every else []
+        if not found:
+            known = f"the problems are {', '.join(p.number for p in problems.values())}"
+            known += f", the labs {', '.join(labs)}" if labs else ""
+            raise BadArguments(f"there is no problem {part}; {known}, as in P=3 or P=3,5-7")
+        chosen += found
+    return tuple(every[id] for id in dict.fromkeys(chosen))
 
 
 def check_sandbox() -> None:

@@ -5,6 +5,7 @@ It reads `solutions/`, which a handout does not have.
 
 import argparse
 import ast
+import contextlib
 import difflib
 import io
 import tokenize
@@ -16,46 +17,40 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.commands.arguments import BadArguments
-from grader.commands.make_request import add_arguments, begin, build_request
-from grader.core.protocol.reports import Costs
+from grader.commands.grade import grade_visibly
+from grader.commands.make_request import add_arguments, run_one
 from grader.core.sandbox.submission import Submission
 from grader.core.sandbox.texts import clean
 from grader.course import course
-from grader.course.problem import SECONDS_PER_CASE, Problem
-from grader.engine.grading import grade
+from grader.course.problem import SECONDS_PER_CASE
 from grader.engine.request import Request
-from grader.kinds import registry
 from grader.render import terminal
 from grader.result import Outcome
 
 __all__ = ["add_arguments", "main"]
-HAVE_PASSED = (Outcome.PASSED, Outcome.NOT_RUN)  # speed needs a GPU; a case must have run
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Show one problem; raises BadArguments where it is not said which, or where nothing may be shown."""
-    request = replace(build_request(arguments, None), targets=(), device="cpu")
-    if not arguments.problems or len(request.problems) > 1:
-        raise BadArguments("make compare shows one problem: name it, like make compare P=6")
-    (problem,), solutions = request.problems, course.current().solutions
-    if not (solutions / problem.module).is_file():
+    return run_one(arguments, None, "make compare P=6", run)
+
+
+def run(request: Request, folder: Path) -> int:
+    """Grade on the CPU, then show both; returns the exit status: 1 where a case does not pass."""
+    (problem,), console = request.problems, terminal.make_console()
+    reference = course.current().solutions / problem.module
+    if not reference.is_file():
         raise BadArguments(f"there is no reference solution of {problem.id} here: a handout has none")
-    begin(request, arguments.out)
-    console = terminal.make_console()
-    with terminal.make_progress(console, len(request.cases(problem))) as progress:
-        results = grade(request, 1, lambda _, name: progress.update(progress.task_ids[0], advance=1, description=name))
-    cases = [result for result in results if result.aspect.concerns_case]
-    failing = next((result for result in cases if result.outcome is not Outcome.PASSED), None)
-    failing = failing or next((result for result in results if result.outcome not in HAVE_PASSED), None)
-    if failing:
-        console.print(
-            f'{problem.id}: "{failing.case}" is {failing.outcome.value}; the reference is shown once every case '
-            f"passes: make grade P={problem.number}", markup=False, soft_wrap=True,
-        )  # fmt: skip
-        return 1
-    files = [folder / problem.module for folder in (request.submission, solutions)]
+    request = replace(request, targets=(), device="cpu")
+    for result in grade_visibly(console, request):
+        not_needed = result.outcome is Outcome.NOT_RUN and not result.aspect.concerns_case  # speed needs a GPU
+        if result.outcome is not Outcome.PASSED and not not_needed:
+            why = f'"{result.case}" is {result.outcome.value}; the reference is shown once every case passes'
+            console.print(f"{problem.id}: {why}: make grade P={problem.number}", markup=False, soft_wrap=True)
+            return 1
+    files = request.submission / problem.module, reference
     show_code(console, *(functions(path.read_text(encoding="utf-8")) for path in files))
-    show_costs(console, *(costs_of(request, problem, path) for path in files))
+    show_costs(console, request, files)
     return 0
 
 
@@ -77,53 +72,37 @@ def functions(text: str) -> dict[str, list[str]]:
 
 def show_code(console: Console, yours: dict[str, list[str]], reference: dict[str, list[str]]) -> None:
     """The lines that differ, function by function, side by side; comments are not compared."""
-    same = True
+    if yours == reference:
+        console.print("your functions are the reference's, comments apart")
     for name in dict.fromkeys([*reference, *yours]):
         sides = yours.get(name, []), reference.get(name, [])
-        table = Table(title=name, title_justify="left", expand=True, show_lines=True)
-        for head in ("yours", "the reference"):
-            table.add_column(head, ratio=1, overflow="fold")
-        for tag, *places in difflib.SequenceMatcher(None, *sides, autojunk=False).get_opcodes():
+        table = Table("yours", "the reference", title=name, title_justify="left", expand=True, show_lines=True)
+        for tag, a, b, c, d in difflib.SequenceMatcher(None, *sides, autojunk=False).get_opcodes():
             if tag != "equal":
-                ranges = places[:2], places[2:]
-                table.add_row(*(Text(clean("\n".join(side[a:b]))) for side, (a, b) in zip(sides, ranges, strict=True)))
+                table.add_row(*(Text(clean("\n".join(lines))) for lines in (sides[0][a:b], sides[1][c:d])))
         if table.row_count:
-            same = False
             console.print(table)
-    if same:
-        console.print("your functions are the reference's, comments apart")
 
 
-def costs_of(request: Request, problem: Problem, path: Path) -> tuple[str, Costs | None]:
-    """(the case that was run, what the kernels cost in it); None where the problem has no kernel."""
-    kind, cases = registry.kind_of(problem), request.cases(problem)
+def show_costs(console: Console, request: Request, files: tuple[Path, Path]) -> None:
+    """A table of what both cost in the longest case, as the machine counts it; none where there is no kernel."""
+    (problem,) = request.problems
+    kind, cases, costs = problem.kind, request.cases(problem), []
     case = kind.long_case(cases) or max(cases, key=kind.size)
-    submission = Submission(path, problem, "cpu", SECONDS_PER_CASE["cpu"])
-    try:
-        trace = kind.reply(submission, case, kind.inputs(case, request.seed)).reply.trace
-    finally:
-        submission.close()
-    return f'"{case.name}" ({case.describe(request.seed)})', trace.costs if trace else None
-
-
-def show_costs(console: Console, yours: tuple[str, Costs | None], reference: tuple[str, Costs | None]) -> None:
-    """A table of what differs in costs, as the machine counts them."""
-    (case, mine), (_, theirs) = yours, reference
-    if mine is None or theirs is None:
-        return
-    table = Table(title=f"what the kernels cost in {case}", title_justify="left")
-    for head in ("elements", "yours", "the reference", "ratio"):
-        table.add_column(head, justify="left" if head == "elements" else "right")
-    rows = {
-        "multiplied and added in dots": sum_of_dots, "computed in blocks": lambda costs: costs.computed,
-        "loaded": lambda costs: costs.loaded, "stored": lambda costs: costs.stored,
-        "held by one program at most": lambda costs: costs.held,
-    }  # fmt: skip
-    for name, count in rows.items():
-        one, other = count(mine), count(theirs)
-        table.add_row(name, f"{one:,}", f"{other:,}", f"{one / other:.2f}" if other else "")
+    for path in files:
+        with contextlib.closing(Submission(path, problem, "cpu", SECONDS_PER_CASE["cpu"])) as submission:
+            trace = kind.reply(submission, case, kind.inputs(case, request.seed)).reply.trace
+        if not (trace and trace.costs):
+            return
+        costs.append({
+            "multiplied and added in dots": sum(dots.count for dots in trace.costs.dots),
+            "computed in blocks": trace.costs.computed, "loaded": trace.costs.loaded, "stored": trace.costs.stored,
+            "held by one program at most": trace.costs.held,
+        })  # fmt: skip
+    table = Table("elements", title=f'what the kernels cost in "{case.name}" ({case.describe(request.seed)})')
+    for head in ("yours", "the reference", "ratio"):
+        table.add_column(head, justify="right")
+    for name, mine in costs[0].items():
+        theirs = costs[1][name]
+        table.add_row(name, f"{mine:,}", f"{theirs:,}", f"{mine / theirs:.2f}" if theirs else "")
     console.print(table)
-
-
-def sum_of_dots(costs: Costs) -> int:
-    return sum(dots.count for dots in costs.dots)

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from grader.commands import versions
-from grader.core.sandbox import bubblewrap, system_calls
-from grader.core.sandbox.cgroup import Group
+from grader.core.sandbox import bubblewrap, cgroup
+from grader.core.worker import system_calls
 from grader.gpu import ncu
 
 NEEDED = ("torch", "triton", "numpy", "msgspec", "rich")  # without all else, grading works with less
@@ -45,7 +45,7 @@ def lines():
     yield "sandbox", f"off; {bubblewrap.UNPROTECTED}" if obstacle else words("bwrap", "--version"), obstacle
     if not obstacle:
         yield "inside it", *try_attempts(device)
-    group = Group(1 << 30, 64)
+    group = cgroup.Group(1 << 30, 64)
     held, todo = " and ".join(sorted(group.held)), "each process is limited by its address space; on a GPU no memory is"
     group.close()
     yield "control groups", held or "cannot be made", "" if "memory" in held else todo

@@ -11,24 +11,22 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
 
-from grader.commands import gap_examples, handout_notebooks
+from grader.commands import handout_notebooks, skeletons
 from grader.commands.arguments import BadArguments, choose_problems
 from grader.course import course, gap_leaks
 from grader.course.course import THIS, Course
 from grader.course.problem import Problem
-from grader.kinds.registry import EVERY, LABS, PROBLEMS
+from grader.registry import EVERY, LABS, PROBLEMS
 
 ALONE = (
     "Makefile", "LICENSE", "AGENTS.md", "pyproject.toml", ".gitignore", "locks/*.txt", ".github/workflows/grade.yml",
     ".devcontainer/devcontainer.json", "conftest.py",
 )  # fmt: skip
-OF_COURSE = ("docs/students.md", "docs/hosted-notebooks.md", "report/template.md", "kinds/**")
+OF_COURSE = ("docs/students.md", "docs/hosted-notebooks.md", "report/template.md", "kinds/**/*")
 NOT_STUDENTS = (
     "grader/tests/", "model/tests/", "model/train.py", "model/corpus", "model/weights/learned",
 )  # fmt: skip
@@ -45,14 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Write a handout; raises BadArguments where it cannot be written, or would hold an answer."""
     given, out = course.current(), arguments.out
-    every = read_answers(given)
+    solutions = [given.solutions / problem.module for problem in EVERY.values()]
+    every = [answer for path in solutions if path.is_file() for answer in gap_leaks.read_answers(path)]
     named = choose_problems(arguments.problems, PROBLEMS, LABS) if arguments.problems else ()
-    hidden = [] if named else [p for p in LABS.values() if shows_answers(p, given, every)]
+    texts = ((p, (given.students / p.module).read_text(encoding="utf-8")) for p in LABS.values() if not named)
+    hidden = [problem for problem, text in texts if any(gap_leaks.find_answers(text, every))]
     problems = [problem for problem in EVERY.values() if (problem in named if named else problem not in hidden)]
     if out.exists() and any(out.iterdir()):
         raise BadArguments(f"{out} is not empty: name a new folder, as in make handout OUT=handout")
     try:
-        commit = Commit.of(given.folder)
+        commit, date = find_commit(given.folder)
         files = collect(given, problems, commit)
         if found := find_answers(files, every, problems):
             raise BadArguments(f"no handout was written: {found}")
@@ -60,7 +60,7 @@ def main(arguments: argparse.Namespace) -> int:
             path = out / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        made = commit.repeat(out)
+        made = make_repository(out, commit, date)
     except OSError as error:
         raise BadArguments(f"{error.filename or out}: {error.strerror}") from None
     print(f"{out}: {', '.join(p.id for p in problems)}; {len(files)} files of {commit}{made}")
@@ -70,33 +70,23 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class Commit:
-    """The commit that a handout comes from. name: its hash, or empty outside of git; date: in git's form."""
+def find_commit(folder: Path) -> tuple[str, str]:
+    """(the commit that a handout comes from, in words, its date in git's form)."""
+    name, date = git(folder, "rev-parse", "--short=12", "HEAD"), git(folder, "log", "-1", "--format=%cI")
+    if not name:
+        return "files outside of git", "2000-01-01T00:00:00Z"
+    changed = git(folder, "status", "--porcelain", "--untracked-files=no")
+    return f"commit {name}{' and changes after it' if changed else ''}", date or ""
 
-    name: str = ""
-    date: str = ""
-    changed: bool = False
 
-    @classmethod
-    def of(cls, folder: Path) -> "Commit":
-        name = git(folder, "rev-parse", "--short=12", "HEAD")
-        changed = bool(git(folder, "status", "--porcelain", "--untracked-files=no"))
-        return cls(name, git(folder, "log", "-1", "--format=%cI") or "", changed) if name else cls()
-
-    def __str__(self) -> str:
-        return f"commit {self.name}{' and changes after it' * self.changed}" if self.name else "files outside of git"
-
-    def repeat(self, out: Path) -> str:
-        """Make `out` a repository of one commit, the same whenever it is made; what to say where that fails."""
-        who = {"NAME": "handout", "EMAIL": "handout@localhost", "DATE": self.date or "2000-01-01T00:00:00Z"}
-        for role in ("AUTHOR", "COMMITTER"):
-            os.environ.update({f"GIT_{role}_{name}": value for name, value in who.items()})
-        first = ("init", "--quiet", "--initial-branch=main"), ("add", "--all", "--force")
-        for step in (*first, ("commit", "--quiet", "--no-verify", "--no-gpg-sign", "-m", f"Handout, from {self}")):
-            if git(out, *step) is None:
-                return "; it is no repository: git failed"
-        return ""
+def make_repository(out: Path, commit: str, date: str) -> str:
+    """Make `out` a repository of one commit, the same whenever it is made; what to say where that fails."""
+    for role in ("AUTHOR", "COMMITTER"):
+        who = {"NAME": "handout", "EMAIL": "handout@localhost", "DATE": date}
+        os.environ.update({f"GIT_{role}_{name}": value for name, value in who.items()})
+    first = ("init", "--quiet", "--initial-branch=main"), ("add", "--all", "--force")
+    last = ("commit", "--quiet", "--no-verify", "--no-gpg-sign", "-m", f"Handout, from {commit}")
+    return "; it is no repository: git failed" if None in [git(out, *step) for step in (*first, last)] else ""
 
 
 def git(folder: Path, *arguments: str) -> str | None:
@@ -109,21 +99,20 @@ def git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def collect(given: Course, problems: list[Problem], commit: Commit) -> dict[str, bytes]:
+def collect(given: Course, problems: list[Problem], commit: str) -> dict[str, bytes]:
     """{name in the handout: its bytes}."""
-    files = {name: path for pattern in ("grader/**", "model/**", *ALONE) for name, path in matching(THIS, pattern)}
-    files |= {name: path for pattern in OF_COURSE for name, path in matching(given.folder, pattern)}
+    files = matching(THIS, "grader/**/*", "model/**/*", *ALONE) | matching(given.folder, *OF_COURSE)
     files = {name: path for name, path in files.items() if not name.startswith(NOT_STUDENTS)}
     made = {name: path.read_bytes() for name, path in files.items()}
     made |= {f"problems/{p.module}": (given.students / p.module).read_bytes() for p in problems}
-    examples = {module: found for module, found in gap_examples.load().items() if f"problems/{module}" in made}
-    made[f"problems/{gap_examples.FILE}"] = gap_examples.written(examples)
+    hints = {module: found for module, found in skeletons.load_hints().items() if f"problems/{module}" in made}
+    made[f"problems/{skeletons.HINTS}"] = skeletons.write_hints(hints).encode()
     absent = {entry.notebook for entry in given.said.problem if entry.id not in {problem.id for problem in problems}}
-    found = (path for path in sorted(given.notebooks.glob("*.ipynb")) if path.stem not in absent)
-    notebooks = {f"notebooks/{path.name}": path for path in found}
-    texts = {name: path.read_text(encoding="utf-8") for name, path in notebooks.items()}
-    texts = {name: text for name, text in texts.items() if not handout_notebooks.starts_from_solutions(text)}
-    opened = {name: handout_notebooks.without_solutions(text) for name, text in texts.items()}
+    opened = {}
+    for path in sorted(given.notebooks.glob("*.ipynb")):
+        text = path.read_text(encoding="utf-8")
+        if path.stem not in absent and not handout_notebooks.starts_from_solutions(text):
+            opened[f"notebooks/{path.name}"] = handout_notebooks.without_solutions(text)
     code = "\n".join(handout_notebooks.code_of(notebook) for notebook in opened.values())
     made |= {name: path.read_bytes() for name, path in imported(given.folder, code).items()}
     made["course.toml"] = course.write(given, [problem.id for problem in problems]).encode()
@@ -144,14 +133,12 @@ def collect(given: Course, problems: list[Problem], commit: Commit) -> dict[str,
     return made
 
 
-def matching(root: Path, pattern: str) -> Iterable[tuple[str, Path]]:
-    """(name, path) of files that git knows, or of all where there is no git."""
-    known = git(root, "ls-files", "-z", "--", *([] if pattern.endswith("**") else [f":(glob){pattern}"]))
-    tracked = set(known.split("\0")) if known else None
-    for path in sorted(root.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)):
-        name = path.relative_to(root).as_posix()
-        if path.is_file() and "__pycache__" not in path.parts and (tracked is None or name in tracked):
-            yield name, path
+def matching(root: Path, *patterns: str) -> dict[str, Path]:
+    """{name: path} of files that git knows, or of all where there is no git."""
+    tracked = set((git(root, "ls-files", "-z") or "").split("\0"))
+    paths = [path for pattern in patterns for path in sorted(root.glob(pattern)) if path.is_file()]
+    found = {path.relative_to(root).as_posix(): path for path in paths if "__pycache__" not in path.parts}
+    return {name: path for name, path in found.items() if name in tracked or tracked == {""}}
 
 
 def imported(root: Path, code: str) -> dict[str, Path]:
@@ -166,8 +153,7 @@ def imported(root: Path, code: str) -> dict[str, Path]:
                     if file.is_file() and (name := file.relative_to(root).as_posix()) not in found:
                         found[name] = file
                         left.append(file.read_text(encoding="utf-8"))
-    data = matching(root, "report/results/**") if any(name.startswith("report/") for name in found) else ()
-    return found | dict(data)
+    return found | (matching(root, "report/results/**/*") if any(name.startswith("report/") for name in found) else {})
 
 
 def modules(code: str) -> set[str]:
@@ -189,17 +175,6 @@ def without_links(name: str, text: str, known: set[str]) -> str:
         return found[0] if target in known or any(other.startswith(f"{target}/") for other in known) else found[1]
 
     return LINK.sub(link, text)
-
-
-def read_answers(given: Course) -> list[gap_leaks.Answer]:
-    """What fills the gaps of all solutions."""
-    solutions = [given.solutions / problem.module for problem in EVERY.values()]
-    return [answer for path in solutions if path.is_file() for answer in gap_leaks.read_answers(path)]
-
-
-def shows_answers(problem: Problem, given: Course, every: list[gap_leaks.Answer]) -> bool:
-    """Whether a problem's skeleton holds what fills a gap."""
-    return any(gap_leaks.find_answers((given.students / problem.module).read_text(encoding="utf-8"), every))
 
 
 def find_answers(files: dict[str, bytes], every: list[gap_leaks.Answer], problems: list[Problem]) -> str:

@@ -5,25 +5,19 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from grader import failures
 from grader.commands import versions
-from grader.commands.arguments import (
-    BadArguments,
-    check_sandbox,
-    choose_device,
-    choose_problems,
-    choose_targets,
-)
+from grader.commands.arguments import BadArguments, check_sandbox, choose_device, choose_problems, choose_targets
 from grader.core.sandbox import bubblewrap, kept
 from grader.core.sandbox.texts import clean, quoted
 from grader.course import course
 from grader.course.problem import COMPILES, WORK
-from grader.diagnosis import failures
 from grader.engine.request import Request
-from grader.kinds.registry import LABS, PROBLEMS
+from grader.registry import LABS, PROBLEMS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +92,17 @@ def begin(request: Request, folder: Path) -> None:
     kept.use() if request.seed == 0 and not request.private_seed else None
 
 
-def say_failures(folder: Path) -> None:
-    """Say on standard error how many failures of the grader's own its log has."""
-    if said := failures.in_words(failures.counted(), folder):
+def run_one(arguments: argparse.Namespace, case: str | None, example: str, run: Callable[[Request, Path], int]) -> int:
+    """The exit status of run(request, folder for what it writes), for a command that takes one problem.
+
+    Raises BadArguments, with the example of a command, where the arguments name none or several.
+    """
+    request = build_request(arguments, case)
+    if not arguments.problems or len(request.problems) > 1:
+        having = f"choose one of {', '.join(f'P={problem.number}' for problem in request.problems)}"
+        raise BadArguments(f"this takes one problem: {having if arguments.problems else 'name it'}, like {example}")
+    begin(request, arguments.out)
+    status = run(request, arguments.out)
+    if said := failures.in_words(failures.counted(), arguments.out):
         print(clean(said), file=sys.stderr)
+    return status

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import functools
 import subprocess
 import sys
 import tempfile
@@ -10,18 +11,18 @@ from pathlib import Path
 import msgspec
 import torch
 
+from grader import unfinished
 from grader.commands.arguments import BadArguments
-from grader.commands.make_request import add_arguments, begin, build_request, name_file, unknown_case
+from grader.commands.make_request import add_arguments, name_file, run_one, unknown_case
 from grader.core.protocol.messages import Profile, Profiled, RunnerReply
 from grader.core.run.profiled import REPLY
 from grader.core.sandbox import bubblewrap
 from grader.core.sandbox.child import ChildFailed
 from grader.core.sandbox.submission import Submission
 from grader.core.sandbox.texts import clean
-from grader.diagnosis import unfinished
+from grader.engine.request import Request
 from grader.gpu import machine, ncu
 from grader.gpu.speed import timed_case
-from grader.kinds import registry
 from grader.render import terminal
 
 SECTIONS = (
@@ -34,12 +35,15 @@ __all__ = ["add_arguments", "main"]
 
 def main(arguments: argparse.Namespace) -> int:
     """Profile one problem's timed case, or the one that is named; raises BadArguments. Returns 1 without a profile."""
-    request, tool = build_request(arguments, None), ncu.find()
-    problem, *more = request.problems
-    if more or not (problem.uses_triton and problem.speed_case):
-        raise BadArguments("a profile is of one problem, P=3 or later and no lab: name it, like make profile P=4")
+    return run_one(arguments, None, "make profile P=4", functools.partial(run, arguments.case))
+
+
+def run(name: str | None, request: Request, folder: Path) -> int:
+    (problem,), tool = request.problems, ncu.find()
+    if not (problem.uses_triton and problem.speed_case):
+        raise BadArguments("a profile is of P=3 or later, and of no lab: name it, like make profile P=4")
     cases = {case.name: case for case in (*problem.cases, problem.speed_case)}
-    name = arguments.case or problem.speed_case.name
+    name = name or problem.speed_case.name
     if name not in cases:
         raise unknown_case(name, cases)
     if request.device != "cuda" or torch.version.hip or tool is None:
@@ -47,9 +51,8 @@ def main(arguments: argparse.Namespace) -> int:
             f"a profile needs NVIDIA's GPU (here: {request.device}) and its `ncu`, of CUDA's toolkit or conda's "
             f'nsight-compute (here: {tool}); make grade P={problem.number} CASE="compiles" DEVICE=cpu needs neither'
         )
-    begin(request, arguments.out)
     case = timed_case(problem) if cases[name] is problem.speed_case else cases[name]
-    report = arguments.out / f"{name_file('profile', problem.id, name)}.ncu-rep"
+    report = folder / f"{name_file('profile', problem.id, name)}.ncu-rep"
     print(f'{problem.id} "{name}" ({case.describe(request.seed)}), {torch.cuda.get_device_properties(0).name}')
     try:
         print(clean(profile(problem, request.submission / problem.module, case, request.seed, tool, report)))
@@ -86,7 +89,7 @@ def profile(problem, path: Path, case, seed: int, tool: str, report: Path) -> st
 
 def record(problem, path: Path, case, seed: int, folder: Path) -> None:
     """Write the program, and what its run needs, to the folder; raises ChildFailed where there is no program."""
-    kind = registry.kind_of(problem)
+    kind = problem.kind
     call, files = kind.request(problem, case, kind.inputs(case, seed), "cuda")
     with contextlib.closing(Submission(path, problem, "cuda", 90.0, machine.first_gpu())) as submission:
         recorded, printed = submission.record(call, kind.beside(case)), submission.take_printed()

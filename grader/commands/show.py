@@ -2,15 +2,14 @@
 
 import argparse
 import os
-import shutil
-import subprocess
 import sys
+import webbrowser
 from pathlib import Path
 
 from rich.console import Console
 
 from grader.commands.arguments import BadArguments
-from grader.commands.make_request import add_arguments, begin, build_request, name_file, say_failures
+from grader.commands.make_request import add_arguments, name_file, run_one
 from grader.core.sandbox.texts import clean
 from grader.engine.grading import grade
 from grader.engine.request import Request
@@ -18,21 +17,14 @@ from grader.render import drawing, terminal
 from grader.result import Outcome, Result
 
 __all__ = ["add_arguments", "main"]
-EXAMPLE = 'like make show P=6 CASE="ragged tail"'
+EXAMPLE = 'make show P=6 CASE="ragged tail"'
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Draw one case of one problem; raises BadArguments where another number of them is asked for."""
-    request = build_request(arguments, arguments.case)
-    if not arguments.problems or arguments.case is None:
-        raise BadArguments(f"a picture is of one problem and one case: give both, {EXAMPLE}")
-    if len(request.problems) > 1:
-        having = ", ".join(f"P={problem.number}" for problem in request.problems)
-        raise BadArguments(f"{arguments.case!r} is a case of several problems: choose one of {having}, {EXAMPLE}")
-    begin(request, arguments.out)
-    status = run(request, arguments.out)
-    say_failures(arguments.out)
-    return status
+    if arguments.case is None:
+        raise BadArguments(f"a picture is of one problem and one case: give both, like {EXAMPLE}")
+    return run_one(arguments, arguments.case, EXAMPLE, run)
 
 
 def run(request: Request, folder: Path) -> int:
@@ -43,12 +35,7 @@ def run(request: Request, folder: Path) -> int:
     drawings = drawing.draw_case(result.facts.picture)
     if not drawings:
         fault = result.facts.picture.get("fault")
-        why = (
-            "nothing came back that could be compared"
-            if result.outcome is not Outcome.PASSED
-            else "none is to be drawn"
-        )
-        why = f"the grader failed to make it: {fault}" if fault else why
+        why = f"the grader failed to make it: {fault}" if fault else "nothing came back that could be drawn"
         console.print(f"no picture: {why}", markup=False, soft_wrap=True)
         return 2 if fault or result.outcome is Outcome.GRADER_FAULT else 1
     if request.device == "cuda" and request.problems[0].uses_triton:
@@ -66,13 +53,6 @@ def write_picture(console: Console, result: Result, drawings: list[drawing.Drawi
         return False
     png.write(result, drawings, path)
     console.print(clean(f"picture: {path}"), markup=False, soft_wrap=True)
-    open_on_desktop(path)
+    if sys.stdout.isatty() and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        webbrowser.open(path.resolve().as_uri())  # a person sits at a desktop
     return True
-
-
-def open_on_desktop(path: Path) -> None:
-    """Show the file in the desktop's own viewer, where a person sits at one."""
-    desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if sys.stdout.isatty() and desktop and shutil.which("xdg-open"):
-        quiet = subprocess.DEVNULL
-        subprocess.Popen(["xdg-open", str(path)], start_new_session=True, stdin=quiet, stdout=quiet, stderr=quiet)

@@ -1,20 +1,22 @@
 """solutions/ -> problems/: the gaps are cut out, each fails by its name; a file that a student edited is kept.
 
-Beside the skeletons stand the examples of their gaps, for `make hint`.
+Beside the skeletons lie the hints on their gaps, for `make hint`.
 """
 
 import argparse
 import hashlib
 import json
+import re
 from pathlib import Path
 
-from grader.commands import gap_examples
 from grader.commands.arguments import BadArguments
 from grader.course import course
 from grader.course.gaps import BadGap, skeleton
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 
 MANIFEST = "generated.json"  # {module: hash of what was generated}: how an edited file is known
+HINTS = "gap_examples.json"
+NUMBER, LAST_DIGIT = re.compile(r"-?\d+\.\d+"), 1.5e-4  # numbers have four digits behind the point
 
 
 def digest(text: str) -> str:
@@ -22,9 +24,23 @@ def digest(text: str) -> str:
 
 
 def generate() -> dict[str, str]:
-    """{module: the text of its skeleton} for every problem and lab."""
+    """{name: text} of the skeleton of every problem and lab, and of the hints on their gaps."""
+    from grader.commands.gap_examples import make_hints  # it runs kernels, and imports all that they need
+
     solutions = course.current().solutions
-    return {p.module: skeleton((solutions / p.module).read_text(encoding="utf-8"), p.module) for p in EVERY.values()}
+    texts = {p.module: skeleton((solutions / p.module).read_text(encoding="utf-8"), p.module) for p in EVERY.values()}
+    return texts | {HINTS: write_hints({problem.module: make_hints(problem) for problem in EVERY.values()})}
+
+
+def load_hints() -> dict[str, dict[str, list[list[str]]]]:
+    """{module: {number of a gap: the lines of each hint}} of the skeletons; empty where it was never written."""
+    path = course.current().students / HINTS
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def write_hints(hints: dict[str, dict[str, list[list[str]]]]) -> str:
+    """The text of such a file."""
+    return json.dumps(hints, indent=1) + "\n"
 
 
 def write(texts: dict[str, str], folder: Path) -> list[str]:
@@ -46,9 +62,16 @@ def write(texts: dict[str, str], folder: Path) -> list[str]:
 
 def check(texts: dict[str, str], folder: Path) -> list[str]:
     """The modules in `folder` that are not what the solutions give."""
-    return [
-        m for m, text in texts.items() if not (folder / m).exists() or (folder / m).read_text(encoding="utf-8") != text
-    ]
+    there = {path.name: path.read_text(encoding="utf-8") for name in texts if (path := folder / name).exists()}
+    there |= {HINTS: texts[HINTS]} if HINTS in there and same(there[HINTS], texts[HINTS]) else {}
+    return [name for name, text in texts.items() if there.get(name) != text]
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two texts are the same but for the last digit of a number, which differs between processors."""
+    pairs = zip(NUMBER.findall(one), NUMBER.findall(other), strict=False)
+    close = all(abs(float(a) - float(b)) <= LAST_DIGIT for a, b in pairs)
+    return close and NUMBER.sub("", one) == NUMBER.sub("", other)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,14 +86,11 @@ def main(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise BadArguments(f"skeletons are made of solutions, and {error.filename} is not here") from None
     folder = course.current().students
-    examples, path = gap_examples.make(), folder / gap_examples.FILE
     if not arguments.check:
-        for module in write(texts, folder):
-            print(f"kept problems/{module}: it has been edited; move it away to get a fresh skeleton")
-        path.write_bytes(examples)
+        for name in write(texts, folder):
+            print(f"kept problems/{name}: it has been edited; move it away to get a fresh one")
         return 0
     drifted = check(texts, folder)
-    drifted += [path.name] if not path.is_file() or path.read_bytes() != examples else []
     for name in drifted:
         print(f"problems/{name} is not what solutions/ gives: `make skeletons` writes it anew")
     return 1 if drifted else 0

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import functools
 import io
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -25,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--submission", type=Path, default=course.current().students, help="default: problems/")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: a GPU if there is one")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--show", default="", metavar="NAMES", help="the kernel's variables by tiles, like row_max,acc")
+    parser.add_argument("--program", type=int, default=0, help="whose variables these are (default: 0)")
     parser.add_argument("--size", action="append", default=[], metavar="NAME=VALUE", help="of the tensors, like N=100")
 
 
@@ -33,24 +36,29 @@ def main(arguments: argparse.Namespace) -> int:
     device = choose_device(arguments.device)
     import torch
 
-    from grader.kinds.registry import LABS, PROBLEMS, kind_of
+    from grader.registry import LABS, PROBLEMS
 
     chosen = choose_problems(arguments.problems, PROBLEMS, LABS) if arguments.problems else ()
     if len(chosen) != 1:
         raise BadArguments("make try calls the module of one problem: name it, like make try P=6")
-    (problem,), kind = chosen, kind_of(chosen[0])
+    (problem,), kind = chosen, chosen[0].kind
     path = arguments.submission / problem.module
     if not path.is_file():
         raise BadArguments(f"{arguments.submission} has no {problem.module}")
     sizes = dict(each.split("=", 1) for each in arguments.size)
     try:
         tiles = choose_tiles({name: sizes.pop(name) for name in TILES if name in sizes})
+        if arguments.show:  # of several tiles and heads
+            sizes = kind.example_sizes(problem) | sizes
         case = kind.small_case(problem, sizes)
     except ValueError as error:
         raise BadArguments(str(error)) from None
     print(f"{problem.entry_point} of {path.name}, unjudged: {case.describe(arguments.seed)}")
     torch.set_printoptions(precision=4, sci_mode=False, linewidth=118)
-    run(kind, problem, path, case, arguments.seed, device, tiles)
+    names = arguments.show.replace(",", " ").split()
+    if names and not (problem.uses_triton and device == "cpu"):
+        raise BadArguments("SHOW follows the kernels of a problem that has some, with DEVICE=cpu")
+    run(kind, problem, path, case, arguments.seed, device, tiles, names, arguments.program)
     return 0
 
 
@@ -93,31 +101,76 @@ def unseen():
         sys.breakpointhook = hook
 
 
-def run(kind, problem, path, case, seed, device, tiles):
-    """Call the entry point once as it is, then print its numbers beside the right ones.
+def prepare(function, kind, case, tiles, device):
+    """The arguments of a call beside the tensors; the module gets its tiles. Raises BadArguments."""
+    own = function.__globals__
+    if tiles and not (isinstance(own.get(VARIABLE), tuple) and device == "cpu"):
+        raise BadArguments(f"BLOCK_Q and BLOCK_K are chosen on the CPU, where the module has a tuple {VARIABLE}")
+    if tiles:
+        own[VARIABLE] = tuple(tiles.get(place, size) for place, size in enumerate(own[VARIABLE]))
+    try:
+        return case.arguments | kind.objects(case, own)
+    except ValueError as error:
+        raise BadArguments(str(error)) from None
 
-    tiles: {place in the module's TILES_INTERPRETER: tokens}.
+
+@contextlib.contextmanager
+def followed(problem, device, program):
+    """The Variables of the kernels that are launched while this is open; None without kernels in the machine."""
+    if not (problem.uses_triton and device == "cpu"):
+        yield None
+        return
+    from grader.core import in_process
+    from grader.core.machine.variables import Variables
+
+    variables = Variables(program)
+    with in_process.machine([variables]):
+        yield variables
+
+
+def show_variables(names, variables, kind, problem, case, placed, tiles, program):
+    """Print the variables of the submission's kernels beside those of the reference, where there is one."""
+    from grader.commands import try_variables
+    from grader.course.gaps import skeleton
+    from grader.render import terminal
+
+    if not 0 <= program < variables.programs:
+        raise BadArguments(f"PROGRAM={program}: the kernel has programs 0 to {variables.programs - 1}")
+    solutions, right, matched = course.current().solutions, None, set[str]()
+    if (solution := solutions / problem.module).is_file():
+        for path in solutions.glob("*.py"):
+            matched |= set(re.findall(r"[A-Za-z_]\w*", skeleton(path.read_text(encoding="utf-8"), path.name)))
+        with loaded(problem, solution, "cpu") as function, followed(problem, "cpu", program) as right, unseen():
+            function(*(each.tensor for each in placed), **prepare(function, kind, case, tiles, "cpu"))
+    shown, console = try_variables.compare(names, variables, right, matched), terminal.make_console()
+    console.print(
+        f"program {program} of {variables.programs}: values at the end of each tile; row 0 is the program's first",
+        markup=False,
+    )
+    for line, theirs in try_variables.lines(shown, variables, right):
+        console.print(line, style="dim" if theirs else None, markup=False, soft_wrap=True)
+
+
+def run(kind, problem, path, case, seed, device, tiles, names, program):
+    """Call the entry point once as it is, then print its numbers beside the right ones, or variables of its kernels.
+
+    tiles: {place in the module's TILES_INTERPRETER: tokens}. names: of variables; program: whose they are.
     """
     import torch
 
-    from grader.kinds import trying
+    from grader.engine import trying
 
     placed = kind.inputs(case, seed)
     with loaded(problem, path, device) as function:
-        own = function.__globals__
-        if tiles and not (isinstance(own.get(VARIABLE), tuple) and device == "cpu"):
-            raise BadArguments(f"BLOCK_Q and BLOCK_K are chosen on the CPU, where the module has a tuple {VARIABLE}")
-        if tiles:
-            own[VARIABLE] = tuple(tiles.get(place, size) for place, size in enumerate(own[VARIABLE]))
-        try:
-            arguments = case.arguments | kind.objects(case, own)
-        except ValueError as error:
-            raise BadArguments(str(error)) from None
-        try:
-            returned = function(*(each.tensor.to(device) for each in placed), **arguments)
-        except Exception as error:
-            print(what_raised(error, problem, path))
-            return
+        arguments = prepare(function, kind, case, tiles, device)
+        with followed(problem, device, program) as variables:
+            try:
+                returned = function(*(each.tensor.to(device) for each in placed), **arguments)
+            except Exception as error:
+                print(what_raised(error, problem, path))
+                return
+        if names:
+            return show_variables(names, variables, kind, problem, case, placed, tiles, program)
         returned = list(returned) if isinstance(returned, tuple | list) else [returned]
         wanted = [tuple(shape) for _, shape, _ in kind.outputs(problem, case)]
         got = [tuple(value.shape) if isinstance(value, torch.Tensor) else value for value in returned]
@@ -127,6 +180,8 @@ def run(kind, problem, path, case, seed, device, tiles):
         with unseen():
             call = functools.partial(function, **arguments)
             shown = kind.tables(call, problem, case, placed, returned, device)
+    if variables and variables.names_seen:
+        print(f"variables that SHOW=... shows tile by tile: {', '.join(variables.names_seen)}\n")
     for table in shown:
         print("\n".join(trying.lines(table, trying.place_in(table, shown))), end="\n\n")
     print(kind.first_difference(case, shown) or NO_DIFFERENCE)
@@ -135,7 +190,7 @@ def run(kind, problem, path, case, seed, device, tiles):
 def what_raised(error, problem, path):
     """The sentence of make grade on an exception of the student's code; raises one of ours."""
     from grader.core.worker.replies import describe_error
-    from grader.diagnosis.unfinished import explain_exception
+    from grader.unfinished import explain_exception
 
     raised = describe_error(
         getattr(error, "plain", error), str(path), path.read_text(encoding="utf-8"), problem.gap_word

@@ -16,7 +16,6 @@ import torch
 with patch.dict(os.environ):  # Triton's own functions are such as its compiler takes, or as its interpreter does
     os.environ.pop("TRITON_INTERPRET", None)
     import triton.language as tl
-    from triton.compiler.code_generator import CodeGenerator
     from triton.runtime import interpreter, jit
 
 from grader.core.machine import bits_trial
@@ -24,10 +23,10 @@ from grader.core.machine.observer import Observer
 from grader.core.protocol.program import Launch, Refused
 from grader.core.record import front_end
 from grader.core.record.launches import Launches, Specialized, three_sizes
-from grader.core.record.record import CannotRecord, Recorder
+from grader.core.record.record import Recorder
 from grader.core.run import machine_launches
 from grader.core.run.allocations import Allocations
-from grader.core.worker import refusals, without_gpu
+from grader.core.worker import without_gpu
 
 
 class DoesNotRun(Exception):
@@ -70,6 +69,11 @@ def begin() -> None:
 STAYS = contextlib.ExitStack()
 
 
+def run_interpreted(kernel: Any, *args: Any, **kwargs: Any) -> None:
+    what = f"{kernel.fn.__name__} was made for Triton's interpreter"
+    raise RuntimeError(f"{what}: import its module while the machine is open")
+
+
 class Here(machine_launches.MachineLaunches):
     """How launches run now."""
 
@@ -87,6 +91,7 @@ class InProcess(Launches):
     """Runs launches as `here` says. texts: of the files with kernels, by their names."""
 
     here: Here | None = None
+    more_stubs = ((interpreter.InterpretedFunction, "run", run_interpreted),)
 
     def __init__(self) -> None:
         super().__init__(Recorder(""), prints=True)  # which records nothing: the list of IR is its
@@ -94,12 +99,8 @@ class InProcess(Launches):
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for owner, name, stub in (*self.stubs(), (interpreter.InterpretedFunction, "run", run_interpreted)):
-                stack.enter_context(patch.object(owner, name, stub))
-            stack.enter_context(patch.dict(CodeGenerator.builtin_namespace, self.prints))
-            stack.enter_context(patch.dict(os.environ, TRITON_INTERPRET="1"))  # modules ask the variable alone
-            stack.enter_context(without_gpu.active_driver(without_gpu.Driver(without_gpu.LIKELY)))
+        driver = without_gpu.active_driver(without_gpu.Driver(without_gpu.LIKELY))
+        with super().watching(), patch.dict(os.environ, TRITON_INTERPRET="1"), driver:  # modules ask the variable alone
             yield
 
     def tune(self, tuner: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -112,15 +113,13 @@ class InProcess(Launches):
         self.texts[os.path.basename(file)] = "".join(linecache.getlines(file))
         try:
             return super().run(kernel, args, kwargs, grid, warmup)
-        except (CannotRecord, Refused, machine_launches.Stopped) as error:
+        except (Refused, machine_launches.Stopped) as error:
             raise DoesNotRun(str(error), file, error.line, type(error).__name__) from None
         except Exception as error:
             refused = front_end.find_refusal(error, file)
             if refused is None:
                 raise
-            source = linecache.getline(file, refused.line or 0).strip()
-            words = refusals.in_words(refused.cause, source) or refusals.in_plain_words(str(refused))
-            kind = refused.kind if words in str(refused) else "DoesNotCompile"
+            kind, words = refused.in_words(linecache.getline(file, refused.line or 0).strip())
             raise DoesNotRun(words, file, refused.line, kind) from None
 
     def launched(self, kernel: Specialized, grid: Any, values: tuple) -> None:
@@ -129,11 +128,6 @@ class InProcess(Launches):
         assert self.here
         with torch.no_grad():
             self.here.launch(Launch(kernel.number, 0, three_sizes(grid), [], names, [], {}, None), args)
-
-
-def run_interpreted(kernel: Any, *args: Any, **kwargs: Any) -> None:
-    what = f"{kernel.fn.__name__} was made for Triton's interpreter"
-    raise RuntimeError(f"{what}: import its module while the machine is open")
 
 
 @functools.cache

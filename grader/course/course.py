@@ -1,6 +1,6 @@
 """The course that is graded: a folder with course.toml, problems/, solutions/, and kinds/ and notebooks/ of its own.
 
-This repository is one. The environment's GRADER_COURSE names another: the option --course and make's COURSE set it.
+This repository is one. The environment's GRADER_COURSE names another: make's COURSE sets it.
 """
 
 import datetime

@@ -1,6 +1,6 @@
 """What a problem is: plain data; shares and limits in one place. Points stand in course.toml."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ class Problem:
     point must have beside its tensors, where its first case does not tell. compile_case: what is compiled, where
     nothing is timed. tensors: what it is called with, by name. lesson: the names of cases that show what the
     problem teaches; only who passes them has work to be judged. refused: operations of PyTorch that would be the
-    problem's work. beside, observer: the kind's own code in the recorder and in the runner.
+    problem's work. beside, observer: the kind's own code in the recorder and in the runner. kind: the Kind that asks
+    it, which the registry sets.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Problem:
     multiplies: bool = True
     spilled: int = 64
     points: int = 0  # a lab has none
+    kind: Any = field(default=None, compare=False, repr=False)
 
     @property
     def keywords(self):

@@ -2,11 +2,10 @@
 
 import torch
 
+from grader import failures
 from grader.core.sandbox.child import ChildFailed, TimedOut
 from grader.course.problem import COMPILES
-from grader.diagnosis import failures, faults
 from grader.gpu import compiling, speed
-from grader.kinds import registry
 from grader.result import Facts, Outcome, Verdict
 
 # Work ----------------------------------------------------------------------------------------------------------------
@@ -15,12 +14,12 @@ from grader.result import Facts, Outcome, Verdict
 def judge_work(problem, results) -> Verdict:
     """What the kernels cost, judged over the cases that are right."""
     try:
-        verdict = registry.kind_of(problem).judge_work(results)
+        verdict = problem.kind.judge_work(results)
         if verdict.outcome in (Outcome.NEEDS_REVIEW, Outcome.GRADER_FAULT):
             return verdict
         return not_learned(problem, results) or verdict
     except Exception as error:
-        return faults.grader_fault(error)
+        return failures.as_verdict(error)
 
 
 def not_learned(problem, results) -> Verdict | None:
@@ -49,12 +48,12 @@ def compile_kernels(request, problem, path, given, outcomes) -> Verdict:
         return compiling.judge(subject_of(problem), path, request.targets, passed, request.all_targets)
     except Exception as error:  # it can cost points alone, so that nothing is gained by it
         failures.log("compiling", error)
-        return Verdict(Outcome.NOT_RUN, f"not compiled: {faults.in_words(error)}")
+        return Verdict(Outcome.NOT_RUN, f"not compiled: {failures.name(error)}")
 
 
 def subject_of(problem) -> compiling.Subject:
     """What compiling.py needs of a problem."""
-    kind = registry.kind_of(problem)
+    kind = problem.kind
     case = kind.compiled_case(problem, COMPILES)
     return compiling.Subject(problem, kind.unvalued_call(case), kind.beside(case))
 
@@ -77,10 +76,10 @@ def judge_speed(request, problem, path, outcomes, host_time) -> Verdict:
     if torch.cuda.get_device_capability() < speed.OLDEST_GPU:
         return Verdict(Outcome.NOT_RUN, "not run: for a GPU older than sm_80 Triton makes no matrix instructions")
     try:
-        return speed.judge(problem, registry.kind_of(problem), path, request.seed, host_time.result())
+        return speed.judge(problem, problem.kind, path, request.seed, host_time.result())
     except TimedOut as failure:
         return Verdict(Outcome.NOT_RUN, f"not judged: {failure} while it was timed. This costs nothing")
     except ChildFailed as failure:
         return Verdict(Outcome.CRASHED, f"While it was timed, your code did not return: {failure}.")
     except Exception as error:
-        return faults.grader_fault(error)
+        return failures.as_verdict(error)

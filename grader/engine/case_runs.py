@@ -10,7 +10,6 @@ from grader.core.sandbox import turns
 from grader.core.sandbox.child import TimedOut
 from grader.core.sandbox.submission import Answer
 from grader.course.problem import SECONDS_PER_PROBLEM, TIMEOUTS_BEFORE_GIVING_UP
-from grader.kinds import registry
 from grader.result import Outcome, Verdict
 
 
@@ -32,8 +31,8 @@ class CaseRuns:
 
     def __init__(self, request, submission):
         self.request, self.submission, self.problem = request, submission, submission.problem
-        self.kind = registry.kind_of(self.problem)
-        self.timeouts, self.spent, self.spent_alone = 0, 0.0, 0.0
+        self.kind = self.problem.kind
+        self.timeouts, self.spent = 0, 0.0
         self.turn = turns.beside_others
         self.following, self.ahead, self.pool = {}, None, None
 
@@ -43,33 +42,28 @@ class CaseRuns:
             sentence = f"Not run: {self.timeouts} cases of this problem timed out before."
             return CaseRun(verdict=Verdict(Outcome.NOT_RUN, sentence))
         whole = SECONDS_PER_PROBLEM[self.submission.device]
-        late = self.spent > whole
-        if late and self.spent_alone > whole:
-            sentence = f"Not run: the cases before took {self.spent:.0f} s; all of a problem have {whole:g} s together"
-            sentence += f", and as long again with the machine to themselves ({self.spent_alone:.0f} s were used)."
+        if self.spent > 2 * whole:
+            sentence = f"Not run: the cases before took {self.spent:.0f} s, half of it with the machine to themselves."
             return CaseRun(verdict=Verdict(Outcome.NOT_RUN, sentence))
         handler = self.kind.handler(case)
         placed = handler.inputs(case, self.request.seed)
-        with turns.alone() if late and self.turn is turns.beside_others else self.turn():
+        with (turns.alone if self.spent > whole else self.turn)():
             started = time.monotonic()
             try:
                 answer = self.with_outputs(handler.reply(self.submission, case, placed))
             finally:
-                seconds = time.monotonic() - started
-                self.spent, self.spent_alone = self.spent + seconds, self.spent_alone + (seconds if late else 0.0)
+                self.spent += time.monotonic() - started
         return CaseRun(placed, answer, self.submission.take_printed())
 
     @contextlib.contextmanager
     def alone(self):
-        """While open, no other run of a grader goes on beside these on this machine, none of the next case either."""
+        """While open, no other run of a grader goes on beside one of these on this machine."""
         self.drop_ahead()
-        following, self.following = self.following, {}
-        with turns.alone():
-            self.turn = contextlib.nullcontext
-            try:
-                yield
-            finally:
-                self.turn, self.following = turns.beside_others, following
+        self.turn = turns.alone
+        try:
+            yield
+        finally:
+            self.turn = turns.beside_others
 
     def run_program(self, call, program, files):
         """The Answer of a program that has run, on other inputs. Raises as `run` does."""
@@ -122,10 +116,8 @@ class CaseRuns:
     # A case that is lost ---------------------------------------------------------------------------------------------
 
     def close(self):
-        """End the submission's processes; what it left to remove is its own time."""
-        started = time.monotonic()
+        """End the submission's processes."""
         self.submission.close()
-        self.spent += time.monotonic() - started
 
     def explain_failure(self, failure):
         """The Verdict where the submission's process gave no reply, also to a second request alone."""

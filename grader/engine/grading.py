@@ -2,11 +2,12 @@
 
 import contextlib
 import ctypes
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from grader.core.sandbox import handed_in, sandboxed_child
+from grader.core.sandbox import handed_in, pool
 from grader.engine.problem_grader import ProblemGrader
 
 # Options of glibc's mallopt: M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, the latter two in bytes.
@@ -22,22 +23,22 @@ def grade(request, lanes, on_case=lambda problem, name: None, on_look=lambda pro
     """
     torch.set_num_threads(1)  # the lanes are the parallelism: small tensors, many questions
     give_memory_back()
-    pool, spare = ThreadPoolExecutor(lanes), lanes > len(request.problems)
+    threads, cores = ThreadPoolExecutor(lanes), (os.cpu_count() or 1) // min(lanes, len(request.problems))
     with handed_in.readable(request.submission) as folder:
         try:
-            graders = [ProblemGrader(request, p, on_case, folder, on_look, spare) for p in request.problems]
+            graders = [ProblemGrader(request, p, on_case, folder, on_look, cores) for p in request.problems]
             longest_first = sorted(graders, key=lambda grader: -len(request.cases(grader.problem)))
-            list(pool.map(ProblemGrader.run, longest_first))  # the last to end has little left to do alone
+            list(threads.map(ProblemGrader.run, longest_first))  # the last to end has little left to do alone
             for grader in graders:
                 if grader.is_timed():
                     grader.speed()
             return [result for grader in graders for result in grader.results]
         except BaseException:  # Ctrl-C: the threads wait for children, so the children go first
-            pool.shutdown(wait=False, cancel_futures=True)
-            sandboxed_child.close_all()
+            threads.shutdown(wait=False, cancel_futures=True)
+            pool.close_all()
             raise
         finally:
-            pool.shutdown(wait=False)
+            threads.shutdown(wait=False)
 
 
 def give_memory_back():

@@ -6,7 +6,6 @@ from pathlib import Path
 from grader.core.sandbox.texts import quoted
 from grader.course import course
 from grader.course.problem import COMPILES, WORK, Problem
-from grader.kinds import registry
 
 
 @dataclass(frozen=True)
@@ -33,12 +32,12 @@ class Request:
 
     def cases(self, problem):
         """The cases of `problem` that run on this device and have the name that was asked for."""
-        every = registry.cases_of(problem, self.seed)
+        kind = problem.kind
+        every = kind.cases(problem, self.seed)
         every = [case for case in every if self.device == "cuda" or not case.gpu]
         if self.names is None:
             return every
         named = [case for case in every if case.name in self.names or (self.judges_work(problem) and not case.gpu)]
-        kind = registry.kind_of(problem)
         others = (kind.case_by_name(problem, name) for name in self.names - {case.name for case in every})
         return named + [case for case in others if case]
 

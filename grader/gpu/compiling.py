@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import asdict
 
+from grader import unfinished
 from grader.core.protocol.messages import Call, Compile, Compiled, Raised
 from grader.core.sandbox import turns
 from grader.core.sandbox.child import CannotStart, ChildFailed, TimedOut
@@ -19,7 +20,6 @@ from grader.core.sandbox.submission import Submission
 from grader.core.worker.refusals import first_line, in_plain_words
 from grader.course.problem import Problem
 from grader.course.tensors import describe_dense
-from grader.diagnosis import unfinished
 from grader.gpu.gpus import GPUS
 from grader.result import CompileRow, Facts, Outcome, Verdict
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 from msgspec import structs
 
-from grader.core.protocol.messages import Derived, HostTime, HostTimed, RunnerSetup, Time, Timed, TimeOurs
+from grader import unfinished
+from grader.core.protocol.messages import HostTime, HostTimed, RunnerSetup, Time, Timed, TimeOurs
 from grader.core.sandbox.child import CannotStart, ChildFailed
 from grader.core.sandbox.sandboxed_child import SandboxedChild
 from grader.core.sandbox.submission import Submission, recorder_setup
 from grader.course import course
 from grader.course.problem import SECONDS_PER_CASE, SPEED_BARS
-from grader.diagnosis import unfinished
 from grader.gpu import machine, peaks, timing
 from grader.gpu.timing import ArmFailed, Plan
 from grader.result import Facts, Outcome, Speed, Verdict
@@ -37,8 +37,8 @@ def judge(problem, kind, path, seed, host_ms):
     """
     case = timed_case(problem)
     arms = {"yours": YourArm(problem, kind, path, case)}
-    if naive := kind.naive:
-        arms["naive PyTorch"] = OurArm(kind, naive.path, naive.function, case, naive.prepares)
+    if ours := kind.timing:
+        arms["naive PyTorch"] = OurArm(kind, ours.path, ours.naive, case, ours.prepares)
     if (solution := course.current().solutions / problem.module).is_file():
         arms["reference"] = OurArm(kind, solution, problem.entry_point, case)
     before = machine.clocks()
@@ -63,7 +63,7 @@ def judge(problem, kind, path, seed, host_ms):
         wrapper_host_ms=host_ms, least_ms=peaks.least_ms(case, here["gpu"]),
         machine=here | {"clocks": {"before": before, "after": machine.clocks()}},
     )  # fmt: skip
-    return verdict(found, {"naive PyTorch": kind.naive.words} if kind.naive else {})
+    return verdict(found, {"naive PyTorch": ours.words} if ours else {})
 
 
 def summary(timed, arm):
@@ -92,7 +92,7 @@ class OurArm:
         try:
             if self.child is None:
                 self.child = SandboxedChild(RunnerSetup(device=DEVICE), LIMIT)
-                self.child.put({"ours.py": Path(self.module).read_bytes()} | files(self.kind))
+                self.child.folder.put({"ours.py": Path(self.module).read_bytes()} | files(self.kind))
             reply = self.child.call(request, LIMIT)
         except ChildFailed as failure:  # that of ours is noted, and ends no other
             raise ArmFailed(str(failure)) from None
@@ -149,14 +149,12 @@ class YourArm(OurArm):
 
 
 def time_request(kind, case, seed, samples, warm_up):
-    made = kind.derived
-    derived = made and Derived(made.function, list(made.takes), list(made.makes))
-    return Time(kind.unvalued_call(case), seed, samples, warm_up, derived)
+    return Time(kind.unvalued_call(case), seed, samples, warm_up, kind.timing and kind.timing.derived)
 
 
 def files(kind):
     """{name: bytes} of what a runner needs beside the program: how inputs that are not drawn are made."""
-    return {"derived.py": Path(kind.derived.path).read_bytes()} if kind.derived else {}
+    return {"derived.py": kind.timing.path.read_bytes()} if kind.timing and kind.timing.derived else {}
 
 
 def timed_case(problem):

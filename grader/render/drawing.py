@@ -4,8 +4,8 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 
-from grader.kinds.error_map import LEVELS, MARKS
-from grader.render.strips import lines_of
+from grader.engine.error_map import LEVELS, MARKS
+from grader.render.strips import title as strips_title
 
 SIDE = 288  # pixels of the longer side of a plot
 LARGEST_CELL = 16
@@ -106,8 +106,6 @@ def draw(picture):
 
 def draw_case(picture):
     """The drawings for a page about one case: the mask on the left, then the errors; [] where nothing came back."""
-    if "size" not in picture:
-        return []
     return [draw_visits(picture), *draw({**picture, "visits": None})] if "mask" in picture else draw(picture)
 
 
@@ -241,26 +239,23 @@ def letters_of(letters, plot, scale):
 
 def draw_strips(strips):
     """The Drawing of picture["strips"]."""
-    keys, rows, (sequence, head) = strips["keys"], lines_of(strips), strips["place"]
-    scale, left = SIDE / keys, LEFT + LABELS
-    drawing = Drawing(
-        f"Keys of sequence {sequence}, kv head {head}, that programs read", "",
-        (left, TOP, SIDE, LINE * len(rows)), bordered=True,
-    )  # fmt: skip
+    size, rows, (first, last), what = strips["size"], strips["rows"], strips["needed"], strips["what"]
+    scale, left = SIDE / size, LEFT + LABELS
+    whole = (left, TOP, SIDE, LINE * len(rows))
+    drawing = Drawing(strips_title(strips).capitalize(), "", whole, bordered=True)
     layers = {"seen": [], "extra": [], "missing": []}
     for number, (label, parts) in enumerate(rows):
         y = TOP + number * LINE
         drawing.labels.append(Label(left - 5, y + LINE - 3, label, "end"))
-        for kind, first, last in parts:
-            layers[kind].append((round(left + first * scale, 1), y, round((last - first + 1) * scale, 1), LINE))
+        for kind, begin, end in parts:
+            layers[kind].append((round(left + begin * scale, 1), y, round((end - begin + 1) * scale, 1), LINE))
     drawing.layers = {kind: boxes for kind, boxes in layers.items() if boxes}
-    first, last = strips["seen"]
-    x, bottom = [round(left + k * scale, 1) for k in (first, last + 1)], TOP + LINE * len(rows)
-    drawing.outlines = [[(each, TOP), (each, bottom)] for each in x]
-    drawing.legend = [("mask", f"between the lines: keys {first} to {last}, which a new token sees")]
+    x = [round(left + k * scale, 1) for k in (first, last + 1)]
+    drawing.outlines = [[(each, TOP), (each, TOP + whole[3])] for each in x]
+    drawing.legend = [("mask", f"between the lines: {what}s {first} to {last}, which are needed")]
     drawing.legend += [(kind, KINDS[kind].words.replace("visited", "read")) for kind in drawing.layers]
-    drawing.description = f"{len(strips['rows'])} programs read keys; a new token sees keys {first} to {last}."
-    drawing.labels += ticks_along(left, TOP, SIDE, LINE * len(rows), keys, range(0, keys, tick_step(keys, SIDE, 34)))
+    drawing.description = f"What programs read of {what}s; {what}s {first} to {last} are needed."
+    drawing.labels += ticks_along(*whole, size, range(0, size, tick_step(size, SIDE, 34)))
     return drawing
 
 

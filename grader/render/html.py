@@ -15,7 +15,7 @@ from grader import score
 from grader.core.sandbox import files
 from grader.core.sandbox.texts import clean
 from grader.course import course
-from grader.kinds.registry import EVERY, LABS
+from grader.registry import EVERY, LABS
 from grader.render import terminal
 from grader.render.drawing import KINDS, Drawing, draw
 from grader.result import Aspect, CompileRow, Outcome, Result

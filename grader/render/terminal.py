@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader import score
-from grader.kinds.registry import EVERY, LABS, PROBLEMS
+from grader.registry import EVERY, LABS, PROBLEMS
 from grader.render import strips, text_map
 from grader.result import Aspect, CompileRow, Outcome
 

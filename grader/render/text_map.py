@@ -1,6 +1,6 @@
 """A picture's numbers -> a small map in text: the wrong tiles, or the tiles that the kernel visited."""
 
-from grader.kinds.error_map import MARKS
+from grader.engine.error_map import MARKS
 
 MOST_LINES = 9  # of marks; above them what they are and a ruler, below them what each mark means: 12 in all
 MOST_MARKS = 48  # in a line
@@ -25,7 +25,9 @@ def draw(picture):
 
 
 def draw_heads(heads):
-    """A line for each batch and head, a mark for each tile of rows; neighbours that are alike share a line."""
+    """A line for each batch and head, a mark for each tile of rows; neighbours alike share one; [] for one mark."""
+    if heads["of"] == 1 and len(heads["cells"][0]) == 1:
+        return []
     rows = []
     for place, cells in zip(heads["places"], heads["cells"], strict=True):
         line = "".join(SIGN_OF_MARK[mark] for mark in cells)

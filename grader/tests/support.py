@@ -12,7 +12,7 @@ import pytest
 from grader.core.sandbox import pool
 from grader.engine.grading import grade
 from grader.engine.request import Request
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 
 OWN_RECORDERS = pool.start  # each submission has a recorder's sandbox process of its own
 ROOT = Path(__file__).resolve().parents[2]

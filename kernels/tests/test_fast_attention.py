@@ -8,12 +8,12 @@ from functools import partial
 import pytest
 import torch
 
-from grader.diagnosis import compare_values
+from grader.engine import compare_values
 from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.kinds.attention import inputs, oracle
 from grader.kinds.attention.masks import Visibility
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.result import Outcome
 from grader.tests.support import KERNELS, ROOT, thorough, thorough_but
 from kernels import tile_plan

@@ -11,9 +11,9 @@ from functools import partial
 import pytest
 import torch
 
-from grader.diagnosis import compare_values
-from grader.kinds.backward import gradients, inputs
-from grader.kinds.backward.cases import CASES, OUTPUTS
+from grader.engine import compare_values
+from grader.kinds.backward import inputs, reference
+from grader.kinds.backward.cases import CASES
 from grader.tests.support import ROOT, in_interpreter, thorough, thorough_but
 from kernels.tests.for_hopper import compile_for_hopper
 from kernels.tests.gluon_on_cpu import kernels
@@ -108,8 +108,8 @@ def wrong(function, case, seed=0):
     """{output: facts} of what is wrong in a case of x3."""
     do, q, k, v, o, lse = (each.tensor for each in inputs.make(case, seed))
     got = function(do, q, k, v, o, lse, case.causal, case.window, case.sinks or 0)
-    right = gradients.expect(case, [do, q, k, v])
-    pairs = zip(OUTPUTS, got, strict=True)
+    right = reference.REFERENCE.expect(case, [do, q, k, v], dict.fromkeys(reference.OUTPUTS, q.dtype))
+    pairs = zip(reference.OUTPUTS, got, strict=True)
     found = {name: compare_values.mismatch(each, right.values[name], right.allowed[name]) for name, each in pairs}
     return {name: facts for name, facts in found.items() if facts}
 

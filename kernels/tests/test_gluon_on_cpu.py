@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 
-from grader.diagnosis import compare_values
+from grader.engine import compare_values
 from grader.kinds.attention import oracle
 from grader.kinds.attention.masks import Visibility
 from kernels.tests.gluon_on_cpu import kernels

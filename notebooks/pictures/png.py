@@ -1,6 +1,7 @@
-"""A figure as a notebook shows it: a PNG with words for those who cannot see it."""
+"""What a cell shows: a figure as a PNG with words for those who cannot see it, or lines that stay folded."""
 
 import io
+from html import escape
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -20,3 +21,10 @@ def png(figure, words):
         FigureCanvasAgg(figure).print_figure(drawn, dpi=DOTS, format="png", metadata={"Software": None})
     PIL.Image.open(drawn).convert("RGB").save(packed, "PNG", optimize=True)  # the same dots in an eighth fewer bytes
     return Image(packed.getvalue(), alt=words, width=round(figure.get_size_inches()[0] * 92))
+
+
+def folded(*lines):
+    """What a cell found, as lines of text behind a word to click on: the reader makes a guess before."""
+    from IPython.display import HTML
+
+    return HTML(f"<details><summary>What came out</summary><pre>{escape(chr(10).join(lines))}</pre></details>")

@@ -7,7 +7,7 @@ from pathlib import Path
 from grader.core.sandbox import pool
 from grader.engine.grading import grade
 from grader.engine.request import Request
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 from report import places
 from report.counting.counts import SIZES, Cost
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from grader.diagnosis.compare_values import mismatch
+from grader.engine.compare_values import mismatch
 from grader.kinds.attention import oracle
 
 ROWS = 256  # spread over the sequence

@@ -7,7 +7,7 @@ import torch
 from grader.kinds.attention import inputs, oracle
 from grader.kinds.attention.cases import Case
 from grader.kinds.attention.masks import Visibility
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 from report.counting import traced
 from report.counting.cost import cost
 from report.pages.tables import table as markdown

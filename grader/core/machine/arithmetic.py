@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+Combine = Callable[[Tensor, Tensor], Tensor]
 VECTOR = 64  # elements: whole vectors of any processor, so that no element is left to another loop
 WIDTHS = {torch.bool: 1, torch.int8: 8, torch.int16: 16, torch.int32: 32, torch.int64: 64}
 NUMPY = {torch.int8: np.uint8, torch.int16: np.uint16, torch.int32: np.uint32, torch.int64: np.uint64}
@@ -71,11 +72,7 @@ def divided_unsigned(a: Tensor, b: Tensor, remainder: bool) -> Tensor:
 def high_product(a: Tensor, b: Tensor) -> Tensor:
     """The upper half of the unsigned product."""
     if a.dtype != torch.int64:
-        width = WIDTHS[a.dtype]
-        if width == 32:  # the product of two numbers of 32 bits needs all of 64
-            product = (unsigned(a) * unsigned(b)) >> 32
-            return product.to(a.dtype)
-        return ((unsigned(a) * unsigned(b)) >> width).to(a.dtype)
+        return ((unsigned(a) * unsigned(b)) >> WIDTHS[a.dtype]).to(a.dtype)  # of 32 bits it needs all of 64
     mask = (1 << 32) - 1
     al, ah, bl, bh = a & mask, (a >> 32) & mask, b & mask, (b >> 32) & mask
     low, middle, other = al * bl, ah * bl, al * bh
@@ -101,33 +98,34 @@ def shifted(a: Tensor, b: Tensor, how: str) -> Tensor:
     return torch.where(count == 0, a, torch.where(count >= 64, 0, kept & ~mask))
 
 
-def compared(name: str) -> Callable[[Tensor, Tensor], Tensor]:
+ORDERS: dict[str, Combine] = {
+    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
+}  # fmt: skip
+
+
+def compared(name: str) -> Combine:
     """The function behind arith.cmpi's predicate."""
-    function = {"eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge}
     if name in ("eq", "ne"):
-        return function[name]
-    read, compare = (signed if name[0] == "s" else ordered), function[name[1:]]
+        return ORDERS[name]
+    read, compare = {"s": signed, "u": ordered}[name[:1]], ORDERS[name[1:]]
     return lambda a, b: compare(read(a), read(b))
 
 
-def compared_floats(name: str) -> Callable[[Tensor, Tensor], Tensor]:
+def compared_floats(name: str) -> Combine:
     """The function behind arith.cmpf's predicate: `o` is false where one is NaN, `u` is true there."""
-    plain = {"eq": torch.eq, "gt": torch.gt, "ge": torch.ge, "lt": torch.lt, "le": torch.le}
-    if name == "ord":
-        return lambda a, b: ~(a.isnan() | b.isnan())
-    if name == "uno":
-        return lambda a, b: a.isnan() | b.isnan()
-    if name == "une":
-        return torch.ne
-    if name == "one":
-        return lambda a, b: (a < b) | (a > b)
-    if name[0] == "o":
-        return plain[name[1:]]
-    compare = plain[name[1:]]
-    return lambda a, b: compare(a, b) | a.isnan() | b.isnan()
+    if name in FLOAT_ORDERS:
+        return FLOAT_ORDERS[name]
+    compare = ORDERS[name[1:]]
+    return {"o": compare, "u": lambda a, b: compare(a, b) | a.isnan() | b.isnan()}[name[:1]]
 
 
-def chosen_by(order: Callable[[Tensor], Tensor], larger: bool) -> Callable[[Tensor, Tensor], Tensor]:
+FLOAT_ORDERS: dict[str, Combine] = {
+    "ord": lambda a, b: ~(a.isnan() | b.isnan()), "uno": lambda a, b: a.isnan() | b.isnan(),
+    "one": lambda a, b: (a < b) | (a > b), "une": torch.ne,
+}  # fmt: skip
+
+
+def chosen_by(order: Callable[[Tensor], Tensor], larger: bool) -> Combine:
     """The larger, or the smaller, of two integers as `order` reads them."""
 
     def choose(a: Tensor, b: Tensor) -> Tensor:
@@ -254,7 +252,7 @@ def narrowed(x: Tensor, dtype: torch.dtype) -> Tensor:
         return made.to(dtype)
     back, bits = made.double(), made.view(torch.int32)
     even = (back != x) & ((bits & 1) == 0) & made.isfinite()
-    step = torch.where((x > back) == (made > 0), 1, -1).to(torch.int32)
+    step = torch.where(x.abs() > back.abs(), 1, -1).to(torch.int32)  # away from 0, or towards it
     return torch.where(even, bits + step, bits).view(torch.float32).to(dtype)
 
 
@@ -283,7 +281,7 @@ def remainder(a: Tensor, b: Tensor) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(made)).to(a.dtype)
 
 
-def larger(choose: Callable[[Tensor, Tensor], Tensor], most: bool) -> Callable[[Tensor, Tensor], Tensor]:
+def larger(choose: Combine, most: bool) -> Combine:
     """The larger (most), or the smaller, of two floats. -0 is less than +0; torch gives either."""
 
     def chosen(a: Tensor, b: Tensor) -> Tensor:

@@ -4,7 +4,15 @@ from typing import Any
 
 import torch
 
-from grader.core.machine.text import NotIR, Type
+from grader.core.machine.text import NotIR
+
+
+class Stopped(Exception):
+    """A launch that does not go on. text: why, for the student; line: where in the submission, or None."""
+
+    def __init__(self, text: str, where: str) -> None:
+        super().__init__(text)
+        self.where = where
 
 
 class Value:
@@ -31,18 +39,10 @@ class Value:
             return self
         return self.like(self.data.index_select(0, index))
 
-    def first(self, count: int) -> "Value":
-        """The value of the first programs."""
-        return self if self.data.shape[0] == 1 else self.like(self.data[:count])
-
     def like(self, data: torch.Tensor) -> "Value":
         made = Value(data, self.buffer)
         made.wrapped, made.limits = self.wrapped, self.limits
         return made
-
-    def join_with(self, parts: list[tuple[torch.Tensor, "Value"]], programs: int) -> "Value":
-        """`joined` of values that are more than one tensor."""
-        raise NotImplementedError
 
     def bounds(self) -> tuple[int, int]:
         """The smallest and the largest integer in it, of all programs."""
@@ -57,8 +57,6 @@ def joined(parts: list[tuple[torch.Tensor, Value]], programs: int) -> Value:
     first = parts[0][1]
     if first.data.shape[0] == 1 and all(value is first for _, value in parts):
         return first
-    if type(first) is not Value:
-        return first.join_with(parts, programs)
     inner = tuple(map(max, zip(*(value.data.shape[1:] for _, value in parts), strict=True)))
     made = torch.empty((programs, *inner), dtype=first.data.dtype)
     for places, value in parts:
@@ -73,8 +71,7 @@ class Frame:
     """Names and their values, for some of the programs of a launch.
 
     count: of the programs; numbers: (count,) which programs of the launch these are. outer: the frame around it, whose
-    values are narrowed when they are first read. places: (count,) the programs' places in `outer`, or None: the same,
-    of which `outer` may have more behind them.
+    values are narrowed when they are first read. places: (count,) the programs' places in `outer`, or None: the same.
     """
 
     __slots__ = ("count", "numbers", "outer", "places", "values")
@@ -91,16 +88,8 @@ class Frame:
             raise NotIR(f"a name that nothing has made: `{name}`")
         value = self.outer[name]
         if self.places is not None:
-            value = value.rows(self.places)
-        elif self.count < self.outer.count:
-            value = value.first(self.count)
-        else:
-            return value
-        self.values[name] = value
+            value = self.values[name] = value.rows(self.places)
         return value
-
-    def __setitem__(self, name: str, value: Value) -> None:
-        self.values[name] = value
 
     def inner(self) -> "Frame":
         """A frame for the same programs."""
@@ -109,12 +98,3 @@ class Frame:
     def some(self, places: torch.Tensor) -> "Frame":
         """A frame for the programs at these places."""
         return Frame(self.numbers[places], self, places)
-
-    def prefix(self, count: int) -> "Frame":
-        """A frame for the first programs."""
-        return self.inner() if count == self.count else Frame(self.numbers[:count], self)
-
-
-def spread(value: Value, kind: Type) -> torch.Tensor:
-    """A number as a block whose axes all have size 1."""
-    return value.data.view(value.data.shape[0], *(1,) * len(kind.shape))

@@ -9,19 +9,12 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from grader.core.machine import arithmetic, block_operations
+from grader.core.machine import arithmetic, block_operations, combining
 
 # (rows, depth, columns) of tiles: those of the course, the smallest that tl.dot takes, and odd ones between them.
 TILES = (
-    (16, 16, 16),
-    (16, 64, 16),
-    (64, 64, 32),
-    (32, 128, 64),
-    (128, 64, 128),
-    (64, 256, 64),
-    (1, 64, 16),
-    (16, 32, 128),
-)
+    (16, 16, 16), (16, 64, 16), (64, 64, 32), (32, 128, 64), (128, 64, 128), (64, 256, 64), (1, 64, 16), (16, 32, 128),
+)  # fmt: skip
 BESIDE = (2, 7, 33)  # programs
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "exp2": torch.exp2, "exp": torch.exp, "log2": torch.log2, "log": torch.log, "sin": torch.sin, "cos": torch.cos,
@@ -86,7 +79,7 @@ def differs(function: Callable[[Tensor], Tensor]) -> bool:
 
 
 def sum_differs() -> bool:
-    x, add = numbers(9, 32, 64), block_operations.REDUCTIONS["arith.addf"]
+    x, add = numbers(9, 32, 64), combining.REDUCTIONS["arith.addf"]
     return any(
         not torch.equal(add(x, axis)[i : i + 1], add(x[i : i + 1].clone(), axis)) for axis in (1, 2) for i in range(9)
     )

@@ -151,7 +151,3 @@ class Memory:
 
     def of(self, tensor: torch.Tensor) -> Buffer:
         return self.by_storage[tensor.untyped_storage().data_ptr()]
-
-    def at(self, address: int) -> Buffer | None:
-        """The buffer in whose window an address lies."""
-        return self.buffers.get(address // SPAN)

@@ -16,12 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from grader.core.machine import block_operations
-from grader.core.machine.batch import Frame
+from grader.core.machine.combining import only_operation
 from grader.core.machine.held import FREE, elements_of, most_held
 from grader.core.machine.observer import Access, Launch, Observer
 from grader.core.machine.operation_table import TABLE
-from grader.core.machine.text import Module, Operation, Region
+from grader.core.machine.text import Block, Module, Operation, Region
 from grader.core.protocol.reports import Costs, Dots, KernelCosts, Multiplied
 
 # Operations by which a product of two blocks can be made, sums of logarithms among them.
@@ -51,20 +50,21 @@ class Cost:
 
 
 @lru_cache(maxsize=256)
-def find_costs(module: Module) -> dict[Operation, Cost]:
-    """Of all operations that cost anything."""
-    every = (each for function in module.functions.values() for each in with_shapes(function.body, None))
-    return {operation: cost_of(operation, shape) for operation, shape in every if operation.name in TABLE}
+def find_costs(module: Module) -> dict[Block, list[Cost]]:
+    """Of the operations in each block."""
+    return dict(pair for function in module.functions.values() for pair in costs_in(function.body, None))
 
 
-def with_shapes(region: Region, shape: tuple[int, ...] | None) -> Iterator[tuple[Operation, tuple[int, ...] | None]]:
-    """(operation, the shape of the blocks whose elements it combines, or None: it works on blocks itself)."""
+def costs_in(region: Region, shape: tuple[int, ...] | None) -> Iterator[tuple[Block, list[Cost]]]:
+    """shape: of the blocks whose elements the region combines; None: it works on blocks itself."""
     for block in region.blocks:
+        known = [operation for operation in block.operations if operation.name in TABLE]
+        costs = (cost_of(operation, shape) for operation in known)
+        yield block, [cost for cost in costs if cost.made or cost.multiplied or cost.dot]
         for operation in block.operations:
-            yield operation, shape
             inner = operation.types[0].shape if operation.name in BY_ELEMENT else shape
             for each in operation.regions:
-                yield from with_shapes(each, inner)
+                yield from costs_in(each, inner)
 
 
 def cost_of(operation: Operation, around: tuple[int, ...] | None) -> Cost:
@@ -73,9 +73,8 @@ def cost_of(operation: Operation, around: tuple[int, ...] | None) -> Cost:
     if name in DOTS:
         a, c = operation.types[0].shape, operation.types[-1].shape
         return Cost(made, 0, (), 0, math.prod(a) * c[-1], (c[-2], c[-1], a[-1]))
-    inner = block_operations.only_operation(operation.regions[0]) if name == "tt.reduce" else ""
-    alone = inner in block_operations.REDUCTIONS and len(operation.operands) == 1  # its region is not run
-    if alone and inner in MULTIPLYING:
+    inner = only_operation(operation.regions[0]) if name == "tt.reduce" else ""
+    if inner in MULTIPLYING and operation.prepared[1]:  # its region is not run
         name, kinds = inner, operation.types[:1]
     if name not in MULTIPLYING:
         return Cost(made, 0, (), 0, 0, None)
@@ -89,19 +88,17 @@ def cost_of(operation: Operation, around: tuple[int, ...] | None) -> Cost:
 class CostMeter(Observer):
     """What kernels cost.
 
-    kernels: {name: KernelCosts}. executed: {operation: programs that executed it in this launch}. dots: {(rows,
+    kernels: {name: KernelCosts}. executed: {block: programs that executed it in this launch}. dots: {(rows,
     columns, depth): multiply-adds}. multiplied: {shape of a block: elements that were multiplied one by one}. inputs:
     {name: elements loaded of an input of the call}. moved: elements "loaded" and "stored" by live lanes. products:
     multiplications by kernel. loaded_by: {kernel: {(a storage, bytes of an element): the storage, and at which bytes an
     element began that was loaded}}.
     """
 
-    operations = ("*",)
-
     def __init__(self) -> None:
         self.kernels: dict[str, KernelCosts] = {}
         self.current = KernelCosts()
-        self.executed: Counter[Operation] = Counter()
+        self.executed: Counter[Block] = Counter()
         self.dots: Counter[tuple[int, int, int]] = Counter()
         self.multiplied: Counter[tuple[int, ...]] = Counter()
         self.inputs: Counter[str] = Counter()
@@ -118,13 +115,13 @@ class CostMeter(Observer):
         self.known = self.loaded_by.setdefault(launch.kernel, {})
         self.held = max(self.held, most_held(launch.module, launch.kernel))
 
-    def after(self, operation: Operation, frame: Frame) -> None:
-        self.executed[operation] += frame.count
+    def ran(self, block: Block, programs: int) -> None:
+        self.executed[block] += programs
 
     def end_launch(self, launch: Launch) -> None:
         costs = find_costs(launch.module)
-        for operation, times in self.executed.items():
-            if cost := costs.get(operation):
+        for block, times in self.executed.items():
+            for cost in costs.get(block, ()):
                 self.computed += times * cost.made
                 self.products[launch.kernel] += times * cost.products
                 self.current.exponentials += times * cost.exponentials
@@ -138,7 +135,7 @@ class CostMeter(Observer):
     def accessed(self, access: Access) -> None:
         """Count what is moved; several programs may load one number of a list."""
         buffer, is_load, current = access.buffer, access.kind == "load", self.current
-        lanes = access.counts()
+        lanes = access.counts
         elements, programs = int(lanes.sum()), int(lanes.count_nonzero())
         if not elements:
             return
@@ -191,10 +188,9 @@ class CostMeter(Observer):
 
 def count_different(access: Access) -> int:
     """How many elements an access moves, each once in each program."""
-    whole = access.frame.count, *access.shape
-    offsets = access.offsets.expand(whole)
+    offsets = access.offsets.expand(access.whole)
     if access.live is not None:
-        offsets = torch.where(access.live.expand(whole), offsets, -1)
+        offsets = torch.where(access.live.expand(access.whole), offsets, -1)
     ordered, _ = offsets.reshape(access.frame.count, -1).sort(1)
     new = ordered[:, 1:] != ordered[:, :-1]
     return int((ordered[:, 0] >= 0).sum() + (new & (ordered[:, 1:] >= 0)).sum())

@@ -16,12 +16,11 @@ from torch import Tensor
 
 from grader.core.machine import arithmetic
 from grader.core.machine import type_check as checking
-from grader.core.machine.batch import Frame, Value, joined
+from grader.core.machine.batch import Frame, Stopped, Value, joined
 from grader.core.machine.buffers import Memory
-from grader.core.machine.descriptors import Described
 from grader.core.machine.observer import Launch, Observer
-from grader.core.machine.text import DTYPES, Function, Module, NotIR, Operation, Region, operations_in, parse
-from grader.core.machine.type_check import callee, loop_names, operands_of, targets_of, while_names
+from grader.core.machine.parser import parse
+from grader.core.machine.text import Block, Function, Module, NotIR, Operation, Region, Type
 from grader.core.protocol.program import Refused
 
 # Most of what one launch may take; a case of the course takes at most a tenth of either. So many steps take 10 to 20 s.
@@ -35,20 +34,8 @@ PRINTED = 20  # lines of one launch
 ENDLESS = "the kernel does not end: after {} operations its loop still runs. Does each round change what it waits for?"
 
 
-class Stopped(Exception):
-    """A launch that does not go on. text: why, for the student; line: where in the submission, or None."""
-
-    def __init__(self, text: str, where: str) -> None:
-        super().__init__(text)
-        self.where = where
-
-
 class Endless(Stopped):
     """Its operations were counted, and there were too many."""
-
-
-class AssertionFailed(Stopped):
-    """A tl.device_assert does not hold."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -78,6 +65,7 @@ class Machine:
             for name in checking.FORMS
         }
         self.rounds = [x for x in self.observers if type(x).begin_round is not Observer.begin_round]
+        self.counting = [x for x in self.observers if type(x).ran is not Observer.ran]
         self.one_by_one = waits_for_others(self.module)
         self.printed: list[str] = []
         self.memory = Memory({}, {})
@@ -128,28 +116,21 @@ class Machine:
         for start in range(0, len(every), together)[:: -1 if self.backwards else 1]:
             frame = Frame(every[start : start + together])
             frame.values.update(launch.arguments)
-            self.run_from(self.function.body, 0, frame)
+            self.run_from(self.function.body, (0, ()), frame)
         for observer in self.observers:
             observer.end_launch(launch)
 
-    def argument(self, given: Any, kind: Any) -> Value:
+    def argument(self, given: Any, kind: Type) -> Value:
         """An argument of the launch as a value; raises NotIR where it does not fit the function's."""
         if kind.kind == "pointer":
             if not isinstance(given, torch.Tensor):
                 raise NotIR("a number where the kernel takes a pointer")
-            buffer = self.memory.of(given)
-            address = buffer.address(given)
-            if address % kind.pointee.itemsize:
-                self.aligned = False
-            return Value(torch.tensor([address]), buffer)
+            return self.address(given, kind.pointee)
         if kind.kind == "descriptor":
             if not hasattr(given, "base") or not len(given.shape) == len(given.strides) == len(kind.shape):
                 raise NotIR("no descriptor of so many dimensions where the kernel takes one")
-            base = self.memory.of(given.base)
-            self.aligned &= base.address(given.base) % DTYPES[kind.element].itemsize == 0
-            shape, strides = ([torch.tensor([size]) for size in each] for each in (given.shape, given.strides))
-            padding = float("nan") if given.padding == "nan" else 0.0
-            return Described(Value(torch.tensor([base.address(given.base)]), base), shape, strides, padding)
+            base, numbers = self.address(given.base, kind.pointee), [*given.shape, *given.strides]
+            return Value(torch.tensor([[int(base.data), int(given.padding == "nan"), *numbers]]), base.buffer)
         wanted = bool | int | float if kind.dtype.is_floating_point else bool | int
         if not isinstance(given, wanted) or not -(1 << 63) <= (0 if isinstance(given, float) else given) < 1 << 64:
             raise NotIR(f"a {type(given).__name__} where the kernel takes `{kind.text}`")
@@ -159,78 +140,56 @@ class Machine:
             wrapped = torch.tensor([given - (1 << 64) if given >= 1 << 63 else given]).to(kind.dtype)
             return Value(wrapped)  # an unsigned number
 
+    def address(self, tensor: Tensor, dtype: torch.dtype) -> Value:
+        buffer = self.memory.of(tensor)
+        address = buffer.address(tensor)
+        self.aligned &= address % dtype.itemsize == 0
+        return Value(torch.tensor([address]), buffer)
+
     def chunk(self) -> int:
         """How many programs run together: so many that one value of all of them fits in a processor's cache."""
-        widest = max((kind.elements * kind.dtype.itemsize for kind in self.made()), default=1)
-        return max(1, min(CHUNK_BYTES // max(1, widest), checking.HELD // max(1, self.module.bytes)))
-
-    def made(self) -> list[Any]:
-        every = (operations_in(function.body) for function in self.module.functions.values())
-        return [kind for operations in every for operation in operations for kind in operation.made]
+        return max(1, min(CHUNK_BYTES // self.module.widest, checking.HELD // max(1, self.module.bytes)))
 
     # Blocks ----------------------------------------------------------------------------------------------------------
 
-    def run_from(self, region: Region, at: int, frame: Frame) -> list[Value]:
-        """A function's body from one of its blocks, which may jump; what it returns."""
+    def run_from(self, region: Region, target: tuple[int, tuple[str, ...]], frame: Frame) -> list[Value]:
+        """A function's body from one of its blocks, which may jump; what it returns. target: as a jump has it."""
         while True:
-            block = region.blocks[at]
-            leave = self.run_operations(block.operations, frame)
+            at, names = target
+            given = [frame[name] for name in names]
+            frame.values.update(zip(region.blocks[at].arguments, given, strict=True))
+            leave = self.run_block(region.blocks[at], frame)
             if leave.name == "tt.return":
                 return [frame[name] for name in leave.operands]
-            targets = targets_of(leave)
-            if leave.name == "cf.cond_br":
-                condition = frame[leave.operands[0]].data
-                ways = [place for place in (condition.nonzero().flatten(), (~condition).nonzero().flatten())]
-                if condition.shape[0] == 1 or not all(map(len, ways)):
-                    targets = [targets[0 if bool(condition.any()) else 1]]
-                else:
-                    return self.both_ways(region, list(zip(ways, targets, strict=True)), frame)
-            at = self.enter(region, targets[0], frame, frame)
-
-    def both_ways(self, region: Region, ways: list[tuple[Tensor, Any]], frame: Frame) -> list[Value]:
-        returned = []
-        for places, target in ways:
-            some = frame.some(places)
-            returned.append((places, self.run_from(region, self.enter(region, target, some, some), some)))
-        count = len(returned[0][1])
-        return [joined([(places, values[i]) for places, values in returned], frame.count) for i in range(count)]
-
-    @staticmethod
-    def enter(region: Region, target: tuple[str, tuple[str, ...]], origin: Frame, frame: Frame) -> int:
-        label, names = target
-        at = region.places[label]
-        values = [origin[name] for name in names]
-        frame.values.update(zip(region.blocks[at].arguments, values, strict=True))
-        return at
+            ways = part(frame[leave.operands[0]].data) if leave.name == "cf.cond_br" else [(0, None)]
+            if len(ways) > 1:
+                return merge([(places, self.run_from(region, leave.prepared[way], frame.some(places)))
+                              for way, places in ways], frame.count)  # fmt: skip
+            target = leave.prepared[ways[0][0]]
 
     def run_region(self, region: Region, frame: Frame) -> list[Value]:
-        """The one block of a loop or a condition; the values that leave it."""
-        operations = region.blocks[0].operations
-        if not operations:
-            return []
-        leave = self.run_operations(operations, frame)
-        return [frame[name] for name in leave.operands] if leave.name in checking.ENDS else []
+        """The one block of a loop, a condition or a reduction; the values that leave it."""
+        return [frame[name] for name in self.run_block(region.entry, frame).operands]
 
-    def run_operations(self, operations: list[Operation], frame: Frame) -> Operation:
-        """All but the last, which leaves the block and is returned."""
-        after = self.after
+    def run_block(self, block: Block, frame: Frame) -> Operation:
+        """All operations but the last, which leaves the block and is returned."""
+        *operations, leave = block.operations
+        values, after = frame.values, self.after
         for operation in operations:
-            execute = operation.execute
-            if execute is not None:
-                execute(self, operation, frame)  # type: ignore[operator]
-                self.steps += 1
-                if operation.results:
-                    self.elements += frame.count * operation.made[0].elements
-            elif operation.name in checking.ENDS:
-                self.steps += 1
-                self.count(operation)
-                return operation
-            else:
-                STRUCTURED[operation.name](self, operation, frame)
+            run: Any = operation.run or STRUCTURED[operation.name]
+            made = run(self, operation, frame, *[frame[name] for name in operation.operands])
+            if type(made) is Value:
+                values[operation.results[0]] = made
+            elif made:
+                values.update(zip(operation.results, made, strict=True))
             for observer in after[operation.name]:
                 observer.after(operation, frame)
-        self.count(operations[-1])
-        return operations[-1]
+        for observer in self.counting:
+            observer.ran(block, frame.count)
+        self.steps += len(block.operations)
+        self.elements += frame.count * block.elements
+        self.count(leave)
+        return leave
 
     def count(self, operation: Operation) -> None:
         if self.steps > STEPS or self.elements > ELEMENTS:
@@ -238,117 +197,61 @@ class Machine:
 
     # Loops, conditions, calls ----------------------------------------------------------------------------------------
 
-    def run_for(self, operation: Operation, frame: Frame) -> None:
-        low, high, step, *carried = (frame[name] for name in operands_of(operation))
-        index, names = loop_names(operation)
-        body = operation.regions[0]
-        if low.data.shape[0] == high.data.shape[0] == step.data.shape[0] == 1:
-            start, end, stride = int(low.data), int(high.data), int(step.data)
-            self.need_step(stride, operation)
-            for number in range(start, end, stride):
-                inner = frame.inner()
-                inner.values[index] = Value(torch.tensor([number], dtype=low.data.dtype))
-                inner.values.update(zip(names, carried, strict=True))
-                self.begin_round(operation, inner, number == start)
-                carried = self.run_region(body, inner)
-                self.steps += 1
-                self.count(operation)
-            frame.values.update(zip(operation.results, carried, strict=True))
-            return
-        self.run_uneven(operation, frame, low.data, high.data, step.data, carried)
-
-    def need_step(self, smallest: int, operation: Operation) -> None:
+    def run_for(self, operation: Operation, frame: Frame, *given: Value) -> list[Value]:
+        (low, high, step), carried = (value.data for value in given[:3]), list(given[3:])
+        smallest = int(step.min())
         if smallest <= 0:
             raise Stopped("a loop whose step is not above 0 has no end on a GPU", operation.where)
-
-    def run_uneven(
-        self, operation: Operation, frame: Frame, low: Tensor, high: Tensor, step: Tensor, carried: list[Value]
-    ) -> None:
-        """Programs sorted by their number of rounds, so that those that still run come first."""
-        index, names = loop_names(operation)
+        (body,), dtype = operation.regions, low.dtype
+        if len(low) == len(high) == len(step) == 1:
+            start = int(low)
+            for number in range(start, int(high), smallest):
+                index = Value(torch.tensor([number], dtype=dtype))
+                carried = self.round(operation, body, frame, [index, *carried], number == start)
+            return carried
         low, high, step = (x.expand(frame.count).to(torch.int64) for x in (low, high, step))
-        self.need_step(int(step.min()), operation)
         rounds = arithmetic.divided_unsigned(high - low - 1, step, False)  # of a distance of up to 64 bits
         rounds = torch.where(high > low, torch.where(rounds < 0, MANY, rounds) + 1, 0)
-        order = torch.argsort(rounds, descending=True, stable=True)
-        left = rounds[order]
-        sorted_frame, running = frame.some(order), frame.count
-        low, step = low[order], step[order]
-        values = [value.rows(order) for value in carried]
-        done: list[tuple[Tensor, list[Value]]] = []
-        inner, number = sorted_frame, 0
-        dtype = frame[operands_of(operation)[0]].data.dtype
-        while True:
-            still = int((left > number).sum())
-            if still < running:
-                leaving = torch.arange(still, running)
-                done.append((order[still:running], [value.rows(leaving) for value in values]))
-                values = [value.first(still) for value in values]
-                running, inner = still, sorted_frame.prefix(still)
-            if not running:
-                break
-            one_round = inner.inner()
-            one_round.values[index] = Value((low[:running] + number * step[:running]).to(dtype))
-            one_round.values.update(zip(names, values, strict=True))
-            self.begin_round(operation, one_round, number == 0)
-            values = self.run_region(operation.regions[0], one_round)
+        running, number = Running(frame, carried), 0
+        while running.keep(rounds[running.places] > number):
+            index = Value((low[running.places] + number * step[running.places]).to(dtype))
+            running.values = self.round(operation, body, running.frame, [index, *running.values], number == 0)
             number += 1
-            self.steps += 1
-            self.elements += running * (1 + len(values))
-            self.count(operation)
-        for i, name in enumerate(operation.results):
-            frame.values[name] = joined([(places, each[i]) for places, each in done], frame.count)
+        return running.end()
 
-    def run_if(self, operation: Operation, frame: Frame) -> None:
-        condition = frame[operation.operands[0]].data
-        ways = list(operation.regions) + [Region([])] * (2 - len(operation.regions))
-        if condition.shape[0] == 1 or bool((condition == condition[0]).all()):
-            region = ways[0 if bool(condition[0]) else 1]
-            made = self.run_region(region, frame.inner()) if region.blocks else []
-            frame.values.update(zip(operation.results, made, strict=True))
-            return
-        parts = []
-        for region, places in zip(ways, (condition.nonzero().flatten(), (~condition).nonzero().flatten()), strict=True):
-            made = self.run_region(region, frame.some(places)) if region.blocks else []
-            parts.append((places, made))
-        for i, name in enumerate(operation.results):
-            frame.values[name] = joined([(places, made[i]) for places, made in parts], frame.count)
-
-    def run_while(self, operation: Operation, frame: Frame) -> None:
+    def run_while(self, operation: Operation, frame: Frame, *given: Value) -> list[Value]:
         before, after = operation.regions
-        values = [frame[name] for name in operands_of(operation)]
-        names = while_names(operation)
-        places = torch.arange(frame.count)
-        inner, done, first = frame, list[tuple[Tensor, list[Value]]](), True
+        running, first = Running(frame, list(given)), True
         while True:
-            trying = inner.inner()
-            trying.values.update(zip(names, values, strict=True))
-            self.begin_round(operation, trying, first)
-            first = False
-            condition, *values = self.run_region(before, trying)
-            again = condition.data.expand(inner.count)
-            stay, leave = again.nonzero().flatten(), (~again).nonzero().flatten()
-            if len(leave):
-                done.append((places[leave], [value.rows(leave) for value in values]))
-                if not len(stay):
-                    break
-                places = places[stay]
-                values = [value.rows(stay) for value in values]
-                inner = frame.some(places)
-            body = inner.inner()
-            body.values.update(zip(after.entry.arguments, values, strict=True))
-            values = self.run_region(after, body)
-            self.steps += 1
-            self.elements += inner.count * (1 + len(values))
-            self.count(operation)
-        for i, name in enumerate(operation.results):
-            frame.values[name] = joined([(at, each[i]) for at, each in done], frame.count)
+            condition, *running.values = self.round(operation, before, running.frame, running.values, first)
+            if not running.keep(condition.data.expand(running.frame.count)):
+                return running.end()
+            inner, first = running.frame.inner(), False
+            inner.values.update(zip(after.entry.arguments, running.values, strict=True))
+            running.values = self.run_region(after, inner)
 
-    def run_call(self, operation: Operation, frame: Frame) -> None:
-        function = self.module.functions[callee(operation)]
-        inner = Frame(frame.numbers)
-        inner.values.update(zip(function.arguments, (frame[name] for name in operation.operands), strict=True))
-        frame.values.update(zip(operation.results, self.run_from(function.body, 0, inner), strict=True))
+    def round(
+        self, operation: Operation, region: Region, frame: Frame, values: list[Value], first: bool
+    ) -> list[Value]:
+        """One round of a loop. values: what its region is given."""
+        inner = frame.inner()
+        inner.values.update(zip(region.entry.arguments, values, strict=True))
+        for observer in self.rounds:
+            observer.begin_round(operation, inner, first)
+        self.elements += frame.count * (1 + len(values))
+        return self.run_region(region, inner)
+
+    def run_if(self, operation: Operation, frame: Frame, condition: Value) -> list[Value]:
+        made = []
+        for way, places in part(condition.data):
+            inner = frame.inner() if places is None else frame.some(places)
+            made.append((places, self.run_region(operation.regions[way], inner) if operation.regions[way:] else []))
+        return made[0][1] if len(made) == 1 else merge(made, frame.count)
+
+    def run_call(self, operation: Operation, frame: Frame, *given: Value) -> list[Value]:
+        body, inner = self.module.functions[operation.prepared], Frame(frame.numbers)
+        inner.values.update(zip(body.arguments, given, strict=True))
+        return self.run_from(body.body, (0, ()), inner)
 
     # What operations ask for -----------------------------------------------------------------------------------------
 
@@ -356,33 +259,60 @@ class Machine:
         for observer in self.observers:
             getattr(observer, what)(*about)
 
-    def begin_round(self, operation: Operation, frame: Frame, first: bool) -> None:
-        for observer in self.rounds:
-            observer.begin_round(operation, frame, first)
-
     def rank_of_asking(self, numbers: Tensor, asking: Tensor) -> Tensor:
         """(programs,): how many programs had undefined lanes before it first did; of some together by their numbers."""
         for number in sorted(numbers[asking].tolist()):
             self.asked.setdefault(number, len(self.asked))
         return torch.tensor([self.asked.get(number, 0) for number in numbers.tolist()])
 
-    def broken_rule(self, operation: Operation, frame: Frame, what: str) -> None:
-        raise Stopped(f"{what}: on a GPU nobody knows what comes of it", operation.where)
-
-    def assertion_failed(self, operation: Operation, frame: Frame, value: Value) -> None:
-        text = operation.attributes.get("text", "").strip('"')
-        raise AssertionFailed(
-            f"tl.device_assert failed: {text}" if text else "tl.device_assert failed", operation.where
-        )
-
-    def print_values(self, operation: Operation, frame: Frame) -> None:
+    def print_values(self, operation: Operation, frame: Frame, values: Sequence[Value]) -> None:
         """Of program 0 alone, and few lines."""
         first = (frame.numbers == 0).nonzero().flatten()
         if not len(first) or len(self.printed) >= PRINTED:
             return
-        text = operation.attributes.get("text", "").strip('"')
-        shown = [in_short(frame[name].rows(first).data[0]) for name in operation.operands]
-        self.printed += (text.removeprefix(": ") + ", ".join(shown)).split("\n")[: PRINTED - len(self.printed)]
+        text = operation.attributes["text"].strip('"').removeprefix(": ")
+        shown = [in_short(value.rows(first).data[0]) for value in values]
+        self.printed += (text + ", ".join(shown)).split("\n")[: PRINTED - len(self.printed)]
+
+
+STRUCTURED = {
+    "scf.for": Machine.run_for, "scf.if": Machine.run_if, "scf.while": Machine.run_while, "tt.call": Machine.run_call,
+}  # fmt: skip
+
+
+class Running:
+    """The programs of a frame that a loop still runs for. values: what it carries; places: theirs in the frame."""
+
+    def __init__(self, outer: Frame, values: list[Value]) -> None:
+        self.outer, self.frame, self.values = outer, outer, values
+        self.places = torch.arange(outer.count)
+        self.left: list[tuple[Tensor, list[Value]]] = []
+
+    def keep(self, stay: Tensor) -> bool:
+        """Leave the other programs behind, with their values; False where none stays. stay: (programs,)."""
+        if not bool(stay.all()):
+            for here in (~stay, stay):
+                rows = here.nonzero().flatten()
+                self.left.append((self.places[rows], [value.rows(rows) for value in self.values]))
+            self.places, self.values = self.left.pop()
+            self.frame = self.outer.some(self.places)
+        return len(self.places) > 0
+
+    def end(self) -> list[Value]:
+        return merge(self.left, self.outer.count)
+
+
+def part(condition: Tensor) -> list[tuple[int, Any]]:
+    """[(0, places of the programs for which it holds), (1, places of the others)]; where all go one way, that way
+    alone, and None."""
+    if len(condition) == 1 or bool((condition == condition[0]).all()):
+        return [(0 if bool(condition[0]) else 1, None)]
+    return [(0, condition.nonzero().flatten()), (1, (~condition).nonzero().flatten())]
+
+
+def merge(parts: list[tuple[Tensor, list[Value]]], count: int) -> list[Value]:
+    """The values of programs that went several ways. parts: (places of the programs, their values)."""
+    return [joined([(places, values[i]) for places, values in parts], count) for i in range(len(parts[0][1]))]
 
 
 def in_short(block: Tensor) -> str:
@@ -391,16 +321,11 @@ def in_short(block: Tensor) -> str:
     return array2string(numbers, threshold=64, precision=4, max_line_width=110)
 
 
-STRUCTURED = {
-    "scf.for": Machine.run_for, "scf.if": Machine.run_if, "scf.while": Machine.run_while, "tt.call": Machine.run_call,
-}  # fmt: skip
-
-
 def waits_for_others(module: Module) -> bool:
     """True where a loop asks memory whether it may go on, as a lock does: programs run one by one then."""
     loops = [
-        operation for function in module.functions.values() for operation in operations_in(function.body)
+        operation for function in module.functions.values() for operation in function.body.operations()
         if operation.name == "scf.while"
     ]  # fmt: skip
     return any(inner.name.startswith("tt.atomic_") for loop in loops for region in loop.regions
-               for inner in operations_in(region))  # fmt: skip
+               for inner in region.operations())  # fmt: skip

@@ -104,7 +104,7 @@ class Addresses(Observer):
 
 def touching(access: Access) -> Tensor:
     """(programs,): which have a lane that their mask lets through."""
-    live = access.counts() > 0
+    live = access.counts > 0
     if access.outside is not None:
         live |= access.outside.reshape(access.outside.shape[0], -1).any(1)
     return live

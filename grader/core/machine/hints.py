@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grader.core.machine.batch import Frame
+from grader.core.machine.batch import Frame, Value
 from grader.core.machine.text import Operation
 
 HINTS = {
@@ -18,27 +18,23 @@ HINTS = {
 }  # fmt: skip
 
 
-def checking(execute: Any, operation: Operation) -> Any:
+def checking(run: Any, operation: Operation) -> Any:
     """What runs an operation, and holds the hints that it carries against its result."""
-    found = [
-        (hint, sizes_of(operation.attributes[name])) for name, hint in HINTS.items() if name in operation.attributes
-    ]
+    given = operation.attributes
+    found = [(hint, sizes_of(given[name])) for name, hint in HINTS.items() if name in given]
     kind = operation.made[0] if operation.made else None
-    if (
-        not found
-        or kind is None
-        or kind.kind == "descriptor"
-        or (kind.kind == "number" and kind.dtype.is_floating_point)
-    ):
-        return execute
+    if not found or kind is None or kind.kind == "descriptor" or kind.dtype.is_floating_point:
+        return run
     step = kind.pointee.itemsize if kind.kind == "pointer" else 1  # neighbours are an element apart
 
-    def checked(machine: Any, operation: Operation, frame: Frame) -> None:
-        execute(machine, operation, frame)
-        data = frame[operation.results[0]].whole(frame.count, kind.shape)
+    def checked(machine: Any, operation: Operation, frame: Frame, *values: Value) -> Any:
+        made = run(machine, operation, frame, *values)
+        first = made[0] if isinstance(made, list) else made
+        data = first.whole(frame.count, kind.shape)
         for hint, sizes in found:
             if lanes := count_broken(hint, data.to(torch.int64), sizes, step):
-                machine.hear("broken_hint", operation, hint, lanes)
+                machine.hear("noted", "hint that does not hold", operation, hint, lanes)
+        return made
 
     return checked
 

@@ -18,6 +18,8 @@ from grader.core.machine.text import Operation
 
 ATOMIC, SEVERAL = -2, -3  # written by atomics, which any number of programs may; read by several
 MOST_SHAPES = 64  # of blocks, by which lanes are told apart
+UNDEFINED = "undefined lanes"
+Key = tuple[str, Operation, str, str]
 WRITTEN = "write of another program's element"
 
 
@@ -40,17 +42,16 @@ class First:
 
 
 class Legality(Observer):
-    """faults: {(kind, operation, buffer's name, where): lanes}; hidden: {(operation, buffer's name): lanes} that a load
-    leaves undefined. first: {key of a fault: First}. written: names of inputs that a kernel stored to, if only for a
-    moment."""
+    """faults: {(kind, operation, buffer's name, where): lanes}; hidden: the same of lanes that a load leaves undefined.
+    first: {key of either: First}. written: names of inputs that a kernel stored to, if only for a moment."""
+
+    launch: Launch
 
     def __init__(self) -> None:
-        self.faults: Counter[tuple[str, Operation, str, str]] = Counter()
-        self.hidden: Counter[tuple[Operation, str]] = Counter()
-        self.first: dict[tuple[str, Operation, str, str], First] = {}
+        self.faults, self.hidden = Counter[Key](), Counter[Key]()
+        self.first: dict[Key, First] = {}
         self.written: set[str] = set()
         self.shapes: dict[tuple[int, ...], int] = {}
-        self.launch: Launch | None = None
         self.lanes: dict[tuple[int, ...], Tensor] = {}
 
     def begin_launch(self, launch: Launch) -> None:
@@ -71,7 +72,7 @@ class Legality(Observer):
 
     def note_outside(self, access: Access) -> None:
         """Of several programs that fault alike, the first is told."""
-        frame, whole = access.frame, (access.frame.count, *access.shape)
+        frame, whole = access.frame, access.whole
         assert access.outside is not None
         outside = access.outside.expand(whole).reshape(frame.count, -1)
         places = outside.any(1).nonzero().flatten()
@@ -84,16 +85,8 @@ class Legality(Observer):
             number, lanes = int(frame.numbers[places[its[0]]]), int(outside[its].sum())
             self.fault(f"out-of-bounds {access.kind}", access, lanes, part, [number], offsets[its[0]])
 
-    def lost(
-        self, kind: str, operation: Operation, frame: Frame, live: Tensor, addresses: Tensor, shape: tuple[int, ...]
-    ) -> None:
-        """Lanes whose addresses lie in no buffer at all."""
-        lanes = int(live.expand(frame.count, *shape).sum())
-        key = f"out-of-bounds {kind}", operation, "?", "whole"
-        self.faults[key] += lanes
-        assert self.launch
-        number = int(frame.numbers.min())
-        self.first.setdefault(key, First([number], None, None, self.launch, numbers_of(frame, number)))
+    def lost(self, kind: str, operation: Operation, frame: Frame, lanes: int) -> None:
+        self.note((f"out-of-bounds {kind}", operation, "?", "whole"), lanes, [int(frame.numbers.min())], frame)
 
     def check_sharing(self, access: Access, numbers: Tensor, elements: Tensor) -> None:
         """What one program writes, no other may write or read."""
@@ -106,14 +99,12 @@ class Legality(Observer):
             others |= (before == ATOMIC) & (buffer.table("atomics")[elements] != numbers)
         if kind == "load":
             remember(readers, elements, numbers)
-            if bool(others.any()):
-                self.shared("read of another program's write", access, numbers, others, before)
+            self.shared("read of another program's write", access, numbers, others, before)
             return
-        if bool(others.any()):
-            self.shared(WRITTEN, access, numbers, others, before)
+        self.shared(WRITTEN, access, numbers, others, before)
         read = readers[elements]
-        if bool((by := (read != NOBODY) & (read != numbers)).any()):
-            self.shared("write of what another program reads", access, numbers, by, read)
+        by = (read != NOBODY) & (read != numbers)
+        self.shared("write of what another program reads", access, numbers, by, read)
         if kind == "store":
             writers[elements] = numbers
             last = writers[elements]
@@ -125,7 +116,10 @@ class Legality(Observer):
             remember(buffer.table("atomics"), elements, numbers)
 
     def shared(self, kind: str, access: Access, numbers: Tensor, others: Tensor, before: Tensor) -> None:
+        """Tell of the lanes where others were before: `before`, the programs."""
         lanes = others.nonzero().flatten()
+        if not len(lanes):
+            return
         at = lanes[numbers[lanes].argmin()]
         programs = [int(before[at]), int(numbers[at])] if kind == WRITTEN else [int(numbers[at])]
         self.fault(kind, access, len(lanes), "", [program for program in programs if program >= 0], None)
@@ -140,25 +134,18 @@ class Legality(Observer):
         count = math.prod(shape)
         if shape not in self.lanes:
             self.lanes[shape] = torch.arange(count, dtype=torch.int32).view(1, *shape) * MOST_SHAPES
-        whole = (access.frame.count, *shape)
-        lanes = self.lanes[shape].expand(whole)
-        lanes = (lanes.reshape(-1) if access.live is None else lanes[access.live.expand(whole)]) + block
+        lanes = self.lanes[shape].expand(access.whole)
+        lanes = (lanes.reshape(-1) if access.live is None else lanes[access.live.expand(access.whole)]) + block
         lanes = lanes.repeat_interleave(access.wide)
         stored = buffer.table("lanes")
         if kind == "store":
             stored[elements] = lanes
-            if bool((twice := stored[elements] != lanes).any()):
-                same = twice & (buffer.table("writers")[elements] == numbers)
-                if bool(same.any()):
-                    self.shared("element written twice by one store", access, numbers, same, numbers)
-        else:
-            mine = buffer.table("writers")[elements] == numbers
-            by = stored[elements]
-            if bool((others := mine & (by >= 0) & (by != lanes)).any()):
-                self.shared("read of another lane's write", access, numbers, others, numbers)
+        by = stored[elements]
+        others = (buffer.table("writers")[elements] == numbers) & (by >= 0) & (by != lanes)
+        what = "element written twice by one store" if kind == "store" else "read of another lane's write"
+        self.shared(what, access, numbers, others, numbers)
 
     def barrier(self, frame: Frame) -> None:
-        assert self.launch
         whole = frame.count == self.launch.programs
         for buffer in self.launch.buffers.values():
             stored = buffer.tables.get("lanes")
@@ -167,30 +154,26 @@ class Legality(Observer):
             elif stored is not None:  # the other programs have not come to it
                 stored[torch.isin(buffer.table("writers"), frame.numbers.to(torch.int32))] = NOBODY
 
-    def undefined(self, operation: Operation, frame: Frame, buffer: Buffer | None, lanes: int) -> None:
-        self.hidden[operation, buffer.name if buffer else "?"] += lanes
+    def undefined(self, operation: Operation, buffer: Buffer | None, lanes: int) -> None:
+        self.noted(UNDEFINED, operation, buffer.name if buffer else "?", lanes)
 
-    def overflowed(self, operation: Operation, lanes: int) -> None:
-        self.note("int32 overflow", operation, "?", lanes)
-
-    def broken_hint(self, operation: Operation, hint: str, lanes: int) -> None:
-        self.note("hint that does not hold", operation, hint, lanes)
-
-    def note(self, kind: str, operation: Operation, name: str, lanes: int) -> None:
-        key = kind, operation, name, ""
-        self.faults[key] += lanes
-        assert self.launch
-        self.first.setdefault(key, First([], None, None, self.launch, {}))
+    def noted(self, kind: str, operation: Operation, name: str, lanes: int) -> None:
+        self.note((kind, operation, name, ""), lanes, [], None)
 
     def fault(
         self, kind: str, access: Access, lanes: int, where: str, programs: list[int], block: Tensor | None
     ) -> None:
         key = kind, access.operation, access.buffer.name, where
-        self.faults[key] += lanes
-        assert self.launch
-        first = First(programs, access.buffer, block, self.launch, {})
+        self.note(key, lanes, programs, access.frame, access.buffer, block)
+
+    def note(
+        self, key: Key, lanes: int, programs: list[int], frame: Frame | None,
+        buffer: Buffer | None = None, block: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        (self.hidden if key[0] == UNDEFINED else self.faults)[key] += lanes
+        first = First(programs, buffer, block, self.launch, {})
         if key not in self.first or first.comes_before(self.first[key]):
-            first.numbers = numbers_of(access.frame, programs[-1])
+            first.numbers = numbers_of(frame, programs[-1]) if frame else {}
             self.first[key] = first
 
 

@@ -5,6 +5,7 @@ Method: MLIR's locations (Language Reference, Location): a file's line, a name, 
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 FILE = re.compile(r'loc\("((?:[^"\\]|\\.)*)":(\d{1,7}):(\d{1,7})\)')
@@ -22,48 +23,41 @@ class Lines:
 
     def __init__(self, locations: dict[str, str], file: str, text: str = "") -> None:
         self.locations, self.file, self.text = locations, file.rpartition("/")[2], text
-        self.begins = find_beginnings(text)
         self.places = lru_cache(maxsize=None)(self.find_places)
+
+    def find_parts(self, where: str) -> Iterator[re.Match[str]]:
+        """What the location is made of, each a match of NAMED or FILE: of a call, the callee's part comes first."""
+        names = [where]
+        for _ in range(DEEPEST):
+            text = self.locations.get(names.pop(), "") if names else ""
+            if matched := CALL.fullmatch(text):
+                names += [matched[2], matched[1]]
+            elif matched := NAMED.fullmatch(text):
+                names.append(matched[2])
+                yield matched
+            elif matched := FILE.fullmatch(text):
+                yield matched
 
     def find_places(self, where: str) -> tuple[tuple[int, int], ...]:
         """(line, column) in the file, that of the innermost function first; () where none is known."""
-        found: list[tuple[int, int]] = []
-        names = [where]
-        for _ in range(DEEPEST):
-            if not names:
-                break
-            text = self.locations.get(names.pop(), "")
-            if matched := FILE.fullmatch(text):
-                if matched[1].rpartition("/")[2] == self.file and int(matched[2]):
-                    found.append((int(matched[2]), int(matched[3])))
-            elif matched := NAMED.fullmatch(text):
-                names.append(matched[2])
-            elif matched := CALL.fullmatch(text):
-                names += [matched[2], matched[1]]  # the callee is looked at first
-        return tuple(found)
+        parts = [part for part in self.find_parts(where) if part.re is FILE and part[1].rpartition("/")[2] == self.file]
+        return tuple((int(part[2]), int(part[3])) for part in parts if int(part[2]))
 
-    def line(self, where: str) -> int | None:
-        """The line that runs, in whichever function."""
-        places = self.places(where)
-        return self.begins.get(places[0], places[0][0]) if places else None
+    def line(self, where: str, which: int = 0) -> int | None:
+        """The line on which the operation that runs begins, in whichever function, the innermost first."""
+        if not (places := self.places(where)):
+            return None
+        line, column = places[which]
+        return find_beginnings(self.text, line).get((line, column), line)
 
     def kernel_line(self, where: str) -> int | None:
         """The line of the kernel itself, which may be a call of the function that runs."""
-        places = self.places(where)
-        return self.begins.get(places[-1], places[-1][0]) if places else None
+        return self.line(where, -1)
 
     def variable(self, where: str) -> str | None:
-        """The name that the operation's result gets in the file, or None."""
-        names = [where]
-        for _ in range(DEEPEST):
-            if not names:
-                return None
-            text = self.locations.get(names.pop(), "")
-            if matched := NAMED.fullmatch(text):
-                return matched[1]
-            if matched := CALL.fullmatch(text):
-                names = [matched[1]]
-        return None
+        """The variable of the file that gets the operation's result, or of which that is a part; None where none is."""
+        named = (part for part in self.find_parts(where) if part.re is NAMED)
+        return next((part[1] for part in named if self.places(part[2])), None)
 
 
 @lru_cache(maxsize=16)
@@ -75,11 +69,20 @@ def read_tree(text: str) -> ast.Module:
         return ast.Module([], [])
 
 
-@lru_cache(maxsize=16)
-def find_beginnings(text: str) -> dict[tuple[int, int], int]:
-    """{(line, column) of an operand: the line on which the operation begins}; of nested ones, the outermost."""
+@lru_cache(maxsize=1024)
+def find_beginnings(text: str, line: int) -> dict[tuple[int, int], int]:
+    """{(line, column) of an operand: the line on which the operation begins}; of nested ones, the outermost. Those of
+    the statement of the module, as a kernel is one, that has this line."""
+    for node in read_tree(text).body:
+        if node.lineno <= line <= (node.end_lineno or 0):
+            return beginnings_in(node)
+    return {}
+
+
+@lru_cache(maxsize=64)
+def beginnings_in(statement: ast.stmt) -> dict[tuple[int, int], int]:
     found: dict[tuple[int, int], int] = {}
-    for node in ast.walk(read_tree(text)):
+    for node in ast.walk(statement):
         if isinstance(node, ast.expr):
             for operand in ast.iter_child_nodes(node):
                 if isinstance(operand, ast.expr | ast.keyword):

@@ -1,5 +1,6 @@
 """What an observer of a launch hears: operations on all programs at once, and the accesses to memory among them."""
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +10,7 @@ import torch
 from grader.core.machine.batch import Frame, Value
 from grader.core.machine.buffers import Buffer
 from grader.core.machine.lines import Lines
-from grader.core.machine.text import Module, Operation
+from grader.core.machine.text import Block, Module, Operation
 
 
 @dataclass(eq=False)
@@ -51,14 +52,17 @@ class Access:
     shape: tuple[int, ...]
     outside: torch.Tensor | None = None
 
+    @property
+    def whole(self) -> tuple[int, ...]:
+        return self.frame.count, *self.shape
+
     def lanes(self) -> tuple[torch.Tensor, torch.Tensor]:
         """(numbers of programs, byte offsets), both (lanes,), of the lanes that are live."""
-        shape = self.frame.count, *self.shape
-        offsets = self.offsets.expand(shape)
-        numbers = self.frame.numbers.view(-1, *(1,) * len(self.shape)).expand(shape)
+        offsets = self.offsets.expand(self.whole)
+        numbers = self.frame.numbers.view(-1, *(1,) * len(self.shape)).expand(self.whole)
         if self.live is None:
             return numbers.reshape(-1), offsets.reshape(-1)
-        live = self.live.expand(shape)
+        live = self.live.expand(self.whole)
         return numbers[live], offsets[live]
 
     def elements(self, offsets: torch.Tensor) -> torch.Tensor:
@@ -71,6 +75,7 @@ class Access:
         """How many elements of the buffer a lane covers: a pointer may have been cast to a wider type."""
         return max(1, self.itemsize // self.buffer.itemsize)
 
+    @functools.cached_property
     def counts(self) -> torch.Tensor:
         """(programs,): lanes that are live."""
         whole, live = math.prod(self.shape), self.live
@@ -99,23 +104,21 @@ class Observer:
     def accessed(self, access: Access) -> None:
         """Lanes are about to be read or written."""
 
-    def lost(
-        self, kind: str, operation: Operation, frame: Frame, live: torch.Tensor, addresses: torch.Tensor,
-        shape: tuple[int, ...],
-    ) -> None:  # fmt: skip
-        """Live lanes whose addresses lie in no buffer at all."""
+    def lost(self, kind: str, operation: Operation, frame: Frame, lanes: int) -> None:
+        """So many live lanes have addresses that lie in no buffer at all."""
 
-    def undefined(self, operation: Operation, frame: Frame, buffer: Buffer | None, lanes: int) -> None:
+    def undefined(self, operation: Operation, buffer: Buffer | None, lanes: int) -> None:
         """A load left lanes undefined: its mask hides them, and it has no `other`."""
 
-    def overflowed(self, operation: Operation, lanes: int) -> None:
-        """An int32 that wrapped is used. operation: what made it."""
-
-    def broken_hint(self, operation: Operation, hint: str, lanes: int) -> None:
-        """A hint to the compiler that does not hold for these lanes."""
+    def noted(self, kind: str, operation: Operation, name: str, lanes: int) -> None:
+        """A fault that is no access: an int32 that wrapped is used, which `operation` made, or a hint to the compiler,
+        of this name, does not hold for these lanes."""
 
     def barrier(self, frame: Frame) -> None:
         """What these programs stored so far, all their lanes may load."""
+
+    def ran(self, block: Block, programs: int) -> None:
+        """So many programs have come to the end of a block."""
 
     def begin_round(self, operation: Operation, frame: Frame, first: bool) -> None:
         """A round of a loop begins for these programs; what it carries is in `frame`."""

@@ -15,6 +15,7 @@ from grader.core.machine.batch import Frame, Value
 from grader.core.machine.text import Operation
 
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
+Bounds = tuple[int, int]
 
 
 @dataclass(eq=False)
@@ -27,27 +28,23 @@ class Wrapped:
     told: bool = False
 
 
-def sum_wraps(a: Value, b: Value) -> tuple[int, int]:
-    (al, ah), (bl, bh) = a.bounds(), b.bounds()
-    return al + bl, ah + bh
+def sum_bounds(a: Bounds, b: Bounds) -> Bounds:
+    return a[0] + b[0], a[1] + b[1]
 
 
-def difference_wraps(a: Value, b: Value) -> tuple[int, int]:
-    (al, ah), (bl, bh) = a.bounds(), b.bounds()
-    return al - bh, ah - bl
+def difference_bounds(a: Bounds, b: Bounds) -> Bounds:
+    return a[0] - b[1], a[1] - b[0]
 
 
-def product_wraps(a: Value, b: Value) -> tuple[int, int]:
-    products = [x * y for x in a.bounds() for y in b.bounds()]
+def product_bounds(a: Bounds, b: Bounds) -> Bounds:
+    products = [x * y for x in a for y in b]
     return min(products), max(products)
 
 
-def shift_wraps(a: Value, b: Value) -> tuple[int, int]:
-    count = b.bounds()[1]
-    if not 0 <= count < 64:
+def shift_bounds(a: Bounds, b: Bounds) -> Bounds:
+    if not 0 <= b[1] < 64:
         return 0, 0
-    low, high = a.bounds()
-    return min(low, low << count), max(high, high << count)
+    return min(a[0], a[0] << b[1]), max(a[1], a[1] << b[1])
 
 
 EXACT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -57,74 +54,64 @@ EXACT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def noticing(
-    function: Callable[[Tensor, Tensor], Tensor],
-    bounds: Callable[[Value, Value], tuple[int, int]],
-    operation: Operation,
-) -> Callable[[Any, Operation, Frame], None]:
-    """What runs an operation whose result may not fit. bounds(a, b): between which numbers it lies."""
-    (first, second), (result,), (kind,) = operation.operands, operation.results, operation.made
-    watched, shifts = kind.element == "i32", operation.name == "arith.shli"
+def noticing(function: Callable[[Tensor, Tensor], Tensor], bounds: Callable[[Bounds, Bounds], Bounds]) -> Any:
+    """What runs an operation whose result may not fit. bounds(those of the operands): between which numbers it lies."""
 
-    def execute(machine: Any, operation: Operation, frame: Frame) -> None:
-        a, b = frame[first], frame[second]
-        made = frame.values[result] = Value(function(a.data, b.data))
+    def run(machine: Any, operation: Operation, frame: Frame, a: Value, b: Value) -> Value:
+        made = Value(function(a.data, b.data))
         made.wrapped = a.wrapped or b.wrapped
-        if watched:
-            low, high = bounds(a, b)
+        if operation.made[0].element == "i32":
+            low, high = bounds(a.bounds(), b.bounds())
             if low < LOW or high > HIGH:
-                wrong = lanes_of(operation, a.data, b.data, made.data)
-                if wrong:
-                    made.wrapped = Wrapped(operation, wrong, shifts)
+                if wrong := lanes_of(operation, a.data, b.data, made.data):
+                    made.wrapped = Wrapped(operation, wrong, operation.name == "arith.shli")
             elif made.data.numel() > a.data.numel() + b.data.numel():
                 made.limits = low, high  # wider than need be, and without a look at each number
+        return made
 
-    return execute
+    return run
 
 
 def lanes_of(operation: Operation, a: Tensor, b: Tensor, made: Tensor) -> int:
     """How many numbers did not fit."""
     if operation.name == "arith.shli":
-        back = torch.bitwise_right_shift(made, b.clamp(0, 31))
-        return int((back != a).sum())
+        return int((torch.bitwise_right_shift(made, b.clamp(0, 31)) != a).sum())
     return int((EXACT[operation.name](a, b) != made).sum())
 
 
-def handing_on(function: Callable[..., Tensor], operation: Operation) -> Callable[[Any, Operation, Frame], None]:
+def handing_on(function: Callable[..., Tensor]) -> Any:
     """What runs an operation whose result is wrapped where an operand is."""
-    operands, (result,) = operation.operands, operation.results
 
-    def execute(machine: Any, operation: Operation, frame: Frame) -> None:
-        given = [frame[name] for name in operands]
-        made = frame.values[result] = Value(function(*(value.data for value in given)))
-        for value in given:
-            if value.wrapped:
-                made.wrapped = value.wrapped
+    def run(machine: Any, operation: Operation, frame: Frame, *values: Value) -> Value:
+        made = Value(function(*(value.data for value in values)))
+        made.wrapped = next((value.wrapped for value in reversed(values) if value.wrapped), None)
+        return made
 
-    return execute
+    return run
 
 
-def using(
-    function: Callable[[Tensor, Tensor], Tensor], operation: Operation, compares: bool = False
-) -> Callable[[Any, Operation, Frame], None]:
+def using(function: Callable[[Tensor, Tensor], Tensor]) -> Any:
     """What runs an operation that uses its operands as the numbers they are meant to be."""
-    (first, second), (result,) = operation.operands, operation.results
 
-    def execute(machine: Any, operation: Operation, frame: Frame) -> None:
-        a, b = frame[first], frame[second]
-        frame.values[result] = Value(function(a.data, b.data))
-        for value in (a, b):
-            if value.wrapped and not (compares and value.wrapped.shifted):
-                report(machine, value)
+    def run(machine: Any, operation: Operation, frame: Frame, a: Value, b: Value) -> Value:
+        use(machine, a, b)
+        return Value(function(a.data, b.data))
 
-    return execute
+    return run
 
 
-def report(machine: Any, value: Value) -> None:
-    """Tell the observers of a wrapped number that is used, once."""
-    wrapped = value.wrapped
-    assert isinstance(wrapped, Wrapped)
-    if not wrapped.told:
-        wrapped.told = True
-        machine.hear("overflowed", wrapped.operation, wrapped.lanes)
-    value.wrapped = None
+def compare(machine: Any, operation: Operation, frame: Frame, a: Value, b: Value) -> Value:
+    name, function = operation.prepared
+    if name[0] == "s":
+        use(machine, *(value for value in (a, b) if value.wrapped and not value.wrapped.shifted))
+    return Value(function(a.data, b.data))
+
+
+def use(machine: Any, *values: Value) -> None:
+    """Tell the observers of wrapped numbers that are used, once."""
+    for value in values:
+        if wrapped := value.wrapped:
+            if not wrapped.told:
+                wrapped.told = True
+                machine.hear("noted", "int32 overflow", wrapped.operation, "?", wrapped.lanes)
+            value.wrapped = None

@@ -49,7 +49,7 @@ class Terms:
         """The terms of an access to memory, but for those of descriptors."""
         if not access.name.startswith(("tt.load", "tt.store", "tt.atomic")):
             return []
-        products = [(name, self.factors(name)) for name in self.products(self.definitions.operands[access][0])]
+        products = [(name, self.factors(name)) for name in self.products(access.operands[0])]
         along, told = set[str](), []  # along: what multiplies lanes, as the stride of a row does
         for _, factors in products:
             rest = {factor.text for factor in factors if not self.comes_from("tt.make_range", factor.value)}
@@ -77,14 +77,14 @@ class Terms:
                 if made and made.name == "arith.muli":
                     yield name
                 elif made and made.name in SUMS:
-                    left += reversed(self.definitions.operands[made])
+                    left += reversed(made.operands)
                 elif not made:
                     left += reversed(self.definitions.origins(name))
 
     def bare(self, name: str) -> str:
         """The value without what leaves its numbers as they are."""
         while (made := self.made.get(name)) and made.name in UNCHANGED:
-            (name,) = self.definitions.operands[made]
+            (name,) = made.operands
         return name
 
     def factors(self, product: str) -> list[Factor]:
@@ -103,7 +103,7 @@ class Terms:
 
     def parts(self, made: Operation) -> list[tuple[str, Any]]:
         """(operand, what the text has for it or None) of an operation of two operands, in the order of the text."""
-        a, b = map(self.bare, self.definitions.operands[made])
+        a, b = map(self.bare, made.operands)
         place = next(iter(self.lines.places(made.where)), None)
         node = next((n for n in self.nodes.get(place, ()) if isinstance(n.op, NODES.get(made.name, ()))), None)
         if node is None:

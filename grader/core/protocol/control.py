@@ -1,20 +1,18 @@
 """What the grader asks of a fork server inside a sandbox, and its answers, as types."""
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from grader.core.protocol.messages import Limits, RecorderSetup, RunnerSetup
-
-
-class Start(Struct, tag="start"):
-    """Import what the device needs."""
-
-    device: str
+from grader.core.protocol.messages import RecorderSetup, RunnerSetup
 
 
-class Started(Struct):
-    """error: why it cannot serve, or empty."""
+class Limits(Struct, frozen=True):
+    """What a child may take; memory_bytes: None where a control group holds it. uid: the user that it becomes."""
 
-    error: str = ""
+    memory_bytes: int | None
+    file_bytes: int
+    processes: int
+    files: int
+    uid: int | None
 
 
 class Fork(Struct, tag="fork"):
@@ -25,49 +23,25 @@ class Fork(Struct, tag="fork"):
 
 
 class Forked(Struct):
-    pid: int
+    """pid: the child's number inside; 0 in the first answer, to no question, once it can serve. error: why not."""
+
+    pid: int = 0
+    error: str = ""
 
 
-class AskStatus(Struct, tag="status"):
-    pid: int
-
-
-class Status(Struct):
-    """The exit status of a child, negative for a signal; None while it lives."""
-
-    status: int | None = None
-
-
-class Signal(Struct, tag="signal"):
-    """Send a signal to a child's process group."""
+class Look(Struct, tag="look"):
+    """Say how a child is. signal: send this one to its process group first. end: first kill all that came of it."""
 
     pid: int
-    number: int
+    signal: int | None = None
+    end: bool = False
 
 
-class AskPrograms(Struct, tag="programs"):
-    pid: int
+class Looked(Struct):
+    """status: the exit status of the child, negative for a signal, None while it lives.
 
+    programs: the names of all that run for it, itself among them.
+    """
 
-class Programs(Struct):
-    """The names of the programs that run for a child, itself among them."""
-
-    names: list[str] = field(default_factory=list)
-
-
-class End(Struct, tag="end"):
-    """Kill a child and all that it started."""
-
-    pid: int
-
-
-class Ended(Struct):
-    gone: bool
-
-
-class Done(Struct):
-    """The fork server has done what was asked, and has nothing to answer."""
-
-
-ServerRequest = Start | Fork | AskStatus | Signal | AskPrograms | End
-ServerReply = Started | Forked | Status | Programs | Ended | Done
+    status: int | None
+    programs: list[str]

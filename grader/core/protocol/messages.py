@@ -80,16 +80,6 @@ class Call(Struct, frozen=True):
 # How a child begins --------------------------------------------------------------------------------------------------
 
 
-class Limits(Struct, frozen=True):
-    """What a child may take; memory_bytes: None where a control group holds it. uid: the user that it becomes."""
-
-    memory_bytes: int | None
-    file_bytes: int
-    processes: int
-    files: int
-    uid: int | None
-
-
 class Setup(Struct, kw_only=True):
     """What every child begins with. The last three are filled in where it is started."""
 
@@ -450,14 +440,6 @@ NotRun = NoProgram | KernelRefused | KernelLaunched | NotAllowed
 RunnerReply = Loaded | Raised | Returned | Outputs | FirstBad | Compiled | Timed | Profiled | NotRun
 Reply = RecorderReply | RunnerReply
 WithOutputs = Answered | Returned | Outputs | Timed
-
-
-class Envelope(Struct):
-    """A message with the token of its request: what was written before the request, or beside its reply, has another.
-    The token of a child's first reply is empty."""
-
-    token: str
-    body: Raw
 
 
 def plain_bytes(value: object) -> Raw:

@@ -23,9 +23,10 @@ from triton.runtime.jit import JITCallable
 
 from grader.core.protocol.program import IR, Kernel
 from grader.core.record.record import CannotRecord
-from grader.core.worker import replies
+from grader.core.worker import refusals, replies
 
 FOLDERS = re.compile(r'loc\("[^"]*/([^"/]*)":')
+MOST_SAID = 2000  # characters of an exception
 LATER = {"num_stages", "num_ctas", "maxnreg"}  # options that only later stages of the compiler read
 parse = lru_cache(maxsize=1000)(ast.parse)  # the front end visits a tree many times, and leaves it as it is
 
@@ -123,12 +124,18 @@ def arguments_of_ir(name: str, form: Any, value: Any) -> Iterator[tuple[str, Any
 class DoesNotLower(Exception):
     """What the front end said of a kernel, without the piece of its text that Triton adds. line: in the student's file.
 
-    cause: the exception that Triton made its own of, or its own. kind: the name of its type.
+    cause: the exception that Triton made its own of, or its own.
     """
 
     def __init__(self, text: str, line: int | None, cause: BaseException) -> None:
         super().__init__(text)
-        self.line, self.cause, self.kind = line, cause, type(cause).__name__
+        self.line, self.cause = line, cause
+
+    def in_words(self, source: str) -> tuple[str, str]:
+        """(the name of an exception, a sentence) for the student. source: the line."""
+        text = str(self)[:MOST_SAID]
+        words = refusals.in_words(self.cause, source) or (text and refusals.in_plain_words(text))
+        return type(self.cause).__name__ if words in text else "DoesNotCompile", words
 
 
 class DoesNotVerify(RuntimeError):

@@ -21,7 +21,6 @@ from triton.runtime import autotuner, interpreter, jit
 from triton.runtime.errors import OutOfResources
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from grader.core.protocol.messages import FailedLaunch
 from grader.core.protocol.program import CONFIGS, NO_OPTIONS, Branch, Choice, Descriptor, Launch, Refused
 from grader.core.record import front_end
 from grader.core.record.record import CannotRecord, Recorder
@@ -35,6 +34,12 @@ class Launches:
 
     prints: a kernel's print(x) may have no text before the block, as a GPU's compiler asks.
     """
+
+    more_stubs: tuple[tuple[Any, str, Any], ...] = (
+        (torch, "compile", lambda model=None, **_: model if model is not None else lambda function: function),
+        (torch.library, "wrap_triton", lambda kernel: kernel),
+        (torch.library, "triton_op", torch.library.custom_op),  # the other looks for kernels with torch._dynamo
+    )
 
     def __init__(self, recorder: Recorder, prints: bool) -> None:
         self.recorder, self.front_end = recorder, front_end.FrontEnd(recorder.kernels)
@@ -58,18 +63,13 @@ class Launches:
             (jit.JITCallable, "parse", lambda kernel: front_end.parse(kernel.src)),
             # Whatever a file says about the interpreter, its kernels are compiled.
             (type(knobs.runtime), "interpret", compiles), (interpreter, "InterpretedFunction", jit.JITFunction),
-            (autotuner.Autotuner, "run", tune),
+            (autotuner.Autotuner, "run", tune), *self.more_stubs,
         ]  # fmt: skip
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        compiled = lambda model=None, **_: model if model is not None else lambda function: function  # noqa: E731
         with contextlib.ExitStack() as stack:
-            for owner, name, stub in (
-                *self.stubs(), (torch, "compile", compiled),
-                (torch.library, "wrap_triton", lambda kernel: kernel),
-                (torch.library, "triton_op", torch.library.custom_op),  # the other looks for kernels with torch._dynamo
-            ):  # fmt: skip
+            for owner, name, stub in self.stubs():
                 stack.enter_context(patch.object(owner, name, stub))
             stack.enter_context(patch.dict(CodeGenerator.builtin_namespace, self.prints))
             yield
@@ -111,19 +111,13 @@ class Launches:
         recorder.note_freed()
         number, line = recorder.launches, recorder.line()
         recorder.launches += 1
-        if number in recorder.failing:
-            raise self.failure(recorder.failing[number])
+        if failed := recorder.failing.get(number):
+            short = failed.shortage
+            error: Any = short and OutOfResources(short.needed, short.limit, short.what)
+            error = error or interpreter.InterpreterError(failed.text)
+            error.as_seen = True
+            raise error
         return number, line
-
-    @staticmethod
-    def failure(failed: FailedLaunch) -> Exception:
-        """The exception of a launch that the runner saw fail; `as_seen` marks it."""
-        if short := failed.shortage:
-            error = OutOfResources(short.needed, short.limit, short.what)
-        else:
-            error = interpreter.InterpreterError(failed.text)
-        error.as_seen = True
-        return error
 
     def argument(self, value: Any) -> Any:
         """One argument of the IR's function as the program has it."""

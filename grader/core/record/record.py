@@ -32,6 +32,7 @@ from grader.core.protocol.program import (
     Operation,
     Other,
     Program,
+    Refused,
     Step,
     Storage,
     Tensor,
@@ -41,8 +42,7 @@ from grader.core.protocol.program import (
     rebuilt,
     storages_in,
 )
-from grader.core.worker.dispatch import DispatchMode
-from grader.core.worker.frames import running_line
+from grader.core.worker.dispatch import DispatchMode, running_line
 
 SIZE_ONLY = {
     "empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_zeros", "new_ones", "new_full",
@@ -52,12 +52,8 @@ EXPIRED = torch.UntypedStorage._expired  # what StorageWeakRef.expired asks, whi
 READS = {"nonzero", "masked_select", "unique_consecutive", "_unique2", "unique_dim", "is_nonzero"}
 
 
-class CannotRecord(Exception):
-    """What happened has no form in a program; the text is a sentence for the student. line: where, or None."""
-
-    def __init__(self, text: str, line: int | None = None) -> None:
-        super().__init__(text)
-        self.line = line
+class CannotRecord(Refused):
+    """What happened has no form in a program; the text is a sentence for the student."""
 
 
 class Recorder(DispatchMode):

@@ -14,7 +14,7 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 import numpy
@@ -24,10 +24,12 @@ from grader.core.protocol import messages
 from grader.core.protocol.messages import Call, Code, Raised, RecorderSetup, TensorSpec
 from grader.core.protocol.program import Constant, Other, Program, Tensor
 from grader.core.record.record import Recorder
-from grader.core.worker import refusals, replies, sparse, without_gpu
+from grader.core.worker import replies, sparse, without_gpu
 
-if TYPE_CHECKING:
-    from grader.core.record.launches import Launches
+try:
+    from grader.core.record import launches
+except ImportError:  # where there is no Triton
+    launches = None  # type: ignore[assignment]
 
 
 @dataclass
@@ -39,12 +41,8 @@ class LoadedModule:
     module: types.ModuleType
     function: Callable[..., Any]
     beside: types.ModuleType  # the course's own code, empty where it has none
-    launches: "Launches | None"
+    launches: "launches.Launches | None"
     tiles: tuple[int, ...] = ()  # the sizes in the module's own variable of tiles
-
-
-# There where Triton is.
-LAUNCHES, FRONT_END = (f"grader.core.record.{name}" for name in ("launches", "front_end"))
 
 
 def get_ready(device: str) -> None:
@@ -52,16 +50,12 @@ def get_ready(device: str) -> None:
     numpy.seterr(all="ignore")
     torch.set_num_threads(1)
     sparse.reserve()
-    with contextlib.suppress(ImportError):
-        import triton.language  # noqa: F401
-
-        from grader.core.record import launches  # noqa: F401
 
 
 def begin(setup: RecorderSetup) -> LoadedModule:
     """Load the module of `setup` while the recorder looks on; raises what the module raises."""
-    if "triton" in sys.modules:  # the knob, which writes the variable, comes first: modules ask the variable alone
-        sys.modules["triton"].knobs.runtime.interpret = False
+    if launches:  # the knob, which writes the variable, comes first: modules ask the variable alone
+        launches.knobs.runtime.interpret = False
     os.environ["TRITON_INTERPRET"] = "1" if setup.gpu is None and setup.device != "direct" else "0"
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     sys.breakpointhook = no_breakpoint
@@ -69,14 +63,13 @@ def begin(setup: RecorderSetup) -> LoadedModule:
     recorder, module = Recorder(setup.module), new_module(setup)
     if setup.device == "direct":
         return LoadedModule(setup, recorder, module, load_function(module, setup), types.ModuleType("beside"), None)
-    launches = sys.modules[LAUNCHES].Launches(recorder, setup.gpu is None) if LAUNCHES in sys.modules else None
+    watch = launches.Launches(recorder, setup.gpu is None) if launches else None
     beside = run_code(setup.code)
-    with recording(setup, recorder, launches):
+    with recording(setup, recorder, watch):
         function = load_function(module, setup)
-    loaded = LoadedModule(setup, recorder, module, function, beside, launches, own_tiles(module, setup.tiles))
-    if launches:
-        launches.know(module)
-    return loaded
+    if watch:
+        watch.know(module)
+    return LoadedModule(setup, recorder, module, function, beside, watch, own_tiles(module, setup.tiles))
 
 
 def no_breakpoint(*args: object, **kwargs: object) -> NoReturn:
@@ -92,12 +85,12 @@ def run_code(code: Code | None) -> types.ModuleType:
 
 
 @contextlib.contextmanager
-def recording(setup: RecorderSetup, recorder: Recorder, launches: "Launches | None") -> Iterator[None]:
+def recording(setup: RecorderSetup, recorder: Recorder, watch: "launches.Launches | None") -> Iterator[None]:
     """While open, the submission's own code runs and is recorded."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
-        if launches:
-            stack.enter_context(launches.watching())
+        if watch:
+            stack.enter_context(watch.watching())
         stack.enter_context(without_gpu.pass_for(setup.gpu or without_gpu.LIKELY))
         stack.enter_context(recorder)
         yield
@@ -105,14 +98,12 @@ def recording(setup: RecorderSetup, recorder: Recorder, launches: "Launches | No
 
 def describe(error: BaseException, setup: RecorderSetup) -> Raised:
     """An exception of the submission's."""
-    front_end = sys.modules.get(FRONT_END)
-    refused = front_end.find_refusal(error, setup.module) if front_end else None
+    refused = launches.front_end.find_refusal(error, setup.module) if launches else None
     with open(setup.module, encoding="utf-8", errors="replace") as file:
         found = replies.describe_error(refused or error, setup.module, file.read(), setup.gap)
     if refused is None:
         return found
-    words = refusals.in_words(refused.cause, found.source) or (found.text and refusals.in_plain_words(found.text))
-    kind = refused.kind if words in found.text else "DoesNotCompile"
+    kind, words = refused.in_words(found.source)
     return msgspec.structs.replace(found, exception=kind, text=words, ours=False)
 
 
@@ -250,22 +241,24 @@ def stand_in(spec: TensorSpec, seed: int) -> torch.Tensor:
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
     """What is printed in both of two calls would be seen twice."""
-    kept = [os.dup(1), os.dup(2)]
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
-        yield
-    finally:
+
+    def flush() -> None:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
-        for number, descriptor in zip((1, 2), kept, strict=True):
+
+    flush()
+    kept = os.dup(1), os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        for number in (1, 2):
+            os.dup2(nowhere.fileno(), number)
+    try:
+        yield
+    finally:
+        flush()
+        for number, descriptor in enumerate(kept, 1):
             os.dup2(descriptor, number)
             os.close(descriptor)
-        os.close(nowhere)
 
 
 def ask(loaded: LoadedModule, request: messages.Ask) -> messages.Answered:

@@ -18,13 +18,11 @@ WRITTEN = {"zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", 
 
 def fenced(
     shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: Any, poison: int = POISON
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """An uninitialised tensor of that shape and strides amid poison; returns (buffer of bytes, tensor)."""
-    itemsize = torch.empty(0, dtype=dtype).element_size()
-    extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    size = -(-extent * itemsize // 16) * 16
-    buffer = torch.full((2 * GUARD + size,), poison, dtype=torch.uint8, device=device)
-    return buffer, buffer.view(dtype).as_strided(shape, strides, GUARD // itemsize)
+) -> tuple[torch.Tensor, int, torch.Tensor]:
+    """(bytes, how many of them are the tensor's, the tensor): uninitialised, of that shape and strides, amid poison."""
+    used = (1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))) * dtype.itemsize
+    buffer = torch.full((2 * GUARD + -(-used // 16) * 16,), poison, dtype=torch.uint8, device=device)
+    return buffer, used, buffer.view(dtype).as_strided(shape, strides, GUARD // dtype.itemsize)
 
 
 def fence_is_whole(buffer: torch.Tensor, extent_bytes: int) -> bool:
@@ -46,16 +44,10 @@ class Allocations(DispatchMode):
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         if (name.startswith(UNWRITTEN) or name in WRITTEN) and isinstance(out, torch.Tensor) and can_be_fenced(out):
-            out = self.fence(out, keep_values=name in WRITTEN)
+            buffer, used, tensor = fenced(out.shape, out.stride(), out.dtype, out.device)
+            self.buffers.append((buffer, used, tuple(out.shape)))
+            return tensor.copy_(out) if name in WRITTEN else tensor
         return out
-
-    def fence(self, made: torch.Tensor, keep_values: bool) -> torch.Tensor:
-        buffer, tensor = fenced(made.shape, made.stride(), made.dtype, made.device)
-        if keep_values:
-            tensor.copy_(made)
-        extent = 1 + sum((n - 1) * s for n, s in zip(made.shape, made.stride(), strict=True))
-        self.buffers.append((buffer, extent * made.element_size(), tuple(made.shape)))
-        return tensor
 
     def broken_fences(self) -> list[list[int]]:
         """The shapes of the tensors around which something was overwritten."""

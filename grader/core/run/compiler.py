@@ -18,7 +18,6 @@ from triton.runtime.errors import OutOfResources
 
 from grader.core.protocol.messages import Compile, Compiled, CompiledKernel, CompileError, Gpu
 from grader.core.protocol.program import Branch, Launch, Program, Refused
-from grader.core.run.allocations import INPUT_POISON
 from grader.core.run.compiled import CompiledKernels
 from grader.core.run.replay import LaunchRaised, Replay, StepRaised, place_inputs
 from grader.core.worker import replies, without_gpu
@@ -44,8 +43,9 @@ def compile_program(kernels: CompiledKernels, request: Compile, program: Program
 
     What stopped it has "launch" where the wrapper may have an answer to it.
     """
-    limit_memory(request.memory_bytes)
-    places, _, _ = place_inputs(request.call.inputs, None, "cpu", INPUT_POISON)
+    size = request.memory_bytes  # of this process, and of each that it starts, ptxas among them
+    resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+    flats, _ = place_inputs(request.call.inputs, None, "cpu")
     compiling = Compiling(request.gpu)
 
     def launch(step: Launch, given: list[Any]) -> None:
@@ -54,21 +54,16 @@ def compile_program(kernels: CompiledKernels, request: Compile, program: Program
     error: CompileError | None = None
     try:
         with without_gpu.active_driver(without_gpu.Driver(request.gpu)), torch.no_grad():
-            Replay(program, "cpu", launch, compiling.first_that_compiles).run(places)
+            Replay(program, "cpu", launch, compiling.first_that_compiles).run(flats)
     except Refused as refused:
         error = CompileError("language", "Refused", str(refused), refused.line)
-    except StepRaised as raised:
-        cause = raised.__cause__
-        error = CompileError("wrapper", type(cause).__name__, str(cause), raised.line)
     except LaunchRaised as raised:
         error = describe(raised.__cause__, compiling)
         error.launch = raised.failed(error.text)
+    except StepRaised as raised:
+        cause = raised.__cause__
+        error = CompileError("wrapper", type(cause).__name__, str(cause), raised.line)
     return Compiled(compiling.report(), error)
-
-
-def limit_memory(size: int) -> None:
-    """At most `size` bytes of data for this process and for each that it starts, ptxas among them."""
-    resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
 class Compiling:
@@ -141,15 +136,14 @@ def describe_kernel(kernel: Any, log: str, gpu: Gpu) -> CompiledKernel:
     """What is known of one compiled kernel."""
     data, asm = kernel.metadata, kernel.asm
     found = CompiledKernel(data.name, data.shared, gpu.shared_bytes, data.num_warps, data.num_stages)
-    if "ptx" in asm:
-        found.registers = number(r"Used (\d+) registers", log)
-        found.spill_bytes = number(r"(\d+) bytes spill stores", log)
-        found.matrix_instructions = matrix_instructions(asm["ptx"])
-    elif "amdgcn" in asm:
-        spilled = number(r"\.vgpr_spill_count:\s*(\d+)", asm["amdgcn"])
-        found.registers = number(r"\.vgpr_count:\s*(\d+)", asm["amdgcn"])
-        found.spill_bytes = None if spilled is None else 4 * spilled
-        found.matrix_instructions = matrix_instructions(asm["amdgcn"])
+    for form, text, registers, spilled, size in (
+        ("ptx", log, r"Used (\d+) registers", r"(\d+) bytes spill stores", 1),
+        ("amdgcn", asm.get("amdgcn", ""), r"\.vgpr_count:\s*(\d+)", r"\.vgpr_spill_count:\s*(\d+)", 4),
+    ):
+        if form in asm:
+            spills = number(spilled, text)
+            found.registers, found.spill_bytes = number(registers, text), None if spills is None else size * spills
+            found.matrix_instructions = matrix_instructions(asm[form])
     return found
 
 

@@ -6,9 +6,9 @@ whatever its layout.
 
 import torch
 
-from grader.core.protocol.messages import Call
-from grader.core.protocol.program import Input, Program, tensors_in
-from grader.core.run.allocations import INPUT_POISON, Allocations
+from grader.core.protocol.messages import Call, Row
+from grader.core.protocol.program import Input, Operation, Program
+from grader.core.run.allocations import Allocations
 from grader.core.run.replay import Replay, StoragePlace, place_inputs
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -20,14 +20,14 @@ def most(program: Program, call: Call, data: bytearray) -> tuple[int, int]:
     call: a messages.Call with a row; data: its inputs' bytes.
     """
     with torch.no_grad(), Allocations():  # what is not written yet is the same in both
-        one, other = (begin(program, call, data, changed) for changed in (False, True))
+        one, other = (begin(program, call, data, changed) for changed in (None, call.row))
         alive: dict[int, int] = {}
         together = largest = 0
         for step in program.steps:
             one.simple(step)  # type: ignore[arg-type]  # without a launch there is no choice
             other.simple(step)  # type: ignore[arg-type]
             alive = {number: count for number, count in alive.items() if number in one.places}
-            for tensor in tensors_in(step):
+            for tensor in step.out if isinstance(step, Operation) else ():
                 number = tensor.storage
                 if not isinstance(program.storages[number], Input):
                     size = getattr(torch, tensor.dtype).itemsize
@@ -36,14 +36,14 @@ def most(program: Program, call: Call, data: bytearray) -> tuple[int, int]:
     return together, largest
 
 
-def begin(program: Program, call: Call, data: bytearray, changed: bool) -> Replay:
-    """A Replay that has run all steps before the call. changed: the row has other numbers."""
-    places, _, tensors = place_inputs(call.inputs, data, "cpu", INPUT_POISON)
-    if changed and call.row:
-        part = tensors[call.row.name][tuple(call.row.index)]
+def begin(program: Program, call: Call, data: bytearray, changed: Row | None) -> Replay:
+    """A Replay that has run all steps before the call. changed: the row that has other numbers."""
+    flats, tensors = place_inputs(call.inputs, data, "cpu")
+    if changed:
+        part = tensors[changed.name][tuple(changed.index)]
         part.copy_(torch.randn(part.shape, generator=torch.Generator().manual_seed(1)))
     replay = Replay(program, "cpu", launch=None)
-    replay.begin(places)
+    replay.begin(flats)
     return replay
 
 

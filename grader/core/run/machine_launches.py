@@ -1,7 +1,7 @@
 """In the runner: launches of a program's kernels, which the machine executes. Neither knows Triton."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -10,7 +10,6 @@ from grader.core.machine.buffers import Memory
 from grader.core.machine.execution import Machine
 from grader.core.machine.lines import Lines
 from grader.core.machine.observer import Observer
-from grader.core.protocol.messages import Raised
 from grader.core.protocol.program import Kernel, Launch, Refused
 from grader.core.run.allocations import GUARD, Allocations
 from grader.core.worker import sparse
@@ -22,11 +21,6 @@ class Stopped(Exception):
     def __init__(self, text: str, line: int | None) -> None:
         super().__init__(text)
         self.line = line
-
-    def as_reply(self, text: str) -> Raised:
-        """text: of the submission's file."""
-        lines, line = text.split("\n"), self.line
-        return Raised("Stopped", str(self), line, lines[line - 1].strip() if line and line <= len(lines) else "")
 
 
 class MachineLaunches:
@@ -65,10 +59,9 @@ class MachineLaunches:
         fences = {
             buffer.untyped_storage().data_ptr(): (GUARD, GUARD + size) for buffer, size, _ in self.allocations.buffers
         }
-        x, y, z = step.grid
         try:
             with torch._C._DisableTorchDispatch():
-                made.launch((x, y, z), args, memory=Memory(self.inputs, fences), names=step.names)
+                made.launch(cast(Any, step.grid), args, memory=Memory(self.inputs, fences), names=step.names)
         except execution.Stopped as stopped:
             raise Stopped(str(stopped), self.lines[step.kernel].line(stopped.where)) from None
         finally:

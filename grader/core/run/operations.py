@@ -21,8 +21,7 @@ from grader.core.protocol.program import (
     Program,
     Tensor,
     flat,
-    launches_in,
-    tensors_in,
+    storages_in,
 )
 
 
@@ -56,13 +55,8 @@ ORDER = variants(
 )
 PRODUCTS = variants("mm bmm addmm baddbmm dot mv addmv vdot addbmm _int_mm", "{}_")
 SOFTMAX = names("_softmax _log_softmax")
-# Of a PyTorch that has no tag for them.
-REDUCTIONS = names(
-    "sum nansum mean prod amax amin aminmax max min any all argmax argmin logsumexp std std_mean var var_mean norm "
-    "linalg_vector_norm count_nonzero"
-)
-LISTED = MAKE | MOVE | ORDER | PRODUCTS | SOFTMAX | REDUCTIONS
-TAGS = {torch.Tag.pointwise, getattr(torch.Tag, "reduction", torch.Tag.pointwise)}
+LISTED = MAKE | MOVE | ORDER | PRODUCTS | SOFTMAX
+TAGS = {torch.Tag.pointwise, torch.Tag.reduction}
 IN_A_CHOICE = MAKE | names("copy_ clone _to_copy")  # before a launch that is tuned: what it writes is made ready
 
 
@@ -87,22 +81,19 @@ def forbidden(program: Program, refused: Collection[str]) -> Operation | None:
     """The first operation that is not allowed, or one of those that this problem refuses; None where all are."""
     for step in program.setup + program.steps:
         for inner in flat([step]):
-            if not isinstance(inner, Operation):
-                continue
-            allowed = inner.namespace == "aten" and is_allowed(inner.op) and inner.op not in refused
-            if not allowed or (isinstance(step, Choice) and inner.op not in IN_A_CHOICE):
-                return inner
+            if isinstance(inner, Operation):
+                allowed = inner.namespace == "aten" and is_allowed(inner.op) and inner.op not in refused
+                if not allowed or (isinstance(step, Choice) and inner.op not in IN_A_CHOICE):
+                    return inner
     return None
 
 
 def made_without_a_launch(program: Program) -> list[int]:
     """The numbers of the returned tensors that depend on nothing that a launch wrote."""
-    tensors = [(i, returned) for i, returned in enumerate(program.returns) if isinstance(returned, Tensor)]
-    steps = list(flat(program.setup + program.steps))[::-1]
-    if not launches_in(steps):
-        return [i for i, _ in tensors]
+    steps = [*flat(program.setup + program.steps)][::-1] if program.kernels else []
     inputs = {i for i, storage in enumerate(program.storages) if isinstance(storage, Input)}
-    return [i for i, returned in tensors if not depends_on_a_launch(returned, steps, inputs)]
+    returns = [(i, returned) for i, returned in enumerate(program.returns) if isinstance(returned, Tensor)]
+    return [i for i, returned in returns if not depends_on_a_launch(returned, steps, inputs)]
 
 
 def depends_on_a_launch(returned: Tensor, backwards: list[Operation | Launch], inputs: set[int]) -> bool:
@@ -112,7 +103,7 @@ def depends_on_a_launch(returned: Tensor, backwards: list[Operation | Launch], i
     """
     live = {returned.storage}
     for step in backwards:
-        touched = {tensor.storage for tensor in tensors_in(step)} - inputs
+        touched = storages_in(step).keys() - inputs
         if not isinstance(step, Operation):
             if touched & live:
                 return True

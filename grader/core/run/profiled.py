@@ -37,17 +37,16 @@ def profile(runner: "Runner", request: "Profile", program: "Program") -> "Profil
     import torch
 
     from grader.core.protocol.messages import Profiled
-    from grader.core.run.allocations import INPUT_POISON
     from grader.core.run.replay import Replay, place_inputs, tune
     from grader.core.run.runner import read_inputs
 
-    places, _, _ = place_inputs(request.call.inputs, read_inputs(), "cuda", INPUT_POISON)
+    flats, _ = place_inputs(request.call.inputs, read_inputs(), "cuda")
     replay = Replay(program, "cuda", runner.compiled(program).launch, tune)
     with torch.no_grad():
         for _ in range(WARM_UP):
-            replay.run(places)
+            replay.run(flats)
             torch.cuda.synchronize()
-        replay.begin(places)
+        replay.begin(flats)
         torch.cuda.profiler.start()
         replay.call()
         torch.cuda.synchronize()

@@ -1,14 +1,12 @@
 """In the runner: a checked program executed on given inputs, by the machine, for the compiler or on a GPU."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
-from math import prod
+from functools import lru_cache
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_iter
 
 from grader.core.protocol.messages import FailedLaunch, Shortage, TensorSpec
 from grader.core.protocol.program import (
@@ -31,34 +29,36 @@ from grader.core.protocol.program import (
     Storage,
     Tensor,
     TorchDtype,
-    tensors_in,
+    resolved,
+    storages_in,
 )
-from grader.core.run.allocations import POISON, fenced
+from grader.core.run.allocations import INPUT_POISON, POISON, fenced
 from grader.core.worker import sparse
 
-
-class LaunchRaised(Exception):
-    """A launch raised: the wrapper may have an answer to that. number: which of the call's."""
-
-    def __init__(self, number: int, line: int | None) -> None:
-        super().__init__(f"launch {number}")
-        self.number, self.line = number, line
-
-    def failed(self, text: str) -> FailedLaunch:
-        """What to tell the recorder of this launch. text: what the exception says."""
-        cause: Any = self.__cause__
-        short = type(cause).__name__ == "OutOfResources"
-        return FailedLaunch(
-            self.number, text[:2000], Shortage(cause.required, cause.limit, cause.name) if short else None
-        )
+Launcher = Callable[[Launch, list[Any]], None]
 
 
 class StepRaised(Exception):
     """An operation outside the kernels raised. line: in the submission's file."""
 
     def __init__(self, line: int | None) -> None:
-        super().__init__("an operation")
+        super().__init__(line)
         self.line = line
+
+
+class LaunchRaised(StepRaised):
+    """A launch raised: the wrapper may have an answer to that. number: which of the call's."""
+
+    def __init__(self, number: int, line: int | None) -> None:
+        super().__init__(line)
+        self.number = number
+
+    def failed(self, text: str) -> FailedLaunch:
+        """What to tell the recorder of this launch. text: what the exception says."""
+        cause: Any = self.__cause__
+        short = type(cause).__name__ == "OutOfResources"
+        shortage = Shortage(cause.required, cause.limit, cause.name) if short else None
+        return FailedLaunch(self.number, text[:2000], shortage)
 
 
 class ChoiceMade(Exception):
@@ -73,8 +73,14 @@ class StoragePlace:
     start: int
     bytes: int
 
+    def __post_init__(self) -> None:
+        self.address = self.storage.data_ptr()
 
-Launcher = Callable[[Launch, list[Any]], None]
+    @classmethod
+    def of(cls, flat: torch.Tensor) -> "StoragePlace":
+        """That of a tensor without gaps."""
+        size = flat.element_size()
+        return cls(flat.untyped_storage(), flat.storage_offset() * size, flat.numel() * size)
 
 
 @dataclass(frozen=True)
@@ -88,99 +94,86 @@ class DescriptorArgument:
     padding: str
 
 
-@dataclass
 class Replay:
-    """A program, to be run any number of times. observer: called after each operation, or None.
+    """A program, to be run any number of times.
 
-    launch(step, arguments) runs or compiles one kernel. choose(choices, run) returns the index of one.
+    launch(step, arguments) runs or compiles one kernel; None where the program has none. choose(branches, run) returns
+    the index of a tuned launch's branch, after it called run(index) as it liked; None where nothing is left to choose.
+    observer: called after each operation of PyTorch's. chosen: {place among all steps: branch}.
     """
 
-    program: Program
-    device: str
-    launch: Launcher | None
-    choose: Callable[[list[Branch], Callable[[int], Any]], int] | None = None
-    observer: Callable[..., None] | None = None
+    def __init__(
+        self, program: Program, device: str, launch: Launcher | None,
+        choose: Callable[[list[Branch], Callable[[int], Any]], int] | None = None,
+        observer: Callable[..., None] | None = None,
+    ) -> None:  # fmt: skip
+        self.program, self.device, self.launch, self.choose, self.observer = program, device, launch, choose, observer
+        self.chosen, self.places, self.used = dict[int, int](), dict[int, StoragePlace](), used_storages(program)
 
-    def __post_init__(self) -> None:
-        self.chosen: dict[int, int] = {}
-        self.places: dict[int, StoragePlace] = {}
-        self.used = used_storages(self.program)
-
-    def run(self, inputs: dict[str, StoragePlace]) -> list[Any]:
-        """What the program returns: tensors, or program.Other for what is none. inputs: {name: StoragePlace}."""
+    def run(self, inputs: Mapping[str, torch.Tensor]) -> list[Any]:
+        """What the program returns: tensors, or program.Other for what is none. inputs: flat, by name."""
         while True:
             with contextlib.suppress(ChoiceMade):
                 self.begin(inputs)
                 return self.call()
 
-    def begin(self, inputs: dict[str, StoragePlace]) -> None:
+    def begin(self, inputs: Mapping[str, torch.Tensor]) -> None:
         """What was done before the call, on these inputs."""
-        program, self.places = self.program, {}
-        for number, storage in enumerate(program.storages):
-            if number in self.used and not isinstance(storage, Made):
-                self.places[number] = self.given(storage, inputs)
-        for at, step in zip(count(), program.setup):
+        program = self.program
+        self.places = {
+            number: self.given(storage, inputs)
+            for number, storage in enumerate(program.storages)
+            if number in self.used and not isinstance(storage, Made)
+        }
+        for at, step in enumerate(program.setup):
             self.step(at, step)
-        for number in program.stale:
-            self.forget(number)
+        made = [tensor for step in program.setup if isinstance(step, Operation) for tensor in step.out]
+        dtypes = {tensor.storage: getattr(torch, tensor.dtype) for tensor in made}
+        for number in program.stale:  # what an earlier call left in a workspace is gone: its numbers are NaN
+            place = self.places.get(number)
+            if place and number in dtypes and dtypes[number].is_floating_point:
+                whole = torch.empty(0, dtype=torch.uint8, device=self.device)
+                whole.set_(place.storage, place.start, (place.bytes,), (1,)).fill_(POISON)
 
     def call(self) -> list[Any]:
         """The call itself; what it made is let go of."""
-        program = self.program
-        kept = dict(self.places)
-        for at, step in zip(count(len(program.setup)), program.steps):
+        program, kept = self.program, dict(self.places)
+        for at, step in enumerate(program.steps, len(program.setup)):
             self.step(at, step)
         returned = [self.tensor(each) if isinstance(each, Tensor) else each for each in program.returns]
         self.places = kept
         return returned
 
-    def given(self, storage: Storage, inputs: dict[str, StoragePlace]) -> StoragePlace:
+    def given(self, storage: Storage, inputs: Mapping[str, torch.Tensor]) -> StoragePlace:
         """The place of a storage that no step makes."""
         if isinstance(storage, Input):
             if storage.name not in inputs:
                 raise Malformed(f"an input named {storage.name}")
-            return inputs[storage.name]
-        if storage.bytes > sparse.FAR_BYTES:  # of a call before: what nobody has written is zero
-            return StoragePlace(sparse.empty(storage.bytes, torch.uint8).untyped_storage(), 0, storage.bytes)
-        data = torch.full((storage.bytes,), POISON, dtype=torch.uint8, device=self.device)
+            return StoragePlace.of(inputs[storage.name])
+        try:
+            if storage.bytes > sparse.FAR_BYTES:  # of a call before: what nobody has written is zero
+                return StoragePlace.of(sparse.empty(storage.bytes, torch.uint8))
+            data = torch.full((storage.bytes,), POISON, dtype=torch.uint8, device=self.device)
+        except (MemoryError, RuntimeError):
+            raise Refused(f"a tensor of an earlier call has {storage.bytes:,} bytes: memory has no room") from None
         if isinstance(storage, Constant) and storage.bytes:
             data.copy_(torch.frombuffer(bytearray(storage.data), dtype=torch.uint8))
-        return StoragePlace(data.untyped_storage(), data.storage_offset(), storage.bytes)
-
-    def forget(self, number: int) -> None:
-        """What an earlier call left in a workspace is gone: floating-point numbers are NaN."""
-        place, dtype = self.places.get(number), self.dtypes().get(number)
-        if place and dtype and dtype.is_floating_point:
-            whole = torch.empty(0, dtype=torch.uint8, device=self.device)
-            whole.set_(place.storage, place.start, (place.bytes,), (1,)).fill_(POISON)
-
-    def dtypes(self) -> dict[int, torch.dtype]:
-        made = (step for step in self.program.setup if isinstance(step, Operation))
-        return {tensor.storage: getattr(torch, tensor.dtype) for step in made for tensor in step.out}
+        return StoragePlace.of(data)
 
     # Steps -----------------------------------------------------------------------------------------------------------
 
     def step(self, at: int, step: Step) -> None:
-        if isinstance(step, Choice):
-            for inner in step.branches[self.choice(at, step.branches)].steps:
+        if not isinstance(step, Choice):
+            return self.simple(step)
+
+        def run(index: int) -> None:
+            for inner in step.branches[index].steps:
                 self.simple(inner)
-        else:
-            self.simple(step)
 
-    def choice(self, at: int, branches: list[Branch]) -> int:
-        """The configuration of a launch that was tuned: the first, or the one that `choose` finds."""
-        if at not in self.chosen:
-            if self.choose is None:
-                self.chosen[at] = 0
-            else:
-
-                def run(i: int) -> None:
-                    for inner in branches[i].steps:
-                        self.simple(inner)
-
-                self.chosen[at] = self.choose(branches, run)
-                raise ChoiceMade
-        return self.chosen[at]
+        if at not in self.chosen and self.choose:
+            self.chosen[at] = self.choose(step.branches, run)
+            raise ChoiceMade
+        run(self.chosen[at])
 
     def simple(self, step: Operation | Launch | Free) -> None:
         if isinstance(step, Free):
@@ -200,7 +193,7 @@ class Replay:
         function = find_overload(step.op, step.overload)
         if function is None:
             raise Malformed("an operation that PyTorch has not")
-        if not step.kwargs.keys() <= {each.name for each in function._schema.arguments if each.kwarg_only}:
+        if step.kwargs and not step.kwargs.keys() <= {x.name for x in function._schema.arguments if x.kwarg_only}:
             raise Malformed("an argument by its name that has a place")  # costs are read off the places
         args = self.value(step.args)
         named = {name: self.value(value) for name, value in step.kwargs.items()}
@@ -222,17 +215,17 @@ class Replay:
         same = list(tensor.shape) == described.sizes and str(tensor.dtype)[6:] == described.dtype
         if not same or (list(tensor.stride()) != described.strides and tensor.numel() > 1):
             raise Malformed(f"another output of {step.op} than was recorded")
-        size, storage = tensor.element_size(), tensor.untyped_storage()
-        place = self.places.get(number)
-        if place is None:
-            start = (tensor.storage_offset() - described.offset) * size
-            extent = self.program.storages[number].bytes
+        storage, before = tensor.untyped_storage(), self.places.get(number)
+        start = (tensor.storage_offset() - described.offset) * tensor.element_size()
+        extent = self.program.storages[number].bytes
+        place = StoragePlace(storage, start, extent)
+        if before is None:
             if start < 0 or start + extent > storage.nbytes():
                 raise Malformed("a storage larger than it is")
-            if any(other.storage.data_ptr() == storage.data_ptr() for other in self.places.values()) and extent:
+            if extent and any(other.address == place.address for other in self.places.values()):
                 raise Malformed("two storages that are one")
-            self.places[number] = StoragePlace(storage, start, extent)
-        elif place.storage.data_ptr() != storage.data_ptr() and storage.nbytes():
+            self.places[number] = place
+        elif before.address != place.address and storage.nbytes():
             raise Malformed("a storage that is made twice")
 
     # Values ----------------------------------------------------------------------------------------------------------
@@ -245,11 +238,13 @@ class Replay:
                 return self.tensor(value)
             case Device():
                 return torch.device(self.device)
-            case Descriptor():
-                return DescriptorArgument(
-                    self.tensor(value.base), value.shape, value.strides, value.block, value.padding
-                )
-        return plain(value)
+            case Descriptor(base, shape, strides, block, padding):
+                return DescriptorArgument(self.tensor(base), shape, strides, block, padding)
+            case Float():
+                return float.fromhex(value.hex)
+            case TorchDtype() | Format():
+                return getattr(torch, value.name)
+        return value
 
     def tensor(self, described: Tensor) -> torch.Tensor:
         """A tensor of the program as a view of where its storage lies; never outside of that."""
@@ -266,72 +261,46 @@ class Replay:
             return tensor.set_(place.storage, place.start // size + offset, sizes, strides)
 
 
-def list_tensors(*values: Any) -> list[torch.Tensor]:
-    """The tensors in lists, tuples and dicts."""
-    return [value for value in tree_iter(values) if isinstance(value, torch.Tensor)]
-
-
 def used_storages(program: Program) -> set[int]:
     """The numbers of all storages that steps and returns name."""
-    named = tensors_in([program.setup, program.steps, program.returns])
-    return {tensor.storage for tensor in named} | set(program.stale)
+    return {*storages_in([program.setup, program.steps, program.returns]), *program.stale}
+
+
+def settled(program: Program, choice: int) -> Program:
+    """The program that takes the branch of this number of each choice, counted round."""
+    steps = enumerate(program.setup + program.steps)
+    return resolved(program, {at: choice % len(step.branches) for at, step in steps if isinstance(step, Choice)})
 
 
 def place_inputs(
-    specs: Sequence[TensorSpec], data: bytearray | None, device: str, poison: int
-) -> tuple[dict[str, StoragePlace], dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """({name: StoragePlace}, {name: its fenced base}, {name: the tensor}) of inputs, as TensorSpec has each.
+    specs: Sequence[TensorSpec], data: bytearray | None, device: str
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """({name: all elements, flat, amid poison}, {name: the tensor}) of inputs, as TensorSpec has each.
 
     data: their bytes, one after the other; None where numbers do not matter. Of a sparse one, whose buffer has few
-    pages, they are those of its elements, and its base is the tensor itself.
+    pages, they are those of the tensor.
     """
-    places: dict[str, StoragePlace] = {}
-    bases: dict[str, torch.Tensor] = {}
-    tensors: dict[str, torch.Tensor] = {}
-    start = 0
+    flats, tensors, start = dict[str, torch.Tensor](), dict[str, torch.Tensor](), 0
     sparse.begin()
     for spec in specs:
-        dtype, elements = getattr(torch, spec.dtype), spec.elements
-        if spec.sparse:
-            flat, held = sparse.empty(elements, dtype), prod(spec.shape)
-            tensor = flat.as_strided(spec.shape, spec.strides, spec.offset)
-            if data is not None:
-                tensor.copy_(torch.frombuffer(data, dtype=dtype, count=held, offset=start).view(spec.shape))
-            start += held * dtype.itemsize
-            places[spec.name] = StoragePlace(flat.untyped_storage(), 0, elements * dtype.itemsize)
-            bases[spec.name] = tensors[spec.name] = tensor
-            continue
-        _, base = fenced((elements,), (1,), dtype, device, poison)
-        if elements and data is not None:
-            base.copy_(torch.frombuffer(data, dtype=dtype, count=elements, offset=start))
-        start += elements * dtype.itemsize
-        begin = base.storage_offset() * dtype.itemsize
-        places[spec.name] = StoragePlace(base.untyped_storage(), begin, elements * dtype.itemsize)
-        bases[spec.name] = base
-        tensors[spec.name] = base.as_strided(spec.shape, spec.strides, base.storage_offset() + spec.offset)
-    return places, bases, tensors
+        dtype, count = getattr(torch, spec.dtype), spec.elements
+        flat = sparse.empty(count, dtype) if spec.sparse else fenced((count,), (1,), dtype, device, INPUT_POISON)[2]
+        tensor = flat.as_strided(spec.shape, spec.strides, flat.storage_offset() + spec.offset)
+        held = tensor if spec.sparse else flat
+        if held.numel() and data is not None:
+            numbers = torch.frombuffer(data, dtype=dtype, count=held.numel(), offset=start)
+            held.copy_(numbers.view(held.shape))
+        start += held.numel() * dtype.itemsize
+        flats[spec.name], tensors[spec.name] = flat, tensor
+    return flats, tensors
 
 
-# Values and launches -------------------------------------------------------------------------------------------------
-
-
+@lru_cache(maxsize=4096)
 def find_overload(op: str, overload: str) -> Any:
     """The overload of PyTorch's own operation that has these names, or None."""
     packet = getattr(torch.ops.aten, op, None)
     known = isinstance(packet, torch._ops.OpOverloadPacket) and (overload or "default") in packet.overloads()
     return getattr(packet, overload or "default") if known else None
-
-
-def plain(value: Any) -> Any:
-    """A value of a program that is a constant."""
-    match value:
-        case Float():
-            return float.fromhex(value.hex)
-        case TorchDtype() | Format():
-            return getattr(torch, value.name)
-        case None | bool() | int() | str():
-            return value
-    raise Malformed(f"a {type(value).__name__} where it cannot be")
 
 
 def tune(choices: Sequence[Branch], run: Callable[[int], Any]) -> int:

@@ -4,23 +4,23 @@ What it measures and computes is believed, so it is confined like a recorder and
 """
 
 import functools
+import gc
 import importlib.util
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy
 import torch
-from torch.utils._pytree import tree_iter
 
 from grader.core.machine import bits_trial
 from grader.core.machine.bad_numbers import Follower
 from grader.core.machine.observer import Observer
 from grader.core.machine.report import Report
 from grader.core.protocol import messages
-from grader.core.protocol.messages import KernelLaunched, NotAllowed, Outputs, Raised, Returned, RunnerSetup
+from grader.core.protocol.messages import Call, KernelLaunched, NotAllowed, Outputs, Raised, Returned, RunnerSetup
 from grader.core.protocol.program import (
     Constant,
     Float,
@@ -36,25 +36,25 @@ from grader.core.protocol.program import (
     resolved,
 )
 from grader.core.run import dependents
-from grader.core.run.allocations import INPUT_POISON, Allocations
+from grader.core.run.allocations import Allocations
 from grader.core.run.machine_launches import MachineLaunches, Stopped
 from grader.core.run.operations import forbidden, made_without_a_launch
 from grader.core.run.replay import (
-    Launcher,
     LaunchRaised,
     Replay,
     StepRaised,
     find_overload,
     place_inputs,
+    settled,
     tune,
     used_storages,
 )
+from grader.core.run.timed import TimedCalls, time_module, time_program
 from grader.core.run.wrapper_costs import WrapperMeter
 from grader.core.worker import replies, sparse
 
 if TYPE_CHECKING:  # what not every device needs is imported late
     from grader.core.run.compiled import CompiledKernels
-    from grader.core.run.timed import TimedCalls
 
 GAVE_UP = 1 << 28  # bytes of a program
 NUMBERS = 128  # different ones in a program, as sizes and strides: the honest entries and solutions have up to 31
@@ -67,7 +67,7 @@ class Runner:
 
     setup: RunnerSetup
     kernels: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    timed: "TimedCalls | None" = None
+    timed: TimedCalls | None = None
 
     @property
     def device(self) -> str:
@@ -94,6 +94,14 @@ class Runner:
 
         return CompiledKernels(program.kernels, self.texts, self.kernels)
 
+    def in_machine(
+        self, program: Program, call: Call, tensors: dict[str, torch.Tensor], allocations: Allocations,
+        observers: Sequence[Observer] = (), observe: Callable[..., None] | None = None,
+    ) -> Replay:  # fmt: skip
+        """The program, its kernels run by the machine. allocations: the mode in which it will run."""
+        kernels = MachineLaunches(program.kernels, tensors, allocations, self.texts, observers)
+        return Replay(settled(program, call.choice), "cpu", kernels.launch, observer=observe)
+
 
 def get_ready(device: str) -> None:
     """Import what the device needs. Raises RuntimeError where bits depend on what runs beside a program."""
@@ -116,6 +124,7 @@ def begin(setup: RunnerSetup) -> Runner:
     if setup.device == "compile":
         from grader.core.run import compiler
 
+        sparse.release()
         compiler.get_ready(setup.folder)
     return Runner(setup)
 
@@ -132,6 +141,7 @@ def answering(job: Callable[[Runner, Any, Program], messages.RunnerReply]) -> Ca
     """The job, with a reply instead of an exception where the program does something wrong."""
 
     def answered(runner: Runner, request: Any) -> messages.RunnerReply:
+        gc.freeze()  # what is there between cases stays: a collection after this case need not walk parsed kernels
         with open("program.json", "rb") as file:
             data = file.read(GAVE_UP)
         try:
@@ -163,37 +173,35 @@ def not_allowed(program: Program, runner: Runner) -> messages.NotRun | None:
 def describe_raised(error: Any, runner: Runner) -> Raised:
     """What a step raised, with the line of the kernel where there is one."""
     if isinstance(error, Stopped):
-        return error.as_reply(runner.texts.get(runner.setup.module, ""))
+        lines, line = runner.texts.get(runner.setup.module, "").split("\n"), error.line
+        return Raised("Stopped", str(error), line, lines[line - 1].strip() if line and line <= len(lines) else "")
     return replies.describe_error(error, runner.setup.module, "", runner.setup.gap)
 
 
 def run(runner: Runner, request: messages.Run, program: Program) -> Returned:
     """Run the program on the inputs; what came back is described, its bytes stand in outputs.bin."""
     call, device, data, written = request.call, runner.device, read_inputs(), set[str]()
-    places, bases, tensors = place_inputs(call.inputs, data, device, INPUT_POISON)
+    flats, tensors = place_inputs(call.inputs, data, device)
     allocations, wrapper = Allocations(), WrapperMeter()
     report = Report(tensors, runner.observer) if call.watched else None
-    launch: Launcher
-    if device == "cuda":
-        launch, choose = runner.compiled(program).launch, tune
-    else:
-        observers = report.observers if report else ()
-        launch = MachineLaunches(program.kernels, tensors, allocations, runner.texts, observers).launch
-        choose = lambda choices, run: call.choice % len(choices)  # noqa: E731
 
     def observe(step: Operation, args: list[Any], named: dict[str, Any], made: list[torch.Tensor]) -> None:
         wrapper.operation(step, args, named, made)
-        written.update(inputs_written(step, made, bases))
+        written.update(inputs_written(step, made, flats))
         if report and (step.op.endswith("_") or "out" in named):
             report.costs.overwritten(made)
 
-    replay = Replay(program, device, launch, choose, observe)
+    if device == "cuda":
+        replay = Replay(program, device, runner.compiled(program).launch, tune, observe)
+    else:
+        observers = report.observers if report else ()
+        replay = runner.in_machine(program, call, tensors, allocations, observers, observe)
     with torch.no_grad(), allocations:
-        returned = replay.run(places)
+        returned = replay.run(flats)
     if device == "cuda":
         torch.cuda.synchronize()
-    program, row_elements, row_largest = resolved(program, replay.chosen), None, None
-    written.update(changed(bases, data), report.legality.written if report else ())
+    program, row_elements, row_largest = resolved(replay.program, replay.chosen), None, None
+    written.update(changed(call, flats, tensors, data), report.legality.written if report else ())
     if call.row:
         row_elements, row_largest = dependents.most(program, call, data)
     return Returned(
@@ -206,24 +214,25 @@ def run(runner: Runner, request: messages.Run, program: Program) -> Returned:
 
 def run_sets(runner: Runner, request: messages.RunSets, program: Program) -> Outputs:
     """Run the program on several sets of inputs, which inputs.bin has one after the other; all their outputs."""
-    data, outputs, device = read_inputs(), list[Any](), runner.device
-    size, compiled = len(data) // request.sets, runner.compiled(program) if device == "cuda" else None
+    call, data, outputs, device = request.call, read_inputs(), list[Any](), runner.device
+    size = len(data) // request.sets
     for start in range(0, len(data), size):
-        places, _, tensors = place_inputs(request.call.inputs, data[start : start + size], device, INPUT_POISON)
-        allocations = Allocations()
-        kernels = compiled or MachineLaunches(program.kernels, tensors, allocations, runner.texts)
-        with torch.no_grad(), allocations:
-            outputs += Replay(program, device, kernels.launch).run(places)
+        flats, tensors = place_inputs(call.inputs, data[start : start + size], device)
+        with torch.no_grad(), Allocations() as allocations:
+            if device == "cuda":
+                replay = Replay(settled(program, call.choice), device, runner.compiled(program).launch)
+            else:
+                replay = runner.in_machine(program, call, tensors, allocations)
+            outputs += replay.run(flats)
     return Outputs(replies.write_outputs(outputs, device))
 
 
 def find_first_bad(runner: Runner, request: messages.FindFirstBad, program: Program) -> messages.FirstBad:
     """The line of a kernel that makes the first bad number on these inputs."""
-    places, _, tensors = place_inputs(request.call.inputs, read_inputs(), "cpu", INPUT_POISON)
-    follower, allocations = Follower(runner.texts.get(runner.setup.module, "")), Allocations()
-    kernels = MachineLaunches(program.kernels, tensors, allocations, runner.texts, [follower])
-    with torch.no_grad(), allocations:
-        Replay(program, "cpu", kernels.launch, observer=follower.step).run(places)
+    flats, tensors = place_inputs(request.call.inputs, read_inputs(), "cpu")
+    follower = Follower(runner.texts.get(runner.setup.module, ""))
+    with torch.no_grad(), Allocations() as allocations:
+        runner.in_machine(program, request.call, tensors, allocations, [follower], follower.step).run(flats)
     return follower.found or messages.FirstBad()
 
 
@@ -233,24 +242,25 @@ def read_inputs() -> bytearray:
         return bytearray(file.read())
 
 
-def changed(bases: dict[str, torch.Tensor], data: bytearray) -> list[str]:
+def changed(
+    call: Call, flats: dict[str, torch.Tensor], tensors: dict[str, torch.Tensor], data: bytearray
+) -> Iterator[str]:
     """Names of the inputs that are not what they were."""
-    names, start = [], 0
-    for name, base in bases.items():
-        now = replies.raw_bytes(base)
+    start = 0
+    for spec in call.inputs:
+        now = replies.raw_bytes((tensors if spec.sparse else flats)[spec.name])
         if now != data[start : start + len(now)]:
-            names.append(name)
+            yield spec.name
         start += len(now)
-    return names
 
 
-def inputs_written(step: Operation, made: list[torch.Tensor], bases: dict[str, torch.Tensor]) -> list[str]:
+def inputs_written(step: Operation, made: list[torch.Tensor], flats: dict[str, torch.Tensor]) -> list[str]:
     """Names of the inputs that an operation of PyTorch's wrote into: at the end they may be again what they were."""
     overload = find_overload(step.op, step.overload)
     if not overload._schema.is_mutable or torch.Tag.inplace_view in overload.tags:
         return []
     storages = {tensor.untyped_storage().data_ptr() for tensor in made if tensor.numel()}
-    return [name for name, base in bases.items() if base.untyped_storage().data_ptr() in storages]
+    return [name for name, flat in flats.items() if flat.untyped_storage().data_ptr() in storages]
 
 
 def used_kernels(program: Program) -> list[str]:
@@ -270,13 +280,14 @@ def unseen(program: Program) -> messages.UnseenBytes:
 
 def bytes_of_numbers(program: Program) -> int:
     """Of the different numbers that stand in steps and texts, where they are more than sizes and strides."""
-    steps = [*flat(program.setup + program.steps)]
-    named = [value for step in steps if isinstance(step, Operation) for value in step.kwargs.values()]
-    found: set[object] = {
-        each for each in tree_iter([[step.args for step in steps], named]) if isinstance(each, int | Float)
-    }
-    for text in {program.kernels[step.kernel].text for step in steps if isinstance(step, Launch)}:
-        found.update(CONSTANTS.findall(text))
+    found, texts = set[object](), set[str]()
+    for step in flat(program.setup + program.steps):
+        values: list[Any] = [*step.args, *(step.kwargs.values() if isinstance(step, Operation) else ())]
+        each = (inner for value in values for inner in (value if isinstance(value, list) else [value]))
+        found.update(value for value in each if isinstance(value, int | Float))
+        if isinstance(step, Launch):
+            texts.add(program.kernels[step.kernel].text)
+    found.update(number for text in texts for number in CONSTANTS.findall(text))
     return 8 * len(found) if len(found) > NUMBERS else 0
 
 
@@ -287,18 +298,14 @@ def compile_only(runner: Runner, request: messages.Compile, program: Program) ->
 
 
 def measure(runner: Runner, request: messages.Time, program: Program) -> messages.Timed:
-    from grader.core.run import timed
-
-    runner.timed = runner.timed or timed.time_program(runner.device, runner.compiled(program).launch, request, program)
+    runner.timed = runner.timed or time_program(runner.device, runner.compiled(program).launch, request, program)
     return runner.timed.measure(request)
 
 
 def measure_ours(runner: Runner, request: messages.TimeOurs) -> messages.Timed | Raised:
     """The same of a module of the grader's own, which needs no program."""
-    from grader.core.run import timed
-
     try:
-        runner.timed = runner.timed or timed.time_module(runner.device, request)
+        runner.timed = runner.timed or time_module(runner.device, request)
         return runner.timed.measure(request.time)
     except Exception as error:
         return replies.describe_error(error, "ours.py", "")

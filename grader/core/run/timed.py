@@ -10,7 +10,7 @@ import torch
 from grader.core.protocol.messages import Call, Derived, Range, Time, Timed, TimeOurs
 from grader.core.protocol.program import Program
 from grader.core.run.allocations import POISON, Allocations
-from grader.core.run.replay import Launcher, Replay, StoragePlace, tune
+from grader.core.run.replay import Launcher, Replay, tune
 from grader.core.run.stopwatch import Stopwatch
 from grader.core.worker import replies
 
@@ -100,7 +100,7 @@ def time_program(device: str, launch: Launcher, request: Time, program: Program)
     replay = Replay(program, device, launch, tune)
     calls = TimedCalls(device, request.call, request.derived, lambda inputs: begin_anew(replay, inputs))
     calls.draw(0)
-    replay.run(places_of(calls.inputs))
+    replay.run(calls.inputs)
     return calls
 
 
@@ -115,16 +115,11 @@ def time_module(device: str, request: TimeOurs) -> TimedCalls:
     return TimedCalls(device, request.time.call, request.time.derived, prepare)
 
 
-def places_of(inputs: dict[str, torch.Tensor]) -> dict[str, StoragePlace]:
-    storages = {name: tensor.untyped_storage() for name, tensor in inputs.items()}
-    return {name: StoragePlace(storage, 0, storage.nbytes()) for name, storage in storages.items()}
-
-
 def begin_anew(replay: Replay, inputs: dict[str, torch.Tensor]) -> Callable[[], list[Any]]:
     """The call of a program that knows of no call before: its workspaces are made anew, on memory that was wiped."""
     replay.places = {}
     wipe_free_memory()
-    replay.begin(places_of(inputs))
+    replay.begin(inputs)
     return replay.call
 
 

@@ -7,7 +7,6 @@ import torch
 from grader.core.protocol.program import Operation
 from grader.core.protocol.reports import Most, WrapperCosts
 from grader.core.run.operations import PRODUCTS, UNWRITTEN
-from grader.core.run.replay import list_tensors
 
 POINTWISE_PRODUCTS = ("mul", "div", "addcmul", "addcdiv")
 
@@ -19,7 +18,7 @@ class WrapperMeter:
         self.costs = WrapperCosts()
 
     def operation(self, step: Operation, args: list[Any], named: dict[str, Any], made: list[torch.Tensor]) -> None:
-        given, line = list_tensors(args, named), step.line
+        given, line = list_tensors([*args, *named.values()]), step.line
         known = {tensor.untyped_storage()._cdata for tensor in given}
         new = [tensor for tensor in made if tensor.untyped_storage()._cdata not in known]
         self.note("made", sum(extent(tensor) * tensor.element_size() for tensor in new) // 4, line)
@@ -37,6 +36,12 @@ class WrapperMeter:
         most = self.costs.lines.get(cost)
         if most is None or amount > most.amount:
             self.costs.lines[cost] = Most(amount, line)
+
+
+def list_tensors(values: list[Any]) -> list[torch.Tensor]:
+    """The tensors among the values, and those in lists of them."""
+    each = (inner for value in values for inner in (value if isinstance(value, list) else [value]))
+    return [value for value in each if isinstance(value, torch.Tensor)]
 
 
 def extent(tensor: torch.Tensor) -> int:

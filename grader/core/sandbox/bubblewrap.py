@@ -12,11 +12,11 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from grader.core.sandbox import system_calls
 from grader.core.sandbox.scratch import PLACE
+from grader.core.worker import system_calls
 
 ROOT = Path(__file__).resolve().parents[3]
 SWITCH = "GRADER_SANDBOX"  # "none" in the environment: no bubblewrap, also where it works
@@ -64,42 +64,25 @@ def try_out(tool: str, device: str) -> str | None:
     """
     try:
         done = run(device, [sys.executable, "-I", "-S", "-c", TRY[device == "cuda"]])
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        why = lines[-1][:200] if done.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"bubblewrap does not work here: {error}"
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        return f"bubblewrap does not work here: {said[:200]}"
-    return None
+        why = str(error)
+    return f"bubblewrap does not work here: {why}" if why else None
 
 
 def run(device: str, program: list[str], read_only: Sequence[str | Path] = ()) -> subprocess.CompletedProcess[str]:
     """A program inside, to its end; raises OSError and TimeoutExpired."""
-    with open_filter() as (arguments, descriptors):
-        return subprocess.run(
-            command(device, read_only, arguments) + program, pass_fds=descriptors, capture_output=True,
-            text=True, timeout=60, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-
-
-@contextlib.contextmanager
-def open_filter() -> Iterator[tuple[list[str], list[int]]]:
-    """(arguments of bubblewrap, descriptors to hand over) for the filter of system calls, where there is one."""
-    descriptor = system_calls.as_file()
-    try:
-        yield (["--seccomp", str(descriptor)], [descriptor]) if descriptor is not None else ([], [])
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
+    whole = command(device, read_only) + program
+    return subprocess.run(whole, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
 
 
 def find_leaks(device: str = "cpu") -> list[str]:
     """What is possible inside and should not be: [words]; each is tried. Raises OSError and TimeoutExpired."""
-    place = Path(__file__).parents[1] / "worker" / "attempts.py"
     if why := system_calls.missing():
         return [why]
-    names = (*system_calls.REFUSED, "clone", "clone3")
-    numbers = [f"{name}={number}" for name in names if (number := system_calls.number(name)) is not None]
-    done = run(device, [sys.executable, "-I", "-B", str(place), *numbers], [place.parent])
+    place = Path(system_calls.__file__)
+    done = run(device, [sys.executable, "-I", "-B", str(place)], [place.parent])
     if done.returncode:
         return [f"the attempts did not run: {done.stderr.strip()[-200:]}"]
     return [name for name, found in json.loads(done.stdout).items() if found is not None]
@@ -118,30 +101,26 @@ def new_warning(device: str = "cpu") -> str | None:
 
     `make doctor` says all of it. The line is said again for another reason, and where it cannot be noted.
     """
-    why = find_obstacle(device)
-    noted = NOTES / f"no-sandbox-{platform.node()}-{device}"
+    why, noted = find_obstacle(device), NOTES / f"no-sandbox-{platform.node()}-{device}"
+    if why is None or not noted.is_absolute():  # a user without a home
+        return why and WARNING
     with contextlib.suppress(OSError):
-        if why is None or noted.read_text(encoding="utf-8") == why:
+        if noted.is_file() and noted.read_text(encoding="utf-8") == why:
             return None
-    with contextlib.suppress(OSError):
-        if not noted.is_absolute():  # a user without a home
-            return WARNING
         noted.parent.mkdir(parents=True, exist_ok=True)
-        noted.write_text(why or "", encoding="utf-8")
+        noted.write_text(why, encoding="utf-8")
     return WARNING
 
 
-def command(
-    device: str, read_only: Sequence[str | Path], more: Sequence[str] = (), scratch_bytes: int | None = None
-) -> list[str]:
+def command(device: str, read_only: Sequence[str | Path], scratch_bytes: int | None = None) -> list[str]:
     """The beginning of the command that runs a program inside; these folders keep their places.
 
-    more: arguments of bubblewrap, beside these. scratch_bytes: the size of a folder to write in, where there is one.
+    scratch_bytes: the size of a folder to write in, where there is one.
 
     The program is process 1 there: when it ends, all others are killed, and none of them can signal it.
     """
     tool = shutil.which("bwrap") or "bwrap"
-    arguments = [tool, *more, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+    arguments = [tool, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     arguments += ["--unshare-cgroup-try"]
     arguments += ["--die-with-parent", "--as-pid-1", "--hostname", "grade"]
     if os.geteuid() == 0:  # it stays root to end the children, which are not; it can change nothing outside
@@ -183,28 +162,19 @@ def hide(folder: str | Path) -> None:
 
 
 def show_folders(folders: Iterable[str | Path]) -> list[str]:
-    """Read-only, the outer before the inner; of a hidden folder below one of them only what is named of it is seen."""
-    arguments, hidden = list[str](), set[Path]()
-    places = {Path(os.path.abspath(folder)) for folder in folders}
-    shown = places | {Path(place) for place in system_folders()}
-    for place in sorted(places, key=lambda place: len(place.parts)):
-        arguments += hide_folders(shown, hidden, above=place)
-        arguments += [*make_parents(place), "--ro-bind", str(place), str(place)]
-    arguments += hide_folders(shown, hidden)
-    for folder in (root / name for root in sorted(HIDDEN & places) for name in REPOSITORY):
-        if folder.is_dir() and folder not in places:  # the repository itself was named
-            arguments += ["--tmpfs", str(folder)]
-    return arguments
+    """Read-only, the outer before the inner; of a hidden folder below one of them only what is named of it is seen.
 
-
-def hide_folders(shown: set[Path], hidden: set[Path], above: Path | None = None) -> list[str]:
-    """An empty folder over each hidden one that lies in what is shown: those above `above`, or all that are left."""
+    Where the repository itself is named, its parts are hidden.
+    """
+    shown = {Path(os.path.abspath(folder)) for folder in folders}
+    hidden = (HIDDEN | {root / name for root in HIDDEN & shown for name in REPOSITORY}) - shown
+    visible = [*shown, *map(Path, system_folders())]
     arguments: list[str] = []
-    for folder in sorted(HIDDEN - hidden):
-        inside = folder.is_dir() and any(folder.is_relative_to(place) and folder != place for place in shown)
-        if inside and (above is None or (above.is_relative_to(folder) and above != folder)):
-            hidden.add(folder)
-            arguments += ["--size", str(HIDDEN_BYTES), "--tmpfs", str(folder)]
+    for place in sorted(shown | hidden, key=lambda place: len(place.parts)):
+        if place in shown:
+            arguments += [*make_parents(place), "--ro-bind", str(place), str(place)]
+        elif place.is_dir() and any(place.is_relative_to(above) for above in visible):
+            arguments += ["--size", str(HIDDEN_BYTES), "--tmpfs", str(place)]
     return arguments
 
 
@@ -227,7 +197,9 @@ def python_folders() -> list[str]:
     kept: list[str] = []
     for folder in sorted(folders):  # a folder comes before those in it
         inside = any(Path(folder).is_relative_to(known) for known in (*system_folders(), *kept))
-        if not inside and not ROOT.is_relative_to(folder):
+        # /usr, where Debian's own Python is, holds what is shown already, and more.
+        wide = any(Path(place).is_relative_to(folder) for place in (str(ROOT), *system_folders()))
+        if not inside and not wide:
             kept.append(folder)
     return kept
 

@@ -1,8 +1,7 @@
-"""A control group of the kernel's for one submission, where this machine lets us make one. It limits memory and
-processes, and gives the submission one share of the cores, however many processes it starts.
+"""A control group (version 2) for one sandbox process, where this machine lets us make one. It limits the memory and
+the processes of all that is inside together, and gives them one share of the cores, however many they are.
 
-Made below the group that the grader is in, so that what holds for the grader holds for it too. Both versions: in v1
-each controller has a tree of its own, in v2 all share one.
+It lies below the group that the grader is in, or beside it, so that what holds for the grader holds for it too.
 """
 
 import contextlib
@@ -12,117 +11,75 @@ import time
 from pathlib import Path
 
 MOUNT = Path("/sys/fs/cgroup")
-FILES = {  # (version, controller): files to write; the first must be there, the others where they are
-    (1, "memory"): ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
-    (1, "pids"): ("pids.max",),
-    (2, "memory"): ("memory.max",),
-    (2, "pids"): ("pids.max",),
-    (1, "cpu"): ("cpu.shares",),
-    (2, "cpu"): ("cpu.weight",),
-}
-SHARE = {1: 1024, 2: 100}  # {version: share of the cores}: the kernel's own for a process without a group
+SHARE = 100  # of the cores: the kernel's own for a process without a group
 _numbers = itertools.count()
 
 
-def own() -> dict[str, Path]:
-    """{controller: folder of the grader's own group}; "" is the controller of v2."""
-    found: dict[str, Path] = {}
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers:
-                found |= {name: MOUNT / name / path.strip("/") for name in controllers.split(",")}
-            else:
-                found[""] = MOUNT / path.strip("/")
-    return found
-
-
 class Group:
-    """The group of one submission; `held` names what it limits, which may be nothing. Closed once it is empty."""
+    """held: the controllers that limit it, which may be none. Close it once it is empty."""
 
     def __init__(self, memory: int, processes: int) -> None:
-        self.folders, self.held = list[Path](), dict[str, Path]()
-        mine, name = own(), f"grade-{os.getpid()}-{next(_numbers)}"
-        for controller, value in (("memory", memory), ("pids", processes), ("cpu", None)):
-            places = [(1, mine[controller])] if controller in mine else []
-            # v2 gives a group no controllers below one that has processes: then one beside ours.
-            places += [(2, place) for place in (mine[""], mine[""].parent)] if "" in mine else []
-            for version, place in places:
-                remove_stale(place)
-                if self.make(place / name, FILES[version, controller], value or SHARE[version]):
-                    self.held[controller] = place / name
-                    break
+        self.folder, self.held = Path(), set[str]()
+        limits = {"memory.max": memory, "pids.max": processes, "cpu.weight": SHARE}
+        # A group that has processes gives those below it no controllers: then one beside ours.
+        for place in find_places():
+            remove_stale(place)
+            self.folder = place / f"grade-{os.getpid()}-{next(_numbers)}"
+            with contextlib.suppress(OSError):
+                self.folder.mkdir()
+            self.held = {name.split(".")[0] for name, value in limits.items() if self.write(name, value)}
+            if self.held:
+                self.write("memory.swap.max", 0)
+                break
+            self.close()
 
-    def make(self, folder: Path, files: tuple[str, ...], value: int) -> bool:
-        made = folder not in self.folders
+    def write(self, name: str, value: int) -> bool:
+        """True where the kernel took the value."""
         try:
-            folder.mkdir(exist_ok=not made)
-            if made:
-                self.folders.append(folder)
-            (folder / files[0]).write_text(str(value), "utf-8")
+            with open(self.folder / name, "r+", encoding="utf-8") as file:
+                file.write(str(value))
+            return True
         except OSError:
-            if made:
-                self.remove(folder)
             return False
-        for other in files[1:]:
-            with contextlib.suppress(OSError):
-                (folder / other).write_text(str(value), "utf-8")
-        swap = folder / "memory.swap.max"
-        if "memory.max" in files and swap.exists():
-            with contextlib.suppress(OSError):
-                swap.write_text("0", "utf-8")
-        return True
 
     def enter(self) -> list[str]:
         """The beginning of a command that is run within the group."""
-        if not self.folders:
-            return []
-        script = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 1; shift; done; shift; exec "$@"'
-        return ["/bin/sh", "-c", script, "sh", *(str(folder / "cgroup.procs") for folder in self.folders), "--"]
+        script = 'echo 0 > "$1" || exit 1; shift; exec "$@"'
+        return ["/bin/sh", "-c", script, "sh", str(self.folder / "cgroup.procs")] if self.held else []
 
-    def processes(self) -> set[int]:
-        """Numbers of all that is in the group, as the grader sees them."""
-        found: set[int] = set()
-        for folder in self.folders:
-            with contextlib.suppress(OSError):
-                found |= set(map(int, (folder / "cgroup.procs").read_text("utf-8").split()))
-        return found
+    def kill(self) -> None:
+        """End all that is in the group, at once (Linux 5.14)."""
+        if self.held:
+            self.write("cgroup.kill", 1)
 
     def memory_kills(self) -> int:
         """How often the kernel ended a process here because the group had all of its memory.
 
         Where the whole machine is short of memory, a process here may be ended too: that does not count.
         """
-        with contextlib.suppress(OSError, KeyError, ValueError):
-            most = int((self.held["memory"] / "memory.max_usage_in_bytes").read_text("utf-8"))
-            full = most >= int((self.held["memory"] / "memory.limit_in_bytes").read_text("utf-8"))
-            return numbers(self.held["memory"] / "memory.oom_control")["oom_kill"] if full else 0
-        with contextlib.suppress(OSError, KeyError, ValueError):
-            events = numbers(self.held["memory"] / "memory.events")
-            return events["oom_kill"] if events["oom"] else 0
+        with contextlib.suppress(OSError, ValueError):
+            lines = (self.folder / "memory.events").read_text(encoding="utf-8").splitlines()
+            events = {name: int(number) for name, number in map(str.split, lines)}
+            return events["oom_kill"] if events.get("oom") else 0
         return 0
 
-    def remove(self, folder: Path) -> None:
-        for _ in range(100):  # its last process may still be on its way out
-            try:
-                folder.rmdir()
-                break
-            except FileNotFoundError:
-                break
-            except OSError:
-                time.sleep(0.01)
-        if folder in self.folders:
-            self.folders.remove(folder)
-
     def close(self) -> None:
-        for folder in list(self.folders):
-            self.remove(folder)
+        for _ in range(100):  # its last process may still be on its way out
+            with contextlib.suppress(OSError):
+                if self.folder.name and self.folder.exists():
+                    self.folder.rmdir()
+                return
+            time.sleep(0.01)
 
 
-def numbers(file: Path) -> dict[str, int]:
-    """{name: number} of a file of the kernel's with one of each on a line."""
-    words = file.read_text(encoding="utf-8").split()
-    return {name: int(number) for name, number in zip(words[::2], words[1::2], strict=True)}
+def find_places() -> list[Path]:
+    """The grader's own group and the one above, if any: what "0::" names is of version 2."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            if line.startswith("0::") and (MOUNT / "cgroup.procs").exists():
+                own = MOUNT / line[3:].strip("/")
+                return [own, own.parent] if own != MOUNT else [own]
+    return []
 
 
 def remove_stale(place: Path) -> None:

@@ -12,7 +12,6 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TypeVar
 
 from grader.core.sandbox.texts import clean
 
@@ -47,10 +46,7 @@ class CannotStart(Exception):
     """The process could not even start its own part: a fault of the grader or of the machine, never of a student."""
 
 
-Same = TypeVar("Same", bound="Child")
-
-
-class Child:
+class Child(contextlib.AbstractContextManager):
     """What every child has: `requests` and `channel`, descriptors of pipes to and from it, and its `output`.
 
     A subclass starts it and ends it (`close`, also at the end of a `with` statement), and says how it ended.
@@ -99,9 +95,6 @@ class Child:
     def close(self) -> None:
         raise NotImplementedError
 
-    def __enter__(self: Same) -> Same:
-        return self
-
     def __exit__(self, *exc: object) -> None:
         self.close()
 
@@ -125,28 +118,21 @@ class TrustedChild(Child):
             )  # fmt: skip
         except OSError as failure:
             raise CannotStart(f"{command[0]} cannot be started: {failure.strerror}") from None
-        said = self.process.stderr if replies else self.process.stdout
-        channel = number(self.process.stdout) if replies else -1
-        super().__init__(number(self.process.stdin), channel, os.dup(number(said)))
+        assert self.process.stdin and self.process.stdout
+        channel, said = self.process.stdout.fileno(), (self.process.stderr or self.process.stdout).fileno()
+        super().__init__(self.process.stdin.fileno(), channel if replies else -1, os.dup(said))
         self.is_over = False
 
     def call(self, request: dict, seconds: float) -> dict:
         """The reply to one request, both plain data. Raises TimedOut and Died."""
-        deadline = time.monotonic() + seconds
-        self.send(request, seconds)
-        return self.receive(max(0.0, deadline - time.monotonic()))
+        return read_reply(self.exchange(json.dumps(request).encode(), seconds))
 
     def send(self, request: dict, seconds: float) -> None:
         self.send_line(json.dumps(request).encode(), seconds)
 
     def receive(self, seconds: float) -> dict:
         """The next reply; raises TimedOut and Died."""
-        line = self.receive_line(seconds)
-        with contextlib.suppress(ValueError, RecursionError):
-            reply = json.loads(line)
-            if isinstance(reply, dict):
-                return reply
-        raise Died(NO_REPLY)
+        return read_reply(self.receive_line(seconds))
 
     def wait(self, seconds: float | None = None) -> int:
         """Its exit status, negative for a signal, once it has ended by itself; raises TimedOut."""
@@ -161,9 +147,6 @@ class TrustedChild(Child):
         """`was killed by SIGKILL (the last line that it printed)`, once it has closed its end."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(LOOK_SECONDS)
-        return self.describe_end()
-
-    def describe_end(self) -> str:
         return describe_exit(self.process.poll(), self.output.last_line())
 
     def end(self, grace: float = 0.0) -> None:
@@ -190,10 +173,12 @@ class TrustedChild(Child):
                 pipe.close()
 
 
-def number(pipe: IO[bytes] | None) -> int:
-    """The descriptor of a pipe that Popen was told to make."""
-    assert pipe is not None
-    return pipe.fileno()
+def read_reply(line: bytes) -> dict:
+    with contextlib.suppress(ValueError, RecursionError):
+        reply = json.loads(line)
+        if isinstance(reply, dict):
+            return reply
+    raise Died(NO_REPLY)
 
 
 def describe_exit(code: int | None, last_line: str = "") -> str:

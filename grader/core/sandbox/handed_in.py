@@ -20,12 +20,18 @@ FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 def read(path: str | Path) -> str:
     """The text of a file; raises OSError where it is a link, a device, a pipe or too large."""
-    descriptor = os.open(path, FLAGS)
-    with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
+    data = read_plain(path)
+    if len(data) > LARGEST:
+        raise OSError(0, "no plain file of a module's size")
+    return decode(data)
+
+
+def read_plain(path: str | Path) -> bytes:
+    """The bytes of a plain file, or the first that are too many for a module; raises OSError."""
+    with os.fdopen(os.open(path, FLAGS), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "no plain file of a module's size")
-        return decode(file.read(LARGEST))
+        return file.read(LARGEST + 1)
 
 
 def decode(data: bytes) -> str:
@@ -68,9 +74,6 @@ def readable(folder: str | Path) -> Iterator[Path]:
         os.chmod(copy, 0o755)
         for name in sorted(path.name for path in Path(folder).glob("*.py"))[:FILES]:
             with contextlib.suppress(OSError):
-                descriptor = os.open(Path(folder) / name, FLAGS)
-                with os.fdopen(descriptor, "rb") as file:
-                    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                        (Path(copy) / name).write_bytes(file.read(LARGEST + 1))
-                        (Path(copy) / name).chmod(0o644)
+                (Path(copy) / name).write_bytes(read_plain(Path(folder) / name))
+                (Path(copy) / name).chmod(0o644)
         yield Path(copy)

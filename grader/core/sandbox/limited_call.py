@@ -17,7 +17,7 @@ MEMORY = 1 << 30  # bytes beyond what is there at the fork
 FILE_BYTES = 16 << 20  # of one file that it writes
 
 
-class Limited:
+class Limited(contextlib.AbstractContextManager):
     """`work(argument)` in a fork, which serves one call after the other and is made anew where one was lost.
 
     Its value and its OSErrors come back. What ends otherwise is tried once more, since a machine may be short of memory
@@ -37,17 +37,16 @@ class Limited:
     def attempt(self, argument: Any) -> Any:
         if self.process is None:
             self.start()
-        kind: str = "lost"
         value: Any = TimedOut(f"it took more than {self.seconds:g} s")
         try:
             self.channel.send(argument)
             if self.channel.poll(self.seconds):
-                kind, value = self.channel.recv()
+                value = self.channel.recv()
         except (EOFError, ConnectionError):
             value = Died("its process was ended")
-        if kind == "lost":
+        if isinstance(value, ChildFailed):
             self.close()
-        if kind != "done":
+        if isinstance(value, Exception):
             raise value
         return value
 
@@ -68,16 +67,15 @@ class Limited:
         rlimits.most(resource.RLIMIT_CORE, 0)
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
-                channel.send(self.answer(channel.recv()))
+                argument = channel.recv()
+                try:
+                    value = self.work(argument)
+                except OSError as error:
+                    value = error
+                except Exception as error:
+                    value = Died(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+                channel.send(value)
         os._exit(0)
-
-    def answer(self, argument: Any) -> tuple[str, Any]:
-        try:
-            return "done", self.work(argument)
-        except OSError as error:
-            return "failed", error
-        except Exception as error:
-            return "lost", Died(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
     def close(self) -> None:
         if self.process is not None:
@@ -85,9 +83,6 @@ class Limited:
             self.process.kill()
             self.process.join()
             self.process = None
-
-    def __enter__(self) -> "Limited":
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

@@ -4,7 +4,6 @@ import atexit
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -37,7 +36,7 @@ def serving(device: str, submission: Path | None = None) -> SandboxServer:
         key = start(device, submission)
         process = _running[key]
     try:
-        process.start_device(device)
+        process.wait()
     except CannotStart:
         with _changing:
             if _running.get(key) is process:
@@ -46,23 +45,14 @@ def serving(device: str, submission: Path | None = None) -> SandboxServer:
     return process
 
 
-def prepare(device: str, submission: Path | None = None) -> None:
-    """Have the sandbox process of this device import what it needs, while this process does something else."""
+def begin(device: str, submission: Path | None = None) -> None:
+    """Have the sandbox process of this device start, while this process does something else."""
 
     def wait() -> None:
         with contextlib.suppress(OSError, CannotStart):  # `serving` raises it again for whoever asks for the process
             serving(device, submission)
 
-    threading.Thread(target=wait, name=f"prepare {device}", daemon=True).start()
-
-
-def begin(device: str, submission: Path | None = None) -> None:
-    """Start the sandbox process of this device and wait for nothing: whoever needs it waits less."""
-    with (
-        _changing,
-        contextlib.suppress(OSError, CannotStart),
-    ):  # `serving` raises it again for whoever asks for the process
-        start(device, submission)
+    threading.Thread(target=wait, name=f"begin {device}", daemon=True).start()
 
 
 def start(device: str, submission: Path | None) -> Key:
@@ -81,34 +71,18 @@ def close(key: Key) -> None:
     _running.pop(key).close()
 
 
-def share(devices: Iterable[str]) -> None:
-    """Start the runners of these devices for all forks of this process."""
-    for device in devices:
-        serving(device)
-
-
-def retire() -> None:
-    """Have new runners serve whoever asks from now on; `end_retired` ends the others."""
+def renew() -> None:
+    """Have new runners serve new children; an old one ends with the last child that it has, another submission's."""
     with _changing:
-        _retired.extend(_running.pop(key) for key in [key for key in _running if key[1] is None])
-
-
-def end_retired(used: set[SandboxServer]) -> None:
-    """End the retired runners that are not used any more: their children may be other submissions'."""
-    with _changing:
-        for process in [process for process in _retired if process not in used]:
-            _retired.remove(process)
-            process.close()
+        for key in [key for key in _running if key[1] is None and _running[key].ready]:  # one that starts is new
+            _retired.append(_running.pop(key))
+            _retired[-1].retire()
 
 
 def leave(submission: Path) -> None:
     """End what serves the submission in that folder: nobody asks for it again."""
-    close_where(lambda served: served == Path(os.path.abspath(submission)))
-
-
-def close_where(is_meant: Callable[[Path | None], bool]) -> None:
     with _changing:
-        for key in [key for key in _running if is_meant(key[1])]:
+        for key in [key for key in _running if key[1] == Path(os.path.abspath(submission))]:
             close(key)
 
 
@@ -117,4 +91,5 @@ def close_all() -> None:
     """End every sandbox process and all that is inside."""
     while _running:
         close(next(iter(_running)))
-    end_retired(set())
+    while _retired:
+        _retired.pop().close()

@@ -1,7 +1,7 @@
-"""The sandbox process: it has imported torch, and a fork server inside for each device forks a child in milliseconds.
+"""The sandbox process: it has imported torch, and its fork server inside forks a child in milliseconds.
 
 Recorders of one submission share one, runners of all submissions another. Inside the sandbox (bubblewrap.py), started
-when first needed, gone with the grader: its ends of the sockets close then. It runs no submitted code itself, and its
+when first needed, gone with the grader: its end of the socket closes then. It runs no submitted code itself, and its
 children cannot touch it.
 """
 
@@ -17,23 +17,22 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 import msgspec
 
 from grader.core.protocol import control
-from grader.core.protocol.messages import Limits, RecorderSetup, RunnerSetup
-from grader.core.sandbox import bubblewrap, scratch, system_calls
+from grader.core.protocol.messages import RecorderSetup, RunnerSetup
+from grader.core.sandbox import bubblewrap
 from grader.core.sandbox.cgroup import Group
-from grader.core.sandbox.child import CannotStart
-from grader.core.sandbox.scratch import PLACE, Scratch
+from grader.core.sandbox.child import CannotStart, Child, ChildFailed, describe_exit
+from grader.core.sandbox.scratch import PLACE, Folder, Scratch, clear
+from grader.core.worker import system_calls
 
 CORE = Path(__file__).parents[1]
 FORK_SERVER = CORE / "worker" / "fork_server.py"
-SHARED = ("protocol",)  # packages of the core that every sandbox process imports
-START_SECONDS = 60.0  # for a sandbox and a Python to be there
 IMPORT_SECONDS = 120.0  # to import torch and triton: slow only on a cold, busy disk
-ANSWER_SECONDS = 10.0  # to fork, or to say how a child ended
+ANSWER_SECONDS = 10.0  # to say how a child is, or ended
 REMOVE_SECONDS = 60.0  # a folder without a sandbox: what is watched holds no more
 END_SECONDS = 0.5  # of a process that is to end by itself
 GIB = 1 << 30
@@ -65,7 +64,7 @@ class SandboxKind:
     @property
     def folders(self) -> list[Path]:
         """The folders of the grader that it sees."""
-        return [FORK_SERVER.parent, *(CORE / room for room in (*self.packages, *SHARED))]
+        return [FORK_SERVER.parent, *(CORE / package for package in (*self.packages, "protocol"))]
 
 
 # "record": a submission's module is loaded; it sees no GPU. "cpu": kernels run in the machine; "compile": they are
@@ -80,188 +79,156 @@ KINDS = {
 }
 
 
-class SandboxServer:
-    """The sandbox process of the devices that share it. Its methods raise CannotStart where it does not answer.
+class SandboxServer(Child):
+    """A sandbox process, which starts at once and imports by itself. Its methods raise CannotStart where it does not
+    answer.
 
-    kind: of KINDS. sockets: {device: our end}. ready: the devices whose fork server has imported what it needs. forked:
-    how many children there were; once there was one, the end of the process is the submission's doing, since it runs
-    nothing else. disk_folder: where children write without a sandbox.
+    kind: of KINDS. forked: how many children there were; once there was one, the end of the process is the
+    submission's doing, since it runs nothing else. living: the numbers of its children. retired: it ends with the last
+    of them. disk_folder: where children write without a sandbox.
     """
 
     def __init__(self, kind: str, submission: Path | None = None) -> None:
-        self.kind, self.ready, self.forked, self.closed = kind, set[str](), 0, False
-        self.owner = os.getpid()
+        self.kind, self.owner, self.lock = kind, os.getpid(), threading.Lock()
+        self.ready = self.retired = self.closed = False
+        self.forked, self.living = 0, set[int]()
         what = KINDS[kind]
-        self.locks = {device: threading.Lock() for device in what.devices}
         self.device = "cuda" if what.gpu else "cpu"
         self.confined = bubblewrap.find_obstacle(self.device) is None
-        self.disk_folder: Path | None = None
-        self.process: subprocess.Popen[bytes] | None = None
-        self.sockets: dict[str, socket.socket] = {}
-        self.scratch = Scratch(None, PLACE, None)  # closed
+        self.disk_folder = None if self.confined else Path(os.path.realpath(tempfile.mkdtemp(prefix="grade-")))
         seen: list[str | Path] = [submission] if submission else []
         if not self.confined:
             seen += [sys.prefix, sys.base_prefix, *what.folders]
         another = bubblewrap.may_be_another_user(seen, self.confined)
         self.uid = random.SystemRandom().choice(bubblewrap.UIDS) if another else None
         self.group = Group(what.memory_bytes, what.processes)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.scratch = Scratch(-1, self.place, None)  # closed
+        self.socket, theirs = socket.socketpair()
+        printed, their_output = os.pipe()
+        super().__init__(self.socket.fileno(), self.socket.fileno(), printed)
         try:
-            if not self.confined:
-                self.disk_folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="grade-")))
-                self.disk_folder.chmod(0o711)
-                descriptor = os.open(self.disk_folder, os.O_RDONLY | os.O_DIRECTORY)
-                self.scratch = Scratch(descriptor, self.disk_folder, self.uid)
-            process = self.start(submission)
-            if self.confined:
-                self.scratch = Scratch(self.receive_scratch(process), PLACE, self.uid)
-            self.home = self.scratch.new_folder("home")
-        except OSError:
+            with theirs, open(their_output, "wb") as output:
+                self.process = self.start(submission, theirs.fileno(), output)
+            self.scratch = self.receive_scratch()
+            self.home = Folder(self.scratch, "home")
+        except (OSError, CannotStart):
             self.close()
             raise
 
     # Start -----------------------------------------------------------------------------------------------------------
 
-    def start(self, submission: Path | None) -> subprocess.Popen[bytes]:
+    @property
+    def place(self) -> str:
+        """Its folder to write in, as its children see it."""
+        return str(self.disk_folder or PLACE)
+
+    def start(self, submission: Path | None, end: int, output: IO[bytes]) -> "subprocess.Popen[bytes]":
         what = KINDS[self.kind]
-        pairs = {device: socket.socketpair() for device in what.devices}
-        self.sockets = {device: ours for device, (ours, _) in pairs.items()}
-        theirs = {device: end for device, (_, end) in pairs.items()}
-        given = [f"{device}={end.fileno()}" for device, end in theirs.items()]
-        place = PLACE if self.confined else str(self.disk_folder)
-        private = {name: f"{place}/home" for name in ("HOME", "TMPDIR")} | {"USER": "grade", "LOGNAME": "grade"}
-        private |= {"TRITON_CACHE_DIR": f"{place}/home/triton"}
-        self.said = tempfile.TemporaryFile()  # noqa: SIM115
-        begin = [sys.executable, "-I", "-B", "-u", str(FORK_SERVER), what.role]
-        program = [*begin, PLACE if self.confined else "-", *given]
-        with bubblewrap.open_filter() as (arguments, descriptors):
-            if self.confined:
-                seen = [*what.folders, *([submission] if submission else [])]
-                inside = bubblewrap.command(self.device, seen, arguments, what.scratch_bytes)
-                program = inside + program
-            self.process = process = subprocess.Popen(
-                self.group.enter() + program, pass_fds=[*(end.fileno() for end in theirs.values()), *descriptors],
-                env=environment(self.device) | private, start_new_session=True, stdin=subprocess.DEVNULL,
-                stdout=self.said, stderr=subprocess.STDOUT, cwd="/", preexec_fn=system_calls.prepare(self.confined),
-            )  # fmt: skip
-        for end in theirs.values():
-            end.close()
-        return process
+        inside: list[str] = []
+        if self.disk_folder:
+            self.disk_folder.chmod(0o711)
+        else:
+            seen = [*what.folders, *([submission] if submission else [])]
+            inside = bubblewrap.command(self.device, seen, what.scratch_bytes)
+        calls = "-" if system_calls.missing() else "restrict"
+        program = [sys.executable, "-I", "-B", "-u", str(FORK_SERVER), what.role, self.place, str(end), calls]
+        home = f"{self.place}/home"
+        private = {"HOME": home, "TMPDIR": home, "USER": "grade", "LOGNAME": "grade"}
+        return subprocess.Popen(
+            [*self.group.enter(), *inside, *program, what.devices[0]], pass_fds=[end], start_new_session=True, cwd="/",
+            env=environment(self.device) | private | {"TRITON_CACHE_DIR": f"{home}/triton"}, stdin=subprocess.DEVNULL,
+            stdout=output, stderr=output,
+        )  # fmt: skip
 
-    def receive_scratch(self, process: subprocess.Popen[bytes]) -> int:
-        """The scratch folder's descriptor, from inside; raises CannotStart where none comes."""
-        end = next(iter(self.sockets.values()))
-        end.settimeout(START_SECONDS)
-        try:
-            _, descriptors, _, _ = socket.recv_fds(end, 1, 1)
-        except OSError:
-            descriptors = []
+    def receive_scratch(self) -> Scratch:
+        """The scratch folder, whose descriptor comes from inside; raises CannotStart where none comes."""
+        self.socket.settimeout(IMPORT_SECONDS)
+        descriptors: list[int] = []
+        with contextlib.suppress(OSError):
+            _, descriptors, _, _ = socket.recv_fds(self.socket, 1, 1)
         if not descriptors:
-            with contextlib.suppress(subprocess.TimeoutExpired):  # it has ended, with its reason, or it hangs
-                process.wait(END_SECONDS)
-            words = self.last_words()
-            self.close()
-            raise CannotStart(f"the sandbox process did not start; {words}")
+            raise CannotStart(f"the sandbox process did not start: it {self.how_it_ended()}")
         os.set_inheritable(descriptors[0], False)
-        return descriptors[0]
+        return Scratch(descriptors[0], self.place, self.uid)
 
-    def last_words(self) -> str:
-        """The last line that the sandbox process printed."""
-        self.said.seek(0)
-        words = self.said.read().decode(errors="replace").strip().splitlines()
-        return words[-1] if words else "it said nothing"
-
-    def start_device(self, device: str) -> None:
-        """Wait until the fork server of a device has imported what it needs."""
-        with self.locks[device]:
-            if device in self.ready:
-                return
-            try:
-                started = self.exchange(device, control.Start(device), control.Started, IMPORT_SECONDS, ())
-            except CannotStart as failure:
-                raise CannotStart(f"{failure}; {self.last_words()}") from None
-            if started.error:
-                raise CannotStart(started.error)
-            self.ready.add(device)
+    def wait(self) -> None:
+        """Wait until the fork server has imported what its first device needs."""
+        with self.lock:
+            self.ready = self.ready or bool(self.receive(control.Forked, IMPORT_SECONDS))
 
     # Children --------------------------------------------------------------------------------------------------------
 
-    def fork(self, device: str, setup: RecorderSetup | RunnerSetup, descriptors: list[int]) -> int:
+    def fork(self, setup: RecorderSetup | RunnerSetup, descriptors: list[int]) -> int:
         """A child with these descriptors as requests, output and channel; returns its number inside."""
         self.forked += 1
-        return self.ask(device, control.Fork(setup, self.limits()), control.Forked, descriptors=descriptors).pid
+        pid = self.ask(control.Fork(setup, self.limits()), control.Forked, descriptors).pid
+        self.living.add(pid)
+        return pid
 
-    def exit_status(self, device: str, pid: int) -> int | None:
-        """The exit status of a child, negative for a signal, or None while it lives."""
-        return self.ask(device, control.AskStatus(pid), control.Status).status
+    def look(self, pid: int, number: int | None = None) -> control.Looked:
+        """How a child is, after this signal."""
+        return self.ask(control.Look(pid, number), control.Looked)
 
-    def signal(self, device: str, pid: int, number: int) -> None:
-        self.ask(device, control.Signal(pid, int(number)), control.Done)
-
-    def program_names(self, device: str, pid: int) -> list[str]:
-        """Names of the programs that run for this child."""
-        return self.ask(device, control.AskPrograms(pid), control.Programs).names
-
-    def end_child(self, device: str, pid: int) -> None:
+    def end_child(self, pid: int) -> None:
         """Kill a child and all that came of it; where that cannot be done, the sandbox process goes too."""
         try:
-            gone = self.ask(device, control.End(pid), control.Ended).gone
+            gone = not self.ask(control.Look(pid, end=True), control.Looked).programs
         except CannotStart:
             gone = False
-        if not gone:
+        self.living.discard(pid)
+        if not gone or (self.retired and not self.living):
             self.close()
 
-    def limits(self) -> Limits:
+    def retire(self) -> None:
+        """End with the last child, which may be another submission's."""
+        self.retired = True
+        if not self.living:
+            self.close()
+
+    def limits(self) -> control.Limits:
         """What a child may take."""
         held = "memory" in self.group.held or KINDS[self.kind].gpu
         others = 0 if self.confined or self.uid is not None or os.geteuid() == 0 else count_tasks(os.getuid())
         kind = KINDS[self.kind]
-        return Limits(None if held else kind.memory_bytes, FILE_BYTES, kind.processes + others, FILES, self.uid)
+        return control.Limits(None if held else kind.memory_bytes, FILE_BYTES, kind.processes + others, FILES, self.uid)
 
-    def ask(
-        self, device: str, message: control.ServerRequest, expected: type[T], seconds: float = ANSWER_SECONDS,
-        descriptors: Sequence[int] = (),
-    ) -> T:  # fmt: skip
-        """The answer of a device's fork server, of the type `expected`."""
-        if not self.locks[device].acquire(timeout=seconds):
-            raise CannotStart(f"the sandbox process did not answer within {seconds:g} s")
+    def ask(self, message: control.Fork | control.Look, expected: type[T], descriptors: Sequence[int] = ()) -> T:
+        """The fork server's answer, of the type `expected`."""
+        seconds = IMPORT_SECONDS if isinstance(message, control.Fork) else ANSWER_SECONDS  # a device's first child
+        if not self.lock.acquire(timeout=IMPORT_SECONDS):  # whoever has it waits no longer
+            raise CannotStart(f"the sandbox process did not answer within {IMPORT_SECONDS:g} s")
         try:
-            return self.exchange(device, message, expected, seconds, descriptors)
-        finally:
-            self.locks[device].release()
-
-    def exchange(
-        self, device: str, message: control.ServerRequest, expected: type[T], seconds: float, descriptors: Sequence[int]
-    ) -> T:
-        end, line = self.sockets[device], msgspec.json.encode(message) + b"\n"
-        try:
-            socket.send_fds(end, [line], descriptors)
+            socket.send_fds(self.socket, [msgspec.json.encode(message) + b"\n"], descriptors)
+            return self.receive(expected, seconds)
         except OSError as error:
             raise CannotStart(f"the sandbox process takes no requests: {error.strerror}") from None
-        answer = b""
-        end.settimeout(seconds)
-        while not answer.endswith(b"\n"):  # one answer to one question, on a line
-            try:
-                part = end.recv(1 << 16)
-            except TimeoutError:
-                raise CannotStart(f"the sandbox process did not answer within {seconds:g} s") from None
-            except OSError:
-                part = b""
-            if not part:
-                raise CannotStart("the sandbox process ended")
-            answer += part
+        finally:
+            self.lock.release()
+
+    def receive(self, expected: type[T], seconds: float) -> T:
         try:
-            return msgspec.json.decode(answer, type=expected)
-        except msgspec.MsgspecError as error:
-            raise CannotStart(f"the sandbox process gave another answer: {error}") from None
+            answer = msgspec.json.decode(self.receive_line(seconds), type=expected)
+        except (ChildFailed, msgspec.MsgspecError) as failure:
+            raise CannotStart(f"the sandbox process gave no answer: {failure}") from None
+        if why := getattr(answer, "error", ""):
+            raise CannotStart(why)
+        return answer
 
     # End -------------------------------------------------------------------------------------------------------------
 
+    def how_it_ended(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self.process:
+                self.process.wait(END_SECONDS)
+        return describe_exit(self.process.poll() if self.process else None, self.output.last_line())
+
     def alive(self) -> bool:
-        if self.process is None:
+        if self.process is None or self.closed:
             return False
         if self.owner != os.getpid():  # a fork has its lane's: only its parent can wait for it
-            return not self.closed and os.path.exists(f"/proc/{self.process.pid}")
-        return self.process.poll() is None and not self.closed
+            return os.path.exists(f"/proc/{self.process.pid}")
+        return self.process.poll() is None
 
     def close(self) -> None:
         """Kill all that is inside; without a sandbox, its children end with it. Remove what it wrote.
@@ -273,25 +240,24 @@ class SandboxServer:
         self.closed = True
         if self.owner != os.getpid():
             return
-        for end in self.sockets.values():
-            end.close()
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)  # a thread may wait at it still: it is closed when nobody has it
+        self.output.close()
         if self.process:
             self.end(self.process)
         self.group.close()
-        self.scratch.close()
         if self.disk_folder:
-            scratch.remove(self.disk_folder.name, self.disk_folder.parent, REMOVE_SECONDS)
+            clear(self.scratch.descriptor, REMOVE_SECONDS)
+            with contextlib.suppress(OSError):
+                self.disk_folder.rmdir()
+        self.scratch.close()
 
-    def end(self, process: subprocess.Popen[bytes]) -> None:
+    def end(self, process: "subprocess.Popen[bytes]") -> None:
         """Kill the sandbox process and all that is inside."""
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
-        for pid in self.group.processes():
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(
-            subprocess.TimeoutExpired
-        ):  # last: a process that traces it hears of its end before us
+        self.group.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process that traces it hears of its end before us
             process.wait(ANSWER_SECONDS)
 
 
@@ -302,9 +268,7 @@ def environment(device: str) -> dict[str, str]:
     }
     # One thread each: cases run side by side, and a forked child has no threads of its parent's pools.
     kept |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    if device != "cuda":
-        kept |= {"CUDA_VISIBLE_DEVICES": ""}
-    return kept
+    return kept if device == "cuda" else kept | {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def count_tasks(uid: int) -> int:

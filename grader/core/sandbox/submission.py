@@ -38,28 +38,30 @@ class EntryPoint(Protocol):
     @property
     def tensors(self) -> tuple[str, ...]: ...
     @property
+    def keywords(self) -> tuple[str, ...]: ...
+    @property
     def uses_triton(self) -> bool: ...
     @property
     def refused(self) -> tuple[str, ...]: ...
     @property
-    def beside(self) -> Path | None: ...
-    @property
-    def observer(self) -> Path | None: ...
-    @property
-    def keywords(self) -> tuple[str, ...]: ...
-    @property
     def gap_word(self) -> str: ...
     @property
     def tiles_variable(self) -> str: ...
+    @property
+    def beside(self) -> Path | None: ...
+    @property
+    def observer(self) -> Path | None: ...
 
 
 @dataclass
 class Answer:
-    """What came of a request. program: the bytes of the program that ran, if any. data: the bytes of its outputs."""
+    """What came of a request. program: the bytes of the program that ran, if any. data: the bytes of its outputs. more:
+    [(what was asked, its Answer)] of the other calls that one verdict needs."""
 
     reply: Reply
     program: bytes = b""
     data: bytes | None = None
+    more: Sequence[tuple[object, "Answer"]] = ()
 
     @property
     def returned(self) -> bool:
@@ -98,10 +100,10 @@ class Submission:
         return self.recorder
 
     def start_runner(self) -> SandboxedChild:
-        """The runner. texts: of the files that kernels stand in, whose lines it tells."""
+        """The runner, which gets the texts of the files that a kernel may stand in."""
         if self.runner is None:
             self.runner = SandboxedChild(self.runner_setup(), self.seconds)
-            self.runner.put({"texts.json": msgspec.json.encode(self.read_texts())})
+            self.runner.folder.put({"texts.json": msgspec.json.encode(self.read_texts())})
         return self.runner
 
     def runner_setup(self) -> messages.RunnerSetup:
@@ -125,14 +127,12 @@ class Submission:
         reply = self.ask_recorder(request, files or {}, deadline or self.deadline())
         if not isinstance(reply, messages.Recorded):
             return Answer(reply)
-        return Answer(reply, self.start_recorder().take("program.json", PROGRAM_BYTES))
+        return Answer(reply, self.start_recorder().folder.take("program.json", PROGRAM_BYTES))
 
     def run(
-        self,
-        request: messages.CallRequest,
-        files: dict[str, bytes] | None = None,
+        self, request: messages.CallRequest, files: dict[str, bytes] | None = None,
         beside: dict[str, bytes] | None = None,
-    ) -> Answer:
+    ) -> Answer:  # fmt: skip
         """The runner's reply to a request about a call that is recorded first. If a launch raises, the call is recorded
         again with that launch raising.
 
@@ -186,12 +186,12 @@ class Submission:
         recorder = self.start_recorder()
         if recorder.failure:
             return recorder.failure
-        recorder.put(files)
+        recorder.folder.put(files)
         return recorder.call(request, max(0.1, deadline - time.monotonic()))
 
     def ask_runner(self, request: messages.RunnerRequest, files: dict[str, bytes], deadline: float) -> Reply:
         runner = self.start_runner()
-        runner.put(files)
+        runner.folder.put(files)
         return runner.call(request, max(0.1, deadline - time.monotonic()))
 
     def ask_compiler(self, request: Any, files: dict[str, bytes], deadline: float) -> Reply:
@@ -208,14 +208,13 @@ class Submission:
         return compiled.decode(kept.kept(ask, msgspec.json.encode(request), files, worth=worth))
 
     def read_texts(self) -> dict[str, str]:
-        """{name: text} of the files that a kernel may stand in."""
         return handed_in.read_texts(self.path.parent)
 
     def take_outputs(self, reply: messages.WithOutputs) -> bytes:
         """The bytes of what was returned."""
         recorded = isinstance(reply, Answered)
         size = count_bytes(reply.outputs, "cuda" if self.device == "cuda" and not recorded else "cpu")
-        return (self.start_recorder() if recorded else self.start_runner()).take("outputs.bin", size, size)
+        return (self.start_recorder() if recorded else self.start_runner()).folder.take("outputs.bin", size, size)
 
     def take_printed(self) -> str:
         """What the wrapper and the kernels have printed since the last call."""
@@ -254,13 +253,12 @@ def read_code(path: Path | None) -> Code | None:
 
 
 def count_bytes(outputs: list[messages.Output], device: str) -> int:
-    """How many bytes are written of outputs of these forms."""
-    written = [output for output in outputs if output.plain and output.device == device]
-    return sum(math.prod(output.shape) * find_dtype(output.dtype).itemsize for output in written)
-
-
-def find_dtype(name: str) -> torch.dtype:
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
-        raise Died(NO_REPLY)
-    return dtype
+    """How many bytes are written of outputs of these forms; raises Died where a form names no dtype."""
+    size = 0
+    for output in outputs:
+        if output.plain and output.device == device:
+            dtype = getattr(torch, output.dtype, None)
+            if not isinstance(dtype, torch.dtype):
+                raise Died(NO_REPLY)
+            size += math.prod(output.shape) * dtype.itemsize
+    return size

@@ -29,39 +29,29 @@ def alone() -> contextlib.AbstractContextManager[None]:
 @contextlib.contextmanager
 def take_turn(how: int) -> Iterator[None]:
     with contextlib.ExitStack() as held:
-        gate, runs = (held.enter_context(open_lock(name)) for name in ("gate", "runs"))
-        until = time.monotonic() + WAIT_SECONDS
-        lock(gate, fcntl.LOCK_EX, until)
-        lock(runs, how, until)
-        unlock(gate)
+        with contextlib.suppress(OSError):  # without a place for the locks everybody runs
+            gate, runs = [held.enter_context(open_lock(name)) for name in ("gate", "runs")]
+            until = time.monotonic() + WAIT_SECONDS
+            lock(gate, fcntl.LOCK_EX, until)
+            lock(runs, how, until)
+            fcntl.flock(gate, fcntl.LOCK_UN)
         yield
 
 
 @contextlib.contextmanager
-def open_lock(name: str) -> Iterator[int | None]:
-    """The descriptor of a lock file of this user's, None where none can be made; at the end it is unlocked."""
+def open_lock(name: str) -> Iterator[int]:
+    """The descriptor of a lock file of this user's, unlocked at the end; raises OSError where none can be made."""
     path = os.path.join(tempfile.gettempdir(), f"grader-{os.getuid()}-{name}.lock")
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError:
-        yield None
-        return
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         yield descriptor
     finally:
-        unlock(descriptor)  # a fork may hold the descriptor for longer
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a fork may hold the descriptor for longer
         os.close(descriptor)
 
 
-def lock(descriptor: int | None, how: int, until: float) -> None:
-    while descriptor is not None:
+def lock(descriptor: int, how: int, until: float) -> None:
+    while time.monotonic() < until:
         with contextlib.suppress(BlockingIOError):
             return fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-        if time.monotonic() > until:
-            return None
         time.sleep(PAUSE_SECONDS)
-
-
-def unlock(descriptor: int | None) -> None:
-    if descriptor is not None:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)

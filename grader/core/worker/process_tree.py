@@ -38,16 +38,16 @@ def find_programs(pid: int, children: set[int]) -> dict[int, str]:
     return {p: processes[p][2] for p in roots}
 
 
-def end(pid: int, children: set[int]) -> bool:
-    """Kill the child and all that came of it; True where nothing of it is left."""
-    clear = 0  # looks one after the other that found nothing
+def end(pid: int, children: set[int]) -> dict[int, str]:
+    """Kill the child and all that came of it; returns what is left of it, as find_programs does."""
+    clear, left = 0, dict[int, str]()  # looks one after the other that found nothing
     for _ in range(ROUNDS):
         left = find_programs(pid, children)
         clear = 0 if left else clear + 1
         if clear == LOOKS:
-            return True
+            break
         for process in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         time.sleep(0.002)
-    return False
+    return left

@@ -6,7 +6,6 @@ function that raised: what is said of them is read from there, and nothing is sa
 
 import ast
 import re
-import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,8 +22,7 @@ def in_words(error: BaseException, source: str) -> str:
     of_axis = re.search(r"axis|out of bounds for shape|no attribute 'type'|`_semantic`", text)
     if of_axis and re.search(r"\btl\.(max|min)\(", source):
         return REDUCTION
-    functions = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return INDEX if "`_semantic`" in text and "__getitem__" in functions else ""
+    return ""
 
 
 def raised_in(error: BaseException) -> tuple[str, dict[str, Any]]:
@@ -85,12 +83,7 @@ REFUSALS = (
     ("pointer argument to have shape|Value argument|Mask argument", "_store_legacy|_broadcast_ptr_val_mask",
         "tl.store writes a block of {a} through pointers of {b}: both must have one shape. Has a column [:, None], "
         "or keep_dims, been used once too often?"),
-    ("unsupported tensor index|not iterable", "__getitem__", INDEX),
-    ("0-dimensional arrays can be converted", ".*",
-        "a block is no single number, and it cannot be changed in place: choose element by element with tl.where, and "
-        "give the whole name a new value."),
-    ("item assignment", ".*",
-        "a block cannot be changed in place: make a new one with tl.where, or give the whole name a new value."),
+    ("unsupported tensor index", "__getitem__", INDEX),
     ("pointer.*(fp|float)|(fp|float).*pointer", ".*",
         f"a pointer moves by whole numbers, and this one by a float: {WHOLE}."),
     ("^unexpected type (fp|bf|float)", ".*", f"`//` and `%` take whole numbers, and one of these is a float: {WHOLE}."),
@@ -114,25 +107,22 @@ WORDS = {
     ast.DictComp: "a comprehension", ast.SetComp: "a comprehension", ast.GeneratorExp: "a generator",
     ast.Raise: "raise", ast.Delete: "del",
 }  # fmt: skip
-# What Triton has where PyTorch has an attribute or a function of this name.
+NO_BLOCK_POINTERS = "Triton has none since 3.9: use tl.make_tensor_descriptor, or pointers and masks"
+# What Triton has where PyTorch, or an older Triton, has an attribute or a function of this name.
 INSTEAD = {
     "t": "tl.trans transposes", "transpose": "tl.trans transposes", "mT": "tl.trans transposes",
     "float": ".to(tl.float32) casts", "half": ".to(tl.float16) casts", "bfloat16": ".to(tl.bfloat16) casts",
     "type_as": ".to(other.dtype) casts", "masked_fill": "tl.where chooses element by element",
-    "unsqueeze": "[:, None] and [None, :] add an axis", "view": "tl.reshape does", "size": "it is `.shape`",
-    "amax": "tl.max(block, axis) does", "amin": "tl.min(block, axis) does", "exp": "tl.exp does",
-    "exp2": "tl.exp2 does", "log": "tl.log does", "maximum": "tl.maximum does", "matmul": "tl.dot does",
-    "stride": "pass the strides as arguments of the launch", "dim": "its axes are len(block.shape)",
-    "masked_fill_": "tl.where chooses element by element",
+    "masked_fill_": "tl.where chooses element by element", "unsqueeze": "[:, None] and [None, :] add an axis",
+    "view": "tl.reshape does", "size": "it is `.shape`", "dim": "its axes are len(block.shape)",
+    "stride": "pass the strides as arguments of the launch", "exp": "tl.exp does", "exp2": "tl.exp2 does",
+    "log": "tl.log does", "maximum": "tl.maximum does", "amax": "tl.max(block, axis) does",
+    "amin": "tl.min(block, axis) does", "matmul": "tl.dot does", "bmm": "tl.dot does", "mm": "tl.dot does",
+    "inf": 'float("inf") is the number', "logsumexp": "put it together from tl.max, tl.exp and tl.sum",
+    "tensor": "tl.full makes a block", "ones": "tl.full makes a block", "empty": "tl.zeros does",
+    "make_block_ptr": f"it is of block pointers; {NO_BLOCK_POINTERS}",
+    "advance": f"it is of block pointers; {NO_BLOCK_POINTERS}",
 }  # fmt: skip
-IN_TRITON = {
-    "inf": 'float("inf") is the number', "matmul": "tl.dot does", "bmm": "tl.dot does", "mm": "tl.dot does",
-    "amax": "tl.max(block, axis) does", "masked_fill": "tl.where does", "logsumexp": "put it together from tl.max, "
-    "tl.exp and tl.sum", "tensor": "tl.full makes a block", "ones": "tl.full makes a block", "empty": "tl.zeros does",
-    "transpose": "tl.trans does",
-}  # fmt: skip
-NO_BLOCK_POINTERS = "Triton has none since 3.9: use tl.make_tensor_descriptor, or pointers and masks"
-IN_TRITON |= dict.fromkeys(("make_block_ptr", "advance"), f"it is of block pointers; {NO_BLOCK_POINTERS}")
 PLAIN_WORDS = (
     (r"op operand #0 must be 1-bit signless integer, but got 'tensor<([x\d]+)xi1>'", "an `if` or a `while` needs one "
      "value, not a block of {0} int1: choose element by element with tl.where, or reduce the condition first"),
@@ -168,7 +158,6 @@ PLAIN_WORDS = (
      "the `if`, {2} after the `else`; give it one type and shape"),
     (r"^breakpoint is not defined", "no debugger stops in a kernel: print(x) shows the numbers of program 0"),
     (r"^(\w+) is not defined", "{0} is not defined here: give it a value before the loop or `if` that sets it"),
-    (r"unsupported tensor index", "a block cannot be indexed or sliced by position: only [:, None] and [None, :]"),
     (r"__setitem__ is not supported", "a block cannot be changed in place: build a new one with tl.where"),
     (r"arange's arguments must be of type tl.constexpr", "tl.arange counts between numbers that are known when the "
      "kernel is compiled: begin at 0, and add what the loop counts to the block; a size is a `tl.constexpr` argument"),
@@ -191,7 +180,7 @@ def in_plain_words(text: str) -> str:
             named = found.groupdict()
             syntax = named.pop("syntax", "")
             named["syntax"] = WORDS.get(getattr(ast, syntax, object), syntax.lower())
-            instead = INSTEAD.get(named.get("attribute", "")) or IN_TRITON.get(named.get("name", ""))
+            instead = INSTEAD.get(named.get("attribute") or named.get("name") or "")
             named["instead"] = f": {instead}" if instead else ""
             return words.format(*map(type_name, found.groups()), text=text, **named)
     return text

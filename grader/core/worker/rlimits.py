@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 
-from grader.core.protocol.messages import Limits
+from grader.core.protocol.control import Limits
 
 DEATH_SIGNAL, DUMPABLE, SUBREAPER = 1, 4, 36  # of prctl
 
@@ -22,7 +22,7 @@ def protect_server() -> None:
 
 
 def apply(limits: Limits) -> None:
-    """Give the child no more than messages.Limits, and no way back; of its own memory it may read all."""
+    """Give the child no more than control.Limits, and no way back; of its own memory it may read all."""
     if limits.memory_bytes is not None:  # what torch maps at its import is not the submission's
         most(resource.RLIMIT_AS, mapped() + limits.memory_bytes)
     most(resource.RLIMIT_FSIZE, limits.file_bytes)

@@ -28,6 +28,13 @@ def reserve() -> None:
         Arena.mapping = None
 
 
+def release() -> None:
+    """Give the address space back: where no tensor lies here, it would count as memory that the process has."""
+    if Arena.mapping:
+        Arena.mapping.close()
+    Arena.mapping = None
+
+
 def begin() -> None:
     """Give all pages back: what was in the arena before is zero."""
     if Arena.mapping and Arena.used:

@@ -1,11 +1,10 @@
 """Inside the child, without a GPU: what a file written for one needs in order to run."""
 
 import contextlib
-import functools
 import sys
 import time
 from collections.abc import Callable, Iterator
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -149,46 +148,22 @@ class Driver:
     """What Triton asks of a driver, without a GPU."""
 
     def __init__(self, gpu: Gpu) -> None:
-        self.gpu = gpu
-        self.utils = SimpleNamespace(get_device_properties=self.get_device_properties)
-
-    def get_current_target(self) -> Any:
         from triton.backends.compiler import GPUTarget
 
-        return GPUTarget(self.gpu.backend, self.gpu.arch, self.gpu.warp)
-
-    def get_device_properties(self, device: Any = 0) -> dict[str, int]:
-        return {
-            "max_shared_mem": self.gpu.shared_bytes, "max_num_regs": REGISTERS, "warpSize": self.gpu.warp,
-            "multiprocessor_count": self.gpu.processors, "sm_clock_rate": 1_500_000, "mem_clock_rate": 1_500_000,
+        properties = {
+            "max_shared_mem": gpu.shared_bytes, "max_num_regs": REGISTERS, "warpSize": gpu.warp,
+            "multiprocessor_count": gpu.processors, "sm_clock_rate": 1_500_000, "mem_clock_rate": 1_500_000,
             "mem_bus_width": 5120,
         }  # fmt: skip
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def set_current_device(self, device: Any) -> None:
-        pass
-
-    def get_current_stream(self, device: Any = 0) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> torch.device:
-        return torch.device("cuda", 0)
-
-    def get_device_interface(self) -> ModuleType:
-        return torch.cuda
-
-    def get_benchmarker(self) -> Callable[..., Any]:
-        from triton.testing import do_bench
-
-        return functools.partial(do_bench, warmup=1, rep=1)
+        self.utils = SimpleNamespace(get_device_properties=returning(properties))
+        self.get_current_target = returning(GPUTarget(gpu.backend, gpu.arch, gpu.warp))
+        self.get_current_device = self.get_current_stream = returning(0)
+        self.set_current_device = self.clear_cache = returning(None)
+        self.get_active_torch_device = returning(torch.device("cuda", 0))
+        self.get_device_interface = returning(torch.cuda)
 
     def get_empty_cache_for_benchmark(self) -> torch.Tensor:
         return torch.empty(1)
-
-    def clear_cache(self, cache: Any) -> None:
-        pass
 
 
 @contextlib.contextmanager

@@ -6,8 +6,8 @@ say where those are whole, else its stores; what the other tensors are addressed
 
 from collections import defaultdict
 
-from grader.diagnosis.cause import Measured
-from grader.diagnosis.locate import joined
+from grader.engine.cause import Measured
+from grader.engine.locate import joined
 from grader.kinds.attention.address_tables import AXES, find_owners, tables_of
 from grader.kinds.attention.known_mistakes import POINTERS
 

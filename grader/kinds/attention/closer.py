@@ -5,18 +5,19 @@ from collections import Counter
 from dataclasses import replace
 
 from grader.core.protocol.messages import FindFirstBad, FirstBad
-from grader.diagnosis.cause import Measured
-from grader.kinds.attention import contrasts, inputs, seeded_cases, tile_visits, weight_facts, weights
+from grader.engine import contrast
+from grader.engine.cause import Measured
+from grader.kinds.attention import inputs, seeded_cases, tile_visits, weight_facts, weights
 from grader.kinds.attention.known_mistakes import ONLINE
 
 SECONDS = 5.0  # for all of a problem's cases
 CASES = 3  # the smallest that are wrong
 MOST_SHOW = 3  # of so many wrong cases, one must show a cause
-CONTRASTS = ("dtype", "layout", "values", "groups", "heads", "tail")  # say when it is right, not what is wrong
+WHEN_RIGHT = ("dtype", "layout", "values", "Hkv", "B", "N")  # of contrasts: when it is right, not what is wrong
 VAGUE = ("nan", "scores", "uneven", "precision")  # facts that leave open where it comes from
 
 
-OPEN = (*VAGUE, *CONTRASTS)
+OPEN = (*VAGUE, *WHEN_RIGHT)
 ROUNDING, UNDERFLOW = 0.1, -100.0  # of exponents: the largest that rounding makes, and one whose exp is 0 in float32
 LARGEST = (
     "do you subtract the largest score so far before every exp: the larger of the old and the new maximum, scaled as "
@@ -40,7 +41,7 @@ def look(kind, problem, cases, seed, results, submission):
             if not in_a_row:
                 found = [with_line(fact, result.diagnosis.evidence["records"]) for fact in found]
         else:
-            found = contrasts.find(kind, submission, case, seed)
+            found = contrast.find(kind, submission, case, seed)
         result.diagnosis.measured += found
         shown += [(found[0].kind in OPEN, result.case)] if found else []
     if shown:
@@ -90,14 +91,14 @@ def order(case):
     """Small cases first, of plain ones with several rows, in which another kv head than the right one can be told."""
     alone = case.shares_heads and case.kv_heads == 1
     size = case.N * case.num_keys * case.B * case.Hq * case.D
-    return case.N == 1, case.name.startswith((seeded_cases.PREFIX, "pairs ")) or case.layout in inputs.FAR, alone, size
+    return case.N == 1, case.name.startswith((seeded_cases.PREFIX, "pairs ")) or case.layout == inputs.FAR, alone, size
 
 
 def measure_case(kind, problem, submission, case, seed):
     """[Measured] of one wrong case: the weights in float32, else those in its own dtype, then the contrasts."""
     if not case.attends:
         return []
-    if case.layout in inputs.FAR:  # rows so far apart, many times over, would fill the memory
+    if case.layout == inputs.FAR:  # rows so far apart, many times over, would fill the memory
         case = replace(case, layout="contiguous")
     known = weights.measure(kind, submission, case, seed)
     exact = weight_facts.EXACT if submission.device == "cpu" else weight_facts.TF32
@@ -109,7 +110,7 @@ def measure_case(kind, problem, submission, case, seed):
         bad = first_bad(kind, problem, submission, case, seed)
         found = [replace(f, question=bad[0].question) if bad and f.kind == "nan" else f for f in found] + bad
     if not found or found[0].kind in VAGUE:
-        found += contrasts.find(kind, submission, case, seed)
+        found += contrast.find(kind, submission, case, seed)
     return found
 
 

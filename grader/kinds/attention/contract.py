@@ -1,14 +1,14 @@
 """The contract as a table: the classes of each parameter, which pairs of them may meet, and which pairs cases have.
 
 A class is what a kernel can get wrong by itself: a head dim, rows of many tiles, a group that is no power of two. Two
-classes together are what it gets wrong where one alone is right. A test asks that every pair which may meet is in some
-case; `python -m grader.kinds.attention.cover` proposes cases for pairs that are missing.
+together are what it gets wrong where one alone is right: a test asks that every pair which may meet is in some case;
+`python -m grader.kinds.cover` proposes cases. Offsets beyond int32 are one case, and in no pair: few kernels have them.
 """
 
 from dataclasses import dataclass
 from functools import partial
 
-from grader.kinds import pairs
+from grader.engine import pairs
 
 TILE = 16  # the smallest tile: below it a window, the sinks or a row end inside the first tile of any kernel
 MANY = 256  # more tokens than this are many tiles, of whatever size
@@ -51,7 +51,7 @@ CLASSES = {
     "layout": {
         "contiguous": one_of("contiguous"), "other orders": one_of("interleaved", "tokens first"),
         "amid other numbers": one_of("slice", "poisoned tail"), "mixed": one_of("mixed"),
-        "odd rows": one_of("odd rows"), "far": one_of("far batches", "far heads", "far rows"),
+        "odd rows": one_of("odd rows"),
     },
     "values": {
         "normal": one_of("normal", "zero row"),
@@ -79,14 +79,12 @@ VALUE = {
 }  # fmt: skip
 
 FORWARD = ("B", "heads", "N", "D", "dtype", "layout", "values", "arguments")
-# PyTorch computes addresses itself: none is beyond int32 for it.
-IN_PYTORCH = {"layout": ("contiguous", "other orders", "amid other numbers", "mixed", "odd rows")}
 FULL_OR_CAUSAL = (*FORWARD, "lengths", "causal")
 GROUPED = (*FORWARD, "group")
 WINDOWED = {"window": ("1", "below a tile", "at a tile", "no multiple", "beyond N")}
 # {problem: (its parameters, {parameter: those of its classes that the problem has, where it has not all})}
 ASKED = {
-    "p1": (FULL_OR_CAUSAL, IN_PYTORCH), "p2": (FULL_OR_CAUSAL, IN_PYTORCH), "p3": (FORWARD, {}),
+    "p1": (FULL_OR_CAUSAL, {}), "p2": (FULL_OR_CAUSAL, {}), "p3": (FORWARD, {}),
     "p4": ((*FORWARD, "causal"), {}), "p5": ((*GROUPED, "causal"), {}), "p6": ((*GROUPED, "window"), WINDOWED),
     "p7": ((*GROUPED, "window", "sinks"), WINDOWED),
     "x1": (("B", "heads", "group", "N", "D", "dtype", "layout", "values", "lengths"), {}),
@@ -139,7 +137,6 @@ APART = (
             ("values", ("low", "high")), ("layout", ("amid other numbers", "mixed", "odd rows")),
         )
     ),
-    Apart(("N", ("beyond 1100",)), ("layout", ("far",)), "a GPU would need the memory, and a short row is as far"),
 )  # fmt: skip
 
 

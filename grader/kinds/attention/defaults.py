@@ -1,6 +1,6 @@
 """A default that is another than the contract's: wrong are exactly cases that leave the argument out."""
 
-from grader.diagnosis.cause import Measured
+from grader.engine.cause import Measured
 from grader.kinds.attention.known_mistakes import DIAGONAL
 from grader.kinds.attention.mask_mistakes import SINKS, WINDOW
 from grader.result import Outcome

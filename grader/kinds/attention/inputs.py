@@ -5,9 +5,9 @@ import math
 import torch
 
 from grader.course.tensors import Placed
-from grader.kinds.values import HUGE, OFFSET, SLOPE, frame
-from grader.kinds.values import generator as generator_of
-from grader.kinds.values import place as place_any
+from grader.engine.values import HUGE, OFFSET, SLOPE, frame
+from grader.engine.values import generator as generator_of
+from grader.engine.values import place as place_any
 
 POISON_ROWS = 128  # past the end of each head: as many as the largest tile would read too far
 UNEVEN = 6.0  # q and k apart from zero by this much: scores of +-36 * sqrt(D)
@@ -141,16 +141,17 @@ VALUES = {
 
 # Layouts: the last stride is 1; rows start at multiples of 16 bytes, as tensor descriptors demand, but in "odd rows" --
 
-# The dim whose offsets pass 2**31 elements while its stride fits int32: it must have three or more.
-FAR = {"far batches": 0, "far heads": 1, "far rows": 2}
+# The dim whose offsets pass 2**31 elements while its stride fits int32, by tensor: rows, heads, batches; it must have
+# three or more. No tensor can have all three and be nested.
+FAR, FAR_DIM = "far", {"k": 1, "v": 0}
 
 
 def place(values, layout, which):
     """`values` (B, H, N, D) in a buffer of their own, laid out as `layout` says; what is left over is poison."""
     if layout == "mixed":
         layout = {"q": "contiguous", "k": "one token more", "v": "tokens first"}[which]
-    if layout in FAR:
-        return place_far(values, FAR[layout])
+    if layout == FAR:
+        return place_far(values, FAR_DIM.get(which, 2))
     if layout in ("contiguous", "slice", "odd rows"):
         return place_any(values, layout)
     B, H, N, D = values.shape
@@ -164,7 +165,7 @@ def place(values, layout, which):
 
 
 def place_far(values, dim):
-    """`values` with the offsets of one dim beyond int32: rows start at multiples of 16 elements, the others inside."""
+    """`values` with the offsets of one dim beyond int32; rows start at multiples of 16 elements, the others inside."""
     sizes, strides, below = values.shape, [0, 0, 0, 1], values.shape[3]
     for other in (2, 1, 0):
         if other != dim:

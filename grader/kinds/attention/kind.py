@@ -10,11 +10,12 @@ from pathlib import Path
 
 from msgspec import structs
 
+from grader import failures
 from grader.core.protocol.messages import Row
 from grader.course.problem import LONG_ROW
-from grader.diagnosis import cross_case, failures, locate
-from grader.diagnosis.cause import Diagnosis
-from grader.kinds import moved_rows, trying
+from grader.engine import cross_case, locate, trying, wrong_rows
+from grader.engine.cause import Diagnosis
+from grader.engine.kind import AXES, Kind, Right, Timing
 from grader.kinds.attention import (
     addresses,
     advice,
@@ -35,11 +36,11 @@ from grader.kinds.attention import (
 )
 from grader.kinds.attention.case import Case, example_sizes
 from grader.kinds.attention.cases import PROBLEMS
-from grader.kinds.attention.known_mistakes import DIAGONAL, IN_FLOAT32, TAILS
+from grader.kinds.attention.contrasts import CONTRASTS
+from grader.kinds.attention.known_mistakes import DIAGONAL, IN_FLOAT32, POINTERS, TAILS
 from grader.kinds.attention.mask_mistakes import PHASES, SINKS, WINDOW
 from grader.kinds.attention.matcher import TOGETHER
 from grader.kinds.attention.weights import masks
-from grader.kinds.kind import Kind, Naive, Right
 from grader.result import Facts, Outcome, Verdict, mistake_pattern
 
 COMPILED = {"B": 2, "N": 2048}  # the rest is the problem's speed case: sizes that no argument's value of 1 specialises
@@ -48,7 +49,7 @@ ABOUT_TILES = (DIAGONAL, PHASES, SINKS, TAILS, WINDOW)  # sections: what they ex
 
 
 class Attention(Kind):
-    size = staticmethod(closer.order)
+    size, contrasts = staticmethod(closer.order), CONTRASTS
     example_sizes = staticmethod(example_sizes)
     tables = staticmethod(tables.measure)
     right_picture = staticmethod(picture.draw_right)
@@ -76,12 +77,12 @@ class Attention(Kind):
         choice = zlib.crc32(case.name.encode())
         return structs.replace(call, choice=choice, row=query), files
 
-    def reply(self, submission, case, placed):
-        return work.reply_with_other_lengths(super().reply, submission, case, lambda of: self.inputs(of, 0), placed)
+    def next_call(self, problem, case, placed, answers):
+        return work.other_length(case, answers, lambda of: self.inputs(of, 0))
 
     # What is timed ---------------------------------------------------------------------------------------------------
 
-    naive = Naive(Path(naive.__file__), "naive_attention", "naive PyTorch")
+    timing = Timing(Path(naive.__file__), "naive_attention", "naive PyTorch")
     parts = kv_heads.parts
 
     # What is right ---------------------------------------------------------------------------------------------------
@@ -123,7 +124,9 @@ class Attention(Kind):
         found = trying.first_difference(shown)
         return found and trying.in_words(*found, tables.advise(*found, shown, masks(case)))
 
-    def diagnose(self, problem, case, placed, reply, got, right, found):
+    def diagnose(self, problem, case, placed, reply, got, right, wrong):
+        right = next(each for each in right if each.name in wrong)
+        got, found = got[right.name], wrong[right.name]
         where = locate.where(found)
         if right.name == "lse":
             known = causes.find_lse_causes(case, placed, got, right.expected)
@@ -135,7 +138,9 @@ class Attention(Kind):
         if found.unwritten < found.wrong:  # what was never written equals nothing
             wrong = problem, case, placed, got, right.answer, self.known_mistakes, records
             evidence["search"] = functools.cache(functools.partial(causes.find, *wrong))
-            evidence["moved"] = functools.partial(moved_rows.find, got, right.expected, right.allowed)
+            evidence["moved"] = functools.partial(
+                wrong_rows.moved, got, right.expected, right.allowed, "o", AXES, POINTERS
+            )
         met = tile_visits.in_words(records, found.first[:3])
         told = []
         with failures.harmless("the words on what an output shows"):

@@ -36,14 +36,14 @@ class Sources:
     """
 
     def __init__(self, function):
-        self.definitions, self.known = define(function), {}
+        self.function, self.definitions, self.known = function, define(function), {}
 
     def find(self, name):
         """The names of a value's sources, in their order."""
         if name not in self.known:
             made, origins = self.definitions.made.get(name), self.definitions.same.get(name, ())
             if made and made.name.startswith(KEEPING):
-                origins = self.definitions.operands[made]
+                origins = made.operands
             itself = name in self.definitions.chosen or (made and made.name in LOADS + DOTS + PRODUCTS)
             every = (source for origin in origins for source in self.find(origin))
             self.known[name] = (name,) if itself else tuple(dict.fromkeys(every))
@@ -97,7 +97,7 @@ class Events:
     def add(self, numbers, **fields):
         """numbers: how many events; a field is a tensor or one value for all. Returns the events' numbers."""
         event = Event(**fields)
-        self.parts.append([np.broadcast_to(np.asarray(value), numbers) for value in event])
+        self.parts.append([x.numpy() if isinstance(x, torch.Tensor) else np.full(numbers, x) for x in event])
         self.roles = torch.cat([self.roles, torch.full((numbers,), event.role, dtype=torch.int8)])
         return torch.arange(len(self.roles) - numbers, len(self.roles))
 
@@ -146,8 +146,8 @@ class TileVisits(Observer):
         self.latest[name][numbers] = NOWHERE if events is None else events
 
     def begin_round(self, operation, frame, first):
-        carried = self.definitions.carried.get(operation, ())
-        chosen = {name: self.definitions.chosen[name] for name in carried if name in self.definitions.chosen}
+        known = self.definitions.chosen if operation.function is self.sources.function else {}
+        chosen = {name: known[name] for name in operation.regions[0].entry.arguments if name in known}
         found = {name: self.event(each.first if first else each.later) for name, each in chosen.items()}
         for name, events in found.items():
             self.note(name, frame.numbers, None if events is None else events[frame.numbers])
@@ -155,12 +155,12 @@ class TileVisits(Observer):
     def results(self, operation, frame):
         """A loop that had no round leaves what it was given; a condition, what was made on its way."""
         if operation.name == "scf.for":
-            low, high = (frame[name].data for name in operation.operands[1:3])
+            low, high = (frame[name].data for name in operation.operands[:2])
             first = low >= high
         else:
             first = frame[operation.operands[0]].data
         numbers, first = frame.numbers, first.expand(frame.count)
-        for name in self.definitions.results[operation]:
+        for name in operation.results:
             chosen = self.definitions.chosen[name]
             ways = [self.event(way) for way in (chosen.first, chosen.later)]
             one, other = (torch.tensor(NOWHERE) if way is None else way[numbers] for way in ways)
@@ -172,13 +172,13 @@ class TileVisits(Observer):
         operation, frame, role = access.operation, access.frame, access.buffer.input
         if access.kind != "load":
             return
-        (name,) = self.definitions.results.get(operation, ("",))
+        name = operation.results[0] if operation.function is self.sources.function else ""
         if self.here != (operation, frame):
             self.note(name, frame.numbers, None)
         self.here = operation, frame  # a block of pointers may lie in several inputs
         if role not in INPUTS:
             return
-        counts = access.counts()
+        counts = access.counts
         some = (counts > 0).nonzero().flatten()
         if not len(some):
             return
@@ -193,7 +193,7 @@ class TileVisits(Observer):
         self.note(name, frame.numbers[some], events)
 
     def after(self, operation, frame):
-        if operation not in self.definitions.operands:  # of a function that the kernel calls
+        if operation.function is not self.sources.function:  # of a function that the kernel calls
             return
         if operation.name in DOTS + PRODUCTS:
             self.product(operation, frame)
@@ -207,7 +207,7 @@ class TileVisits(Observer):
 
     def product(self, operation, frame):
         """Two blocks were multiplied: a visit where one is of q and the other of k."""
-        names, numbers = self.definitions.operands[operation], frame.numbers
+        names, numbers = operation.operands, frame.numbers
         made = None if operation.name in DOTS else self.event(*names)
         if made is not None:
             made = made[numbers]
@@ -226,14 +226,14 @@ class TileVisits(Observer):
             if made is None:
                 made = torch.full((frame.count,), NOWHERE)
             made[some] = events if operation.name in DOTS else NOWHERE  # a product has the role of neither
-        self.note(*self.definitions.results[operation], numbers, made)
+        self.note(*operation.results, numbers, made)
 
     def mask(self, operation, by, blocks, frame):
         """Operand `by`, a condition or a term, may hide some keys of the scores among `blocks`.
 
         One value for a whole row, spread over its keys, hides none of them: it guards against -inf - -inf.
         """
-        names, data = self.definitions.operands[operation], frame[operation.operands[by]].data
+        names, data = operation.operands, frame[operation.operands[by]].data
         shape, scores = self.definitions.types[names[by]].shape, self.event(*(names[block] for block in blocks))
         if scores is None or len(shape) < 2 or data.shape[-1] < shape[-1]:
             return

@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from grader.kinds.careful import FLOAT32_STEPS, drop_to_tf32
+from grader.engine.careful import FLOAT32_STEPS, drop_to_tf32
 
 # The careful kernels are run on some heads, spread evenly over all batches: at least so many of them, and so many rows;
 # of a head on about so many rows.

@@ -15,7 +15,7 @@ def judge(problem, case, answer):
     """The Verdict on what PyTorch holds and multiplies, where a problem asks for tiles."""
     if not problem.memory_cases:
         return Verdict(Outcome.PASSED)
-    if grows := work.grows(answer):
+    if grows := work.grows(work.held_by_length([(case, answer), *answer.more])):
         sentence = f"{grows.replace('A program holds', 'Of one query the program holds')} {COUNTED}."
         return Verdict(Outcome.WASTEFUL, sentence)
     if (answer.reply.row_largest or 0) > KEYS_AT_ONCE:

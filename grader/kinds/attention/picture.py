@@ -10,11 +10,11 @@ from collections import Counter
 import torch
 from msgspec import to_builtins
 
-from grader.diagnosis import failures
+from grader import failures
+from grader.engine.error_map import TILE, error_maps, pool, step_for
 from grader.kinds.attention import tile_visits
 from grader.kinds.attention.masks import whole_mask
 from grader.kinds.attention.tile_visits import Visit
-from grader.kinds.error_map import TILE, error_maps, pool, step_for
 
 MOST_EDGES = 12  # of a row of the mask
 MASK_CELLS = (8, 32)  # at most, down and along, of the mask in text

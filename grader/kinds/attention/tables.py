@@ -8,10 +8,10 @@ import math
 
 import torch
 
-from grader.diagnosis.compare_values import off_by
+from grader.engine.compare_values import off_by
+from grader.engine.trying import Table, compare, number
 from grader.kinds.attention import answer_cache, inputs
 from grader.kinds.attention.weights import identities, masks
-from grader.kinds.trying import Table, compare, number
 
 FOR_SCORES = 4  # times the error that a weight may have, relative to it: its logarithm is measured against others
 OF_KEYS = {"row": "query", "column": "key", "axes": ("batch", "head")}
@@ -60,10 +60,10 @@ def advise(table, place, shown, visible):
         more = " (visible)" if visible[(*place, column)] else " (the mask hides this key)"
     if table.name.startswith("scores"):
         yours, right = float(table.got[place][column]), float(table.right[place][column])
-        if math.isinf(yours) or math.isinf(right):
+        if math.isnan(yours):  # of every mask, a right one too
+            more = "; your weight is NaN: where all keys so far are hidden, is it -inf - -inf, or 0 divided by 0?"
+        elif math.isinf(yours) or math.isinf(right):
             more += "; your mask says otherwise"
-        elif math.isnan(yours):
-            more += "; your weight is NaN: does the row see a key, and is 0 divided by 0?"
         else:
             more += "; yours is the logarithm of your weight: your score is off, or something multiplies the weight"
     elif table.name == "weights":

@@ -7,7 +7,7 @@ import msgspec
 import torch
 from msgspec import Struct
 
-from grader.diagnosis.locate import joined
+from grader.engine.locate import joined
 from grader.kinds.attention import mask_mistakes
 from grader.kinds.attention.masks import whole_mask
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import torch
 
-from grader.diagnosis.cause import Measured
-from grader.diagnosis.compare_values import ranges
-from grader.diagnosis.locate import show
+from grader.engine.cause import Measured
+from grader.engine.compare_values import ranges
+from grader.engine.locate import show
 from grader.kinds.attention.case import Case
 from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, RESCALE, SCALE, SOFTMAX, TAILS
 from grader.kinds.attention.mask_mistakes import PHASES

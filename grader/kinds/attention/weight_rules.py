@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from grader.diagnosis.cause import Measured
+from grader.engine.cause import Measured
 from grader.kinds.attention.known_mistakes import SOFTMAX, TAILS
 from grader.kinds.attention.mask_mistakes import WINDOW
 from grader.kinds.attention.masks import Visibility

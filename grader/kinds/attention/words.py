@@ -2,8 +2,8 @@
 
 import torch
 
-from grader.diagnosis.compare_values import ranges
-from grader.diagnosis.locate import show
+from grader.engine.compare_values import ranges
+from grader.engine.locate import show
 
 EQUAL = "In a second run, on inputs that make all scores equal, "
 

@@ -7,17 +7,17 @@ who copies K out to every query head loads the copies, and what PyTorch computes
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
 
-from grader.core.sandbox.submission import Answer
 from grader.course.problem import LONG_ROW
-from grader.diagnosis.unfinished import needs_review
+from grader.engine import output_checks
 from grader.kinds.attention import tile_visits
 from grader.kinds.attention.masks import whole_mask
 from grader.result import Facts, Outcome, Verdict, Waste
+from grader.unfinished import needs_review
 
 # The most that is allowed of each of Ratios, and how it was set: report of `python -m grader.tests.kinds.costs`.
 PRODUCTS, LOADED, COMPUTED, STORED, DIFFERENT, HELD = 1.2, 1.3, 10.0, 9.0, 1.5, 1.1
@@ -190,35 +190,30 @@ def need_of(visibility, queries, keys, rows, columns):
 # The rules -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class LongAnswer(Answer):
-    """The Answer to the long row. lengths: {length: elements held at once on a row of that length}."""
-
-    lengths: dict[int, int] = field(default_factory=dict)
-
-
-def reply_with_other_lengths(reply_to, submission, case, inputs, placed):
-    """reply_to's Answer; of the long row a LongAnswer.
+def other_length(case, answers, inputs):
+    """(case, inputs) of the next length of the long row to ask, or None; answers: [(case, Answer)] so far.
 
     A row of half the length is asked too. Where less is held there, rows of two and four times the length say whether
     that goes on: a kernel may take larger tiles for longer rows. PyTorch is asked for many keys and few queries. All
     lengths leave the same rest in a tile.
     """
-    answer = reply_to(submission, case, placed)
-    if case.name != LONG_ROW or not answer.returned or held(answer.reply) is None:
-        return answer
-    found, in_torch = {case.N: held(answer.reply)}, answer.reply.row_elements is not None
-    answer.data = submission.take_outputs(answer.reply)
+    first = answers[0][1].reply
+    if case.name != LONG_ROW or held(first) is None:
+        return None
+    in_torch, found = first.row_elements is not None, held_by_length(answers)
     shorter, *longer = (case.N + round((times - 1) * case.N / WHOLE) * WHOLE for times in (0.5, *TIMES[in_torch]))
     for length in (shorter, *longer):
-        if length < case.N or (in_torch and length == longer[0]) or max(found.values()) > HELD * found[shorter]:
+        grows_so_far = length in longer and max(found.values()) > HELD * found[shorter]
+        if length not in found and (length == shorter or (in_torch and length == longer[0]) or grows_so_far):
             other = of_length(case, length)
             other = replace(other, N=FEW_QUERIES, Nk=length) if in_torch else other
-            answer_there = reply_to(submission, other, inputs(other))
-            if not answer_there.returned:
-                return answer_there
-            found[length] = held(answer_there.reply)
-    return LongAnswer(answer.reply, answer.program, answer.data, found)
+            return other, inputs(other)
+    return None
+
+
+def held_by_length(answers):
+    """{keys of a row: elements that one program held at once there}."""
+    return {case.num_keys: held(answer.reply) for case, answer in answers}
 
 
 def of_length(case, length):
@@ -244,7 +239,7 @@ def wasted(case, answer) -> Waste | None:
         return None
     found = measure(case, answer.reply.trace.costs)
     costs = asdict(found)
-    if settled(case) and (sentence := grows(answer)):
+    if settled(case) and (sentence := grows(held_by_length([(case, answer), *answer.more]))):
         return Waste(sentence, costs)
     for rule in rules:
         if sentence := rule(case, found, answer.reply.trace):
@@ -258,9 +253,9 @@ def settled(case):
     return case.num_keys >= SETTLED and case.Hq > 1 and not case.Hq & (case.Hq - 1) and not group & (group - 1)
 
 
-def grows(answer):
-    """A sentence where more is held on longer rows, however long, else ""."""
-    by_length = sorted(answer.lengths.items()) if isinstance(answer, LongAnswer) else ()
+def grows(found):
+    """A sentence where more is held on longer rows, however long, else "". found: of held_by_length."""
+    by_length = sorted(found.items())
     if len(by_length) > 3 and by_length[-1][1] > HELD * by_length[-2][1]:
         (short, before), *_, (long, now) = by_length
         return (
@@ -355,24 +350,11 @@ def hull(tiles):
 
 def by_torch(problem, case, reply):
     """A sentence where PyTorch does more outside of the kernels than preparing and merging take, else ""."""
-    costs, q = reply.wrapper, case.B * case.Hq * max(case.N, FEW) * case.D
-    for what, bound in (("multiply_adds", MULTIPLY_ADDS), ("touched", TOUCHED), ("made", MADE)):
-        cost = getattr(costs, what)
-        if cost > bound * q:
-            line = costs.lines[what].line
-            at = f", most of it in {problem.module}:{line}" if line else ""
-            return (
-                f"Outside of kernels PyTorch {DOES[what].format(cost)}{at}: {cost / q:.0f} for each "
-                f"element of q, where preparing and merging take at most {bound:g}. Attention is the kernel's work."
-            )
-    return ""
+    q = case.B * case.Hq * max(case.N, FEW) * case.D
+    return output_checks.describe_torch(reply.wrapper, q, "element of q", BOUNDS, problem.module)
 
 
-DOES = {
-    "multiply_adds": "does {} multiply-adds",
-    "touched": "touches {} elements",
-    "made": "makes tensors of {} numbers",
-}
+BOUNDS = {"multiply_adds": MULTIPLY_ADDS, "touched": TOUCHED, "made": MADE}
 
 
 # The work of a problem -----------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from grader.kinds.attention.case import Case
 from grader.kinds.attention.cases import OBSERVER
 
 TENSORS = ("do", "q", "k", "v", "o", "lse")
-OUTPUTS = ("dq", "dk", "dv")
 
 
 @dataclass(frozen=True)

@@ -1,30 +1,26 @@
-"""A closer look at a wrong backward pass: which pairs add to dv, dk and dq, and which one thing makes a case wrong.
+"""A closer look at a wrong backward pass: which pairs add to dv, dk and dq.
 
 With q = 0 or k = 0 every visible key of a query has the same probability. Columns of the identity then show what each
 pair adds: in do to dv; in q to dk and in K to dq, where ds is what any one column of V makes of it.
 """
 
-import time
 from dataclasses import replace
 
 import torch
 
 from grader.course import tensors
-from grader.diagnosis.cause import Measured
-from grader.diagnosis.compare_values import ranges
-from grader.diagnosis.locate import show
-from grader.kinds import contrast
-from grader.kinds.attention.closer import with_line
+from grader.engine import contrast
+from grader.engine.cause import Measured
+from grader.engine.compare_values import ranges
+from grader.engine.contrast import Contrast
+from grader.engine.locate import show
 from grader.kinds.attention.weights import identities, run_placed
 from grader.kinds.attention.words import EQUAL
-from grader.kinds.backward import gradients, implied, mistakes
-from grader.kinds.backward.cases import OUTPUTS
+from grader.kinds.backward import implied, mistakes
+from grader.kinds.backward.reference import OUTPUTS, seen_of
 
-SECONDS = 6.0  # for all of a problem's cases
-CASES = 3  # the smallest that are wrong
 MOST_TOKENS = 400
 WIDTH = 128  # the head dim of what is measured: so many pairs of a row in one call
-LARGE_SCORES = "what can grow too large with the scores: exp without its lse, or of a pair that should be hidden?"
 MET_TWICE = "which two loops, or tiles, meet the same pairs: is each bound a multiple of its tile?"
 WHICH_FACTOR = "which factor is missing, twice or of another head: lse, its base, or the scale?"
 INFINITE = "which factor can be infinite: exp of a score without its lse, or what is loaded past the end?"
@@ -32,29 +28,6 @@ WHOLE = 64  # tokens: a multiple of most tiles
 EXACT = 1e-3  # of what a pair adds
 FAINT = 1e-3  # of the largest
 MOST_TIMES = 100  # a factor beyond which something else is added
-
-
-def look(kind, problem, cases, seed, results, submission):
-    """Add what is measured to the diagnoses of wrong outputs."""
-    wrong = [result for result in results if result.diagnosis and not result.facts.mismatch.unwritten]
-    wrong.sort(key=lambda result: size(cases[result.case]))
-    until, told = time.monotonic() + SECONDS, []
-    for result in wrong[:CASES]:
-        if time.monotonic() > until or result.diagnosis.causes:
-            break
-        case = cases[result.case]
-        found = facts(kind, submission, case)
-        found = found or contrast.find(kind, submission, case, changes(case), lambda of: kind.inputs(of, seed))
-        found = [with_line(fact, result.diagnosis.evidence["records"]) for fact in found]
-        result.diagnosis.measured += found
-        told += [result.case] if found else []
-    for result in wrong if told else ():
-        if not result.diagnosis.causes and not result.diagnosis.measured:
-            result.diagnosis.shown_by = result.diagnosis.shown_by or told[0]
-
-
-def size(case):
-    return case.N == 1, case.N * case.N * case.B * case.Hq * case.D
 
 
 # Which pairs ----------------------------------------------------------------------------------------------------------
@@ -65,7 +38,7 @@ def facts(kind, submission, case):
     if case.N > MOST_TOKENS:
         return []
     case, found = replace(case, D=WIDTH, dtype="float32", layout="contiguous", gradient="", values="normal"), []
-    seen = gradients.seen_of(case, "cpu")
+    seen = seen_of(case, "cpu")
     p = seen.double() / seen.sum(1, keepdim=True)
     group = case.Hq // case.kv_heads
     value = torch.randn(case.N, generator=torch.Generator().manual_seed(0)).double()  # of each key, the column of V
@@ -168,19 +141,19 @@ def counted(what, numbers):
 
 # One thing changed ----------------------------------------------------------------------------------------------------
 
-
-def changes(case):
-    yield replace(case, dtype="float32"), *contrast.DTYPE, mistakes.SOFTMAX
-    yield replace(case, layout="contiguous", gradient=""), *contrast.LAYOUT, mistakes.HEADS
-    yield (replace(case, values="normal"), "values", "with scores of ordinary size", LARGE_SCORES, mistakes.LSE)
-    own = "where each query head has its own K and V"
-    yield replace(case, Hkv=case.Hq), "groups", own, mistakes.GROUP, mistakes.HEADS
-    yield (replace(case, B=1, Hq=1, Hkv=None), "heads", "with one batch and one head",
-           "what moves from one head, or batch, to the next?", mistakes.HEADS)  # fmt: skip
-    yield (replace(case, sinks=None), "sinks", "without sinks", mistakes.SINKS, mistakes.MASK)
-    yield (replace(case, sinks=None, window=None), "window", "without a window", mistakes.WHO_SEES, mistakes.MASK)
-    yield (replace(case, N=max(1, case.N // WHOLE) * WHOLE), "tail", "with whole tiles",
-           "what lies past the end of the last tile?", mistakes.MASK)  # fmt: skip
-    yield (replace(case, tiles=None), "tiles", "with the file's own tiles",
-           "BLOCK_Q is the step of queries, BLOCK_K that of keys: which one stands in each place?",
-           mistakes.MASK)  # fmt: skip
+LARGE_SCORES = "what can grow too large with the scores: exp without its lse, or of a pair that should be hidden?"
+NEXT_HEAD = "what moves from one head, or batch, to the next?"
+PAST_THE_END = "what lies past the end of the last tile?"
+WHICH_TILE = "BLOCK_Q is the step of queries, BLOCK_K that of keys: which one stands in each place?"
+CONTRASTS = (
+    replace(contrast.DTYPE, read=mistakes.SOFTMAX),
+    replace(contrast.LAYOUT, read=mistakes.HEADS, changes={"layout": "contiguous", "gradient": ""}),
+    Contrast("with scores of ordinary size", LARGE_SCORES, mistakes.LSE, {"values": "normal"}),
+    Contrast("where each query head has its own K and V", mistakes.GROUP, mistakes.HEADS,
+             {"Hkv": lambda case: case.Hq}),
+    Contrast("with one batch and one head", NEXT_HEAD, mistakes.HEADS, {"B": 1, "Hq": 1, "Hkv": None}),
+    Contrast("without sinks", mistakes.SINKS, mistakes.MASK, {"sinks": None}),
+    Contrast("without a window", mistakes.WHO_SEES, mistakes.MASK, {"window": None, "sinks": None}),
+    Contrast("with whole tiles", PAST_THE_END, mistakes.MASK, {"N": lambda case: max(1, case.N // WHOLE) * WHOLE}),
+    Contrast("with the file's own tiles", WHICH_TILE, mistakes.MASK, {"tiles": None}),
+)  # fmt: skip

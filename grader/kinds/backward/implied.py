@@ -5,7 +5,7 @@ Where p and dp are known, each pair says what was taken from it; where p and del
 
 import torch
 
-from grader.diagnosis.cause import Measured
+from grader.engine.cause import Measured
 from grader.kinds.attention.words import EQUAL
 from grader.kinds.backward import mistakes
 

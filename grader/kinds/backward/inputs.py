@@ -3,9 +3,9 @@
 import torch
 
 from grader.course.tensors import Placed, place
+from grader.engine.values import frame
+from grader.engine.values import generator as generator_of
 from grader.kinds.attention import inputs, oracle
-from grader.kinds.values import frame
-from grader.kinds.values import generator as generator_of
 
 POISON = 1e4  # an lse that makes every probability 0
 MIXED = {"do": "tokens first", "q": "contiguous", "k": "interleaved", "v": "tokens first", "o": "slice"}

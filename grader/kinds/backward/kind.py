@@ -1,23 +1,26 @@
 """x3's kind: dq, dk and dv, each judged apart, of a backward pass of attention."""
 
 from pathlib import Path
+from typing import ClassVar
 
+from grader.core.protocol.messages import Derived
 from grader.course import tensors
-from grader.diagnosis import cross_case
+from grader.engine.kind import Kind, Timing
 from grader.kinds.attention import addresses, kv_heads, naive, tile_visits, work
 from grader.kinds.attention.case import example_sizes
-from grader.kinds.backward import causes, closer, gradients, inputs
-from grader.kinds.backward.cases import OUTPUTS, PROBLEM, TENSORS
-from grader.kinds.kind import Derived, Keeping, Naive, Right
+from grader.kinds.attention.closer import with_line
+from grader.kinds.backward import closer, inputs, mistakes
+from grader.kinds.backward.cases import PROBLEM, TENSORS
+from grader.kinds.backward.reference import REFERENCE
 from grader.result import Facts, Outcome, Verdict
 
-NAIVE = Path(naive.__file__)
 
-
-class Backward(Keeping):
+class Backward(Kind):
     """A call of x3's attention_backward."""
 
-    problems = (PROBLEM,)
+    problems, references, contrasts = (PROBLEM,), {"x3": REFERENCE}, closer.CONTRASTS
+    reference_on_gpu, rows_read, sides = True, mistakes.HEADS, (("dq",), ("dk", "dv"))
+    mistakes: ClassVar = {"x3": mistakes.EVERY}
     example_sizes = staticmethod(example_sizes)
     wasted = staticmethod(work.wasted)
     explain_fault = staticmethod(addresses.loop_past_the_end)
@@ -35,8 +38,8 @@ class Backward(Keeping):
             tensors.describe_dense(name, "float32" if name == "lse" else case.dtype, shape) for name, shape in shapes
         ]
 
-    def reply(self, submission, case, placed):
-        return work.reply_with_other_lengths(super().reply, submission, case, lambda of: self.inputs(of, 0), placed)
+    def next_call(self, problem, case, placed, answers):
+        return work.other_length(case, answers, lambda of: self.inputs(of, 0))
 
     def outputs(self, problem, case):
         _, queries, keys, *_ = self.shapes(case)
@@ -44,30 +47,13 @@ class Backward(Keeping):
 
     # What is timed ---------------------------------------------------------------------------------------------------
 
-    naive = Naive(NAIVE, "naive_backward", "autograd's backward of naive PyTorch", prepares=True)
-    derived = Derived(NAIVE, "forward", takes=("q", "k", "v"), makes=("o", "lse"))
+    timing = Timing(
+        Path(naive.__file__), "naive_backward", "autograd's backward of naive PyTorch", prepares=True,
+        derived=Derived("forward", ["q", "k", "v"], ["o", "lse"]),
+    )  # fmt: skip
     parts = kv_heads.parts
 
-    # What is right ---------------------------------------------------------------------------------------------------
-
-    def right(self, problem, case, placed, device):
-        expected = self.expect(case, placed, device)
-        return [Right(name, case.dtype, expected.values[name], expected.allowed[name], expected) for name in OUTPUTS]
-
-    def work_out(self, case, placed, device):
-        """The gradients.Expected of these inputs; on a GPU machine it is computed there, in the grader's process."""
-        given = [each.tensor.to(device) for each in placed[:4]]
-        return gradients.expect(case, given, tf32=device != "cpu").on_cpu()
-
     # What came back --------------------------------------------------------------------------------------------------
-
-    def judge(self, problem, case, placed, answer, device):
-        verdict = super().judge(problem, case, placed, answer, device)
-        if verdict.diagnosis:  # of the first output that is wrong; it is told with the others
-            got = dict(zip(OUTPUTS, tensors.read_outputs(answer.data, answer.reply.outputs), strict=True))
-            verdict.diagnosis = causes.diagnose(case, got, self.expect(case, placed, device))
-            verdict.diagnosis.evidence["records"] = tile_visits.read(answer.reply.trace)
-        return verdict
 
     def beyond_values(self, problem, case, answer):
         if by_torch := work.by_torch(problem, case, answer.reply):
@@ -76,18 +62,19 @@ class Backward(Keeping):
             return Verdict(Outcome.WASTEFUL, waste.sentence, Facts(waste=waste))
         return super().beyond_values(problem, case, answer)
 
-    def check_cases(self, problem, cases, seed, results):
-        def refutes(case, kinds, evidence, failing):
-            if case.tiles != failing.tiles or (case.dtype != failing.dtype and case.dtype == "bfloat16"):
-                return set()
-            return causes.would_show(case, self.expect(case, self.inputs(case, seed), "cpu"), kinds)
+    def size(self, case):
+        return case.N * case.N * case.B * case.Hq * case.D
 
-        cross_case.find_all(results, cases, closer.size)
-        cross_case.check(results, cases, refutes, lambda kind: False, causes.TOGETHER)
+    def order(self, case):
+        return case.N == 1, self.size(case)
 
-    def look_closer(self, problem, cases, seed, results, submission, show):
-        show("measuring which pairs count")
-        closer.look(self, problem, cases, seed, results, submission)
+    def given_rows(self, case, name):
+        """The rows of the sinks, which have a kernel of their own."""
+        return case.sinks if name != "dq" and case.sinks and case.window else 0
+
+    def measure(self, problem, submission, case, diagnosis):
+        records = tile_visits.read(diagnosis.evidence["trace"])
+        return [with_line(fact, records) for fact in closer.facts(self, submission, case)]
 
 
 KIND = Backward()

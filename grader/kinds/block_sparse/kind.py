@@ -12,14 +12,14 @@ from grader.core.protocol.messages import plain_bytes
 from grader.core.sandbox.child import NO_REPLY, Died
 from grader.core.sandbox.submission import Answer
 from grader.course import tensors
-from grader.kinds import trying
+from grader.engine import trying
+from grader.engine.kind import Kind
 from grader.kinds.attention import picture, work
 from grader.kinds.attention.kind import Attention
 from grader.kinds.attention.tile_visits import Visit
 from grader.kinds.block_sparse import check_lists, list_mistakes, tile_lists
 from grader.kinds.block_sparse.cases import PROBLEM, BuilderCase, SparseCase, read_mask
 from grader.kinds.block_sparse.patterns import PARTIAL
-from grader.kinds.kind import Kind
 from grader.result import Cause, Facts, Outcome, Verdict, Waste
 
 

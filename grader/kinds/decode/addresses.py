@@ -1,7 +1,7 @@
 """An access that is not legal, in the words of decode: rows of a tile, keys, pages, pieces."""
 
 from grader.kinds.decode.mistakes import GROUP, IN_PAGES
-from grader.kinds.decode.reads import NAMES
+from grader.kinds.decode.reads import CACHES
 
 TWICE = "element written twice by one store"
 LOAD = "out-of-bounds load"
@@ -20,7 +20,7 @@ def explain(case, trace, fault):
         return ""
     if table.input is None:
         return PIECES
-    if table.input not in NAMES:
+    if table.input not in CACHES:
         return ""
     if fault.at.first < 0:
         return f"the tile begins before the first key of {fault.argument}: {KEYS}"

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 
 from grader.course.problem import Problem
+from grader.engine.question import Question
 from grader.kinds.attention import rows
-from grader.kinds.kind import Question
 
 TENSORS = ("q", "k_cache", "v_cache")
 PIECE, BLOCK_K = 64, 32  # tokens of a piece and of a tile of keys without a GPU, where a case sets no others
@@ -84,7 +84,7 @@ class DecodeCase(Question):
 
     @property
     def fits_gpu(self):
-        return not self.layout.startswith("far ")
+        return self.layout != "far"
 
     @property
     def flops(self):
@@ -138,5 +138,4 @@ PROBLEM = Problem(
     "softmax_scale=None) -> o",
     CASES, speed_case=SPEED, takes=("lengths", "block_table", "sink_logits", "window_size", "softmax_scale"),
     compile_case=COMPILED, tensors=TENSORS, beside=Path(__file__).with_name("beside.py"),
-    observer=Path(__file__).with_name("observer.py"),
 )  # fmt: skip

@@ -4,7 +4,7 @@ A test asks that every pair which may meet is in some case: `python -m grader.ki
 those that are missing.
 """
 
-from grader.kinds import pairs
+from grader.engine import pairs
 from grader.kinds.decode.cases import CASES
 
 SEVERAL = 3  # pieces
@@ -57,8 +57,7 @@ CLASSES = {
     "page": (page, ("none", "one tile or more", "a power of two", "others")),
     "sink": (sign, ("none", "normal", "extreme")),
     "scale": (lambda case: case.scale is not None, (False, True)),
-    "layout": (lambda case: "far" if case.layout.startswith("far ") else case.layout,
-               ("contiguous", "slice", "interleaved", "mixed", "odd rows", "far")),
+    "layout": (lambda case: case.layout, ("contiguous", "slice", "interleaved", "mixed", "odd rows")),
     "values": (lambda case: case.values, ("normal", "rising", "falling", "uneven", "offset")),
     "rest": (lambda case: case.rest, ("stale", "NaN")),
 }  # fmt: skip
@@ -85,7 +84,8 @@ def missing(cases):
 
 
 def graded():
-    return [case for case in CASES if not case.gpu]
+    """Offsets beyond int32 are a case of their own, and in no pair."""
+    return [case for case in CASES if not case.gpu and case.layout != "far"]
 
 
 if __name__ == "__main__":

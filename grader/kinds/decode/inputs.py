@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from grader.course import tensors
-from grader.kinds import values
+from grader.engine import values
 from grader.kinds.attention import inputs as attention
 
 UNUSED = 3  # pages that hold nothing of any sequence; the last of the order is where unused entries lead
@@ -65,7 +65,7 @@ def lay_out(case, q, k, v):
     caches = [spoil(case, cache.to(dtype)) for cache in (k, v)]
     if case.page is not None:
         caches = [cut(case, cache) for cache in caches]
-    far = case.layout in attention.FAR
+    far = case.layout == attention.FAR
     found = [attention.place(q.to(dtype), "contiguous" if far else case.layout, "q")]
     return (*found, *(attention.place(x, case.layout, which) for x, which in zip(caches, "kv", strict=True)))
 

@@ -1,37 +1,56 @@
 """x4's kind: attention of new tokens over a cache, its reads, and the same bits in every batch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec import structs
 
-from grader.core.protocol.messages import plain_bytes
-from grader.core.sandbox.submission import Answer
-from grader.course import tensors
-from grader.diagnosis import cross_case, failures
-from grader.kinds import trying
-from grader.kinds.decode import addresses, causes, closer, inputs, naive, picture, reads, same_bits, steps
+from grader.core.protocol.messages import Derived, plain_bytes
+from grader.engine import contrast, trying
+from grader.engine.contrast import Contrast
+from grader.engine.kind import Kind, Timing
+from grader.kinds.attention.known_mistakes import HEADS, POINTERS
+from grader.kinds.decode import addresses, inputs, mistakes, naive, reads, same_bits
 from grader.kinds.decode.cases import LONG, PROBLEM, DecodeCase
-from grader.kinds.kind import Derived, Keeping, Naive, Right
-from grader.result import Cause, Facts, Outcome, Verdict
+from grader.kinds.decode.reference import REFERENCE
 
-NAIVE = Path(naive.__file__)
-
-
-@dataclass
-class TwiceAnswer(Answer):
-    """other_bits: a sentence where a second call gave the same sequences other bits, else empty."""
-
-    other_bits: str = ""
+TOO_LARGE = "what can grow too large with the scores?"
+NARROW = "which numbers are narrower than q's dtype?"
 
 
-class Decode(Keeping):
+CONTRASTS = (
+    replace(contrast.DTYPE, read=mistakes.MERGE),
+    replace(contrast.LAYOUT, read=POINTERS),
+    Contrast("with scores of ordinary size", TOO_LARGE, mistakes.MERGE, {"values": "normal"}),
+    Contrast("without sink logits", mistakes.SINK, mistakes.LOGIT, {"sink": ""}),
+    Contrast("in a dense cache", mistakes.PAGE, mistakes.PAGES,
+             {"page": None, "room": lambda case: case.room if case.page is None else None}),
+    Contrast("without a window", mistakes.WHERE_WINDOW, mistakes.MASK, {"window": None}),
+    Contrast("with one new token", mistakes.NEWEST, mistakes.MASK, {"Nq": 1}),
+    Contrast("where each query head has its own K and V", mistakes.GROUP, HEADS, {"Hq": lambda case: case.Hkv}),
+    Contrast("with the first sequence alone", mistakes.WHOSE, POINTERS, {"lengths": lambda case: case.lengths[:1]}),
+    Contrast("with sequences of one piece", mistakes.ALL_PIECES, mistakes.MERGE,
+             {"lengths": lambda case: tuple(min(length, case.piece) for length in case.lengths), "room": None}),
+    Contrast("in float16", NARROW, mistakes.MERGE, {"dtype": "float16"}),
+)  # fmt: skip
+
+
+class Decode(Kind):
     """A call of x4's decode_attention."""
 
-    problems = (PROBLEM,)
-    long_row = LONG
-    size = staticmethod(causes.size)
+    problems, references, contrasts = (PROBLEM,), {"x4": REFERENCE}, CONTRASTS
+    axes: ClassVar = {
+        "o": ("sequence", "head", "new token"), "k_cache": ("sequence", "kv head", "key"),
+        "v_cache": ("sequence", "kv head", "value"),
+    }  # fmt: skip
+    reads, by_torch = reads.READS, staticmethod(reads.by_torch)
+    words_on_nan, rows_read, long_row = (mistakes.NONE_SEEN, mistakes.EMPTY), HEADS, LONG
+    mistakes: ClassVar = {"x4": mistakes.EVERY}
     explain_fault = staticmethod(addresses.explain)
+
+    def size(self, case):
+        return case.B * case.Hq * case.Nq * case.tokens * case.D
 
     def inputs(self, case, seed):
         return inputs.make(case, seed)
@@ -61,32 +80,18 @@ class Decode(Keeping):
         ints = {name: (x.elements, x.shape, x.strides, *legal[name]) for name, x in placed.items()}
         return plain_bytes({"ints": ints, "sink_logits": case.Hq if case.sink else None})
 
-    def reply(self, submission, case, placed):
-        answer = super().reply(submission, case, placed)
-        if not answer.returned or not case.like:
-            return answer
-        found = TwiceAnswer(answer.reply, answer.program, submission.take_outputs(answer.reply))
-        other, again = same_bits.second(case, placed)
-        reply = super().reply(submission, other, again)
-        if not reply.returned:
-            return reply
-        wanted = [(shape, dtype) for _, shape, dtype in self.outputs(submission.problem, other)]
-        if [(tuple(each.shape), each.dtype) for each in reply.reply.outputs] == wanted:
-            (first,), (second,) = (
-                tensors.read_outputs(data, each.outputs) for data, each in
-                ((found.data, answer.reply), (submission.take_outputs(reply.reply), reply.reply))
-            )  # fmt: skip
-            allowed = self.expect(case, placed, submission.device).allowed
-            found.other_bits = same_bits.compare(case, first, second, allowed)
-        return found
+    def next_call(self, problem, case, placed, answers):
+        return same_bits.second(case, placed) if case.like and len(answers) == 1 else None
 
     def outputs(self, problem, case):
         return [("o", (case.B, case.Hq, case.Nq, case.D), case.dtype)]
 
     # What is timed ---------------------------------------------------------------------------------------------------
 
-    naive = Naive(NAIVE, "naive_decode", "PyTorch's SDPA with K and V copied out to all query heads")
-    derived = Derived(NAIVE, "fill_caches", takes=("k_cache",), makes=("lengths",))
+    timing = Timing(
+        Path(naive.__file__), "naive_decode", "PyTorch's SDPA with K and V copied out to all query heads",
+        derived=Derived("fill_caches", ["k_cache"], ["lengths"]),
+    )  # fmt: skip
 
     def parts(self, problem, case):
         """Each kv head of each sequence as a case: q, k_cache, v_cache, lengths, then o."""
@@ -118,63 +123,22 @@ class Decode(Keeping):
         return {"lengths": "150", "page": "24", "window": "117", "Nq": "2", "sink": "normal"}
 
     def tables(self, call, problem, case, placed, returned, device):
-        expected = self.expect(case, placed, device)
+        (right,) = self.right(problem, case, placed, device)
         axes = {"row": "token", "axes": ("sequence", "head")}
-        return [trying.compare("o", expected.o, expected.allowed, returned[0], **axes)]
-
-    # What is right ---------------------------------------------------------------------------------------------------
-
-    def right(self, problem, case, placed, device):
-        expected = self.expect(case, placed, device)
-        return [Right("o", case.dtype, expected.o, expected.allowed, expected)]
-
-    def work_out(self, case, placed, device):
-        """The steps.Expected of these inputs."""
-        return steps.expect(case, placed, tf32=device != "cpu")
+        return [trying.compare("o", right.expected, right.allowed, returned[0], **axes)]
 
     # What came back --------------------------------------------------------------------------------------------------
 
-    def diagnose(self, problem, case, placed, reply, got, right, found):
-        measured = []
-        with failures.harmless("what was read"):
-            measured = reads.unwritten(case, reply.trace, found)
-            if any(fact.question == reads.NOBODY_WROTE for fact in measured):
-                found = structs.replace(found, unwritten=0, nan=found.nan + found.unwritten)
-            measured = measured or reads.facts(case, reads.find(reply.trace), bool(found.nan))
-        return causes.diagnose(case, got, right.answer, found, measured)
+    def read_facts(self, case, reply, wrong):
+        found = wrong["o"]
+        measured = reads.unwritten(case, reply.trace, found)
+        if any(fact.question == reads.NOBODY_WROTE for fact in measured):
+            found = structs.replace(found, unwritten=0, nan=found.nan + found.unwritten)
+        wrong = {"o": found}
+        return (measured, wrong) if measured else super().read_facts(case, reply, wrong)
 
-    def beyond_values(self, problem, case, answer):
-        if sentence := reads.skipped(case, answer.reply.trace):
-            return Verdict(Outcome.WRONG, sentence, Facts(question=reads.LOST, measured=(sentence,)))
-        if waste := self.wasted(case, answer):
-            return Verdict(Outcome.WASTEFUL, waste.sentence, Facts(waste=waste, picture=self.drawn(case, answer.reply)))
-        if getattr(answer, "other_bits", ""):
-            words, _, _ = same_bits.CALLS[case.like]
-            cause = Cause(f"other bits {words}", same_bits.QUESTION, same_bits.SECTION)
-            facts = (
-                Facts(question=same_bits.QUESTION, causes=(cause,)) if "other bits" in answer.other_bits else Facts()
-            )
-            return Verdict(Outcome.WRONG, answer.other_bits, facts)
-        return super().beyond_values(problem, case, answer)
-
-    def drawn(self, case, reply, got=None, right=None):
-        return picture.draw(case, reads.find(reply.trace), super().drawn(case, reply, got, right))
-
-    def wasted(self, case, answer):
-        return reads.wasted(case, answer.reply)
-
-    def check_cases(self, problem, cases, seed, results):
-        def expect(case):
-            return self.expect(case, self.inputs(case, seed), "cpu")
-
-        wrong = cross_case.find_all(results, cases, causes.size)
-        passed = [cases[result.case] for result in results if result.outcome is Outcome.PASSED and result.case in cases]
-        causes.drop_refuted(wrong, passed, expect)
-        cross_case.check(results, cases, lambda *of: set(), lambda kind: False, causes.TOGETHER)
-
-    def look_closer(self, problem, cases, seed, results, submission, show):
-        show("changing one thing at a time")
-        closer.look(self, problem, cases, seed, results, submission)
+    def compare(self, problem, case, outputs, right):
+        return same_bits.compare(case, *(each["o"] for each in outputs), right[0].allowed)
 
 
 KIND = Decode()

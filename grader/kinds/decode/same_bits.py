@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import torch
 
-from grader.kinds import values
+from grader.engine import values
 from grader.kinds.decode import inputs
+from grader.result import Cause, Facts, Outcome, Verdict
 
 # What a second call changes: {name: (words, the case of the second call, the sequences that are asked again)}.
 CALLS = {
@@ -60,7 +61,7 @@ def second(case, placed):
 
 
 def compare(case, first, again, allowed):
-    """A sentence on the first sequence with other bits, or ""; first, again: o of both calls; allowed: how far the
+    """The Verdict where the first sequence has other bits, or None; first, again: o of both calls; allowed: how far the
     first may be off."""
     words, _, sequences = CALLS[case.like]
     for at, b in enumerate(sequences(case)):
@@ -68,11 +69,13 @@ def compare(case, first, again, allowed):
         other = first[b].view(whole) != again[at].view(whole)
         if other.any():
             if not ((first[b].double() - again[at].double()).abs() <= 2 * allowed[b]).all():
-                return f"Every value is right, but {words} sequence {b} gets wrong values."
+                return Verdict(Outcome.WRONG, f"Every value is right, but {words} sequence {b} gets wrong values.")
             place = ", ".join(map(str, other.nonzero()[0].tolist()))
-            return (
+            said = (
                 f"Every value is right, but {int(other.sum())} of the {other.numel()} elements of sequence {b} have "
                 f"other bits {words}, first at ({place}) of it. A piece is a fixed number of tokens, and the pieces of "
                 "a sequence are merged in an order that depends on nothing but the sequence."
             )
-    return ""
+            cause = Cause(f"other bits {words}", QUESTION, SECTION)
+            return Verdict(Outcome.WRONG, said, Facts(question=QUESTION, causes=(cause,)))
+    return None

@@ -1,19 +1,17 @@
 """x2's kind: an order of programs as a function, and what the kernel makes of it."""
 
-import math
 import random
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct
 
-from grader.core.protocol.messages import Run
 from grader.core.sandbox.submission import Answer
+from grader.engine.kind import Kind
 from grader.kinds.attention import tile_visits
 from grader.kinds.attention.kind import Attention
-from grader.kinds.kind import Kind
 from grader.kinds.program_order.cases import PROBLEM, OrderCase
 from grader.kinds.program_order.check_order import check_order
 from grader.result import Cause, Facts, Outcome, Verdict
@@ -42,7 +40,7 @@ class ProgramOrder(Attention):
         answer = super().reply(submission, case, placed)
         if not answer.returned:
             return answer
-        found = OrderedAnswer(answer.reply, answer.program)
+        found = OrderedAnswer(answer.reply, answer.program, answer.data, answer.more)
         if case.like == "program_order" and answer.reply.trace:
             found.seen = seen_order(case, answer.reply.trace)
             if found.seen:
@@ -50,15 +48,16 @@ class ProgramOrder(Attention):
                 if orders is None:
                     return told
                 found.seen.places = (orders.orders or [None])[0]
-        if case.like == "the plain order":
-            found.data = submission.take_outputs(answer.reply)
-            call, files = self.request(submission.problem, case, placed, submission.device)
-            plain = structs.replace(call, arguments=call.arguments | {"num_dies": 1})
-            other = submission.run(Run(plain), files)
-            if not other.returned:
-                return other
-            found.other_bits = tell_other_bits(found.data, submission.take_outputs(other.reply), placed[0].shape)
         return found
+
+    def next_call(self, problem, case, placed, answers):
+        if case.like == "the plain order":
+            return None if len(answers) > 1 else (replace(case, num_dies=1), placed)
+        return super().next_call(problem, case, placed, answers)
+
+    def compare(self, problem, case, outputs, right):
+        said = case.like == "the plain order" and tell_other_bits(*(each["o"] for each in outputs))
+        return Verdict(Outcome.WRONG, said) if said else None
 
     def judge(self, problem, case, placed, answer, device):
         verdict = super().judge(problem, case, placed, answer, device)
@@ -67,8 +66,6 @@ class ProgramOrder(Attention):
         wrong = None
         if case.like == "program_order" and answer.reply.trace:
             wrong = misplaced(answer.seen, tile_visits.read(answer.reply.trace))
-        elif case.like == "the plain order":
-            wrong = answer.other_bits
         return replace(verdict, outcome=Outcome.WRONG, sentence=wrong) if wrong else verdict
 
 
@@ -120,10 +117,9 @@ class SeenOrder:
 
 @dataclass
 class OrderedAnswer(Answer):
-    """seen: None where no program was seen to load queries. other_bits: what tell_other_bits says."""
+    """seen: None where no program was seen to load queries."""
 
     seen: SeenOrder | None = None
-    other_bits: str = ""
 
 
 def ask_for_orders(submission, sizes):
@@ -183,12 +179,11 @@ def seen_order(case, trace):
     return SeenOrder([-(-case.N // rows), case.B * case.Hq, case.num_dies, case.Hq // case.kv_heads], rows)
 
 
-def tell_other_bits(first, second, shape):
-    """A sentence where the bytes of two outputs of this shape are not the same, else ""."""
-    size = len(first) // max(1, math.prod(shape))
-    if len(first) != len(second) or size not in (2, 4) or first == second:
+def tell_other_bits(first, second):
+    """A sentence where the bits of two outputs are not the same, else ""."""
+    other = torch.ne(*(each.view(WORDS[each.element_size()]) for each in (first, second)))
+    if not other.any():
         return ""
-    other = torch.ne(*(torch.frombuffer(bytearray(b), dtype=WORDS[size]).view(shape) for b in (first, second)))
     at = ", ".join(map(str, other.nonzero()[0].tolist()))
     return (
         f"{int(other.sum())} elements have other bits than with num_dies=1, first at ({at}): the order says which "

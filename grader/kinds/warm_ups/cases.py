@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from grader.course.problem import Problem
-from grader.kinds.kind import Question
+from grader.engine.question import Question
 
 
 @dataclass(frozen=True)
 class Case(Question):
-    """A vector of N elements, or a matrix of rows x columns. layout and values: names that kinds/values.py knows."""
+    """A vector of N elements, or a matrix of rows x columns. layout and values: names that engine/values.py knows."""
 
     N: int = 0
     rows: int = 0
@@ -20,12 +20,6 @@ class Case(Question):
     @property
     def shape(self):
         return (self.N,) if self.N else (self.rows, self.columns)
-
-    def describe(self, seed):
-        """`rows=5 columns=300, float16, odd rows, offset values, seed 3`"""
-        sizes = f"N={self.N}" if self.N else f"rows={self.rows} columns={self.columns}"
-        extras = [self.layout] * (self.layout != "contiguous") + [f"{self.values} values"] * (self.values != "normal")
-        return ", ".join([sizes, self.dtype, *extras, f"seed {seed}"])
 
 
 # {parameter: {class: whether a case is of it}} ------------------------------------------------------------------------

@@ -1,28 +1,58 @@
-"""The warm-ups: a copy, the sums of rows, the softmax of rows; what is right, how near, and what is often wrong."""
+"""The warm-ups: a copy, the sums of rows, the softmax of rows; what is right, and what careful kernels do."""
 
+import itertools
 import math
 from dataclasses import replace
 
 import torch
 
-from grader.kinds import careful, trying
-from grader.kinds.kind import Kind, Right
+from grader.engine import trying
+from grader.engine.kind import Kind
+from grader.engine.reference import Reference
 from grader.kinds.warm_ups import mistakes
 from grader.kinds.warm_ups.cases import PROBLEMS
-from grader.result import Cause
 
-IN_FEW_BITS = Cause(
-    "the right one computed in the input's dtype, where float32 is asked for",
-    "in which dtype is the tile when it is added up: is it cast to float32 where it is loaded?",
-    mistakes.LOOP,
-    general=True,  # one case cannot tell: all are asked
+# Other orders of the sum of each row: one by one, from both ends, and by tiles.
+ORDERS = (
+    lambda p: p.sum(1),
+    lambda p: p.cumsum(1)[:, -1],
+    lambda p: p.flip(1).cumsum(1)[:, -1],
+    lambda p: torch.stack([tile.sum(1) for tile in p.split(16, 1)]).cumsum(0)[-1],
 )
-NARROW = 64  # roundings to the input's dtype: more than a kernel makes that works in it
-SUMS, SOFTMAX = "w2", "w3"
+POWERS = (lambda x: x.less.exp(), lambda x: (x.less * math.log2(math.e)).exp2())
+DIVIDED = (lambda x: x.p / x.row_sum[:, None], lambda x: x.p * (1.0 / x.row_sum[:, None]))
+
+
+def summed(order, name):
+    return lambda x: order(getattr(x, name))
+
+
+def rows(case, tensors):
+    return {"x": tensors[0].double()}
+
+
+SOFTMAX = {
+    "less": lambda x: x.x - x.x.amax(1, keepdim=True),
+    "p": lambda x: x.less.exp(),
+    "row_sum": lambda x: x.p.sum(1),
+    "out": lambda x: x.p / x.row_sum[:, None],
+}
+REFERENCES = {
+    "w1": Reference(rows, {"out": lambda x: x.x}, ("out",), careful=()),
+    "w2": Reference(
+        rows, {"out": lambda x: x.x.sum(1)}, ("out",), tuple({"out": summed(order, "x")} for order in ORDERS),
+        size=lambda x: {"out": x.x.abs().sum(1)},
+    ),
+    "w3": Reference(rows, SOFTMAX, ("out",), tuple(
+        {"p": power, "row_sum": summed(order, "p"), "out": out}
+        for power, order, out in itertools.product(POWERS, ORDERS, DIVIDED)
+    )),
+}  # fmt: skip
 
 
 class WarmUps(Kind):
     problems, mistakes = PROBLEMS, mistakes.EVERY
+    references = REFERENCES
 
     def shapes(self, case):
         return [case.shape]
@@ -37,54 +67,9 @@ class WarmUps(Kind):
         return trying.resize(replace(problem.cases[0], **small), sizes)
 
     def outputs(self, problem, case):
-        if problem.id == SUMS:
+        if problem.id == "w2":
             return [("out", (case.rows,), "float32")]
         return [("out", case.shape, case.dtype)]
-
-    def right(self, problem, case, placed, device):
-        x = placed[0].tensor.to(device)
-        ((_, _, dtype),) = self.outputs(problem, case)
-        if problem.id == SUMS:
-            expected, size = x.double().sum(1), x.double().abs().sum(1)
-            allowed = careful.allow(expected, careful_sums(x.float()), torch.float32, size)
-        elif problem.id == SOFTMAX:
-            expected = x.double().softmax(1)
-            allowed = careful.allow(expected, careful_softmaxes(x.float()), x.dtype)
-        else:
-            expected = x.double()
-            allowed = torch.zeros_like(expected)
-        return [Right("out", dtype, expected, allowed)]
-
-    def diagnose(self, problem, case, placed, reply, got, right, found):
-        told = super().diagnose(problem, case, placed, reply, got, right, found)
-        step = torch.finfo(placed[0].base.dtype).eps
-        size = placed[0].tensor.double().abs().sum(1) if problem.id == SUMS else right.expected
-        near = bool(((got.double() - right.expected).abs() <= NARROW * step * size + step).all())
-        if problem.id != "w1" and near and not told.causes and case.dtype != "float32":
-            told.causes.append(IN_FEW_BITS)
-        elif got.isfinite().all():  # what overflows in few bits is not near
-            told.evidence["refuted"].add(IN_FEW_BITS.kind)
-        return told
-
-
-# What careful kernels do; x: float32 ----------------------------------------------------------------------------------
-
-
-def careful_sums(x):
-    """The sum of each row at once, from both ends one by one, and by tiles."""
-    yield x.sum(1)
-    yield x.cumsum(1)[:, -1]
-    yield x.flip(1).cumsum(1)[:, -1]
-    yield torch.stack([tile.sum(1) for tile in x.split(16, 1)]).cumsum(0)[-1]
-
-
-def careful_softmaxes(x):
-    """With exp or exp2, a quotient or a product, each on every order of the sum."""
-    less = x - x.amax(1, keepdim=True)
-    for p in (less.exp(), (less * math.log2(math.e)).exp2()):
-        for row_sum in careful_sums(p):
-            yield p / row_sum[:, None]
-            yield p * (1.0 / row_sum[:, None])
 
 
 KIND = WarmUps()

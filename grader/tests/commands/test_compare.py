@@ -32,7 +32,7 @@ def test_nothing_of_the_reference_is_shown_before(tmp_path, capsys):
 
 def test_a_case_that_did_not_run_has_not_passed(tmp_path, capsys, monkeypatch):
     left = Result("p3", "whole tiles", Aspect.CORRECT, Outcome.NOT_RUN, sentence="Triton is not installed.")
-    monkeypatch.setattr(compare, "grade", lambda *_: [left])
+    monkeypatch.setattr(compare, "grade_visibly", lambda *_: [left])
     status, said = run(tmp_path, solution("p3"), capsys)
     assert status == 1 and "once every case passes" in said
 

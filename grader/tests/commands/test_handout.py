@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from grader.__main__ import main
-from grader.commands import gap_examples, handout, handout_notebooks
+from grader.commands import handout, handout_notebooks, skeletons
 from grader.course import course
-from grader.kinds.registry import EVERY, PROBLEMS
+from grader.registry import EVERY, PROBLEMS
 from grader.tests.support import ROOT, SOLUTIONS, solution
 
 
@@ -33,38 +33,26 @@ def git(folder, *arguments):
 
 def test_what_is_in_it(made):
     names = names_in(made)
-    skeletons = {f"problems/{problem.module}" for problem in EVERY.values() if problem.id[0] != "x"}
-    skeletons.add("problems/gap_examples.json")
-    assert {name for name in names if name.startswith("problems/")} == skeletons  # those of labs show answers
+    files = {f"problems/{problem.module}" for problem in EVERY.values() if problem.id[0] != "x"}
+    files.add(f"problems/{skeletons.HINTS}")
+    assert {name for name in names if name.startswith("problems/")} == files  # skeletons of labs show answers
     assert {
-        "model/generate.py",
-        "model/prompts.txt",
-        "Makefile",
-        "README.md",
-        "course.toml",
-        "docs/students.md",
+        "model/generate.py", "model/prompts.txt", "Makefile", "README.md", "course.toml", "docs/students.md",
         "notebooks/02_online_softmax.ipynb",
-    } <= names
+    } <= names  # fmt: skip
     left_out = (
-        "solutions/",
-        "kernels/",
-        "grader/tests/",
-        "classroom/",
-        "model/train.py",
-        "web/",
-        "instructors.mk",
-        "report/rubric.md",
-    )
-    left_out += ("report/counting/cost.py",)  # where the phases of P4 to P7 begin, by formula
+        "solutions/", "kernels/", "grader/tests/", "classroom/", "model/train.py", "web/", "instructors.mk",
+        "report/rubric.md", "report/counting/cost.py",
+    )  # fmt: skip
     assert not [name for name in names if name.startswith(left_out) or "REPORT" in name]
 
 
 def test_a_notebook_that_belongs_to_a_lab_travels_with_the_lab(made):
-    given, commit = course.current(), handout.Commit()
+    given = course.current()
     owner = {entry.notebook: entry.id for entry in given.said.problem if entry.notebook}
     assert all((given.notebooks / f"{name}.ipynb").is_file() for name in owner)
     assert not {f"notebooks/{name}.ipynb" for name in owner} & names_in(made)  # no lab is in it
-    files = handout.collect(given, [EVERY["x4"]], commit)
+    files = handout.collect(given, [EVERY["x4"]], "a commit")
     assert {"notebooks/09_decode.ipynb", "notebooks/02_online_softmax.ipynb"} <= set(files)
     assert "notebooks/06_program_order.ipynb" not in files and b'notebook = "09_decode"' in files["course.toml"]
 
@@ -91,9 +79,9 @@ def test_no_link_leads_nowhere(made):
 def test_the_problems_that_are_named(tmp_path):
     assert main(["handout", "--problems", "3-4,x1", "--out", str(tmp_path / "week")]) == 0
     modules = {path.name for path in (tmp_path / "week" / "problems").iterdir()}
-    assert modules == {EVERY[id].module for id in ("p3", "p4", "x1")} | {gap_examples.FILE}
-    examples = json.loads((tmp_path / "week" / "problems" / gap_examples.FILE).read_bytes())
-    assert set(examples) == modules - {gap_examples.FILE}
+    assert modules == {EVERY[id].module for id in ("p3", "p4", "x1")} | {skeletons.HINTS}
+    examples = json.loads((tmp_path / "week" / "problems" / skeletons.HINTS).read_bytes())
+    assert set(examples) == modules - {skeletons.HINTS}
     assert '"p5"' not in (tmp_path / "week" / "course.toml").read_text("utf-8")
 
 

@@ -8,7 +8,7 @@ import pytest
 from grader import __main__ as command
 from grader.commands import show
 from grader.engine.request import Request
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.result import Facts, Outcome
 from grader.tests.engine.test_command import run
 from grader.tests.render.test_html import EVIL, drawn, result
@@ -27,8 +27,8 @@ def size_of(path):
     [
         ([], "a picture is of one problem and one case: give both, like make show P=6 CASE="),
         (["--problems", "6"], "give both"),
-        (["--case", "ragged tail"], "give both"),
-        (["--problems", "3,6-7", "--case", "ragged tail"], "choose one of P=3, P=6, P=7"),
+        (["--case", "ragged tail"], "this takes one problem: name it, like make show P=6 CASE="),
+        (["--problems", "3,6-7", "--case", "ragged tail"], "choose one of P=3, P=6, P=7, like"),
         (["--problems", "6", "--case", "raged tail"], "did you mean 'ragged tail'?"),
     ],
 )

@@ -5,17 +5,20 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
 from grader.__main__ import main
-from grader.kinds import trying
+from grader.course import course
+from grader.engine import trying
 from grader.kinds.attention import inputs, tables
 from grader.kinds.attention.cases import Case
-from grader.kinds.registry import EVERY, PROBLEMS, kind_of
+from grader.registry import EVERY, PROBLEMS
 from grader.tests.support import ROOT, solution
 
+HERE = course.current()
 CASE = Case("try", B=1, Hq=2, Hkv=2, N=20, D=16, dtype="float32", causal=True)
 
 
@@ -36,13 +39,14 @@ def told(**mistake):
     placed = inputs.make(CASE, 0)
     returned = call(*(each.tensor for each in placed))
     shown = tables.measure(call, PROBLEMS["p1"], CASE, placed, returned, "cpu")
-    return kind_of(PROBLEMS["p1"]).first_difference(CASE, shown), shown
+    return PROBLEMS["p1"].kind.first_difference(CASE, shown), shown
 
 
 @pytest.mark.parametrize(
     ("mistake", "words"),
     [
         ({}, None),
+        ({"hidden": math.nan}, "; your weight is NaN: where all keys so far are hidden, is it -inf - -inf, or"),
         ({"hidden": -2.0}, "head 0, scores of query 0, key 1: yours -"),
         ({"scale": 0.5}, "head 0, lse of query 0: yours "),
         ({"times": 0.5}, "weights of query 0, key 0: yours 0.5000, right 1.0000 (visible); the scores"),
@@ -66,7 +70,7 @@ def test_a_table_ends_at_the_row_that_differs_and_marks_it():
 def run(folder, source, id="p6", typed="", sizes=()):
     (folder / EVERY[id].module).write_text(source, "utf-8")
     command = [sys.executable, "-m", "grader", "try", "--problems", id.removeprefix("p"), "--submission", str(folder)]
-    command += [f"--size={size}" for size in sizes]
+    command += ["--device", "cpu"] + [f"--size={size}" for size in sizes]
     done = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, input=typed, capture_output=True, text=True,
         timeout=120,
@@ -99,6 +103,31 @@ def test_a_kernel_is_shown_and_prints_and_a_debugger_stops_in_the_wrapper_once(t
     assert "query   2  both" in said and "query   4" not in said
 
 
+def test_variables_are_shown_tile_by_tile_beside_the_references(tmp_path, monkeypatch, capsys):
+    module = tmp_path / PROBLEMS["p6"].module
+    text = solution("p6").replace("age < window_size", "age <= window_size").replace("alpha", "shrink")
+    asked = ["try", "--problems", "6", "--submission", str(tmp_path), "--device", "cpu", "--show"]
+
+    def show(source, *more):
+        module.write_text(source, "utf-8")
+        assert main([*asked, *more, "--size=N=100", "--size=window=3"]) == 0
+        return capsys.readouterr().out
+
+    said = show(text, "scores,shrink", "--program", "1")
+    assert "tile; row 0 is the program's first\nscores (64, 32)\n  tile 0, k_start 0, row 3  " in said
+    assert re.search(r"the reference +-inf .*\n  tile 1, k_start 32, row 3", said) and "tile 2" not in said
+    assert "shrink (64,) (not compared)\n  tile 0, k_start 0   " in said and said.count("the reference  ") == 2
+    assert said.endswith("first difference from the reference: scores at 3, 0, tile 0, k_start 0\n")
+    far = solution("p6").replace("first = tl.maximum(0, q_start", "first = tl.maximum(0, BLOCK_K + q_start")
+    said = show(far, "row_max")
+    assert "your tiles begin at 64, 96; the reference's at 32, 64, 96" in said
+    assert said.endswith("no difference from the reference in row_max\n")  # in the tiles that both have
+    assert main([*asked, "alhpa"]) == 2
+    assert "no variable of the kernel is called alhpa; did you mean alpha? there are " in capsys.readouterr().err
+    monkeypatch.setattr(course, "current", lambda: replace(HERE, folder=tmp_path))
+    assert "reference" not in show(text, "scores")
+
+
 @pytest.mark.thorough
 def test_a_right_kernel_has_no_difference(tmp_path):
     assert run(tmp_path, solution("p6")).endswith(
@@ -118,12 +147,8 @@ def test_the_mask_of_x1_is_chosen(tmp_path):
 
 
 def test_a_crash_is_the_sentence_of_make_grade(tmp_path):
-    said = run(
-        tmp_path,
-        solution("p2").replace("min(k_start + BLOCK_K, Nk)", "k_start + BLOCK_K"),
-        "p2",
-        sizes=("N=70", "causal=yes"),
-    )
+    source = solution("p2").replace("min(k_start + BLOCK_K, Nk)", "k_start + BLOCK_K")
+    said = run(tmp_path, source, "p2", sizes=("N=70", "causal=yes"))
     assert len(said.splitlines()) == 2 and " at p2_online_softmax.py:" in said and "Traceback" not in said
 
 

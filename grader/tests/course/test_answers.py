@@ -5,7 +5,7 @@ import json
 import pytest
 
 from grader.course import gap_leaks
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.tests.support import ROOT, SOLUTIONS, solution
 
 P3 = gap_leaks.read_answers(SOLUTIONS / PROBLEMS["p3"].module)

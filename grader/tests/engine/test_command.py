@@ -14,7 +14,7 @@ from classroom import handins
 from grader.__main__ import main
 from grader.core.sandbox import scratch
 from grader.engine.request import Request
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.tests.support import ROOT, SOLUTIONS, in_utf8, solution, thorough
 
 
@@ -40,14 +40,10 @@ def status_of(main, arguments):
         (["--submission", "README.md"], "is a file, not a folder"),
         (["--submission", "grader/render"], "has no p1_naive_attention.py nor p2_online_softmax.py"),
         (["--problems", "9"], "there is no problem 9; the problems are 1, 2, 3, 4, 5, 6, 7"),
-        (
-            ["--problems", "x9"],
-            "there is no problem x9; the problems are 1, 2, 3, 4, 5, 6, 7, the labs w1",
-        ),
+        (["--problems", "x9"], "there is no problem x9; the problems are 1, 2, 3, 4, 5, 6, 7, the labs w1"),
         (["--problems", "x1", "--case", "list of documents"], "did you mean 'lists of documents'?"),
-        (["--problems", "three"], "'three' is no problem or range of problems"),
-        (["--problems", "7-5"], "'7-5' runs backwards; write P=5-7"),
-        (["--problems", ","], "',' is no problem"),
+        (["--problems", "7-5"], "there is no problem 7-5"),
+        (["--problems", ","], "there is no problem ,; the problems are"),
         (["--case", "raged tail"], "no case is named 'raged tail'; did you mean 'ragged tail'?"),
         (["--problems", "3", "--case", "one sink"], "no case is named 'one sink'"),
         (["--seed", "x"], "invalid int value: 'x'"),
@@ -88,19 +84,8 @@ def test_one_case_of_one_problem(tmp_path, capsys):
 def test_wrong_answer_names_the_window(tmp_path, capsys):
     source = solution("p6").replace("age < window_size", "age <= window_size")
     (tmp_path / PROBLEMS["p6"].module).write_text(source, "utf-8")
-    given = [
-        "grade",
-        "--submission",
-        tmp_path,
-        "--problems",
-        "6",
-        "--case",
-        "ragged tail",
-        "--seed",
-        "3",
-        "--out",
-        tmp_path,
-    ]
+    given = ["grade", "--submission", tmp_path, "--problems", "6", "--case", "ragged tail", "--seed", "3"]
+    given += ["--out", tmp_path]
     assert status_of(main, given) == 1
     said = capsys.readouterr().out
     assert said.endswith(f"pictures: {tmp_path / 'report.html'}\n")

@@ -9,12 +9,12 @@ from grader import score
 from grader.core.sandbox import pool, server
 from grader.core.sandbox.submission import Submission
 from grader.course import course
-from grader.diagnosis import compare_values, cross_case
-from grader.diagnosis.cause import Diagnosis
-from grader.engine import canary
+from grader.engine import case_grader, compare_values, cross_case
+from grader.engine.cause import Diagnosis
+from grader.engine.kind import Kind
 from grader.engine.problem_grader import is_certain
+from grader.gpu import compiling
 from grader.kinds.attention import answer_cache, inputs, oracle, work
-from grader.kinds.kind import Kind
 from grader.result import Aspect, Cause, Outcome, Result
 from grader.tests.support import grade_text, solution, thorough_but
 
@@ -28,8 +28,8 @@ INSIDE = (
     ("record/recorder.py", "def one_call"), ("record/record.py", "    def program"),
     ("record/record.py", "    def plain"), ("record/recorder.py", "def load_function"), ("run/runner.py", "def run("),
     ("protocol/program.py", "def check("), ("machine/type_check.py", "    def operation("),
-    ("run/replay.py", "    def tensor"), ("machine/cost_meter.py", "    def after"),
-    ("run/allocations.py", "    def fence("), ("machine/accesses.py", "def check("),
+    ("run/replay.py", "    def tensor"), ("machine/cost_meter.py", "    def ran"),
+    ("run/allocations.py", "    def broken_fences("), ("machine/accesses.py", "def check("),
     ("machine/report.py", "    def make("), ("worker/replies.py", "def write_outputs"),
 )  # fmt: skip
 NAMES = {f"{owner.__name__}.{name}": (owner, name) for owner, name in HERE}
@@ -148,10 +148,10 @@ def test_in_a_handout_a_kernel_of_ours_is_tried_and_the_doubt_is_said(works, tmp
     elsewhere = replace(course.current(), folder=tmp_path)
     monkeypatch.setattr(course, "current", lambda: elsewhere)
     broken = tmp_path / "canary.py"
-    broken.write_text(canary.CANARY.read_text("utf-8") if works else "raise ValueError('seeded')\n", "utf-8")
-    monkeypatch.setattr(canary, "CANARY", broken)
+    broken.write_text(compiling.CANARY.read_text("utf-8") if works else "raise ValueError('seeded')\n", "utf-8")
+    monkeypatch.setattr(compiling, "CANARY", broken)
     text = solution("p3").replace("    check_arguments(q, k, v)\n", f"    check_arguments(q, k, v)\n{DIES}", 1)
     (tmp_path / "in").mkdir()
     result = next(r for r in grade_text(tmp_path / "in", "p3", text, names=[CASE]) if r.case == CASE)
     assert result.outcome is (Outcome.CRASHED if works else Outcome.GRADER_FAULT)
-    assert (canary.UNSURE in result.sentence) == works
+    assert (case_grader.UNSURE in result.sentence) == works

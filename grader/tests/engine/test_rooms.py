@@ -46,7 +46,7 @@ def test_no_file_is_read_or_written_in_the_encoding_of_the_machine():
 
 # What a sandboxed process can read: the libraries, and the rooms of the core that it is shown -------------------------
 
-LIBRARIES = sys.stdlib_module_names | {"torch", "triton", "numpy", "msgspec"}
+LIBRARIES = sys.stdlib_module_names | {"torch", "triton", "numpy", "msgspec", "pyseccomp"}
 
 
 def imported(path):

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from grader import score
 from grader.engine.request import Request
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.render import gradescope, terminal
 from grader.result import ArmTimes, Aspect, Cause, Facts, Outcome, Result, Speed
 

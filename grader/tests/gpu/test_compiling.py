@@ -17,7 +17,7 @@ from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.gpu import compiling
 from grader.gpu.gpus import GPUS
-from grader.kinds.registry import EVERY, PROBLEMS
+from grader.registry import EVERY, PROBLEMS
 from grader.render import gradescope
 from grader.result import Aspect, CompileRow, Outcome
 from grader.tests.support import SUBMISSIONS, running, solution, thorough, thorough_but

@@ -15,7 +15,7 @@ from grader.engine.request import Request
 from grader.gpu import speed, timing
 from grader.gpu.timing import ArmFailed, Plan, Ratio
 from grader.kinds.attention.cases import Case
-from grader.kinds.registry import EVERY, PROBLEMS, kind_of
+from grader.registry import EVERY, PROBLEMS
 from grader.result import ArmTimes, Outcome, Speed
 from grader.tests.support import SOLUTIONS
 
@@ -115,7 +115,7 @@ def run_fake_arms(monkeypatch, tmp_path, **modules):
     monkeypatch.setattr(speed.machine, "first_gpu", lambda: {})
     monkeypatch.setattr(speed, "Submission", FakeSubmission)
     monkeypatch.setattr(speed.YourArm, "check_output", lambda self, cases, reply: "")
-    arms, kind = {}, kind_of(PROBLEMS["p3"])
+    arms, kind = {}, PROBLEMS["p3"].kind
     for name, module in modules.items():
         (tmp_path / module).write_text("", "utf-8")
         if name == "yours":
@@ -141,6 +141,7 @@ def test_an_interval_that_straddles_a_bar_is_measured_once_more(monkeypatch, tmp
         return {name: timing.Timing([[1.0]] * 3) for name in arms}
 
     monkeypatch.setattr(speed.torch.cuda, "get_device_properties", lambda _: type("P", (), {"total_memory": 1 << 37}))
+    monkeypatch.setattr(speed.machine, "facts", lambda: {"gpu": "one that nobody knows"})
     monkeypatch.setattr(timing, "take_turns", take_turns)
     monkeypatch.setattr(speed, "SPEED_BARS", {"naive PyTorch": 2.0})
     arm = {"first": Timed([], peak_bytes=0, host_ms=0.0), "close": lambda s: 0, "wrong": ""}
@@ -149,11 +150,12 @@ def test_an_interval_that_straddles_a_bar_is_measured_once_more(monkeypatch, tmp
     for ratio, expected in ((Ratio(9, 8, 10), 1), (Ratio(2, 1.9, 2.1), 2)):
         monkeypatch.setattr(timing, "ratio", lambda *_, ratio=ratio: ratio)
         runs.clear()
-        speed.judge(PROBLEMS["p3"], kind_of(PROBLEMS["p3"]), tmp_path, 0, None)
+        speed.judge(PROBLEMS["p3"], PROBLEMS["p3"].kind, tmp_path, 0, None)
         assert len(runs) == expected
 
 
-def test_a_fault_of_ours_leaves_the_points_for_speed_open(tmp_path):
+def test_a_fault_of_ours_leaves_the_points_for_speed_open(monkeypatch, tmp_path):
+    monkeypatch.setattr(speed.machine, "first_gpu", lambda: None)
     request = Request(tmp_path, (PROBLEMS["p3"],), None, "cuda", 0)
     grader = ProblemGrader(request, PROBLEMS["p3"], lambda problem, name: None)
     for grader.outcomes in ([Outcome.PASSED, Outcome.GRADER_FAULT], [Outcome.WRONG, Outcome.GRADER_FAULT]):
@@ -174,7 +176,7 @@ def test_a_program_that_fails_while_it_is_timed_is_the_submissions(monkeypatch, 
 @pytest.mark.gpu
 @pytest.mark.parametrize("id", ["p4", "x3", "x4"])
 def test_two_equal_arms_are_equally_fast(id):
-    problem, kind = EVERY[id], kind_of(EVERY[id])
+    problem, kind = EVERY[id], EVERY[id].kind
     smaller = {} if id == "x4" else {"B": 1, "Hq": 4, "N": 2048, "D": 64}
     case = replace(problem.speed_case, **smaller)
     names, path = ("yours", "reference"), SOLUTIONS / problem.module
@@ -195,7 +197,7 @@ def test_two_equal_arms_are_equally_fast(id):
 def test_an_arm_that_does_not_fit_is_out_of_memory(tmp_path):
     module = tmp_path / "big.py"
     module.write_text("import torch\ndef f(q, k, v, is_causal): return torch.empty(1 << 50, device='cuda')\n", "utf-8")
-    arm = speed.OurArm(kind_of(PROBLEMS["p3"]), module, "f", Case("x"))
+    arm = speed.OurArm(PROBLEMS["p3"].kind, module, "f", Case("x"))
     with pytest.raises(ArmFailed) as failed:
         arm.warm_up(0)
     arm.close()
@@ -265,7 +267,7 @@ def on_cpu(monkeypatch, tmp_path):
 
     def judge(text, problem=X3):
         (tmp_path / problem.module).write_text(text, "utf-8")
-        return speed.judge(problem, kind_of(problem), tmp_path / problem.module, 0, None)
+        return speed.judge(problem, problem.kind, tmp_path / problem.module, 0, None)
 
     return judge
 
@@ -312,7 +314,7 @@ def test_what_an_arm_of_ours_prepares_is_not_timed(on_cpu, tmp_path):
     module = tmp_path / "slow.py"
     text = "import time\ndef f(q, k, v, **_):\n    time.sleep({})\n    return lambda: time.sleep({})\n"
     module.write_text(text.format(0.1, 0.002), "utf-8")
-    arm = speed.OurArm(kind_of(PROBLEMS["p3"]), module, "f", Case("x"), prepares=True)
+    arm = speed.OurArm(PROBLEMS["p3"].kind, module, "f", Case("x"), prepares=True)
     took = arm.round(0, 2)
     arm.close()
     assert len(took) == 2 and 2 <= min(took) < 90

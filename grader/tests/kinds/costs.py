@@ -14,7 +14,7 @@ from grader.core.sandbox import pool
 from grader.core.sandbox.submission import Submission
 from grader.course.problem import LONG_ROW
 from grader.kinds.attention import work
-from grader.kinds.registry import EVERY, kind_of
+from grader.registry import EVERY
 from grader.tests.support import SUBMISSIONS, solution
 
 SHOWN = ("products", "loaded", "keys_loaded", "computed", "stored", "different")
@@ -23,7 +23,7 @@ SHOWN = ("products", "loaded", "keys_loaded", "computed", "stored", "different")
 def measure(problem, source):
     """{what: ratio} of a kernel on the long row of its problem, or a text that says why there is none."""
     case = next(case for case in problem.cases if case.name == LONG_ROW)
-    how = kind_of(problem).handler(case)
+    how = problem.kind.handler(case)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         module = Path(folder, problem.module)
@@ -33,7 +33,7 @@ def measure(problem, source):
     if not answer.returned:
         return str(answer.reply)[:80]
     found, q = asdict(work.measure(case, answer.reply.trace.costs)), case.B * case.Hq * case.N * case.D
-    lengths, wrapper = answer.lengths, answer.reply.wrapper
+    lengths, wrapper = work.held_by_length([(case, answer), *answer.more]), answer.reply.wrapper
     ratios = {name: found[name] for name in SHOWN} | {"held": lengths[case.N] / lengths[min(lengths)]}
     return ratios | {name: getattr(wrapper, name) / q for name in ("touched", "multiply_adds", "made")}
 

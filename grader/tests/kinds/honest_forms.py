@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from grader.kinds.attention import inputs, oracle
-from grader.kinds.registry import EVERY, PROBLEMS
+from grader.registry import EVERY, PROBLEMS
 
 SEEDS = 20
 PARTS = 8

@@ -8,7 +8,7 @@ import torch
 
 from grader.kinds.attention import inputs, seeded_cases, work
 from grader.kinds.attention.cases import SPEED_SHAPE
-from grader.kinds.registry import EVERY, PROBLEMS, kind_of
+from grader.registry import EVERY, PROBLEMS
 
 GRADED = {id: [case for case in problem.cases if not case.gpu] for id, problem in PROBLEMS.items()}
 MASKED = ["p1", "p2", "p4", "p5", "p6", "p7"]
@@ -86,14 +86,14 @@ def test_some_cases_have_other_tiles_few_of_them_square(id):
 
 def test_costs_are_judged_on_a_long_row_of_tiles_and_groups_that_show_them():
     for id in ("p2", "p3", "p4", "p5", "p6", "p7", "x1", "x3"):
-        long = kind_of(EVERY[id]).long_case(EVERY[id].cases)
+        long = EVERY[id].kind.long_case(EVERY[id].cases)
         assert (id == "p2" or long.N >= work.SETTLED) and long.layout == "contiguous"
         assert id < "p5" or (long.kv_heads > 1 and (id[0] == "x" or long.Hq == 8 * long.kv_heads))
 
 
 @pytest.mark.parametrize("id", ["p3", "p7"])
 def test_the_long_row_of_a_class_has_a_dtype_a_width_and_a_window_of_its_own(id):
-    rows = [kind_of(PROBLEMS[id]).long_case(seeded_cases.every(PROBLEMS[id], seed)) for seed in range(1, 20)]
+    rows = [PROBLEMS[id].kind.long_case(seeded_cases.every(PROBLEMS[id], seed)) for seed in range(1, 20)]
     assert {row.dtype for row in rows} == {"float16", "bfloat16", "float32"} and {row.D for row in rows} == {
         32,
         64,

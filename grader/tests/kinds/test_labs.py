@@ -23,7 +23,7 @@ from grader.kinds.block_sparse import check_lists, kind, list_mistakes, patterns
 from grader.kinds.block_sparse.cases import BY_BOTH, KERNEL, LISTS, BuilderCase, SparseCase
 from grader.kinds.program_order import kind as order_kind
 from grader.kinds.program_order.cases import OrderCase
-from grader.kinds.registry import EVERY, LABS, PROBLEMS
+from grader.registry import EVERY, LABS, PROBLEMS
 from grader.render import drawing, gradescope, terminal, text_map
 from grader.result import Aspect, Outcome, Result
 from grader.tests.support import ROOT, SOLUTIONS, grade_text, solution, thorough, thorough_but
@@ -35,20 +35,10 @@ def failures(results):
     return [f"{r.case}: {r.outcome.value}: {r.sentence}" for r in results if r.outcome is not Outcome.PASSED]
 
 
-@pytest.mark.parametrize(
-    ("id", "seed"),
-    [
-        ("x1", 0),
-        thorough("x1", 5),
-        ("x2", 0),
-        thorough("x2", 5),
-        thorough("x3", 0),
-        ("x4", 0),
-        thorough("x4", 5),
-        ("w3", 0),
-        *(thorough(id, 5) for id in ("w1", "w2", "w3")),
-    ],
-)
+SEEDS = [("x1", 5), ("x2", 5), ("x3", 0), *(("x4", seed) for seed in (1, 2, 3, 5)), ("w1", 5), ("w2", 5), ("w3", 5)]
+
+
+@pytest.mark.parametrize(("id", "seed"), [("x1", 0), ("x2", 0), ("x4", 0), ("w3", 0), *(thorough(*of) for of in SEEDS)])
 def test_the_solution_passes_and_earns_nothing(id, seed, tmp_path):
     results = grade_text(tmp_path, id, solution(id), seed=seed)
     assert failures(results) == []
@@ -231,10 +221,6 @@ WRONG_ORDERS = {
     "identity": (
         "return program // num_tiles, program % num_tiles", "one head for each die", "all their tiles on one die",
     ),
-    "longest first": (
-        "return program // num_tiles, num_tiles - 1 - program % num_tiles",
-        "several heads for each die", "all their tiles on one die",
-    ),
     "published": (
         "head, m = program // num_tiles, program % num_tiles\n"
         "    return head, (m % 8) * (num_tiles // 8) + (m // 8) % 8",
@@ -244,17 +230,6 @@ WRONG_ORDERS = {
         "slot = program // num_dies\n    return slot // num_tiles * num_dies + program % num_dies, slot % num_tiles",
         "one head for each die", "which takes longer",
     ),
-    "whole heads only": (
-        "slot = program // num_dies\n"
-        "    return slot // num_tiles * num_dies + program % num_dies, num_tiles - 1 - slot % num_tiles",
-        "heads left over", "there are",
-    ),
-    "all spread": ("return program % num_heads, num_tiles - 1 - program // num_heads", "heads left over", "on one die"),
-    "blocks of programs": (
-        "own = num_tiles * num_heads // num_dies\n    slot = program % own\n"
-        "    return program // own * (num_heads // num_dies) + slot // num_tiles, num_tiles - 1 - slot % num_tiles",
-        "several heads for each die", "all their tiles on one die",
-    ),
     "a block of tiles for each die": (
         "head, m = program // num_tiles, program % num_tiles\n"
         "    return head, m % num_dies * (num_tiles // num_dies) + m // num_dies",
@@ -263,12 +238,6 @@ WRONG_ORDERS = {
     "query heads": (
         "return right(program, num_tiles, num_heads, num_dies, 1)",
         "heads that share K and V", "all their tiles on one die",
-    ),
-    "left over in turn": (
-        "whole = num_heads // num_dies * num_dies * num_tiles\n"
-        "    return right(program, num_tiles, num_heads, num_dies, heads_per_kv) if program < whole else "
-        "(program // num_tiles, num_tiles - 1 - program % num_tiles)",
-        "heads left over", "what one tile of queries costs at most",
     ),
 }  # fmt: skip
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from grader.diagnosis import compare_values
+from grader.engine import compare_values
 from grader.kinds.attention import oracle
 from grader.kinds.attention.cases import Case
 from grader.kinds.attention.masks import Visibility
-from grader.kinds.registry import EVERY, PROBLEMS
+from grader.registry import EVERY, PROBLEMS
 from grader.tests.kinds import honest_forms
 from grader.tests.kinds.honest_forms import Form, attend, tensors
 from grader.tests.support import thorough

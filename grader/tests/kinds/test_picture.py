@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from grader.core.protocol.reports import Costs, TraceReport
-from grader.kinds import error_map
+from grader.engine import error_map
 from grader.kinds.attention import picture
 from grader.kinds.attention.cases import Case
 from grader.kinds.attention.tile_visits import Visit
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 
 WINDOW = Case("window", Hq=2, Hkv=1, N=128, D=16, causal=True, window=32)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 from grader.result import Outcome
 from grader.tests.support import grade_text, solution, thorough_but
 

@@ -8,7 +8,7 @@ import torch
 from grader.kinds.attention import causes, inputs, oracle, softmax_mistakes, tile_visits, variants
 from grader.kinds.attention.cases import Case
 from grader.kinds.attention.known_mistakes import Memory
-from grader.kinds.registry import EVERY, kind_of
+from grader.registry import EVERY
 
 RAGGED = Case("ragged", B=2, Hq=4, Hkv=2, N=70, D=16, causal=True, window=20, sinks=3)
 WHOLE = Case("not causal", Hq=2, N=41, Nk=70, D=16, dtype="float32")
@@ -22,7 +22,7 @@ def spec_of(case):
 
 def every_mistake(problem, case, sizes):
     placed = inputs.make(case, 0)
-    return list(kind_of(EVERY[problem]).known_mistakes(EVERY[problem], case, placed, spec_of(case), (), sizes))
+    return list(EVERY[problem].kind.known_mistakes(EVERY[problem], case, placed, spec_of(case), (), sizes))
 
 
 @pytest.mark.parametrize("case", [RAGGED, WHOLE])

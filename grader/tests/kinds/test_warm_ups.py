@@ -1,17 +1,15 @@
-"""The warm-ups, and what every kind has of the room: classes in pairs, inputs by name, the allowed error, mistakes."""
+"""The warm-ups, and what every kind has of the room: classes in pairs, inputs by name, the allowed error."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from grader.kinds import careful, pairs, values
-from grader.kinds.kind import KnownMistake, Right
-from grader.kinds.registry import EVERY, kind_of
-from grader.kinds.warm_ups import cases, mistakes
+from grader.engine import careful, pairs, values
+from grader.kinds.warm_ups import cases
+from grader.registry import EVERY
 
-KIND = kind_of(EVERY["w3"])
+KIND = EVERY["w3"].kind
 TABLES = {"w1": (cases.OF_VECTORS, cases.VECTORS), "w2": (cases.OF_ROWS, cases.MATRICES)}
 MOST = 0.9  # of what is allowed: a form that nobody listed has room
 
@@ -84,24 +82,6 @@ def test_what_is_nearly_zero_has_the_smallest_numbers_of_its_dtype_for_room():
     assert 0.0009 < allowed[0] < 0.0012 and 3e-8 < allowed[1] < 2e-7
 
 
-@pytest.mark.parametrize("mistake", mistakes.EVERY["w3"], ids=lambda mistake: mistake.equals[:30])
-def test_a_mistake_is_known_by_its_output_and_a_right_output_by_none(mistake):
-    found = []
-    for case in cases.MATRICES:
-        x, right = right_of("w3", case)
-        wrong = mistake.answer(case, x)
-        if careful.differs(wrong, right):
-            assert not careful.equals(right.expected.to(getattr(torch, right.dtype)), wrong, right)
-            found.append(careful.equals(wrong.to(getattr(torch, right.dtype)), wrong, right))
-    assert sum(found) >= 3
-
-
-def test_a_mistake_of_another_shape_is_none():
-    right = Right("out", "float32", torch.ones(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64))
-    assert not careful.differs(torch.ones(4), right) and not careful.differs(torch.ones(3), right)
-    assert careful.differs(torch.zeros(3), right)
-
-
 @pytest.mark.parametrize("layout", ["contiguous", "slice", "odd rows", "every third"])
 @pytest.mark.parametrize("shape", [(7,), (3, 5), (2, 3, 4, 5)])
 def test_a_tensor_of_any_shape_lies_amid_other_numbers(layout, shape):
@@ -110,24 +90,3 @@ def test_a_tensor_of_any_shape_lies_amid_other_numbers(layout, shape):
     assert torch.equal(placed.tensor, given)
     rest = placed.base[~torch.isin(placed.base, given)]
     assert (rest == values.HUGE).all() and bool(len(rest)) is (layout != "contiguous")
-
-
-@pytest.mark.parametrize("unwritten, causes", [(0, ["all zeros"]), (3, [])])
-def test_which_known_mistakes_are_causes(monkeypatch, unwritten, causes):
-    problem = EVERY["w1"]
-    kind = kind_of(problem)
-    case = problem.cases[0]
-    placed = kind.inputs(case, 0)
-    (right,) = kind.right(problem, case, placed, "cpu")
-    zeros = torch.zeros_like(right.expected)
-    mistakes = (
-        KnownMistake("of another output", "?", lambda case, x: zeros, output="lse"),
-        KnownMistake("a mistake that fails", "?", lambda case: zeros),
-        KnownMistake("all zeros", "?", lambda case, x: zeros, output=right.name),
-    )
-    monkeypatch.setattr(type(kind), "mistakes", {"w1": mistakes})
-    monkeypatch.setattr("grader.diagnosis.locate.where", lambda found: "")
-    monkeypatch.setenv("GRADER_DEBUG", "0")
-    got = zeros.to(getattr(torch, case.dtype))
-    told = kind.diagnose(problem, case, placed, None, got, right, SimpleNamespace(unwritten=unwritten))
-    assert [cause.equals for cause in told.causes] == causes

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from classroom.jobs import judge_version
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 from grader.tests.submissions.corpus import BROKEN, cheating, source_of
 from grader.tests.support import grade_text, honest
 

@@ -16,7 +16,7 @@ from grader.commands import grade as command
 from grader.core.protocol.reports import Costs, KernelCosts, TraceReport
 from grader.engine.request import Request
 from grader.kinds.attention import picture
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.render import gradescope, html, terminal
 from grader.result import Aspect, Cause, CompileRow, Facts, Outcome, Result
 from grader.tests.kinds.test_picture import WINDOW, record, tensors

@@ -1,6 +1,6 @@
 """The map in text: small enough for a terminal, and it shows what the picture shows."""
 
-from grader.kinds import error_map
+from grader.engine import error_map
 from grader.kinds.attention import picture
 from grader.kinds.attention.cases import Case
 from grader.render import text_map

@@ -8,7 +8,7 @@ import torch
 
 from grader import score
 from grader.kinds.attention.cases import Case
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.result import Outcome
 from grader.tests.support import SOLUTIONS, grade_text, solution, thorough
 

@@ -14,11 +14,11 @@ import re
 import sys
 from dataclasses import replace
 
+from grader import unfinished
 from grader.core.sandbox.child import ChildFailed
 from grader.core.sandbox.submission import Submission
-from grader.diagnosis import unfinished
 from grader.kinds.attention.cases import Case
-from grader.kinds.registry import PROBLEMS, kind_of
+from grader.registry import PROBLEMS
 from grader.result import Outcome
 from grader.tests.support import SOLUTIONS
 
@@ -158,7 +158,7 @@ class Changed:
     def __init__(self, id, seconds):
         self.problem, self.case, self.seconds = replace(PROBLEMS[id], cases=(CASES[id],)), CASES[id], seconds
         self.submission = Submission(SOLUTIONS / self.problem.module, self.problem, "cpu", seconds)
-        self.how = kind_of(self.problem).handler(self.case)
+        self.how = self.problem.kind.handler(self.case)
         self.placed = self.how.inputs(self.case, 0)
         self.call, self.files = self.how.request(self.problem, self.case, self.placed, "cpu")
         self.program = json.loads(self.submission.record(self.call).program)

@@ -1,6 +1,6 @@
 """The submissions that the tests grade: honest kernels, known mistakes and cheats."""
 
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 from grader.tests.submissions.broken.memory import MEMORY
 from grader.tests.submissions.broken.mistakes import LABS, MISTAKES, ON_HONEST
 from grader.tests.submissions.broken.wasteful import WASTEFUL

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from grader import score
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 from grader.tests.submissions.corpus import BROKEN, source_of
 from grader.tests.support import grade_text, solution
 

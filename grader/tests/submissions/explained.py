@@ -1,7 +1,7 @@
 """How many wrong kernels of the corpus are explained: python -m grader.tests.submissions.explained [WORDS OF A NAME].
 
 Of each wrong output of `broken/`: "cause", a known mistake that gives it; "measured", what more runs of the kernel have
-shown; "place", rows and numbers alone. Whether what is said is true, tests/diagnosis asserts.
+shown; "place", rows and numbers alone. Whether what is said is true, tests/engine asserts.
 """
 
 import sys

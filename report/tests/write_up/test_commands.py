@@ -5,7 +5,7 @@ import shlex
 from importlib.util import find_spec
 
 from grader.course.problem import COMPILES
-from grader.kinds.registry import EVERY
+from grader.registry import EVERY
 from grader.tests.support import ROOT, prose
 from report.__main__ import OTHERS, PAGES, STUDIES
 from report.measuring.command import parse

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.tests.support import grade_text, solution
 from report.places import ROOT
 from report.tests.write_up import written_facts

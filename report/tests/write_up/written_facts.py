@@ -11,7 +11,7 @@ from grader.kinds.attention import inputs, seeded_cases
 from grader.kinds.attention.cases import Case
 from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import tile_map
-from grader.kinds.registry import PROBLEMS, cases_of
+from grader.registry import PROBLEMS
 from grader.tests.support import solution
 from report.counting import cost, traced
 from report.pages import measured
@@ -153,7 +153,7 @@ def rows_that_saw_nothing():
         f'"Ragged tail" (window {case.window}), with the solution\'s {block_q} x {block_k}: query {first} and queries '
         f"{others[0]} to {others[-1]}; with 32 x 32: queries {a}, {b} and {c}."
     )
-    asked = sum(not case.gpu for case in cases_of(PROBLEMS["p7"], 0))
+    asked = sum(not case.gpu for case in PROBLEMS["p7"].kind.cases(PROBLEMS["p7"], 0))
     yield f"`make grade P=7` passed all {asked} cases."
 
 

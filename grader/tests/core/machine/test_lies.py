@@ -18,7 +18,7 @@ from grader.core.machine.report import Report
 from grader.core.protocol.program import Malformed, Refused, read
 from grader.core.run import machine_launches
 from grader.core.run.allocations import Allocations
-from grader.core.run.replay import LaunchRaised, Replay, StepRaised, StoragePlace
+from grader.core.run.replay import LaunchRaised, Replay, StepRaised, settled
 from grader.tests.core.machine import entries, lowering
 from grader.tests.core.machine import test_machine as texts
 from grader.tests.core.machine.language_kernels import KERNELS
@@ -150,6 +150,11 @@ WHOLE = {
     "many results": f"%a:{HUGE} = arith.constant 1 : i32", "quotes": 'tt.print "' + '\\"' * 99999,
     "a flood": RANGE + f'tt.print " x" {{hex = false, isSigned = array<i32: 1>}} : %r : {MILLION}\n' * 20,
     "no characters": '%t = arith.constant false\ntt.assert %t, "\ud800\x1b[2J\\" }{ %x" : i1',
+    "scopes and values": IS + "".join(f"%v{i} = arith.addi %c0, %c1 : i32\n" for i in range(4000)) + "scf.if %t {\n}\n" * 9000
+                         + "".join(f"%w{i} = arith.addi %v{i}, %v{i} : i32\n" for i in range(4000)),
+    "returns and values": "".join(f"%v{i} = arith.addi %c0, %c1 : i32\n" for i in range(4000)) + IS + "".join(
+        f"cf.cond_br %t, ^r, ^n{i}\n^n{i}:\n" for i in range(9000)) + "cf.br ^r\n^r:\n"
+        + "".join(f"%w{i} = arith.addi %v{i}, %v{i} : i32\n" for i in range(4000)),
     "many scopes": IS + "".join(f"%v{i} = arith.addi %c0, %c1 : i32\n" for i in range(2000)) + "scf.if %t {\n}\n" * 2000,
 }  # fmt: skip
 
@@ -232,7 +237,7 @@ WHERE = """steps.1.kernel steps.1.line steps.1.args steps.1.args.0 steps.1.args.
     storages.1.bytes storages.0.name returns.0.storage returns.0.offset returns.0.sizes kernels.0.text kernels.0.name kernels.0.file
     kernels.0.line steps.0.op steps.0.args.0 steps.0.out.0.sizes steps.0.out.0.offset stale several version kernels steps"""
 CHANGES = [(place, odd) for place in WHERE.split() for odd in ODD] + [
-    ("steps.1", FREE), ("steps.0", FREE), ("setup", [launch(tensor(0, [64]), 4)]), ("steps.1.args.0.dtype", "complex64"),
+    ("storages.0", {"is": "old", "bytes": 1 << 45}), ("steps.1", FREE), ("steps.0", FREE), ("setup", [launch(tensor(0, [64]), 4)]), ("steps.1.args.0.dtype", "complex64"),
     ("steps.1.args.0", tensor(0, [64])), ("steps.1.args.0", tensor(0, [8, 8])), ("steps.1.args.0", tensor(1, [64], dtype="int8")),
     ("steps.1.args.0", tensor(1, [9], strides=[7])), ("steps.1.args.1", {"is": "float", "hex": "nan"}),
     ("steps.1.options", {"ir_override": "/etc/passwd"}), ("steps.1.options", {"num_warps": 1 << 62}),
@@ -265,8 +270,8 @@ def replayed(forged):
     try:
         made = read(forged)
         kernels = machine_launches.MachineLaunches(made.kernels, inputs, Allocations(), {"p3.py": TEXT}, observers)
-        replay = Replay(made, "cpu", kernels.launch)
-        replay.run({"q": StoragePlace(q.untyped_storage(), 0, 256)})
+        replay = Replay(settled(made, 0), "cpu", kernels.launch)
+        replay.run({"q": q})
         assert not report.make().failed
     except LaunchRaised as raised:
         assert isinstance(raised.__cause__, machine_launches.Stopped)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from grader.core.machine import bits_trial, execution
+from grader.core.machine import arithmetic, bits_trial, execution
 from grader.core.machine.execution import Endless, Machine
 from grader.core.machine.legality import Legality
 from grader.core.machine.text import NotIR
@@ -12,6 +12,15 @@ from grader.core.machine.text import NotIR
 def kernel(body, arguments="%x: !tt.ptr<i32>, %n: i32", more=""):
     opening = f"  tt.func public @k({arguments}) attributes {{noinline = false}} {{"
     return f"module {{\n{opening}\n{body}\n  tt.return\n  }}\n{more}}}\n"
+
+
+def test_a_number_below_the_smallest_of_a_smaller_dtype_rounds_to_zero_or_to_that():
+    near = torch.tensor([0.49, 0.51, 1e-300, 1e-50], dtype=torch.float64)  # of the smallest, or far below
+    for dtype in (torch.float16, torch.bfloat16):
+        smallest = torch.tensor([1], dtype=torch.int16).view(dtype)
+        for sign in (1.0, -1.0):
+            made = arithmetic.narrowed(sign * torch.cat([near[:2] * smallest.double(), near[2:]]), dtype)
+            assert made.tolist() == [0.0, sign * smallest.item(), 0.0, 0.0]
 
 
 HEAD = """

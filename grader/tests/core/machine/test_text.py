@@ -4,7 +4,8 @@ import pytest
 
 from grader.core.machine import type_check
 from grader.core.machine.lines import Lines
-from grader.core.machine.text import LARGEST, parse, parse_type, print_module
+from grader.core.machine.parser import LARGEST, parse
+from grader.core.machine.text import parse_type, print_module
 from grader.core.protocol.program import Refused
 
 TEXT = """#loc = loc("/home/ada/p3.py":10:0)
@@ -14,6 +15,8 @@ TEXT = """#loc = loc("/home/ada/p3.py":10:0)
 #loc4 = loc(callsite(#loc2 at #loc3))
 #loc5 = loc("/lib/triton/language/standard.py":290:12)
 #loc6 = loc(callsite(#loc5 at #loc4))
+#loc7 = loc("of_triton"(#loc5))
+#loc8 = loc(callsite(#loc7 at #loc4))
 module {
   tt.func public @kernel(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32} loc("x"(#loc)), %n: i32 loc("n"(#loc))) attributes {noinline = false} {
     %cst = arith.constant dense<0xFF800000> : tensor<16xf32> loc(#loc1)
@@ -42,10 +45,12 @@ def checked(text):
 
 
 def test_what_is_printed_is_what_was_parsed():
-    printed = print_module(checked(TEXT))
+    start = TEXT.index('    %s = "tt.reduce"')
+    again = TEXT[start : TEXT.index("    tt.store")].replace("%s =", "%u =")  # names of a region stand in another, too
+    printed = print_module(checked(TEXT[:start] + again + TEXT[start:]))
     assert "loc" not in printed and print_module(checked(printed)) == printed
     lines = [line.strip() for line in printed.split("\n")]
-    assert '%s = "tt.reduce"(%v) <{axis = 0 : i32}> ({' in lines and "^bb0(%a: f32, %c: f32):" in lines
+    assert '%s = "tt.reduce"(%v) <{axis = 0 : i32}> ({' in lines and lines.count("^bb0(%a: f32, %c: f32):") == 2
 
 
 def test_lines_and_names_come_from_locations():
@@ -53,7 +58,8 @@ def test_lines_and_names_come_from_locations():
     reduce = next(op for op in module.functions["kernel"].body.entry.operations if op.name == "tt.reduce")
     lines = Lines(module.locations, "p3.py")
     assert [line for line, _ in lines.places(reduce.where)] == [12, 30] and lines.kernel_line(reduce.where) == 30
-    assert lines.variable("#loc4") == "row_sum" and Lines(module.locations, "p4.py").line(reduce.where) is None
+    assert lines.variable("#loc4") == lines.variable("#loc8") == "row_sum" and lines.variable("#loc7") is None
+    assert Lines(module.locations, "p4.py").line(reduce.where) is None
 
 
 @pytest.mark.parametrize(

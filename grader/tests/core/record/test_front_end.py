@@ -110,11 +110,7 @@ def test_forms_of_arguments(name, record):
 def test_a_descriptor_is_followed_by_its_sizes(record):
     text = launching("d", "TensorDescriptor.from_tensor(x, [16, 32])", "tl.store(X, tl.sum(d.load([0, 0])))")
     step, kernel = launch_of(record(text)[1])
-    assert [re.sub(r"<.*", "", form) for form in types_of(kernel)[1:]] == [
-        "!tt.tensordesc",
-        *["i32"] * 2,
-        *["i64"] * 2,
-    ]
+    assert [re.sub(r"<.*", "", form) for form in types_of(kernel)[1:]] == ["!tt.tensordesc", *["i32"] * 2, *["i64"] * 2]
     assert step.names[1:] == ["d", "d.shape.0", "d.shape.1", "d.strides.0", "d.strides.1"]
     assert isinstance(step.args[1], Descriptor) and step.args[2:] == [64, 64, 64, 1]
 

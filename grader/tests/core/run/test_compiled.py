@@ -13,7 +13,7 @@ from grader.core.run.replay import Replay, place_inputs
 from grader.core.sandbox.submission import Submission
 from grader.core.worker import without_gpu
 from grader.gpu.gpus import GPUS
-from grader.kinds.registry import PROBLEMS, kind_of
+from grader.registry import PROBLEMS
 from grader.tests.support import honest, solution
 
 FORMS = {"pointers": ("p4", solution("p4")), "host descriptors": ("p3", honest("p3_host_descriptors_4d"))}
@@ -23,7 +23,7 @@ def program_of(problem, source, folder, gpu):
     """The program of the smallest case, recorded for a GPU."""
     path = folder / PROBLEMS[problem].module
     path.write_text(source, "utf-8")
-    kind = kind_of(PROBLEMS[problem])
+    kind = PROBLEMS[problem].kind
     case = next(case for case in PROBLEMS[problem].cases if case.D == 64 and case.dtype == "float16")
     call, _ = kind.request(PROBLEMS[problem], case, kind.inputs(case, 0), "cuda")
     with contextlib.closing(Submission(path, PROBLEMS[problem], "cuda", 60.0, gpu)) as submission:
@@ -42,9 +42,9 @@ def test_a_launch_has_the_arguments_of_its_ir(form, tmp_path, monkeypatch):
     monkeypatch.setattr(CompiledKernel, "__getitem__", launcher)
     monkeypatch.chdir(tmp_path)
     kernels = CompiledKernels(program.kernels, {}, {})
-    places, _, _ = place_inputs(call.inputs, None, "cpu", 0)
+    flats, _ = place_inputs(call.inputs, None, "cpu")
     with without_gpu.active_driver(without_gpu.Driver(GPUS["sm_90"])), torch.no_grad():
-        Replay(program, "cpu", kernels.launch).run(places)
+        Replay(program, "cpu", kernels.launch).run(flats)
     ((kernel, grid, given),) = launched
     forms = list(kernel.src.signature.values())
     (step,) = launches_in(program.steps)  # Triton's launcher makes the sizes and strides of a descriptor itself

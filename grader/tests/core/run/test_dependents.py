@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from grader.core.protocol.messages import Row, Run
 from grader.core.sandbox.submission import Submission
 from grader.kinds.attention.cases import Case
-from grader.kinds.registry import EVERY, kind_of
+from grader.registry import EVERY
 
 HEAD = """
 import torch
@@ -38,7 +38,7 @@ def held(folder, body, keys):
     problem, case = EVERY["p2"], Case("x", N=64, Nk=keys, D=16, dtype="float32")
     (folder / problem.module).write_text(HEAD + body, encoding="utf-8")
     submission = Submission(folder / problem.module, problem, "cpu", 30.0)
-    how = kind_of(problem).handler(case)
+    how = problem.kind.handler(case)
     call, files = how.request(problem, case, how.inputs(case, 0), "cpu")
     answer = submission.run(Run(replace(call, row=Row("q", [0, 0, -1]))), files)
     submission.close()

@@ -10,7 +10,7 @@ from grader.core.sandbox.submission import Submission
 from grader.course.problem import SECONDS_PER_CASE
 from grader.kinds.attention import inputs, tile_visits
 from grader.kinds.attention.cases import Case
-from grader.kinds.registry import PROBLEMS, kind_of
+from grader.registry import PROBLEMS
 from grader.tests.support import solution, thorough_but
 
 TILES = ((16, 16), (32, 16), (16, 64), (64, 32))
@@ -56,7 +56,7 @@ def expected(case, BLOCK_Q, BLOCK_K):
 
 
 def trace_of(submission, case):
-    answer = kind_of(submission.problem).handler(case).reply(submission, case, inputs.make(case, 0))
+    answer = submission.problem.kind.handler(case).reply(submission, case, inputs.make(case, 0))
     assert answer.returned, answer
     return answer.reply.trace
 

@@ -18,9 +18,10 @@ from pathlib import Path
 import pytest
 
 from grader.core.protocol.messages import Call, Record, RecorderSetup, RunnerSetup
-from grader.core.sandbox import bubblewrap, cgroup, pool, sandboxed_child, scratch, server
+from grader.core.sandbox import bubblewrap, cgroup, pool, scratch, server
 from grader.core.sandbox.child import NO_REPLY, Died
-from grader.core.sandbox.scratch import Scratch
+from grader.core.sandbox.sandboxed_child import SandboxedChild
+from grader.core.sandbox.scratch import Folder, Scratch
 from grader.course.problem import SECONDS_PER_CASE
 from grader.result import Outcome
 from grader.tests.support import (
@@ -377,7 +378,7 @@ def test_a_flood_of_the_channel(form, attempt, monkeypatch):
     monkeypatch.setitem(SECONDS_PER_CASE, "cpu", 30.0)
     for junk in ("b'x' * 65536", "(b'x' * 64 + b' ') * 1000"):
         lines = (
-            f"import os\nwhile True:\n  for n in range(100, 900):\n    try: os.write(n, {junk})\n    except OSError: 0"
+            f"import os\nwhile True:\n  for n in range(3, 900):\n    try: os.write(n, {junk})\n    except OSError: 0"
         )
         result = attempt(lines)
         assert result.outcome is Outcome.CRASHED and NO_REPLY in result.sentence, result
@@ -418,9 +419,8 @@ def test_the_file_of_the_program_is_no_link(target, form, attempt):
 def test_a_file_that_was_exchanged_is_not_read(there, tmp_path):
     (tmp_path / "secret").write_text("four", "utf-8")
     scratch = Scratch(os.open(tmp_path, os.O_RDONLY), tmp_path, None)
-    child = object.__new__(sandboxed_child.SandboxedChild)
-    child.folder = scratch.new_folder()
-    path = Path(child.folder.path) / "outputs.bin"
+    folder = Folder(scratch)
+    path = Path(folder.path) / "outputs.bin"
     leave = {
         "a link": lambda: path.symlink_to(tmp_path / "secret"),
         "a folder": path.mkdir,
@@ -432,12 +432,12 @@ def test_a_file_that_was_exchanged_is_not_read(there, tmp_path):
     }
     leave[there]()
     if there == "the file":
-        assert child.take("outputs.bin", 4, 4) == b"four"
+        assert folder.take("outputs.bin", 4, 4) == b"four"
     else:
         with pytest.raises(Died) as failed:
-            child.take("outputs.bin", 4, None if there == "too much" else 4)
+            folder.take("outputs.bin", 4, None if there == "too much" else 4)
         assert "outputs.bin" in str(failed.value)
-    child.folder.remove()
+    folder.remove()
     scratch.close()
     assert sorted(os.listdir(tmp_path)) == ["secret"]
 
@@ -453,11 +453,11 @@ def test_what_the_grader_writes_follows_no_link(form, rooms, tmp_path):
     )
     module, tensors = str(folder / "module.py"), ["q", "k", "v"]
     setup = RecorderSetup(device="record", module=module, entry_point="f", tensors=tensors, arguments=[])
-    with sandboxed_child.SandboxedChild(setup, 30, folder) as child:
+    with SandboxedChild(setup, 30, folder) as child:
         assert child.failure is None and "lists.bin" in os.listdir(child.folder.descriptor)
-        child.put({"lists.bin": b"of the grader"})
+        child.folder.put({"lists.bin": b"of the grader"})
         child.call(Record(Call([])), 30)
-        assert child.take("lists.bin", 100) == b"of the grader"
+        assert child.folder.take("lists.bin", 100) == b"of the grader"
     assert mine.read_text("utf-8") == "mine"
 
 
@@ -468,11 +468,11 @@ def test_what_the_grader_writes_follows_no_link(form, rooms, tmp_path):
 def test_the_runner_is_out_of_reach(form, attempt):
     """What it computes is believed: its folders hold the inputs of all submissions."""
     runner = pool.serving("cpu")
-    with sandboxed_child.SandboxedChild(RunnerSetup(device="cpu"), 30) as child:
-        child.put({"inputs.bin": b"of the grader"})
+    with SandboxedChild(RunnerSetup(device="cpu"), 30) as child:
+        child.folder.put({"inputs.bin": b"of the grader"})
         folder = child.folder.path
         numbers = [runner.process.pid, *below(runner.process.pid)]
-        assert len(numbers) >= 3 and runner.kind == "runner" and not child.failure
+        assert len(numbers) >= 2 and runner.kind == "runner" and not child.failure
         lines = (
             "import os\nreached = []\n"
             f"for number in {numbers}:\n"
@@ -510,12 +510,16 @@ def test_two_submissions_share_no_recorder(tmp_path, monkeypatch):
 def test_new_runners_take_nothing_from_the_children_of_the_old_ones():
     """A fault in one problem must not end what another one, beside it, is at."""
     setup = RunnerSetup(device="cpu")
-    with sandboxed_child.SandboxedChild(setup, 30) as before:
-        sandboxed_child.renew()
+    with SandboxedChild(setup, 30) as before:
+        pool.renew()
         assert before.sandbox.alive() and before.program_names()
-        with sandboxed_child.SandboxedChild(RunnerSetup(device="cpu"), 30) as after:
+        with SandboxedChild(RunnerSetup(device="cpu"), 30) as after:
             assert after.sandbox is not before.sandbox
     assert not before.sandbox.alive() and after.sandbox.alive()
+    pool.renew()
+    starting = pool._running[pool.start("cpu", None)]
+    pool.renew()
+    assert pool.serving("cpu") is starting
 
 
 @pytest.fixture
@@ -605,10 +609,10 @@ def test_a_grader_that_is_killed_leaves_nothing(tmp_path):
 
 
 def test_children_end_with_their_sandbox_process(form, monkeypatch):
-    monkeypatch.setattr(cgroup.Group, "processes", lambda group: ())  # where no control group can be made
+    monkeypatch.setattr(cgroup.Group, "kill", lambda group: None)  # where no control group can be made
     runner = pool.serving("cpu")
-    with sandboxed_child.SandboxedChild(RunnerSetup(device="cpu"), 30):
-        inside = below(runner.process.pid)
+    with SandboxedChild(RunnerSetup(device="cpu"), 30):
+        inside = [runner.process.pid, *below(runner.process.pid)]
         runner.close()
         for _ in range(100):
             if not any(map(is_alive, inside)):
@@ -626,11 +630,17 @@ def any_sleeps():
     return any("603.25" in said(place) for place in Path("/proc").glob("[0-9]*/cmdline"))
 
 
-def test_control_groups_are_removed(tmp_path):
+@pytest.mark.parametrize("files", [[], ["memory.max", "memory.swap.max", "pids.max", "cgroup.kill"]])
+def test_a_control_group_holds_what_the_kernel_takes(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(cgroup, "find_places", lambda: [tmp_path / "none", tmp_path])
+    make = Path.mkdir
+    monkeypatch.setattr(Path, "mkdir", lambda folder: [make(folder), *((folder / name).touch() for name in files)])
     group = cgroup.Group(1 << 30, 64)
-    if not group.folders:
-        pytest.skip("no control group can be made here")
-    folders = list(group.folders)
-    assert all(folder.is_dir() for folder in folders)
-    group.close()
-    assert not any(folder.exists() for folder in folders)
+    written = [(group.folder / name).read_text("utf-8") for name in files]
+    assert group.held == ({"memory", "pids"} if files else set()) and bool(group.enter()) == bool(files)
+    assert written == [str(1 << 30), "0", "64", ""][: len(files)]
+    assert group.memory_kills() == 0 and os.listdir(tmp_path) == [group.folder.name][: len(files)]
+    if files:
+        (group.folder / "memory.events").write_text("oom 1\noom_kill 2\n", "utf-8")
+        group.kill()
+        assert group.memory_kills() == 2 and (group.folder / "cgroup.kill").read_text("utf-8") == "1"

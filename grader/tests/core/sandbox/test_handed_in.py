@@ -7,7 +7,7 @@ import pytest
 from grader.core.sandbox import handed_in, sandboxed_child
 from grader.engine.grading import grade
 from grader.engine.request import Request
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.result import Aspect, Facts, Outcome, Result
 from grader.tests.support import grade_text, solution
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from grader.core.sandbox.handed_in import quote_line
 from grader.core.sandbox.texts import clean, cleaned
 from grader.engine.request import Request
-from grader.kinds.registry import PROBLEMS
+from grader.registry import PROBLEMS
 from grader.render import gradescope, terminal
 from grader.tests.support import grade_text, solution
 

@@ -5,30 +5,9 @@ import triton.language as tl
 
 @triton.jit
 def kern(
-    Q,
-    K,
-    V,
-    A,
-    M,
-    L,
-    Ai,
-    Mi,
-    Li,
-    Oi,
-    N,
-    scale,
-    sqb,
-    sqh,
-    sqn,
-    skb,
-    skh,
-    skn,
-    svb,
-    svh,
-    svn,
-    D: tl.constexpr,
-    B: tl.constexpr,
-):
+    Q, K, V, A, M, L, Ai, Mi, Li, Oi, N, scale, sqb, sqh, sqn, skb, skh, skn, svb, svh, svn,
+    D: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
     """One program: one tile of keys of one tile of queries; what the program before it has left is rescaled."""
     b = tl.program_id(2).to(tl.int64) // tl.cdiv(N, B)
     h = tl.program_id(1).to(tl.int64)
@@ -61,19 +40,7 @@ def flash_attention_forward(q, k, v, is_causal=False):
     m = torch.full((B, H, N), float("-inf"), dtype=torch.float32, device=q.device)
     T = triton.cdiv(N, 64)
     kern[(T, H, B * T)](
-        q,
-        k,
-        v,
-        a,
-        m,
-        l,
-        *(x.view(torch.int32) for x in (a, m, l, o)),
-        N,
-        D**-0.5,
-        *q.stride()[:3],
-        *k.stride()[:3],
-        *v.stride()[:3],
-        D,
-        64,
-    )
+        q, k, v, a, m, l, *(x.view(torch.int32) for x in (a, m, l, o)), N, D**-0.5, *q.stride()[:3], *k.stride()[:3],
+        *v.stride()[:3], D, 64,
+    )  # fmt: skip
     return o.to(q.dtype)

@@ -10,27 +10,9 @@ import triton.language as tl
 
 @triton.jit
 def kern(
-    Q,
-    K,
-    V,
-    O,
-    qb,
-    qh,
-    qn,
-    kb,
-    kh,
-    kn,
-    vb,
-    vh,
-    vn,
-    H,
-    N,
-    scale,
-    D: tl.constexpr,
-    BQ: tl.constexpr,
-    BK: tl.constexpr,
-    W: tl.constexpr,
-):
+    Q, K, V, O, qb, qh, qn, kb, kh, kn, vb, vh, vn, H, N, scale,
+    D: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, W: tl.constexpr,
+):  # fmt: skip
     b = tl.program_id(2).to(tl.int64)
     h = tl.program_id(1).to(tl.int64)
     i = tl.program_id(0) * BQ + tl.arange(0, BQ)

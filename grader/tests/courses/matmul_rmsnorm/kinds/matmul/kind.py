@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from grader.course.problem import Problem
-from grader.kinds import careful
-from grader.kinds.kind import Kind, KnownMistake, Question, Right
+from grader.engine.kind import Kind
+from grader.engine.mistakes import Mistake
+from grader.engine.question import Question
+from grader.engine.reference import Reference
 
 TILE = 32
 
@@ -20,9 +22,6 @@ class Case(Question):
     layout: str = "contiguous"
     values: str = "normal"
 
-    def describe(self, seed):
-        return f"M={self.M} N={self.N} K={self.K}, {self.dtype}, {self.layout}, {self.values} values, seed {seed}"
-
 
 CASES = (
     Case("whole tiles", M=64, N=32, K=64),
@@ -36,18 +35,24 @@ CASES = (
 )
 
 
-MISTAKES = {
-    "m1": (
-        KnownMistake(
-            "the product of the first tile of K alone", "does the loop add each tile of K to what was there?",
-            lambda case, a, b: a[:, :TILE] @ b[:TILE],
-        ),
-        KnownMistake(
-            "the product without K's last, ragged tile", "where does the loop over K end?",
-            lambda case, a, b: a[:, : case.K // TILE * TILE] @ b[: case.K // TILE * TILE],
-        ),
-    )
-}  # fmt: skip
+def split(x):
+    """A product by tiles of K."""
+    return sum(a @ b for a, b in zip(x.a.split(16, 1), x.b.split(16), strict=True))
+
+
+MATMUL = Reference(
+    prepare=lambda case, tensors: dict(zip(("a", "b"), (each.double() for each in tensors), strict=True)),
+    steps={"c": lambda x: x.rounded(x.a) @ x.rounded(x.b)},
+    outputs=("c",),
+    careful=({}, {"c": split}),
+    size=lambda x: {"c": x.a.abs() @ x.b.abs()},
+)
+MISTAKES = (
+    Mistake("the product of the first tile of K alone", "does the loop add each tile of K to what was there?", "",
+            {"c": lambda x: x.a[:, :TILE] @ x.b[:TILE]}),
+    Mistake("the product without K's last, ragged tile", "where does the loop over K end?", "",
+            {"c": lambda x: x.a[:, : x.case.K // TILE * TILE] @ x.b[: x.case.K // TILE * TILE]}),
+)  # fmt: skip
 
 
 class Matmul(Kind):
@@ -57,22 +62,13 @@ class Matmul(Kind):
             compile_case=Case("compiles", M=512, N=512, K=512), refused=("mm", "addmm", "bmm", "mv", "dot"),
         ),
     )  # fmt: skip
-    mistakes = MISTAKES
+    references, mistakes = {"m1": MATMUL}, {"m1": MISTAKES}
 
     def shapes(self, case):
         return [(case.M, case.K), (case.K, case.N)]
 
     def outputs(self, problem, case):
         return [("c", (case.M, case.N), "float32")]
-
-    def right(self, problem, case, placed, device):
-        a, b = (each.tensor.to(device) for each in placed)
-        expected, size = a.double() @ b.double(), a.double().abs() @ b.double().abs()
-        a, b = a.float(), b.float()
-        forms = [a @ b, sum(x @ y for x, y in zip(a.split(16, 1), b.split(16), strict=True))]
-        if device == "cuda" and case.dtype == "float32":  # Triton's dots take tf32 there
-            forms.append(careful.drop_to_tf32(a) @ careful.drop_to_tf32(b))
-        return [Right("c", "float32", expected, careful.allow(expected, forms, a.dtype, size))]
 
 
 KIND = Matmul()

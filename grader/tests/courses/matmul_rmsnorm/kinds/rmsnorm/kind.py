@@ -4,8 +4,11 @@ from dataclasses import dataclass, replace
 
 from grader.course import tensors
 from grader.course.problem import Problem
-from grader.kinds import careful, values
-from grader.kinds.kind import Kind, KnownMistake, Question, Right
+from grader.engine import values
+from grader.engine.kind import Kind
+from grader.engine.mistakes import Mistake
+from grader.engine.question import Question
+from grader.engine.reference import Reference
 
 EPS = 1e-6
 
@@ -20,11 +23,6 @@ class Case(Question):
     layout: str = "contiguous"
     values: str = "normal"
 
-    def describe(self, seed):
-        return (
-            f"rows={self.rows} columns={self.columns}, {self.dtype}, {self.layout}, {self.values} values, seed {seed}"
-        )
-
 
 CASES = (
     Case("a power of two"),
@@ -36,29 +34,37 @@ CASES = (
 )
 
 
-def norm(x, weight):
-    return x * rstd_of(x)[:, None] * weight
+def prepare(case, tensors):
+    x, weight = (each.double() for each in tensors)
+    return {"x": x, "weight": weight, "width": case.columns}
 
 
-def rstd_of(x):
-    return (x.square().mean(1) + EPS).rsqrt()
-
-
-MISTAKES = {
-    "n1": (
-        KnownMistake(
-            "a layer norm, with the mean taken off", "is anything taken off x?",
-            lambda case, x, weight: norm(x - x.mean(1, keepdim=True), weight),
-        ),
-        KnownMistake("an RMS norm without its weight", "what is each column multiplied by?",
-                     lambda case, x, weight: norm(x, 1.0)),
-        KnownMistake("an RMS norm over the width of the block in place of the row's",
-                     "how many numbers does the mean divide by?",
-                     lambda case, x, weight: norm(x, weight) * (block_of(case) / case.columns) ** 0.5),
-        KnownMistake("the root itself, not one over it", "what is each number multiplied by?",
-                     lambda case, x, weight: 1.0 / rstd_of(x), output="rstd"),
-    )
-}  # fmt: skip
+RMS_NORM = Reference(
+    prepare,
+    steps={
+        "square": lambda x: x.x.square().sum(1) / x.width,
+        "rstd": lambda x: (x.square + EPS).rsqrt(),
+        "normed": lambda x: x.x * x.rstd[:, None],
+        "out": lambda x: x.normed * x.weight,
+    },
+    outputs=("out", "rstd"),
+    careful=(
+        {},
+        {"square": lambda x: x.x.square().cumsum(1)[:, -1] / x.width},
+        {"normed": lambda x: x.stored(x.x * x.rstd[:, None])},
+    ),
+)
+MISTAKES = (
+    Mistake("{of} of a layer norm, with the mean taken off", "is anything taken off x?", "",
+            {"x": lambda x: x.x - x.x.mean(1, keepdim=True)}),
+    Mistake("{of} of an RMS norm without its weight", "what is each column multiplied by?", "",
+            {"out": lambda x: x.normed}, outputs=("out",)),
+    Mistake("{of} of an RMS norm over the width of the block in place of the row's",
+            "how many numbers does the mean divide by?", "",
+            {"width": lambda x: 1 << (x.case.columns - 1).bit_length()}),
+    Mistake("rstd as the root itself, not one over it", "what is each number multiplied by?", "",
+            {"rstd": lambda x: (x.square + EPS).sqrt(), "normed": lambda x: x.x / x.rstd[:, None]}, outputs=("rstd",)),
+)  # fmt: skip
 
 
 class RmsNorm(Kind):
@@ -68,7 +74,7 @@ class RmsNorm(Kind):
             tensors=("x", "weight"), compile_case=Case("compiles", rows=64, columns=1000), multiplies=False,
         ),
     )  # fmt: skip
-    mistakes = MISTAKES
+    references, mistakes = {"n1": RMS_NORM}, {"n1": MISTAKES}
 
     def inputs(self, case, seed):
         (x,) = values.make(case, seed, (case.rows, case.columns))
@@ -80,25 +86,6 @@ class RmsNorm(Kind):
 
     def outputs(self, problem, case):
         return [("out", (case.rows, case.columns), case.dtype), ("rstd", (case.rows,), "float32")]
-
-    def right(self, problem, case, placed, device):
-        x, weight = (each.tensor.to(device) for each in placed)
-        expected, rstd = norm(x.double(), weight.double()), rstd_of(x.double())
-        wide, factor = x.float(), weight.float()
-        forms = [
-            norm(wide, factor),
-            wide * ((wide * wide).cumsum(1)[:, -1:] / case.columns + EPS).rsqrt() * factor,
-            norm(wide, 1.0).to(x.dtype).float() * factor,
-        ]
-        return [
-            Right("out", case.dtype, expected, careful.allow(expected, forms, x.dtype)),
-            Right("rstd", "float32", rstd, careful.allow(rstd, [rstd_of(wide)], wide.dtype)),
-        ]
-
-
-def block_of(case):
-    """The columns of a block: the next power of two."""
-    return 1 << (case.columns - 1).bit_length()
 
 
 KIND = RmsNorm()
