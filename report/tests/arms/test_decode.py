@@ -50,7 +50,8 @@ def test_a_right_result_passes_and_that_of_another_question_does_not(form):
         changed = o.clone()
         changed[b, h] = o[0, 1]
         assert f"of sequence {b % SMALL.B}," in fault(changed, expected, sink)
-    wrong = [(q, v, k, lengths, table, sink, window), (q, k, v, lengths - 1, table, sink, window)]
+    # Half the keys, not the newest alone: its weight may be nothing, by the numbers that this processor draws.
+    wrong = [(q, v, k, lengths, table, sink, window), (q, k, v, lengths - lengths // 2, table, sink, window)]
     if table is not None:
         wrong.append((q, k, v, lengths, table.flip(0), sink, window))
     if sink is not None:
