@@ -30,10 +30,10 @@ POINTS = (CAUSAL, replace(CAUSAL, causal=False), replace(CAUSAL, dtype="bfloat16
 NAMES = ("naive per head", "vectorised", "P2", "SDPA flash")
 
 
-@pytest.mark.parametrize(
-    ("name", "point"), [("vectorised", WINDOWED), *((name, point) for name in NAMES for point in POINTS)]
-)
+@pytest.mark.parametrize(("name", "point"), [("vectorised", WINDOWED), *((n, p) for n in NAMES for p in POINTS)])
 def test_right_on_the_cpu(name, point):
+    if name == "SDPA flash" and torch.backends.cpu.get_cpu_capability() == "DEFAULT":
+        pytest.skip("PyTorch 2.11's own flash attention stops on a processor with AVX-512 that is told not to use it")
     q, k, v = tensors(point)
     o = StudyArms(point, "cpu").build(name).call(q, k, v)
     assert Check(q, k, v, visibility(point)).fault(o, name in StudyArms.rounds_scores) is None
@@ -60,9 +60,8 @@ def test_flex_masks_are_those_of_visibility(point):
 )
 def test_a_mask_off_by_one_is_found(other, rounds_scores):
     q, k, v = tensors(WINDOWED)
-    right = Check(q, k, v, other)
     o = StudyArms(WINDOWED, "cpu").build("vectorised").call(q, k, v)
-    assert right.fault(o, rounds_scores).startswith("wrong: off by")
+    assert Check(q, k, v, other).fault(o, rounds_scores).startswith("wrong: off by")
 
 
 def test_the_check_sees_every_way_to_be_wrong():
