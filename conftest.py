@@ -52,7 +52,7 @@ def reason(report):
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_sessionfinish(session):
-    """`make test-all` promises that all ran that this machine can run: any other test that was skipped fails the run."""
+    """`make test-all` promises that all ran that this machine can run: any other skipped test fails the run."""
     yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None:  # one of several processes
