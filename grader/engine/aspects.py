@@ -53,9 +53,8 @@ def compile_kernels(request, problem, path, given, outcomes) -> Verdict:
 
 def subject_of(problem) -> compiling.Subject:
     """What compiling.py needs of a problem."""
-    kind = problem.kind
-    case = kind.compiled_case(problem, COMPILES)
-    return compiling.Subject(problem, kind.unvalued_call(case), kind.beside(case))
+    case = problem.kind.compiled_case(problem, COMPILES)
+    return compiling.Subject(problem, problem.kind.unvalued_call(case), problem.kind.beside(case))
 
 
 # Speed ---------------------------------------------------------------------------------------------------------------
@@ -69,8 +68,7 @@ def judge_speed(request, problem, path, outcomes, host_time) -> Verdict:
     if request.device != "cuda":
         return Verdict(Outcome.NOT_RUN, "not run: needs a GPU")
     if not all(outcome in (Outcome.PASSED, Outcome.GRADER_FAULT) for outcome in outcomes):
-        sentence = "not run: only a kernel that passes every case is timed"
-        return Verdict(Outcome.NOT_RUN, sentence, Facts(earned=False))
+        return Verdict(Outcome.NOT_RUN, "not run: only a kernel that passes every case is timed", Facts(earned=False))
     if Outcome.GRADER_FAULT in outcomes:  # not timed because of us: what it earns is open, too
         return Verdict(Outcome.GRADER_FAULT, "The grader failed on a case before, not your code: the speed is open.")
     if torch.cuda.get_device_capability() < speed.OLDEST_GPU:

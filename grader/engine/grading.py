@@ -23,7 +23,7 @@ def grade(request, lanes, on_case=lambda problem, name: None, on_look=lambda pro
     """
     torch.set_num_threads(1)  # the lanes are the parallelism: small tensors, many questions
     give_memory_back()
-    threads, cores = ThreadPoolExecutor(lanes), (os.cpu_count() or 1) // min(lanes, len(request.problems))
+    threads, cores = ThreadPoolExecutor(lanes), -(-(os.cpu_count() or 1) // min(lanes, len(request.problems)))
     with handed_in.readable(request.submission) as folder:
         try:
             graders = [ProblemGrader(request, p, on_case, folder, on_look, cores) for p in request.problems]

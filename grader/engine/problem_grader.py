@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import importlib.util
-import itertools
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -38,15 +37,12 @@ class ProblemGrader:
         cases = self.request.cases(self.problem)
         given = self.cannot_run()
         if not given:
-            self.in_machine.submission.begin()
-            if self.on_gpu:
-                self.on_gpu[0].submission.begin()
+            for grader in (self.in_machine, *self.on_gpu[:1]):
+                grader.submission.begin()
             if self.on_gpu and self.is_timed():
                 self.begin("host", speed.host_time, self.problem, self.kind, self.path)
         try:
-            found = self.run_in_machine([case for case in cases if given or not case.gpu], given)
-            if self.on_gpu and not given:
-                found = self.run_on_gpu(cases, found)
+            found = self.run_cases(cases, given)
             self.results = [found[case.name] for case in cases]
             results, self.outcomes = self.results[:], [result.outcome for result in self.results]
             with failures.harmless("the search for causes"):
@@ -116,32 +112,38 @@ class ProblemGrader:
 
     # The cases, each by itself ---------------------------------------------------------------------------------------
 
-    def run_in_machine(self, cases, given):
-        """{name of a case: its Result}. given: the Verdict that holds for all, or None."""
-        found = {}
-        with self.in_machine.runs.looking_ahead(cases):
-            for case in cases:
+    def run_cases(self, cases, given):
+        """{name of a case: its Result}. A GPU runs its own cases beside the machine, and of those that are compiled
+        alike the first that the machine finds right. given: the Verdict that holds for all, or None.
+        """
+        found, begun, has_gpu = {}, {}, not given and self.request.device == "cuda"
+        here = [case for case in cases if given or not case.gpu]
+        with ThreadPoolExecutor(len(self.on_gpu) or 1) as pool, self.in_machine.runs.looking_ahead(here):
+
+            def begin(alike, case):
+                if has_gpu and case.fits_gpu and alike not in begun:
+                    begun[alike] = case, pool.submit(self.grade_on_gpu, case)
+
+            for case in (case for case in cases if case.gpu):
+                begin(case.name, case)
+            for case in here:
                 found[case.name] = result = self.in_machine.graded(case, given)
                 self.on_case(self.problem, case.name)
                 self.begin_compiling(result)
-        return found
-
-    def run_on_gpu(self, cases, found):
-        """{name of a case: its Result}. The GPU runs its own cases, and of those that are compiled alike the first, if
-        that is right in the machine: found has the machine's Results. Each of the graders compiles in its process.
-        """
-        first = {}
-        for case in cases:
-            if case.fits_gpu and (case.gpu or found[case.name].outcome in RIGHT):
-                first.setdefault(case.name if case.gpu else self.kind.compiled_alike(case), case)
-        shares = [[*first.values()][i :: len(self.on_gpu)] for i in range(len(self.on_gpu))]
-        with ThreadPoolExecutor(len(shares)) as pool:
-            done = pool.map(lambda grader, share: [(case, grader.graded(case)) for case in share], self.on_gpu, shares)
-            for case, result in itertools.chain.from_iterable(done):
-                if case.gpu or result.outcome is not Outcome.PASSED:
-                    found[case.name] = result
+                if result.outcome in RIGHT:
+                    begin(self.kind.compiled_alike(case), case)
+            for case, graded in begun.values():
+                if case.gpu or graded.result().outcome is not Outcome.PASSED:
+                    found[case.name] = graded.result()
                 self.on_case(self.problem, case.name) if case.gpu else None
         return found
+
+    def grade_on_gpu(self, case):
+        """The Result, by the first of the GPU's graders that is free; each compiles in a process of its own."""
+        grader = self.on_gpu.pop(0)
+        result = grader.graded(case)
+        self.on_gpu.append(grader)
+        return result
 
     # The cases together ----------------------------------------------------------------------------------------------
 

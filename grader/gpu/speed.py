@@ -2,6 +2,7 @@
 
 import random
 import statistics
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,6 @@ ALONE = 2.0  # times: a call that began alone may take so much longer, two launc
 PLAN = Plan(target=0.02, budget_s=2.0, min_rounds=6, max_rounds=40, samples=5, against="yours")
 OLDEST_GPU = (8, 0)  # compute capability: before it tl.dot becomes multiply-adds
 BIG_GPU = 40 << 30  # bytes; below it the naive matrix of batch 4 does not fit
-
 LIMIT = SECONDS_PER_CASE["cuda"]
 
 
@@ -43,6 +43,8 @@ def judge(problem, kind, path, seed, host_ms):
         arms["reference"] = OurArm(kind, solution, problem.entry_point, case)
     before = machine.clocks()
     try:
+        with ThreadPoolExecutor(len(arms)) as pool:  # all compile at once; each warms up again in its turn
+            wait([pool.submit(arm.ask, seed, 0, True) for arm in arms.values()])
         timings = timing.take_turns(arms, replace(PLAN, seed=seed))
         if any(straddles(timing.ratio(timings, "yours", name), bar) for name, bar in SPEED_BARS.items()):
             timings = timing.take_turns(arms, replace(PLAN, seed=seed), timings)
@@ -120,10 +122,8 @@ class YourArm(OurArm):
         if samples > 0 and self.draw.random() < 1 / 4:
             check = self.draw.sample(self.parts, min(CHECKED, len(self.parts)))
             request.checked, request.check = self.draw.randrange(samples), [ranges for _, ranges in check]
-        if self.first or self.submission.runner:
-            reply = self.submission.run_again(request).reply
-        else:
-            reply = self.submission.run(request, files(self.kind)).reply
+        again = self.first or self.submission.runner
+        reply = (self.submission.run_again(request) if again else self.submission.run(request, files(self.kind))).reply
         if not isinstance(reply, Timed):
             raise ArmFailed(unfinished.explain_reply(reply, self.problem, self.module).sentence)
         if samples:

@@ -144,7 +144,7 @@ def test_an_interval_that_straddles_a_bar_is_measured_once_more(monkeypatch, tmp
     monkeypatch.setattr(speed.machine, "facts", lambda: {"gpu": "one that nobody knows"})
     monkeypatch.setattr(timing, "take_turns", take_turns)
     monkeypatch.setattr(speed, "SPEED_BARS", {"naive PyTorch": 2.0})
-    arm = {"first": Timed([], peak_bytes=0, host_ms=0.0), "close": lambda s: 0, "wrong": ""}
+    arm = {"first": Timed([], peak_bytes=0, host_ms=0.0), "close": lambda s: 0, "wrong": "", "ask": print}
     for name in ("OurArm", "YourArm"):
         monkeypatch.setattr(speed, name, lambda *_: type("A", (), arm)())
     for ratio, expected in ((Ratio(9, 8, 10), 1), (Ratio(2, 1.9, 2.1), 2)):
