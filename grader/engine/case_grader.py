@@ -74,7 +74,8 @@ class CaseGrader:
         if doubt is None:
             return result
         self.runs.close()
-        if ours_passes and not isinstance(doubt, CannotStart):  # a process that did not start ran nothing of theirs
+        # A process that did not start ran nothing of theirs; that a kernel of ours runs says nothing of our own errors.
+        if ours_passes and not isinstance(doubt, CannotStart if solution else Exception):
             self.cleared += 1
             result.sentence += "" if solution else f" {UNSURE}"
             return result
@@ -113,7 +114,8 @@ class CaseGrader:
                 verdict = self.runs.explain_failure(failure)
             return self.result(case, verdict), verdict.doubt
         except Exception as error:
-            sentence = f"Your code could not be graded, and ours can: {failures.name(error)}"
+            failures.log(f"{self.problem.id}, case {case.name!r},", error)
+            sentence = f"Your code could not be graded, and ours can: {failures.name(error)}."
             return self.result(case, Verdict(Outcome.CRASHED, sentence)), error
 
     def grade_in_time(self, case):

@@ -20,6 +20,7 @@ from grader.engine import (
     closer,
     compare_values,
     contrast,
+    cross_case,
     error_map,
     locate,
     mistakes,
@@ -267,22 +268,8 @@ class Kind:
         What is unsafe explains what is wrong.
         """
         reply = answer.reply
-        if wrong := output_checks.wrong_form(
-            problem, self.outputs(problem, case), reply.outputs, reply.several, device
-        ):
-            return Verdict(Outcome.WRONG, wrong)
-        if unsafe := output_checks.overwritten(reply):
-            return Verdict(Outcome.UNSAFE, unsafe)
-        trace = reply.trace
-        for text in trace.failed if trace else ():
-            failures.count("the runner's reading of an address", text)
-        if trace and trace.faults:
-            drawn = Facts(picture=self.drawn(case, reply))
-            fault = trace.faults[0]
-            measured = ""
-            with failures.harmless("the words on a fault's addresses"):
-                measured = self.explain_fault(case, trace, fault)
-            return Verdict(Outcome.UNSAFE, output_checks.describe_fault(problem, fault, measured), drawn)
+        if told := self.judge_form(problem, case, reply, device):
+            return told
         if problem.uses_triton and not reply.kernels:
             sentence = f"No Triton kernel was launched: {problem.id} is to be computed by a kernel of yours."
             return Verdict(Outcome.WRONG, sentence)
@@ -297,12 +284,26 @@ class Kind:
             return verdict
         every = [got]
         for other, more in answer.more:
-            asked = self.outputs(problem, other)
-            if wrong := output_checks.wrong_form(problem, asked, more.reply.outputs, more.reply.several, device):
-                return Verdict(Outcome.WRONG, f"Another call returned another form: {wrong}")
-            values = tensors.read_outputs(more.data, more.reply.outputs)
-            every.append({name: value for (name, *_), value in zip(asked, values, strict=True)})
+            if told := self.judge_form(problem, other, more.reply, device):
+                return replace(told, sentence=f"In a further call of this case: {told.sentence}")
+            every.append(dict(zip(got, tensors.read_outputs(more.data, more.reply.outputs), strict=True)))
         return self.compare(problem, case, every, right) or verdict
+
+    def judge_form(self, problem, case, reply, device):
+        """The Verdict where a call's outputs have another form, or it touched what it may not; else None."""
+        trace, asked = reply.trace, self.outputs(problem, case)
+        if wrong := output_checks.wrong_form(problem, asked, reply.outputs, reply.several, device):
+            return Verdict(Outcome.WRONG, wrong)
+        if unsafe := output_checks.overwritten(reply):
+            return Verdict(Outcome.UNSAFE, unsafe)
+        for text in trace.failed if trace else ():
+            failures.count("the runner's reading of an address", text)
+        if not trace or not trace.faults:
+            return None
+        drawn, measured = Facts(picture=self.drawn(case, reply)), ""
+        with failures.harmless("the words on a fault's addresses"):
+            measured = self.explain_fault(case, trace, trace.faults[0])
+        return Verdict(Outcome.UNSAFE, output_checks.describe_fault(problem, trace.faults[0], measured), drawn)
 
     def compare(self, problem, case, outputs, right):
         """The Verdict where the outputs [{name: tensor}] of all calls do not belong together; the first are right."""
@@ -370,7 +371,7 @@ class Kind:
             said = f"The values are right only because these count for little here. {lost[0].sentence}"
             return Verdict(Outcome.WRONG, said, Facts(question=lost[0].question, measured=(said,)))
         drawn = self.drawn(case, answer.reply)
-        if waste := self.reads and self.wasted(case, answer):
+        if waste := self.wasted(case, answer):
             return Verdict(Outcome.WASTEFUL, waste.sentence, Facts(waste=waste, picture=drawn))
         return Verdict(Outcome.PASSED, facts=Facts(picture=drawn))
 
@@ -425,7 +426,8 @@ class Kind:
     # The cases of a problem together ---------------------------------------------------------------------------------
 
     def find_causes(self, cases, results):
-        """Look for what each wrong output equals. cases: those that ran, by name."""
+        """Look for what each wrong output equals: the diagnoses, the smallest case first. cases: those that ran."""
+        return cross_case.find_all(results, cases, self.order)
 
     def check_cases(self, problem, cases, seed, results):
         """Ask the cases of a problem together which causes stand: changes the diagnoses in `results`."""

@@ -157,9 +157,8 @@ class ProblemGrader:
         known = {result.case: result for result in self.results}
         every = replace(self.request, names=None).cases(self.problem)
         every = sorted(every, key=self.kind.size)[:FEW_OTHERS] if is_certain(self.results) else every
-        every += [case for case in cases if case not in every]
-        unknown = [case for case in every if case.name not in known and not case.gpu]
-        with self.in_machine.runs.looking_ahead(unknown):
+        every = [case for case in dict.fromkeys([*every, *cases]) if case.name in known or not case.gpu]
+        with self.in_machine.runs.looking_ahead([case for case in every if case.name not in known]):
             return every, [known.get(case.name) or self.in_machine.without_doubt(case) for case in every]
 
     def explain(self, cases, results):

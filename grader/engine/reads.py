@@ -45,9 +45,10 @@ class Reads:
     NaN where it is read needlessly stands last. index(case, input, rows): (rows, axes) of the numbers of rows in
     memory, NOWHERE in the first column for what belongs to nothing; None: as they lie. once(case): whether no row may
     be read by two programs. times(case): how often it may be loaded; None: that is not judged. advice(case): what to do
-    where it is loaded more. spare: rows that may be loaded beside each stretch that is needed. asks(case): {what is
-    wrong: (question, section)}, of those of ASKS and of "nowhere", "one input", "whole" (nothing is read of one index
-    of the other axes), "scattered", "first"; "lost" is asked where one of these is not there.
+    where it is loaded more. spare: rows that may be loaded beside each stretch that is needed. poisons(case): whether
+    what is not needed is NaN. asks(case): {what is wrong: (question, section)}, of those of ASKS and of "nowhere", "one
+    input", "whole" (nothing is read of one index of the second of three axes), "scattered", "first"; "lost" is asked
+    where one of these is not there.
     """
 
     needed: Callable[[Any], dict[str, Any]]
@@ -57,6 +58,7 @@ class Reads:
     times: Callable[[Any], int] | None = None
     advice: Callable[[Any], str] = lambda case: "load each once"
     spare: int = 0
+    poisons: Callable[[Any], bool] = lambda case: True
 
 
 class Log:
@@ -86,8 +88,8 @@ class Log:
             return self.reads.index(self.case, name, rows)
         return np.stack(np.unravel_index(rows, self.shapes[name][:-1]), 1)
 
-    def measured(self, kind, said, ask, line=None):
-        return Measured(kind, said, *self.asks.get(ask, self.asks["lost"]), line=line)
+    def measured(self, said, ask, line=None):
+        return Measured(ask, said, *self.asks.get(ask, self.asks["lost"]), line=line)
 
     def read(self, name):
         """Booleans as `needed`: which rows some program reads."""
@@ -123,7 +125,7 @@ def read_log(trace):
 
 def facts(log, nan):
     """[Measured]: what is read and not needed, where that makes the output NaN, else what is needed and never read."""
-    return (needless(log) if nan else []) or missing(log) or doubled(log)
+    return (needless(log) if nan and log.reads.poisons(log.case) else []) or missing(log) or doubled(log)
 
 
 def needless(log):
@@ -133,7 +135,7 @@ def needless(log):
             if (nobody := index[:, 0] == NOWHERE).any():
                 at = ", ".join(map(str, np.unravel_index(rows[nobody].min(), log.shapes[name][:-1])))
                 said = f"Line {line} reads {name}[{at}], which belongs to nothing that is needed."
-                return [log.measured("reads", said, "nowhere", line)]
+                return [log.measured(said, "nowhere", line)]
             vain = index[~log.needed[name][tuple(index.T)]]
             if len(vain):
                 place = min(map(tuple, vain[:, :-1].tolist()))
@@ -141,7 +143,7 @@ def needless(log):
                 needed = np.flatnonzero(log.needed[name][place])
                 past = [n for n in numbers if not len(needed) or n > needed[-1]]
                 said = f"Line {line} reads {log.words(name, place, past or numbers)}{log.where_needed(name, place)}."
-                return [log.measured("reads", said, "past" if past else "before", line)]
+                return [log.measured(said, "past" if past else "before", line)]
     return []
 
 
@@ -163,16 +165,17 @@ def missing(log):
     else:
         ask = "first" if numbers[0] == needed.argmax() and not whole else "lost"
     said = f"No program reads {log.words(name, place, numbers)}{log.where_needed(name, place)}."
-    return [log.measured("lost", said, ask)]
+    return [log.measured(said, ask)]
 
 
 def doubled(log):
     """What two programs read, where that counts twice."""
     name = next(iter(log.needed))
-    for place in np.ndindex(log.needed[name].shape[:-1]) if log.reads.once(log.case) else ():
+    judged = log.reads.once(log.case) and log.loaded[name] > log.needed[name].sum()  # else each has a part of a row
+    for place in np.ndindex(log.needed[name].shape[:-1]) if judged else ():
         times = Counter(itertools.chain(*programs_at(log, name, place).values()))
         if twice := sorted(number for number, count in times.items() if count > 1):
-            return [log.measured("twice", f"Two programs read {log.words(name, place, twice)}.", "twice")]
+            return [log.measured(f"Two programs read {log.words(name, place, twice)}.", "twice")]
     return []
 
 
@@ -190,34 +193,29 @@ def programs_at(log, name, place):
 
 def skipped(log):
     """[Measured] where every value is right, though what is needed was not all read."""
-    name = min(log.loaded, key=log.loaded.get)
-    return missing(log) if 0 < log.loaded[name] < log.needed[name].sum() else []
+    return missing(log) if all(log.loaded.values()) else []
 
 
 def wasted(log, by_torch):
     """The Waste where kernels load a copy of an input or far more than is needed, else None. by_torch: a sentence on
     work that PyTorch does in their place, or ""."""
-    if not log.reads.times:
+    most = {name: LOADED * rows.sum() + log.reads.spare * rows.any(-1).sum() for name, rows in log.needed.items()}
+    most = {name: log.reads.times(log.case) * rows for name, rows in most.items() if rows} if log.reads.times else {}
+    if not most:
         return Waste(by_torch, {}) if by_torch else None
-    loaded, name = log.loaded, max(log.loaded, key=log.loaded.get)
-    rows = log.needed[name]
-    needed = int(rows.sum())
-    costs = {"rows_loaded": loaded[name], "rows_needed": needed}
-    if needed and not min(loaded.values()):
-        unread = min(loaded, key=loaded.get)
+    name = max(most, key=lambda name: log.loaded[name] / most[name])
+    needed, what = int(log.needed[name].sum()), log.axes[name][-1]
+    costs = {"rows_loaded": log.loaded[name], "rows_needed": needed}
+    if unread := next((each for each in most if not log.loaded[each]), None):
         return Waste(
             f"The kernels read {log.axes[unread][-1]}s from a copy of {unread}, and copying it costs more than the "
             "work on it. Read it where it is.", costs,
         )  # fmt: skip
-    stretches = int(rows.any(-1).sum())
-    if by_torch:
-        return Waste(by_torch, costs)
-    if loaded[name] <= log.reads.times(log.case) * (LOADED * needed + log.reads.spare * stretches):
-        return None
-    what = log.axes[name][-1]
-    seen = f"All programs together load {loaded[name]:.0f} {what}s where {needed} are needed"
+    if by_torch or log.loaded[name] <= most[name]:
+        return Waste(by_torch, costs) if by_torch else None
+    seen = f"All programs together load {log.loaded[name]:.0f} {what}s where {needed} are needed"
     vain = needless(log)
-    before = vain and vain[0].question == log.asks["before"][0]
+    before = vain and vain[0].kind == "before"
     return Waste(f"{seen}. {vain[0].sentence}" if before else f"{seen}: {log.reads.advice(log.case)}.", costs)
 
 
@@ -231,9 +229,9 @@ def draw(log):
     last]]]], a row for each program that reads there, "seen" or "extra"; the last has what is "missing".
     """
     with failures.harmless("a picture"):
-        name = next(iter(log.needed))
-        found = [strip(log, name, place) for place in np.ndindex(log.needed[name].shape[:-1])]
-        return {"strips": max(found, key=telling)} if log.rows[name] else {}
+        read = (name for name in log.needed if log.rows[name])
+        found = [strip(log, name, place) for name in read for place in np.ndindex(log.needed[name].shape[:-1])]
+        return {"strips": max(found, key=telling)} if found else {}
     return {}
 
 
@@ -241,9 +239,10 @@ def strip(log, name, place):
     needed, programs = log.needed[name][place], programs_at(log, name, place)
     wanted = set(np.flatnonzero(needed).tolist())
     kernels = {kernel for kernel, *_ in programs}
+    chosen = sorted(programs, key=lambda program: (programs[program] <= wanted, program))[:MOST_PROGRAMS]
     rows = [
         [called(*program, kernels), [*spans("seen", keys & wanted), *spans("extra", keys - wanted)]]
-        for program, keys in sorted(programs.items())[:MOST_PROGRAMS]
+        for program, keys in ((program, programs[program]) for program in sorted(chosen))
     ]
     rows += [[f"{len(programs) - MOST_PROGRAMS} more", []]] * (len(programs) > MOST_PROGRAMS)
     lost = spans("missing", wanted.difference(*programs.values()))

@@ -1,6 +1,6 @@
 """Beside the machine: which rows of inputs each line of a kernel reads; a row is one index of all dims but the last.
 
-reads.py puts them into words and draws them; no verdict depends on them.
+reads.py puts them into words and draws them. Rows that are needed and never read make a case wrong.
 """
 
 import math

@@ -56,7 +56,7 @@ def moved(got, right, allowed, name, axes, read):
 
 
 def scaled(got, right, allowed, name, axes, read):
-    """Each wrong row is the right one times a number."""
+    """Most wrong rows are right ones, each times a number."""
     if got.shape[-1] < 2:
         return []
     rows, right, allowed, wrong = wrong_rows(got, right, allowed)
@@ -66,7 +66,8 @@ def scaled(got, right, allowed, name, axes, read):
     found = [row for row in wrong if off[row].all() and times[row].abs() > SMALL and clear[row]]
     if len(found) < max(1, MOST * len(wrong)):
         return []
-    said = f"Each wrong row of {name} is the right one times a number, the first times {float(times[found[0]]):.4g}."
+    said = "Each wrong row" if len(found) == len(wrong) else "Most of the wrong rows"
+    said += f" of {name} is the right one times a number, the first times {float(times[found[0]]):.4g}."
     return [Measured("times", said, DENOMINATOR, read)]
 
 

@@ -15,8 +15,6 @@ CASES = 3  # the smallest that are wrong
 MOST_SHOW = 3  # of so many wrong cases, one must show a cause
 WHEN_RIGHT = ("dtype", "layout", "values", "Hkv", "B", "N")  # of contrasts: when it is right, not what is wrong
 VAGUE = ("nan", "scores", "uneven", "precision")  # facts that leave open where it comes from
-
-
 OPEN = (*VAGUE, *WHEN_RIGHT)
 ROUNDING, UNDERFLOW = 0.1, -100.0  # of exponents: the largest that rounding makes, and one whose exp is 0 in float32
 LARGEST = (
@@ -98,13 +96,13 @@ def measure_case(kind, problem, submission, case, seed):
     """[Measured] of one wrong case: the weights in float32, else those in its own dtype, then the contrasts."""
     if not case.attends:
         return []
-    if case.layout == inputs.FAR:  # rows so far apart, many times over, would fill the memory
-        case = replace(case, layout="contiguous")
-    known = weights.measure(kind, submission, case, seed)
+    # Rows so far apart, many times over, would fill the memory.
+    dense = replace(case, layout="contiguous") if case.layout == inputs.FAR else case
+    known = weights.measure(kind, submission, dense, seed)
     exact = weight_facts.EXACT if submission.device == "cpu" else weight_facts.TF32
     found = weight_facts.tell(known, exact) if known else []
     if not found and case.dtype != "float32":
-        own = weights.measure(kind, submission, case, seed, case.dtype)
+        own = weights.measure(kind, submission, dense, seed, case.dtype)
         found = weight_facts.tell(own, weight_facts.COARSE) if own else []
     if any(fact.kind == "nan" for fact in found) and submission.device == "cpu":
         bad = first_bad(kind, problem, submission, case, seed)

@@ -21,7 +21,7 @@ CONTRASTS = (
     replace(contrast.LAYOUT, read=POINTERS),
     Contrast("where no query is all zeros", ZEROS, SOFTMAX,
              {"values": lambda case: "normal" if case.values == "zero row" else case.values}),
-    Contrast("with scores of ordinary size", LARGE, SOFTMAX, {"values": "normal"}),
+    Contrast("with numbers of ordinary size", LARGE, SOFTMAX, {"values": "normal"}),
     Contrast("where each query head has its own copy of K and V", "which kv head is read?", HEADS,
              {"Hkv": lambda case: case.Hq if case.one_mask and case.shares_heads else case.Hkv}),
     Contrast("with its first batch and head alone", "what moves from one head, or batch, to the next?", HEADS,

@@ -15,7 +15,7 @@ PEAK = 1000.0  # the highest score of a row: not even float64 takes its exp with
 LOUD = 200.0  # k against the others: float32 does not take exp of such scores without a maximum
 NEEDLES = 40  # keys, of which one is loud
 LONG = 20.0  # q and k in halves of the head dim that the other leaves nearly empty
-LOW = 320.0  # of one column of q and of -k: scores near -12800 at D = 64, and each number exact in bfloat16
+LOW, LOWER = 320.0, 416.0  # of a column of q and of -k, exact in bfloat16: scores of -12800 at D = 64, -10816 at 256
 FAR_SCORE = 120_000.0  # beyond float16, and beyond a maximum that begins at -30000
 FARTHEST_SCORE = 1_300_000.0  # beyond a hidden score of -1e6; float32 tells scores of this size 0.125 apart
 FLAT = 1024.0  # of q, where float16 must hold it
@@ -72,7 +72,8 @@ def uneven(case, generator):
 def low(case, generator):
     """All scores below -10000: a hidden score of -10000 would be the highest of its row."""
     q, k, v = normal(case, generator)
-    q[..., 0], k[..., 0] = LOW, -LOW
+    column = LOW if case.D <= 64 else LOWER
+    q[..., 0], k[..., 0] = column, -column
     return q, k, v
 
 

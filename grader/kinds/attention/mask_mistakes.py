@@ -10,9 +10,7 @@ from grader.kinds.attention.case import Case
 from grader.kinds.attention.known_mistakes import DIAGONAL, AttentionSpec, KnownMistake, with_zeros
 from grader.kinds.attention.masks import Visibility
 
-WINDOW = "notebooks/04_masks_and_phases.ipynb: From the mask to a loop"
-SINKS = "notebooks/04_masks_and_phases.ipynb: From the mask to a loop"
-PHASES = "notebooks/04_masks_and_phases.ipynb: From the mask to a loop"
+WINDOW = SINKS = PHASES = "notebooks/04_masks_and_phases.ipynb: From the mask to a loop"
 
 
 def by_position(spec: AttentionSpec, case: Case) -> Iterator[KnownMistake]:

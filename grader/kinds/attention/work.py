@@ -335,6 +335,8 @@ def in_vain(case, trace):
     sides = zip(*[(each.q, tile) for each, tile in own], strict=True)
     size = " x ".join(str(max(last - first + 1 for first, last in side)) for side in sides)
     queries, keys = (sorted({pair[side] for pair in pairs}) for side in (0, 1))
+    if len(queries) > 1 and len(keys) > 1:  # of a program that has one tile of queries after the other, the first
+        queries, keys = queries[:1], sorted({tile for q, tile in pairs if q == queries[0]})
     return (
         f"In all heads together {kernel} works on {len(own)} tiles of {size}, of which {needed} hold a visible pair: "
         f"line {line} works for queries {hull(queries)} on keys {hull(keys)}, which none of them sees."

@@ -148,7 +148,7 @@ WHICH_TILE = "BLOCK_Q is the step of queries, BLOCK_K that of keys: which one st
 CONTRASTS = (
     replace(contrast.DTYPE, read=mistakes.SOFTMAX),
     replace(contrast.LAYOUT, read=mistakes.HEADS, changes={"layout": "contiguous", "gradient": ""}),
-    Contrast("with scores of ordinary size", LARGE_SCORES, mistakes.LSE, {"values": "normal"}),
+    Contrast("with numbers of ordinary size", LARGE_SCORES, mistakes.LSE, {"values": "normal"}),
     Contrast("where each query head has its own K and V", mistakes.GROUP, mistakes.HEADS,
              {"Hkv": lambda case: case.Hq}),
     Contrast("with one batch and one head", NEXT_HEAD, mistakes.HEADS, {"B": 1, "Hq": 1, "Hkv": None}),

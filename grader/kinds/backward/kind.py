@@ -12,7 +12,7 @@ from grader.kinds.attention.closer import with_line
 from grader.kinds.backward import closer, inputs, mistakes
 from grader.kinds.backward.cases import PROBLEM, TENSORS
 from grader.kinds.backward.reference import REFERENCE
-from grader.result import Facts, Outcome, Verdict
+from grader.result import Outcome, Verdict
 
 
 class Backward(Kind):
@@ -22,7 +22,6 @@ class Backward(Kind):
     reference_on_gpu, rows_read, sides = True, mistakes.HEADS, (("dq",), ("dk", "dv"))
     mistakes: ClassVar = {"x3": mistakes.EVERY}
     example_sizes = staticmethod(example_sizes)
-    wasted = staticmethod(work.wasted)
     explain_fault = staticmethod(addresses.loop_past_the_end)
 
     def inputs(self, case, seed):
@@ -58,9 +57,10 @@ class Backward(Kind):
     def beyond_values(self, problem, case, answer):
         if by_torch := work.by_torch(problem, case, answer.reply):
             return Verdict(Outcome.WASTEFUL, by_torch)
-        if answer.reply.trace and (waste := self.wasted(case, answer)):
-            return Verdict(Outcome.WASTEFUL, waste.sentence, Facts(waste=waste))
         return super().beyond_values(problem, case, answer)
+
+    def wasted(self, case, answer):
+        return work.wasted(case, answer) if answer.reply.trace else None
 
     def size(self, case):
         return case.N * case.N * case.B * case.Hq * case.D

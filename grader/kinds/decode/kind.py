@@ -22,7 +22,7 @@ NARROW = "which numbers are narrower than q's dtype?"
 CONTRASTS = (
     replace(contrast.DTYPE, read=mistakes.MERGE),
     replace(contrast.LAYOUT, read=POINTERS),
-    Contrast("with scores of ordinary size", TOO_LARGE, mistakes.MERGE, {"values": "normal"}),
+    Contrast("with numbers of ordinary size", TOO_LARGE, mistakes.MERGE, {"values": "normal"}),
     Contrast("without sink logits", mistakes.SINK, mistakes.LOGIT, {"sink": ""}),
     Contrast("in a dense cache", mistakes.PAGE, mistakes.PAGES,
              {"page": None, "room": lambda case: case.room if case.page is None else None}),

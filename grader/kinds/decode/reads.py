@@ -66,8 +66,8 @@ def advice(case):
 
 SPARE = 2 * 128  # keys of a sequence and head: the rest of a tile at either end
 READS = Reads(
-    needed, asks, index, spare=SPARE, once=lambda case: case.group * case.Nq <= FEW_ROWS,
-    times=lambda case: math.ceil(case.group * case.Nq / FEW_ROWS), advice=advice,
+    needed, asks, index, spare=SPARE, advice=advice, once=lambda case: case.group * case.Nq <= FEW_ROWS,
+    times=lambda case: math.ceil(case.group * case.Nq / FEW_ROWS), poisons=lambda case: case.rest == "NaN",
 )  # fmt: skip
 
 

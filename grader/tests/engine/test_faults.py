@@ -12,9 +12,11 @@ from grader.course import course
 from grader.engine import case_grader, compare_values, cross_case
 from grader.engine.cause import Diagnosis
 from grader.engine.kind import Kind
-from grader.engine.problem_grader import is_certain
+from grader.engine.problem_grader import ProblemGrader, is_certain
+from grader.engine.request import Request
 from grader.gpu import compiling
 from grader.kinds.attention import answer_cache, inputs, oracle, work
+from grader.registry import PROBLEMS
 from grader.result import Aspect, Cause, Outcome, Result
 from grader.tests.support import grade_text, solution, thorough_but
 
@@ -155,3 +157,18 @@ def test_in_a_handout_a_kernel_of_ours_is_tried_and_the_doubt_is_said(works, tmp
     result = next(r for r in grade_text(tmp_path / "in", "p3", text, names=[CASE]) if r.case == CASE)
     assert result.outcome is (Outcome.CRASHED if works else Outcome.GRADER_FAULT)
     assert (case_grader.UNSURE in result.sentence) == works
+    monkeypatch.setattr(Kind, "judge", None)  # ours, and wrong: that the canary runs says nothing of it
+    monkeypatch.setenv("GRADER_DEBUG", "0")
+    (tmp_path / "right").mkdir()
+    (result,) = grade_text(tmp_path / "right", "p3", solution("p3"), names=[CASE])
+    assert result.outcome is Outcome.GRADER_FAULT
+
+
+def test_beside_one_case_on_a_gpu_the_machine_runs_none_of_the_gpus_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(case_grader.machine, "first_gpu", lambda: None)
+    request = Request(tmp_path, (PROBLEMS["p3"],), frozenset(["ragged tail"]), "cuda", 0, hear_others=True)
+    grader, asked = ProblemGrader(request, PROBLEMS["p3"], None), []
+    monkeypatch.setattr(grader.in_machine, "without_doubt", asked.append)
+    grader.results = [replace(WRONG, problem="p3", case="ragged tail", diagnosis=Diagnosis("output", ""))]
+    grader.with_others(request.cases(PROBLEMS["p3"]))
+    assert len(asked) > 40 and not any(case.gpu for case in asked)

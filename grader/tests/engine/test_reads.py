@@ -40,6 +40,23 @@ def test_rows_that_are_loaded_twice_are_work_in_vain_and_torch_comes_first():
 
 def test_values_that_are_right_though_rows_were_not_read_are_told():
     assert reads.skipped(log((0, 3, 1), loads=28)) and not reads.skipped(log((0, 4, 1), loads=35))
+    assert reads.skipped(log((0, 3, 1), (0, 3, 1), loads=56)), "rows that are read twice hide no others"
+    assert reads.skipped(both(x=28, w=14, rows=3)), "an input that is read whole hides no other"
+
+
+def both(x, w, rows=4, needed=(True, True), asks=reads.ASKS):
+    """Rows 0 to `rows` of x (5, 7), of which all are needed, and both of w (2, 7); x, w: numbers loaded."""
+    lines = [reads.Line("kernel", 9, name, [((0, 0, 0), [(0, last, 1)])]) for name, last in (("x", rows), ("w", 1))]
+    wanted = reads.Reads(lambda case: {"x": [True] * 5, "w": [*needed]}, lambda case: asks, times=lambda case: 1)
+    return reads.Log(wanted, CASE, {"x": ("row",), "w": ("row",)}, {"x": (5, 7), "w": (2, 7)}, lines, {"x": x, "w": w})
+
+
+def test_each_input_is_judged_by_its_own_rows():
+    assert reads.wasted(both(x=35, w=14), "") is None
+    assert "load 20 rows where 2 are needed" in reads.wasted(both(x=35, w=140), "").sentence
+    assert reads.wasted(both(x=35, w=0, needed=(False, False)), "") is None, "what is not needed is no copy"
+    before = both(x=140, w=14, needed=(False, True), asks={"lost": ("?", "")})
+    assert "load 20 rows where 5 are needed. Line 9 reads row 0" in reads.wasted(before, "").sentence
 
 
 def test_stretches_lie_along_the_dim_that_gives_the_fewest():

@@ -14,6 +14,8 @@ from grader.kinds.decode.cases import CASES, PROBLEM, DecodeCase
 from grader.kinds.decode.kind import KIND
 from grader.kinds.decode.reference import REFERENCE
 from grader.render import drawing, strips
+from grader.result import Outcome
+from grader.tests.support import grade_text, solution
 
 NAMES = {case.name: case for case in CASES}
 
@@ -160,7 +162,7 @@ def test_the_addresses_of_a_fault_are_told_in_the_words_of_decode(of, case, word
 
 # Reads ----------------------------------------------------------------------------------------------------------------
 
-CASE = DecodeCase("reads", lengths=(30, 60), Hkv=1, window=20)
+CASE = DecodeCase("reads", lengths=(30, 60), Hkv=1, window=20, rest="NaN")
 
 
 def rows(*parts, case=CASE):
@@ -173,9 +175,9 @@ def line(parts, name="v_cache", number=7, place=(0, 0, 0), case=CASE):
     return engine.Line("kernel", number, name, [(place, rows(*parts, case=case))])
 
 
-def log(*lines, case=CASE):
+def log(*lines, case=CASE, loads=()):
     shapes = dict(zip(PROBLEM.tensors, KIND.shapes(case), strict=True))
-    return engine.Log(reads.READS, case, KIND.axes, shapes, lines, {})
+    return engine.Log(reads.READS, case, KIND.axes, shapes, lines, dict(loads))
 
 
 @pytest.mark.parametrize(
@@ -188,6 +190,8 @@ def log(*lines, case=CASE):
 def test_what_is_read_and_not_seen_is_told_by_its_line(parts, words, question):
     (fact,) = engine.facts(log(line(parts)), nan=True)
     assert fact.sentence == words and fact.line == 7 and fact.question == question
+    stale = engine.facts(log(line(parts), case=replace(CASE, rest="stale")), nan=True)  # numbers: no NaN comes of them
+    assert all("No program reads" in fact.sentence for fact in stale)
 
 
 def test_a_page_that_no_sequence_has_is_told_by_its_place_in_memory():
@@ -247,10 +251,13 @@ def test_keys_of_pages_are_found_by_the_table():
 def test_keys_that_two_programs_read_count_twice_where_a_tile_has_all_rows():
     twice = [line([(0, 0, 10, 20)], "k_cache"), line([(0, 0, 20, 29), (1, 0, 40, 59)], "k_cache", place=(1, 0, 0))]
     values = line([(0, 0, 10, 29), (1, 0, 40, 59)])
-    (fact,) = engine.facts(log(*twice, values), nan=False)
+    loads = {name: 41 * CASE.D for name in reads.CACHES}
+    (fact,) = engine.facts(log(*twice, values, loads=loads), nan=False)
     assert fact.sentence == "Two programs read key 20 of sequence 0."
     many = replace(CASE, Hq=20)
-    assert engine.facts(log(*twice, values, case=many), nan=False) == []
+    assert engine.facts(log(*twice, values, case=many, loads=loads), nan=False) == []
+    halves = {name: 40 * CASE.D for name in reads.CACHES}  # each program half of key 20
+    assert engine.facts(log(*twice, values, loads=halves), nan=False) == []
 
 
 def test_a_row_of_a_sequence_without_tokens_is_told_as_such():
@@ -271,3 +278,10 @@ def test_the_picture_shows_the_strip_that_tells_most():
     assert shown[1].endswith("x" * 5 + "o" * 8 + "..") and shown[2].endswith("!!") and len(shown) == 4
     (one,) = drawing.draw({"strips": drawn})
     assert one.layers.keys() == {"seen", "extra", "missing"} and "keys 40 to 59" in one.description
+
+
+def test_a_further_call_is_judged_for_what_it_touches(tmp_path):
+    text = solution("x4").replace("    return o\n", "    if q.shape[0] == 1:\n        q.mul_(2)\n    return o\n")
+    (result,) = grade_text(tmp_path, "x4", text, names=["the same bits alone"])
+    assert result.outcome is Outcome.UNSAFE
+    assert result.sentence.startswith("In a further call of this case: Your code wrote into its input q")

@@ -141,7 +141,7 @@ def test_what_a_mistake_depends_on_is_told(tmp_path):
     (result,) = grade_text(tmp_path, "p1", text, names=["scores falling along the keys"])
     line = next(i for i, words in enumerate(text.splitlines(), 1) if "p = torch.exp(scores - row_max)" in words)
     said = result.facts.measured
-    assert "The same case comes out right with scores of ordinary size." in said
+    assert "The same case comes out right with numbers of ordinary size." in said
     assert any(f"number that is infinite is made in line {line}," in each for each in said)
 
 
