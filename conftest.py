@@ -8,6 +8,9 @@ import pytest
 # What a terminal or CI sets for people, and what is printed would follow: tests compare plain lines of the usual width.
 for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
     os.environ.pop(name, None)
+# What `make test PYTHON=...` hands on to any other make: a test that calls make gives it variables of its own.
+for name in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES"):
+    os.environ.pop(name, None)
 
 SLOWEST = 20  # tests that `--timings` lists
 PASSED = "course/passed"  # in pytest's cache: the tests that passed in the last run
